@@ -164,6 +164,7 @@ from octants.types import (
     uint64,
 )
 from octants.version import VERSION as __version__
+from octants.version import VERSION_TEXT as __version_str__
 
 __all__ = [  # and the exceptions
     "CRITICAL",
@@ -198,6 +199,7 @@ __all__ = [  # and the exceptions
     "VectorNdarray",
     "VectorTensor",
     "__version__",
+    "__version_str__",
     "abs",
     "acos",
     "amdgpu",

@@ -61,6 +61,9 @@ def generation() -> int:
 def config() -> dict[str, Any]:
     """The options in force, by name."""
 
+def set_option(name: str, value: Any) -> None:
+    """Changes an option of the current program for what is compiled and launched from now on."""
+
 def options() -> list[tuple[str, str]]:
     """Name and one line of documentation of every option."""
 

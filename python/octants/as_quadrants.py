@@ -3,61 +3,85 @@
 `python -m octants.as_quadrants script.py args...` (or `-m module args...`) does so for an unchanged program, and
 `pytest -p octants.as_quadrants` for its tests. Pytest itself looks for the modules of each package that brings a plugin, as
 Quadrants does: Octants must come first there too, and does when it is loaded as a plugin.
+
+`python -m octants.as_quadrants --install` does so for each program of this Python from then on, and thus for the
+processes that a program starts, which know nothing of what their parent has imported; `--uninstall` ends it.
 """
 
 from __future__ import annotations
 
-import importlib
-import importlib.abc
-import importlib.machinery
-import importlib.util
 import os
 import runpy
+import site
 import sys
-from collections.abc import Sequence
-from types import ModuleType
-from typing import Any
+import sysconfig
+from pathlib import Path
 
-_NAME = "quadrants"
-_TARGET = "octants"
+from octants import _quadrants_finder
+from octants._quadrants_finder import install
+
+__all__ = ["install", "install_for_all_programs", "main", "uninstall_for_all_programs"]
+
+_PTH = "octants_as_quadrants.pth"
+
+_USAGE = """usage: python -m octants.as_quadrants script.py [args...] | -m module [args...] | --install | --uninstall"""
 
 
-class _Alias(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds `quadrants` and `quadrants.x`; the modules it loads are those of Octants themselves."""
+def _line(finder: Path) -> str:
+    """The line that Python runs at its start. Where Octants is no longer there, it does nothing."""
+    return (
+        f"import os, importlib.util as u; p = {str(finder)!r}; "
+        "s = u.spec_from_file_location('_octants_quadrants_finder', p) if os.path.exists(p) else None; "
+        "m = u.module_from_spec(s) if s else None; s and (s.loader.exec_module(m), m.install())\n"
+    )
 
-    def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> Any:
-        if fullname != _NAME and not fullname.startswith(_NAME + "."):
-            return None
-        real = _TARGET + fullname[len(_NAME) :]
+
+def _folders() -> list[Path]:
+    """Where this Python looks for `.pth` files; the environment's own folder comes first."""
+    folders = [Path(sysconfig.get_path("purelib"))]
+    if site.ENABLE_USER_SITE:
+        folders.append(Path(site.getusersitepackages()))
+    return folders
+
+
+def install_for_all_programs() -> Path:
+    """Writes the `.pth` file by which each program of this Python finds Octants as `quadrants`; returns its path.
+
+    It goes to the environment's folder of packages, or to the user's where that cannot be written; an `OSError` where
+    neither can.
+    """
+    refused: OSError | None = None
+    for folder in _folders():
         try:
-            if importlib.util.find_spec(real) is None:
-                return None
-        except ModuleNotFoundError:
-            return None
-        return importlib.machinery.ModuleSpec(fullname, self)
-
-    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
-        module = importlib.import_module(_TARGET + spec.name[len(_NAME) :])
-        self._spec = module.__spec__
-        return module
-
-    def exec_module(self, module: ModuleType) -> None:
-        # The import system has just written the alias's spec into the module: put its own back.
-        module.__spec__ = self._spec
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / _PTH).write_text(_line(Path(_quadrants_finder.__file__).resolve()))
+        except OSError as error:
+            refused = error
+        else:
+            return folder / _PTH
+    raise refused or OSError("this Python has no folder of packages")
 
 
-def install() -> None:
-    """Makes `import quadrants` find Octants from now on, before any finder that is there already."""
-    if not (sys.meta_path and isinstance(sys.meta_path[0], _Alias)):
-        sys.meta_path[:] = [_Alias(), *(finder for finder in sys.meta_path if not isinstance(finder, _Alias))]
-    for name in [name for name in sys.modules if name == _NAME or name.startswith(_NAME + ".")]:
-        del sys.modules[name]
+def uninstall_for_all_programs() -> list[Path]:
+    """Removes what `install_for_all_programs` has written; returns the paths of the files that were there."""
+    files = [folder / _PTH for folder in _folders()]
+    found = [file for file in files if file.exists()]
+    for file in found:
+        file.unlink()
+    return found
 
 
 def main(arguments: list[str]) -> None:
-    """Runs a script or a module with the arguments that follow it."""
+    """Runs a script or a module with the arguments that follow it, or does what an option asks for."""
     if not arguments:
-        sys.exit("usage: python -m octants.as_quadrants script.py [args...] | -m module [args...]")
+        sys.exit(_USAGE)
+    if arguments[0] == "--install":
+        print(f"`import quadrants` finds Octants in all programs of this Python: {install_for_all_programs()}")
+        return
+    if arguments[0] == "--uninstall":
+        removed = uninstall_for_all_programs()
+        print("\n".join(f"removed {file}" for file in removed) or "nothing was installed")
+        return
     install()
     if arguments[0] == "-m":
         if len(arguments) < 2:
@@ -66,6 +90,8 @@ def main(arguments: list[str]) -> None:
         sys.path.insert(0, os.getcwd())
         runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
         return
+    if arguments[0].startswith("-"):
+        sys.exit(_USAGE)
     sys.argv = arguments
     sys.path[0] = os.path.dirname(os.path.abspath(arguments[0]))
     runpy.run_path(arguments[0], run_name="__main__")

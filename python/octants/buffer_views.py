@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from octants.ndarrays import Ndarray
-from octants.types.annotations import NdarrayType
+from octants.types.annotations import BufferViewType
 
 
 class BufferView(Ndarray):
@@ -30,7 +30,7 @@ class BufferView(Ndarray):
         if len(ndarray.shape) != 1:
             raise TypeError(f"qd.BufferView is a view of a 1-dimensional ndarray, got one of shape {ndarray.shape}")
         if ndarray.needs_grad:
-            raise TypeError("qd.BufferView does not support ndarrays with gradients (needs_grad=True)")
+            raise TypeError("BufferView does not support ndarrays with gradients (needs_grad=True)")
         length = ndarray.shape[0]
         if offset < 0 or size < 0 or offset + size > length:
             raise ValueError(f"BufferView out of range: offset={offset}, size={size}, ndarray length={length}")
@@ -41,7 +41,14 @@ class BufferView(Ndarray):
         made = super().__new__(cls, ndarray.dtype_name, ndarray.element_shape, (size,), False, ndarray, offset)
         made._setup(None)
         made.offset = offset
+        made._whole = ndarray._whole if isinstance(ndarray, BufferView) else ndarray
         return made
+
+    _whole: Ndarray
+
+    def get_ndarray(self) -> Ndarray:
+        """The ndarray that this is a range of."""
+        return self._whole
 
     offset: int
     """The first element, counted in the ndarray."""
@@ -62,12 +69,12 @@ class BufferView(Ndarray):
     def __getitem__(self, key: slice) -> BufferView:
         if not isinstance(key, slice):
             raise TypeError(
-                f"in Python a BufferView is indexed with slices, got {type(key).__name__}; use to_numpy() for its elements"
+                f"in Python a BufferView is indexed with a slice, got {type(key).__name__}: to_numpy() has its elements"
             )
         return self.subview(*_offset_and_size(key, self.size))
 
-    def __class_getitem__(cls, dtype: Any) -> NdarrayType:
-        return NdarrayType(dtype, ndim=1)
+    def __class_getitem__(cls, dtype: Any) -> BufferViewType:
+        return BufferViewType(dtype)
 
     def __repr__(self) -> str:
         return f"<qd.BufferView offset={self.offset} size={self.size}>"
@@ -76,12 +83,12 @@ class BufferView(Ndarray):
 def view_of_slice(whole: Ndarray, key: slice) -> BufferView:
     """What `whole[key]` stands for."""
     if len(whole.shape) != 1:
-        raise TypeError(f"only a 1-dimensional ndarray can be sliced, got one of shape {whole.shape}")
+        raise TypeError(f"a slice makes a BufferView, which requires a 1D array, got shape {whole.shape}")
     return BufferView(whole, *_offset_and_size(key, whole.shape[0]))
 
 
 def _offset_and_size(key: slice, length: int) -> tuple[int, int]:
     start, stop, step = key.indices(length)
     if step != 1:
-        raise ValueError(f"a BufferView has all elements of its range: a slice of step 1, not {step}")
+        raise ValueError(f"BufferView has all elements of its range: a slice requires step=1, got step={step}")
     return start, max(stop - start, 0)

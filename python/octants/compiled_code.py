@@ -10,9 +10,9 @@ from octants.architectures import Arch
 
 __all__ = ["FORMS", "inspect"]
 
-Form = Literal["access", "ir", "schedule", "llvm", "asm", "object"]
+Form = Literal["access", "ir", "schedule", "llvm", "llvm-lowered", "asm", "object"]
 
-FORMS: tuple[Form, ...] = ("access", "ir", "schedule", "llvm", "asm", "object")
+FORMS: tuple[Form, ...] = ("access", "ir", "schedule", "llvm", "llvm-lowered", "asm", "object")
 """What `inspect` can give."""
 
 
@@ -28,7 +28,7 @@ def inspect(
     *args: Any,
     arch: Any = None,
     target: str | None = None,
-    emit: Literal["access", "ir", "schedule", "llvm", "asm"] = "asm",
+    emit: Literal["access", "ir", "schedule", "llvm", "llvm-lowered", "asm"] = "asm",
     **kwargs: Any,
 ) -> str: ...
 
@@ -57,10 +57,11 @@ def inspect(
     `qd.init` (`fast_math`, `debug`, ...) count.
 
     `emit` is what to give: `"ir"` the program of tasks that code is made of, `"llvm"` LLVM's text after optimization,
-    `"asm"` assembly, `"object"` the bytes that the machine's driver gets (an object file for the CPU, PTX text for
-    NVIDIA, linked code for AMD), `"access"` which elements of which arrays and fields each task reads, writes and
-    updates atomically, as ranges of indices in terms of the call's arguments, `"schedule"` how each task runs on the
-    machine: which iterations run at once, which loops are unrolled, what is copied. Of several, a dictionary.
+    `"llvm-lowered"` before it, `"asm"` assembly, `"object"` the bytes that the machine's driver gets (an object file
+    for the CPU, PTX text for NVIDIA, linked code for AMD), `"access"` which elements of which arrays and fields each
+    task reads, writes and updates atomically, as ranges of indices in terms of the call's arguments, `"schedule"` how
+    each task runs on the machine: which iterations run at once, which loops are unrolled, what is copied. Of several, a
+    dictionary.
     """
     if isinstance(arch, Arch):
         arch = arch.name

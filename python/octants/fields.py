@@ -7,6 +7,7 @@ whole-array copies. They are made by `make_field.py`.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
@@ -75,8 +76,11 @@ class Field(WholeArray):
         if node is None:
             if self._parts[0].role is SNodeGradType.ADJOINT:
                 name = self._name or "of a field"
-                raise OctantsRuntimeError(f"Gradient {name} has not been placed, check whether `needs_grad=True`")
+                raise OctantsRuntimeError(
+                    f"Field has no allocation. Gradient {name} has not been placed, check whether `needs_grad=True`"
+                )
             raise OctantsRuntimeError(self._named(NOT_PLACED))
+        self._parts[0].owner = weakref.ref(self)
         return node
 
     def _placed(self) -> list[Placement]:

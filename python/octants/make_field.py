@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from octants import shadow_buffers
+from octants import placement_checks, shadow_buffers
 from octants.axes import axes, order_axes
 from octants.exceptions import OctantsRuntimeError, OctantsSyntaxError
 from octants.fields import Field, MatrixField, ScalarField
@@ -67,6 +67,10 @@ def make_matrix_field(
     """A field of vectors (`element_shape` of one axis) or matrices."""
     scalar = _one_dtype(dtype)
     count = int(np.prod(element_shape))
+    if count < 1:
+        raise ValueError(f"an element has at least one component, got the shape {element_shape}")
+    if isinstance(dtype, (list, tuple)) and np.shape(dtype) != element_shape:
+        raise AssertionError(f"a list of types has the shape of an element, {element_shape}, got {np.shape(dtype)}")
     made = _with_shadow_buffers(
         lambda parts: MatrixField(scalar, element_shape, parts, name), scalar, count, name, needs_grad or needs_dual
     )
@@ -115,6 +119,7 @@ def _finish(
         if order is not None:
             raise OctantsSyntaxError("shape cannot be None when order is set")
         require_program()
+        placement_checks.expect_placement(made, needs_grad, needs_dual)
         return
     extents, offsets = checked_extents(shape, offset)
     sequence = tuple(range(len(extents))) if order is None else order_axes(order, len(extents))

@@ -6,6 +6,7 @@ another order; shape and indices stay those of the user.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
@@ -87,6 +88,11 @@ class Ndarray(WholeArray, _octants.Ndarray):
     def layout(self) -> tuple[int, ...] | None:
         """The axes outermost first in memory, where they are not in the natural order."""
         return self._qd_layout
+
+    @property
+    def arr(self) -> Ndarray | None:
+        """The array itself while the program that made it runs, None afterwards."""
+        return self if self.alive else None
 
     @property
     def _physical_shape(self) -> tuple[int, ...]:
@@ -344,7 +350,30 @@ def _allocate(
     cls = (ScalarNdarray, VectorNdarray, MatrixNdarray)[len(element_shape)]
     made = cls(dtype.name, element_shape, shape, needs_grad)
     made._setup(layout)
+    _made.add(made)
     return made
+
+
+def with_layout(array: Ndarray, layout: tuple[int, ...]) -> Ndarray:
+    """The memory of `array`, whose axes are read as those of an array with this layout, outermost first."""
+    shape = [0] * len(layout)
+    for axis, extent in zip(layout, array.shape, strict=True):
+        shape[axis] = extent
+    made = type(array)(array.dtype.name, tuple(array.element_shape), tuple(shape), array.needs_grad, array)
+    made._setup(layout)
+    if array.grad is not None:
+        made.grad = with_layout(array.grad, layout)
+    _made.discard(array)
+    _made.add(made)
+    return made
+
+
+_made: weakref.WeakSet[Ndarray] = weakref.WeakSet()
+
+
+def live_ndarrays() -> list[Ndarray]:
+    """The ndarrays of the running program that are still referred to."""
+    return [array for array in _made if array.alive]
 
 
 def _split(dtype: Any) -> tuple[DataType, tuple[int, ...]]:

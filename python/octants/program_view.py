@@ -22,10 +22,41 @@ class ProgramView:
         """The type of float literals."""
         return primitive.default_fp()
 
+    @default_fp.setter
+    def default_fp(self, dtype: Any) -> None:
+        self._set("default_fp", dtype)
+
     @property
     def default_ip(self) -> Any:
-        """The type of integer literals."""
+        """The type of integer literals. A running program may also take an unsigned one."""
         return primitive.default_ip()
+
+    @default_ip.setter
+    def default_ip(self, dtype: Any) -> None:
+        self._set("default_ip", dtype)
+
+    @property
+    def default_up(self) -> Any:
+        """The unsigned type of programs written for Quadrants; nothing has it without being given it."""
+        return self.config().default_up
+
+    def _set(self, option: str, dtype: Any) -> None:
+        setattr(self.config(), option, primitive.resolve_dtype(dtype))
+
+    @property
+    def print_non_pure(self) -> bool:
+        """Whether the names of kernels are printed that are not declared pure."""
+        return bool(self.config().print_non_pure)
+
+    @property
+    def ndarrays(self) -> list[Any]:
+        """The ndarrays of this program that are alive, their gradients too."""
+        from octants.ndarrays import live_ndarrays
+
+        return live_ndarrays()
+
+    def _get_num_ndarrays(self) -> int:
+        return len(self.ndarrays)
 
     @property
     def prog(self) -> ProgramView:
@@ -53,6 +84,12 @@ class ProgramView:
     def get_num_compiled_functions(self) -> int:
         """How many specialisations of kernels this program has compiled."""
         return _octants.compiled_count()
+
+    def get_total_compilation_time(self) -> float:
+        """Seconds that this program has spent on compiling kernels."""
+        from octants.profiler import compile_report
+
+        return sum(one.ms for one in compile_report().compilations) / 1e3
 
     def materialize(self) -> None:
         """Called after memory of fields was allocated."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import atexit
 import os
-from typing import Any, NoReturn
+from typing import Any
 
 from octants import _logging, _octants
 from octants.architectures import SUPPORTED, Arch, Extension, cpu
@@ -17,13 +17,30 @@ from octants.program_view import ProgramView, view
 from octants.python_scope import only_in_python, runs_as_python
 from octants.snode_trees import root
 from octants.types.primitive import BY_NAME, f32, i32, resolve_dtype, set_default_types
+from octants.version import require_version
 
 
 class Config:
-    """The options of the running program, by name. They are set by `qd.init`."""
+    """The options of the running program, by name: `qd.cfg`.
 
-    def __init__(self, values: dict[str, Any]) -> None:
+    An option that is set holds for what is compiled and launched from then on; kernels that are compiled stay as they
+    are. What a running program cannot change (`arch`, streams, the folder on disk, ...) raises an `AttributeError` that
+    says so, an unknown name too, and a value that does not fit a `ValueError`.
+    """
+
+    def __init__(self, given: dict[str, Any]) -> None:
+        object.__setattr__(self, "_given", given)
+        self._refresh()
+
+    def _refresh(self) -> None:
+        values: dict[str, Any] = {**self._given, **_octants.config()}
+        for name in ("default_fp", "default_ip", "default_up"):
+            values[name] = BY_NAME[values[name]]
+        # Kernels that run as Python have a program on the CPU.
+        is_plain = self._given.get("arch") == Arch.python.name
+        values["arch"] = Arch.python if is_plain else cpu if values["arch"] == "cpu" else Arch(values["arch"])
         object.__setattr__(self, "_values", values)
+        set_default_types(values["default_ip"], values["default_fp"])
 
     def __getattr__(self, name: str) -> Any:
         values = object.__getattribute__(self, "_values")
@@ -31,8 +48,15 @@ class Config:
             raise AttributeError(f"qd.cfg has no option {name!r}")
         return values[name]
 
-    def __setattr__(self, name: str, value: Any) -> NoReturn:
-        raise AttributeError(f"qd.cfg.{name} cannot be changed while the program runs: pass {name}=... to qd.init()")
+    def __setattr__(self, name: str, value: Any) -> None:
+        if _current is not self or not _octants.is_initialized():
+            raise AttributeError("these options are of a program that has ended: qd.cfg has those of the running one")
+        if name not in self._values:
+            raise AttributeError(f"qd.cfg has no option {name!r}")
+        _octants.set_option(name, _arch_name(value) if name == "arch" else value)
+        self._refresh()
+        if name == "log_level":
+            _logging.set_logging_level(self.log_level)
 
     def __dir__(self) -> list[str]:
         return sorted(self._values)
@@ -52,6 +76,7 @@ def init(arch: Any = None, default_fp: Any = None, default_ip: Any = None, **opt
     `enable_fallback=False`. The other options are described in the user guide.
     """
     global _current
+    require_version(options.pop("require_version", None))
     given = {"default_fp": default_fp, "default_ip": default_ip, **options}
     given = {name: value for name, value in given.items() if value is not None}
     if arch is not None:
@@ -70,17 +95,12 @@ def init(arch: Any = None, default_fp: Any = None, default_ip: Any = None, **opt
     notices = _octants.init({**given, "arch": "cpu"} if is_plain else given)
     root.forget()
     ProgramView.clear(view)
-    values: dict[str, Any] = {**given, **_octants.config()}
-    for name in ("default_fp", "default_ip"):
-        values[name] = BY_NAME[values[name]]
-    values["arch"] = Arch.python if is_plain else cpu if values["arch"] == "cpu" else Arch(values["arch"])
-    set_default_types(values["default_ip"], values["default_fp"])
-    _logging.set_logging_level(values["log_level"])
-    _current = Config(values)
+    _current = Config(given)
+    _logging.set_logging_level(_current.log_level)
     if is_plain:
         from octants import plain_python
 
-        plain_python.begin(values["random_seed"])
+        plain_python.begin(_current.random_seed)
     if covers_kernels():
         from octants import kernel_coverage
 
@@ -180,4 +200,6 @@ def _default_type(name: str, dtype: Any) -> str:
     resolved = resolve_dtype(dtype)
     if resolved.is_float != (name == "default_fp"):
         raise ValueError(f"{name} is {'a float' if name == 'default_fp' else 'an integer'} type, got {resolved}")
+    if resolved.name.startswith("u"):
+        raise ValueError(f"{name} is qd.i32 or qd.i64, got {resolved}")
     return resolved.name

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 Digit = tuple[int, int]
 
 NOT_PLACED = (
-    "this field has no memory yet: give it a shape=, place it with qd.root.dense(...).place(field), or for a gradient "
-    "use needs_grad=True or qd.root.lazy_grad()"
+    "Field has no allocation. Give this field a shape=, place it with qd.root.dense(...).place(field), or for a "
+    "gradient use needs_grad=True or qd.root.lazy_grad()"
 )
 
 
@@ -39,6 +39,8 @@ class Component:
     grad: Component | None = field(default=None, repr=False)
     dual: Component | None = field(default=None, repr=False)
     role: SNodeGradType = SNodeGradType.PRIMAL
+    owner: Any = field(default=None, repr=False)
+    """A weak reference to the field that it is of, once that has been asked for its place."""
 
 
 @dataclass(frozen=True)
@@ -113,6 +115,12 @@ class SNode:
         component.node = node
         component.offset = offsets or (0,) * ndim
         self._children.append(node)
+
+    @property
+    def _placed_field(self) -> Any:
+        """The field that this place is of; None for other levels."""
+        owner = None if self._component is None else self._component.owner
+        return None if owner is None else owner()
 
     def lazy_grad(self) -> None:
         """Places the gradient of every floating-point field in this level and below, next to the field."""
@@ -290,6 +298,9 @@ def checked_shape(shape: Any) -> tuple[int, ...]:
 
 def _offsets(offset: Any) -> tuple[int, ...]:
     given = tuple(offset) if isinstance(offset, (tuple, list)) else (offset,)
+    for item in given:
+        if isinstance(item, (bool, float)) or not hasattr(item, "__index__"):
+            raise TypeError(f"the offset of an axis is an integer, got {item!r}")
     return tuple(int(item) for item in given)
 
 

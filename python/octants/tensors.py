@@ -7,7 +7,7 @@ takes tensors of either kind, and the kernel sees the array inside.
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -88,6 +88,9 @@ class Tensor:
 
     def __setitem__(self, key: Any, value: Any) -> None:
         self._impl[key] = value
+
+    def __iter__(self) -> NoReturn:
+        raise TypeError("a tensor is looped over in a kernel; in Python loop over to_numpy()")
 
     @only_in_python
     def to_numpy(self, dtype: Any = None, *, copy: bool | None = True) -> np.ndarray[Any, Any]:
@@ -224,7 +227,7 @@ def tensor(
                 "scalars"
             )
         return _make(dtype, shape, chosen, None, needs_grad)
-    return _make(dtype, shape, chosen, _permutation(layout, shape), needs_grad)
+    return _make(dtype, shape, chosen, permutation(layout, shape), needs_grad)
 
 
 def make_compound_tensor(caller: str, element: MatrixType, shape: Any, kwargs: dict[str, Any]) -> Tensor:
@@ -259,7 +262,7 @@ def _backend(value: Any) -> Backend:
         raise ValueError(f"backend={value!r} is not a qd.Backend: use qd.Backend.FIELD or qd.Backend.NDARRAY") from None
 
 
-def _permutation(layout: Any, shape: Any) -> tuple[int, ...] | None:
+def permutation(layout: Any, shape: Any) -> tuple[int, ...] | None:
     """The layout as a tuple; None for the natural order."""
     if layout is None:
         return None

@@ -1,3 +1,30 @@
-"""The version of the package."""
+"""The version of the package, and that of Quadrants whose programs it runs."""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["COMPATIBLE_WITH", "VERSION", "VERSION_TEXT", "require_version"]
 
 VERSION = (0, 1, 0)
+VERSION_TEXT = ".".join(map(str, VERSION))
+
+COMPATIBLE_WITH = (1, 3, 3)
+"""The version of Quadrants whose interface this package has: `qd.init(require_version=...)` is about it."""
+
+
+def require_version(required: str | None) -> None:
+    """Checks `qd.init(require_version="major.minor.patch")`: the same major version as `COMPATIBLE_WITH`, and at most
+    its minor and patch version. Otherwise an `Exception`, a `ValueError` for another form; None requires nothing."""
+    if required is None:
+        return
+    parts = re.match(r"(\d+)\.(\d+)\.(\d+)", required) if isinstance(required, str) else None
+    if parts is None:
+        raise ValueError(f"require_version is a string of the form major.minor.patch, got {required!r}")
+    major, minor, patch = map(int, parts.groups())
+    if major != COMPATIBLE_WITH[0] or (minor, patch) > COMPATIBLE_WITH[1:]:
+        has = ".".join(map(str, COMPATIBLE_WITH))
+        raise Exception(
+            f"version mismatch: require_version={required} was asked for, Octants {VERSION_TEXT} has the interface of "
+            f"Quadrants {has}"
+        )

@@ -39,6 +39,8 @@ class WholeArray:
         are set when the stream gets there."""
         if not isinstance(arr, (np.ndarray, np.generic)):
             raise TypeError(f"from_numpy() takes a numpy array, got {type(arr).__name__}")
+        if type(arr) is not np.ndarray and isinstance(arr, np.ma.MaskedArray):
+            raise ValueError("from_numpy() would lose the mask of a masked array: pass array.filled(...)")
         self._import(np.asarray(arr), qd_stream)
         if shadow_buffers.open_scopes:
             shadow_buffers.host_wrote(self)

@@ -21,6 +21,11 @@ def numbers(n, dtype=qd.f32):
     return data
 
 
+def launch_and_wait(kernel, *args):
+    kernel(*args)
+    qd.sync()
+
+
 @qd.kernel
 def double(v: qd.BufferView[qd.f32]):
     for i in range(v.size):
@@ -156,7 +161,7 @@ def test_debug_mode_checks_the_range_of_the_view():
 
 def test_refusals():
     data = numbers(16)
-    with pytest.raises(ValueError, match="step 1, not 2"):
+    with pytest.raises(ValueError, match="step=1, got step=2"):
         data[::2]
     with pytest.raises(ValueError, match="offset=10, size=10, ndarray length=16"):
         qd.BufferView(data, offset=10, size=10)
@@ -164,7 +169,7 @@ def test_refusals():
         data[:4].subview(2, 3)
     with pytest.raises(TypeError, match="view.subview"):
         qd.BufferView(data[:4], 0, 2)
-    with pytest.raises(TypeError, match="1-dimensional"):
+    with pytest.raises(TypeError, match="1D array"):
         qd.ndarray(qd.f32, (4, 4))[1:2]
     with pytest.raises(TypeError, match="needs_grad"):
         qd.ndarray(qd.f32, (4,), needs_grad=True)[1:2]
@@ -172,3 +177,67 @@ def test_refusals():
         data[:4][0]
     with pytest.raises(TypeError, match="Expect element type f32"):
         double(numbers(4, qd.i32)[:2])
+
+
+def test_kernels_make_views_of_views():
+    data = numbers(16)
+
+    @qd.func
+    def clear(v: qd.BufferView[qd.f32]):
+        for i in range(v.size):
+            v[i] = -1.0
+
+    @qd.kernel
+    def cut(v: qd.BufferView[qd.f32], n: qd.i32):
+        clear(v[1:n])
+        rest = v.subview(offset=n, size=3)
+        clear(rest[1:][:1])
+        v[0] = rest.size + rest[2:].shape[0]
+
+    cut(data[4:12], 3)
+    expected = np.arange(16, dtype=np.float32)
+    expected[[5, 6, 8]] = -1
+    expected[4] = 4
+    assert data.to_numpy().tolist() == expected.tolist()
+
+
+def test_views_in_kernels_are_checked_in_debug_mode():
+    qd.init(arch=qd.cpu, debug=True)
+    data = numbers(16)
+
+    @qd.func
+    def write(v: qd.BufferView[qd.f32], i: qd.i32):
+        v[i] = 1.0
+
+    @qd.kernel
+    def outside(v: qd.BufferView[qd.f32], i: qd.i32):
+        write(v[2:6], i)
+
+    @qd.kernel
+    def too_long(v: qd.BufferView[qd.f32], n: qd.i32):
+        write(v[2:n], 0)
+
+    outside(data[:8], 3)
+    with pytest.raises(qd.OctantsAssertionError, match=r"got index 4 \(offset=2, size=4\)") as e:
+        launch_and_wait(outside, data[:8], 4)
+    assert "outside\n  write" in str(e.value)
+    with pytest.raises(qd.OctantsAssertionError, match="subview out of range: offset=2, size=7, parent size=8"):
+        launch_and_wait(too_long, data[:8], 9)
+
+
+def test_parameters_of_views_take_views_alone():
+    data = numbers(8)
+    assert data[2:].get_ndarray() is data
+    assert data[2:].subview(0, 2).get_ndarray() is data
+    assert isinstance(qd.BufferView[qd.f32], qd.types.BufferViewType)
+    for value in (data, np.zeros(3, np.float32), 3, None, qd.field(qd.f32, 3)):
+        with pytest.raises(qd.OctantsRuntimeTypeError, match="expects a BufferView"):
+            double(value)
+
+    @qd.kernel
+    def steps(v: qd.BufferView[qd.f32]):
+        for i in range(v[::2].size):
+            v[i] = 1.0
+
+    with pytest.raises(qd.OctantsValueError, match="step=1"):
+        steps(data[:4])

@@ -24,6 +24,30 @@ def every(shape):
     return itertools.product(*(range(n) for n in shape))
 
 
+def test_kernels_are_not_compiled_while_a_field_is_not_placed():
+    x = qd.field(qd.f32)
+    y = qd.field(qd.f32, needs_grad=True)
+    qd.root.dense(qd.i, 3).place(y)
+
+    @qd.kernel
+    def nothing():
+        pass
+
+    with pytest.raises(RuntimeError, match=r"not placed:\n.*test_fields.py:\d+\n  a field.grad, made at"):
+        nothing()
+    qd.root.dense(qd.i, 3).place(x, y.grad)
+    nothing()
+
+
+def test_elements_have_as_many_types_as_components():
+    with pytest.raises(AssertionError, match="list of types"):
+        qd.Vector.field(2, dtype=[qd.f32], shape=3)
+    with pytest.raises(ValueError, match="at least one component"):
+        qd.Vector.field(0, qd.f32, shape=3)
+    with pytest.raises(TypeError, match="offset"):
+        qd.field(qd.f32, shape=3, offset=1.5)
+
+
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_scalar_elements_and_arrays(dtype, shape):
@@ -318,8 +342,12 @@ def test_fields_without_memory_say_so_in_kernels():
         x[0] = 1
 
     for kernel in (loop, index):
-        with pytest.raises(qd.OctantsCompilationError, match="this field has no memory yet"):
+        with pytest.raises(qd.OctantsRuntimeError, match="not placed"):
             kernel(unplaced)
+    with pytest.raises(qd.OctantsRuntimeError, match="Field has no allocation"):
+        unplaced[0]
+    del unplaced
+    for kernel in (loop, index):
         with pytest.raises(qd.OctantsCompilationError, match="has been destroyed"):
             kernel(destroyed)
 

@@ -430,3 +430,27 @@ def test_references_are_not_read_before_the_call() -> None:
         return a * 100 + b
 
     assert k() == 1313
+
+
+def test_a_kernel_has_its_own_struct_argument():
+    qd.init(arch=qd.cpu)
+    Pair = qd.types.struct(a=qd.i32, v=qd.types.vector(2, qd.f32))
+
+    @qd.kernel
+    def change(s: Pair, out: qd.types.ndarray()) -> qd.f32:
+        s.a = 3
+        s.v[0] += 4.0
+        for i in out:
+            out[i] = s.a
+        return s.a + s.v[0]
+
+    @qd.kernel
+    def replaced(s: Pair):
+        s = Pair(a=1)
+
+    given, out = Pair(a=2, v=[1.0, 2.0]), np.zeros(2, np.float32)
+    assert change(given, out) == 8.0
+    assert out.tolist() == [3.0, 3.0]
+    assert given.a == 2
+    with pytest.raises(qd.OctantsSyntaxError, match="immutable"):
+        replaced(given)

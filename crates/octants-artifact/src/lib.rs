@@ -259,6 +259,8 @@ pub struct Site {
 pub enum SiteKind {
     /// The text is written to standard output.
     Print,
+    /// The text is written to standard output once for each launch that comes there.
+    Report,
     /// The text is the message of an error, reported once.
     Assert,
 }

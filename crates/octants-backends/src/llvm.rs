@@ -8,12 +8,14 @@ use octants_ir::{CodegenError, CodegenOptions, Scheduled, TargetInfo};
 
 /// LLVM's text after optimization.
 const TEXT: CodeForm = CodeForm { name: "llvm", ending: "ll" };
+/// LLVM's text before optimization.
+const LOWERED: CodeForm = CodeForm { name: "llvm-lowered", ending: "ll" };
 /// Assembly.
 pub(crate) const ASSEMBLY: CodeForm = CodeForm { name: "asm", ending: "s" };
 /// What the machine's driver is given: an object file for the CPU, assembly text or linked code for GPUs.
 pub(crate) const OBJECT: CodeForm = CodeForm { name: "object", ending: "o" };
 
-const FORMS: &[CodeForm] = &[TEXT, ASSEMBLY, OBJECT];
+const FORMS: &[CodeForm] = &[TEXT, LOWERED, ASSEMBLY, OBJECT];
 
 /// The code generator of all targets that LLVM has.
 pub struct Llvm;
@@ -61,6 +63,7 @@ impl CodeGenerator for Llvm {
         let list = |listing| llvm::list(scheduled, options, target, listing).map(String::into_bytes);
         match form {
             TEXT => list(Listing::Optimized),
+            LOWERED => list(Listing::Lowered),
             ASSEMBLY => list(Listing::Assembly),
             OBJECT => llvm::compile_as_one(scheduled, options, target),
             other => panic!("compiler bug: LLVM gives no code as `{}`", other.name),

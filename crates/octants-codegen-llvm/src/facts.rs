@@ -101,6 +101,7 @@ impl<'p> Facts<'p> {
 /// What an instruction says to the host, if anything.
 fn site_of(body: &Body, inst: &Inst) -> Option<(SiteKind, Vec<SitePart>)> {
     match &inst.op {
+        Op::Print(parts) if parts.first() == Some(&TextPart::Once) => Some((SiteKind::Report, text(body, parts))),
         Op::Print(parts) => Some((SiteKind::Print, text(body, parts))),
         Op::Assert(_, parts) => Some((SiteKind::Assert, text(body, parts))),
         _ => None,
@@ -112,6 +113,7 @@ fn text(body: &Body, parts: &[TextPart]) -> Vec<SitePart> {
     for part in parts {
         match part {
             TextPart::Text(t) => text.push(SitePart::Text(t.clone())),
+            TextPart::Once => {}
             TextPart::Value(v, format) => describe(body.ty(*v), format.as_deref(), &mut text),
         }
     }

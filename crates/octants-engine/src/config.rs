@@ -7,8 +7,10 @@ use std::path::PathBuf;
 
 use octants_ir::Scalar;
 
+use crate::accepted_options::{self, AcceptedOptions};
 pub use crate::arch::Arch;
 use crate::backend::{Backends, DeviceSettings};
+use crate::environment::dumps_stages;
 use crate::error::Error;
 pub use crate::option_values::OptionValue;
 use crate::option_values::{ToValue, arch, choice, device, flag, int, part, scalar, schedule, seed, text};
@@ -32,6 +34,8 @@ macro_rules! options {
         pub struct Config {
             /// What `arch` may name.
             pub(crate) backends: Backends,
+            /// Options that steer nothing.
+            pub(crate) accepted: AcceptedOptions,
             $(#[doc = $doc] pub $name: $type,)*
         }
 
@@ -41,7 +45,7 @@ macro_rules! options {
         impl Config {
             /// All options with their defaults.
             pub fn new(backends: Backends) -> Config {
-                Config { backends, $($name: $default,)* }
+                Config { backends, accepted: AcceptedOptions::default(), $($name: $default,)* }
             }
 
             /// Sets one option after checking its value. `None` keeps the default.
@@ -50,10 +54,9 @@ macro_rules! options {
                 match name {
                     $(stringify!($name) if *value == OptionValue::None => {})*
                     $(stringify!($name) => self.$name = $check(name, value)?,)*
-                    _ if IGNORED.contains(&name) => {}
+                    _ if self.accepted.set(name, value) => {}
                     _ => {
-                        let names = OPTIONS.iter().map(|o| o.name).chain(IGNORED.iter().copied());
-                        return Err(Error::UnknownOption { name: name.to_string(), suggestion: nearest(name, names) });
+                        return Err(Error::UnknownOption { name: name.to_string(), suggestion: nearest(name, names()) });
                     }
                 }
                 Ok(())
@@ -63,7 +66,7 @@ macro_rules! options {
             pub fn get(&self, name: &str) -> Option<OptionValue> {
                 match name {
                     $(stringify!($name) => Some(self.$name.to_value()),)*
-                    _ => None,
+                    _ => self.accepted.get(name),
                 }
             }
         }
@@ -82,8 +85,8 @@ options! {
         "Path of the GPU driver's library, where it is not the one that the system has.";
     default_fp: Scalar = Scalar::F32, scalar(&[Scalar::F16, Scalar::F32, Scalar::F64]),
         "Type of float literals and of `float`: f16, f32 or f64.";
-    default_ip: Scalar = Scalar::I32, scalar(&[Scalar::I32, Scalar::I64]),
-        "Type of integer literals and of `int`: i32 or i64.";
+    default_ip: Scalar = Scalar::I32, scalar(&[Scalar::I32, Scalar::I64, Scalar::U32, Scalar::U64]),
+        "Type of integer literals and of `int`: i32 or i64; a running program may also take u32 or u64.";
     debug: bool = false, flag,
         "Assertions, bounds and overflow checks in kernels.";
     check_out_of_bound: bool = false, flag,
@@ -134,10 +137,27 @@ options! {
         "Measure the device time of every launch from the start: see qd.profiler.";
     print_ir: bool = false, flag,
         "Print the intermediate representation of every compiled kernel to standard error.";
+    print_kernel_llvm_ir: bool = false, flag,
+        "Write LLVM's text of every compiled kernel, before optimization, to the working directory.";
+    print_kernel_llvm_ir_optimized: bool = false, flag,
+        "Write LLVM's text of every compiled kernel, after optimization, to the working directory.";
+    print_kernel_asm: bool = false, flag,
+        "Write the assembly of every compiled kernel to the working directory.";
+    print_kernel_amdgcn: bool = false, flag,
+        "Write the assembly of every kernel compiled for an AMD GPU to the working directory.";
+    debug_dump_path: String = String::from("/tmp/ir"), text,
+        "Folder of what the variable QD_DUMP_IR or OCTANTS_DUMP_IR has written of every compiled kernel.";
+    print_non_pure: bool = false, flag,
+        "Print the name of every launched kernel that is not declared pure.";
     print_full_traceback: bool = false, flag,
         "Keep the package's own frames in tracebacks.";
     log_level: String = String::from("info"), choice(LOG_LEVELS),
         "trace, debug, info, warn, error, critical or off.";
+}
+
+/// The names of all options, of those that steer nothing too.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    OPTIONS.iter().map(|o| o.name).chain(accepted_options::names())
 }
 
 const CLEANING_POLICIES: &[&str] = &["lru", "fifo", "version", "never"];
@@ -149,50 +169,25 @@ pub fn given_path(option: &str) -> Option<PathBuf> {
     Some(option).filter(|path| !path.is_empty()).map(PathBuf::from)
 }
 
-/// Options of programs written for Quadrants that have nothing to steer here. They are accepted, and ignored.
-pub const IGNORED: &[&str] = &[
-    "ad_stack_experimental_enabled",
-    "ad_stack_size",
-    "ad_stack_sparse_threshold_bytes",
-    "advanced_optimization",
-    "cache_loop_invariant_global_vars",
-    "cfg_optimization",
-    "cuda_stack_limit",
-    "debug_dump_path",
-    "default_cpu_block_dim",
-    "default_gpu_block_dim",
-    "demote_dense_struct_fors",
-    "detect_read_only",
-    "device_memory_GB",
-    "device_memory_fraction",
-    "external_metal_command_queue",
-    "external_metal_command_queue_is_torch_queue",
-    "flatten_if",
-    "force_scalarize_matrix",
-    "gdb_trigger",
-    "half2_vectorization",
-    "make_block_local",
-    "make_cpu_multithreading_loop",
-    "make_thread_local",
-    "max_block_dim",
-    "move_loop_invariant_outside_if",
-    "print_accessor_ir",
-    "print_ir_dbg_info",
-    "print_kernel_amdgcn",
-    "print_kernel_asm",
-    "print_kernel_llvm_ir",
-    "print_kernel_llvm_ir_optimized",
-    "print_non_pure",
-    "print_preprocessed_ir",
-    "print_struct_llvm_ir",
-    "quant_opt_atomic_demotion",
-    "quant_opt_store_fusion",
-    "real_matrix_scalarize",
-    "require_version",
-    "saturating_grid_dim",
-    "src_ll_cache",
-    "timeline",
-    "vk_api_version",
+/// Options that a running program cannot change: its device, its streams and its place on disk were made with them.
+const FIXED: &[&str] = &[
+    "arch",
+    "device",
+    "device_library",
+    "driver_library",
+    "cpu_target",
+    "cpu_max_num_threads",
+    "cpu_streams",
+    "cpu_stream_schedule",
+    "cpu_separate_memory",
+    "follow_torch_stream",
+    "offline_cache_file_path",
+    "offline_cache_max_size_of_files",
+    "offline_cache_cleaning_policy",
+    "offline_cache_cleaning_factor",
+    "random_seed",
+    "enable_fallback",
+    "kernel_profiler",
 ];
 
 impl Config {
@@ -211,6 +206,31 @@ impl Config {
             schedule: self.schedule_seed(),
             separate_memory: self.cpu_separate_memory,
         }
+    }
+
+    /// These options with one of them changed, as a running program may. Setting one to the value that it has is no
+    /// change.
+    pub(crate) fn changed(&self, name: &str, value: &OptionValue) -> Result<Config, Error> {
+        let mut changed = self.clone();
+        changed.set(name, value)?;
+        if FIXED.contains(&name) && changed.get(name) != self.get(name) {
+            return Err(Error::FixedOption(name.to_string()));
+        }
+        Ok(changed)
+    }
+
+    /// Whether the user wants to see how kernels are compiled, so that they must be compiled.
+    pub fn shows_compilation(&self) -> bool {
+        self.print_ir || self.dumps_code()
+    }
+
+    /// Whether the code of compiled kernels goes to files.
+    pub fn dumps_code(&self) -> bool {
+        self.print_kernel_llvm_ir
+            || self.print_kernel_llvm_ir_optimized
+            || self.print_kernel_asm
+            || self.print_kernel_amdgcn
+            || dumps_stages()
     }
 
     /// Bounds checks are part of `debug`.

@@ -1,29 +1,60 @@
 //! The only file that reads environment variables: `OCTANTS_<OPTION>` gives the default of an option that the program
-//! does not set itself.
+//! does not set itself, and `QD_<OPTION>` does so for programs written for Quadrants.
 
 use std::path::PathBuf;
 
 use crate::config::{self, Config, OptionValue};
 use crate::error::Error;
 
-/// Applies every `OCTANTS_<OPTION>` of the environment to `config`.
+/// Prefix of the variables of options that a program does not set itself.
+const OWN: &str = "OCTANTS_";
+
+/// The same for programs written for Quadrants. Our own prefix goes first where both are there.
+const QUADRANTS: &str = "QD_";
+
+/// Applies every `QD_<OPTION>` and `OCTANTS_<OPTION>` of the environment to `config`, ahead of what the program gives.
 pub fn apply_environment(config: &mut Config) -> Result<(), Error> {
-    apply(config, |name| std::env::var(name).ok())
+    [QUADRANTS, OWN].into_iter().try_for_each(|prefix| apply(config, prefix, |name| std::env::var(name).ok()))
 }
 
-fn apply(config: &mut Config, read: impl Fn(&str) -> Option<String>) -> Result<(), Error> {
-    for option in config::OPTIONS {
-        let variable = format!("OCTANTS_{}", option.name.to_uppercase());
+/// `QD_ARCH` replaces the `arch` that a program gives, so that a program written for one device can be tried on
+/// another. Returns whether it is there.
+pub fn override_arch(config: &mut Config) -> Result<bool, Error> {
+    let Some(arch) = std::env::var(format!("{QUADRANTS}ARCH")).ok().filter(|text| !text.is_empty()) else {
+        return Ok(false);
+    };
+    config.set("arch", &OptionValue::Str(arch)).map(|()| true)
+}
+
+/// Whether `QD_DUMP_IR` or `OCTANTS_DUMP_IR` asks for the stages of every kernel that is compiled. Read at each
+/// compilation, so that a program may turn it on for a part of itself.
+pub fn dumps_stages() -> bool {
+    let is_on = |prefix| std::env::var(format!("{prefix}DUMP_IR")).is_ok_and(|v| !v.is_empty() && v != "0");
+    is_on(QUADRANTS) || is_on(OWN)
+}
+
+fn apply(config: &mut Config, prefix: &str, read: impl Fn(&str) -> Option<String>) -> Result<(), Error> {
+    for name in config::names() {
+        let variable = format!("{prefix}{}", name.to_uppercase());
         let Some(text) = read(&variable) else { continue };
         if text.is_empty() {
             continue;
         }
-        config.set(option.name, &parse(&text)).map_err(|e| match e {
+        config.set(name, &meant(name, parse(&text))).map_err(|e| match e {
             Error::BadOption { reason, .. } => Error::BadOption { name: variable, reason },
             other => other,
         })?;
     }
     Ok(())
+}
+
+/// A width alone names the default type of that width.
+fn meant(option: &str, value: OptionValue) -> OptionValue {
+    match (option, value) {
+        ("default_fp", OptionValue::Int(bits)) => OptionValue::Str(format!("f{bits}")),
+        ("default_ip", OptionValue::Int(bits)) => OptionValue::Str(format!("i{bits}")),
+        (_, value) => value,
+    }
 }
 
 /// The folders that these variables name, as far as they are set.
@@ -67,10 +98,21 @@ mod tests {
     fn variables_set_options_of_every_kind() {
         let mut config = Config::new(Backends::default());
         let vars = [("OCTANTS_DEBUG", "1"), ("OCTANTS_CPU_MAX_NUM_THREADS", "2"), ("OCTANTS_DEFAULT_FP", "f64")];
-        apply(&mut config, |n| vars.iter().find(|(k, _)| *k == n).map(|(_, v)| (*v).to_string())).expect("valid");
+        apply(&mut config, OWN, |n| vars.iter().find(|(k, _)| *k == n).map(|(_, v)| (*v).to_string())).expect("valid");
         assert!(config.debug);
         assert_eq!(config.cpu_max_num_threads, 2);
         assert_eq!(config.default_fp.name(), "f64");
+    }
+
+    #[test]
+    fn variables_of_quadrants_are_found_by_their_prefix() {
+        let mut config = Config::new(Backends::default());
+        let vars =
+            [("QD_DEFAULT_FP", "64"), ("QD_DEFAULT_IP", "64"), ("QD_MAX_BLOCK_DIM", "64"), ("OCTANTS_DEBUG", "1")];
+        let read = |n: &str| vars.iter().find(|(k, _)| *k == n).map(|(_, v)| (*v).to_string());
+        apply(&mut config, QUADRANTS, read).expect("valid");
+        assert_eq!(config.get("max_block_dim"), Some(OptionValue::Int(64)));
+        assert_eq!((config.default_fp.name(), config.default_ip.name(), config.debug), ("f64", "i64", false));
     }
 
     #[test]
@@ -88,7 +130,8 @@ mod tests {
     #[test]
     fn a_bad_variable_is_named() {
         let mut config = Config::new(Backends::default());
-        let e = apply(&mut config, |n| (n == "OCTANTS_OPT_LEVEL").then(|| "fast".to_string())).expect_err("invalid");
+        let e =
+            apply(&mut config, OWN, |n| (n == "OCTANTS_OPT_LEVEL").then(|| "fast".to_string())).expect_err("invalid");
         assert!(e.to_string().contains("OCTANTS_OPT_LEVEL"), "{e}");
     }
 }

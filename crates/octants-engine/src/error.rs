@@ -21,6 +21,8 @@ pub enum Error {
         /// What was wrong with the value.
         reason: String,
     },
+    /// The option cannot be changed while the program runs.
+    FixedOption(String),
     /// The requested architecture is not on this machine or not in this build.
     Unavailable(String),
     /// The device could not do what was asked.
@@ -47,6 +49,9 @@ impl fmt::Display for Error {
                 }
             }
             Error::BadOption { name, reason } => write!(f, "option `{name}`: {reason}"),
+            Error::FixedOption(name) => {
+                write!(f, "qd.cfg.{name} cannot be changed while the program runs: pass {name}=... to qd.init()")
+            }
             Error::Unavailable(what) | Error::Device(what) | Error::Assertion(what) | Error::Codegen(what) => {
                 f.write_str(what)
             }

@@ -1,18 +1,20 @@
 //! A session: configuration, compilation and devices behind one value that the Python binding owns.
 //!
 //! Reading order: [`backend`] (what the engine knows of the kinds of machine), [`config`] (every option),
-//! `option_values` (their checks), [`environment`] (the one place that reads environment variables), [`artifact_cache`]
-//! (compiled kernels on disk), [`trace`] (compilations that need not be repeated), [`compile_times`], `open_device`,
-//! [`session`] (compile, load, launch), [`machine`] and [`inspect`] (code for people to read), [`error`] (what can go
-//! wrong).
+//! `option_values` (their checks), `accepted_options` (those that steer nothing), `current_config`, [`environment`]
+//! (the one place that reads environment variables), [`artifact_cache`] (compiled kernels on disk), [`trace`]
+//! (compilations that need not be repeated), [`compile_times`], `open_device`, [`session`] (compile, load, launch),
+//! [`machine`] and [`inspect`] (code for people to read), [`error`] (what can go wrong).
 //!
 //! Nothing here is global: two sessions may live side by side. The outer binding decides which one is current.
 
+mod accepted_options;
 mod arch;
 pub mod artifact_cache;
 pub mod backend;
 pub mod compile_times;
 pub mod config;
+mod current_config;
 pub mod environment;
 pub mod error;
 mod gradient_store;

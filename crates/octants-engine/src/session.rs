@@ -23,14 +23,15 @@ pub use self::lowering::Lowering;
 pub(crate) use self::lowering::keeping_on;
 use crate::artifact_cache::{ArtifactCache, open_store};
 use crate::compile_times::{Compilation, CompileLog};
-use crate::config::{Arch, Config};
+use crate::config::{Arch, Config, OptionValue};
+use crate::current_config::CurrentConfig;
 use crate::error::Error;
 use crate::machine::Machine;
 use crate::open_device::open_device;
 
 /// A device with the options that programs on it are compiled under.
 pub struct Session {
-    config: Config,
+    config: CurrentConfig,
     notices: Mutex<Vec<String>>,
     device: Device,
     /// What its code is made for.
@@ -106,6 +107,7 @@ impl Session {
         let cache = store.map(ArtifactCache::new);
         let (notices, compilations) = (Mutex::new(notices), CompileLog::default());
         let (lowered, recalled) = Default::default();
+        let config = CurrentConfig::new(config);
         Ok(Session { config, notices, device, machine, cache, compilations, lowered, recalled })
     }
 
@@ -121,7 +123,12 @@ impl Session {
 
     /// The options in force.
     pub fn config(&self) -> &Config {
-        &self.config
+        self.config.get()
+    }
+
+    /// Changes an option for what is compiled and launched from now on. Kernels that are compiled stay what they are.
+    pub fn set_option(&self, name: &str, value: &OptionValue) -> Result<(), Error> {
+        self.config.change(|config| config.changed(name, value))
     }
 
     /// The device.

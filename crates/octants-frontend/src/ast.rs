@@ -118,6 +118,8 @@ pub enum ExprKind {
     Dict(Vec<(Option<Expr>, Expr)>),
     ListComp(Box<Expr>, Vec<Generator>),
     DictComp(Box<Expr>, Box<Expr>, Vec<Generator>),
+    /// A set; one made by a comprehension has that as its only, starred item.
+    Set(Vec<Expr>),
     Unary(UnaryOperator, Box<Expr>),
     Binary(Operator, Box<Expr>, Box<Expr>),
     /// Two or more operands.

@@ -198,8 +198,13 @@ impl Convert<'_> {
             }
             r::Expr::Starred(s) => ExprKind::Starred(self.boxed(&s.value)),
             r::Expr::Lambda(_) => ExprKind::Unsupported("Lambda"),
-            r::Expr::Set(_) => ExprKind::Unsupported("Set"),
-            r::Expr::SetComp(_) => ExprKind::Unsupported("SetComp"),
+            r::Expr::Set(s) => ExprKind::Set(self.exprs(&s.elts)),
+            r::Expr::SetComp(c) => {
+                let items = ExprKind::ListComp(self.boxed(&c.elt), self.generators(&c.generators));
+                let span = self.span(c.range);
+                let items = Box::new(Expr { kind: items, span });
+                ExprKind::Set(vec![Expr { kind: ExprKind::Starred(items), span }])
+            }
             r::Expr::Await(_) => ExprKind::Unsupported("Await"),
             r::Expr::Yield(_) => ExprKind::Unsupported("Yield"),
             r::Expr::YieldFrom(_) => ExprKind::Unsupported("YieldFrom"),

@@ -12,6 +12,8 @@ pub struct Facts {
     pub mutated: HashSet<String>,
     /// Names assigned.
     pub assigned: HashSet<String>,
+    /// Names of which an attribute or an element is assigned.
+    pub assigned_in: HashSet<String>,
     /// A `return` inside a `while`, a `for` or an `if` that is not `qd.static`.
     pub nested_return: bool,
     /// Has a `for` or `while`.
@@ -149,7 +151,14 @@ fn assigned(e: &Expr, f: &mut Facts) {
     fn names(e: &Expr, f: &mut Facts) {
         match &e.kind {
             ExprKind::Name(n) => _ = f.assigned.insert(n.clone()),
-            ExprKind::Tuple(items) | ExprKind::List(items) => items.iter().for_each(|i| names(i, f)),
+            ExprKind::Tuple(items) | ExprKind::List(items) | ExprKind::Set(items) => {
+                items.iter().for_each(|i| names(i, f))
+            }
+            ExprKind::Attribute(base, _) | ExprKind::Subscript(base, _) => {
+                if let Some(n) = root(base) {
+                    f.assigned_in.insert(n.to_owned());
+                }
+            }
             _ => {}
         }
     }
@@ -162,7 +171,9 @@ fn target(e: &Expr, f: &mut Facts) {
         ExprKind::Name(n) => {
             f.mutated.insert(n.clone());
         }
-        ExprKind::Tuple(items) | ExprKind::List(items) => items.iter().for_each(|i| target(i, f)),
+        ExprKind::Tuple(items) | ExprKind::List(items) | ExprKind::Set(items) => {
+            items.iter().for_each(|i| target(i, f))
+        }
         ExprKind::Subscript(base, index) => {
             target(base, f);
             decides(index, f);
@@ -170,6 +181,15 @@ fn target(e: &Expr, f: &mut Facts) {
         }
         ExprKind::Attribute(base, _) | ExprKind::Starred(base) => target(base, f),
         _ => expr(e, f),
+    }
+}
+
+/// The name that a chain of attributes and subscripts begins with.
+fn root(e: &Expr) -> Option<&str> {
+    match &e.kind {
+        ExprKind::Name(n) => Some(n),
+        ExprKind::Attribute(base, _) | ExprKind::Subscript(base, _) => root(base),
+        _ => None,
     }
 }
 
@@ -192,7 +212,11 @@ fn path(e: &Expr) -> Vec<String> {
 fn decides(e: &Expr, f: &mut Facts) {
     match &e.kind {
         ExprKind::Name(n) => _ = f.decisive.insert(n.clone()),
-        ExprKind::Tuple(items) | ExprKind::List(items) | ExprKind::And(items) | ExprKind::Or(items) => {
+        ExprKind::Tuple(items)
+        | ExprKind::List(items)
+        | ExprKind::Set(items)
+        | ExprKind::And(items)
+        | ExprKind::Or(items) => {
             items.iter().for_each(|i| decides(i, f));
         }
         ExprKind::Unary(_, a) | ExprKind::Attribute(a, _) | ExprKind::Starred(a) => decides(a, f),
@@ -245,7 +269,11 @@ fn expr(e: &Expr, f: &mut Facts) {
                 }
             }
         }
-        ExprKind::Tuple(items) | ExprKind::List(items) | ExprKind::And(items) | ExprKind::Or(items) => {
+        ExprKind::Tuple(items)
+        | ExprKind::List(items)
+        | ExprKind::Set(items)
+        | ExprKind::And(items)
+        | ExprKind::Or(items) => {
             items.iter().for_each(|i| expr(i, f));
         }
         ExprKind::Dict(items) => {

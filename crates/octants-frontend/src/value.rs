@@ -41,6 +41,8 @@ pub enum Value {
     Place(Place),
     /// An array: a kernel argument, a captured ndarray, or a field.
     Array(BufferId),
+    /// A range of an array argument with one axis.
+    View(Rc<ArrayView>),
     /// A struct field, or a struct whose members lie in several places: member names and values.
     Members(Rc<Members>),
     /// A `dataclasses.dataclass` argument.
@@ -76,6 +78,17 @@ pub enum TileOperand {
     },
     /// `qd.outer(a, b)`: each thread's elements of two vectors.
     Outer(Value, Value),
+}
+
+/// A range of an array with one axis; without offset and size, all of it.
+#[derive(Debug, Clone)]
+pub struct ArrayView {
+    /// The array.
+    pub array: BufferId,
+    /// Its first element.
+    pub offset: Option<ValueId>,
+    /// Number of elements.
+    pub size: Option<ValueId>,
 }
 
 /// An address and what may race on it.
@@ -120,6 +133,9 @@ pub struct Ndrange {
     pub order: Vec<usize>,
 }
 
+/// Most items of a range that the outside is given, one by one.
+const LONGEST_RANGE: i128 = 1 << 16;
+
 impl Value {
     /// A tuple.
     pub fn tuple(items: Vec<Value>) -> Value {
@@ -156,6 +172,9 @@ impl Value {
             Value::Tuple(v) | Value::List(v) | Value::Static(v) => v.iter().all(Value::is_compile_time),
             Value::Dict(d) => d.iter().all(|(k, v)| k.is_compile_time() && v.is_compile_time()),
             Value::Slice(s) => s.iter().all(Value::is_compile_time),
+            Value::Range(bounds) => {
+                matches!(**bounds, (Value::Int(a), Value::Int(b)) if b.saturating_sub(a) <= LONGEST_RANGE)
+            }
             _ => false,
         }
     }

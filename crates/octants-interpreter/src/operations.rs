@@ -289,6 +289,7 @@ pub(crate) fn text(t: &Thread<'_>, parts: &[TextPart]) -> String {
         .iter()
         .map(|p| match p {
             TextPart::Text(text) => text.clone(),
+            TextPart::Once => String::new(),
             TextPart::Value(v, _) => value(*v),
         })
         .collect()

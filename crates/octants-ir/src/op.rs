@@ -285,6 +285,8 @@ pub enum TextPart {
     Text(String),
     /// A value, with an optional format specification in Python's or C's style (without `%` or `:`).
     Value(ValueId, Option<String>),
+    /// Ahead of a printed line: however often a launch comes here, the line is shown once.
+    Once,
 }
 
 /// An operation.

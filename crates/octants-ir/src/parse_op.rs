@@ -174,6 +174,9 @@ fn parts(p: &mut Parser) -> Parsed<Vec<TextPart>> {
         if matches!(p.peek(), Token::Quoted(_)) {
             return p.quoted().map(TextPart::Text);
         }
+        if p.eat_word("once") {
+            return Ok(TextPart::Once);
+        }
         let v = p.value()?;
         let spec = if p.eat(":") { Some(p.quoted()?) } else { None };
         Ok(TextPart::Value(v, spec))

@@ -385,6 +385,7 @@ fn parts_text(parts: &[TextPart]) -> String {
         .iter()
         .map(|p| match p {
             TextPart::Text(t) => quoted(t),
+            TextPart::Once => String::from("once"),
             TextPart::Value(v, None) => v.to_string(),
             TextPart::Value(v, Some(spec)) => format!("{v}:{}", quoted(spec)),
         })

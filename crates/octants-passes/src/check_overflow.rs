@@ -1,5 +1,5 @@
 //! Reports integer overflow at run time: after each addition, subtraction, multiplication and left shift of integers a
-//! test that prints what overflowed and the user's line. The wrapped result is used all the same.
+//! test that prints what overflowed and the user's line, once for each launch. The wrapped result is used all the same.
 //!
 //! Instructions without a span are the compiler's own and not checked.
 
@@ -32,7 +32,7 @@ pub fn check_overflow(kernel: &mut Kernel, sources: Option<&Sources>) {
             }
             let text = format!("{what} overflow detected{}\n", place(sources, inst.span));
             push_if(b, overflow, |b| {
-                b.push(Op::Print(vec![TextPart::Text(text)]), Type::Unit);
+                b.push(Op::Print(vec![TextPart::Once, TextPart::Text(text)]), Type::Unit);
             });
         });
     }

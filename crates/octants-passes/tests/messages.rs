@@ -26,5 +26,5 @@ fn an_overflow_report_quotes_the_line() {
     let mut options = PassOptions { debug: true, sources: Some(sources), ..PassOptions::default() };
     run_pipeline(PIPELINE, &mut kernel, &mut options);
     let text = kernel.to_string();
-    assert!(text.contains(r#"print("Addition overflow detected in sim.py:8:\n  return n + n\n")"#), "{text}");
+    assert!(text.contains(r#"print(once, "Addition overflow detected in sim.py:8:\n  return n + n\n")"#), "{text}");
 }

@@ -57,6 +57,8 @@ pub struct ArrayKind {
     pub ndim: Option<u32>,
     /// An index outside means the nearest element.
     pub clamped: bool,
+    /// A `qd.BufferView`, and nothing else.
+    pub view: bool,
 }
 
 /// The scalar type that an object names: `qd.f32`, `int`, `float`, `bool`, numpy's scalar types.
@@ -148,6 +150,11 @@ pub fn param_kind(annotation: &Bound<'_, PyAny>, config: &Config) -> PyResult<Op
     match of_instance.as_deref() {
         Some("template") => return Ok(Some(ParamKind::Template)),
         Some("ndarray_type") => return array_kind(annotation, config).map(|a| Some(ParamKind::Array(a))),
+        Some("unpacked_vector") => {
+            let message = "a vector declared with unpacked=True is the type of a member of a @qd.dataclass, not of a \
+                           parameter: drop unpacked=True";
+            return Ok(Some(ParamKind::Refused(String::from(message))));
+        }
         Some("struct_type") => {
             return Ok(struct_type(annotation, config)?.map(|s| ParamKind::Struct(s, annotation.clone().unbind())));
         }
@@ -160,7 +167,7 @@ pub fn param_kind(annotation: &Bound<'_, PyAny>, config: &Config) -> PyResult<Op
                 return Ok(Some(ParamKind::Array(ArrayKind::default())));
             }
             Some("buffer_view") => {
-                return Ok(Some(ParamKind::Array(ArrayKind { ndim: Some(1), ..ArrayKind::default() })));
+                return Ok(Some(ParamKind::Array(ArrayKind { ndim: Some(1), view: true, ..ArrayKind::default() })));
             }
             Some("tensor_wrapper") => return Ok(Some(ParamKind::Either)),
             _ => {}
@@ -205,5 +212,6 @@ fn array_kind(annotation: &Bound<'_, PyAny>, config: &Config) -> PyResult<ArrayK
     }
     let fixed = rank == Some(0) || elem.as_ref().is_some_and(Type::is_tensor);
     let clamped = text_attribute(annotation, pyo3::intern!(py, "boundary")).as_deref() == Some("clamp");
-    Ok(ArrayKind { elem, rank: rank.filter(|_| !fixed), ndim, clamped })
+    let view = text_attribute(annotation, pyo3::intern!(py, "of")).as_deref() == Some("views");
+    Ok(ArrayKind { elem, rank: rank.filter(|_| !fixed), ndim, clamped, view })
 }

@@ -16,7 +16,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFloat};
 use smallvec::SmallVec;
 
-pub use self::array_argument::array_argument;
+pub use self::array_argument::{array_argument, is_view};
 pub use self::compile_time_key::by_identity;
 use self::compile_time_key::template_key;
 pub use self::overlaps::{Overlap, Span};
@@ -150,7 +150,7 @@ impl<'py> Gathered<'py> {
             ParamKind::Either => {
                 let value = unwrap_tensor(value.clone())?;
                 if value.is_instance_of::<Ndarray>() {
-                    let any = const { &ArrayKind { elem: None, rank: None, ndim: None, clamped: false } };
+                    let any = const { &ArrayKind { elem: None, rank: None, ndim: None, clamped: false, view: false } };
                     if !self.take_plain(any, &value)? {
                         self.push_array(array_argument(any, &value, place)?, value.py());
                     }

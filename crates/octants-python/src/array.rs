@@ -20,7 +20,14 @@ pub fn view(value: &Bound<'_, PyAny>) -> PyResult<Option<ArrayView>> {
         return own(array).map(Some);
     }
     let py = value.py();
-    if value.is_instance(Known::get(py)?.np_ndarray.bind(py))? {
+    let numpy = Known::get(py)?.np_ndarray.bind(py);
+    if value.is_instance(numpy)? {
+        // Only a class of its own can have a mask.
+        if !value.get_type().is(numpy) && value.is_instance(&py.import("numpy.ma")?.getattr("MaskedArray")?)? {
+            return Err(PyValueError::new_err(
+                "a masked array cannot be used in a kernel, which would not see its mask: pass `array.filled(...)`",
+            ));
+        }
         return from_numpy(value).map(Some);
     }
     // It exports itself to other libraries too, which would lose its element type and its gradient: what it wraps is

@@ -2,7 +2,7 @@
 
 use octants_engine::diag::{Code, Diagnostic, Sources};
 use octants_engine::{CompileError, Error};
-use pyo3::exceptions::{PyMemoryError, PyRuntimeError, PyValueError};
+use pyo3::exceptions::{PyAttributeError, PyMemoryError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
@@ -55,6 +55,7 @@ pub fn from_engine(py: Python<'_>, error: Error) -> PyErr {
     match error {
         Error::UnknownOption { .. } => exception(py, "OctantsOptionError", text),
         Error::BadOption { .. } => PyValueError::new_err(text),
+        Error::FixedOption(_) => PyAttributeError::new_err(text),
         Error::OutOfMemory { .. } => PyMemoryError::new_err(text),
         Error::Assertion(_) => exception(py, "OctantsAssertionError", text),
         Error::Unavailable(_) | Error::Device(_) | Error::Codegen(_) => runtime_error(py, text),

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use octants_backends::backends;
 use octants_engine::Lowering;
+use octants_engine::environment::dumps_stages;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -71,13 +72,16 @@ pub fn code_targets() -> Vec<(&'static str, Vec<String>)> {
     backends().code_targets()
 }
 
-/// Whether there is an observer.
-pub fn is_observed() -> bool {
-    OBSERVER.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+/// Whether compilations of a program are to be shown: to the observer, or in files that options ask for.
+pub fn is_observed(program: &Program) -> bool {
+    program.session.config().dumps_code() || OBSERVER.lock().unwrap_or_else(PoisonError::into_inner).is_some()
 }
 
-/// Calls the observer, if there is one.
-pub fn show(py: Python<'_>, inspection: impl FnOnce() -> Inspection) -> PyResult<()> {
+/// Calls the observer, if there is one, and writes the files that options ask for.
+pub fn show(py: Python<'_>, program: &Program, inspection: impl Fn() -> Inspection) -> PyResult<()> {
+    if program.session.config().dumps_code() {
+        py.import("octants.code_dumps")?.call_method1("write", (inspection(), dumps_stages()))?;
+    }
     let observer = OBSERVER.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|o| o.clone_ref(py));
     if let Some(observer) = observer {
         observer.call1(py, (inspection(),))?;

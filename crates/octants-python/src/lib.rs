@@ -118,6 +118,7 @@ fn _octants(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(program_functions::subgroup_size, m)?)?;
     m.add_function(wrap_pyfunction!(program_functions::max_shared_bytes, m)?)?;
     m.add_function(wrap_pyfunction!(program_functions::config, m)?)?;
+    m.add_function(wrap_pyfunction!(program_functions::set_option, m)?)?;
     m.add_function(wrap_pyfunction!(program_functions::options, m)?)?;
     m.add_function(wrap_pyfunction!(kept_kernels::cache_counts, m)?)?;
     m.add_function(wrap_pyfunction!(kept_kernels::cache_examine, m)?)?;

@@ -70,6 +70,34 @@ const NP_SCALARS: &[(&str, &str)] = &[
     ("float64", "f64"),
 ];
 
+/// Functions of Python's module `operator`, by the names that the compiler has for them.
+const OPERATORS: &[&str] = &[
+    "operator.neg",
+    "operator.pos",
+    "operator.invert",
+    "operator.not_",
+    "operator.add",
+    "operator.sub",
+    "operator.mul",
+    "operator.truediv",
+    "operator.floordiv",
+    "operator.mod",
+    "operator.pow",
+    "operator.matmul",
+    "operator.and_",
+    "operator.or_",
+    "operator.xor",
+    "operator.lshift",
+    "operator.rshift",
+    "operator.lt",
+    "operator.le",
+    "operator.eq",
+    "operator.ne",
+    "operator.gt",
+    "operator.ge",
+    "operator.getitem",
+];
+
 static KNOWN: PyOnceLock<Known> = PyOnceLock::new();
 
 impl Known {
@@ -85,6 +113,11 @@ impl Known {
         let mut builtins = HashMap::new();
         for &name in BUILTINS {
             let object = builtins_module.getattr(name)?;
+            builtins.insert(object.as_ptr() as usize, (name, object.unbind()));
+        }
+        let operators = py.import("operator")?;
+        for &name in OPERATORS {
+            let object = operators.getattr(&name["operator.".len()..])?;
             builtins.insert(object.as_ptr() as usize, (name, object.unbind()));
         }
         let mut np_scalars = HashMap::new();

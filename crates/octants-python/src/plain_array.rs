@@ -11,7 +11,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 
 use crate::annotation::ArrayKind;
-use crate::argument::{Gathered, Memory};
+use crate::argument::{Gathered, Memory, is_view};
 use crate::array::numpy_scalar;
 use crate::element_types::type_word;
 use crate::names::Known;
@@ -33,6 +33,9 @@ impl<'py> Gathered<'py> {
     /// Takes the argument if it is such an array; otherwise nothing is taken, and the answer is no.
     #[inline]
     pub fn take_plain(&mut self, wanted: &ArrayKind, value: &Bound<'py, PyAny>) -> PyResult<bool> {
+        if wanted.view && !is_view(value) {
+            return Ok(false);
+        }
         if let Ok(array) = value.cast::<Ndarray>() {
             return self.take_own(wanted, array);
         }

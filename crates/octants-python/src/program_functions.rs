@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use octants_engine::environment::apply_environment;
+use octants_engine::environment::{apply_environment, override_arch};
 use octants_engine::{Config, OptionValue, Session};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -57,13 +57,17 @@ pub fn init(py: Python<'_>, options: Option<&Bound<'_, PyDict>>) -> PyResult<Vec
         let name: String = name.extract()?;
         config.set(&name, &option_value(&name, &value)?).map_err(|e| errors::from_engine(py, e))?;
     }
+    let is_overridden = override_arch(&mut config).map_err(|e| errors::from_engine(py, e))?;
     let packages: Vec<PathBuf> = py.import("sys")?.getattr("path")?.extract().unwrap_or_default();
     let made = detached::working(py, || {
         replace(None);
         Session::new(config, Arc::new(keep_printed), &packages)
     });
     let session = made.map_err(|e| errors::from_engine(py, e))?;
-    let notices = session.take_notices();
+    let mut notices = session.take_notices();
+    if is_overridden && options.is_some_and(|given| given.contains("arch").unwrap_or(false)) {
+        notices.push(String::from("QD_ARCH in the environment replaces the option `arch`"));
+    }
     begin(session);
     Ok(notices)
 }
@@ -128,17 +132,24 @@ pub fn generation() -> u64 {
 pub fn config<'py>(py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
     let program = require(py)?;
     let dict = PyDict::new(py);
-    for option in octants_engine::config::OPTIONS {
-        match program.session.config().get(option.name) {
-            Some(OptionValue::Bool(b)) => dict.set_item(option.name, b)?,
-            Some(OptionValue::Int(i)) => dict.set_item(option.name, i)?,
-            Some(OptionValue::Float(x)) => dict.set_item(option.name, x)?,
-            Some(OptionValue::Str(s)) => dict.set_item(option.name, s)?,
-            Some(OptionValue::None) => dict.set_item(option.name, py.None())?,
+    for name in octants_engine::config::names() {
+        match program.session.config().get(name) {
+            Some(OptionValue::Bool(b)) => dict.set_item(name, b)?,
+            Some(OptionValue::Int(i)) => dict.set_item(name, i)?,
+            Some(OptionValue::Float(x)) => dict.set_item(name, x)?,
+            Some(OptionValue::Str(s)) => dict.set_item(name, s)?,
+            Some(OptionValue::None) => dict.set_item(name, py.None())?,
             None => {}
         }
     }
     Ok(dict)
+}
+
+/// Changes an option of the current program for what is compiled and launched from now on.
+#[pyfunction]
+pub fn set_option(py: Python<'_>, name: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
+    let value = option_value(name, value)?;
+    require(py)?.session.set_option(name, &value).map_err(|e| errors::from_engine(py, e))
 }
 
 /// Name and one line of documentation of every option.

@@ -12,7 +12,7 @@ use crate::names::Known;
 pub enum ScalarError {
     /// Not convertible at all.
     WrongType,
-    /// An integer that no 64-bit slot of the wanted signedness holds.
+    /// An integer that the wanted type does not hold.
     OutOfRange,
     /// Python raised.
     Raised(PyErr),
@@ -20,8 +20,8 @@ pub enum ScalarError {
 
 /// The slot of `value` as a `scalar`.
 ///
-/// Integers and booleans are accepted where a float is wanted, floats nowhere but there. Integers wider than the type
-/// keep their low bits, as a cast in a kernel does; a negative one given for an unsigned type is refused.
+/// Integers and booleans are accepted where a float is wanted, floats nowhere but there. Integers that the type does
+/// not hold are refused, unless they are its bits read as an unsigned number.
 #[inline]
 pub fn scalar_to_slot(value: &Bound<'_, PyAny>, scalar: Scalar) -> Result<u64, ScalarError> {
     if scalar.is_float() {
@@ -94,11 +94,19 @@ fn long_bits(value: &Bound<'_, PyAny>, scalar: Scalar) -> Result<u64, ScalarErro
         }
         _ => return Err(ScalarError::OutOfRange),
     };
-    Ok(match scalar {
-        Scalar::U1 => u64::from(bits != 0),
-        s if s.bits() >= 64 => bits,
-        s => bits & ((1 << s.bits()) - 1),
-    })
+    if scalar == Scalar::U1 {
+        return Ok(u64::from(bits != 0));
+    }
+    let width = scalar.bits();
+    if width >= 64 {
+        return Ok(bits);
+    }
+    // A pattern of bits may be given for a signed type: 255 for an i8.
+    let lowest = if scalar.is_unsigned() { 0 } else { -1 << (width - 1) };
+    if !(lowest..1 << width).contains(&(bits as i64)) {
+        return Err(ScalarError::OutOfRange);
+    }
+    Ok(bits & ((1 << width) - 1))
 }
 
 /// Numpy's integers, and its floats where those are wanted.

@@ -43,6 +43,17 @@ pub fn parameter_names(function: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
     let flags: u32 = code.getattr(pyo3::intern!(py, "co_flags"))?.extract()?;
     let positional: usize = code.getattr(pyo3::intern!(py, "co_argcount"))?.extract()?;
     let keyword_only: usize = code.getattr(pyo3::intern!(py, "co_kwonlyargcount"))?.extract()?;
+    // What `functools.wraps` has made of a function says so.
+    if flags & (CO_VARARGS | CO_VARKEYWORDS) != 0 && function.hasattr(pyo3::intern!(py, "__wrapped__"))? {
+        let name = function.getattr(pyo3::intern!(py, "__name__"))?;
+        return Err(errors::syntax_error(
+            py,
+            format!(
+                "another decorator stands between `{name}` and @qd.kernel or @qd.func, which must be given the \
+                 function itself: write the other decorator above"
+            ),
+        ));
+    }
     if flags & CO_VARARGS != 0 {
         return Err(errors::syntax_error(
             py,

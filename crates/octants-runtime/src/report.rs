@@ -3,6 +3,7 @@
 //! Both may come from any thread that runs a task. Text keeps its order and goes to the sink in large pieces; of a
 //! stream's failures the first one is kept until it is reported.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -35,6 +36,8 @@ pub struct Printer {
 #[derive(Default)]
 struct Text {
     buffer: String,
+    /// The sites that have reported something since the last flush.
+    reported: HashSet<(usize, u32)>,
     since: Option<Instant>,
 }
 
@@ -56,11 +59,19 @@ impl Printer {
         }
     }
 
+    /// Whether a site reports for the first time since the last flush, which ends each launch that is waited for.
+    pub(crate) fn is_first(&self, site: (usize, u32)) -> bool {
+        lock(&self.text).reported.insert(site)
+    }
+
     /// Hands all text to the sink.
     #[inline]
     pub fn flush(&self) {
         if self.pending.load(Ordering::Acquire) {
-            self.write_out(&mut lock(&self.text));
+            let mut text = lock(&self.text);
+            self.pending.store(false, Ordering::Release);
+            text.reported.clear();
+            self.write_out(&mut text);
         }
     }
 
@@ -75,7 +86,6 @@ impl Printer {
 
     #[cold]
     fn write_out(&self, t: &mut Text) {
-        self.pending.store(false, Ordering::Release);
         t.since = None;
         if !t.buffer.is_empty() {
             (self.sink)(&t.buffer);
@@ -174,7 +184,9 @@ mod tests {
         printer.flush();
         printer.flush();
         assert_eq!(*lock(&seen), ["a\nb\n"]);
+        assert!(printer.is_first((1, 0)) && !printer.is_first((1, 0)) && printer.is_first((2, 0)));
         printer.print(&"x".repeat(FLUSH_BYTES));
+        assert!(!printer.is_first((1, 0)), "handing on what is long ends no launch");
         assert_eq!(lock(&seen).len(), 2);
         printer.flush_after = Duration::ZERO;
         printer.print("late\n");

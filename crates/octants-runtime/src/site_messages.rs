@@ -1,5 +1,7 @@
 //! What a site of a kernel says: printed text and failures of assertions, with the values that the code passes.
 
+use octants_artifact::SiteKind;
+
 use crate::driver::Launch;
 use crate::kernel_meta::KernelMeta;
 use crate::render_site::render_site;
@@ -8,7 +10,13 @@ use crate::report::{Failure, Failures, Printer};
 /// Prints the text of a kernel's site.
 pub(crate) fn print_site(kernel: &KernelMeta, printer: &Printer, site: u32, values: &[u64]) {
     let mut text = String::new();
-    match kernel.sites.get(site as usize) {
+    let found = kernel.sites.get(site as usize);
+    // A kernel's address tells its sites from those of others for as long as a launch of it goes on.
+    if found.is_some_and(|s| s.kind == SiteKind::Report) && !printer.is_first((std::ptr::from_ref(kernel).addr(), site))
+    {
+        return;
+    }
+    match found {
         Some(s) => render_site(&mut text, s, values),
         None => text.push_str("compiler bug: print at an unknown site\n"),
     }

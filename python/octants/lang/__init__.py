@@ -7,6 +7,7 @@ import sys
 
 from octants import simt
 from octants.lang import (
+    _fast_caching,
     _template_mapper,
     _tile,
     exception,
@@ -29,6 +30,7 @@ for name in ("", ".block", ".grid", ".reductions", ".sorting", ".subgroup", ".wa
 sys.modules[f"{__name__}.simt._tile"] = _tile
 
 __all__ = [
+    "_fast_caching",
     "_template_mapper",
     "_tile",
     "exception",

@@ -1,5 +1,6 @@
-"""Tools around programs: writing geometry to files."""
+"""Tools around programs: writing geometry and grids to files."""
 
 from octants.tools.ply import PLYWriter
+from octants.tools.vtk import write_vtk
 
-__all__ = ["PLYWriter"]
+__all__ = ["PLYWriter", "write_vtk"]

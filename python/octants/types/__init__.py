@@ -2,6 +2,7 @@
 
 from octants.types import primitive_types
 from octants.types.annotations import (
+    BufferViewType,
     NDArray,
     NdarrayType,
     RefType,
@@ -46,6 +47,7 @@ from octants.types.struct_type import StructType, struct
 from octants.types.tensor_types import MatrixType, VectorType, matrix, vector
 
 __all__ = [
+    "BufferViewType",
     "DataType",
     "MatrixType",
     "NDArray",

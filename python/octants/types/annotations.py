@@ -92,6 +92,18 @@ ndarray = NdarrayType
 NDArray = NdarrayType
 
 
+class BufferViewType(NdarrayType):
+    """A parameter that takes a `qd.BufferView` with elements of a type: `qd.BufferView[qd.f32]`."""
+
+    of = "views"
+
+    def __init__(self, dtype: Any = None) -> None:
+        super().__init__(dtype, ndim=1)
+
+    def __repr__(self) -> str:
+        return f"BufferViewType(dtype={self.dtype})"
+
+
 class RefType:
     """A scalar parameter of a `@qd.real_func` that the callee may write to."""
 

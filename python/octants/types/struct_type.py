@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from octants.exceptions import OctantsSyntaxError
 from octants.types.primitive import DataType, resolve_dtype
-from octants.types.tensor_types import MatrixType, VectorType
+from octants.types.tensor_types import MatrixType, UnpackedVectorType, VectorType
 
 if TYPE_CHECKING:
     from octants.struct import Struct, StructField
@@ -21,8 +22,23 @@ class StructType:
 
     def __init__(self, members: dict[str, Any], methods: dict[str, Any] | None = None, name: str = "struct") -> None:
         self.name = name
-        self._declared = {key: _member_type(key, value) for key, value in members.items()}
+        self._declared: dict[str, Any] = {}
+        for key, value in members.items():
+            if not isinstance(value, UnpackedVectorType):
+                self._declare(key, _member_type(key, value))
+                continue
+            # By this attribute the compiler knows which members are the components of `key`.
+            setattr(self, f"_unpacked_{key}", value.n)
+            for number in range(value.n):
+                self._declare(f"_{key}{number}", float if value.dtype is None else value.dtype)
         self.methods = dict(methods or {})
+
+    def _declare(self, key: str, type_: Any) -> None:
+        if key in self._declared:
+            raise OctantsSyntaxError(
+                f"member {key} of {self.name} is there twice: components of an unpacked vector are named so"
+            )
+        self._declared[key] = type_
 
     @property
     def members(self) -> dict[str, Any]:

@@ -7,11 +7,11 @@ arguments give the same object, so types compare by identity.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, overload
 
 import numpy as np
 
-from octants.exceptions import OctantsTypeError
+from octants.exceptions import OctantsSyntaxError, OctantsTypeError
 from octants.types.primitive import DataType, default_fp, resolve_dtype
 
 if TYPE_CHECKING:
@@ -151,15 +151,64 @@ class AnySize:
         return f"qd.types.{'vector' if self.ndim == 1 else 'matrix'}()"
 
 
+class UnpackedVectorType:
+    """A vector whose components are members of their own in a `@qd.dataclass`: `vector(n, dtype, unpacked=True)`.
+
+    It is the type of no value: what would make one raises an `OctantsSyntaxError`.
+    """
+
+    _octants_entity = "unpacked_vector"
+
+    def __init__(self, n: int, dtype: Any) -> None:
+        self.n = n
+        self.dtype = dtype
+
+    def __call__(self, *args: Any) -> NoReturn:
+        """Raises: there are no such values."""
+        self._refuse("instantiate")
+
+    def cast(self, value: Any) -> NoReturn:
+        """Raises: there are no such values."""
+        self._refuse("instantiate")
+
+    def field(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Raises: fields have no such elements."""
+        self._refuse("create a field of")
+
+    def ndarray(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Raises: ndarrays have no such elements."""
+        self._refuse("create an ndarray of")
+
+    def _refuse(self, what: str) -> NoReturn:
+        raise OctantsSyntaxError(f"cannot {what} a vector declared with unpacked=True: {UNPACKED_USE}")
+
+    def __repr__(self) -> str:
+        return f"qd.types.vector({self.n}, {_dtype_name(self.dtype)}, unpacked=True)"
+
+
+UNPACKED_USE = "it is the type of a member of a @qd.dataclass; drop unpacked=True where a value is meant"
+
+
 @overload
-def vector(n: int, dtype: Any = None) -> VectorType: ...
+def vector(n: int, dtype: Any, unpacked: Literal[True]) -> UnpackedVectorType: ...
+@overload
+def vector(n: int, dtype: Any = None, unpacked: Literal[False] = False) -> VectorType: ...
 @overload
 def vector() -> AnySize: ...
-def vector(n: int | None = None, dtype: Any = None) -> VectorType | AnySize:
-    """The type of vectors of `n` components. Without `dtype` they are of the default float type."""
+def vector(
+    n: int | None = None, dtype: Any = None, unpacked: bool = False
+) -> VectorType | AnySize | UnpackedVectorType:
+    """The type of vectors of `n` components. Without `dtype` they are of the default float type.
+
+    With `unpacked`, for a member of a `@qd.dataclass`: the components are `n` scalar members, which are named by a
+    number that is known at compile time, `tile.r[i]`, and kept in registers one by one.
+    """
     if n is None:
         return AnySize(1)
     n = _size(n)
+    if unpacked:
+        _check_dtype(dtype)
+        return UnpackedVectorType(n, dtype)
     key = (n, dtype)
     found = _interned.get(key)
     if found is None:

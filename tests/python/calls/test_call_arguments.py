@@ -34,12 +34,14 @@ def test_a_stream_argument_may_be_none():
     assert add(1, 2.0, qd_stream=None) == 3.0
 
 
-def test_integers_keep_their_low_bits():
+def test_integers_that_do_not_fit_are_refused():
     @qd.kernel
     def same(a: qd.u8) -> qd.i32:
         return a
 
-    assert same(300) == 44
+    assert same(255) == 255
+    with pytest.raises(TypeError, match="300 does not fit u8"):
+        same(300)
 
 
 @pytest.mark.parametrize("value", [1.5, "1", None, [1], np.float32(1)])

@@ -217,7 +217,8 @@ def what(lines):
 
 TOP_LEVEL = (
     "When using qd.stream_parallel(), all top-level statements must be 'with qd.stream_parallel():' blocks "
-    "help: move non-parallel code to a separate kernel"
+    "help: move non-parallel code to a separate kernel; `qd.static_assert`, `if qd.static(...)` and "
+    "`for ... in qd.static(...)` may stand here"
 )
 SECTIONS = {
     "mixed": TOP_LEVEL,

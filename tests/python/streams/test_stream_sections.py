@@ -401,3 +401,36 @@ def test_s14_code_kept_on_disk_knows_its_sections(tmp_path):
         assert (x[3], y[3]) == (1, 2)
         assert cache.counts()["hits"] == found, "each is found under a key of its own"
     qd.reset()
+
+
+def test_s9_compile_time_statements_stand_beside_blocks(mode):
+    x = qd.ndarray(qd.i32, 4)
+
+    @qd.kernel
+    def sections(x: qd.types.ndarray(), extra: qd.template()):
+        qd.static_assert(True, "never told")
+        with qd.stream_parallel():
+            x[0] = 1
+        if qd.static(extra):
+            with qd.stream_parallel():
+                x[1] = 2
+        else:
+            pass
+        for k in qd.static(range(2)):
+            with qd.stream_parallel():
+                x[2 + k] = 3 + k
+
+    sections(x, False)
+    assert x.to_numpy().tolist() == [1, 0, 3, 4]
+    sections(x, True)
+    assert x.to_numpy().tolist() == [1, 2, 3, 4]
+
+    @qd.kernel
+    def run_time(x: qd.types.ndarray(), extra: qd.template()):
+        if qd.static(extra):
+            with qd.stream_parallel():
+                x[1] = 2
+        x[0] = 1
+
+    with pytest.raises(qd.OctantsSyntaxError, match="all top-level statements"):
+        run_time(x, True)

@@ -130,7 +130,7 @@ impl Session {
         let ret = kernel.ret.clone();
         let concurrent = !self.device.is_immediate();
         let (machine, info) = (&self.machine, self.machine.info());
-        let program = self.split(lowered, (arrays_may_alias, concurrent), &info, self.config.print_ir, |pass| {
+        let program = self.split(lowered, (arrays_may_alias, concurrent), &info, self.config().print_ir, |pass| {
             watch.lap(Phase::Passes, pass)
         });
         check_block_dims(&program, &info)?;
@@ -138,7 +138,7 @@ impl Session {
         let options = self.codegen_options(&machine.library);
         let schedule_options = self.schedule_options((arrays_may_alias, concurrent));
         // Only a device apart can be lost. A kernel's own source is the first that was read.
-        let own = sources.get(0).filter(|_| self.config.debug && !self.device.is_immediate());
+        let own = sources.get(0).filter(|_| self.config().debug && !self.device.is_immediate());
         let defined_at = own.map(|file| format!("{}:{}", file.path, file.first_line));
         let key = self.cache.as_ref().and_then(|cache| {
             let defined_at = defined_at.as_deref();
@@ -215,9 +215,9 @@ impl Session {
     ) -> Program {
         let mut kernel = lowered.kernel.clone();
         let mut options = PassOptions {
-            check_bounds: self.config.bounds_checked(),
-            debug: self.config.debug,
-            fast_math: self.config.fast_math,
+            check_bounds: self.config().bounds_checked(),
+            debug: self.config().debug,
+            fast_math: self.config().fast_math,
             arrays_may_alias,
             launches_in_order: !concurrent_launches,
             merges_aliased_buffers: false,
@@ -238,17 +238,17 @@ impl Session {
     }
 
     pub(crate) fn schedule_options(&self, (arrays_may_alias, concurrent_launches): (bool, bool)) -> ScheduleOptions {
-        let opt_level = self.config.opt_level;
+        let opt_level = self.config().opt_level;
         ScheduleOptions { opt_level, arrays_may_alias, concurrent_launches, ..ScheduleOptions::default() }
     }
 
     pub(crate) fn codegen_options(&self, library: &DeviceLibrary) -> CodegenOptions {
         CodegenOptions {
-            fast_math: self.config.fast_math,
-            opt_level: self.config.opt_level,
-            processor: Some(self.config.cpu_target.clone()).filter(|name| !name.is_empty()),
+            fast_math: self.config().fast_math,
+            opt_level: self.config().opt_level,
+            processor: Some(self.config().cpu_target.clone()).filter(|name| !name.is_empty()),
             device_library: library.clone(),
-            threads: match self.config.num_compile_threads {
+            threads: match self.config().num_compile_threads {
                 0 => std::thread::available_parallelism().map_or(1, |n| n.get()),
                 n => n as usize,
             },

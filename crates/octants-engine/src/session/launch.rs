@@ -40,7 +40,7 @@ impl Session {
             Launching::Telling(known) => unsafe { self.find_results(code, known, slots, arrays, stream, caller) }?,
         };
         let is_default = stream.number() == 0;
-        if self.config.debug && is_default && !self.device.is_immediate() {
+        if self.config().debug && is_default && !self.device.is_immediate() {
             stream.synchronize(caller)?;
         }
         Ok(results)
@@ -122,12 +122,12 @@ impl Session {
     }
 
     fn lanes(&self, code: &Executable) -> Lanes {
-        let most_bytes = match self.config.ad_store_bytes {
+        let most_bytes = match self.config().ad_store_bytes {
             0 => u64::MAX,
             bytes => bytes,
         };
         if self.device.is_host_addressable() {
-            let threads = match self.config.cpu_max_num_threads {
+            let threads = match self.config().cpu_max_num_threads {
                 0 => std::thread::available_parallelism().map_or(1, |n| n.get() as u64),
                 n => u64::from(n),
             };

@@ -123,12 +123,12 @@ impl Session {
         let options = Options {
             subgroup_size: info.subgroup_size,
             shared_bytes: info.max_shared_bytes,
-            default_fp: self.config.default_fp,
-            default_ip: self.config.default_ip,
-            debug: self.config.debug,
-            short_circuit: self.config.short_circuit_operators,
-            unrolling_limit: self.config.unrolling_limit,
-            graph_max_iterations: self.config.graph_max_iterations,
+            default_fp: self.config().default_fp,
+            default_ip: self.config().default_ip,
+            debug: self.config().debug,
+            short_circuit: self.config().short_circuit_operators,
+            unrolling_limit: self.config().unrolling_limit,
+            graph_max_iterations: self.config().graph_max_iterations,
             mode,
         };
         match octants_frontend::lower(world, kernel, args, &options) {

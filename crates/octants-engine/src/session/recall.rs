@@ -16,12 +16,12 @@ impl Session {
     /// Looks whether a kernel need not be compiled. [`Session::lower`] then takes the [`Search::tracing`] for its world.
     pub fn search<'w>(&self, world: &'w dyn World, request: &Request<'_>) -> Search<'w> {
         // Who wants to see the compiler's work must let it work.
-        let cache = self.cache.as_ref().filter(|_| !self.config.print_ir);
+        let cache = self.cache.as_ref().filter(|_| self.config().offline_cache && !self.config().shows_compilation());
         let common = cache.and_then(|cache| cache.common(&self.machine)).map(|mut key| {
             key.add("concurrent_launches", &!self.device.is_immediate());
             key
         });
-        search(world, cache, common, &self.config, request)
+        search(world, cache, common, self.config(), request)
     }
 
     /// The code that an earlier compilation made, if it is still kept. `watch` has measured how long finding it took.

@@ -278,6 +278,13 @@ fn add_options(key: &mut KeyMaker, config: &Config) {
         ad_store_bytes: _,
         kernel_profiler: _,
         print_ir: _,
+        print_kernel_llvm_ir: _,
+        print_kernel_llvm_ir_optimized: _,
+        print_kernel_asm: _,
+        print_kernel_amdgcn: _,
+        debug_dump_path: _,
+        print_non_pure: _,
+        accepted: _,
         print_full_traceback: _,
         log_level: _,
         // They decide where and how long entries are kept.

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use octants_diag::{Code, Diagnostic, Result};
 use octants_ir::{AtomicOp, Op, Scalar, Type, ValueId};
 
+use super::values::holds;
 use super::{Binding, Lowerer};
 use crate::arith;
 use crate::arith::type_name;
@@ -322,6 +323,9 @@ impl Lowerer<'_> {
         let v = match (value, to_scalar) {
             // A literal takes the type of where it goes, so that nothing is lost on the way.
             (Value::Int(i), Some(s)) if !s.is_float() => {
+                if !holds(s, *i) {
+                    self.int_literal(*i)?;
+                }
                 let v = *i as i64;
                 self.b.int(if s == Scalar::U1 { i64::from(*i != 0) } else { wrap(v, s) }, s)
             }

@@ -70,7 +70,13 @@ impl Lowerer<'_> {
 
     pub(super) fn lower_address(&mut self, call: Call) -> Result<Value> {
         let (array, index) = (&call.args[0], &call.args[1]);
-        let Some(buffer) = self.as_array(array)? else {
+        // The place of a field in its tree of levels stands for the field.
+        let field = match array {
+            Value::Obj(obj) => self.world.attribute(*obj, "_placed_field").map_err(|e| self.host_error(e))?,
+            _ => None,
+        };
+        let field = field.map_or_else(|| array.clone(), Value::Obj);
+        let Some(buffer) = self.as_array(&field)? else {
             let what = self.describe(array);
             return self.err(Code::Type, format!("`get_addr` takes a field or an array, not {what}"));
         };

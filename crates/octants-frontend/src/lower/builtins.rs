@@ -10,6 +10,7 @@ use octants_ir::{AtomicOp, Op, Scalar, SubgroupOp, ThreadScope, Type};
 
 use super::Lowerer;
 use crate::arith;
+use crate::ast::{Comparison, Operator, UnaryOperator};
 use crate::value::Value;
 use crate::world::{Entity, Obj};
 
@@ -145,6 +146,39 @@ static BUILTINS: &[Builtin] = &[
     row("zip", Any, |l, c| l.lower_zip(c)),
 ];
 
+/// What a function of the module `operator` stands for.
+enum OperatorFunction {
+    Unary(UnaryOperator),
+    Binary(Operator),
+    Compare(Comparison),
+}
+
+static OPERATOR_FUNCTIONS: &[(&str, OperatorFunction)] = &[
+    ("neg", OperatorFunction::Unary(UnaryOperator::Neg)),
+    ("pos", OperatorFunction::Unary(UnaryOperator::Pos)),
+    ("invert", OperatorFunction::Unary(UnaryOperator::Invert)),
+    ("not_", OperatorFunction::Unary(UnaryOperator::Not)),
+    ("add", OperatorFunction::Binary(Operator::Add)),
+    ("sub", OperatorFunction::Binary(Operator::Sub)),
+    ("mul", OperatorFunction::Binary(Operator::Mul)),
+    ("truediv", OperatorFunction::Binary(Operator::Div)),
+    ("floordiv", OperatorFunction::Binary(Operator::FloorDiv)),
+    ("mod", OperatorFunction::Binary(Operator::Mod)),
+    ("pow", OperatorFunction::Binary(Operator::Pow)),
+    ("matmul", OperatorFunction::Binary(Operator::MatMul)),
+    ("and_", OperatorFunction::Binary(Operator::BitAnd)),
+    ("or_", OperatorFunction::Binary(Operator::BitOr)),
+    ("xor", OperatorFunction::Binary(Operator::BitXor)),
+    ("lshift", OperatorFunction::Binary(Operator::Shl)),
+    ("rshift", OperatorFunction::Binary(Operator::Shr)),
+    ("lt", OperatorFunction::Compare(Comparison::Lt)),
+    ("le", OperatorFunction::Compare(Comparison::Le)),
+    ("eq", OperatorFunction::Compare(Comparison::Eq)),
+    ("ne", OperatorFunction::Compare(Comparison::Ne)),
+    ("gt", OperatorFunction::Compare(Comparison::Gt)),
+    ("ge", OperatorFunction::Compare(Comparison::Ge)),
+];
+
 impl Lowerer<'_> {
     pub(super) fn call_builtin(
         &mut self,
@@ -161,6 +195,9 @@ impl Lowerer<'_> {
             let callee = Value::Method(Rc::new((base.clone(), method.to_string())));
             return self.call(&callee, rest.to_vec(), kwargs);
         }
+        if let Some(function) = name.strip_prefix("operator.") {
+            return self.call_operator_function(obj, function, &args, &kwargs);
+        }
         let call = Call { obj, name: name.to_string(), args, kwargs };
         if let Ok(i) = BUILTINS.binary_search_by_key(&name, |b| b.name) {
             let builtin = &BUILTINS[i];
@@ -175,6 +212,26 @@ impl Lowerer<'_> {
         match AtomicOp::from_function(name) {
             Some(op) => self.lower_atomic(op, call),
             None => self.lower_function_of_numbers(call),
+        }
+    }
+
+    /// A function of Python's module `operator`: on run-time values, the operator that it stands for.
+    fn call_operator_function(
+        &mut self,
+        obj: Obj,
+        name: &str,
+        args: &[Value],
+        kwargs: &[(String, Value)],
+    ) -> Result<Value> {
+        if args.iter().all(|v| self.to_host(v).is_some()) {
+            return self.call_host(obj, args, kwargs);
+        }
+        match (OPERATOR_FUNCTIONS.iter().find(|(n, _)| *n == name).map(|(_, f)| f), args) {
+            (Some(OperatorFunction::Unary(op)), [a]) => self.unary_value(*op, a),
+            (Some(OperatorFunction::Binary(op)), [l, r]) => self.binary_value(*op, l, r),
+            (Some(OperatorFunction::Compare(op)), [l, r]) => self.compare_value(*op, l, r),
+            _ if name == "getitem" && args.len() == 2 => self.subscript(&args[0], vec![args[1].clone()]),
+            _ => self.call_host_or_refuse(obj, &format!("operator.{name}"), args, kwargs),
         }
     }
 
@@ -199,7 +256,10 @@ impl Lowerer<'_> {
             ) && v.is_compile_time()
         };
         let numbers = args.iter().chain(kwargs.iter().map(|k| &k.1)).all(plain);
+        // Python's integers have no width, literals in a kernel do.
+        let depends_on_width = self.static_depth == 0 && matches!(name.as_str(), "bit_shr" | "clz" | "popcnt");
         if numbers
+            && !depends_on_width
             && !args.is_empty()
             && let Ok(v) = self.call_host(obj, &args, &kwargs)
         {

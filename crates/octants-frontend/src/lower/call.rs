@@ -5,6 +5,7 @@ use std::rc::Rc;
 use octants_diag::{Code, Diagnostic, Result};
 use octants_ir::Type;
 
+use super::values::holds;
 use super::{Lowerer, ParsedFunction};
 use crate::ast::{Arguments, Expr, ExprKind};
 use crate::syntax_facts::last_write;
@@ -47,6 +48,10 @@ impl References {
 
 impl Lowerer<'_> {
     pub(super) fn lower_call(&mut self, func: &Expr, arguments: &Arguments) -> Result<Value> {
+        if matches!(&func.kind, ExprKind::Name(name) if name == "super") && arguments.positional.is_empty() {
+            return Err(Diagnostic::new(Code::Syntax, self.b.span, "super() needs its arguments in a kernel")
+                .with_hint("write `super(Class, self).method()`, or `Base.method(self)`"));
+        }
         let callee = self.lower_expr(func)?;
         let is_static = matches!(&callee, Value::Obj(o) if matches!(self.world.entity(*o),
             Entity::Builtin(n) if n == "static" || n == "static_assert"));
@@ -161,6 +166,7 @@ impl Lowerer<'_> {
             )
             .with_hint("make the inner one a `@qd.func`, or call both from Python")),
             Entity::Func(FuncKind::Plain) => {
+                self.refuse_wrapper(obj)?;
                 if self.are_compile_time(&args, &kwargs) {
                     return self.call_host(obj, &args, &kwargs);
                 }
@@ -239,6 +245,20 @@ impl Lowerer<'_> {
     }
 
     /// Calls Python at compile time.
+    /// A decorator's own function around a `@qd.func` is Python, which a kernel does not run.
+    fn refuse_wrapper(&mut self, obj: Obj) -> Result<()> {
+        let wrapped = self.world.attribute(obj, "__wrapped__").map_err(|e| self.host_error(e))?;
+        match wrapped.map(|w| self.world.entity(w)) {
+            Some(Entity::Func(FuncKind::Func | FuncKind::Real)) => Err(Diagnostic::new(
+                Code::Syntax,
+                self.b.span,
+                "this is a decorator's Python function around a @qd.func (functools.wraps), which a kernel cannot run",
+            )
+            .with_hint("call the @qd.func without the other decorator, or do what that does in a @qd.func")),
+            _ => Ok(()),
+        }
+    }
+
     pub(super) fn call_host(&mut self, obj: Obj, args: &[Value], kwargs: &[(String, Value)]) -> Result<Value> {
         let handle = |s: &Self, v: &Value| s.to_host(v).expect("compiler bug: a compile-time value has no host object");
         let args: Vec<Obj> = args.iter().map(|v| handle(self, v)).collect();
@@ -255,6 +275,11 @@ impl Lowerer<'_> {
         args: Vec<Value>,
         kwargs: Vec<(String, Value)>,
     ) -> Result<Value> {
+        if name == "subview"
+            && let Some(view) = self.as_view(base)
+        {
+            return self.lower_subview(&view, &args, &kwargs);
+        }
         match base {
             Value::Str(s) if name == "format" => {
                 let s = s.clone();
@@ -345,15 +370,8 @@ impl Lowerer<'_> {
                     "Floating-point literals must be annotated with a floating-point type. For type casting, use `qd.cast`.",
                 );
             }
-            Value::Int(i) => {
-                let (low, high) = match (s.is_signed(), s.bits()) {
-                    (true, bits) => (-(1i128 << (bits - 1)), 1i128 << (bits - 1)),
-                    (false, bits) => (0, 1i128 << bits),
-                };
-                if *i < low || *i >= high {
-                    return self
-                        .err(Code::Type, format!("Integer literal {i} exceeded the range of specified dtype: {s}"));
-                }
+            Value::Int(i) if !holds(s, *i) => {
+                return self.err(Code::Type, format!("Integer literal {i} exceeded the range of specified dtype: {s}"));
             }
             _ => {}
         }

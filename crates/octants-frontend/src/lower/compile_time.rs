@@ -171,6 +171,7 @@ impl Lowerer<'_> {
         match v {
             Value::Tuple(items) | Value::List(items) | Value::Static(items) => Ok(items.to_vec()),
             Value::Dict(items) => Ok(items.iter().map(|(k, _)| k.clone()).collect()),
+            Value::Str(s) => Ok(s.chars().map(|c| Value::str(c.encode_utf8(&mut [0; 4]))).collect()),
             Value::Range(bounds) => {
                 let (Value::Int(a), Value::Int(b)) = (&bounds.0, &bounds.1) else { return self.not_compile_time() };
                 Ok((*a..*b).map(Value::Int).collect())
@@ -229,7 +230,7 @@ impl Lowerer<'_> {
     }
 
     fn not_compile_time<T>(&mut self) -> Result<T> {
-        Err(Diagnostic::new(Code::Compilation, self.b.span, "what is iterated here must be known at compile time")
+        Err(Diagnostic::new(Code::Syntax, self.b.span, "what is iterated here must be known at compile time")
             .with_hint("use a run-time `for` over `range(...)` or `qd.ndrange(...)`"))
     }
 

@@ -1,7 +1,7 @@
 //! Expressions: names, literals, operators, attributes, comprehensions.
 
 use octants_diag::{Code, Diagnostic, Result};
-use octants_ir::{Op, Type};
+use octants_ir::{Op, Scalar, Type};
 
 use super::Lowerer;
 use crate::arith;
@@ -65,6 +65,7 @@ impl Lowerer<'_> {
                 Value::list(out)
             }
             ExprKind::DictComp(key, value, generators) => self.lower_dict_comprehension(key, value, generators)?,
+            ExprKind::Set(items) => self.lower_set(items)?,
             ExprKind::Unary(op, a) => {
                 let a = self.lower_expr(a)?;
                 self.unary_value(*op, &a)?
@@ -110,6 +111,20 @@ impl Lowerer<'_> {
                     .with_hint("this expression of Python is not part of the kernel language; compute it outside, or at compile time with `qd.static(...)`"));
             }
         })
+    }
+
+    /// A set exists at compile time only, as an object of the outside.
+    fn lower_set(&mut self, items: &[Expr]) -> Result<Value> {
+        if self.static_depth == 0 {
+            return Err(Diagnostic::new(Code::Syntax, self.b.span, "Unsupported node \"Set\"")
+                .with_hint("a set is possible inside `qd.static(...)`"));
+        }
+        let items = Value::list(self.lower_exprs(items)?);
+        let func = self.frame_ref().func;
+        match (self.to_host(&items), self.world.global(func, "set")) {
+            (Some(_), Ok(Some(set))) => self.call_host(set, &[items], &[]),
+            _ => self.err(Code::Type, "the items of a set must be known at compile time"),
+        }
     }
 
     /// The base of a subscript. An array without a name of its own is called what the user calls it here.
@@ -182,7 +197,7 @@ impl Lowerer<'_> {
         Ok(())
     }
 
-    fn bind_target(&mut self, target: &Expr, value: Value) -> Result<()> {
+    pub(super) fn bind_target(&mut self, target: &Expr, value: Value) -> Result<()> {
         match &target.kind {
             ExprKind::Name(n) => {
                 self.bind_value(n, value);
@@ -191,7 +206,11 @@ impl Lowerer<'_> {
             ExprKind::Tuple(targets) | ExprKind::List(targets) => {
                 let items = self.unpack(&value)?;
                 if items.len() != targets.len() {
-                    return self.err(Code::Syntax, "The number of targets is not equal to value length");
+                    let (wanted, found) = (targets.len(), items.len());
+                    return self.err(
+                        Code::Syntax,
+                        format!("The number of targets is not equal to value length: {wanted} targets, {found} values"),
+                    );
                 }
                 for (t, v) in targets.iter().zip(items) {
                     self.bind_target(t, v)?;
@@ -325,7 +344,7 @@ impl Lowerer<'_> {
         Ok(result.unwrap_or(Value::Bool(true)))
     }
 
-    fn compare_value(&mut self, op: Comparison, l: &Value, r: &Value) -> Result<Value> {
+    pub(super) fn compare_value(&mut self, op: Comparison, l: &Value, r: &Value) -> Result<Value> {
         if matches!(op, Comparison::Is | Comparison::IsNot) && self.static_depth == 0 {
             let hint = "use `==`, or decide it at compile time: `qd.static(x is None)`";
             return Err(Diagnostic::new(
@@ -366,9 +385,9 @@ impl Lowerer<'_> {
             return self.lower_expr(if truth { then } else { orelse });
         }
         if cond.is_compile_time() {
-            // Decided now, but both sides must still agree on a type.
             let truth = self.compile_time_truth(&cond, "a conditional expression")?;
-            return self.lower_expr(if truth { then } else { orelse });
+            let (taken, other) = if truth { (then, orelse) } else { (orelse, then) };
+            return self.lower_decided(taken, other);
         }
         let cond_value = self.rt(&cond)?;
         if self.b.ty(cond_value).is_tensor() {
@@ -415,6 +434,31 @@ impl Lowerer<'_> {
         }
         self.b.push(Op::If(cond, block_a, block_b), Type::Unit);
         Ok(Value::Var(local))
+    }
+
+    /// A conditional expression without `qd.static` whose condition is known: the side that is taken, in the type that
+    /// both promote to. The other side is looked at for its type, and never runs.
+    fn lower_decided(&mut self, taken: &Expr, other: &Expr) -> Result<Value> {
+        let value = self.lower_expr(taken)?;
+        let Some(Type::Scalar(from)) = self.runtime_type(&value).filter(|_| !value.is_compile_time()) else {
+            return Ok(value);
+        };
+        let value = Value::Rt(self.rt(&value)?);
+        let span = self.b.span;
+        let looked_at = self.in_block(|s| {
+            let v = s.lower_expr(other)?;
+            Ok(s.runtime_type(&v))
+        });
+        self.b.span = span;
+        // What cannot be compiled is of no matter where it is not taken.
+        let Ok((block, ty)) = looked_at else { return Ok(value) };
+        let never = self.b.int(0, Scalar::U1);
+        let empty = self.b.body.add_block();
+        self.b.push(Op::If(never, block, empty), Type::Unit);
+        match ty {
+            Some(Type::Scalar(to)) => Ok(Value::Rt(self.cast_value(&value, from.promote(to))?)),
+            _ => Ok(value),
+        }
     }
 
     // Attributes.
@@ -487,6 +531,14 @@ impl Lowerer<'_> {
 
     /// Attributes of fields and arrays that are known to the compiler.
     fn array_attribute(&mut self, base: &Value, name: &str) -> Result<Option<Value>> {
+        if let Value::View(view) = base {
+            return match self.view_attribute(view, base, name)? {
+                None if matches!(name, "dtype" | "n" | "m" | "ndim") => {
+                    self.attribute(&Value::Array(view.array), name).map(Some)
+                }
+                found => Ok(found),
+            };
+        }
         if name == "fill" && self.as_array(base)?.is_some() {
             return Ok(Some(Value::Method(std::rc::Rc::new((base.clone(), name.to_owned())))));
         }

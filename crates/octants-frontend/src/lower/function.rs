@@ -87,7 +87,9 @@ impl Lowerer<'_> {
                 format!("recursive call of `{name}`: {MAX_TEMPLATE_RECURSION} calls inside each other, which is as far as templates go"),
             );
         }
-        self.err(Code::Compilation, format!("recursive call of `{name}`: a function cannot call itself in a kernel"))
+        let message = format!("recursive call of `{name}`: a function cannot call itself in a kernel");
+        Err(Diagnostic::new(Code::Compilation, self.b.span, message)
+            .with_hint("write a loop, end the recursion with `if qd.static(...)`, or make it a `@qd.real_func`"))
     }
 
     fn match_arguments(

@@ -39,7 +39,7 @@ impl Lowerer<'_> {
         }
         // What `qd.static`, `zip`, `enumerate` and their like return is unrolled; a list or tuple by name is not.
         if matches!(iter.kind, ExprKind::Call(..))
-            && matches!(iterable, Value::List(_) | Value::Tuple(_) | Value::Dict(_) | Value::Obj(_))
+            && matches!(iterable, Value::List(_) | Value::Tuple(_) | Value::Dict(_) | Value::Str(_) | Value::Obj(_))
         {
             let items = self.compile_time_items(&iterable)?;
             return self.static_for(target, items, body);
@@ -81,26 +81,12 @@ impl Lowerer<'_> {
             .with_hint("use a non-static for loop to decrease the compile time, or disable this warning by qd.init(unrolling_limit=0)");
             self.world.warn(*d);
         }
-        let names = self.loop_targets(target)?.into_iter().map(str::to_owned).collect::<Vec<_>>();
         let depth = self.frame_ref().control_depth;
         self.frame().loops.push(LoopKind::Static(depth));
         let mut result = Ok(Flow::Normal);
         for item in items {
             let flow = self.scoped(|s| {
-                if let ([name], ExprKind::Name(_)) = (&names[..], &target.kind) {
-                    s.bind_value(name, item);
-                } else {
-                    let parts = s.unpack(&item)?;
-                    if parts.len() < names.len() {
-                        return s.err(
-                            Code::Syntax,
-                            format!("the loop has {} variables, an item has {} values", names.len(), parts.len()),
-                        );
-                    }
-                    for (name, part) in names.iter().zip(parts) {
-                        s.bind_value(name, part);
-                    }
-                }
+                s.bind_target(target, item)?;
                 s.lower_stmts(body)
             });
             match flow {

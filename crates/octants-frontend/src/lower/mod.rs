@@ -2,6 +2,7 @@
 
 mod added_elements;
 mod arguments;
+mod array_views;
 mod assignment;
 mod atomics;
 mod builtins;
@@ -322,7 +323,11 @@ impl<'w> Lowerer<'w> {
         };
         self.frames.push(Frame::new(kernel, &parsed.source.name, ReturnMode::Kernel(returns.clone())));
         for (i, (param, spec)) in parsed.source.params.iter().zip(args).enumerate() {
-            let value = self.argument(i as u32, Vec::new(), spec)?;
+            let mut value = self.argument(i as u32, Vec::new(), spec)?;
+            // The kernel has a struct of its own, whose members it may set.
+            if matches!(spec, ArgSpec::Value(Type::Struct(_), _)) && parsed.facts.assigned_in.contains(&param.name) {
+                value = self.variable(&param.name, value)?;
+            }
             let scalar = matches!(spec, ArgSpec::Value(..));
             self.bind(&param.name, Binding { value, immutable: scalar.then_some("kernel argument") });
         }

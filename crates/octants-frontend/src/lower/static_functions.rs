@@ -29,7 +29,7 @@ impl Lowerer<'_> {
                         v
                     } else {
                         return Err(Diagnostic::new(
-                            Code::Compilation,
+                            Code::Syntax,
                             self.b.span,
                             format!(
                                 "Input to qd.static must be compile-time constants or global pointers, instead of \

@@ -85,35 +85,24 @@ impl Lowerer<'_> {
         Ok(Flow::Normal)
     }
 
-    /// S9: all top-level statements of a kernel are `stream_parallel` blocks, or none is.
+    /// S9: all top-level statements of a kernel are `stream_parallel` blocks, or none is. What acts at compile time
+    /// alone may stand beside them, and choose or repeat them.
     fn check_stream_blocks(&mut self, body: &[Stmt]) -> Result<()> {
-        if !matches!(self.frame_ref().ret, ReturnMode::Kernel(_)) {
+        if !matches!(self.frame_ref().ret, ReturnMode::Kernel(_)) || !body.iter().any(has_stream_block) {
             return Ok(());
         }
-        let is_block = |s: &Stmt| match &s.kind {
-            StmtKind::With(items, _) => !items.iter().any(|(item, _)| names_graph_block(item)),
-            _ => false,
-        };
-        if !body.iter().any(is_block) {
-            return Ok(());
+        match body.iter().find_map(beside_no_stream_block) {
+            None => Ok(()),
+            Some(s) => Err(Diagnostic::new(
+                Code::Syntax,
+                s.head(),
+                "When using qd.stream_parallel(), all top-level statements must be 'with qd.stream_parallel():' blocks",
+            )
+            .with_hint(
+                "move non-parallel code to a separate kernel; `qd.static_assert`, `if qd.static(...)` and \
+                 `for ... in qd.static(...)` may stand here",
+            )),
         }
-        for s in body {
-            let compile_time = match &s.kind {
-                StmtKind::Expr(e) => matches!(e.kind, ExprKind::Str(_)),
-                StmtKind::Assign(_, v) => is_static_call(v),
-                StmtKind::Pass => true,
-                _ => false,
-            };
-            if !is_block(s) && !compile_time {
-                return Err(Diagnostic::new(
-                    Code::Syntax,
-                    s.head(),
-                    "When using qd.stream_parallel(), all top-level statements must be 'with qd.stream_parallel():' blocks",
-                )
-                .with_hint("move non-parallel code to a separate kernel"));
-            }
-        }
-        Ok(())
     }
 
     fn lower_with(&mut self, items: &[(Expr, Option<Expr>)], body: &[Stmt]) -> Result<Flow> {
@@ -150,9 +139,10 @@ impl Lowerer<'_> {
         if !matches!(self.frame_ref().ret, ReturnMode::Kernel(_)) {
             return self.err(Code::Syntax, "qd.stream_parallel() can only be used inside @qd.kernel, not @qd.func");
         }
-        // Directly in the kernel's body: not in a loop or a branch, unrolled and compile-time ones included.
+        // Not in a loop or a branch of run time.
         let stands_in_body = self.parsed.get(&self.kernel_obj).is_some_and(|p| {
-            p.body.iter().any(|s| matches!(&s.kind, StmtKind::With(i, _) if std::ptr::eq(i.as_slice(), items)))
+            let is_here = &|i: &[WithItem]| std::ptr::eq(i, items);
+            p.body.iter().any(|s| any_static_with(s, is_here))
         });
         if !stands_in_body {
             return self.err(Code::Syntax, "qd.stream_parallel() must stand at the top level of the kernel");
@@ -209,6 +199,47 @@ impl Lowerer<'_> {
         let l = ForLoop::parallel(Vec::new(), block, config);
         self.b.push(Op::For(Box::new(l)), Type::Unit);
     }
+}
+
+/// A context manager and what it is bound to.
+type WithItem = (Expr, Option<Expr>);
+
+/// Whether some `with` statement is this one or stands in it, below nothing but `if` and `for` of compile time.
+fn any_static_with(s: &Stmt, found: &dyn Fn(&[WithItem]) -> bool) -> bool {
+    match &s.kind {
+        StmtKind::With(items, _) => found(items),
+        StmtKind::If(test, then, orelse) if is_static_call(test) => {
+            then.iter().chain(orelse).any(|s| any_static_with(s, found))
+        }
+        StmtKind::For(_, iter, body, _) if is_static_call(iter) => body.iter().any(|s| any_static_with(s, found)),
+        _ => false,
+    }
+}
+
+fn has_stream_block(s: &Stmt) -> bool {
+    any_static_with(s, &|items| !items.iter().any(|(item, _)| names_graph_block(item)))
+}
+
+/// The first statement here that may not stand beside `stream_parallel` blocks.
+fn beside_no_stream_block(s: &Stmt) -> Option<&Stmt> {
+    match &s.kind {
+        StmtKind::With(items, _) if !items.iter().any(|(item, _)| names_graph_block(item)) => None,
+        StmtKind::If(test, then, orelse) if is_static_call(test) => {
+            then.iter().chain(orelse).find_map(beside_no_stream_block)
+        }
+        StmtKind::For(_, iter, body, _) if is_static_call(iter) => body.iter().find_map(beside_no_stream_block),
+        StmtKind::Expr(e) if matches!(e.kind, ExprKind::Str(_)) || acts_at_compile_time(e) => None,
+        StmtKind::Assign(_, v) if is_static_call(v) => None,
+        StmtKind::Pass => None,
+        _ => Some(s),
+    }
+}
+
+/// A call of `static_assert` or `static_print`, to go by the name.
+fn acts_at_compile_time(e: &Expr) -> bool {
+    let ExprKind::Call(func, _) = &e.kind else { return false };
+    let (ExprKind::Attribute(_, name) | ExprKind::Name(name)) = &func.kind else { return false };
+    matches!(name.as_str(), "static_assert" | "static_print")
 }
 
 /// Whether a `with` item is one of `qd.graph` or a checkpoint, to go by the name.

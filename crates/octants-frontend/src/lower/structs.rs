@@ -176,6 +176,15 @@ impl Lowerer<'_> {
         }
     }
 
+    /// A vector member that was declared with `unpacked=True`: its components, each a member of its own.
+    fn unpacked_vector(&mut self, ty: Option<Obj>, base: &Value, name: &str) -> Result<Option<Value>> {
+        let Some(ty) = ty else { return Ok(None) };
+        let found = self.world.attribute(ty, &format!("_unpacked_{name}")).map_err(|e| self.host_error(e))?;
+        let Some(Entity::Int(n)) = found.map(|o| self.world.entity(o)) else { return Ok(None) };
+        let items = (0..n).map(|i| self.attribute(base, &format!("_{name}{i}"))).collect::<Result<Vec<_>>>()?;
+        Ok(Some(Value::list(items)))
+    }
+
     /// `base.name` where `base` is a struct, a struct field, or a dataclass argument.
     pub(super) fn struct_attribute(&mut self, base: &Value, name: &str) -> Result<Option<Value>> {
         if let Value::Dataclass(d) = base {
@@ -204,6 +213,9 @@ impl Lowerer<'_> {
             {
                 return Ok(Some(self.attribute(&v.clone(), "shape")?));
             }
+            if let Some(v) = self.unpacked_vector(m.ty, base, name)? {
+                return Ok(Some(v));
+            }
             return Ok(Some(self.struct_method(m.ty, base, name)?));
         }
         if let Value::Obj(o) = base {
@@ -218,6 +230,9 @@ impl Lowerer<'_> {
         let Some(Type::Struct(s)) = self.runtime_type(base) else { return Ok(None) };
         let Some(i) = s.index_of(name) else {
             let ty = self.struct_objects.get(&s).copied();
+            if let Some(v) = self.unpacked_vector(ty, base, name)? {
+                return Ok(Some(v));
+            }
             return Ok(Some(self.struct_method(ty, base, name)?));
         };
         if let Some(p) = self.place(base) {

@@ -26,6 +26,12 @@ impl Lowerer<'_> {
                 .collect::<Result<Vec<_>>>()?;
             return Ok(Value::Members(std::rc::Rc::new(Members { ty: m.ty, is_array: false, items })));
         }
+        if let ([Value::Slice(parts)], Some(view)) = (&index[..], self.as_view(base)) {
+            return self.slice_of_view(&view, parts);
+        }
+        if let Value::View(view) = base {
+            return self.view_element(view, &index);
+        }
         if let Some(buffer) = self.as_array(base)? {
             if index.iter().any(|i| matches!(i, Value::Slice(_))) {
                 return self.array_slice(buffer, &index);
@@ -45,6 +51,17 @@ impl Lowerer<'_> {
             return self.err(Code::Syntax, text);
         }
         match base {
+            Value::Str(_) => {
+                let key = match &index[..] {
+                    [one] => self.to_host(one),
+                    _ => None,
+                };
+                let (Some(text), Some(key)) = (self.to_host(base), key) else {
+                    return self.err(Code::Type, "a string is indexed by one value that is known at compile time");
+                };
+                let found = self.world.subscript(text, key).map_err(|e| self.host_error(e))?;
+                Ok(self.lift(found))
+            }
             Value::Tuple(items) | Value::List(items) | Value::Static(items) => self.sequence_item(items, base, &index),
             Value::Dict(items) => {
                 let [key] = &index[..] else { return self.err(Code::Index, "a dict takes one key") };
@@ -325,8 +342,16 @@ impl Lowerer<'_> {
         let mut fixed = Some(0u32);
         for (v, n) in index.iter().zip(&shape) {
             if let Value::Int(i) = v {
-                let at = if *i < 0 { *i + i128::from(*n) } else { *i };
-                if at < 0 || at >= i128::from(*n) {
+                if *i < 0 {
+                    return Err(Diagnostic::new(
+                        Code::Syntax,
+                        self.b.span,
+                        "Negative indices are not supported in Quadrants kernels.",
+                    )
+                    .with_hint(format!("the last of {n} components has the index {}", n - 1)));
+                }
+                let at = *i;
+                if at >= i128::from(*n) {
                     return self.err(
                         Code::Index,
                         format!(
@@ -343,12 +368,8 @@ impl Lowerer<'_> {
         if let Some(place) = self.place(base) {
             let indices = index
                 .iter()
-                .zip(&shape)
-                .map(|(v, n)| match v {
-                    Value::Int(i) => {
-                        let at = if *i < 0 { *i + i128::from(*n) } else { *i };
-                        Ok(self.b.int(at as i64, Scalar::I32))
-                    }
+                .map(|v| match v {
+                    Value::Int(i) => Ok(self.b.int(*i as i64, Scalar::I32)),
                     v => self.index_value(v),
                 })
                 .collect::<Result<Vec<_>>>()?;

@@ -42,6 +42,11 @@ impl Lowerer<'_> {
                 }
             }
             Value::Str(s) if spec.is_none() => push_text(out, s),
+            v if self.static_depth > 0 && v.is_compile_time() && self.to_host(v).is_some() => {
+                let obj = self.to_host(v).expect("compiler bug: the object was there");
+                let text = self.world.format(obj, spec.unwrap_or("")).map_err(|e| self.host_error(e))?;
+                push_text(out, &text);
+            }
             Value::Tuple(items) | Value::List(items) | Value::Static(items) if !v.is_compile_time() => {
                 let (open, close) = if matches!(v, Value::Tuple(_)) { ("(", ")") } else { ("[", "]") };
                 push_text(out, open);

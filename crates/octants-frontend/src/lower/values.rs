@@ -11,6 +11,15 @@ use crate::arith::type_name;
 use crate::value::{Members, Value};
 use crate::world::{ArgSpec, Capture, Entity, HostValue, Obj};
 
+/// Whether an integer type has a value for `i`.
+pub(super) fn holds(s: Scalar, i: i128) -> bool {
+    let (low, high) = match (s.is_signed(), s.bits()) {
+        (true, bits) => (-(1i128 << (bits - 1)), 1i128 << (bits - 1)),
+        (false, bits) => (0, 1i128 << bits),
+    };
+    (low..high).contains(&i)
+}
+
 impl Lowerer<'_> {
     /// The value of a host object: numbers, strings, tuples and lists are taken apart, arrays become buffers when used.
     pub(super) fn lift(&mut self, obj: Obj) -> Value {
@@ -109,6 +118,12 @@ impl Lowerer<'_> {
             Value::Str(s) => HostValue::Str(s.to_string()),
             Value::Tuple(v) => HostValue::Tuple(all(v)?),
             Value::List(v) | Value::Static(v) => HostValue::List(all(v)?),
+            Value::Range(bounds) => match **bounds {
+                (Value::Int(a), Value::Int(b)) if value.is_compile_time() => {
+                    HostValue::Tuple((a..b).map(|i| self.world.make(HostValue::Int(i))).collect())
+                }
+                _ => return None,
+            },
             Value::Dict(d) => HostValue::Dict(
                 d.iter().map(|(k, v)| Some((self.to_host(k)?, self.to_host(v)?))).collect::<Option<Vec<_>>>()?,
             ),
@@ -170,9 +185,9 @@ impl Lowerer<'_> {
 
     pub(super) fn int_literal(&mut self, i: i128) -> Result<ValueId> {
         let s = self.options.default_ip;
-        let bits = s.bits();
-        let unsigned = u32::from(s.is_unsigned());
-        if i < -(1i128 << (bits - 1)) || i >= 1i128 << (bits - 1 + unsigned) {
+        // A negative literal of an unsigned default type is the bits that its operator makes of it.
+        let is_small = s.is_unsigned() && i < 0 && i >= -(1i128 << (s.bits() - 1));
+        if !holds(s, i) && !is_small {
             return self.err(
                 Code::Type,
                 format!(
@@ -227,6 +242,7 @@ impl Lowerer<'_> {
             Value::Dict(_) => "a dict".into(),
             Value::Slice(_) => "a slice".into(),
             Value::Obj(o) => format!("an object of type {}", self.world.type_name(*o)),
+            Value::View(v) => format!("a view of the array `{}`", self.buffers[v.array.index()].name),
             Value::Array(b) => format!("the array `{}`", self.buffers[b.index()].name),
             Value::Members(m) if m.is_array => "a struct field".into(),
             Value::Members(_) => "a struct".into(),

@@ -10,11 +10,20 @@ use crate::array;
 use crate::array_view::ArrayView;
 use crate::element_types::{element_type, scalar_of};
 use crate::errors;
-use crate::names::unwrap_tensor;
+use crate::names::{marker, unwrap_tensor};
 use crate::ndarray::Ndarray;
 
 /// The view of an array argument, checked against its annotation.
 pub fn array_argument(wanted: &ArrayKind, value: &Bound<'_, PyAny>, place: &Place<'_>) -> PyResult<ArrayView> {
+    if wanted.view && !is_view(value) {
+        let kind = value.get_type().name().map_or_else(|_| "?".to_string(), |n| n.to_string());
+        let text = format!(
+            "Argument {} expects a BufferView, got {kind}: pass a slice such as `data[0:n]` (kernel `{}`)",
+            place.path(),
+            place.kernel
+        );
+        return Err(errors::exception(value.py(), "OctantsRuntimeTypeError", text));
+    }
     let mut view = array::view(value)?;
     let mut own = value.is_instance_of::<Ndarray>();
     if view.is_none() {
@@ -40,6 +49,11 @@ pub fn array_argument(wanted: &ArrayKind, value: &Bound<'_, PyAny>, place: &Plac
         Some(ndim) if ndim as usize != view.extents.len() => Err(wrong_ndim(&view, ndim, own, place)),
         _ => Ok(view),
     }
+}
+
+/// Whether it is a `qd.BufferView`.
+pub fn is_view(value: &Bound<'_, PyAny>) -> bool {
+    marker(value).as_deref() == Some("buffer_view")
 }
 
 /// The element type where the annotation gives its number of axes alone: its extents are the array's last ones.

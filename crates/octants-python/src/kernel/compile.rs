@@ -118,6 +118,13 @@ impl Kernel {
         let (this, py) = (slf.get(), slf.py());
         prepared.program.compiled.fetch_add(1, Ordering::Relaxed);
         let session = &prepared.program.session;
+        if !this.library {
+            py.import("octants.placement_checks")?.call_method0("refuse_unplaced_fields")?;
+        }
+        if session.config().print_non_pure && !this.is_pure() && !this.library {
+            let text = format!("[NOT_PURE] Debug information: not pure: {}", this.name);
+            py.import("builtins")?.call_method1("print", (text,))?;
+        }
         let world = match mode {
             AutodiffMode::None => PyWorld::new(py, session.config()),
             _ => PyWorld::with_constants(py, session.config(), this.constants(py, prepared, args)?),
@@ -147,7 +154,8 @@ impl Kernel {
                     log_debug(py, || format!("kernel `{}` is compiled: {}", this.name, search.reason))?;
                     let asked = (&search.tracing as &dyn World, &world);
                     let (lowering, alias) = Self::lower(slf, prepared, (gathered, args, mode), &described, asked)?;
-                    inspection::show(py, || Inspection::new(&this.name, &prepared.program, &lowering, alias))?;
+                    let shown = || Inspection::new(&this.name, &prepared.program, &lowering, alias);
+                    inspection::show(py, &prepared.program, shown)?;
                     let code = guarded(py, &this.name, || detached::working(py, || session.build(&lowering, alias)))?
                         .map_err(|e| errors::from_engine(py, e))?;
                     is_stored = session.keep_trace(search, &lowering, &code, alias);
@@ -265,7 +273,7 @@ impl Kernel {
         search: &mut Search<'_>,
     ) -> PyResult<Option<(Recalled, Executable, bool)>> {
         // Who looks at compilations must be shown them.
-        if inspection::is_observed() {
+        if inspection::is_observed(&prepared.program) {
             return Ok(None);
         }
         let session = &prepared.program.session;

@@ -1,0 +1,25 @@
+"""What makes tensors, under its path in Quadrants, with the function that gives a tensor a layout afterwards."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from octants.ndarrays import with_layout
+from octants.tensors import Backend, Tensor, permutation, tensor
+
+__all__ = ["Backend", "Tensor", "tensor"]
+
+
+def _with_layout(wrapped: Any, layout: Any) -> Any:
+    """Declares that memory of an ndarray-backed tensor holds the axes in this order, outermost first, and returns it.
+
+    The shape that it was made with is taken for that of its memory: its axis `k` becomes axis `layout[k]`. The gradient
+    follows. A `TypeError` for anything but such a tensor, a `ValueError` where the layout is not a permutation of the
+    axes.
+    """
+    if not isinstance(wrapped, Tensor) or wrapped._is_field():
+        raise TypeError(f"a tensor of qd.Backend.NDARRAY is given a layout, not {wrapped!r}")
+    order = permutation(layout, wrapped.shape)
+    if order is not None:
+        wrapped._impl = with_layout(wrapped._unwrap(), order)
+    return wrapped

@@ -1,0 +1,156 @@
+"""Literals and constants: the types they take, and what is refused because it does not fit."""
+
+import numpy as np
+import pytest
+
+import octants as qd
+
+
+@pytest.fixture(autouse=True)
+def program():
+    qd.init(arch=qd.cpu)
+    yield
+    qd.reset()
+
+
+@pytest.mark.parametrize("dtype, bits", [(qd.i32, 32), (qd.i64, 64)])
+def test_functions_of_bits_see_literals_of_the_default_width(dtype, bits):
+    qd.init(arch=qd.cpu, default_ip=dtype)
+
+    @qd.kernel
+    def shifted() -> qd.i64:
+        return qd.bit_shr(-1, 4)
+
+    @qd.kernel
+    def zeros() -> qd.i32:
+        return qd.math.clz(1)
+
+    @qd.kernel
+    def ones() -> qd.i32:
+        return qd.math.popcnt(-1)
+
+    assert (shifted(), zeros(), ones()) == (2 ** (bits - 4) - 1, bits - 1, bits)
+
+
+def test_a_literal_that_exceeds_its_type_is_refused_where_it_is_stored():
+    narrow, wide = qd.field(qd.i32, 1), qd.field(qd.i64, 1)
+
+    @qd.kernel
+    def store(x: qd.template()):
+        x[0] = 3000000000
+
+    store(wide)
+    assert wide[0] == 3000000000
+    with pytest.raises(qd.OctantsTypeError, match="3000000000 exceeded the range of default_ip"):
+        store(narrow)
+
+
+def test_constants_are_divided_as_in_python():
+    @qd.kernel
+    def floor() -> qd.i32:
+        return 5 // 0
+
+    @qd.kernel
+    def rest() -> qd.i32:
+        return 5 % 0
+
+    for kernel in (floor, rest):
+        with pytest.raises(qd.OctantsCompilationError, match="ZeroDivisionError"):
+            kernel()
+
+
+def test_a_decided_condition_promotes_to_both_sides():
+    @qd.kernel
+    def promoted() -> qd.f32:
+        a = 7
+        b = 2.5
+        x = a if True else b
+        x += 0.5
+        return x
+
+    @qd.kernel
+    def static() -> qd.f32:
+        a = 7
+        b = 2.5
+        x = a if qd.static(True) else b
+        x += 0.5
+        return x
+
+    @qd.kernel
+    def other_side_does_not_run(y: qd.types.ndarray()) -> qd.i32:
+        a = 7
+        return a if True else qd.atomic_add(y[0], 1)
+
+    counter = np.zeros(1, np.int32)
+    assert (promoted(), static(), other_side_does_not_run(counter), counter[0]) == (7.5, 7.0, 7, 0)
+
+
+@pytest.mark.parametrize(
+    "dtype, fits, exceeds",
+    [
+        (qd.i8, (-128, 127), (-129, 256, 300)),
+        (qd.u8, (0, 255), (-1, 256)),
+        (qd.i16, (-(2**15), 2**15 - 1), (2**16,)),
+        (qd.i32, (-(2**31), 2**31 - 1), (2**32, -(2**31) - 1)),
+        (qd.u32, (0, 2**32 - 1), (-1, 2**32)),
+        (qd.u64, (0, 2**64 - 1), (-1, 2**64)),
+    ],
+)
+def test_arguments_that_do_not_fit_are_refused(dtype, fits, exceeds):
+    @qd.kernel
+    def same(a: dtype) -> dtype:
+        return a
+
+    assert tuple(same(a) for a in fits) == fits
+    for a in exceeds:
+        with pytest.raises(TypeError, match=f"{a} does not fit {dtype}"):
+            same(a)
+
+
+def test_bits_may_be_given_for_a_signed_parameter():
+    @qd.kernel
+    def same(a: qd.i8, b: qd.i32) -> qd.i64:
+        return a + b
+
+    assert same(255, 0xFFFFFFFF) == -2
+
+
+def test_masked_and_byteswapped_arrays_are_refused():
+    @qd.kernel
+    def first(a: qd.types.ndarray()) -> qd.i32:
+        return a[0]
+
+    masked = np.ma.array([1, 2, 3], mask=[1, 0, 0], dtype=np.int32)
+    with pytest.raises(ValueError, match="masked"):
+        first(masked)
+    with pytest.raises(ValueError, match=">i4"):
+        first(np.array([1], dtype=">i4"))
+    assert first(masked.filled(5)) == 5
+    with pytest.raises(ValueError, match="mask"):
+        qd.field(qd.i32, 3).from_numpy(masked)
+
+
+def test_overflow_is_reported_once_for_each_place_and_launch(capfd):
+    qd.init(arch=qd.cpu, debug=True)
+    x = qd.field(qd.i32, 1000)
+
+    @qd.kernel
+    def twice():
+        for i in x:
+            x[i] = (x[i] + 2147483647) + 2147483647
+
+    @qd.kernel
+    def text():
+        for i in range(3):
+            print("Addition overflow detected")
+
+    for launches in (1, 2):
+        x.fill(1)
+        twice()
+        qd.sync()
+        out = capfd.readouterr().out
+        assert out.count("Addition overflow detected") == 1, (launches, out)
+        assert "test_literals.py" in out
+    text()
+    qd.sync()
+    assert capfd.readouterr().out.count("detected") == 3
