@@ -84,6 +84,7 @@ from octants.ops import (
     cache_read_only,
     cast,
     ceil,
+    clock_counter,
     cos,
     exp,
     floor,
@@ -116,7 +117,7 @@ from octants.ops import (
     zero,
 )
 from octants.performance_dispatch import perf_dispatch
-from octants.runtime import dump_compile_config, init, is_extension_enabled, reset, sync
+from octants.runtime import clock_freq_hz, dump_compile_config, init, is_extension_enabled, reset, sync
 from octants.snode import SNode
 from octants.snode_trees import FieldsBuilder, root
 from octants.streams import (
@@ -222,6 +223,8 @@ __all__ = [  # and the exceptions
     "cast",
     "ceil",
     "checkpoint",
+    "clock_counter",
+    "clock_freq_hz",
     "compile",
     "cos",
     "cpu",

@@ -43,6 +43,9 @@ def subgroup_size() -> int:
 def max_shared_bytes() -> int:
     """Most bytes of shared memory that the arrays of a block may take on the running program's device."""
 
+def clock_hz() -> float | None:
+    """Nominal rate of the clock that code of the current program's device reads, in hertz, if known."""
+
 def device_processor() -> str | None:
     """The processor of the current program's device that code is made for; `None` where that is the host's."""
 

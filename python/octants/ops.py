@@ -318,6 +318,11 @@ atomic_cas = kernel_only(
 random = kernel_only(
     "random", "Of the type given (else `default_fp`): a float from 0 to below 1, or an integer of any value."
 )
+clock_counter = kernel_only(
+    "clock_counter",
+    "Ticks of a counter of the processor that runs the thread, i64: of the core's time stamp on a CPU, cycles of the "
+    "multiprocessor on a GPU. For differences within one thread; ticks of different devices cannot be compared.",
+)
 grouped = kernel_only("grouped", "Makes the indices of a loop over a field or an ndrange one vector.")
 get_addr = kernel_only(
     "get_addr", "`qd.get_addr(x, [i, j])`: the address on the device of an element of a field or array, a `u64`."

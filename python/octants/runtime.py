@@ -101,6 +101,18 @@ def reset() -> None:
     ProgramView.clear(view)
 
 
+def clock_freq_hz() -> float:
+    """Nominal rate in hertz of the clock that `qd.clock_counter()` reads on the running program's device.
+
+    The clock of an NVIDIA GPU may run faster or slower than this. Raises `NotImplementedError` on other devices, whose
+    counters have no rate that the driver tells, and `OctantsRuntimeError` before `qd.init`.
+    """
+    rate = _octants.clock_hz()
+    if rate is None:
+        raise NotImplementedError("clock_freq_hz() is for NVIDIA GPUs: the clock of this device has no known rate")
+    return rate
+
+
 def sync() -> None:
     """Waits until everything launched before is done, on every stream."""
     _octants.sync()

@@ -170,11 +170,11 @@ def test_least_capacity():
 def test_refusals():
     with pytest.raises(ValueError, match="log256_max_n"):
         qd.algorithms.reduce_scratch_slots(10, 5)
-    arr, out, scratch = qd.field(qd.i16, shape=4), qd.field(qd.i16, shape=1), qd.field(qd.u32, shape=64)
+    arr, out, scratch = qd.field(qd.u1, shape=4), qd.field(qd.u1, shape=1), qd.field(qd.u32, shape=64)
 
     @qd.kernel
     def run():
-        qd.algorithms.reduce_add(arr, out, scratch, 4, qd.i16, 1)
+        qd.algorithms.reduce_add(arr, out, scratch, 4, qd.u1, 1)
 
     with pytest.raises(Exception, match="the algorithms work on"):
         run()

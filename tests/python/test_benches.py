@@ -72,7 +72,8 @@ def test_compares_a_package_with_itself():
 
 
 @pytest.mark.parametrize(
-    ("name", "option"), [("run.py", "--threads"), ("compare.py", "--threads"), ("genesis.py", "--scene")]
+    ("name", "option"),
+    [("run.py", "--threads"), ("compare.py", "--threads"), ("genesis.py", "--scene"), ("blocks.py", "--sizes")],
 )
 def test_help(name, option):
     done = subprocess.run([sys.executable, str(BENCHES / name), "--help"], capture_output=True, text=True, check=False)

@@ -88,6 +88,7 @@ fn of_task(program: &Program, task: &Task, functions: &[Effects]) -> TaskAccess 
         | Effect::Index
         | Effect::Reduce
         | Effect::Draw
+        | Effect::ReadClock
         | Effect::Exchange
         | Effect::Synchronize
         | Effect::Branch(..)

@@ -39,6 +39,7 @@ impl OwnBehavior {
                 | Effect::Reduce
                 | Effect::Branch(..)
                 | Effect::Loop(_)
+                | Effect::ReadClock
                 | Effect::Leave
                 | Effect::Print => {}
             }

@@ -108,7 +108,9 @@ pub fn inst_effects(body: &Body, op: &Op, functions: &[Effects], e: &mut Effects
                 }
             }
         }
-        Effect::Print | Effect::Assert | Effect::Draw | Effect::Exchange | Effect::Synchronize => e.other = true,
+        Effect::Print | Effect::Assert | Effect::Draw | Effect::ReadClock | Effect::Exchange | Effect::Synchronize => {
+            e.other = true
+        }
     }
 }
 

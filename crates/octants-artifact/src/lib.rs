@@ -108,6 +108,8 @@ pub struct TaskMeta {
     pub writes: Vec<u32>,
     /// Elements of buffers that it touches: all of them, and perhaps more.
     pub access: Vec<Access>,
+    /// Bytes of shared memory that a launch asks for, beside those that the code declares.
+    pub block_bytes: u64,
 }
 
 /// How a parallel task is cut up.

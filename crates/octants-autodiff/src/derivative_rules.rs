@@ -16,6 +16,7 @@
 //!
 //! What addresses, memory, control and calls do is left to the modes.
 
+use crate::exchange_rules::{pull_exchange, push_exchange};
 use octants_ir::insert_code::zero;
 use octants_ir::{BinaryOp, Builder, Const, Op, ReduceOp, Scalar, Type, UnaryOp, ValueId};
 
@@ -265,6 +266,7 @@ pub fn push_forward(b: &mut Builder, y: ValueId, tangents: &[Option<ValueId>]) -
             terms[1] = tangents[1].map(|t| b.push(Op::MatMul(x0, t), ty));
         }
         Op::Fold(op, x) => return tangents[0].map(|t| fold_tangent(b, op, x, y, t)),
+        Op::Subgroup(op, vs) => return tangents[0].map(|t| push_exchange(b, op, vs[1], t)),
         op => panic!("compiler bug: {op:?} has no rule"),
     }
     match terms {
@@ -342,6 +344,7 @@ pub fn pull_back(b: &mut Builder, y: ValueId, adjoint: ValueId, wanted: impl Fn(
             Op::Transpose(_) => (Part::Whole, b.push(Op::Transpose(adjoint), ty)),
             Op::MatMul(x0, x1) => (Part::Whole, matmul_adjoint(b, operand, [*x0, *x1], adjoint)),
             Op::Fold(op, x) => (Part::Whole, fold_adjoint(b, *op, *x, y, adjoint)),
+            Op::Subgroup(op, vs) => (Part::Whole, pull_exchange(b, *op, vs[1], adjoint)),
             op => panic!("compiler bug: {op:?} has no rule"),
         };
         out.push(Contribution { operand, part, value });

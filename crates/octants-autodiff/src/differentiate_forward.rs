@@ -251,14 +251,14 @@ impl<'a> Forward<'a> {
             op => {
                 self.b.place(v);
                 match op.effect() {
-                    Effect::Pure | Effect::Index => {
+                    Effect::Pure | Effect::Index | Effect::Exchange => {
                         let rule = op.derivative() == Derivative::Rule && has_derivative(&ty);
                         let mut operands = Vec::new();
                         op.for_each_operand(|x| operands.push(self.tangent(x)));
                         if rule { push_forward(&mut self.b, v, &operands) } else { None }
                     }
-                    // Random numbers are constants. Values of other threads are taken for constants too.
-                    Effect::Draw | Effect::Exchange | Effect::Synchronize => None,
+                    // Random numbers are constants.
+                    Effect::Draw | Effect::ReadClock | Effect::Synchronize => None,
                     Effect::Leave | Effect::Print | Effect::Assert => None,
                     Effect::Read(_) | Effect::ReadVolatile(_) | Effect::Write(_) | Effect::Update(_) => {
                         panic!("compiler bug: no tangent is known of the memory that {op:?} uses")

@@ -12,6 +12,7 @@ pub mod derivative_rules;
 mod differentiate;
 mod differentiate_forward;
 mod differentiate_reverse;
+mod exchange_rules;
 mod memory_use;
 mod refuse_cooperation;
 mod refuse_shared_writes;

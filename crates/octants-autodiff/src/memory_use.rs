@@ -39,7 +39,7 @@ pub(crate) fn memory_use(op: &Op) -> MemoryUse {
             Op::AtomicCas(_, _, desired) => MemoryUse::CompareAndSwap { address, desired },
             ref op => panic!("compiler bug: no operand is known of the update {op:?}"),
         },
-        Effect::Pure | Effect::Index | Effect::Reduce | Effect::Draw => MemoryUse::Nothing,
+        Effect::Pure | Effect::Index | Effect::Reduce | Effect::Draw | Effect::ReadClock => MemoryUse::Nothing,
         // Threads appear when a program is scheduled, after differentiation.
         Effect::Exchange | Effect::Synchronize => MemoryUse::Nothing,
         Effect::Branch(..) | Effect::For(_) | Effect::Loop(_) | Effect::Leave | Effect::Call(..) => MemoryUse::Nothing,

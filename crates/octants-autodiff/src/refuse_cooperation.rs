@@ -1,10 +1,11 @@
-//! Refuses derivatives of kernels whose threads exchange values, or wait for each other.
+//! Refuses derivatives of kernels whose threads share memory of their block, or wait for each other. Values that move
+//! between the threads of a subgroup have derivatives.
 
 use octants_diag::{Code, Diagnostic};
 use octants_ir::insert_code::bodies;
 use octants_ir::{Effect, Kernel, MemorySpace, Op};
 
-/// Refuses a kernel whose threads work together: what one of them writes another one reads, and a
+/// Refuses a kernel whose threads share memory or wait for each other: what one of them writes another one reads, and a
 /// derivative would have to take the same way back.
 ///
 /// # Errors
@@ -15,13 +16,15 @@ pub fn refuse_cooperation(kernel: &mut Kernel) -> Result<(), Box<Diagnostic>> {
     for body in bodies(kernel) {
         body.visit(body.root, &mut |_, inst| {
             let is_shared = matches!(inst.op, Op::BufferAddr(b, _) if shared[b.index()]);
-            if is_shared || matches!(inst.op.effect(), Effect::Exchange | Effect::Synchronize) {
+            let waits = matches!(inst.op.effect(), Effect::Synchronize) || matches!(inst.op, Op::Balance { .. });
+            if is_shared || waits {
                 found.get_or_insert(inst.span);
             }
         });
     }
     let Some(span) = found else { return Ok(()) };
-    let message = "a kernel whose threads work together (`qd.simt`) has no derivatives";
+    let message = "a kernel whose threads share memory of their block or wait for each other (`qd.simt`) has no \
+                   derivatives";
     Err(Diagnostic::new(Code::Compilation, span, message)
         .with_hint("move this into a kernel of its own and give its derivative by hand, with `@qd.ad.grad_replaced`"))
 }
@@ -31,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn threads_that_exchange_values_are_refused() {
+    fn threads_that_wait_for_each_other_are_refused() {
         let kernel = |line: &str| -> Kernel {
             let text = format!(
                 "kernel k -> unit {{
@@ -54,6 +57,7 @@ mod tests {
         };
         assert!(refuse_cooperation(&mut kernel("")).is_ok());
         assert!(refuse_cooperation(&mut kernel("barrier block")).is_err());
-        assert!(refuse_cooperation(&mut kernel("%6: f32 = subgroup shuffle(%5, %0)")).is_err());
+        assert!(refuse_cooperation(&mut kernel("fence block")).is_err());
+        assert!(refuse_cooperation(&mut kernel("%6: f32 = subgroup shuffle(%5, %0)")).is_ok());
     }
 }

@@ -323,6 +323,15 @@ impl Emitter {
         llvm!(LLVMBuildCall2(self.builder, ty, f, args.as_mut_ptr(), args.len() as u32, NO_NAME))
     }
 
+    /// Reads a register of the processor by its name, each time anew.
+    pub fn read_register(&self, name: &str, ty: T) -> V {
+        let name = llvm!({
+            let text = LLVMMDStringInContext2(self.ctx, name.as_ptr().cast(), name.len());
+            LLVMMetadataAsValue(self.ctx, LLVMMDNodeInContext2(self.ctx, [text].as_mut_ptr(), 1))
+        });
+        self.intrinsic("llvm.read_volatile_register", ty, &[name])
+    }
+
     /// Calls an LLVM intrinsic overloaded on one type.
     pub fn intrinsic(&self, name: &'static str, ty: T, args: &[V]) -> V {
         let f = *self.intrinsics.borrow_mut().entry((name, ty as usize)).or_insert_with(|| {
@@ -434,6 +443,20 @@ impl Emitter {
     pub fn named_memory(&self, name: &str, ty: T, space: u32, align: u32) -> V {
         let known = llvm!(LLVMGetNamedGlobal(self.module, c_string(name).as_ptr()));
         if known.is_null() { self.add_memory(name, ty, space, align) } else { known }
+    }
+
+    /// Memory by its name, of which the module does not know the size.
+    pub fn external_memory(&self, name: &str, ty: T, space: u32, align: u32) -> V {
+        let name = c_string(name);
+        llvm!({
+            let known = LLVMGetNamedGlobal(self.module, name.as_ptr());
+            if !known.is_null() {
+                return known;
+            }
+            let memory = LLVMAddGlobalInAddressSpace(self.module, ty, name.as_ptr(), space);
+            LLVMSetAlignment(memory, align);
+            memory
+        })
     }
 
     pub fn add_memory(&self, name: &str, ty: T, space: u32, align: u32) -> V {

@@ -9,6 +9,7 @@ use octants_ir::{
 };
 
 use crate::CodegenOptions;
+use crate::launch_memory::LaunchMemory;
 use crate::place::MemoryLayout;
 
 /// Facts about a program.
@@ -27,6 +28,8 @@ pub(crate) struct Facts<'p> {
     pub root_bytes: Vec<u64>,
     /// Bytes of each root of shared memory.
     pub shared_bytes: Vec<u64>,
+    /// Which of them a launch asks for, where code may not declare so much.
+    pub launch_memory: LaunchMemory,
     /// Bytes of each root of private memory.
     pub private_bytes: Vec<u64>,
     /// Places that print or assert.
@@ -52,6 +55,7 @@ impl<'p> Facts<'p> {
                 at
             })
             .collect();
+        let shared_bytes = root_bytes(program, MemorySpace::Shared);
         let mut facts = Facts {
             program,
             schedule,
@@ -60,7 +64,8 @@ impl<'p> Facts<'p> {
             frame_offsets,
             frame_bytes,
             root_bytes: root_bytes(program, MemorySpace::Global),
-            shared_bytes: root_bytes(program, MemorySpace::Shared),
+            launch_memory: LaunchMemory::of(program, schedule, &shared_bytes),
+            shared_bytes,
             private_bytes: root_bytes(program, MemorySpace::Private),
             sites: Vec::new(),
             numbers: HashMap::new(),

@@ -24,7 +24,7 @@
 //! - f64 to f16 rounds by way of f32.
 //! - 32-bit signed index arithmetic is done in 64 bits inside an address, so that it cannot wrap there.
 //!
-//! Reading order: `compile` (a program), `facts`, `pieces`, `unit` (a module), `lower_task`, `range_loops`,
+//! Reading order: `compile` (a program), `facts`, `launch_memory`, `pieces`, `unit` (a module), `lower_task`, `range_loops`,
 //! `strided_loops`, `odometer`, `coarsen_threads`, `functions`, `lower_body` (control flow), `serial_loops`, `lower_op`
 //! (values), `memory`, `place`, `aggregates`, `arithmetic`, `math`, `atomics`, `thread_ops`, `privatize_scatter`,
 //! `effects`, `random`; `metadata`, `emit`; `optimize`, `fuse_products`, `tell_strides_apart`; `graph_parts`;
@@ -43,6 +43,7 @@ mod fatal_errors;
 mod functions;
 mod fuse_products;
 mod graph_parts;
+mod launch_memory;
 mod lower_body;
 mod lower_op;
 mod lower_task;

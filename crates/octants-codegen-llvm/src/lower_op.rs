@@ -65,6 +65,12 @@ impl Lowering<'_, '_> {
                 let scalars = ty.leaves();
                 scalars.into_iter().map(|s| self.random(s)).collect()
             }
+            Op::RandomAt(index, word) => {
+                let (index, word) = (self.value(*index), self.value(*word));
+                let task = self.e.i32c(i64::from(self.u.task.get()));
+                vec![self.random_at(self.scalar_of(v), index, word, task)]
+            }
+            Op::Clock => vec![self.u.target.clock(self.e)],
             // Locals without memory have no address: their loads and stores never ask for it.
             Op::LocalAddr(l) => return self.locals[l.index()].clone().map(Val::Place),
             Op::BufferAddr(b, index) => return Some(Val::Place(self.buffer_place(b.index(), index))),

@@ -333,6 +333,11 @@ impl Lowering<'_, '_> {
 
     /// A root of shared memory.
     fn shared_root(&self, root: u32) -> V {
+        if let (Some(offset), Some(base)) =
+            (self.u.facts.launch_memory.offset(root), self.u.target.launch_memory(self.e))
+        {
+            return self.e.byte_offset(base, offset as i64);
+        }
         let bytes = self.u.facts.shared_bytes[root as usize];
         self.u.target.shared_memory(self.e, &format!("octants_block_root_{root}"), bytes)
     }

@@ -46,6 +46,14 @@ impl Lowering<'_, '_> {
         e.store(counter, e.add(draws, e.i32c(if wide { 2 } else { 1 })), 4);
         let linear = e.load(e.i64, state, 8);
         let task = e.load(e.i32, e.byte_offset(state, TASK), 4);
+        self.random_at(s, linear, draws, task)
+    }
+
+    /// A scalar of the sequence of an iteration, from the word with the number `draws` on, which is even for a scalar
+    /// of 64 bits.
+    pub fn random_at(&self, s: Scalar, linear: V, draws: V, task: V) -> V {
+        let e = self.e;
+        let wide = s.bits() == 64;
         let block = e.lshr(draws, e.i32c(2));
         let low = e.trunc(linear, e.i32);
         let high = e.trunc(e.lshr(linear, e.i64c(32)), e.i32);

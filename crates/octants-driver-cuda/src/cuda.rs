@@ -44,6 +44,7 @@ static FACTS: Facts = Facts {
     ],
     multiprocessors: number::DEVICE_MULTIPROCESSOR_COUNT,
     warp: number::DEVICE_WARP_SIZE,
+    clock_rate: Some(number::DEVICE_CLOCK_RATE),
     pools: number::DEVICE_MEMORY_POOLS_SUPPORTED,
     host_flags: HOST_PORTABLE | HOST_DEVICE_MAPPED,
     assembles: true,
@@ -120,6 +121,14 @@ impl Vendor for Cuda {
         // SAFETY: the trait's contract; the pointers are to variables.
         let c = unsafe { (self.own.best_block)(&mut grid, &mut block, function, None, 0, most) };
         called("cuOccupancyMaxPotentialBlockSize", c, block)
+    }
+
+    unsafe fn allow_block_memory(&self, function: RawFunction, bytes: u32) -> Called<()> {
+        // SAFETY: the trait's contract.
+        let c = unsafe {
+            (self.own.function_set)(function, number::FUNCTION_MAX_DYNAMIC_SHARED_SIZE_BYTES, bytes as c_int)
+        };
+        called("cuFuncSetAttribute", c, ())
     }
 
     fn graphs(&self) -> Option<&dyn Graphs> {

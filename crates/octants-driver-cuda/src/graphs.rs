@@ -39,9 +39,9 @@ impl NodeParameters {
     fn new(kernel: &KernelNode, parameter: &mut *mut c_void) -> NodeParameters {
         NodeParameters {
             function: kernel.function,
-            grid: [kernel.shape.0, 1, 1],
-            block: [kernel.shape.1, 1, 1],
-            shared_bytes: 0,
+            grid: [kernel.shape.blocks, 1, 1],
+            block: [kernel.shape.threads, 1, 1],
+            shared_bytes: kernel.shape.block_bytes,
             parameters: parameter,
             extra: null_mut(),
         }

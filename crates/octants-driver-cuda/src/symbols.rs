@@ -36,10 +36,12 @@ pub mod code {
     pub const SYSTEM_DRIVER_MISMATCH: i32 = 803;
 }
 
-/// Attributes of devices, by CUDA's numbers.
+/// Attributes of devices and functions, by CUDA's numbers.
 pub mod number {
     #![allow(missing_docs)]
+    pub const FUNCTION_MAX_DYNAMIC_SHARED_SIZE_BYTES: i32 = 8;
     pub const DEVICE_WARP_SIZE: i32 = 10;
+    pub const DEVICE_CLOCK_RATE: i32 = 13;
     pub const DEVICE_MULTIPROCESSOR_COUNT: i32 = 16;
     pub const DEVICE_CAPABILITY_MAJOR: i32 = 75;
     pub const DEVICE_CAPABILITY_MINOR: i32 = 76;
@@ -118,6 +120,8 @@ own_functions! {
         context_push = "cuCtxPushCurrent_v2"(CuContext);
         /// Takes it off.
         context_pop = "cuCtxPopCurrent_v2"(*mut CuContext);
+        /// Sets a function's property.
+        function_set = "cuFuncSetAttribute"(RawFunction, c_int, c_int);
         /// The block size that fills the device best.
         best_block = "cuOccupancyMaxPotentialBlockSize"(
             *mut c_int, *mut c_int, RawFunction, SharedForBlock, usize, c_int);

@@ -26,6 +26,7 @@ use crate::library::call;
 use crate::symbols::{
     Address, PoolProperties, RawDevice, RawEvent, RawFunction, RawModule, RawPool, RawStream, number,
 };
+use crate::vendor::GridShape;
 
 /// Room for what the compiler of the driver says.
 const LOG_BYTES: usize = 16 << 10;
@@ -280,12 +281,19 @@ impl Entered<'_> {
             .map(|()| value)
     }
 
-    /// Blocks of this many threads that one multiprocessor holds at once.
-    pub unsafe fn blocks_per_multiprocessor(&self, function: RawFunction, threads: u32) -> Result<u32> {
+    /// Blocks of this many threads, with this many bytes of shared memory beside what the code declares, that one multiprocessor holds at once.
+    pub unsafe fn blocks_per_multiprocessor(&self, function: RawFunction, threads: u32, bytes: u32) -> Result<u32> {
         let mut blocks = 0;
         let doing = "asking how many blocks fit the GPU";
-        call!(self.library(), occupancy(&mut blocks, function, threads as c_int, 0), doing)?;
+        call!(self.library(), occupancy(&mut blocks, function, threads as c_int, bytes as usize), doing)?;
         Ok(blocks.max(1) as u32)
+    }
+
+    /// Lets launches of a function ask for so many bytes of shared memory.
+    pub unsafe fn allow_block_memory(&self, function: RawFunction, bytes: u32) -> Result<()> {
+        // SAFETY: the contract at the top.
+        let allowed = unsafe { self.library().vendor.allow_block_memory(function, bytes) };
+        self.library().check_own(allowed, "asking for shared memory of a launch")
     }
 
     /// Threads of a block that fill the GPU best, at most `most`.
@@ -300,17 +308,18 @@ impl Entered<'_> {
     pub unsafe fn launch(
         &self,
         function: RawFunction,
-        (grid, block): (u32, u32),
+        shape: GridShape,
         stream: RawStream,
         parameter: *mut c_void,
         kernel: u32,
     ) -> Result<()> {
         self.library().last.note(stream, kernel);
+        let GridShape { blocks, threads, block_bytes } = shape;
         let mut parameters = [parameter];
         let (at, none) = (parameters.as_mut_ptr(), null_mut());
         call!(
             self.library(),
-            launch(function, grid, 1, 1, block, 1, 1, 0, stream, at, none),
+            launch(function, blocks, 1, 1, threads, 1, 1, block_bytes, stream, at, none),
             on Some(stream),
             format!("launching kernel {}", self.library().last.name(kernel))
         )

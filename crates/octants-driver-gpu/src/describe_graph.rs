@@ -14,7 +14,7 @@ use crate::context::Entered;
 use crate::loaded_task::LoadedTask;
 use crate::plan_grid::Parameter;
 use crate::symbols::RawFunction;
-use crate::vendor::{Called, Decision, GraphLoops, Graphs, KernelNode, RawGraph, RawNode};
+use crate::vendor::{Called, Decision, GraphLoops, Graphs, GridShape, KernelNode, RawGraph, RawNode};
 
 /// A kernel of a graph, with what it was told.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ enum What {
 #[derive(Debug, PartialEq)]
 struct Told {
     function: RawFunction,
-    shape: (u32, u32),
+    shape: GridShape,
     parameter: Vec<u64>,
 }
 
@@ -67,7 +67,7 @@ impl What {
                     Some(c) => (c.address(launch.args, launch.frame.0)?, u64::from(c.kind.bytes())),
                 };
                 let decision = Decision { switch, condition: at, bytes, failed };
-                Told { function, shape: (1, 1), parameter: decision.words().to_vec() }
+                Told { function, shape: GridShape::ONE, parameter: decision.words().to_vec() }
             }
         })
     }

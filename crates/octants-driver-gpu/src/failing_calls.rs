@@ -20,7 +20,9 @@ use crate::module::Module;
 use crate::open::GpuConfig;
 use crate::pinned::Pinned;
 use crate::symbols::{Names, RawDevice, RawFunction, RawStream, Symbols, code};
-use crate::vendor::{Called, Facts, GraphLoops, Graphs, KernelNode, Place, RawGraph, RawNode, ReadyGraph, Vendor};
+use crate::vendor::{
+    Called, Facts, GraphLoops, Graphs, GridShape, KernelNode, Place, RawGraph, RawNode, ReadyGraph, Vendor,
+};
 
 const INVALID_VALUE: c_int = 1;
 const ILLEGAL_ADDRESS: c_int = 700;
@@ -63,6 +65,7 @@ static FACTS: Facts = Facts {
     final_codes: &[ILLEGAL_ADDRESS],
     multiprocessors: 0,
     warp: 0,
+    clock_rate: None,
     pools: 0,
     host_flags: 0,
     assembles: true,
@@ -101,6 +104,10 @@ impl Vendor for Acme {
     }
 
     unsafe fn switch_back(&self, _from: Place) {}
+
+    unsafe fn allow_block_memory(&self, _function: RawFunction, _bytes: u32) -> Called<()> {
+        called("acmeAllowBlockMemory", ())
+    }
 
     unsafe fn best_block(&self, _function: RawFunction, most: c_int) -> Called<c_int> {
         called("own_best_block", most)
@@ -233,9 +240,9 @@ fn cases<'a>(context: &'a Context, e: &'a Entered<'a>) -> Vec<Case<'a>> {
             case("module_unload", "unloading code", move || e.unload_module(none)),
             case("module_function", "looking for `f` in loaded code", move || e.function(none, "f")),
             case("function_attribute", "asking what a function needs", move || e.function_attribute(none, 0)),
-            case("occupancy", "asking how many blocks fit the GPU", move || e.blocks_per_multiprocessor(none, 32)),
+            case("occupancy", "asking how many blocks fit the GPU", move || e.blocks_per_multiprocessor(none, 32, 0)),
             case("launch", "launching kernel `scale`", move || {
-                e.launch(none, (1, 1), none, none, e.library().last.number_of("scale", None))
+                e.launch(none, GridShape::ONE, none, none, e.library().last.number_of("scale", None))
             }),
             case("pool_create", "making a pool of memory", || e.create_pool(0, 0)),
             case("pool_set", "setting what a pool keeps", || e.create_pool(0, 0)),
@@ -312,7 +319,7 @@ fn a_wide_form_that_is_text_is_loaded_when_it_is_first_of_use_and_done_without_w
         let module = Module::load(&context, &artifact).unwrap();
         let entered = context.enter().unwrap();
         FAILS.set(("module_load", if works { code::SUCCESS } else { INVALID_VALUE }));
-        let blocks_for = |n: u64| module.tasks[0].plan(&entered, &[n]).map(|(_, (blocks, _))| blocks);
+        let blocks_for = |n: u64| module.tasks[0].plan(&entered, &[n]).map(|(_, shape)| shape.blocks);
         assert_eq!(blocks_for(6), Some(6), "few iterations");
         assert_eq!(blocks_for(8), Some(blocks));
         FAILS.set(("", 0));
@@ -323,7 +330,7 @@ fn a_wide_form_that_is_text_is_loaded_when_it_is_first_of_use_and_done_without_w
     let module = Module::load(&context, &artifact).unwrap();
     FAILS.set(("module_load", INVALID_VALUE));
     let entered = context.enter().unwrap();
-    assert_eq!(module.tasks[0].plan(&entered, &[8]).map(|(_, (blocks, _))| blocks), Some(2));
+    assert_eq!(module.tasks[0].plan(&entered, &[8]).map(|(_, shape)| shape.blocks), Some(2));
     FAILS.set(("", 0));
 }
 

@@ -94,6 +94,12 @@ impl Driver for GpuDriver {
         Some((library.facts().api, library.driver_version().ok()?))
     }
 
+    fn clock_hz(&self) -> Option<f64> {
+        let (library, attribute) = (self.context.library(), self.context.facts().clock_rate?);
+        let kilohertz = library.device_attribute(self.context.device, attribute).ok()?;
+        (kilohertz > 0).then(|| f64::from(kilohertz) * 1e3)
+    }
+
     fn is_immediate(&self) -> bool {
         false
     }

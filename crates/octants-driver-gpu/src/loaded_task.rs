@@ -8,6 +8,7 @@ use octants_runtime::{ErrorKind, Launch, Result};
 use crate::context::{Context, Entered};
 use crate::plan_grid::{GridPlan, PREFERRED_BLOCK, Parameter, worthwhile_run};
 use crate::symbols::{RawFunction, RawModule, RawStream, number};
+use crate::vendor::GridShape;
 
 /// A task with what its launches need to know.
 #[derive(Debug)]
@@ -53,6 +54,8 @@ struct Wide {
 struct Form {
     function: RawFunction,
     plan: GridPlan,
+    /// Bytes of shared memory that a launch asks for.
+    block_bytes: u32,
 }
 
 /// What a binary for one chip starts with; text, which the driver assembles, starts otherwise.
@@ -88,10 +91,14 @@ pub(crate) unsafe fn load_task(
         let kind = match task.parallel.as_ref().filter(|p| !p.serialize) {
             None => Kind::Serial(function),
             Some(meta) => {
-                let narrow = form(context, calls, function, meta, 1)?;
+                let bytes = u32::try_from(task.block_bytes).unwrap_or(u32::MAX);
+                if bytes > 0 {
+                    calls.allow_block_memory(function, bytes)?;
+                }
+                let narrow = form(context, calls, (function, bytes), meta, 1)?;
                 let wide = match &meta.wide {
                     Some(w) if w.code.is_empty() => {
-                        let form = form(context, calls, calls.function(module, &w.symbol)?, meta, w.lanes)?;
+                        let form = form(context, calls, (calls.function(module, &w.symbol)?, 0), meta, w.lanes)?;
                         Some(Wide { form: OnceLock::from(Some((form, None))) })
                     }
                     // Loading may wait for the device, which the launches to come should not. What is still to be
@@ -114,7 +121,7 @@ pub(crate) unsafe fn load_task(
 unsafe fn form(
     context: &Context,
     calls: &Entered<'_>,
-    function: RawFunction,
+    (function, block_bytes): (RawFunction, u32),
     meta: &ParallelMeta,
     lanes: u32,
 ) -> Result<Form> {
@@ -135,7 +142,7 @@ unsafe fn form(
             Some(asked) => asked.max(1).next_multiple_of(context.warp).min(most),
             None => calls.best_block(function, PREFERRED_BLOCK.min(most))?,
         };
-        let resident = calls.blocks_per_multiprocessor(function, block)?;
+        let resident = calls.blocks_per_multiprocessor(function, block, block_bytes)?;
         let plan = GridPlan {
             block,
             fixed: meta.block_dim.is_some(),
@@ -147,7 +154,7 @@ unsafe fn form(
             lanes,
             run: worthwhile_run(meta.cost_per_iteration, lanes),
         };
-        Ok(Form { function, plan })
+        Ok(Form { function, plan, block_bytes })
     }
 }
 
@@ -162,7 +169,7 @@ fn load_wide(
     let module = load_code(calls, &what.code).map_err(|message| ErrorKind::Misuse { message })?;
     // SAFETY: the module was loaded above; where its function is missing nothing else uses it.
     unsafe {
-        let form = calls.function(module, &what.symbol).and_then(|f| form(context, calls, f, meta, what.lanes));
+        let form = calls.function(module, &what.symbol).and_then(|f| form(context, calls, (f, 0), meta, what.lanes));
         if form.is_err() {
             let _ = calls.unload_module(module);
         }
@@ -171,12 +178,12 @@ fn load_wide(
 }
 
 impl LoadedTask {
-    /// The function for a launch with these argument slots, and blocks and threads of its grid; `None` where there is
+    /// The function for a launch with these argument slots, and the shape of its grid; `None` where there is
     /// nothing to do.
     #[inline]
-    pub fn plan(&self, calls: &Entered<'_>, args: &[u64]) -> Option<(RawFunction, (u32, u32))> {
+    pub fn plan(&self, calls: &Entered<'_>, args: &[u64]) -> Option<(RawFunction, GridShape)> {
         let forms = match &self.kind {
-            Kind::Serial(function) => return Some((*function, (1, 1))),
+            Kind::Serial(function) => return Some((*function, GridShape::ONE)),
             Kind::Parallel(forms) => forms,
         };
         // The narrow form does the same where the wide one cannot be loaded.
@@ -186,17 +193,18 @@ impl LoadedTask {
             wide.form.get_or_init(|| load().ok()).as_ref()
         });
         let form = wide.map_or(&forms.narrow, |(form, _)| form);
-        let shape = form.plan.plan(forms.meta.iterations(args))?;
-        Some((form.function, shape))
+        let (blocks, threads) = form.plan.plan(forms.meta.iterations(args))?;
+        Some((form.function, GridShape { blocks, threads, block_bytes: form.block_bytes }))
     }
 
     /// As [`LoadedTask::plan`] for a node of a graph, which runs even where there is nothing to do; `None` where that
     /// would go wrong.
-    pub fn plan_node(&self, calls: &Entered<'_>, args: &[u64]) -> Option<(RawFunction, (u32, u32))> {
+    pub fn plan_node(&self, calls: &Entered<'_>, args: &[u64]) -> Option<(RawFunction, GridShape)> {
         self.plan(calls, args).or_else(|| match &self.kind {
             // Any grid walks all iterations, of which there are none. Threads that work together count on theirs.
             Kind::Parallel(forms) if !forms.meta.cooperates => {
-                Some((forms.narrow.function, (1, forms.narrow.plan.warp.min(forms.narrow.plan.block))))
+                let Form { function, plan, block_bytes } = forms.narrow;
+                Some((function, GridShape { blocks: 1, threads: plan.warp.min(plan.block), block_bytes }))
             }
             _ => None,
         })

@@ -35,6 +35,8 @@ pub struct Facts {
     pub multiprocessors: DeviceAttribute,
     /// Attribute: how many threads run in step.
     pub warp: DeviceAttribute,
+    /// Attribute: kilohertz of the clock that code can read, where it has a fixed rate.
+    pub clock_rate: Option<DeviceAttribute>,
     /// Attribute: whether there are pools of memory.
     pub pools: DeviceAttribute,
     /// Flags of pinned memory that all devices reach, and whose contents host and device see while work runs.
@@ -49,13 +51,29 @@ pub trait Assembler: fmt::Debug + Send + Sync + 'static {
     fn assemble(&self, text: &[u8]) -> Option<Vec<u8>>;
 }
 
+/// The threads of a launch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GridShape {
+    /// Blocks.
+    pub blocks: u32,
+    /// Threads of a block.
+    pub threads: u32,
+    /// Bytes of shared memory of a block, beside those that the code declares.
+    pub block_bytes: u32,
+}
+
+impl GridShape {
+    /// One thread.
+    pub const ONE: GridShape = GridShape { blocks: 1, threads: 1, block_bytes: 0 };
+}
+
 /// A launch of a function with one parameter, as a node of a graph.
 #[derive(Debug, Clone, Copy)]
 pub struct KernelNode {
     /// The function.
     pub function: RawFunction,
-    /// Blocks, and threads of each.
-    pub shape: (u32, u32),
+    /// The grid.
+    pub shape: GridShape,
     /// Where the parameter lies.
     pub parameter: *mut c_void,
 }
@@ -176,6 +194,12 @@ pub trait Vendor: fmt::Debug + Send + Sync + 'static {
     /// # Safety
     /// The function's module is loaded, and its device this thread's.
     unsafe fn best_block(&self, function: RawFunction, most: c_int) -> Called<c_int>;
+
+    /// Lets launches of a function ask for so many bytes of shared memory for each block.
+    ///
+    /// # Safety
+    /// As for [`Vendor::best_block`].
+    unsafe fn allow_block_memory(&self, function: RawFunction, bytes: u32) -> Called<()>;
 
     /// The vendor's graphs, where they are used.
     fn graphs(&self) -> Option<&dyn Graphs> {

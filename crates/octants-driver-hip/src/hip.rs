@@ -35,6 +35,7 @@ static FACTS: Facts = Facts {
     ],
     multiprocessors: number::DEVICE_MULTIPROCESSOR_COUNT,
     warp: number::DEVICE_WARP_SIZE,
+    clock_rate: None,
     pools: number::DEVICE_MEMORY_POOLS_SUPPORTED,
     host_flags: HOST_PORTABLE | HOST_DEVICE_MAPPED | number::HOST_COHERENT,
     assembles: false,
@@ -101,6 +102,11 @@ impl Vendor for Hip {
         // SAFETY: the trait's contract; the pointers are to variables.
         let c = unsafe { (self.0.best_block)(&mut grid, &mut block, function, 0, most) };
         called("hipModuleOccupancyMaxPotentialBlockSize", c, block)
+    }
+
+    unsafe fn allow_block_memory(&self, _function: RawFunction, _bytes: u32) -> Called<()> {
+        // Code declares all that a block can have.
+        Ok(())
     }
 
     fn forget_error(&self) {

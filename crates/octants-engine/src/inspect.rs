@@ -7,6 +7,7 @@ use octants_schedule::{describe_schedule, schedule_program};
 use crate::backend::CodeForm;
 use crate::error::Error;
 use crate::machine::{Machine, not_one_of};
+use crate::session::check_blocks::check_block_memory;
 use crate::session::{Lowering, Session, keeping_on};
 
 /// What is shown of a kernel's code.
@@ -66,7 +67,9 @@ impl Session {
             Form::Schedule => Ok(describe_schedule(&schedule(program)).into_bytes()),
             Form::Code(form) if generator.forms().contains(&form) => {
                 let options = self.codegen_options(&machine.library);
-                let code = generator.show(&schedule(program), &options, &machine.target, form);
+                let scheduled = schedule(program);
+                check_block_memory(&scheduled, &info)?;
+                let code = generator.show(&scheduled, &options, &machine.target, form);
                 code.map_err(|e| Error::Codegen(e.to_string()))
             }
             Form::Code(form) => Err(not_one_of("emit", form.name, generator.forms().iter().map(|form| form.name))),

@@ -109,7 +109,13 @@ pub(crate) fn dependence(body: &Body, buffers: &[Buffer], layout: &ArgLayout) ->
             (_, None) => is_known = false,
         },
         // Others may write what is read so while it is read; functions are not looked into.
-        Op::VolatileLoad(_) | Op::Call(..) | Op::Random | Op::AddressBits(_) | Op::FrameAddr(_) => is_known = false,
+        Op::VolatileLoad(_)
+        | Op::Call(..)
+        | Op::Random
+        | Op::RandomAt(..)
+        | Op::Clock
+        | Op::AddressBits(_)
+        | Op::FrameAddr(_) => is_known = false,
         Op::Balance { .. } | Op::Checkpoint(..) | Op::Print(_) | Op::Assert(..) => is_known = false,
         // The size of the grid is the launcher's choice.
         Op::Grid(_) | Op::Barrier(_) | Op::Fence(_) | Op::BlockCount(_) | Op::Subgroup(..) => is_known = false,

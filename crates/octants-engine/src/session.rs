@@ -3,7 +3,7 @@
 
 mod access;
 mod build;
-mod check_blocks;
+pub(crate) mod check_blocks;
 mod launch;
 mod lowering;
 mod name_machine;

@@ -4,6 +4,7 @@ use octants_ir::{AtomicOp, Body, BufferId, Const, GridValue, Inst, Op, Scalar, T
 
 use crate::arithmetic::{binary, cast, unary};
 use crate::machine::Machine;
+use crate::random::Draws;
 use crate::scalar::{Leaf, float_bits, int_bits};
 use crate::thread::Thread;
 use crate::thread_memory::Access;
@@ -83,6 +84,11 @@ impl<'a> Machine<'a> {
             }
             Op::Grid(g) => vec![u64::from(self.grid_value(t, *g))],
             Op::Random => vec![t.draws.next(own(), self.task, self.key)],
+            Op::RandomAt(index, word) => {
+                let (linear, drawn) = (t.leaves(*index)[0], t.leaves(*word)[0] as u32);
+                vec![Draws { linear, drawn }.next(own(), self.task, self.key)]
+            }
+            Op::Clock => vec![self.steps],
             Op::LoopIndex(l, axis) => vec![int_bits(i128::from(t.leaves(*l)[*axis as usize] as i64), own())],
             // The own number is one that a thread may get.
             Op::Balance { number, .. } => t.leaves(*number).to_vec(),

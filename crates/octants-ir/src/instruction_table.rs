@@ -25,6 +25,8 @@ pub enum Effect<'a> {
     Reduce,
     /// Advances the iteration's random numbers: safe to drop when no one uses the value.
     Draw,
+    /// Reads a clock, in its place: safe to drop when no one uses the value.
+    ReadClock,
     /// Exchanges values with other threads of a block that execute it together: safe to drop when no one uses the
     /// value.
     Exchange,
@@ -78,6 +80,8 @@ operations! {
     Op::Grid(_)         => "grid",          Effect::Index,              Total,   Simple,    ZERO;
     // What is drawn depends on no operand.
     Op::Random          => "random",        Effect::Draw,               Total,   Draw,      ZERO;
+    Op::RandomAt(..)    => "random_at",     Effect::Pure,               Total,   Draw,      ZERO;
+    Op::Clock           => "clock",         Effect::ReadClock,          Total,   Simple,    ZERO;
     Op::LocalAddr(_)    => "local_addr",    Effect::Pure,               Total,   Free,      STRUCTURE;
     Op::BufferAddr(..)  => "buffer_addr",   Effect::Pure,               Total,   Index,     STRUCTURE;
     Op::FrameAddr(_)    => "frame_addr",    Effect::Pure,               Total,   Simple,    STRUCTURE;
@@ -93,7 +97,7 @@ operations! {
     Op::Barrier(_)      => "barrier",       Effect::Synchronize,        Total,   Simple,    STRUCTURE;
     Op::Fence(_)        => "fence",         Effect::Synchronize,        Total,   Simple,    STRUCTURE;
     Op::BlockCount(_)   => "block_count",   Effect::Synchronize,        Total,   Simple,    STRUCTURE;
-    Op::Subgroup(..)    => "subgroup",      Effect::Exchange,           Total,   Simple,    STRUCTURE;
+    Op::Subgroup(op, _) => "subgroup",      Effect::Exchange,           Total,   Simple,    op.derivative();
     Op::If(_, a, b)     => "if",            Effect::Branch(*a, *b),     Total,   Nested,    STRUCTURE;
     Op::For(l)          => "for",           Effect::For(l),             Total,   Nested,    STRUCTURE;
     Op::Loop(b)         => "loop",          Effect::Loop(*b),           Total,   Nested,    STRUCTURE;
@@ -146,6 +150,7 @@ impl Op {
             | Effect::Update(_)
             | Effect::Reduce
             | Effect::Draw
+            | Effect::ReadClock
             | Effect::Exchange
             | Effect::Synchronize
             | Effect::Leave

@@ -326,6 +326,11 @@ pub enum Op {
     Grid(GridValue),
     /// Uniform in [0, 1) for floats, every bit pattern for integers.
     Random,
+    /// The same, of the sequence of an iteration (linear index, i64), from the 32-bit word with a number (i32) on; it
+    /// is even for types of 64 bits. Only in the scheduled dialect.
+    RandomAt(ValueId, ValueId),
+    /// Ticks of the processor's counter, i64.
+    Clock,
 
     // Addresses: the instruction's type is a `Ref`.
     LocalAddr(LocalId),
@@ -414,6 +419,7 @@ impl Op {
             | Op::Barrier(_)
             | Op::Fence(_)
             | Op::Random
+            | Op::Clock
             | Op::LocalAddr(_)
             | Op::FrameAddr(_)
             | Op::Loop(_)
@@ -438,7 +444,7 @@ impl Op {
             | Op::If(a, _, _)
             | Op::LoopIndex(a, _)
             | Op::Return(Some(a)) => on(a),
-            Op::Binary(_, a, b) | Op::MatMul(a, b) | Op::Store(a, b) | Op::Atomic(_, a, b) => {
+            Op::Binary(_, a, b) | Op::MatMul(a, b) | Op::RandomAt(a, b) | Op::Store(a, b) | Op::Atomic(_, a, b) => {
                 on(a);
                 on(b);
             }

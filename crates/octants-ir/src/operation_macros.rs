@@ -218,6 +218,14 @@ macro_rules! subgroup_operations {
                     $(SubgroupOp::$variant => SubgroupResult::$yields),+
                 }
             }
+
+            /// How it takes part in differentiation: values that move have the derivatives that move with them.
+            pub fn derivative(self) -> Derivative {
+                match self.yields() {
+                    SubgroupResult::Value => Derivative::Rule,
+                    SubgroupResult::Mask | SubgroupResult::Vote => Derivative::Zero,
+                }
+            }
         }
     };
 }

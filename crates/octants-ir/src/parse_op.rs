@@ -47,6 +47,8 @@ pub(crate) fn parse_op(p: &mut Parser) -> Parsed<Op> {
         "fold" => Op::Fold(named(p, ReduceOp::from_name, "fold")?, p.value()?),
         "shape" => Op::Shape(BufferId(p.id('@')?), next_int(p)?),
         "random" => Op::Random,
+        "random_at" => Op::RandomAt(p.value()?, next_value(p)?),
+        "clock" => Op::Clock,
         "local_addr" => Op::LocalAddr(LocalId(p.id('$')?)),
         "buffer_addr" => Op::BufferAddr(BufferId(p.id('@')?), values(p, "[", "]")?),
         "frame_addr" => match p.numbered("frame") {

@@ -307,7 +307,7 @@ fn group_text(group: &IterationGroup) -> String {
 fn op_text(op: &Op) -> String {
     let word = op.word();
     match op {
-        Op::Random | Op::Loop(_) | Op::Break | Op::Continue | Op::Return(None) => word.to_string(),
+        Op::Random | Op::Clock | Op::Loop(_) | Op::Break | Op::Continue | Op::Return(None) => word.to_string(),
         Op::Const(Const::Int(c)) => format!("{word} {c}"),
         Op::Const(Const::Float(c)) => format!("{word} {c:?}"),
         Op::Param(i) => format!("{word} {i}"),
@@ -323,7 +323,9 @@ fn op_text(op: &Op) -> String {
         | Op::VolatileLoad(a)
         | Op::If(a, ..)
         | Op::Return(Some(a)) => format!("{word} {a}"),
-        Op::Binary(_, a, b) | Op::MatMul(a, b) | Op::Store(a, b) => format!("{word} {a}, {b}"),
+        Op::Binary(_, a, b) | Op::MatMul(a, b) | Op::RandomAt(a, b) | Op::Store(a, b) => {
+            format!("{word} {a}, {b}")
+        }
         Op::Select(a, b, c) | Op::AtomicCas(a, b, c) => format!("{word} {a}, {b}, {c}"),
         Op::MakeTensor(vs) | Op::MakeStruct(vs) => format!("{word}({})", commas(vs)),
         Op::Extract(a, i) | Op::MemberAddr(a, i) | Op::LoopIndex(a, i) => format!("{word} {a}, {i}"),

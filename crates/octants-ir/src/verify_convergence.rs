@@ -315,7 +315,7 @@ impl Divergence<'_> {
         op.for_each_operand(|u| operands = operands.max(self.of(u)));
         match op {
             Op::Grid(GridValue::Thread) => Threads,
-            Op::Grid(GridValue::Lane) | Op::Random | Op::Balance { .. } => Lanes,
+            Op::Grid(GridValue::Lane) | Op::Random | Op::Clock | Op::Balance { .. } => Lanes,
             Op::Atomic(_, a, _) | Op::AtomicCas(a, ..) => {
                 self.store(*a, Lanes);
                 Lanes

@@ -39,6 +39,7 @@ fn sweep(body: &mut Body, functions: &[Effects]) -> bool {
             | Effect::Write(_)
             | Effect::Reduce
             | Effect::Draw
+            | Effect::ReadClock
             | Effect::Exchange
             | Effect::Synchronize
             | Effect::Branch(..)
@@ -89,7 +90,9 @@ impl Sweep<'_> {
     /// Does something besides yielding its value.
     fn is_seen(&self, v: ValueId) -> bool {
         match self.body.inst(v).op.effect() {
-            Effect::Pure | Effect::Index | Effect::Read(_) | Effect::Draw | Effect::Exchange => false,
+            Effect::Pure | Effect::Index | Effect::Read(_) | Effect::Draw | Effect::ReadClock | Effect::Exchange => {
+                false
+            }
             Effect::Write(a) => match trace_address(self.body, a) {
                 Place::Local(l) => self.read[l.index()],
                 Place::Buffer(_) | Place::Frame(_) | Place::Param(_) => true,

@@ -182,6 +182,7 @@ impl Search<'_> {
             | Effect::Index
             | Effect::Reduce
             | Effect::Draw
+            | Effect::ReadClock
             | Effect::Exchange
             | Effect::Synchronize
             | Effect::Leave

@@ -3,7 +3,7 @@
 //!
 //! What a loop shares, what it sums up and what its indices are made of is then seen by the passes that follow, while
 //! the code stays in proportion to the source. Functions that call themselves, or return from within a branch or loop,
-//! stay functions.
+//! stay functions; the latter do not where threads work together in them.
 
 use std::collections::HashMap;
 
@@ -47,7 +47,8 @@ pub fn inline_all_calls(kernel: &mut Kernel) {
 }
 
 /// Inlines the calls of functions in which threads meet, tell one another apart or use memory of their block, where
-/// those do not call themselves, nor return from within a loop.
+/// those do not call themselves. In a kernel that has such code, functions that draw random numbers too: each thread
+/// has a sequence of its own.
 pub fn inline_cooperating_calls(kernel: &mut Kernel) {
     let is_shared =
         |op: &Op| matches!(op, Op::BufferAddr(b, _) if kernel.buffers[b.index()].space == MemorySpace::Shared);
@@ -62,8 +63,14 @@ pub fn inline_cooperating_calls(kernel: &mut Kernel) {
             found
         })
         .collect();
+    let is_of_threads = cooperates.contains(&true) || {
+        let mut found = OwnBehavior::of(&kernel.body).behavior.cooperates;
+        kernel.body.visit(kernel.body.root, &mut |_, inst| found |= is_shared(&inst.op));
+        found
+    };
+    let is_wanted = |i: usize| cooperates[i] || is_of_threads && own[i].behavior.draws;
     let reaches =
-        |(i, of): (usize, &OwnBehavior)| cooperates[i] || of.reached(&own).iter().any(|f| cooperates[f.index()]);
+        |(i, of): (usize, &OwnBehavior)| is_wanted(i) || of.reached(&own).iter().any(|f| is_wanted(f.index()));
     let chosen: Vec<bool> = own.iter().enumerate().map(reaches).collect();
     if chosen.contains(&true) {
         for (function, _) in kernel.functions.iter_mut().zip(&chosen).filter(|(_, chosen)| **chosen) {

@@ -5,6 +5,7 @@
 //! Each pass is a function named by what it does, in a file of the same name.
 //!
 //! Reading order: [`pipeline`], the passes in the order of its table, [`find_overlaps()`],
+//! [`find_divergent_barriers()`],
 //! [`offload()`]. `octants_ir::insert_code` serves several of them.
 //!
 //! Differentiation is a table of its own in another crate. It shares the passes that simplify.
@@ -13,16 +14,19 @@
 //! [`demote_atomics::demote_unshared_atomics`].
 
 mod check_bounds;
+mod check_convergence;
 mod check_overflow;
 pub mod demote_atomics;
 pub mod eliminate_dead_code;
 mod evaluate;
+mod find_divergent_barriers;
 mod find_overlaps;
 pub mod fold_constants;
 mod gather_updates;
 pub mod hoist_invariants;
 pub mod inline_calls;
 pub mod make_updates_atomic;
+mod meetings;
 pub mod merge_aliased_buffers;
 mod normalize_loop_direction;
 mod offload;
@@ -34,6 +38,7 @@ mod return_at_end;
 mod share_reciprocals;
 pub mod simplify_locals;
 
+pub use find_divergent_barriers::find_divergent_barriers;
 pub use find_overlaps::{Alias, Overlap, find_overlaps};
 pub use offload::offload;
 pub use pass_options::PassOptions;

@@ -129,7 +129,8 @@ fn find_update(body: &Body, list: &[ValueId], at: usize, wanted: Wanted<'_>) -> 
     for &v in &list[start + 1..at] {
         found |= v == math;
         let op = &body.inst(v).op;
-        let quiet = matches!(op.effect(), Effect::Pure | Effect::Index | Effect::Draw | Effect::Read(_));
+        let quiet =
+            matches!(op.effect(), Effect::Pure | Effect::Index | Effect::Draw | Effect::ReadClock | Effect::Read(_));
         let mut uses = false;
         op.for_each_operand(|u| uses |= (u == load && v != math) || u == math);
         if !quiet || uses {

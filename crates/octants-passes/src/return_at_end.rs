@@ -1,19 +1,26 @@
-//! Makes a function return at its end alone: what follows a branch that returns moves into the other branch, and the
-//! result passes through a local.
+//! Makes a function return at its end alone, so that its code can stand in the place of a call.
 //!
-//! A function that returns from within a loop, or from within a branch that may also go on on both sides, stays as it
-//! is.
+//! Where branches alone are in the way, what follows a branch that returns moves into the other branch. Elsewhere a
+//! local tells that the function has returned: a return within a loop leaves the loop, what follows runs under the
+//! condition that there was no return, and a loop around is left too. The result passes through a local.
 
-use octants_ir::{BlockId, Body, Function, LocalId, Op, Type, ValueId};
+use octants_diag::Span;
+use octants_ir::{BlockId, Body, Const, Function, LocalId, Op, Scalar, Type, UnaryOp, ValueId};
 
-/// Makes the function return at its end, where branches alone are in the way.
+/// Makes the function return at its end.
 pub fn return_at_end(function: &mut Function) {
     let body = &mut function.body;
-    if ends(body, body.block(body.root)).is_none() {
-        return;
-    }
     let result = (function.ret != Type::Unit).then(|| body.add_local("result", function.ret.clone()));
-    move_returns(body, body.root, result);
+    if ends(body, body.block(body.root)).is_some() {
+        move_returns(body, body.root, result);
+    } else {
+        let returned = body.add_local("returned", Type::U1);
+        let root = body.root;
+        let code = std::mem::take(&mut body.blocks[root.index()]);
+        let mut exits = Exits { body, returned, result };
+        exits.set_returned(root, 0, Span::default());
+        exits.block(root, &code, Around::Function);
+    }
     let value = result.map(|local| {
         let addr = push(body, Op::LocalAddr(local), Type::Ref(Box::new(function.ret.clone())));
         push(body, Op::Load(addr), function.ret.clone())
@@ -22,9 +29,13 @@ pub fn return_at_end(function: &mut Function) {
 }
 
 fn push(body: &mut Body, op: Op, ty: Type) -> ValueId {
-    let v = body.add_inst(op, ty, Default::default());
-    let root = body.root.index();
-    body.blocks[root].push(v);
+    let root = body.root;
+    place(body, root, op, ty, Span::default())
+}
+
+fn place(body: &mut Body, to: BlockId, op: Op, ty: Type, span: Span) -> ValueId {
+    let v = body.add_inst(op, ty, span);
+    body.blocks[to.index()].push(v);
     v
 }
 
@@ -57,18 +68,23 @@ fn returns(body: &Body, block: BlockId) -> bool {
     found
 }
 
+/// Stores what a return yields.
+fn store_result(body: &mut Body, to: BlockId, result: Option<LocalId>, value: Option<ValueId>, span: Span) {
+    if let (Some(value), Some(local)) = (value, result) {
+        let ty = body.ty(value).clone();
+        let addr = place(body, to, Op::LocalAddr(local), Type::Ref(Box::new(ty)), span);
+        place(body, to, Op::Store(addr, value), Type::Unit, span);
+    }
+}
+
 /// Turns the returns of a block with nothing behind it into stores to the result.
 fn move_returns(body: &mut Body, block: BlockId, result: Option<LocalId>) {
     let code = std::mem::take(&mut body.blocks[block.index()]);
     for (at, v) in code.iter().copied().enumerate() {
         match body.inst(v).op.clone() {
             Op::Return(value) => {
-                if let (Some(value), Some(local)) = (value, result) {
-                    let (span, ty) = (body.inst(v).span, body.ty(value).clone());
-                    let addr = body.add_inst(Op::LocalAddr(local), Type::Ref(Box::new(ty)), span);
-                    let store = body.add_inst(Op::Store(addr, value), Type::Unit, span);
-                    body.blocks[block.index()].extend([addr, store]);
-                }
+                let span = body.inst(v).span;
+                store_result(body, block, result, value, span);
                 return;
             }
             Op::If(_, then, otherwise) if returns(body, then) || returns(body, otherwise) => {
@@ -83,5 +99,82 @@ fn move_returns(body: &mut Body, block: BlockId, result: Option<LocalId>) {
             }
             _ => body.blocks[block.index()].push(v),
         }
+    }
+}
+
+/// What a return leaves first.
+#[derive(Clone, Copy, PartialEq)]
+enum Around {
+    Function,
+    Loop,
+}
+
+/// Returns that set a local, and leave the loops around them.
+struct Exits<'a> {
+    body: &'a mut Body,
+    returned: LocalId,
+    result: Option<LocalId>,
+}
+
+impl Exits<'_> {
+    /// Places code in a block.
+    fn block(&mut self, block: BlockId, code: &[ValueId], around: Around) {
+        for (at, &v) in code.iter().enumerate() {
+            let (op, span) = (self.body.inst(v).op.clone(), self.body.inst(v).span);
+            if let Op::Return(value) = op {
+                store_result(self.body, block, self.result, value, span);
+                self.set_returned(block, 1, span);
+                if around == Around::Loop {
+                    place(self.body, block, Op::Break, Type::Unit, span);
+                }
+                return;
+            }
+            self.body.blocks[block.index()].push(v);
+            let inner: Vec<BlockId> = op.blocks().into_iter().collect();
+            if !inner.iter().any(|b| returns(self.body, *b)) {
+                continue;
+            }
+            let is_loop = !matches!(op, Op::If(..));
+            for b in inner {
+                let code = std::mem::take(&mut self.body.blocks[b.index()]);
+                self.block(b, &code, if is_loop { Around::Loop } else { around });
+            }
+            match around {
+                // A branch has left the loop by itself.
+                Around::Loop if !is_loop => {}
+                Around::Loop => {
+                    let returned = self.has_returned(block, span);
+                    let leave = self.branch(block, returned, span);
+                    place(self.body, leave, Op::Break, Type::Unit, span);
+                }
+                Around::Function if at + 1 == code.len() => {}
+                Around::Function => {
+                    let returned = self.has_returned(block, span);
+                    let goes_on = place(self.body, block, Op::Unary(UnaryOp::LogicNot, returned), Type::U1, span);
+                    let rest = self.branch(block, goes_on, span);
+                    return self.block(rest, &code[at + 1..], around);
+                }
+            }
+        }
+    }
+
+    fn set_returned(&mut self, block: BlockId, value: i64, span: Span) {
+        let address = Type::Ref(Box::new(Type::U1));
+        let addr = place(self.body, block, Op::LocalAddr(self.returned), address, span);
+        let value = place(self.body, block, Op::Const(Const::Int(value)), Scalar::U1.into(), span);
+        place(self.body, block, Op::Store(addr, value), Type::Unit, span);
+    }
+
+    fn has_returned(&mut self, block: BlockId, span: Span) -> ValueId {
+        let address = Type::Ref(Box::new(Type::U1));
+        let addr = place(self.body, block, Op::LocalAddr(self.returned), address, span);
+        place(self.body, block, Op::Load(addr), Type::U1, span)
+    }
+
+    /// A branch without another side; yields the block that it runs.
+    fn branch(&mut self, block: BlockId, condition: ValueId, span: Span) -> BlockId {
+        let [yes, no] = [self.body.add_block(), self.body.add_block()];
+        place(self.body, block, Op::If(condition, yes, no), Type::Unit, span);
+        yes
     }
 }

@@ -113,6 +113,7 @@ fn _octants(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(program_functions::is_initialized, m)?)?;
     m.add_function(wrap_pyfunction!(program_functions::generation, m)?)?;
     m.add_function(wrap_pyfunction!(program_functions::compiled_count, m)?)?;
+    m.add_function(wrap_pyfunction!(program_functions::clock_hz, m)?)?;
     m.add_function(wrap_pyfunction!(program_functions::device_processor, m)?)?;
     m.add_function(wrap_pyfunction!(program_functions::subgroup_size, m)?)?;
     m.add_function(wrap_pyfunction!(program_functions::max_shared_bytes, m)?)?;

@@ -93,6 +93,12 @@ pub fn device_processor() -> Option<String> {
     current().and_then(|p| p.session.processor().map(str::to_string))
 }
 
+/// Nominal rate of the clock that code of the current program's device reads, in hertz, if known.
+#[pyfunction]
+pub fn clock_hz(py: Python<'_>) -> PyResult<Option<f64>> {
+    Ok(require(py)?.session.device().clock_hz())
+}
+
 /// Threads of a subgroup of the running program's device; zero without a program.
 #[pyfunction]
 pub fn subgroup_size() -> u32 {

@@ -71,6 +71,11 @@ impl Device {
         self.0.core.driver.software()
     }
 
+    /// Nominal rate of the clock that code reads, in hertz, if known.
+    pub fn clock_hz(&self) -> Option<f64> {
+        self.0.core.driver.clock_hz()
+    }
+
     /// The stream that launches use unless told otherwise.
     pub fn default_stream(&self) -> &Stream {
         &self.0.default

@@ -119,6 +119,11 @@ pub trait Driver: Send + Sync + 'static {
         None
     }
 
+    /// Nominal rate of the clock that code reads, in hertz; `None` where it has none or is not known.
+    fn clock_hz(&self) -> Option<f64> {
+        None
+    }
+
     /// True when every call returns only after its work is done.
     fn is_immediate(&self) -> bool;
 

@@ -1,12 +1,13 @@
-//! [`block_memory`]: the memory of a block of threads on a machine without a grid.
+//! [`block_memory`]: the memory of a block of threads.
 
 use std::collections::BTreeMap;
 
 use octants_ir::{Layout, MemorySpace, Op, Scheduled};
 
-/// The most bytes that a task keeps for the threads of a block: shared memory, and what each thread knows. They lie on
-/// the stack of the thread that runs the block.
-pub fn block_memory(scheduled: &Scheduled) -> u64 {
+/// The most bytes that a task keeps for the threads of a block in a space: in shared memory; or, on a machine without a
+/// grid, in private memory, which is all that they share and what each thread knows, on the stack of the thread that
+/// runs the block.
+pub fn block_memory(scheduled: &Scheduled, space: MemorySpace) -> u64 {
     let of_task = |task: &octants_ir::schedule::TaskSchedule| {
         // Copies of what a thread scatters to come from elsewhere.
         let privatized = task.forms.thread_privatization.iter().flat_map(|found| &found.regions);
@@ -16,7 +17,7 @@ pub fn block_memory(scheduled: &Scheduled) -> u64 {
             let Op::BufferAddr(b, _) = inst.op else { continue };
             let buffer = &scheduled.program.buffers[b.index()];
             let Layout::Dense { components, .. } = &buffer.layout else { continue };
-            if buffer.space != MemorySpace::Private || copies.contains(&b.index()) {
+            if buffer.space != space || copies.contains(&b.index()) {
                 continue;
             }
             for (c, s) in components.iter().zip(buffer.elem.leaves()) {

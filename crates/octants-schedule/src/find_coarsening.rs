@@ -39,7 +39,12 @@ pub(crate) fn find_coarsening(program: &Program, task: &Task, v: ValueId, count:
             Effect::Pure | Effect::Index | Effect::Read(_) | Effect::ReadVolatile(_) => true,
             Effect::Write(_) | Effect::Update(_) | Effect::Reduce => true,
             Effect::Branch(..) | Effect::For(_) | Effect::Loop(_) | Effect::Leave | Effect::Call(..) => false,
-            Effect::Draw | Effect::Exchange | Effect::Synchronize | Effect::Print | Effect::Assert => false,
+            Effect::Draw
+            | Effect::ReadClock
+            | Effect::Exchange
+            | Effect::Synchronize
+            | Effect::Print
+            | Effect::Assert => false,
         };
         if let Op::BufferAddr(b, index) = &inst.op {
             let buffer = &program.buffers[b.index()];

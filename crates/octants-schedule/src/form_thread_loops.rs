@@ -15,7 +15,8 @@
 //!
 //! - `rates` finds what is uniform, `plan` cuts, `values` finds what crosses from one region to another (`recompute`:
 //!   what need not), `memory` adds buffers for that, `emit`, `thread_code` and `exchange` write the code.
-//!   `split_structs` runs before.
+//!   `split_structs` and
+//!   `number_draws` run before.
 //! - Shared memory becomes private memory of whoever runs the block. Its atomic updates become plain.
 //! - The last block may have fewer threads. It has a version of the code of its own, without vectors. In it no thread
 //!   waits for those that are not there.
@@ -27,6 +28,7 @@
 mod emit;
 mod exchange;
 mod memory;
+mod number_draws;
 mod plan;
 mod rates;
 mod recompute;
@@ -46,6 +48,7 @@ use crate::scheduling::Scheduling;
 use crate::shared_buffers::next_root;
 use emit::{Emitter, Fill, Position, decode, extent};
 use memory::{Slots, add_slots};
+use number_draws::number_draws;
 use plan::Plan;
 use rates::{Rates, ThreadCode};
 use split_structs::split_structs;
@@ -96,16 +99,21 @@ fn form(program: &mut Program, number: usize, spaces: &[MemorySpace], of: &Sched
     let overlapping = MemoryClasses::of(&program.buffers, of.options.arrays_may_alias).overlapping();
     let mut body = std::mem::take(&mut program.tasks[number].body);
     split_structs(&mut body);
+    let config = match body.block(body.root).last().map(|v| &body.inst(*v).op) {
+        Some(Op::For(l)) => l.parallel.clone().unwrap_or_default(),
+        _ => panic!("compiler bug: a parallel task ends in its loop"),
+    };
+    let block_dim = config.block_dim.unwrap_or(BLOCK_DIM).max(1);
+    number_draws(&mut body, block_dim);
     let Some((&loop_id, prologue)) = body.block(body.root).split_last() else {
         panic!("compiler bug: a parallel task ends in its loop")
     };
     let Op::For(l) = &body.inst(loop_id).op else { panic!("compiler bug: a parallel task ends in its loop") };
-    let config = l.parallel.clone().unwrap_or_default();
     let code = ThreadCode {
         body: &body,
         loop_id,
         of: l,
-        block_dim: config.block_dim.unwrap_or(BLOCK_DIM).max(1),
+        block_dim,
         subgroup_size: of.target.subgroup_size,
         locals: &find_local_uses(&body, &[l.body]),
         overlapping,

@@ -86,7 +86,9 @@ impl Walk<'_> {
                 Effect::Update(a) => (Some(a), Some(a)),
                 // A volatile load is not moved. Calls are handled below.
                 Effect::ReadVolatile(_) | Effect::Call(..) => (None, None),
-                Effect::Pure | Effect::Index | Effect::Reduce | Effect::Draw | Effect::Exchange => (None, None),
+                Effect::Pure | Effect::Index | Effect::Reduce | Effect::Draw | Effect::ReadClock | Effect::Exchange => {
+                    (None, None)
+                }
                 Effect::Branch(..) | Effect::For(_) | Effect::Loop(_) | Effect::Leave => (None, None),
                 Effect::Print | Effect::Assert | Effect::Synchronize => (None, None),
             };

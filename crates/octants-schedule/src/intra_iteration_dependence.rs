@@ -70,6 +70,7 @@ impl Walk<'_> {
             | Effect::ReadVolatile(_)
             | Effect::Reduce
             | Effect::Draw
+            | Effect::ReadClock
             | Effect::Exchange
             | Effect::Synchronize
             | Effect::Branch(..)

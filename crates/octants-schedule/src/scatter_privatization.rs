@@ -6,9 +6,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use octants_analysis::{UNKNOWN_TRIPS, estimate_trips, trace_element};
+use octants_analysis::{UNKNOWN_TRIPS, estimate_trips, touched_at_own_indices, trace_element};
 use octants_ir::schedule::{Region, RegionMemory, ScatterPrivatization};
-use octants_ir::{AtomicOp, BlockId, Body, Effect, FuncId, Layout, Op, Program, Scalar, Task, ValueId};
+use octants_ir::{AtomicOp, BlockId, Body, BufferId, Effect, FuncId, Layout, Op, Program, Scalar, Task, ValueId};
 
 use crate::facts::ProgramFacts;
 
@@ -16,9 +16,9 @@ use crate::facts::ProgramFacts;
 pub(crate) fn privatize_scatter(
     facts: &ProgramFacts<'_>,
     task: &Task,
-    loop_body: BlockId,
+    (parallel, loop_body): (ValueId, BlockId),
 ) -> Option<ScatterPrivatization> {
-    let sums = find_sums(facts, task);
+    let sums = find_sums(facts, task, parallel);
     let regions = if sums.are_all { regions(facts, &sums.buffers, facts.target.private_bytes)? } else { return None };
     (!regions.is_empty()).then(|| ScatterPrivatization { regions, updates: updates(&task.body, loop_body) })
 }
@@ -28,11 +28,11 @@ pub(crate) fn privatize_scatter(
 pub(crate) fn privatize_small_scatter(
     facts: &ProgramFacts<'_>,
     task: &Task,
-    loop_body: BlockId,
+    (parallel, loop_body): (ValueId, BlockId),
     most: u64,
     arrays: bool,
 ) -> Option<ScatterPrivatization> {
-    let sums = find_sums(facts, task);
+    let sums = find_sums(facts, task, parallel);
     let one = |b: &usize| regions(facts, &BTreeSet::from([*b]), most).unwrap_or_default();
     let mut regions: Vec<Region> = sums.buffers.iter().flat_map(one).collect();
     regions.sort_by_key(Region::known_bytes);
@@ -48,13 +48,14 @@ pub(crate) fn privatize_small_scatter(
 
 /// Sums that a task scatters.
 struct Sums {
-    /// Buffers that the task does nothing else with.
+    /// Buffers that the task does nothing else with, and that several iterations may add to at one element.
     buffers: BTreeSet<usize>,
     /// The task has no other atomic operation.
     are_all: bool,
 }
 
-fn find_sums(facts: &ProgramFacts<'_>, task: &Task) -> Sums {
+/// Looks for the sums of a task with this parallel loop. What no two iterations add to gains nothing from copies.
+fn find_sums(facts: &ProgramFacts<'_>, task: &Task, parallel: ValueId) -> Sums {
     let body = &task.body;
     let mut are_all = true;
     let mut sums: BTreeSet<ValueId> = BTreeSet::new();
@@ -96,6 +97,10 @@ fn find_sums(facts: &ProgramFacts<'_>, task: &Task) -> Sums {
     let summed = buffers.len();
     buffers.retain(|b| !others.iter().any(|o| facts.memory.may_alias(*b, *o)));
     are_all &= buffers.len() == summed;
+    if !buffers.is_empty() {
+        let own = touched_at_own_indices(body, parallel);
+        buffers.retain(|b| !own.contains(&BufferId(*b as u32)));
+    }
     Sums { buffers, are_all }
 }
 

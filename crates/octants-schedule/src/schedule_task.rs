@@ -138,12 +138,13 @@ fn find_forms(of_body: &BodyFacts<'_>, task: &Task, shared: Option<ParallelLoop<
     // Threads that cooperate run the iterations that the program expects them to.
     let Some(p) = shared.filter(|_| !behavior.cooperates) else { return forms };
     if behavior.atomics > 0 && target.private_bytes > 0 {
-        forms.thread_privatization = privatize_scatter(facts, task, p.of.body);
+        forms.thread_privatization = privatize_scatter(facts, task, (p.loop_id, p.of.body));
         forms.copy_merge = CopyMerge { lanes: MERGED_LANES, is_atomic: options.concurrent_launches };
     }
     if behavior.atomics > 0 && target.shared_bytes > 0 {
         let arrays = behavior.size <= MAX_DUPLICATED;
-        forms.block_privatization = privatize_small_scatter(facts, task, p.of.body, target.shared_bytes, arrays);
+        forms.block_privatization =
+            privatize_small_scatter(facts, task, (p.loop_id, p.of.body), target.shared_bytes, arrays);
     }
     if target.has_grid && options.opt_level >= 2 {
         forms.coarsening = find_coarsening(facts.program, task, p.loop_id, found.count());

@@ -80,7 +80,13 @@ pub(crate) fn pipeline_loads(facts: &BodyFacts<'_>, loop_body: BlockId) -> Pipel
             Effect::Write(a) | Effect::Update(a) => written.extend(trace_indices(body, a, &mut Vec::new())),
             // Writes of other threads are seen in program order.
             Effect::Call(..) | Effect::ReadVolatile(_) | Effect::Synchronize => is_ordered = true,
-            Effect::Pure | Effect::Index | Effect::Read(_) | Effect::Reduce | Effect::Draw | Effect::Exchange => {}
+            Effect::Pure
+            | Effect::Index
+            | Effect::Read(_)
+            | Effect::Reduce
+            | Effect::Draw
+            | Effect::ReadClock
+            | Effect::Exchange => {}
             Effect::Branch(..) | Effect::For(_) | Effect::Loop(_) | Effect::Leave => {}
             Effect::Print | Effect::Assert => {}
         }

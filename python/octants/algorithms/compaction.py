@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from octants.algorithms.element_types import PAIR, bits_type, check_type, width
 from octants.algorithms.scans import scan
 from octants.algorithms.tile_shapes import check_capacity
 from octants.kernel_decorators import func
+from octants.matrix import Vector
 from octants.ops import bit_cast, cast, max, static
 from octants.simt.identities import add
 from octants.types import template, u32, u64
@@ -23,8 +25,9 @@ def _check(log256_max_n: int | None) -> int:
 
 
 def _check_value(dtype: Any) -> int:
-    if dtype is None or dtype.nbytes != 4:
-        raise NotImplementedError(f"reduce_by_key_add sums values of 32 bits, not {dtype}")
+    if dtype is None:
+        raise NotImplementedError("reduce_by_key_add sums numbers, whose type it is told")
+    check_type(dtype)
     return 0
 
 
@@ -168,7 +171,37 @@ def run_length_encode(
 @func
 def _head_and_value(source: template(), i: Any) -> Any:
     keys, values = source
-    return _pair(cast(_starts_run(keys, i), u32), bit_cast(values[i], u32))
+    return _pair(cast(_starts_run(keys, i), u32), bit_cast(values[i], static(bits_type(values.dtype))))
+
+
+@func
+def _head_and_wide_value(source: template(), i: Any) -> Any:
+    keys, values = source
+    return Vector([cast(_starts_run(keys, i), u64), bit_cast(values[i], u64)])
+
+
+def _sum_of_wide_runs(value_dtype: Any) -> Any:
+    """The operator on pairs of words: a number of runs and a sum of `value_dtype`, of 64 bits."""
+
+    @func
+    def sum_of_wide_runs(a: Any, b: Any) -> Any:
+        total = b[1]
+        if b[0] == 0:
+            total = bit_cast(bit_cast(a[1], value_dtype) + bit_cast(total, value_dtype), u64)
+        return Vector([a[0] + b[0], total])
+
+    return sum_of_wide_runs
+
+
+@func
+def _write_wide_sum(sink: template(), i: Any, result: Any, value: Any) -> None:
+    keys, keys_out, values_out, count, n = sink
+    if _ends_run(keys, i, n):
+        run = result[0] - u64(1)
+        keys_out[run] = keys[i]
+        values_out[run] = bit_cast(result[1], static(values_out.dtype))
+        if i == n - 1:
+            count[0] = cast(result[0], static(count.dtype))
 
 
 def _sum_of_runs(value_dtype: Any) -> Any:
@@ -176,9 +209,11 @@ def _sum_of_runs(value_dtype: Any) -> Any:
 
     @func
     def sum_of_runs(a: Any, b: Any) -> Any:
-        total = cast(b, u32)
+        total = cast(b, static(bits_type(value_dtype)))
         if _runs(b) == 0:
-            total = bit_cast(bit_cast(cast(a, u32), value_dtype) + bit_cast(total, value_dtype), u32)
+            before = bit_cast(cast(a, static(bits_type(value_dtype))), value_dtype)
+            summed = cast(before + bit_cast(total, value_dtype), value_dtype)
+            total = bit_cast(summed, static(bits_type(value_dtype)))
         return _pair(_runs(a) + _runs(b), total)
 
     return sum_of_runs
@@ -190,7 +225,7 @@ def _write_sum(sink: template(), i: Any, result: Any, value: Any) -> None:
     if _ends_run(keys, i, n):
         run = _runs(result) - u32(1)
         keys_out[run] = keys[i]
-        values_out[run] = bit_cast(cast(result, u32), static(values_out.dtype))
+        values_out[run] = bit_cast(cast(result, static(bits_type(values_out.dtype))), static(values_out.dtype))
         if i == n - 1:
             count[0] = cast(_runs(result), static(count.dtype))
 
@@ -210,13 +245,20 @@ def reduce_by_key_add(
     """For each run of equal neighbors in `keys_in[0:n]`: the key to `keys_out`, the sum of its values to `values_out`;
     the number of runs to `num_runs[0]`.
 
-    Values are i32, u32 or f32; sums of floats are the same in each run of the program. Each NaN is a run of its own.
-    `scratch` has `reduce_by_key_scratch_slots(n)` words, u32 or u64; the outputs are other arrays than `keys_in`.
+    Values are integers or floats of 8 to 64 bits, and so are their sums; sums of floats are the same in each run of the
+    program. Each NaN is a run of its own. `scratch` has `reduce_by_key_scratch_slots(n)` words, u32 or u64; the outputs
+    are other arrays than `keys_in`.
     Raises `NotImplementedError` for other values, when the kernel is compiled.
     """
     static(_check(log256_max_n))
     static(_check_value(value_dtype))
     _clear_count(num_runs)
     sink = (keys_in, keys_out, values_out, num_runs, n)
-    op = static(_sum_of_runs(value_dtype))
-    scan((keys_in, values_in), _head_and_value, sink, _write_sum, scratch, n, u64, op, u64(0), True)
+    source = (keys_in, values_in)
+    if static(width(value_dtype) == 64):
+        op = static(_sum_of_wide_runs(value_dtype))
+        nothing = Vector([u64(0), u64(0)])
+        scan(source, _head_and_wide_value, sink, _write_wide_sum, scratch, n, PAIR, op, nothing, True)
+    else:
+        op = static(_sum_of_runs(value_dtype))
+        scan(source, _head_and_value, sink, _write_sum, scratch, n, u64, op, u64(0), True)

@@ -7,30 +7,35 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from octants.types import f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
+from octants.types import f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64, vector
 
-_TYPES = (i32, u32, f32, i64, u64, f64)
+PAIR = vector(2, u64)
+"""Two words that are scanned together."""
+
 _SIGNED = (i8, i16, i32, i64)
 _UNSIGNED = {1: u8, 2: u16, 4: u32, 8: u64}
 _INFINITIES = {f16: 0x7C00, f32: 0x7F80_0000, f64: 0x7FF0_0000_0000_0000}
 
 
+def _is_number(dtype: Any) -> bool:
+    return dtype in (*_SIGNED, *_UNSIGNED.values(), *_INFINITIES)
+
+
 def check_type(dtype: Any) -> None:
     """Raises `NotImplementedError` for an element type that reductions and scans do not take."""
-    if dtype not in _TYPES:
-        names = ", ".join(str(t) for t in _TYPES)
-        raise NotImplementedError(f"the algorithms work on {names}, not on {dtype}")
+    if not _is_number(dtype):
+        raise NotImplementedError(f"the algorithms work on integers and floats of 8 to 64 bits, not on {dtype}")
 
 
 def check_key(dtype: Any) -> None:
     """Raises `NotImplementedError` for a type that is not a number's."""
-    if dtype not in (*_SIGNED, *_UNSIGNED.values(), *_INFINITIES):
+    if not _is_number(dtype):
         raise NotImplementedError(f"keys are integers or floats, not {dtype}")
 
 
 def bits_type(dtype: Any) -> Any:
-    """The unsigned type with as many bits as `dtype`."""
-    return _UNSIGNED[dtype.nbytes]
+    """The unsigned type with as many bits as `dtype`, or as a component of a pair."""
+    return u64 if is_pair(dtype) else _UNSIGNED[dtype.nbytes]
 
 
 def sortable_type(dtype: Any) -> Any:
@@ -48,9 +53,19 @@ def is_signed(dtype: Any) -> bool:
     return dtype in _SIGNED
 
 
+def is_pair(dtype: Any) -> bool:
+    """Whether values of `dtype` are pairs of words."""
+    return dtype is PAIR
+
+
+def components(dtype: Any) -> int:
+    """Scalars of a value that is scanned."""
+    return 2 if is_pair(dtype) else 1
+
+
 def width(dtype: Any) -> int:
-    """Bits of `dtype`."""
-    return 8 * int(dtype.nbytes)
+    """Bits of `dtype`, of a component of a pair."""
+    return 64 if is_pair(dtype) else 8 * int(dtype.nbytes)
 
 
 def infinity_bits(dtype: Any) -> int:

@@ -123,7 +123,7 @@ def _reduce_by(name: str) -> Any:
     reduce_by.__doc__ = f"""`out[0]` is `{name}` over `arr[0:n]`; the identity for `n == 0`.
 
     `scratch` has `reduce_scratch_slots(n, log256_max_n)` words, u32 or u64 as wide as `dtype` or wider. Raises
-    `NotImplementedError` for other types than 32- and 64-bit numbers, and `TypeError` for a bitwise operator on floats,
+    `NotImplementedError` for other types than numbers of 8 to 64 bits, and `TypeError` for a bitwise operator on floats,
     when the kernel is compiled.
     """
     return reduce_by

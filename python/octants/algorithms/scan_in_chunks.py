@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from octants.algorithms.element_types import is_pair
 from octants.algorithms.scratch_words import save, saved
 from octants.algorithms.tile_shapes import CHUNKS
 from octants.kernel_decorators import func
@@ -25,6 +26,15 @@ def begin_of_chunk(chunk: Any, n) -> Any:
     return min(chunk * length, cast(n, i64))
 
 
+@func
+def _as(identity, dtype: template()) -> Any:
+    """The identity as a value to add to."""
+    if static(is_pair(dtype)):
+        return identity
+    else:
+        return dtype(identity)
+
+
 @func(requires_top_level=True)
 def sum_chunks(
     source: template(),
@@ -37,7 +47,7 @@ def sum_chunks(
 ) -> None:
     """Puts the sum of each chunk into scratch memory."""
     for chunk in range(static(CHUNKS)):
-        total = dtype(identity)
+        total = _as(identity, dtype)
         for i in range(begin_of_chunk(chunk, n), begin_of_chunk(chunk + 1, n)):
             total = op(total, load(source, i))
         save(scratch, chunk, total, dtype)
@@ -61,7 +71,7 @@ def scan_in_chunks(
     """
     sum_chunks(source, load, scratch, n, dtype, op, identity)
     for _ in range(1):
-        total = dtype(identity)
+        total = _as(identity, dtype)
         for chunk in range(static(CHUNKS)):
             following = op(total, saved(scratch, chunk, dtype))
             save(scratch, chunk, total, dtype)

@@ -18,15 +18,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from octants.algorithms.element_types import is_pair
 from octants.algorithms.scratch_words import awaited, publish, published_words
 from octants.algorithms.tile_shapes import BLOCK, FAN_OUT, GRID, SMALLEST_TILE, items_of
 from octants.kernel_decorators import func
-from octants.matrix import Vector
+from octants.matrix import Matrix, Vector
 from octants.ops import atomic_add, cast, loop_config, min, static
 from octants.simt.block_threads import SharedArray, sync, thread_idx
 from octants.simt.lanes import group_size, invocation_id, log2_group_size, shuffle, shuffle_up
 from octants.simt.scans import _inclusive_tiled
-from octants.types import i32, i64, template
+from octants.types import i32, i64, template, u64
 
 __all__ = ["clear_words", "first_in_tile", "scan_in_tiles", "scan_words", "take_tile"]
 
@@ -51,45 +52,72 @@ def first_in_tile(items: template()) -> Any:
 
 
 @func
+def _item(values: Any, k: template(), dtype: template()) -> Any:
+    """An element of those that a thread holds: pairs are rows of a matrix."""
+    if static(is_pair(dtype)):
+        return Vector([values[k, 0], values[k, 1]])
+    else:
+        return values[k]
+
+
+@func
+def _set_item(values: template(), k: template(), value: Any, dtype: template()) -> None:
+    if static(is_pair(dtype)):
+        values[k, 0] = value[0]
+        values[k, 1] = value[1]
+    else:
+        values[k] = value
+
+
+@func
 def load_tile(
     source: template(), load: template(), begin: Any, left: Any, identity, dtype: template(), items: template()
 ) -> Any:
     """The thread's elements of the tile that begins at `begin`, one of each row; `identity` from `left` on."""
-    values = Vector.zero(dtype, static(items))
+    values = Vector.zero(dtype, static(items)) if static(not is_pair(dtype)) else Matrix.zero(u64, static(items), 2)
     # Differences that change with the tile are compared with constants: sums that do not would each take a register.
     at, rest = begin + cast(first_in_tile(items), i64), left - first_in_tile(items)
     if left >= static(BLOCK * items):
         for k in static(range(items)):
-            values[k] = load(source, at + k * group_size())
+            _set_item(values, k, load(source, at + k * group_size()), dtype)
     else:
         for k in static(range(items)):
-            values[k] = identity
+            _set_item(values, k, identity, dtype)
             if k * group_size() < rest:
-                values[k] = load(source, at + k * group_size())
+                _set_item(values, k, load(source, at + k * group_size()), dtype)
     return values
 
 
 @func
 def _store_tile(
-    sink: template(), store: template(), begin: Any, left: Any, results: Any, values: Any, items: template()
+    sink: template(),
+    store: template(),
+    begin: Any,
+    left: Any,
+    results: Any,
+    values: Any,
+    dtype: template(),
+    items: template(),
 ) -> None:
     at, rest = begin + cast(first_in_tile(items), i64), left - first_in_tile(items)
     if left >= static(BLOCK * items):
         for k in static(range(items)):
-            store(sink, at + k * group_size(), results[k], values[k])
+            store(sink, at + k * group_size(), _item(results, k, dtype), _item(values, k, dtype))
     else:
         for k in static(range(items)):
             if k * group_size() < rest:
-                store(sink, at + k * group_size(), results[k], values[k])
+                store(sink, at + k * group_size(), _item(results, k, dtype), _item(values, k, dtype))
 
 
 @func
-def _scan_rows(values: Any, op: template(), identity, inclusive: template(), items: template()) -> Any:
+def _scan_rows(
+    values: Any, op: template(), identity, inclusive: template(), dtype: template(), items: template()
+) -> Any:
     """The scan of the subgroup's rows, and the sum of all of them."""
     results = values
     total = identity
     for k in static(range(items)):
-        row = _inclusive_tiled(values[k], op, log2_group_size())
+        row = _inclusive_tiled(_item(values, k, dtype), op, log2_group_size())
         last = shuffle(row, static(group_size() - 1))
         if static(not inclusive):
             row = shuffle_up(row, 1)
@@ -100,7 +128,7 @@ def _scan_rows(values: Any, op: template(), identity, inclusive: template(), ite
             total = op(total, last)
         else:
             total = last
-        results[k] = row
+        _set_item(results, k, row, dtype)
     return results, total
 
 
@@ -183,7 +211,7 @@ def scan_in_tiles(
             begin = cast(tile, i64) * static(BLOCK * items)
             left = cast(min(cast(n, i64) - begin, i64(static(BLOCK * items))), i32)
             values = load_tile(source, load, begin, left, identity, dtype, items)
-            results, total = _scan_rows(values, op, identity, inclusive, items)
+            results, total = _scan_rows(values, op, identity, inclusive, dtype, items)
             group = thread_idx() // group_size()
             if invocation_id() == 0:
                 parts[group] = total
@@ -201,8 +229,8 @@ def scan_in_tiles(
             sync()
             before = op(before_tile[0], before)
             for k in static(range(items)):
-                results[k] = op(before, results[k])
-            _store_tile(sink, store, begin, left, results, values, items)
+                _set_item(results, k, op(before, _item(results, k, dtype)), dtype)
+            _store_tile(sink, store, begin, left, results, values, dtype, items)
             tile = take_tile(scratch, 0, taken)
 
 

@@ -73,7 +73,7 @@ def _scan_by(name: str, inclusive: bool) -> Any:
     empty.
 
     `scratch` has `exclusive_scan_scratch_slots(n, log256_max_n)` words, u32 or u64 as wide as `dtype` or wider. `out`
-    may be `arr`. Raises `NotImplementedError` for other types than 32- and 64-bit numbers, and `TypeError` for a
+    may be `arr`. Raises `NotImplementedError` for other types than numbers of 8 to 64 bits, and `TypeError` for a
     bitwise operator on floats, when the kernel is compiled.
     """
     return scan_by

@@ -29,7 +29,7 @@ def select_scratch_slots(n: int) -> int:
 
 def reduce_by_key_scratch_slots(n: int) -> int:
     """Slots of scratch memory that `reduce_by_key_add` or `run_length_encode` wants for `n` elements."""
-    return scan_words(n, 4) + 2 * CHUNKS
+    return scan_words(n, 16) + 4 * CHUNKS
 
 
 def sort_scratch_slots(n: int, log256_max_n: int | None = None) -> int:

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from octants.algorithms.element_types import bits_type, width
+from octants.algorithms.element_types import bits_type, components, is_pair, width
 from octants.kernel_decorators import func
+from octants.matrix import Vector
 from octants.ops import atomic_exchange, bit_cast, cast, static, volatile_load
 from octants.types import template
 
@@ -27,7 +28,7 @@ def _bits_of_word(scratch_dtype: Any, dtype: Any) -> int:
 
 def published_words(scratch_dtype: Any, dtype: Any) -> int:
     """Words of scratch memory for a value that is published."""
-    return width(dtype) // _bits_of_word(scratch_dtype, dtype)
+    return components(dtype) * width(dtype) // _bits_of_word(scratch_dtype, dtype)
 
 
 def _saved_words(scratch_dtype: Any, dtype: Any) -> int:
@@ -36,49 +37,81 @@ def _saved_words(scratch_dtype: Any, dtype: Any) -> int:
 
 
 @func
+def _bits(value: Any, component: template(), dtype: template()) -> Any:
+    """The bits of a value, or of a component of a pair."""
+    if static(is_pair(dtype)):
+        return bit_cast(value[component], static(bits_type(dtype)))
+    else:
+        return bit_cast(value, static(bits_type(dtype)))
+
+
+@func
+def _saved_bits(scratch: template(), first: Any, dtype: template()) -> Any:
+    words = static(_saved_words(scratch.dtype, dtype))
+    bits = cast(scratch[first], static(bits_type(dtype)))
+    for k in static(range(1, words)):
+        word = cast(scratch[first + k], static(bits_type(dtype)))
+        bits = bits | (word << static(k * width(scratch.dtype)))
+    return bits
+
+
+@func
 def save(scratch: template(), slot: Any, value: Any, dtype: template()) -> None:
     """Writes a value to a slot, for a later task."""
-    bits = bit_cast(value, static(bits_type(dtype)))
     words = static(_saved_words(scratch.dtype, dtype))
-    for k in static(range(words)):
-        scratch[slot * words + k] = cast(bits >> static(k * width(scratch.dtype)), static(scratch.dtype))
+    for c in static(range(components(dtype))):
+        bits = _bits(value, c, dtype)
+        first = (slot * static(components(dtype)) + c) * words
+        for k in static(range(words)):
+            scratch[first + k] = cast(bits >> static(k * width(scratch.dtype)), static(scratch.dtype))
 
 
 @func
 def saved(scratch: template(), slot: Any, dtype: template()) -> Any:
     """The value that was saved in a slot."""
     words = static(_saved_words(scratch.dtype, dtype))
-    bits = cast(scratch[slot * words], static(bits_type(dtype)))
-    for k in static(range(1, words)):
-        word = cast(scratch[slot * words + k], static(bits_type(dtype)))
-        bits = bits | (word << static(k * width(scratch.dtype)))
-    return bit_cast(bits, dtype)
+    if static(is_pair(dtype)):
+        first = slot * static(2) * words
+        return Vector([_saved_bits(scratch, first, dtype), _saved_bits(scratch, first + words, dtype)])
+    else:
+        return bit_cast(_saved_bits(scratch, slot * words, dtype), dtype)
 
 
 @func
 def publish(scratch: template(), first: template(), slot: Any, value: Any, dtype: template()) -> None:
     """Writes a value to a slot for other blocks of the task. Slots begin at the word `first`, and were zero."""
     word = static(scratch.dtype)
-    bits = bit_cast(value, static(bits_type(dtype)))
     held = static(_bits_of_word(scratch.dtype, dtype))
     words = static(published_words(scratch.dtype, dtype))
-    for k in static(range(words)):
-        part = cast(bits >> static(k * held), word) & word(static((1 << held) - 1))
-        atomic_exchange(scratch[static(first + k) + words * slot], part | word(static(1 << held)))
+    each = static(words // components(dtype))
+    for c in static(range(components(dtype))):
+        bits = _bits(value, c, dtype)
+        for k in static(range(each)):
+            part = cast(bits >> static(k * held), word) & word(static((1 << held) - 1))
+            atomic_exchange(scratch[static(first + c * each + k) + words * slot], part | word(static(1 << held)))
+
+
+@func
+def _awaited_bits(scratch: template(), at: Any, each: template(), dtype: template()) -> Any:
+    word = static(scratch.dtype)
+    bits = static(bits_type(dtype))(0)
+    held = static(_bits_of_word(scratch.dtype, dtype))
+    for k in static(range(each)):
+        read = volatile_load(scratch[at + k])
+        while (read >> static(held)) == 0:
+            read = volatile_load(scratch[at + k])
+        part = cast(read & word(static((1 << held) - 1)), static(bits_type(dtype)))
+        bits = bits | (part << static(k * held))
+    return bits
 
 
 @func
 def awaited(scratch: template(), first: template(), slot: Any, dtype: template()) -> Any:
     """The value that another block publishes in a slot: waits until it is there."""
-    word = static(scratch.dtype)
-    bits = static(bits_type(dtype))(0)
-    held = static(_bits_of_word(scratch.dtype, dtype))
     words = static(published_words(scratch.dtype, dtype))
-    for k in static(range(words)):
-        at = static(first + k) + words * slot
-        read = volatile_load(scratch[at])
-        while (read >> static(held)) == 0:
-            read = volatile_load(scratch[at])
-        part = cast(read & word(static((1 << held) - 1)), static(bits_type(dtype)))
-        bits = bits | (part << static(k * held))
-    return bit_cast(bits, dtype)
+    at = first + words * slot
+    if static(is_pair(dtype)):
+        each = static(words // 2)
+        return Vector([_awaited_bits(scratch, at, each, dtype), _awaited_bits(scratch, at + each, each, dtype)])
+    else:
+        return bit_cast(_awaited_bits(scratch, at, words, dtype), dtype)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from octants.algorithms.element_types import width
+from octants.algorithms.element_types import is_pair, width
 from octants.architectures import arm64, x64
 
 CHUNKS = 64
@@ -44,6 +44,8 @@ def runs_in_blocks() -> bool:
 
 def items_of(dtype: Any) -> int:
     """Elements of `dtype` that a thread of a scan's tile holds in registers."""
+    if is_pair(dtype):
+        return 4
     return 8 if width(dtype) == 64 else 16
 
 

@@ -32,11 +32,6 @@ MISUSE = [
     ("for i in range(64):", "s = block.SharedArray(4, qd.f32)[0:2]", "cannot be sliced"),
     ("for i in range(64):", "s = block.SharedArray(4, qd.f32); s = 1.0", "cannot be assigned"),
     ("for i in range(64):", "s = block.SharedArray(1 << 20, qd.f32)", "of 4194304 bytes does not fit"),
-    (
-        "for i in range(64):",
-        "a, b = block.SharedArray(10240, qd.f32), block.SharedArray(10240, qd.f32)",
-        "beside 40960",
-    ),
     ("for i in range(64):", "subgroup.shuffle(1.0, 0.5)", "index of a thread is an integer"),
     ("for i in range(64):", "subgroup.shuffle(1.0)", "takes a value and an index"),
     ("for i in range(64):", "block.reduce_add(1, 48, qd.i32)", "multiple of the threads of a subgroup"),
@@ -46,8 +41,6 @@ MISUSE = [
 
 @pytest.mark.parametrize("loop, statement, text", MISUSE)
 def test_misuse_has_a_line(group_size: int, loop: str, statement: str, text: str, tmp_path: Any) -> None:
-    if "10240" in statement and qd.lang.impl.get_max_shared_memory_bytes() >= 1 << 17:
-        pytest.skip("both arrays fit")
     source = f"""import octants as qd
 from octants.simt import block, subgroup
 @qd.kernel
@@ -66,7 +59,7 @@ def k(n: qd.i32, x: qd.types.ndarray()):
         assert 'program.py", line 6' in str(caught.value)
 
 
-@pytest.mark.parametrize("how", ["barrier", "shuffle", "array", "fence"])
+@pytest.mark.parametrize("how", ["barrier", "array", "fence"])
 def test_gradients_are_refused(group_size: int, how: str) -> None:
     x = qd.field(qd.f32, 64, needs_grad=True)
     y = qd.field(qd.f32, 64, needs_grad=True)
@@ -78,8 +71,6 @@ def test_gradients_are_refused(group_size: int, how: str) -> None:
             v = x[i]
             if qd.static(how == "barrier"):
                 block.sync()
-            elif qd.static(how == "shuffle"):
-                v = subgroup.shuffle_xor(v, 1)
             elif qd.static(how == "fence"):
                 block.mem_fence()
             else:
@@ -89,7 +80,7 @@ def test_gradients_are_refused(group_size: int, how: str) -> None:
             y[i] = v * v
 
     k()
-    with pytest.raises(qd.OctantsCompilationError, match="work together.*has no derivatives"):
+    with pytest.raises(qd.OctantsCompilationError, match="wait for each other.*has no derivatives"):
         k.grad()
 
 
@@ -116,22 +107,19 @@ def test_blocks_have_the_threads_asked_for(group_size: int) -> None:
 
 
 @pytest.mark.on_cpu
-def test_functions_that_share_memory_do_not_return_from_within_loops(group_size: int) -> None:
-    @qd.func
-    def place(s: qd.template(), value):
-        for j in range(32):
-            if s[j] == value:
-                return j
-        return -1
+def test_functions_that_share_memory_do_not_call_themselves(group_size: int) -> None:
+    @qd.real_func
+    def place(s: qd.types.ndarray(dtype=qd.i32, ndim=1), value: qd.i32) -> qd.i32:
+        block.sync()
+        if value > 3:
+            return value
+        return place(s, value + 1)
 
     @qd.kernel
-    def search(y: qd.types.ndarray()):
+    def search(y: qd.types.ndarray(dtype=qd.i32, ndim=1)):
         qd.loop_config(block_dim=32)
         for i in range(y.shape[0]):
-            s = block.SharedArray(32, qd.i32)
-            s[block.thread_idx()] = 2 * block.thread_idx()
-            block.sync()
-            y[i] = place(s, block.thread_idx())
+            y[i] = place(y, 0)
 
-    with pytest.raises(qd.OctantsRuntimeError, match="function `place`.* returns from within a loop"):
+    with pytest.raises(qd.OctantsRuntimeError, match="function `place`.* calls itself"):
         search(np.zeros(64, np.int32))

@@ -231,8 +231,8 @@ SECTIONS = {
     "returns_within": "`return` is not supported in a kernel with qd.stream_parallel()",
     "graph": "qd.stream_parallel() is not compatible with graph=True kernels help: leave out `graph=True`",
     "option": "qd.stream_parallel() takes only `allow_overlap=`",
-    "other": "'with' in Quadrants kernels only supports qd.stream_parallel(), qd.graph.parallel_context() and "
-    "qd.graph.parallel()",
+    "other": "'with' in Quadrants kernels only supports qd.stream_parallel(), qd.graph.parallel_context(), "
+    "qd.graph.parallel() and qd.checkpoint()",
 }
 
 

@@ -381,7 +381,9 @@ def test_s15_the_pool_is_as_large_as_ever_needed(mode):
         assert x[0] == value + 1
         assert y[0] == 2 * value
     workers = 0 if mode == "in order" else 1
-    assert qd.stream_pool_stats() == {"created": workers, "in_use": 0, "idle": workers, "reused": 4 * workers}
+    # CUDA launches the sections as branches of a graph from the third time on.
+    again = 1 if qd.cfg.arch == qd.cuda else 4
+    assert qd.stream_pool_stats() == {"created": workers, "in_use": 0, "idle": workers, "reused": again * workers}
     qd.trim_stream_pool()
     assert qd.stream_pool_stats()["idle"] == 0
 

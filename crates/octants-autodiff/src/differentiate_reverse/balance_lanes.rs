@@ -44,6 +44,12 @@ pub(super) struct Lengths {
 /// short straight code, or is the same for like indices.
 pub(super) fn lengths_of(plan: &Plan, l: &ForLoop) -> Option<Lengths> {
     let body = plan.body;
+    // Threads that work together stay with their iterations.
+    let mut cooperates = false;
+    body.visit(l.body, &mut |_, inst| cooperates |= matches!(inst.op, Op::Grid(_) | Op::Subgroup(..)));
+    if cooperates {
+        return None;
+    }
     let keeps =
         |v: &ValueId| uses_store(plan, *v) || body.inst(*v).op.blocks().into_iter().any(|b| uses_store_within(plan, b));
     let is_told_before = |v: &ValueId| plan.is_counted(*v) && keeps(v);

@@ -67,7 +67,12 @@ impl Emitter<'_> {
             }
             Op::For(_) | Op::Loop(_) => self.forward_loop(v, need, mode),
             op => match op.effect() {
-                Effect::Pure | Effect::Index | Effect::Read(_) | Effect::ReadVolatile(_) | Effect::Draw => {
+                Effect::Pure
+                | Effect::Index
+                | Effect::Read(_)
+                | Effect::ReadVolatile(_)
+                | Effect::Draw
+                | Effect::ReadClock => {
                     self.copy(v);
                 }
                 // The sweep's own variables.

@@ -31,6 +31,7 @@ pub(super) fn needed_operands(op: &Op, wanted: impl Fn(ValueId) -> bool, mut f: 
         }
         Op::Binary(BinaryOp::Mod | BinaryOp::Rem, _, b) if !wanted(*b) => {}
         Op::Select(c, ..) => f(*c),
+        Op::Subgroup(_, vs) => vs[1..].iter().copied().for_each(f),
         Op::ExtractDyn(_, indices) => indices.iter().copied().for_each(f),
         op => op.for_each_operand(f),
     }

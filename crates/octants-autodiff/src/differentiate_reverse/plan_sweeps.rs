@@ -191,6 +191,9 @@ impl<'a> Plan<'a> {
                 MemoryUse::Nothing if inst.op.effect() == Effect::Draw => {
                     ("a random number", "draw it in a kernel of its own, and read it from a field")
                 }
+                MemoryUse::Nothing if inst.op.effect() == Effect::ReadClock => {
+                    ("the clock", "read it in a kernel of its own, and pass what that gives by a field")
+                }
                 MemoryUse::Load(_) | MemoryUse::VolatileLoad(_) | MemoryUse::Store { .. } => continue,
                 MemoryUse::Update { .. } | MemoryUse::CompareAndSwap { .. } | MemoryUse::Nothing => continue,
             };
@@ -245,11 +248,11 @@ impl<'a> Plan<'a> {
                         seeds.push(Seed::Value(operand));
                     }
                 }
-                Effect::Pure if inst.op.derivative() == Derivative::Rule => {
+                Effect::Pure | Effect::Exchange if inst.op.derivative() == Derivative::Rule => {
                     needed_operands(&inst.op, |u| self.activity.value(u), |u| seeds.push(Seed::Value(u)));
                 }
                 Effect::Pure | Effect::Index | Effect::ReadVolatile(_) | Effect::Reduce | Effect::Draw => {}
-                Effect::Exchange | Effect::Synchronize | Effect::Leave | Effect::Call(..) => {}
+                Effect::ReadClock | Effect::Exchange | Effect::Synchronize | Effect::Leave | Effect::Call(..) => {}
                 Effect::Print | Effect::Assert => {}
             }
         }
@@ -367,7 +370,8 @@ impl Closure<'_> {
                 exits.filter(|u| self.body.inst(**u).op == Op::Break).for_each(|u| self.value(*u));
             }
             Effect::Pure | Effect::Index | Effect::ReadVolatile(_) | Effect::Write(_) | Effect::Reduce => {}
-            Effect::Draw | Effect::Exchange | Effect::Synchronize | Effect::Leave | Effect::Call(..) => {}
+            Effect::Draw | Effect::ReadClock | Effect::Exchange | Effect::Synchronize => {}
+            Effect::Leave | Effect::Call(..) => {}
             Effect::Print | Effect::Assert => {}
         }
         // What stands in a branch or loop needs that to be run.

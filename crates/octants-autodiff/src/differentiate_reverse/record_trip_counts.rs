@@ -165,7 +165,7 @@ fn what_decides(plan: &Plan, v: ValueId, recorded: Recorded) -> Option<HashSet<V
             Op::Atomic(_, a, _) | Op::AtomicCas(a, ..) if matches!(trace_address(body, *a), Place::Buffer(_)) => {
                 return None;
             }
-            Op::Random | Op::Call(..) => return None,
+            Op::Random | Op::Clock | Op::Call(..) => return None,
             _ => {}
         }
         let is_float = body.ty(u).scalar().is_some_and(Scalar::is_float);

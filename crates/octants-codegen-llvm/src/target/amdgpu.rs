@@ -171,6 +171,13 @@ impl Maker for Amdgpu {
         }
     }
 
+    fn clock(&self, e: &Emitter) -> V {
+        // The counter of cycles has 20 bits on these chips; the other one counts at a rate of its own.
+        let steady = self.cpu.starts_with("gfx11");
+        let name = if steady { "llvm.readsteadycounter" } else { "llvm.readcyclecounter" };
+        e.call(e.declare(name, e.i64, &mut []), &[])
+    }
+
     fn code_form(&self) -> CodeForm {
         CodeForm::Object
     }

@@ -119,6 +119,7 @@ pub(crate) struct Cpu {
     prefer_width: u32,
     flush_denormals: bool,
     fuses: bool,
+    counts_cycles: bool,
 }
 
 const ARGS: i64 = 0;
@@ -169,6 +170,7 @@ impl Cpu {
         let glibc = name.contains("linux") && name.contains("gnu");
         let target = Cpu {
             widest_vector,
+            counts_cycles: x86,
             fuses: options.fast_math && (!x86 || abilities.fma),
             flush_denormals: options.fast_math && x86 && !name.contains("windows"),
             vector_math: options.fast_math && options.vector_math && glibc,
@@ -192,7 +194,8 @@ impl Cpu {
 pub(crate) const INFO: TargetInfo = TargetInfo {
     has_grid: false,
     subgroup_size: 32,
-    max_shared_bytes: 48 << 10,
+    // As much as any GPU has: programs written for one run here.
+    max_shared_bytes: 227 << 10,
     has_vectors: true,
     shared_bytes: 0,
     private_bytes: ScatterCopies::MOST_BYTES,
@@ -250,6 +253,14 @@ impl Target for Cpu {
 
     fn result_slot(&self, e: &Emitter, context: V, i: usize) -> V {
         e.byte_offset(self.field(e, e.ptr, context, RESULT), 8 * i as i64)
+    }
+
+    fn clock(&self, e: &Emitter) -> V {
+        if self.counts_cycles {
+            return e.call(e.declare("llvm.readcyclecounter", e.i64, &mut []), &[]);
+        }
+        // Programs may not read the cycle counter of AArch64; the counter of its timer they may.
+        e.read_register("CNTVCT_EL0", e.i64)
     }
 
     fn random_key(&self, e: &Emitter, invariant: &dyn Fn(V), context: V) -> (V, V) {

@@ -84,6 +84,14 @@ pub(super) trait Maker {
     }
     /// How atomic operations are marked.
     fn atomic_style(&self) -> AtomicStyle;
+    /// See [`Target::clock`].
+    fn clock(&self, e: &Emitter) -> V {
+        e.call(e.declare("llvm.readcyclecounter", e.i64, &mut []), &[])
+    }
+    /// See [`Target::has_launch_memory`].
+    fn has_launch_memory(&self) -> bool {
+        false
+    }
     /// What the driver of this maker's GPUs takes.
     fn code_form(&self) -> CodeForm;
     /// Binary logarithm of the threads in a warp.
@@ -238,6 +246,10 @@ impl Target for Gpu {
 
     fn atomic_style(&self) -> AtomicStyle {
         self.maker.atomic_style()
+    }
+
+    fn clock(&self, e: &Emitter) -> V {
+        self.maker.clock(e)
     }
 
     fn code_form(&self) -> CodeForm {
@@ -398,6 +410,15 @@ impl Target for Gpu {
 
     fn shared_memory(&self, e: &Emitter, name: &str, bytes: u64) -> V {
         e.address_space_cast(e.named_memory(name, e.array_type(e.i8, bytes), BLOCK, 16), e.ptr)
+    }
+
+    fn has_launch_memory(&self) -> bool {
+        self.maker.has_launch_memory()
+    }
+
+    fn launch_memory(&self, e: &Emitter) -> Option<V> {
+        let memory = || e.external_memory("octants_launch_memory", e.array_type(e.i8, 0), BLOCK, 16);
+        self.has_launch_memory().then(|| e.address_space_cast(memory(), e.ptr))
     }
 
     fn is_whole_warp(&self, e: &Emitter) -> V {

@@ -120,6 +120,10 @@ pub(crate) trait Target {
     }
     /// Address of result slot `i`.
     fn result_slot(&self, e: &Emitter, context: V, i: usize) -> V;
+    /// Reads the processor's counter of ticks, i64.
+    fn clock(&self, e: &Emitter) -> V {
+        e.call(e.declare("llvm.readcyclecounter", e.i64, &mut []), &[])
+    }
     /// Seed and launch number, two i64.
     fn random_key(&self, e: &Emitter, invariant: &dyn Fn(V), context: V) -> (V, V);
     /// Calls the host's printer with a number of values in memory.
@@ -166,6 +170,14 @@ pub(crate) trait Target {
     /// A bit, of an i64, for each thread of the subgroup that has not ended and for which the condition, an i1, holds.
     fn ballot(&self, _e: &Emitter, _condition: V) -> V {
         panic!("compiler bug: this target has no warps")
+    }
+    /// The start of the shared memory that launches ask for, where code may not declare as much as a block can have.
+    fn launch_memory(&self, _e: &Emitter) -> Option<V> {
+        None
+    }
+    /// Launches ask for shared memory: see [`Target::launch_memory`].
+    fn has_launch_memory(&self) -> bool {
+        false
     }
     /// Uninitialized memory of a block of threads; the same for the same name.
     fn shared_memory(&self, _e: &Emitter, _name: &str, _bytes: u64) -> V {
@@ -244,7 +256,7 @@ pub(crate) type Opened = (Box<dyn Target>, TargetMachine, String);
 pub(crate) fn info(target: &CodeTarget) -> TargetInfo {
     match target {
         CodeTarget::Device { triple, cpu, .. } => match triple.split('-').next() {
-            Some("nvptx64") => nvptx::INFO,
+            Some("nvptx64") => nvptx::info(cpu),
             Some("amdgcn") => gpu::info(amdgpu::subgroup_bits(cpu).unwrap_or(5)),
             #[cfg(feature = "twin")]
             Some("twin") => gpu::info(twin::subgroup_bits(cpu).unwrap_or(5)),

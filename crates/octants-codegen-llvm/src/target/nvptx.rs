@@ -19,6 +19,8 @@ const KERNEL_CONVENTION: u32 = 71;
 
 /// What NVIDIA's GPUs want.
 pub(super) struct Nvptx {
+    /// Such as `sm_90`.
+    chip: String,
     pub(super) fast_math: bool,
     /// Functions of the vendor's library that the module calls.
     pub(super) library: RefCell<BTreeSet<String>>,
@@ -41,12 +43,30 @@ pub(super) fn open(
         llvm_sys::target::LLVMInitializeNVPTXAsmPrinter();
     });
     let machine = open_machine(triple, cpu, features, options)?;
-    let nvptx = Nvptx { fast_math: options.fast_math, library: RefCell::default(), options: options.clone() };
+    let nvptx =
+        Nvptx { chip: cpu.into(), fast_math: options.fast_math, library: RefCell::default(), options: options.clone() };
     Ok((Box::new(Gpu::new(Box::new(nvptx), options.fast_math)), machine))
 }
 
 /// A thread issues instructions in order, and the assembler unrolls short loops alone.
-pub(super) const INFO: TargetInfo = TargetInfo { waits_for_loads: true, ..gpu::INFO };
+pub(super) fn info(chip: &str) -> TargetInfo {
+    TargetInfo { waits_for_loads: true, max_shared_bytes: block_bytes(chip), ..gpu::INFO }
+}
+
+/// Most bytes of shared memory that a block may have on a chip, of which launches ask for what is above 48 KiB: the
+/// table of compute capabilities in the CUDA C++ Programming Guide.
+fn block_bytes(chip: &str) -> u64 {
+    let number = chip.trim_start_matches("sm_").trim_end_matches(|c: char| c.is_alphabetic()).parse::<u32>();
+    let kibibytes = match number.unwrap_or(0) {
+        70 | 72 => 96,
+        75 => 64,
+        80 | 87 => 163,
+        86 | 88 | 89 | 120.. => 99,
+        90..=119 => 227,
+        _ => 48,
+    };
+    kibibytes << 10
+}
 
 impl Nvptx {
     /// A bit for each thread of the warp that executes this at once.
@@ -57,7 +77,11 @@ impl Nvptx {
 
 impl Maker for Nvptx {
     fn info(&self) -> TargetInfo {
-        INFO
+        info(&self.chip)
+    }
+
+    fn has_launch_memory(&self) -> bool {
+        true
     }
 
     fn atomic_style(&self) -> AtomicStyle {

@@ -172,7 +172,7 @@ impl Session {
         watch.lap(Phase::Passes, "access sets");
         let scheduled = schedule_program(program, &info, schedule_options);
         watch.lap(Phase::Passes, "schedule");
-        check_block_memory(&scheduled)?;
+        check_block_memory(&scheduled, &info)?;
         let mut after = |step| watch.lap(Phase::Codegen, step);
         let mut artifact = machine
             .code_generator()

@@ -46,8 +46,8 @@ pub(super) fn check_cooperating_functions(program: &Program, info: &TargetInfo) 
         };
         if let Some(f) = called.iter().find(|f| cooperates(f)) {
             let message = format!(
-                "threads of a block meet in the function `{}`, or share memory there, and it returns from within a \
-                 loop or calls itself: on this device such a function has to return at its end or from branches",
+                "threads of a block meet in the function `{}`, or share memory there, and it calls itself: on this \
+                 device such a function cannot",
                 program.functions[f.index()].name
             );
             return Err(Error::Device(message));
@@ -56,9 +56,19 @@ pub(super) fn check_cooperating_functions(program: &Program, info: &TargetInfo) 
     Ok(())
 }
 
-/// Refuses blocks that keep more than fits.
-pub(super) fn check_block_memory(scheduled: &Scheduled) -> Result<(), Error> {
-    let bytes = block_memory(scheduled);
+/// Refuses blocks that share or keep more than fits. What a kernel's own arrays take is looked at with the kernel's
+/// lines; code for another machine than the running program's, and what the schedule adds, are seen here.
+pub(crate) fn check_block_memory(scheduled: &Scheduled, info: &TargetInfo) -> Result<(), Error> {
+    let (shared, most) = (block_memory(scheduled, MemorySpace::Shared), info.max_shared_bytes);
+    if shared > most {
+        let message = format!(
+            "the threads of a block share {shared} bytes in `{}`, but a block of this device has {most} bytes of shared \
+             memory: use smaller arrays",
+            scheduled.program.name
+        );
+        return Err(Error::Device(message));
+    }
+    let bytes = block_memory(scheduled, MemorySpace::Private);
     if bytes <= MOST_BYTES {
         return Ok(());
     }

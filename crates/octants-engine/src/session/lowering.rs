@@ -8,6 +8,7 @@ use octants_diag::Diagnostic;
 use octants_frontend::{ArgSpec, Lowered, Obj, Options, World};
 use octants_ir::{AutodiffMode, Kernel, TargetInfo};
 use octants_passes::Alias;
+use octants_passes::find_divergent_barriers;
 
 use super::Session;
 use crate::compile_times::{Phase, Stopwatch};
@@ -134,7 +135,11 @@ impl Session {
             Ok(lowered) => {
                 watch.lap_two((Phase::Parse, lowered.parsing), Phase::Lower);
                 self.check_groups(world, &lowered, &[])?;
-                watch.lap(Phase::Lower, "check groups");
+                let divergent = find_divergent_barriers(&lowered.kernel, info.subgroup_size);
+                if !divergent.is_empty() {
+                    return Err(CompileError::User(divergent, lowered.sources));
+                }
+                watch.lap(Phase::Lower, "check groups and barriers");
                 Ok(Lowering { lowered, store: None, tells: false, undifferentiated: None, watch })
             }
             Err((diagnostics, sources)) => Err(CompileError::User(diagnostics, sources)),

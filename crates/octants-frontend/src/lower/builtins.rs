@@ -6,7 +6,7 @@
 use std::rc::Rc;
 
 use octants_diag::{Code, Diagnostic, Result};
-use octants_ir::{AtomicOp, Scalar, SubgroupOp, ThreadScope, Type};
+use octants_ir::{AtomicOp, Op, Scalar, SubgroupOp, ThreadScope, Type};
 
 use super::Lowerer;
 use crate::arith;
@@ -77,6 +77,7 @@ static BUILTINS: &[Builtin] = &[
     row("bool", Exactly(1, "`bool()` takes one argument"), |l, c| l.lower_conversion(Scalar::U1, c)),
     row("cache_read_only", Any, ignore_hint),
     row("cast", Exactly(2, "`cast` takes a value and a type"), |l, c| l.lower_cast(c)),
+    row("clock_counter", NONE, |l, _| Ok(Value::Rt(l.b.push(Op::Clock, Scalar::I64.into())))),
     row("enumerate", AtLeast(1, "`enumerate` takes an iterable"), |l, c| l.lower_enumerate(c)),
     row("float", Exactly(1, "`float()` takes one argument"), |l, c| l.lower_conversion(l.options.default_fp, c)),
     row("get_addr", Exactly(2, "`get_addr` takes a field or an array, and the indices of an element"), |l, c| {

@@ -186,7 +186,7 @@ impl<'a> Cut<'a> {
         for (i, segment) in self.segments.iter().enumerate() {
             for &v in &segment.statements {
                 let inst = self.source.inst(v);
-                if !inst.op.is_pure() && !matches!(inst.op, Op::Load(_) | Op::Random) {
+                if !inst.op.is_pure() && !matches!(inst.op, Op::Load(_) | Op::Random | Op::Clock) {
                     work.push((i, v));
                 }
             }

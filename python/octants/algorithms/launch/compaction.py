@@ -114,7 +114,7 @@ def reduce_by_key_add(
     """For each run of equal neighbors in `keys`: the key to `keys_out`, the sum of its values to `values_out`; the
     number of runs to `num_runs[0]`. The outputs are other arrays than `keys`.
 
-    Values are i32, u32 or f32; `NotImplementedError` for others. Other errors: see `select`.
+    Values are numbers of 8 to 64 bits; `NotImplementedError` for others. Other errors: see `select`.
     """
     length = indexed_length("keys", keys)
     counts, size, on_device = counted(keys, n, length)

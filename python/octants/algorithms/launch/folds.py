@@ -56,7 +56,7 @@ def reduce(arr: Any, out: Any, op: Any = "add", *, identity: Any = None, n: Any 
     """`out[0]` is the elements of `arr` combined by `op`: "add", "mul", "min", "max", "and", "or", "xor", or an
     associative and commutative `@qd.func` of two values, with its `identity`.
 
-    Raises `NotImplementedError` for other elements than 32- and 64-bit numbers, `TypeError` for a bitwise operator on
+    Raises `NotImplementedError` for elements that are no numbers of 8 to 64 bits, `TypeError` for a bitwise operator on
     floats, and `ValueError` for an unknown operator or a wrong `n`.
     """
     combine, neutral = _operator(op, dtype_of(arr), identity)

@@ -1,0 +1,104 @@
+//! The rules of differentiation for values that move between the threads of a subgroup. Forward, tangents move as
+//! values do. Backward, adjoints move the other way: each thread gets the adjoints of all threads that took its value.
+//!
+//! Assumes that the threads of a subgroup execute the operation together, and therefore its reverse too.
+
+use octants_ir::insert_code::zero;
+use octants_ir::{BinaryOp, Builder, Const, ForLoop, GridValue, Op, Range, Scalar, SubgroupOp, Type, ValueId};
+
+/// The tangent of what a thread gets, from the tangent of what the threads give.
+pub(crate) fn push_exchange(b: &mut Builder, op: SubgroupOp, other: ValueId, tangent: ValueId) -> ValueId {
+    let ty = b.ty(tangent).clone();
+    b.push(Op::Subgroup(op, vec![tangent, other]), ty)
+}
+
+/// The adjoint of what a thread gave, from the adjoint of what the threads got.
+pub(crate) fn pull_exchange(b: &mut Builder, op: SubgroupOp, other: ValueId, adjoint: ValueId) -> ValueId {
+    let distance = match b.body.as_const(other) {
+        Some(Const::Int(n)) if n >= 0 => Some(n),
+        _ => None,
+    };
+    match (op, distance) {
+        // Threads exchange in pairs.
+        (SubgroupOp::ShuffleXor, Some(_)) => push_exchange(b, op, other, adjoint),
+        (SubgroupOp::ShuffleUp, Some(n)) => pull_shift(b, SubgroupOp::ShuffleDown, n, adjoint),
+        (SubgroupOp::ShuffleDown, Some(n)) => pull_shift(b, SubgroupOp::ShuffleUp, n, adjoint),
+        _ => pull_from_all(b, op, other, adjoint),
+    }
+}
+
+/// Of a shift by a known distance. A thread without one so far away took its own value.
+fn pull_shift(b: &mut Builder, back: SubgroupOp, distance: i64, adjoint: ValueId) -> ValueId {
+    let lane = grid(b, GridValue::Lane);
+    let size = grid(b, GridValue::SubgroupSize);
+    let far = b.int(distance, Scalar::I32);
+    let moved = push_exchange(b, back, far, adjoint);
+    let rest = b.binary(BinaryOp::Sub, size, far);
+    // Values moved down the lanes: those from `size - distance` on kept their own; up: those below `distance` did.
+    let (has_taker, kept) = if back == SubgroupOp::ShuffleUp {
+        (b.binary(BinaryOp::Ge, lane, far), b.binary(BinaryOp::Ge, lane, rest))
+    } else {
+        (b.binary(BinaryOp::Lt, lane, rest), b.binary(BinaryOp::Lt, lane, far))
+    };
+    let [taken, own] = [(has_taker, moved), (kept, adjoint)].map(|(c, x)| where_it_holds(b, c, x));
+    b.binary(BinaryOp::Add, taken, own)
+}
+
+/// Of any other exchange: looks at each thread of the subgroup, and adds up the adjoints of those that took from this
+/// one.
+fn pull_from_all(b: &mut Builder, op: SubgroupOp, other: ValueId, adjoint: ValueId) -> ValueId {
+    let lane = grid(b, GridValue::Lane);
+    let source = match op {
+        SubgroupOp::ShuffleXor => b.binary(BinaryOp::Xor, lane, other),
+        SubgroupOp::ShuffleUp | SubgroupOp::ShuffleDown => shifted(b, op, lane, other),
+        _ => other,
+    };
+    let ty = b.ty(adjoint).clone();
+    let sum = b.body.add_local("moved_back", ty.clone());
+    let nothing = zero(b, &ty);
+    b.store_local(sum, nothing);
+    // A block may end within the subgroup.
+    let (thread, threads) = (grid(b, GridValue::Thread), grid(b, GridValue::BlockSize));
+    let first = b.binary(BinaryOp::Sub, thread, lane);
+    let rest = b.binary(BinaryOp::Sub, threads, first);
+    let size = grid(b, GridValue::SubgroupSize);
+    let end = b.binary(BinaryOp::Min, size, rest);
+    let (begin, body) = (b.int(0, Scalar::I32), b.body.add_block());
+    let over = b.push(Op::For(Box::new(ForLoop::serial(vec![Range { begin, end }], body))), Type::Unit);
+    let back = b.set_cursor(body);
+    let taker = b.push(Op::LoopIndex(over, 0), Type::I32);
+    let taken = push_exchange(b, SubgroupOp::Shuffle, taker, adjoint);
+    let from = push_exchange(b, SubgroupOp::Shuffle, taker, source);
+    let is_ours = b.binary(BinaryOp::Eq, from, lane);
+    let taken = where_it_holds(b, is_ours, taken);
+    let before = b.load_local(sum);
+    let after = b.binary(BinaryOp::Add, before, taken);
+    b.store_local(sum, after);
+    b.set_cursor(back);
+    b.load_local(sum)
+}
+
+/// The lane that a shift takes from: the own one where there is none so far away.
+fn shifted(b: &mut Builder, op: SubgroupOp, lane: ValueId, distance: ValueId) -> ValueId {
+    let (source, is_there) = if op == SubgroupOp::ShuffleUp {
+        let source = b.binary(BinaryOp::Sub, lane, distance);
+        let zero = b.int(0, Scalar::I32);
+        (source, b.binary(BinaryOp::Ge, source, zero))
+    } else {
+        let source = b.binary(BinaryOp::Add, lane, distance);
+        let size = grid(b, GridValue::SubgroupSize);
+        (source, b.binary(BinaryOp::Lt, source, size))
+    };
+    b.push(Op::Select(is_there, source, lane), Type::I32)
+}
+
+fn grid(b: &mut Builder, value: GridValue) -> ValueId {
+    b.push(Op::Grid(value), Type::I32)
+}
+
+/// The value where a condition holds, else zero.
+fn where_it_holds(b: &mut Builder, condition: ValueId, value: ValueId) -> ValueId {
+    let ty = b.ty(value).clone();
+    let nothing = zero(b, &ty);
+    b.push(Op::Select(condition, value, nothing), ty)
+}

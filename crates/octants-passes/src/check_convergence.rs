@@ -1,0 +1,202 @@
+//! Puts an assertion before each branch around which threads must agree, because they meet in it, or behind it where it
+//! leaves a loop: at barriers all threads of a block, at exchanges those of a subgroup. The threads vote, so that all of
+//! them fail together.
+//!
+//! Assumes that locals were simplified: a condition whose operands are the same for all threads is not checked. Bounds
+//! of loops around barriers are compared bit by bit, which only debug mode can afford.
+
+use octants_analysis::find_local_uses;
+use octants_ir::insert_code::bodies;
+use octants_ir::schedule::LocalUses;
+use octants_ir::{
+    BinaryOp, BlockId, Body, Builder, GridValue, Kernel, Op, Scalar, SubgroupOp, TextPart, Type, UnaryOp, ValueId,
+};
+
+use crate::meetings::{Meeting, Meetings};
+
+/// Adds the assertions to a kernel and its functions.
+pub fn check_convergence(kernel: &mut Kernel) {
+    let meetings = Meetings::of(&kernel.functions);
+    for body in bodies(kernel) {
+        if !meetings.inside(body, body.root).any() {
+            continue;
+        }
+        let locals = find_local_uses(body, &[]);
+        let mut b = Builder::new();
+        b.body = std::mem::take(body);
+        let root = b.body.root;
+        let mut checks = Checks { meetings: &meetings, locals, b };
+        checks.block(root, Around::default());
+        *body = checks.b.body;
+    }
+}
+
+/// Where a block of code stands.
+#[derive(Debug, Clone, Copy, Default)]
+struct Around {
+    /// In a parallel loop.
+    is_of_threads: bool,
+    /// Who meets in the loop around it, and behind it in the same iteration.
+    in_loop: Meeting,
+    after: Meeting,
+}
+
+struct Checks<'a> {
+    meetings: &'a Meetings,
+    locals: LocalUses,
+    b: Builder,
+}
+
+impl Checks<'_> {
+    fn block(&mut self, block: BlockId, around: Around) {
+        let code = std::mem::take(&mut self.b.body.blocks[block.index()]);
+        let mut after = vec![around.after; code.len() + 1];
+        for (i, v) in code.iter().enumerate().rev() {
+            after[i] = after[i + 1].or(self.meeting(*v));
+        }
+        for (i, v) in code.into_iter().enumerate() {
+            self.b.set_cursor(block);
+            self.b.span = self.b.body.inst(v).span;
+            let here = Around { after: after[i + 1], ..around };
+            self.inst(v, here);
+        }
+    }
+
+    /// Who meets at an instruction, or in its blocks.
+    fn meeting(&self, v: ValueId) -> Meeting {
+        let op = &self.b.body.inst(v).op;
+        let inside = op.blocks().into_iter().map(|b| self.meetings.inside(&self.b.body, b));
+        inside.fold(self.meetings.at(op), Meeting::or)
+    }
+
+    fn inst(&mut self, v: ValueId, around: Around) {
+        let op = self.b.body.inst(v).op.clone();
+        let meeting = self.meeting(v);
+        match &op {
+            Op::If(c, yes, no) => {
+                let [breaks, continues] = exits(&self.b.body, v);
+                let mut needed = meeting;
+                if breaks {
+                    needed = needed.or(around.in_loop);
+                }
+                if continues {
+                    needed = needed.or(around.after);
+                }
+                if around.is_of_threads {
+                    self.check_condition(*c, needed);
+                }
+                self.b.place(v);
+                [*yes, *no].into_iter().for_each(|b| self.block(b, around));
+            }
+            Op::For(l) if l.parallel.is_some() => {
+                self.b.place(v);
+                let inside = Around { is_of_threads: true, ..Around::default() };
+                self.block(l.body, inside);
+            }
+            Op::For(_) | Op::Loop(_) => {
+                if let (Op::For(l), true, true) = (&op, around.is_of_threads, meeting.any()) {
+                    l.dims.iter().flat_map(|d| [d.begin, d.end]).for_each(|v| self.check_bound(v, meeting));
+                }
+                self.b.place(v);
+                let inside = Around { in_loop: meeting, after: Meeting::default(), ..around };
+                op.blocks().into_iter().for_each(|b| self.block(b, inside));
+            }
+            _ => self.b.place(v),
+        }
+    }
+
+    /// Threads agree on a condition.
+    fn check_condition(&mut self, c: ValueId, needed: Meeting) {
+        if !needed.any() || self.is_uniform(c, DEPTH) {
+            return;
+        }
+        let agree = self.agree(c, needed);
+        let (threads, at) = words(needed);
+        self.assert(agree, format!("the threads of a {threads} do not agree on a condition around {at}"));
+    }
+
+    /// Threads agree on a bound of a loop.
+    fn check_bound(&mut self, v: ValueId, needed: Meeting) {
+        if self.is_uniform(v, DEPTH) {
+            return;
+        }
+        let Some(scalar) = self.b.ty(v).scalar().filter(|s| s.is_int()) else { return };
+        let mut all = None;
+        for bit in 0..scalar.bits() {
+            let place = self.b.int(1i64 << bit, scalar);
+            let zero = self.b.int(0, scalar);
+            let masked = self.b.binary(BinaryOp::And, v, place);
+            let is_set = self.b.binary(BinaryOp::Ne, masked, zero);
+            let agree = self.agree(is_set, needed);
+            all = Some(octants_ir::insert_code::and(&mut self.b, all, agree));
+        }
+        let Some(all) = all else { return };
+        let (threads, at) = words(needed);
+        self.assert(all, format!("the threads of a {threads} do not agree on a bound of the loop around {at}"));
+    }
+
+    /// Whether threads have the same truth value: the same for all of them.
+    fn agree(&mut self, c: ValueId, needed: Meeting) -> ValueId {
+        let b = &mut self.b;
+        if needed.block {
+            let other = b.unary(UnaryOp::LogicNot, c);
+            let zero = b.int(0, Scalar::I32);
+            let [none, all] = [c, other].map(|c| {
+                let count = b.push(Op::BlockCount(c), Type::I32);
+                b.binary(BinaryOp::Eq, count, zero)
+            });
+            return b.binary(BinaryOp::Or, none, all);
+        }
+        let [any, all] = [SubgroupOp::Any, SubgroupOp::All].map(|op| b.push(Op::Subgroup(op, vec![c]), Type::U1));
+        b.binary(BinaryOp::Eq, any, all)
+    }
+
+    fn assert(&mut self, condition: ValueId, text: String) {
+        self.b.push(Op::Assert(condition, vec![TextPart::Text(text)]), Type::Unit);
+    }
+
+    /// All threads of a block have the same value, as far as is seen in a few steps.
+    fn is_uniform(&self, v: ValueId, depth: u32) -> bool {
+        let Some(depth) = depth.checked_sub(1) else { return false };
+        let op = &self.b.body.inst(self.locals.source(v)).op;
+        let is_same = match op {
+            Op::Const(_) | Op::Param(_) | Op::Shape(..) | Op::BlockCount(_) => return true,
+            Op::Grid(value) => !matches!(value, GridValue::Thread | GridValue::Lane),
+            Op::LoopIndex(l, _) => match &self.b.body.inst(*l).op {
+                Op::For(l) if l.parallel.is_none() => l.dims.iter().all(|d| self.is_uniform(d.begin, depth)),
+                _ => false,
+            },
+            Op::Unary(..) | Op::Binary(..) | Op::Cast(_) | Op::Select(..) => true,
+            _ => false,
+        };
+        let mut found = is_same;
+        if !matches!(op, Op::LoopIndex(..)) {
+            op.for_each_operand(|u| found &= self.is_uniform(u, depth));
+        }
+        found
+    }
+}
+
+/// Operations that a value is followed through.
+const DEPTH: u32 = 8;
+
+/// The words for those who meet, and for where.
+fn words(needed: Meeting) -> (&'static str, &'static str) {
+    if needed.block { ("block", "a barrier") } else { ("subgroup", "an operation of the subgroup") }
+}
+
+/// Whether a branch may leave the loop around it by `break`, or its iteration by `continue`.
+fn exits(body: &Body, v: ValueId) -> [bool; 2] {
+    match &body.inst(v).op {
+        Op::Break => [true, false],
+        Op::Continue => [false, true],
+        Op::If(_, yes, no) => {
+            let both = body.block(*yes).iter().chain(body.block(*no));
+            both.fold([false; 2], |[b, c], v| {
+                let [more_b, more_c] = exits(body, *v);
+                [b | more_b, c | more_c]
+            })
+        }
+        _ => [false; 2],
+    }
+}
