@@ -43,6 +43,8 @@ pub enum Failure {
     Singular(usize),
     /// Some pivot is zero or not finite.
     NotInvertible,
+    /// The matrix has entries in other places than the one whose pattern was analyzed.
+    OtherPattern,
     /// The factors are too large for an index, or for memory.
     OutOfMemory,
 }
@@ -55,6 +57,7 @@ impl std::fmt::Display for Failure {
             }
             Failure::Singular(step) => write!(f, "the matrix is singular (step {step} of the elimination)"),
             Failure::NotInvertible => write!(f, "the matrix is singular, or holds values that are not finite"),
+            Failure::OtherPattern => write!(f, "the matrix has another pattern than the one that was analyzed"),
             Failure::OutOfMemory => write!(f, "there is not enough memory for the factors"),
         }
     }
@@ -83,13 +86,15 @@ pub struct Solver<T> {
     method: Method,
     ordering: Ordering,
     symbolic: Option<Symbolic>,
+    /// Where the matrix that was analyzed has entries: its starts and rows.
+    pattern: (Vec<usize>, Vec<usize>),
     numeric: Option<Numeric<T>>,
 }
 
 impl<T: Real> Solver<T> {
     /// A solver without factors.
     pub fn new(method: Method, ordering: Ordering) -> Self {
-        Solver { method, ordering, symbolic: None, numeric: None }
+        Solver { method, ordering, symbolic: None, pattern: Default::default(), numeric: None }
     }
 
     /// Whether a pattern was analyzed.
@@ -105,6 +110,7 @@ impl<T: Real> Solver<T> {
     /// Orders the unknowns and finds the pattern of the factors, for this and other matrices of the same pattern.
     pub fn analyze(&mut self, matrix: &SparseMatrix<T>) -> Result<(), Failure> {
         (self.symbolic, self.numeric) = (None, None);
+        self.pattern = (matrix.starts().to_vec(), matrix.rows().to_vec());
         let pattern = view(matrix).symbolic();
         self.symbolic = Some(match (self.method, self.ordering) {
             (Method::Lu, _) => Symbolic::Lu(SymbolicLu::try_new(pattern)?),
@@ -121,6 +127,9 @@ impl<T: Real> Solver<T> {
     /// Computes the factors of a matrix whose pattern was analyzed.
     pub fn factorize(&mut self, matrix: &SparseMatrix<T>) -> Result<(), Failure> {
         self.numeric = None;
+        if self.pattern.0 != matrix.starts() || self.pattern.1 != matrix.rows() {
+            return Err(Failure::OtherPattern);
+        }
         let made = match self.symbolic.as_ref().expect("compiler bug: the pattern was not analyzed") {
             Symbolic::Cholesky(symbolic) => Numeric::Cholesky(cholesky(self.method, symbolic, view(matrix))?),
             Symbolic::Lu(symbolic) => {
@@ -272,6 +281,20 @@ mod tests {
         for method in METHODS {
             assert!(solve(method, Ordering::Amd, &singular, &[1.0, 2.0]).is_err(), "{method:?}");
             assert!(solve(method, Ordering::Amd, &empty, &[1.0, 2.0]).is_err(), "{method:?} of nothing");
+        }
+    }
+
+    #[test]
+    fn another_pattern_is_refused() {
+        for method in METHODS {
+            let mut solver = Solver::new(method, Ordering::Amd);
+            let matrix = laplacian(3);
+            solver.analyze(&matrix).unwrap();
+            let mut other = matrix.clone();
+            other.set(0, 8, 0.5);
+            assert_eq!(solver.factorize(&other), Err(Failure::OtherPattern));
+            assert!(!solver.is_factorized());
+            solver.factorize(&matrix).unwrap();
         }
     }
 
