@@ -74,12 +74,7 @@ fn check(scope: &Scope, body: &Body, v: ValueId) -> Checked {
         Op::Grid(_) | Op::Barrier(_) | Op::Fence(_) | Op::BlockCount(_) | Op::Subgroup(..) => {
             c.thread_op(&body.inst(v).op)
         }
-        Op::Random => need(matches!(ty, Type::Scalar(_)), Rule::ResultType),
-        Op::RandomAt(index, word) => {
-            let fits = *c.of(*index) == Type::Scalar(Scalar::I64) && *c.of(*word) == Type::I32;
-            need(fits && matches!(ty, Type::Scalar(_)), Rule::ResultType)
-        }
-        Op::Clock => need(*ty == Type::Scalar(Scalar::I64), Rule::ResultType),
+        Op::Random | Op::RandomAt(..) | Op::Clock => c.drawn(&body.inst(v).op),
         Op::Balance { number, weight, end, .. } => {
             let i64 = Type::Scalar(Scalar::I64);
             need(*ty == i64 && [number, weight, end].into_iter().all(|v| *c.of(*v) == i64), Rule::ResultType)
