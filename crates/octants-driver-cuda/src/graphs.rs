@@ -3,22 +3,15 @@
 //! Adding a kernel, and exchanging its parameters, came in a second version with CUDA 12, which tells the context
 //! besides; the first does what is needed here with every driver.
 
-use std::ffi::{c_char, c_int, c_uint, c_void};
+use std::ffi::{c_char, c_uint, c_void};
 use std::ptr::null_mut;
 
 use octants_driver_gpu::own_functions;
 use octants_driver_gpu::symbols::{RawFunction, RawStream};
 use octants_driver_gpu::{Called, GraphLoops, Graphs, KernelNode, RawGraph, RawNode, ReadyGraph};
 
+use crate::graph_handles::{CuGraph, CuGraphExec, CuGraphNode, called, raw_nodes};
 use crate::graph_loops::CudaLoops;
-use crate::symbols::code;
-
-/// A graph as it is described.
-pub type CuGraph = *mut c_void;
-/// A graph ready to be launched.
-pub type CuGraphExec = *mut c_void;
-/// A node of one.
-pub type CuGraphNode = *mut c_void;
 
 /// `CUDA_KERNEL_NODE_PARAMS`.
 #[repr(C)]
@@ -104,16 +97,6 @@ own_functions! {
         add_edges = "cuGraphAddDependencies_v2"(
             CuGraph, *const CuGraphNode, *const CuGraphNode, *const EdgeKind, usize);
     }
-}
-
-/// The outcome of a call.
-pub(crate) fn called(name: &'static str, c: c_int) -> Called<()> {
-    if c == code::SUCCESS { Ok(()) } else { Err((name, c)) }
-}
-
-/// What CUDA reads nodes from.
-pub(crate) fn raw_nodes(nodes: &[RawNode]) -> Vec<CuGraphNode> {
-    nodes.iter().map(|n| n.0).collect()
 }
 
 impl Graphs for CudaGraphs {
