@@ -28,10 +28,10 @@ pub enum Method {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ordering {
     /// Approximate minimum degree of the symmetric pattern.
-    Amd,
+    MinimumDegree,
     /// Approximate minimum degree of the columns: of the pattern of `A^T A`. `L U` takes this one always, because row
     /// exchanges are not known before the values are.
-    Colamd,
+    ColumnMinimumDegree,
 }
 
 /// Why a matrix has no factors.
@@ -114,8 +114,10 @@ impl<T: Real> Solver<T> {
         let pattern = view(matrix).symbolic();
         self.symbolic = Some(match (self.method, self.ordering) {
             (Method::Lu, _) => Symbolic::Lu(SymbolicLu::try_new(pattern)?),
-            (_, Ordering::Amd) => Symbolic::Cholesky(Box::new(symmetric(pattern, SymmetricOrdering::Amd)?)),
-            (_, Ordering::Colamd) => {
+            (_, Ordering::MinimumDegree) => {
+                Symbolic::Cholesky(Box::new(symmetric(pattern, SymmetricOrdering::default())?))
+            }
+            (_, Ordering::ColumnMinimumDegree) => {
                 let (order, inverse) = column_order(pattern)?;
                 let order = PermRef::new_checked(&order, &inverse, order.len());
                 Symbolic::Cholesky(Box::new(symmetric(pattern, SymmetricOrdering::Custom(order))?))
@@ -260,7 +262,7 @@ mod tests {
             let matrix = laplacian(side);
             let x: Vec<f64> = (0..side * side).map(|i| (i as f64).sin()).collect();
             for method in METHODS {
-                for ordering in [Ordering::Amd, Ordering::Colamd] {
+                for ordering in [Ordering::MinimumDegree, Ordering::ColumnMinimumDegree] {
                     let error = solve(method, ordering, &matrix, &x).unwrap();
                     assert!(error < 1e-10, "{method:?} {ordering:?} {side}: {error}");
                 }
@@ -272,22 +274,22 @@ mod tests {
     fn methods_say_what_they_cannot_factorize() {
         let shape = Shape { rows: 2, columns: 2 };
         let indefinite = SparseMatrix::from_triplets(shape, &[(0, 0, 2.0), (1, 1, -3.0)]).unwrap();
-        let failure = solve(Method::Llt, Ordering::Amd, &indefinite, &[1.0, 2.0]);
+        let failure = solve(Method::Llt, Ordering::MinimumDegree, &indefinite, &[1.0, 2.0]);
         assert!(matches!(failure, Err(Failure::NotPositiveDefinite(_))), "{failure:?}");
-        assert!(solve(Method::Ldlt, Ordering::Amd, &indefinite, &[1.0, 2.0]).unwrap() < 1e-12);
+        assert!(solve(Method::Ldlt, Ordering::MinimumDegree, &indefinite, &[1.0, 2.0]).unwrap() < 1e-12);
         let singular =
             SparseMatrix::from_triplets(shape, &[(0, 0, 1.0), (0, 1, 1.0), (1, 0, 1.0), (1, 1, 1.0)]).unwrap();
         let empty = SparseMatrix::<f64>::new(shape);
         for method in METHODS {
-            assert!(solve(method, Ordering::Amd, &singular, &[1.0, 2.0]).is_err(), "{method:?}");
-            assert!(solve(method, Ordering::Amd, &empty, &[1.0, 2.0]).is_err(), "{method:?} of nothing");
+            assert!(solve(method, Ordering::MinimumDegree, &singular, &[1.0, 2.0]).is_err(), "{method:?}");
+            assert!(solve(method, Ordering::MinimumDegree, &empty, &[1.0, 2.0]).is_err(), "{method:?} of nothing");
         }
     }
 
     #[test]
     fn another_pattern_is_refused() {
         for method in METHODS {
-            let mut solver = Solver::new(method, Ordering::Amd);
+            let mut solver = Solver::new(method, Ordering::MinimumDegree);
             let matrix = laplacian(3);
             solver.analyze(&matrix).unwrap();
             let mut other = matrix.clone();
@@ -300,7 +302,7 @@ mod tests {
 
     #[test]
     fn factors_are_computed_anew_for_other_values() {
-        let mut solver = Solver::new(Method::Lu, Ordering::Colamd);
+        let mut solver = Solver::new(Method::Lu, Ordering::ColumnMinimumDegree);
         let matrix = laplacian(3);
         solver.analyze(&matrix).unwrap();
         for factor in [1.0, 4.0] {
