@@ -115,7 +115,11 @@ def main() -> None:
         if args.arch == "cuda":
             import torch
 
-            seconds = seconds_in_turns(systems, lambda m=m: (m.qd.sync(), torch.cuda.synchronize()), args.rounds)
+            def wait(ours: Callable[[], None] = m.qd.sync, theirs: Callable[[], None] = torch.cuda.synchronize) -> None:
+                ours()
+                theirs()
+
+            seconds = seconds_in_turns(systems, wait, args.rounds)
         else:
             seconds = seconds_in_turns(systems, m.qd.sync, args.rounds)
         ours, theirs = seconds["octants"], seconds[library]

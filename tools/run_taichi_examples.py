@@ -20,6 +20,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from random import seed
 from typing import Any
 
 import numpy as np
@@ -134,8 +135,8 @@ def folder_of_examples(example: Path) -> Path:
     return next((folder for folder in example.parents if folder.name == "examples"), example.parent)
 
 
-def same_random_numbers(qd: Any) -> Any:
-    """A function in the place of `qd.random` whose numbers do not depend on the package."""
+def use_same_random_numbers(qd: Any) -> None:
+    """Functions in the places of `qd.random` and `qd.randn` whose numbers do not depend on the package."""
     counter = qd.field(qd.u32, shape=())
 
     def random(dtype=float):  # type: ignore
@@ -149,7 +150,14 @@ def same_random_numbers(qd: Any) -> Any:
             return qd.cast(bits >> 8, float) / 16777216.0
 
     random.__annotations__["dtype"] = qd.template()
-    return qd.func(random)
+    draw = qd.func(random)
+
+    def randn(dtype=float):  # type: ignore
+        radius = qd.sqrt(-2.0 * qd.log(1.0 - draw()))
+        return radius * qd.cos(6.2831853 * draw())
+
+    randn.__annotations__["dtype"] = qd.template()
+    qd.random, qd.randn = draw, qd.func(randn)
 
 
 def run_one(package: str, example: Path, frames: int, result: Path) -> None:
@@ -163,7 +171,7 @@ def run_one(package: str, example: Path, frames: int, result: Path) -> None:
         kept = {name: options[name] for name in ("default_fp", "default_ip", "debug", "fast_math") if name in options}
         # One thread draws random numbers in the same order everywhere.
         original(arch=qd.cpu, cpu_max_num_threads=1, **kept)
-        qd.random = same_random_numbers(qd)
+        use_same_random_numbers(qd)
 
     qd.init = init
     ui = type("ui", (), {"Window": Window, "Camera": Widget, "Scene": Widget, "make_camera": Widget})
@@ -192,6 +200,8 @@ def run_one(package: str, example: Path, frames: int, result: Path) -> None:
     tools.imread = lambda *_, **__: np.full((64, 64, 3), 100, np.uint8)  # type: ignore[attr-defined]
     tools.imresize = lambda image, width, height=None: np.zeros((width, height or width, *np.shape(image)[2:]))  # type: ignore
     tools.VideoManager = Widget  # type: ignore[attr-defined]
+    np.random.seed(1)
+    seed(1)
     time.sleep = lambda _: None
     time.time_ns = lambda: drawn.count * 10**7  # type: ignore[assignment]
     with contextlib.suppress(ImportError):

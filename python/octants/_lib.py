@@ -1,10 +1,29 @@
 """Paths by which programs written for Quadrants reach its compiled part: `qd._lib.core.Arch`.
 
-Every name here is another module's; new programs do not need this one.
+Every name here is another module's, or asks what this machine has; new programs do not need this one.
 """
 
+import ctypes
 from types import SimpleNamespace
 
 from octants.architectures import Arch
 
-core = SimpleNamespace(Arch=Arch)
+
+def _is_there(*libraries: str) -> bool:
+    for library in libraries:
+        try:
+            ctypes.CDLL(library)
+        except OSError:
+            continue
+        return True
+    return False
+
+
+core = SimpleNamespace(
+    Arch=Arch,
+    with_cuda=lambda: _is_there("libcuda.so.1"),
+    with_amdgpu=lambda: _is_there(*(f"libamdhip64.so{version}" for version in (".7", ".6", ".5", ""))),
+    # Nothing is made for these yet.
+    with_metal=lambda: False,
+    with_vulkan=lambda: False,
+)

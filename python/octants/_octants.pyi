@@ -373,7 +373,7 @@ class HostMatrix:
 
 @final
 class DirectSolver:
-    """Factors of a sparse matrix: "LLT", "LDLT" or "LU", ordered by "AMD" or "COLAMD"."""
+    """Factors of a sparse matrix: "LLT", "LDLT" or "LU", ordered by "minimum_degree" or "column_minimum_degree"."""
 
     def __init__(self, dtype_name: str, method: str, ordering: str) -> None: ...
     def analyze(self, matrix: HostMatrix) -> str | None:

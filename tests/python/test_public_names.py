@@ -222,3 +222,10 @@ def test_fields_are_copied_into_arrays_that_are_there():
         out = np.zeros(4, np.int32)
         copy(scalars, out)
         assert (out == 3).all()
+
+
+def test_what_the_machine_has():
+    core = qd._lib.core
+    assert {core.with_cuda(), core.with_amdgpu()} <= {True, False}
+    assert not core.with_vulkan()
+    assert not core.with_metal()

@@ -241,6 +241,10 @@ def test_direct_solvers(dtype, numpy_type, tolerance, solver_type, ordering):
     # Other values of the same pattern take the same analysis.
     solver.factorize(A * 2.0)
     np.testing.assert_allclose(solver.solve(b), wanted / 2, atol=tolerance)
+    solver.factorize(sparse(np.eye(n), dtype))
+    assert not solver.info()
+    with pytest.raises(qd.OctantsRuntimeError, match="another pattern than the one that was analyzed"):
+        solver.solve(b)
 
 
 def test_matrices_that_have_no_factors():

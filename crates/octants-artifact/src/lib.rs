@@ -98,6 +98,8 @@ pub struct TaskMeta {
     pub single_thread_symbol: Option<String>,
     /// Set for parallel tasks.
     pub parallel: Option<ParallelMeta>,
+    /// Its code waits for the work before it, so that its blocks may be there before that ends (GPU).
+    pub waits_itself: bool,
     /// It draws random numbers, which follow from the launch's number.
     pub draws_random: bool,
     /// On the host: the processor is to treat denormals as zero while the code runs.

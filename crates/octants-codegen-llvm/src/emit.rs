@@ -323,6 +323,18 @@ impl Emitter {
         llvm!(LLVMBuildCall2(self.builder, ty, f, args.as_mut_ptr(), args.len() as u32, NO_NAME))
     }
 
+    /// An instruction without operands as the assembler has it, with what else it touches.
+    pub fn assembly(&self, text: &str, touches: &str) {
+        let ty = self.function_type(self.void, &mut []);
+        llvm!({
+            let text = (text.as_ptr().cast_mut().cast(), text.len());
+            let touches = (touches.as_ptr().cast_mut().cast(), touches.len());
+            let dialect = llvm_sys::LLVMInlineAsmDialect::LLVMInlineAsmDialectATT;
+            let code = LLVMGetInlineAsm(ty, text.0, text.1, touches.0, touches.1, 1, 0, dialect, 0);
+            LLVMBuildCall2(self.builder, ty, code, std::ptr::null_mut(), 0, NO_NAME);
+        });
+    }
+
     /// Reads a register of the processor by its name, each time anew.
     pub fn read_register(&self, name: &str, ty: T) -> V {
         let name = llvm!({
@@ -438,7 +450,6 @@ impl Emitter {
         llvm!(LLVMBuildAddrSpaceCast(self.builder, v, to, NO_NAME))
     }
 
-    /// Memory of the module's own in an address space, undefined at first.
     /// The memory of this name, made when it is first asked for.
     pub fn named_memory(&self, name: &str, ty: T, space: u32, align: u32) -> V {
         let known = llvm!(LLVMGetNamedGlobal(self.module, c_string(name).as_ptr()));
@@ -459,6 +470,7 @@ impl Emitter {
         })
     }
 
+    /// Memory of the module's own in an address space, undefined at first.
     pub fn add_memory(&self, name: &str, ty: T, space: u32, align: u32) -> V {
         let name = c_string(name);
         llvm!({

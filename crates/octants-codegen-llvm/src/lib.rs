@@ -24,11 +24,11 @@
 //! - f64 to f16 rounds by way of f32.
 //! - 32-bit signed index arithmetic is done in 64 bits inside an address, so that it cannot wrap there.
 //!
-//! Reading order: `compile` (a program), `facts`, `launch_memory`, `pieces`, `unit` (a module), `lower_task`, `range_loops`,
-//! `strided_loops`, `odometer`, `coarsen_threads`, `functions`, `lower_body` (control flow), `serial_loops`, `lower_op`
-//! (values), `memory`, `place`, `aggregates`, `arithmetic`, `math`, `atomics`, `thread_ops`, `privatize_scatter`,
-//! `effects`, `random`; `metadata`, `emit`; `optimize`, `fuse_products`, `tell_strides_apart`; `graph_parts`;
-//! `fatal_errors`; `target`.
+//! Reading order: `compile` (a program), `facts`, `launch_memory`, `pieces`, `unit` (a module), `lower_task`,
+//! `range_loops`, `strided_loops`, `odometer`, `coarsen_threads`, `functions`, `lower_body` (control flow),
+//! `serial_loops`, `lower_op` (values), `memory`, `place`, `aggregates`, `arithmetic`, `math`, `atomics`,
+//! `thread_ops`, `privatize_scatter`, `effects`, `random`; `metadata`, `emit`; `optimize`, `fuse_products`,
+//! `tell_strides_apart`; `graph_parts`; `fatal_errors`; `target`.
 
 mod aggregates;
 mod arithmetic;

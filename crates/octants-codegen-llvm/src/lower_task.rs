@@ -82,6 +82,7 @@ fn lower_main(u: &Unit<'_>, number: usize) -> TaskMeta {
         module: 0,
         single_thread_symbol: has_single.then(|| single_symbol(u, number)),
         parallel,
+        waits_itself: target.waits_for_work_before(),
         draws_random: schedule.behavior.draws,
         flushes_denormals: target.flushes_denormals() && uses_floats(&task.body),
         reads: task.access.reads.iter().map(|b| b.0).collect(),
@@ -217,6 +218,7 @@ fn lower_variant(u: &Unit<'_>, number: usize, symbol: &str, variant: Variant<'_>
     let entry = u.target.declare_task(&u.e, symbol, regions.len(), threads);
     let body = (&code.body, &code.schedule);
     let mut l = Lowering::start(u, body, BodyKind::Task, entry.function, entry.context);
+    u.target.begin_task(&u.e);
     if hints.narrow_vectors {
         u.target.prefer_narrow_vectors(&u.e, entry.function);
     }

@@ -9,7 +9,7 @@ use std::ptr::null_mut;
 use octants_driver_gpu::own_functions;
 use octants_driver_gpu::{Called, GraphLoops, RawGraph, RawNode};
 
-use crate::graphs::{CuGraph, CuGraphNode, called, raw_nodes};
+use crate::graph_handles::{CuGraph, CuGraphNode, called, raw_nodes};
 use crate::symbols::CuContext;
 
 /// `CU_GRAPH_NODE_TYPE_CONDITIONAL`.

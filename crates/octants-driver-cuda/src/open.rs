@@ -8,7 +8,7 @@ use crate::assembler::DriverAssembler;
 use crate::choose_target::{OLDEST_CHIP, OLDEST_DRIVER, choose_target};
 use crate::cuda::Cuda;
 use crate::graph_loops::CudaLoops;
-use crate::graphs::{CudaGraphs, GraphFunctions};
+use crate::graphs::{CudaGraphs, EdgeFunctions, GraphFunctions};
 use crate::symbols::{NAMES, Own, code, number};
 
 #[cfg(windows)]
@@ -31,7 +31,8 @@ pub fn open(config: &GpuConfig) -> Result<GpuDriver, Unavailable> {
     let found = unsafe {
         let graphs = GraphFunctions::find(loaded).ok();
         let loops = CudaLoops::find(loaded).ok();
-        let graphs = graphs.map(|functions| CudaGraphs { functions, loops });
+        let edges = EdgeFunctions::find(loaded).ok();
+        let graphs = graphs.map(|functions| CudaGraphs { functions, edges, loops });
         Own::find(loaded).and_then(|own| Ok((Symbols::find(loaded, &NAMES)?, Cuda { own, graphs })))
     };
     let library = match found {

@@ -281,7 +281,8 @@ impl Entered<'_> {
             .map(|()| value)
     }
 
-    /// Blocks of this many threads, with this many bytes of shared memory beside what the code declares, that one multiprocessor holds at once.
+    /// Blocks of this many threads, with this many bytes of shared memory beside what the code declares, that one
+    /// multiprocessor holds at once.
     pub unsafe fn blocks_per_multiprocessor(&self, function: RawFunction, threads: u32, bytes: u32) -> Result<u32> {
         let mut blocks = 0;
         let doing = "asking how many blocks fit the GPU";

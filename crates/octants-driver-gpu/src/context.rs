@@ -10,7 +10,6 @@ use std::sync::OnceLock;
 use octants_runtime::Result;
 
 use crate::library::Library;
-use crate::loaded_task::load_code;
 use crate::symbols::{RawDevice, RawFunction, number};
 use crate::vendor::{Facts, Place};
 
@@ -32,7 +31,7 @@ pub struct Context {
     /// Threads that run in step.
     pub warp: u32,
     /// What decides about loops of graphs, once it was asked for.
-    decider: OnceLock<Option<RawFunction>>,
+    pub(crate) decider: OnceLock<Option<RawFunction>>,
 }
 
 // SAFETY: a context may be used from any thread; handles are values.
@@ -87,18 +86,6 @@ impl Context {
     /// of the process), which has given back everything.
     pub fn enter_to_free(&self) -> Option<Entered<'_>> {
         self.enter_aside().ok()
-    }
-
-    /// The function that decides about loops of graphs; `None` where the device has no such loops. Loaded at first use,
-    /// for good.
-    pub(crate) fn decider(&self) -> Option<RawFunction> {
-        *self.decider.get_or_init(|| {
-            let loops = self.library.vendor.graphs()?.loops()?;
-            let calls = self.enter_aside().ok()?;
-            let module = load_code(&calls, loops.code()).ok()?;
-            // SAFETY: the module was loaded above.
-            unsafe { calls.function(module, "decide") }.ok()
-        })
     }
 
     /// Makes the device current; what has to be put back, if anything.

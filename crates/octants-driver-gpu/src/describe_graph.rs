@@ -10,9 +10,8 @@ use std::ops::Range;
 use octants_artifact::{Condition, DeviceChannel};
 use octants_runtime::{Launch, Section};
 
-use crate::context::Entered;
-use crate::loaded_task::LoadedTask;
-use crate::plan_grid::Parameter;
+use crate::context::{Context, Entered};
+use crate::loaded_task::{LoadedTask, load_code};
 use crate::symbols::RawFunction;
 use crate::vendor::{Called, Decision, GraphLoops, Graphs, GridShape, KernelNode, RawGraph, RawNode};
 
@@ -55,7 +54,7 @@ impl What {
             What::Task(number) => {
                 let task = tasks.get(number)?;
                 let (function, shape) = task.plan_node(calls, launch.args)?;
-                Told { function, shape, parameter: Parameter::new(launch, task).words().to_vec() }
+                Told { function, shape, parameter: task.parameter(launch).words().to_vec() }
             }
             What::Decision { function, switch, condition } => {
                 let failed = match launch.channel.0 {
@@ -123,7 +122,7 @@ impl<'a> Description<'a> {
         (tasks, sections): (&'a [LoadedTask], &[Section]),
         launch: &'a Launch<'a>,
     ) -> Result<Vec<Node>, NotAGraph> {
-        let decide = if has_loops(sections) { calls.context().decider() } else { None };
+        let decide = if has_loops(sections) { decider(calls.context()) } else { None };
         let mut description = Description {
             graphs,
             calls,
@@ -219,10 +218,37 @@ impl<'a> Description<'a> {
     unsafe fn kernel(&mut self, to: RawGraph, behind: &[RawNode], what: What) -> Result<RawNode, NotAGraph> {
         let told = what.told(self.calls, self.tasks, self.launch).ok_or(NotAGraph::Now)?;
         // SAFETY: the contract above.
-        let raw = ever(unsafe { self.graphs.add_kernel(to, behind, &told.node()) })?;
+        let raw = ever(unsafe {
+            match behind {
+                [before] if self.waits_itself(what) && self.is_task(*before) => {
+                    self.graphs.add_waiting_kernel(to, *before, &told.node())
+                }
+                _ => self.graphs.add_kernel(to, behind, &told.node()),
+            }
+        })?;
         self.nodes.push(Node { raw, what, told });
         Ok(raw)
     }
+
+    fn waits_itself(&self, what: What) -> bool {
+        matches!(what, What::Task(number) if self.tasks[number].waits_itself)
+    }
+
+    /// A node is a task, not a loop or a join.
+    fn is_task(&self, node: RawNode) -> bool {
+        self.nodes.iter().rev().any(|n| n.raw == node && matches!(n.what, What::Task(_)))
+    }
+}
+
+/// The function that decides about loops; `None` where the device has no such loops. Loaded at first use, for good.
+fn decider(context: &Context) -> Option<RawFunction> {
+    *context.decider.get_or_init(|| {
+        let loops = context.library().vendor.graphs()?.loops()?;
+        let calls = context.enter_aside().ok()?;
+        let module = load_code(&calls, loops.code()).ok()?;
+        // SAFETY: the module was loaded above.
+        unsafe { calls.function(module, "decide") }.ok()
+    })
 }
 
 fn ever<T>(called: Called<T>) -> Result<T, NotAGraph> {

@@ -16,8 +16,8 @@
 //!   silent.
 //!
 //! Reading order: [`symbols`], [`vendor`], [`library`], [`open`], [`last_launches`], [`context`], [`calls`],
-//! [`memory`], [`pinned`], [`streams`], [`plan_grid`], [`loaded_task`], [`describe_graph`], [`graph`], [`module`], [`gpu_driver`];
-//! [`find_device_library`].
+//! [`memory`], [`pinned`], [`streams`], [`plan_grid`], [`loaded_task`], [`describe_graph`], [`graph`], [`module`],
+//! [`gpu_driver`]; [`find_device_library`].
 
 pub mod calls;
 pub mod context;

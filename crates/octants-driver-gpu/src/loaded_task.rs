@@ -17,6 +17,8 @@ pub struct LoadedTask {
     pub number: u32,
     /// The kernel's number in [`crate::last_launches`].
     pub kernel: u32,
+    /// Its code waits for the work before it.
+    pub waits_itself: bool,
     /// Its code depends on the number of the launch.
     pub is_numbered: bool,
     kind: Kind,
@@ -112,7 +114,8 @@ pub(crate) unsafe fn load_task(
                 Kind::Parallel(Box::new(Forms { meta: meta.clone(), narrow, wide }))
             }
         };
-        Ok(LoadedTask { number, kernel, is_numbered: task.draws_random || asserts, kind, local_bytes })
+        let (waits_itself, is_numbered) = (task.waits_itself, task.draws_random || asserts);
+        Ok(LoadedTask { number, kernel, waits_itself, is_numbered, kind, local_bytes })
     }
 }
 
@@ -210,6 +213,12 @@ impl LoadedTask {
         })
     }
 
+    /// What its code is given. The launch's number only where that makes a difference: a graph has to be told of it.
+    #[inline]
+    pub fn parameter(&self, launch: &Launch<'_>) -> Parameter {
+        Parameter::new(launch, self.number, if self.is_numbered { launch.number } else { 0 })
+    }
+
     /// Threads that the device runs at once; `None` for a serial task.
     pub fn threads_at_once(&self) -> Option<u64> {
         match &self.kind {
@@ -225,7 +234,7 @@ impl LoadedTask {
     #[inline]
     pub unsafe fn launch(&self, calls: &Entered<'_>, stream: RawStream, launch: &Launch<'_>) -> Result<()> {
         let Some((function, shape)) = self.plan(calls, launch.args) else { return Ok(()) };
-        let mut parameter = Parameter::new(launch, self);
+        let mut parameter = self.parameter(launch);
         // SAFETY: the contract above; the driver copies the parameter before it returns.
         unsafe { calls.launch(function, shape, stream, parameter.address(), self.kernel) }
     }

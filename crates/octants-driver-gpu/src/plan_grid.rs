@@ -10,8 +10,6 @@ use std::mem::MaybeUninit;
 use octants_artifact::DeviceContext;
 use octants_runtime::Launch;
 
-use crate::loaded_task::LoadedTask;
-
 /// Threads of a block where the program does not say.
 pub const PREFERRED_BLOCK: u32 = 256;
 /// Blocks that every multiprocessor should get, if smaller ones allow it: where iterations differ in length, others
@@ -105,16 +103,15 @@ pub struct Parameter([MaybeUninit<u64>; WORDS], usize);
 impl Parameter {
     /// The context of a launch's task, and behind it its argument slots, or where they lie if they are too many.
     #[inline]
-    pub fn new(launch: &Launch<'_>, task: &LoadedTask) -> Parameter {
+    pub fn new(launch: &Launch<'_>, task: u32, number: u64) -> Parameter {
         let context = DeviceContext {
             frame: launch.frame.0,
             result: launch.result.0,
             channel: launch.channel.0,
             seed: launch.seed,
-            // What differs has to be told to a graph.
-            launch: if task.is_numbered { launch.number } else { 0 },
+            launch: number,
             kernel: launch.speaker,
-            task: u64::from(task.number),
+            task: u64::from(task),
         };
         match launch.args_at {
             None => Parameter::of(&context, launch.args),

@@ -99,6 +99,12 @@ pub trait Graphs {
     /// Adds a kernel, which runs behind other nodes of the graph.
     unsafe fn add_kernel(&self, to: RawGraph, behind: &[RawNode], kernel: &KernelNode) -> Called<RawNode>;
 
+    /// Adds a kernel that runs behind another one, and whose code waits for it: its blocks may be there before that.
+    unsafe fn add_waiting_kernel(&self, to: RawGraph, behind: RawNode, kernel: &KernelNode) -> Called<RawNode> {
+        // SAFETY: the trait's contract.
+        unsafe { self.add_kernel(to, &[behind], kernel) }
+    }
+
     /// Adds a node that waits for others, of which there are several, and does nothing.
     unsafe fn add_join(&self, to: RawGraph, behind: &[RawNode]) -> Called<RawNode>;
 

@@ -28,10 +28,7 @@ fn check(scope: &Scope, body: &Body, v: ValueId) -> Checked {
     let ty = &body.inst(v).ty;
     let c = Check { scope, body, ty };
     match &body.inst(v).op {
-        Op::Const(c) => {
-            let fits = |s: Scalar| matches!(c, Const::Float(_)) == s.is_float();
-            need(matches!(ty, Type::Scalar(s) if fits(*s)), Rule::ConstType)
-        }
+        Op::Const(value) => c.constant(*value),
         Op::Param(i) => need(scope.params[*i as usize] == ty, Rule::ResultType),
         Op::Unary(op, a) => c.unary(*op, *a),
         Op::Binary(op, a, b) => c.binary(*op, *a, *b),
@@ -74,12 +71,7 @@ fn check(scope: &Scope, body: &Body, v: ValueId) -> Checked {
         Op::Grid(_) | Op::Barrier(_) | Op::Fence(_) | Op::BlockCount(_) | Op::Subgroup(..) => {
             c.thread_op(&body.inst(v).op)
         }
-        Op::Random => need(matches!(ty, Type::Scalar(_)), Rule::ResultType),
-        Op::RandomAt(index, word) => {
-            let fits = *c.of(*index) == Type::Scalar(Scalar::I64) && *c.of(*word) == Type::I32;
-            need(fits && matches!(ty, Type::Scalar(_)), Rule::ResultType)
-        }
-        Op::Clock => need(*ty == Type::Scalar(Scalar::I64), Rule::ResultType),
+        Op::Random | Op::RandomAt(..) | Op::Clock => c.drawn(&body.inst(v).op),
         Op::Balance { number, weight, end, .. } => {
             let i64 = Type::Scalar(Scalar::I64);
             need(*ty == i64 && [number, weight, end].into_iter().all(|v| *c.of(*v) == i64), Rule::ResultType)
@@ -140,6 +132,22 @@ struct Check<'a> {
 }
 
 impl<'a> Check<'a> {
+    fn constant(&self, value: Const) -> Checked {
+        let fits = |s: Scalar| matches!(value, Const::Float(_)) == s.is_float();
+        need(matches!(self.ty, Type::Scalar(s) if fits(*s)), Rule::ConstType)
+    }
+
+    /// What a thread draws, or reads from a clock.
+    fn drawn(&self, op: &Op) -> Checked {
+        let i64 = Type::Scalar(Scalar::I64);
+        let fits = match op {
+            Op::RandomAt(index, word) => *self.of(*index) == i64 && *self.of(*word) == Type::I32,
+            Op::Clock => *self.ty == i64,
+            _ => true,
+        };
+        need(fits && matches!(self.ty, Type::Scalar(_)), Rule::ResultType)
+    }
+
     fn of(&self, u: ValueId) -> &'a Type {
         self.body.ty(u)
     }

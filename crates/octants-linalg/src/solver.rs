@@ -28,10 +28,10 @@ pub enum Method {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ordering {
     /// Approximate minimum degree of the symmetric pattern.
-    Amd,
+    MinimumDegree,
     /// Approximate minimum degree of the columns: of the pattern of `A^T A`. `L U` takes this one always, because row
     /// exchanges are not known before the values are.
-    Colamd,
+    ColumnMinimumDegree,
 }
 
 /// Why a matrix has no factors.
@@ -43,6 +43,8 @@ pub enum Failure {
     Singular(usize),
     /// Some pivot is zero or not finite.
     NotInvertible,
+    /// The matrix has entries in other places than the one whose pattern was analyzed.
+    OtherPattern,
     /// The factors are too large for an index, or for memory.
     OutOfMemory,
 }
@@ -55,6 +57,7 @@ impl std::fmt::Display for Failure {
             }
             Failure::Singular(step) => write!(f, "the matrix is singular (step {step} of the elimination)"),
             Failure::NotInvertible => write!(f, "the matrix is singular, or holds values that are not finite"),
+            Failure::OtherPattern => write!(f, "the matrix has another pattern than the one that was analyzed"),
             Failure::OutOfMemory => write!(f, "there is not enough memory for the factors"),
         }
     }
@@ -83,13 +86,15 @@ pub struct Solver<T> {
     method: Method,
     ordering: Ordering,
     symbolic: Option<Symbolic>,
+    /// Where the matrix that was analyzed has entries: its starts and rows.
+    pattern: (Vec<usize>, Vec<usize>),
     numeric: Option<Numeric<T>>,
 }
 
 impl<T: Real> Solver<T> {
     /// A solver without factors.
     pub fn new(method: Method, ordering: Ordering) -> Self {
-        Solver { method, ordering, symbolic: None, numeric: None }
+        Solver { method, ordering, symbolic: None, pattern: Default::default(), numeric: None }
     }
 
     /// Whether a pattern was analyzed.
@@ -105,11 +110,14 @@ impl<T: Real> Solver<T> {
     /// Orders the unknowns and finds the pattern of the factors, for this and other matrices of the same pattern.
     pub fn analyze(&mut self, matrix: &SparseMatrix<T>) -> Result<(), Failure> {
         (self.symbolic, self.numeric) = (None, None);
+        self.pattern = (matrix.starts().to_vec(), matrix.rows().to_vec());
         let pattern = view(matrix).symbolic();
         self.symbolic = Some(match (self.method, self.ordering) {
             (Method::Lu, _) => Symbolic::Lu(SymbolicLu::try_new(pattern)?),
-            (_, Ordering::Amd) => Symbolic::Cholesky(Box::new(symmetric(pattern, SymmetricOrdering::Amd)?)),
-            (_, Ordering::Colamd) => {
+            (_, Ordering::MinimumDegree) => {
+                Symbolic::Cholesky(Box::new(symmetric(pattern, SymmetricOrdering::default())?))
+            }
+            (_, Ordering::ColumnMinimumDegree) => {
                 let (order, inverse) = column_order(pattern)?;
                 let order = PermRef::new_checked(&order, &inverse, order.len());
                 Symbolic::Cholesky(Box::new(symmetric(pattern, SymmetricOrdering::Custom(order))?))
@@ -121,6 +129,9 @@ impl<T: Real> Solver<T> {
     /// Computes the factors of a matrix whose pattern was analyzed.
     pub fn factorize(&mut self, matrix: &SparseMatrix<T>) -> Result<(), Failure> {
         self.numeric = None;
+        if self.pattern.0 != matrix.starts() || self.pattern.1 != matrix.rows() {
+            return Err(Failure::OtherPattern);
+        }
         let made = match self.symbolic.as_ref().expect("compiler bug: the pattern was not analyzed") {
             Symbolic::Cholesky(symbolic) => Numeric::Cholesky(cholesky(self.method, symbolic, view(matrix))?),
             Symbolic::Lu(symbolic) => {
@@ -251,7 +262,7 @@ mod tests {
             let matrix = laplacian(side);
             let x: Vec<f64> = (0..side * side).map(|i| (i as f64).sin()).collect();
             for method in METHODS {
-                for ordering in [Ordering::Amd, Ordering::Colamd] {
+                for ordering in [Ordering::MinimumDegree, Ordering::ColumnMinimumDegree] {
                     let error = solve(method, ordering, &matrix, &x).unwrap();
                     assert!(error < 1e-10, "{method:?} {ordering:?} {side}: {error}");
                 }
@@ -263,21 +274,35 @@ mod tests {
     fn methods_say_what_they_cannot_factorize() {
         let shape = Shape { rows: 2, columns: 2 };
         let indefinite = SparseMatrix::from_triplets(shape, &[(0, 0, 2.0), (1, 1, -3.0)]).unwrap();
-        let failure = solve(Method::Llt, Ordering::Amd, &indefinite, &[1.0, 2.0]);
+        let failure = solve(Method::Llt, Ordering::MinimumDegree, &indefinite, &[1.0, 2.0]);
         assert!(matches!(failure, Err(Failure::NotPositiveDefinite(_))), "{failure:?}");
-        assert!(solve(Method::Ldlt, Ordering::Amd, &indefinite, &[1.0, 2.0]).unwrap() < 1e-12);
+        assert!(solve(Method::Ldlt, Ordering::MinimumDegree, &indefinite, &[1.0, 2.0]).unwrap() < 1e-12);
         let singular =
             SparseMatrix::from_triplets(shape, &[(0, 0, 1.0), (0, 1, 1.0), (1, 0, 1.0), (1, 1, 1.0)]).unwrap();
         let empty = SparseMatrix::<f64>::new(shape);
         for method in METHODS {
-            assert!(solve(method, Ordering::Amd, &singular, &[1.0, 2.0]).is_err(), "{method:?}");
-            assert!(solve(method, Ordering::Amd, &empty, &[1.0, 2.0]).is_err(), "{method:?} of nothing");
+            assert!(solve(method, Ordering::MinimumDegree, &singular, &[1.0, 2.0]).is_err(), "{method:?}");
+            assert!(solve(method, Ordering::MinimumDegree, &empty, &[1.0, 2.0]).is_err(), "{method:?} of nothing");
+        }
+    }
+
+    #[test]
+    fn another_pattern_is_refused() {
+        for method in METHODS {
+            let mut solver = Solver::new(method, Ordering::MinimumDegree);
+            let matrix = laplacian(3);
+            solver.analyze(&matrix).unwrap();
+            let mut other = matrix.clone();
+            other.set(0, 8, 0.5);
+            assert_eq!(solver.factorize(&other), Err(Failure::OtherPattern));
+            assert!(!solver.is_factorized());
+            solver.factorize(&matrix).unwrap();
         }
     }
 
     #[test]
     fn factors_are_computed_anew_for_other_values() {
-        let mut solver = Solver::new(Method::Lu, Ordering::Colamd);
+        let mut solver = Solver::new(Method::Lu, Ordering::ColumnMinimumDegree);
         let matrix = laplacian(3);
         solver.analyze(&matrix).unwrap();
         for factor in [1.0, 4.0] {

@@ -1,6 +1,6 @@
 //! Puts an assertion before each branch around which threads must agree, because they meet in it, or behind it where it
-//! leaves a loop: at barriers all threads of a block, at exchanges those of a subgroup. The threads vote, so that all of
-//! them fail together.
+//! leaves a loop: at barriers all threads of a block, at exchanges those of a subgroup. The threads vote, so that all
+//! of them fail together.
 //!
 //! Assumes that locals were simplified: a condition whose operands are the same for all threads is not checked. Bounds
 //! of loops around barriers are compared bit by bit, which only debug mode can afford.

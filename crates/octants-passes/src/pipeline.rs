@@ -29,11 +29,11 @@ fn gathers(kernel: &Kernel, o: &PassOptions) -> bool {
 ///
 /// Functions that need not be called come first, so that the rest sees what a loop does. Updates of shared sums are
 /// recognized before anything else in debug mode, where the checks of overflow would hide them. Overflow is checked
-/// next, while the operations are the user's own. Conditions around meetings of threads are checked when locals are simple,
-/// which tell those that all threads agree on. Locals are simplified before reductions are looked for, which need to
-/// see what an index is made of. Invariants leave inner loops before these are gathered, so that a gathering loop need
-/// not compute them in each iteration. Updates become plain behind the passes that look for atomic sums. Bounds are
-/// checked last, so that a check is not in the way of a reduction.
+/// next, while the operations are the user's own. Conditions around meetings of threads are checked when locals are
+/// simple, which tell those that all threads agree on. Locals are simplified before reductions are looked for, which
+/// need to see what an index is made of. Invariants leave inner loops before these are gathered, so that a gathering
+/// loop need not compute them in each iteration. Updates become plain behind the passes that look for atomic sums.
+/// Bounds are checked last, so that a check is not in the way of a reduction.
 pub const PIPELINE: &[Pass<Kernel, PassOptions>] = &[
     Pass {
         name: "merge_aliased_buffers",

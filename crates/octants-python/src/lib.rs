@@ -6,8 +6,9 @@
 //! [`foreign_array`], [`element_view`], [`dlpack`], [`exchange_table`], [`scalar`] (what a call passes),
 //! [`specialization`], [`guard`] and [`guard_group`] (a compiled kernel, how its slots are filled, what it assumes),
 //! [`in_progress`], [`world`], [`classify`], [`source`] (what the compiler asks of Python), [`result`],
-//! [`line_probes`] (kernel coverage), [`plain_python`] (kernels run as Python), [`kept_kernels`] (the folder of compiled kernels), [`sparse_matrix`], [`inspection`] (a look at code), [`profiler`], `recorder` (a
-//! program of tests), [`errors`], [`names`].
+//! [`line_probes`] (kernel coverage), [`plain_python`] (kernels run as Python), [`kept_kernels`] (the folder of
+//! compiled kernels), [`sparse_matrix`], [`inspection`] (a look at code), [`profiler`], `recorder` (a program of
+//! tests), [`errors`], [`names`].
 
 mod annotation;
 mod argument;

@@ -227,8 +227,8 @@ impl DirectSolver {
             other => return Err(PyValueError::new_err(format!("{other} is no method of factorizing"))),
         };
         let ordering = match ordering {
-            "AMD" => Ordering::Amd,
-            "COLAMD" => Ordering::Colamd,
+            "minimum_degree" => Ordering::MinimumDegree,
+            "column_minimum_degree" => Ordering::ColumnMinimumDegree,
             other => return Err(PyValueError::new_err(format!("{other} is no ordering"))),
         };
         let solver = match dtype_name {

@@ -58,7 +58,8 @@ pub(crate) fn decides(sections: &[Section]) -> bool {
     sections.iter().any(|s| matches!(s, Section::While(..) | Section::If(..) | Section::Checkpoint(..)))
 }
 
-/// Some task that may run again in a launch draws random numbers, other ones in each round: only the host counts rounds.
+/// Some task that may run again in a launch draws random numbers, other ones in each round: only the host counts
+/// rounds.
 pub(crate) fn draws_again(artifact: &Artifact, sections: &[Section]) -> bool {
     fn any(artifact: &Artifact, sections: &[Section], again: bool) -> bool {
         let draws = |tasks: &Range<usize>| again && artifact.tasks[tasks.clone()].iter().any(|t| t.draws_random);

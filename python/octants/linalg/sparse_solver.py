@@ -17,7 +17,7 @@ from octants.types.primitive import f32, resolve_dtype
 __all__ = ["SparseSolver"]
 
 _METHODS = ["LLT", "LDLT", "LU"]
-_ORDERINGS = ["AMD", "COLAMD"]
+_ORDERINGS = {"AMD": "minimum_degree", "COLAMD": "column_minimum_degree"}
 
 
 class SparseSolver:
@@ -34,14 +34,14 @@ class SparseSolver:
         if solver_type not in _METHODS or ordering not in _ORDERINGS:
             raise OctantsRuntimeError(
                 f"The solver type {solver_type} with {ordering} is not supported for now. Only {_METHODS} with "
-                f"{_ORDERINGS} are supported."
+                f"{list(_ORDERINGS)} are supported."
             )
         self.dtype = resolve_dtype(dtype)
         if self.dtype.name not in ("f32", "f64"):
             raise OctantsRuntimeError(f"a sparse solver works in f32 or f64, not in {self.dtype}")
         self.matrix: SparseMatrix | None = None
         self._failure: str | None = None
-        self._solver = _octants.DirectSolver(self.dtype.name, solver_type, ordering)
+        self._solver = _octants.DirectSolver(self.dtype.name, solver_type, _ORDERINGS[ordering])
 
     def compute(self, sparse_matrix: SparseMatrix) -> None:
         """Analyzes the pattern of a matrix and factorizes it. `info()` tells whether that succeeded."""

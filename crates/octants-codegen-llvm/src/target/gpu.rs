@@ -108,6 +108,12 @@ pub(super) trait Maker {
     fn prefer_warps(&self, _e: &Emitter, _function: V, _threads: u32) {}
     /// See [`Target::prefer_threads`].
     fn prefer_threads(&self, _e: &Emitter, _function: V) {}
+    /// See [`Target::waits_for_work_before`].
+    fn waits_for_work_before(&self) -> bool {
+        false
+    }
+    /// Waits until the grids before this one are done and what they wrote is seen.
+    fn wait_for_work_before(&self, _e: &Emitter) {}
     /// Reads a register, an i32.
     fn register(&self, e: &Emitter, register: Register) -> V;
     /// The i32 of the thread of the warp whose number differs by these bits. All threads of the warp come by.
@@ -302,6 +308,16 @@ impl Target for Gpu {
         let function = e.add_function(&format!("{symbol}_count"), e.function_type(e.i64, &mut [self.context_type(e)]));
         e.set_internal(function);
         (function, e.param(function, 0))
+    }
+
+    fn waits_for_work_before(&self) -> bool {
+        self.maker.waits_for_work_before()
+    }
+
+    fn begin_task(&self, e: &Emitter) {
+        if self.maker.waits_for_work_before() {
+            self.maker.wait_for_work_before(e);
+        }
     }
 
     fn return_from_task(&self, e: &Emitter, _status: V) {

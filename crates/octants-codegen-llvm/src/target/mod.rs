@@ -108,6 +108,12 @@ pub(crate) trait Target {
     fn declare_count(&self, e: &Emitter, symbol: &str) -> (V, V);
     /// Ends a task; `status` is 1 where an assertion did not hold.
     fn return_from_task(&self, e: &Emitter, status: V);
+    /// Whether the code of tasks waits for the work before it: see [`Target::begin_task`].
+    fn waits_for_work_before(&self) -> bool {
+        false
+    }
+    /// What a task does before anything else: it waits for the work before it where its threads may be there earlier.
+    fn begin_task(&self, _e: &Emitter) {}
     /// Facts about the context parameter `index` of a function.
     fn describe_context(&self, e: &Emitter, function: V, index: usize);
     /// Emits reads of the pointers, in the entry block of a function.

@@ -46,8 +46,8 @@ impl Session {
         Ok(results)
     }
 
-    /// As [`Session::launch`] for code with checkpoints, from the one with this label on if there is a label. Yields that of
-    /// the checkpoint where the launch has ended, if that was not its end.
+    /// As [`Session::launch`] for code with checkpoints, from the one with this label on if there is a label. Yields
+    /// that of the checkpoint where the launch has ended, if that was not its end.
     ///
     /// # Safety
     /// That of [`Session::launch`].

@@ -1,7 +1,8 @@
 //! `with qd.checkpoint(label, yield_on=flag):`, a place where a launch may end and a later one resume.
 //!
-//! Its statements are a `loop` that is left at its end, behind a `checkpoint` instruction which has the label and the flag. In a kernel that is
-//! differentiated they stand among those around them: a derivative neither ends early nor resumes.
+//! Its statements are a `loop` that is left at its end, behind a `checkpoint` instruction which has the label and the
+//! flag. In a kernel that is differentiated they stand among those around them: a derivative neither ends early nor
+//! resumes.
 
 use octants_diag::{Code, Diagnostic, Result};
 use octants_ir::{AutodiffMode, Op, Type};
@@ -104,7 +105,8 @@ impl Lowerer<'_> {
         }
     }
 
-    /// An integer that is known while compiling, and the object that stands for it outside: members of enumerations stay what they are.
+    /// An integer that is known while compiling, and the object that stands for it outside: members of enumerations
+    /// stay what they are.
     fn checkpoint_label(&mut self, label: &Expr) -> Result<(i64, Obj)> {
         let member = match &label.kind {
             ExprKind::Attribute(of, name) => match self.lower_expr(of)? {

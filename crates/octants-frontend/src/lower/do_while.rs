@@ -1,7 +1,7 @@
 //! `while qd.graph.do_while(counter):`, a loop whose rounds are tasks of the kernel.
 //!
-//! At the top level of a kernel, and directly in another such loop, the loops in it are parallel, unless something else leaves a round, or
-//! the kernel is differentiated, which knows no rounds of tasks.
+//! At the top level of a kernel, and directly in another such loop, the loops in it are parallel, unless something
+//! else leaves a round, or the kernel is differentiated, which knows no rounds of tasks.
 
 use octants_diag::{Code, Result};
 use octants_ir::{AutodiffMode, BinaryOp, BufferId, LocalId, Op, Scalar, TextPart, Type, UnaryOp, ValueId};

@@ -1,7 +1,7 @@
 //! `with qd.graph.parallel_context():` and the `with qd.graph.parallel():` sections in it: which statements may stand where.
 //!
-//! Sections do not depend on one another, so that they may run in any order or at once: each is a group of loops, and a context a region of
-//! groups. In a kernel that is differentiated they run in the order of the source.
+//! Sections do not depend on one another, so that they may run in any order or at once: each is a group of loops, and
+//! a context a region of groups. In a kernel that is differentiated they run in the order of the source.
 
 use octants_diag::{Code, Result};
 use octants_ir::AutodiffMode;

@@ -241,9 +241,9 @@ pub(super) fn build_graph(
     TaskGraph::Sequence(out)
 }
 
-/// The group of each statement of a block. One that is no loop of a group is part of the next one's, which may need what
-/// it computes, if the group before is of the same region; all of a root with `stream_parallel` is made of groups, so
-/// that what comes behind the last one is part of that.
+/// The group of each statement of a block. One that is no loop of a group is part of the next one's, which may need
+/// what it computes, if the group before is of the same region; all of a root with `stream_parallel` is made of
+/// groups, so that what comes behind the last one is part of that.
 pub(crate) fn statement_groups(body: &Body, order: &[ValueId]) -> Vec<Option<LoopGroup>> {
     let own = |v: &ValueId| match &body.inst(*v).op {
         Op::For(l) => l.parallel.as_ref().and_then(|c| c.group),
