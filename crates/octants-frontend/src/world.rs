@@ -328,6 +328,11 @@ pub trait World {
         None
     }
 
+    /// Whether [`World::line_probe`] may have an answer.
+    fn probes_lines(&self) -> bool {
+        false
+    }
+
     /// Prints at compile time (`qd.static_print`).
     fn print(&self, line: &str);
 

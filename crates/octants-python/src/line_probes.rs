@@ -17,6 +17,11 @@ pub fn probe_lines(asked: Option<Py<PyAny>>) {
     drop(old);
 }
 
+/// Whether there is a function to ask.
+pub fn is_asked() -> bool {
+    ASKED.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+}
+
 /// Asks about a line. A failure is reported as one that nobody can catch: a kernel is being compiled.
 pub fn ask<'py>(py: Python<'py>, path: &str, line: u32, event: LineEvent) -> Option<(Bound<'py, PyAny>, i128)> {
     let asked = ASKED.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|a| a.clone_ref(py))?;

@@ -536,6 +536,10 @@ impl World for PyWorld<'_> {
         Some((self.handle(field), index))
     }
 
+    fn probes_lines(&self) -> bool {
+        line_probes::is_asked()
+    }
+
     fn print(&self, line: &str) {
         if self.is_silent {
             return;

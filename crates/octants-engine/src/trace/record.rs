@@ -172,6 +172,10 @@ impl World for Tracing<'_> {
         self.world.line_probe(path, line, event)
     }
 
+    fn probes_lines(&self) -> bool {
+        self.world.probes_lines()
+    }
+
     fn print(&self, line: &str) {
         self.state.borrow_mut().printed.push(line.to_string());
         self.world.print(line);
