@@ -325,14 +325,11 @@ impl Emitter {
 
     /// An instruction without operands as the assembler has it, with what else it touches.
     pub fn assembly(&self, text: &str, touches: &str) {
-        let ty = self.function_type(self.void, &mut []);
-        llvm!({
-            let text = (text.as_ptr().cast_mut().cast(), text.len());
-            let touches = (touches.as_ptr().cast_mut().cast(), touches.len());
-            let dialect = llvm_sys::LLVMInlineAsmDialect::LLVMInlineAsmDialectATT;
-            let code = LLVMGetInlineAsm(ty, text.0, text.1, touches.0, touches.1, 1, 0, dialect, 0);
-            LLVMBuildCall2(self.builder, ty, code, std::ptr::null_mut(), 0, NO_NAME);
-        });
+        let [text, touches] = [text, touches].map(|t| (t.as_ptr().cast_mut().cast(), t.len()));
+        let (ty, att) =
+            (self.function_type(self.void, &mut []), llvm_sys::LLVMInlineAsmDialect::LLVMInlineAsmDialectATT);
+        let code = llvm!(LLVMGetInlineAsm(ty, text.0, text.1, touches.0, touches.1, 1, 0, att, 0));
+        llvm!(LLVMBuildCall2(self.builder, ty, code, std::ptr::null_mut(), 0, NO_NAME));
     }
 
     /// Reads a register of the processor by its name, each time anew.

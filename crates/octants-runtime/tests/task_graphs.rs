@@ -140,7 +140,7 @@ fn loops_nest_and_conditions_lie_in_the_frame_as_well() {
 }
 
 #[test]
-fn a_choice_runs_one_side_and_a_checkpoint_what_stands_in_it() {
+fn a_choice_runs_one_side_and_a_launch_ends_at_a_checkpoint_and_resumes_there() {
     for setting in SETTINGS {
         let (device, log) = device_that(setting);
         let choice = GraphPart::If {
@@ -153,11 +153,17 @@ fn a_choice_runs_one_side_and_a_checkpoint_what_stands_in_it() {
         let kernel = load(&device, &artifact(5, vec![GraphPart::Tasks(0, 1), choice, stop, GraphPart::Tasks(4, 5)]));
         let flag = device.allocate(4).unwrap();
         log.task_writes(0, Some(0), &[0, 256]);
-        for taken in ["t2", "t1"] {
-            launch(device.default_stream(), &kernel, &flag).unwrap();
-            let order: Vec<String> = tasks(&log).into_iter().map(|t| t.0).collect();
-            assert_eq!(order, ["t0", taken, "t3", "t4"]);
-        }
+        let whole = |taken| ["t0", taken, "t3", "t4"];
+        let args = [flag.ptr().unwrap()];
+        let from = |label| {
+            // SAFETY: the driver runs nothing.
+            let end = unsafe { device.default_stream().launch_from(&kernel, &args, &[], label, &Patient) }.unwrap();
+            (end, tasks(&log).into_iter().map(|t| t.0).collect::<Vec<_>>())
+        };
+        assert_eq!(from(None), (None, whole("t2").map(String::from).to_vec()));
+        assert_eq!(from(None), (Some(5), whole("t1")[..3].iter().map(|t| t.to_string()).collect()));
+        // The integer is as it was: whoever resumes sets it back.
+        assert_eq!(from(Some(5)), (Some(5), vec!["t3".to_string()]));
         drop((kernel, flag));
         finish(device, &log);
     }
