@@ -39,7 +39,7 @@ pub use constants::known_int;
 pub use cost_model::{CostModel, UNKNOWN_TRIPS, estimate_trips};
 pub use dependence::{BetweenIterations, Dependence, Subscript};
 pub use effects::{Effects, body_effects, compute_access, function_effects, inst_effects};
-pub use exits::may_leave;
+pub use exits::{exits_of, may_leave};
 pub use facts_cache::FactsCache;
 pub use iterations::{locals_of_all_iterations, runs_once, shared_locals, touched_at_own_indices};
 pub use launch_bounds::launch_bound;

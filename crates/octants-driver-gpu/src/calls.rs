@@ -290,7 +290,7 @@ impl Entered<'_> {
         Ok(blocks.max(1) as u32)
     }
 
-    /// Lets launches of a function ask for so many bytes of shared memory.
+    /// Raises the limit of dynamic shared memory per block for launches of a function.
     pub unsafe fn allow_block_memory(&self, function: RawFunction, bytes: u32) -> Result<()> {
         // SAFETY: the contract at the top.
         let allowed = unsafe { self.library().vendor.allow_block_memory(function, bytes) };

@@ -201,7 +201,7 @@ pub trait Vendor: fmt::Debug + Send + Sync + 'static {
     /// The function's module is loaded, and its device this thread's.
     unsafe fn best_block(&self, function: RawFunction, most: c_int) -> Called<c_int>;
 
-    /// Lets launches of a function ask for so many bytes of shared memory for each block.
+    /// Raises the limit of dynamic shared memory per block for launches of a function.
     ///
     /// # Safety
     /// As for [`Vendor::best_block`].

@@ -5,11 +5,11 @@
 //! Assumes that locals were simplified: a condition whose operands are the same for all threads is not checked. Bounds
 //! of loops around barriers are compared bit by bit, which only debug mode can afford.
 
-use octants_analysis::find_local_uses;
+use octants_analysis::{exits_of, find_local_uses};
 use octants_ir::insert_code::bodies;
 use octants_ir::schedule::LocalUses;
 use octants_ir::{
-    BinaryOp, BlockId, Body, Builder, GridValue, Kernel, Op, Scalar, SubgroupOp, TextPart, Type, UnaryOp, ValueId,
+    BinaryOp, BlockId, Builder, GridValue, Kernel, Op, Scalar, SubgroupOp, TextPart, Type, UnaryOp, ValueId,
 };
 
 use crate::meetings::{Meeting, Meetings};
@@ -74,7 +74,7 @@ impl Checks<'_> {
         let meeting = self.meeting(v);
         match &op {
             Op::If(c, yes, no) => {
-                let [breaks, continues] = exits(&self.b.body, v);
+                let [breaks, continues] = exits_of(&self.b.body, v);
                 let mut needed = meeting;
                 if breaks {
                     needed = needed.or(around.in_loop);
@@ -183,20 +183,4 @@ const DEPTH: u32 = 8;
 /// The words for those who meet, and for where.
 fn words(needed: Meeting) -> (&'static str, &'static str) {
     if needed.block { ("block", "a barrier") } else { ("subgroup", "an operation of the subgroup") }
-}
-
-/// Whether a branch may leave the loop around it by `break`, or its iteration by `continue`.
-fn exits(body: &Body, v: ValueId) -> [bool; 2] {
-    match &body.inst(v).op {
-        Op::Break => [true, false],
-        Op::Continue => [false, true],
-        Op::If(_, yes, no) => {
-            let both = body.block(*yes).iter().chain(body.block(*no));
-            both.fold([false; 2], |[b, c], v| {
-                let [more_b, more_c] = exits(body, *v);
-                [b | more_b, c | more_c]
-            })
-        }
-        _ => [false; 2],
-    }
 }

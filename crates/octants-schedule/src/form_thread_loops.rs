@@ -9,8 +9,8 @@
 //! et al., "MCUDA", 2008, has the fission of loops.
 //!
 //! There are two levels. A block is a loop over subgroups, which contains loops over the threads of a subgroup. A
-//! subgroup is a few vectors wide. Barriers of the block end the outer loop, exchanges of a subgroup only the inner one. Loops
-//! that all threads of a subgroup run alike stand between the two, although no threads meet in them: what they
+//! subgroup is a few vectors wide. Barriers of the block end the outer loop, exchanges of a subgroup only the inner
+//! one. Loops that all threads of a subgroup run alike stand between the two, although no threads meet in them: what they
 //! accumulate stays in vector registers, because the memory for it is one subgroup wide.
 //!
 //! - `rates` finds what is uniform, `plan` cuts, `values` finds what crosses from one region to another (`recompute`:

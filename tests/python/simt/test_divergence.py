@@ -61,8 +61,13 @@ FINE = [
 
 @pytest.mark.parametrize("body", FINE)
 def test_what_all_threads_come_to_is_none(body: str, tmp_path: Any) -> None:
-    qd.init(arch=qd.cpu, debug=True)
-    kernel_of(body, tmp_path)(np.zeros(64, np.int32), 3)
+    results = []
+    for debug in (False, True):
+        qd.init(arch=qd.cpu, debug=debug)
+        x = np.zeros(64, np.int32)
+        kernel_of(body, tmp_path)(x, 3)
+        results.append(x.tolist())
+    assert results[0] == results[1]
 
 
 FOUND = [

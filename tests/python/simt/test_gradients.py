@@ -108,14 +108,20 @@ def fields() -> tuple[Any, Any, Any]:
     return x, weights, loss
 
 
-@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
-def test_reverse_mode(group_size: int, function: Any) -> None:
+def gradient_of(function: Any) -> Any:
+    """The kernel, its fields, and the gradient of the loss."""
     x, weights, loss = fields()
     k = kernel_of(function, x, weights, loss)
     k()
     loss.grad[None] = 1.0
     k.grad()
     gradient = x.grad.to_numpy()
+    return k, x, weights, loss, gradient
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
+def test_reverse_mode(group_size: int, function: Any) -> None:
+    k, x, weights, loss, gradient = gradient_of(function)
     at, step = x.to_numpy(), 1e-5
     for i in (0, 1, 5, 31, 32, 40, 63, 64, 100, 127):
         sides = []
@@ -131,12 +137,7 @@ def test_reverse_mode(group_size: int, function: Any) -> None:
 
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
 def test_forward_mode_agrees(group_size: int, function: Any) -> None:
-    x, weights, loss = fields()
-    k = kernel_of(function, x, weights, loss)
-    k()
-    loss.grad[None] = 1.0
-    k.grad()
-    gradient = x.grad.to_numpy()
+    k, x, weights, loss, gradient = gradient_of(function)
     direction = np.random.default_rng(5).uniform(-1, 1, N)
 
     y = qd.field(qd.f64, N, needs_dual=True)

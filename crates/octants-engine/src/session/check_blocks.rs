@@ -62,8 +62,8 @@ pub(crate) fn check_block_memory(scheduled: &Scheduled, info: &TargetInfo) -> Re
     let (shared, most) = (block_memory(scheduled, MemorySpace::Shared), info.max_shared_bytes);
     if shared > most {
         let message = format!(
-            "the threads of a block share {shared} bytes in `{}`, but a block of this device has {most} bytes of shared \
-             memory: use smaller arrays",
+            "the threads of a block share {shared} bytes in `{}`, but a block of this device has {most} bytes of \
+             shared memory: use smaller arrays",
             scheduled.program.name
         );
         return Err(Error::Device(message));

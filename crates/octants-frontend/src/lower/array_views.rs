@@ -12,7 +12,7 @@ use super::Lowerer;
 use crate::value::{ArrayView, Value};
 
 impl Lowerer<'_> {
-    /// The array, or the range of one, that views can be made of.
+    /// The array, or part of an array, to take a view of.
     pub(super) fn as_view(&mut self, base: &Value) -> Option<ArrayView> {
         match base {
             Value::View(view) => Some((**view).clone()),

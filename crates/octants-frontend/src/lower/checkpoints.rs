@@ -147,8 +147,8 @@ impl Lowerer<'_> {
         self.err(
             Code::Syntax,
             format!(
-                "qd.checkpoint() body cannot contain a bare top-level {what} statement, which would be a task of its own: \
-                 write `for _ in range(1):` around it"
+                "qd.checkpoint() body cannot contain a bare top-level {what} statement, which would be a task of its \
+                 own: write `for _ in range(1):` around it"
             ),
         )
     }

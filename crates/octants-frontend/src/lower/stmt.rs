@@ -123,8 +123,8 @@ impl Lowerer<'_> {
         let Some(name) = builtin.filter(|n| n == "stream_parallel" || is_graph_block(n)) else {
             return self.err(
                 Code::Syntax,
-                "'with' in Quadrants kernels only supports qd.stream_parallel(), qd.graph.parallel_context(), qd.graph.parallel() and \
-                 qd.checkpoint()",
+                "'with' in Quadrants kernels only supports qd.stream_parallel(), qd.graph.parallel_context(), \
+                 qd.graph.parallel() and qd.checkpoint()",
             );
         };
         if target.is_some() {

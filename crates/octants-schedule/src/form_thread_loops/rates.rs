@@ -10,7 +10,7 @@
 
 use std::collections::HashMap;
 
-use octants_analysis::{may_leave, trace_element};
+use octants_analysis::{exits_of, may_leave, trace_element};
 use octants_ir::schedule::LocalUses;
 use octants_ir::{
     BinaryOp, BlockId, Body, Const, Definedness, ForLoop, GridValue, LocalId, MemorySpace, Op, Scalar, SubgroupOp,
@@ -246,7 +246,7 @@ impl<'a> Walk<'a> {
         let meets = self.reach.get(&v).copied();
         match op {
             Op::If(c, yes, no) => {
-                let [breaks, continues] = exits(body, v);
+                let [breaks, continues] = exits_of(body, v);
                 let needed = rarer(meets, around.in_loop.filter(|_| breaks));
                 let needed = rarer(needed, around.after.filter(|_| continues));
                 let splits = !around.left && self.varies(*c) <= Subgroup && self.holds_split_loop(v);
@@ -549,20 +549,4 @@ fn is_index(ty: &Type) -> bool {
 
 fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
-}
-
-/// Whether an instruction may leave the loop around it by `break`, or its iteration by `continue`.
-fn exits(body: &Body, v: ValueId) -> [bool; 2] {
-    match &body.inst(v).op {
-        Op::Break => [true, false],
-        Op::Continue => [false, true],
-        Op::If(_, yes, no) => {
-            let both = body.block(*yes).iter().chain(body.block(*no));
-            both.fold([false; 2], |[b, c], v| {
-                let [more_b, more_c] = exits(body, *v);
-                [b | more_b, c | more_c]
-            })
-        }
-        _ => [false; 2],
-    }
 }
