@@ -1,5 +1,7 @@
 //! What memory an address points into, and where locals are used.
 
+use std::collections::HashMap;
+
 use octants_ir::{BlockId, Body, BufferId, FrameSlot, LocalId, Op, Type, ValueId};
 
 /// The memory that an address is a part of.
@@ -93,6 +95,35 @@ pub fn first_use_sets(body: &Body, statements: &[ValueId], local: LocalId) -> Op
         }
     }
     None
+}
+
+/// The same for all locals that the statements use, in one walk.
+pub fn first_uses_set(body: &Body, statements: &[ValueId]) -> HashMap<LocalId, bool> {
+    let mut first = HashMap::new();
+    for &v in statements {
+        let inst = body.inst(v);
+        if matches!(inst.ty, Type::Ref(_)) {
+            continue; // Taking an address is no use yet.
+        }
+        for_each_use(body, v, &mut |u| {
+            if let Some(local) = local_of(body, u) {
+                let sets = || matches!(inst.op, Op::Store(a, _) if body.inst(a).op == Op::LocalAddr(local));
+                first.entry(local).or_insert_with(sets);
+            }
+        });
+    }
+    first
+}
+
+/// The local that an address leads to.
+fn local_of(body: &Body, mut addr: ValueId) -> Option<LocalId> {
+    loop {
+        match &body.inst(addr).op {
+            Op::LocalAddr(l) => return Some(*l),
+            Op::ElementAddr(base, _) | Op::MemberAddr(base, _) => addr = *base,
+            _ => return None,
+        }
+    }
 }
 
 /// Calls `f` on every operand of an instruction and of those in its blocks.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use octants_ir::{BlockId, Body, BufferId, Const, ForLoop, LocalId, Op, Type, ValueId};
 
-use crate::addresses::{Place, first_use_sets, for_each_element, trace_address};
+use crate::addresses::{Place, first_uses_set, for_each_element, trace_address};
 use crate::dependence::{Dependence, Subscript};
 use crate::solve_equations::Meeting;
 
@@ -13,7 +13,8 @@ use crate::solve_equations::Meeting;
 pub fn locals_of_all_iterations(body: &Body, root_loop: ValueId) -> HashSet<LocalId> {
     let mut shared = shared_locals(body, root_loop);
     for inner in body.inst(root_loop).op.blocks() {
-        shared.retain(|l| first_use_sets(body, body.block(inner), *l) != Some(true));
+        let first = first_uses_set(body, body.block(inner));
+        shared.retain(|l| first.get(l) != Some(&true));
     }
     shared
 }

@@ -142,6 +142,14 @@ fn is_grid(schedule: &TaskSchedule) -> bool {
     schedule.variant(Role::Main).is_some_and(|v| matches!(v.shape, LaunchShape::Grid { .. }))
 }
 
+/// Threads of a block, if the code counts on so many.
+fn fixed_block(schedule: &TaskSchedule) -> Option<u32> {
+    match schedule.variant(Role::Main)?.shape {
+        LaunchShape::Grid { block_size } if schedule.hints.shares_tiles => block_size,
+        _ => None,
+    }
+}
+
 /// Anything in the body computes with floats, functions that it calls included if they take or give any.
 fn uses_floats(body: &Body) -> bool {
     let mut any = false;
@@ -225,7 +233,7 @@ fn lower_variant(u: &Unit<'_>, number: usize, symbol: &str, variant: Variant<'_>
     if hints.many_threads {
         u.target.prefer_threads(&u.e, entry.function);
     }
-    if behavior.cooperates {
+    if behavior.cooperates || hints.shares_tiles {
         u.target.prefer_warps(&u.e, entry.function, threads);
     } else if hints.prefetches {
         u.target.prefer_loads_ahead(&u.e, entry.function, threads);
@@ -289,7 +297,7 @@ fn lower_count(u: &Unit<'_>, number: usize, config: &LoopConfig, symbol: String)
         axes,
         wide: None,
         serialize: config.serialize,
-        block_dim: config.block_dim,
+        block_dim: fixed_block(&u.facts.schedule.tasks[number]).or(config.block_dim),
         num_threads: config.num_threads,
         inner_extent: if extents.len() > 1 { extents.last().copied().flatten().map(|n| n as u64) } else { None },
         scatter: None,

@@ -75,7 +75,7 @@ pub(crate) struct BodyForm<'p> {
     pub kind: BodyKind,
     /// Type of what `Return` returns.
     pub ret: &'p Type,
-    /// Alignment of the addresses in argument slots, in bytes.
+    /// Alignment of the addresses in argument slots, in bytes. Coarsened variants alone have one.
     pub alignment: Option<u32>,
 }
 

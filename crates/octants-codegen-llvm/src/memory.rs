@@ -224,7 +224,9 @@ impl Lowering<'_, '_> {
     /// Address of a buffer's element.
     pub fn buffer_place(&self, buffer: usize, index: &[ValueId]) -> Place {
         let b = &self.u.program.buffers[buffer];
-        let is_short = b.short_offsets && self.u.target.info().counts_in_32_bits;
+        // The load-store vectorizer recognizes neighbors by the index of their row, not by 32-bit sums of bytes.
+        let is_coarse = self.form.alignment.is_some();
+        let is_short = b.short_offsets && self.u.target.info().counts_in_32_bits && !is_coarse;
         let index = index.iter().map(|v| self.index64(*v));
         let index: Vec<V> = index.map(|v| if is_short { self.e.trunc(v, self.e.i32) } else { v }).collect();
         let metadata = &self.u.metadata;

@@ -388,7 +388,9 @@ fn offsets_that_fit_32_bits_are_computed_in_32() {
             b.store(a, v);
         });
         let array = |name: &str| Buffer { layout: layout.clone(), short_offsets, ..array(name, Scalar::F32, 2) };
-        ptx(&program(vec![array("x"), array("y")], vec![], Type::Unit, true, b.body), &h200())
+        let text = ptx(&program(vec![array("x"), array("y")], vec![], Type::Unit, true, b.body), &h200());
+        // Coarsened variants compute in 64 bits, so that neighbors are recognized.
+        text.split("octants_task_0_wide").next().unwrap().to_string()
     };
     for layout in [Layout::Contiguous, Layout::Strided] {
         let (short, long) = (code(layout.clone(), true), code(layout.clone(), false));
@@ -431,6 +433,10 @@ fn indices_of_known_extents_are_decoded_without_division() {
 
 /// A five-point stencil on the inside of a two-dimensional array.
 fn stencil() -> Program {
+    stencil_on(["x", "y"].map(|name| array(name, Scalar::F32, 2)))
+}
+
+fn stencil_on(buffers: [Buffer; 2]) -> Program {
     let mut b = Builder::new();
     let one = b.int(1, Scalar::I32);
     let dims = (0..2).map(|axis| {
@@ -453,7 +459,45 @@ fn stencil() -> Program {
         let a = at(b, 1, Scalar::F32, &[i, j]);
         b.store(a, sum);
     });
-    program(vec![array("x", Scalar::F32, 2), array("y", Scalar::F32, 2)], vec![], Type::Unit, true, b.body)
+    program(buffers.to_vec(), vec![], Type::Unit, true, b.body)
+}
+
+#[test]
+fn neighbors_in_fields_below_2_gib_are_loaded_together() {
+    let field = |root: u32| {
+        let axes = [4 * 4096, 4].map(|stride| vec![Digit { extent: 4096, stride }]).to_vec();
+        let components = vec![ComponentLayout { root, base: 0, axes }];
+        let layout = Layout::Dense { shape: vec![4096; 2], offset: vec![0, 0], components };
+        Buffer { layout, short_offsets: true, ..array("field", Scalar::F32, 2) }
+    };
+    let text = ptx(&stencil_on([field(0), field(1)]), &h200());
+    let wide = &text[text.find("octants_task_0_wide").unwrap()..];
+    assert_eq!(wide.matches("ld.global.nc.v4").count(), 3, "a row each\n{wide}");
+    assert_has(wide, &["st.global.v4"]);
+}
+
+#[test]
+fn tiles_are_read_from_shared_memory_in_wide_loads() {
+    let mut b = Builder::new();
+    let (zero, n) = (b.int(0, Scalar::I32), b.push(Op::Shape(BufferId(0), 0), Type::I32));
+    let sum = b.body.add_local("sum", Scalar::F32.into());
+    for_loop(&mut b, vec![(zero, n), (zero, n)], true, vec![], |b, l| {
+        let (i, j) = (index(b, l, 0), index(b, l, 1));
+        for_loop(b, vec![(zero, n)], false, vec![], |b, l| {
+            let k = index(b, l, 0);
+            let addresses = [at(b, 0, Scalar::F32, &[i, k]), at(b, 1, Scalar::F32, &[k, j])];
+            let [x, y] = addresses.map(|a| b.load(a));
+            let product = b.binary(BinaryOp::Mul, x, y);
+            b.update_local(sum, |b, before| b.binary(BinaryOp::Add, before, product));
+        });
+        let (a, v) = (at(b, 2, Scalar::F32, &[i, j]), b.load_local(sum));
+        b.store(a, v);
+    });
+    let arrays = ["a", "b", "c"].map(|name| array(name, Scalar::F32, 2)).to_vec();
+    let text = ptx(&program(arrays, vec![], Type::Unit, true, b.body), &h200());
+    assert_has(&text, &["bar", ".maxntid 256", ".minnctapersm 2", "ld.shared.v4"]);
+    // 64 sums of a thread in each of 8 steps.
+    assert!(text.matches("fma.rn").count() >= 8 * 64, "{text}");
 }
 
 #[test]
@@ -557,7 +601,9 @@ fn sums_of_polynomials(terms: usize, length: Length) -> Program {
             Length::Row => get(b, 2, Scalar::I32, &[i]),
         };
         for_loop(b, vec![(first, last)], false, vec![], |b, inner| {
+            // Iterations read elements of their own, or else they would share tiles.
             let k = index(b, inner, 0);
+            let k = b.binary(BinaryOp::Max, k, i);
             let a = at(b, 1, Scalar::F32, &[k]);
             let x = b.load(a);
             let value = (0..terms).fold(x, |value, _| {

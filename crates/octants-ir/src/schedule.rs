@@ -294,6 +294,8 @@ pub struct TaskHints {
     pub prefetches: bool,
     /// Spend registers on occupancy: the loops of all threads have similar lengths.
     pub many_threads: bool,
+    /// Leave registers for two blocks of 256 threads: one computes while another one stages a tile.
+    pub shares_tiles: bool,
 }
 
 /// Facts about the locals of a body.

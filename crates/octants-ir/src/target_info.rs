@@ -20,6 +20,10 @@ pub struct TargetInfo {
     pub shared_bytes: u64,
     /// Most bytes of one thread's copy of what a task scatters sums to; zero where threads keep none.
     pub private_bytes: u64,
+    /// 32-bit registers of a thread when two blocks of 256 threads share a multiprocessor; zero without a grid.
+    pub registers: u32,
+    /// With fewer blocks than this a grid leaves most of the machine idle.
+    pub full_grid: u32,
     /// A thread waits for what it reads from memory, so that inner loops are worth unrolling although their bodies are
     /// not small.
     pub waits_for_loads: bool,

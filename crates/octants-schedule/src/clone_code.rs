@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use octants_ir::schedule::LocalUses;
-use octants_ir::{BlockId, Body, Builder, LocalId, Op, Scalar, ValueId};
+use octants_ir::{BlockId, Body, Builder, Local, LocalId, Op, Scalar, ValueId};
 
 /// Handles an instruction instead of the cloner; `false` leaves it to the cloner.
 pub(crate) type Hook<'h> = dyn FnMut(&mut Cloner<'_>, &mut Builder, ValueId) -> bool + 'h;
@@ -130,14 +130,21 @@ impl<'a> Cloner<'a> {
         self.source.ty(l.dims[0].begin).scalar().expect("compiler bug: a bound is a scalar")
     }
 
+    /// The local that stands for one of the source.
+    pub fn copy_of_local(&mut self, b: &mut Builder, local: LocalId) -> LocalId {
+        let Some(copies) = &mut self.copied_locals else { return local };
+        *copies.entry(local).or_insert_with(|| {
+            let Local { name, ty } = b.body.locals[local.index()].clone();
+            b.body.add_local(name, ty)
+        })
+    }
+
     fn copy(&mut self, b: &mut Builder, v: ValueId, hook: &mut Hook<'_>) {
         let inst = self.source.inst(v);
         let mut op = inst.op.clone();
         op.map_operands(|u| self.value(u));
-        if let (Op::LocalAddr(l), Some(copies)) = (&mut op, &mut self.copied_locals) {
-            let local = &b.body.locals[l.index()];
-            let (name, ty) = (local.name.clone(), local.ty.clone());
-            *l = *copies.entry(*l).or_insert_with(|| b.body.add_local(name, ty));
+        if let Op::LocalAddr(l) = &mut op {
+            *l = self.copy_of_local(b, *l);
         }
         let copy = b.push(op, inst.ty.clone());
         self.values.insert(v, copy);

@@ -78,7 +78,7 @@ fn parallel_hints(body: &Body) -> LoopHints {
 }
 
 fn describe_hints(hints: TaskHints, parallel: LoopHints, text: &mut String) {
-    let TaskHints { narrow_vectors, prefetches, many_threads } = hints;
+    let TaskHints { narrow_vectors, prefetches, many_threads, shares_tiles } = hints;
     let LoopHints { independent, no_vectors, .. } = parallel;
     let all = [
         (independent, "independent iterations"),
@@ -86,6 +86,7 @@ fn describe_hints(hints: TaskHints, parallel: LoopHints, text: &mut String) {
         (narrow_vectors && !no_vectors, "narrow vectors"),
         (prefetches, "registers for prefetching"),
         (many_threads, "registers for occupancy"),
+        (shares_tiles, "registers for two blocks"),
     ];
     for (_, name) in all.iter().filter(|(holds, _)| *holds) {
         _ = writeln!(text, "  {name}");

@@ -7,7 +7,7 @@
 //! Reading order: [`mod@schedule_program`], `decide_schedule`, `schedule_task`, `facts`, `scheduling`; for tasks
 //! `shape_launches`; for blocks of threads `form_thread_loops`, [`mod@block_memory`]; for parallel loops
 //! `find_unroll_and_jam`, `unroll_and_jam`, `scatter_privatization`, `privatize_scatter`,
-//! `privatize_in_shared_memory`, `reduce_in_blocks`, `find_coarsening`, `coarsen_threads`, `iteration_groups`,
+//! `privatize_in_shared_memory`, `reduce_in_blocks`, `find_tiling`, `tile_in_shared_memory`, `find_coarsening`, `coarsen_threads`, `iteration_groups`,
 //! `intra_iteration_dependence`; for serial loops
 //! `hint_loops`, `prefetch`, `split_remainders`, `unroll_arrays`, `full_unroll`, `find_converged_loops`,
 //! `converge_loops`, `subgroup_steps`, `reduce_in_subgroups`, `software_pipelining`; for single instructions
@@ -25,6 +25,7 @@ mod describe_schedule;
 mod facts;
 mod find_coarsening;
 mod find_converged_loops;
+mod find_tiling;
 mod find_unroll_and_jam;
 mod form_thread_loops;
 mod freeze_conditional_loads;
@@ -46,6 +47,7 @@ mod shared_buffers;
 mod software_pipelining;
 mod split_remainders;
 mod subgroup_steps;
+mod tile_in_shared_memory;
 mod unroll_and_jam;
 mod unroll_arrays;
 

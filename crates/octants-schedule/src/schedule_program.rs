@@ -20,6 +20,7 @@ use crate::reduce_in_blocks::reduce_in_blocks;
 use crate::scheduling::Scheduling;
 use crate::shape_launches::shape_launches;
 use crate::split_remainders::split_remainders;
+use crate::tile_in_shared_memory::tile_in_shared_memory;
 use crate::unroll_and_jam::unroll_and_jam;
 
 /// Schedules a program for a kind of machine.
@@ -54,6 +55,12 @@ pub const PASSES: &[Pass<Scheduled, Scheduling>] = &[
     },
     // Behind `reduce_in_blocks`: all iterations of a group fold into the same locals.
     Pass { name: "coarsen_threads", runs: |_, s| s.target.has_grid, run: |scheduled, _| coarsen_threads(scheduled) },
+    // Behind the passes that rewrite inner loops for other reasons.
+    Pass {
+        name: "tile_in_shared_memory",
+        runs: |_, s| s.target.has_grid && s.options.opt_level >= 2,
+        run: |scheduled, s| tile_in_shared_memory(scheduled, s),
+    },
     // Behind the passes that look at whole loops.
     Pass { name: "split_remainders", runs: always, run: |scheduled, _| split_remainders(scheduled) },
     Pass {

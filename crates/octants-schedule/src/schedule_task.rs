@@ -81,6 +81,7 @@ pub(crate) fn schedule_task(facts: &ProgramFacts<'_>, task: &Task, own: &OwnBeha
         narrow_vectors: target.has_vectors && behavior.size > LARGE,
         prefetches: target.has_grid && !behavior.balances && parallel.is_some_and(is_read),
         many_threads: target.has_grid && behavior.balances,
+        shares_tiles: false,
     };
     found.forms = find_forms(&of_body, task, shared, &found);
     found.body = BodySchedule { locals: of_body.locals };

@@ -199,6 +199,8 @@ pub(crate) const INFO: TargetInfo = TargetInfo {
     has_vectors: true,
     shared_bytes: 0,
     private_bytes: ScatterCopies::MOST_BYTES,
+    registers: 0,
+    full_grid: 0,
     waits_for_loads: false,
     counts_in_32_bits: false,
     has_constant_loads: false,

@@ -65,6 +65,8 @@ pub(super) const INFO: TargetInfo = TargetInfo {
     // Several blocks find room on a multiprocessor.
     shared_bytes: 32 << 10,
     private_bytes: 0,
+    registers: 128,
+    full_grid: 32,
     waits_for_loads: false,
     counts_in_32_bits: true,
     has_constant_loads: true,

@@ -12,6 +12,8 @@ pub const CPU: TargetInfo = TargetInfo {
     has_vectors: true,
     shared_bytes: 0,
     private_bytes: 4 << 20,
+    registers: 0,
+    full_grid: 0,
     waits_for_loads: false,
     counts_in_32_bits: false,
     has_constant_loads: false,
@@ -26,6 +28,9 @@ pub const GPU: TargetInfo = TargetInfo {
     has_vectors: false,
     shared_bytes: 32 << 10,
     private_bytes: 0,
+    // Tiles of products are small, and few fill the machine, so that tests see them.
+    registers: 8,
+    full_grid: 2,
     waits_for_loads: true,
     counts_in_32_bits: true,
     has_constant_loads: true,
