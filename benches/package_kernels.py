@@ -216,6 +216,12 @@ def arrays(a: F1, b: F1, c: F1):
 
 
 @qd.kernel
+def increment(a: F1, by: qd.f32):
+    for i in a:
+        a[i] += by
+
+
+@qd.kernel
 def ten_tasks(a: F1):
     for _ in range(1):
         a[0] = 1.0

@@ -116,6 +116,40 @@ def default_stream_behind(buffers: Sequence[Buffer]) -> Stream:
 def end_host_work() -> None:
     """To be called once such work is queued: what is launched later comes behind it, on whichever stream."""
 
+def capturing() -> bool:
+    """Whether this thread notes its launches for a graph."""
+
+@final
+class CapturedGraph:
+    """Launches that are noted, or were."""
+
+    def __init__(self) -> None: ...
+    def begin(self) -> None:
+        """Lets this thread note its launches here."""
+
+    def end(self) -> None:
+        """Ends what `begin` began, on the same thread."""
+
+    def finish(self) -> None:
+        """Makes a graph of what was noted."""
+
+    def launch(self, stream: Any = None) -> None:
+        """Launches the graph on a stream, the current one where none is given."""
+
+    def calls(self) -> list[tuple[Kernel, list[str], tuple[Any, ...]]]:
+        """The kernel, the names of its parameters and the arguments of each call that was noted."""
+
+    def exchange(self, call: int, args: tuple[Any, ...]) -> bool:
+        """Makes a call that was noted again, with other arguments, for launches from now on. True where it launches the same
+        code."""
+
+    def steps(self) -> list[tuple[str, int, list[int]]]:
+        """What each step does, its lane, and the steps that it waits for."""
+
+    @property
+    def makes(self) -> int:
+        """Times that the device was given the steps anew."""
+
 def before_host_work(qd_stream: Any = None) -> None:
     """For work that the host does in place of a kernel: waits for what is queued on the stream given to it, if one is."""
 

@@ -1,4 +1,4 @@
-"""`qd.graph`: what kernels declared with `graph=True` may say about their tasks."""
+"""`qd.graph`: what kernels declared with `graph=True` may say about their tasks, and graphs captured of many launches."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from octants.captured_graphs import CapturedGraph, capture
 from octants.ops import kernel_only, known_to_compiler
 
-__all__ = ["do_while", "parallel", "parallel_context"]
+__all__ = ["CapturedGraph", "capture", "do_while", "parallel", "parallel_context"]
 
 
 class GraphStatus:

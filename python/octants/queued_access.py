@@ -37,7 +37,7 @@ def done_by_device(qd_stream: Any, wholes: Sequence[Any], queue: Callable[[_octa
     stream = _octants.queueing_stream(qd_stream)
     if stream is not None:
         return queue(stream)
-    if isinstance(wholes[0]._memory(), HostMemory):
+    if isinstance(wholes[0]._memory(), HostMemory) and not _octants.capturing():
         return False
     if not queue(_octants.default_stream_behind([whole._elements().buffer for whole in wholes])):
         return False

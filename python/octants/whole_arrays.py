@@ -92,7 +92,7 @@ class WholeArray:
         """Sets all elements to a scalar, or to one vector or matrix."""
         element = self._element(val)
         memory = self._memory()
-        if memory.at_once and qd_stream is None:
+        if memory.at_once and qd_stream is None and not _octants.capturing():
             memory.fill(element)
         elif not done_by_device(qd_stream, [self], lambda stream: queue_fill(stream, self._elements(), element)):
             _octants.before_host_work(qd_stream)

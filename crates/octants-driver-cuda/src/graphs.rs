@@ -8,10 +8,12 @@ use std::ptr::null_mut;
 
 use octants_driver_gpu::own_functions;
 use octants_driver_gpu::symbols::{RawFunction, RawStream};
-use octants_driver_gpu::{Called, GraphLoops, Graphs, KernelNode, RawGraph, RawNode, ReadyGraph};
+use octants_driver_gpu::{Called, CopyNode, FillNode, GraphLoops, Graphs, KernelNode, RawGraph, RawNode, ReadyGraph};
+use octants_runtime::Pattern;
 
 use crate::graph_handles::{CuGraph, CuGraphExec, CuGraphNode, called, raw_nodes};
 use crate::graph_loops::CudaLoops;
+use crate::symbols::CuContext;
 
 /// `CUDA_KERNEL_NODE_PARAMS`.
 #[repr(C)]
@@ -40,6 +42,59 @@ impl NodeParameters {
         }
     }
 }
+
+/// `CUDA_MEMSET_NODE_PARAMS`.
+#[repr(C)]
+#[derive(Debug)]
+pub struct FillParameters {
+    at: u64,
+    /// Bytes from one row to the next: of no matter where there is one.
+    pitch: usize,
+    value: c_uint,
+    element_bytes: c_uint,
+    /// Elements of a row.
+    width: usize,
+    rows: usize,
+}
+
+const _: () = assert!(size_of::<FillParameters>() == 40);
+
+/// Half of `CUDA_MEMCPY3D`: one end of a copy.
+#[repr(C)]
+#[derive(Debug)]
+pub struct CopyEnd {
+    /// X in bytes, Y, Z, level of detail.
+    offset: [usize; 4],
+    memory: c_uint,
+    host: *mut c_void,
+    device: u64,
+    array: *mut c_void,
+    reserved: *mut c_void,
+    pitch: usize,
+    height: usize,
+}
+
+impl CopyEnd {
+    /// `CU_MEMORYTYPE_DEVICE`.
+    const DEVICE: c_uint = 2;
+
+    fn at(device: u64, bytes: usize) -> CopyEnd {
+        let (offset, memory, host) = ([0; 4], CopyEnd::DEVICE, null_mut());
+        CopyEnd { offset, memory, host, device, array: null_mut(), reserved: null_mut(), pitch: bytes, height: 1 }
+    }
+}
+
+/// `CUDA_MEMCPY3D`.
+#[repr(C)]
+#[derive(Debug)]
+pub struct CopyParameters {
+    from: CopyEnd,
+    to: CopyEnd,
+    /// Bytes of a row, rows, and slices.
+    extent: [usize; 3],
+}
+
+const _: () = assert!(size_of::<CopyParameters>() == 200);
 
 /// CUDA's graphs, as far as the driver has them.
 #[derive(Debug)]
@@ -70,6 +125,14 @@ own_functions! {
         set_kernel = "cuGraphExecKernelNodeSetParams"(CuGraphExec, CuGraphNode, *const NodeParameters);
         /// Adds a node that does nothing.
         add_empty = "cuGraphAddEmptyNode"(*mut CuGraphNode, CuGraph, *const CuGraphNode, usize);
+        /// Adds a fill.
+        add_fill = "cuGraphAddMemsetNode"(
+            *mut CuGraphNode, CuGraph, *const CuGraphNode, usize, *const FillParameters, CuContext);
+        /// Adds a copy.
+        add_copy = "cuGraphAddMemcpyNode"(
+            *mut CuGraphNode, CuGraph, *const CuGraphNode, usize, *const CopyParameters, CuContext);
+        /// The thread's context.
+        context_get = "cuCtxGetCurrent"(*mut CuContext);
         /// Launches.
         launch = "cuGraphLaunch"(CuGraphExec, RawStream);
     }
@@ -96,6 +159,14 @@ own_functions! {
         /// Adds edges between nodes.
         add_edges = "cuGraphAddDependencies_v2"(
             CuGraph, *const CuGraphNode, *const CuGraphNode, *const EdgeKind, usize);
+    }
+}
+
+impl CudaGraphs {
+    fn context(&self) -> Called<CuContext> {
+        let mut context = null_mut();
+        // SAFETY: the pointer is to a variable.
+        called("cuCtxGetCurrent", unsafe { (self.functions.context_get)(&mut context) }).map(|()| context)
     }
 }
 
@@ -135,6 +206,42 @@ impl Graphs for CudaGraphs {
         let c = unsafe { (self.functions.add_empty)(&mut node, to.0, behind.as_ptr(), behind.len()) };
         called("cuGraphAddEmptyNode", c)?;
         Ok(RawNode(node))
+    }
+
+    unsafe fn add_fill(&self, to: RawGraph, behind: &[RawNode], fill: &FillNode) -> Called<RawNode> {
+        let element = fill.pattern.bytes();
+        let parameters = FillParameters {
+            at: fill.at,
+            pitch: 0,
+            value: match fill.pattern {
+                Pattern::Byte(b) => b.into(),
+                Pattern::Half(h) => h.into(),
+                Pattern::Word(w) => w,
+            },
+            element_bytes: element as c_uint,
+            width: (fill.bytes / element) as usize,
+            rows: 1,
+        };
+        let (behind, mut node) = (raw_nodes(behind), null_mut());
+        let context = self.context()?;
+        // SAFETY: the trait's contract; the pointers are to variables.
+        let c = unsafe {
+            (self.functions.add_fill)(&mut node, to.0, behind.as_ptr(), behind.len(), &raw const parameters, context)
+        };
+        called("cuGraphAddMemsetNode", c).map(|()| RawNode(node))
+    }
+
+    unsafe fn add_copy(&self, to: RawGraph, behind: &[RawNode], copy: &CopyNode) -> Called<RawNode> {
+        let bytes = copy.bytes as usize;
+        let (from, target) = (CopyEnd::at(copy.from, bytes), CopyEnd::at(copy.to, bytes));
+        let parameters = CopyParameters { from, to: target, extent: [bytes, 1, 1] };
+        let (behind, mut node) = (raw_nodes(behind), null_mut());
+        let context = self.context()?;
+        // SAFETY: as above.
+        let c = unsafe {
+            (self.functions.add_copy)(&mut node, to.0, behind.as_ptr(), behind.len(), &raw const parameters, context)
+        };
+        called("cuGraphAddMemcpyNode", c).map(|()| RawNode(node))
     }
 
     unsafe fn make_ready(&self, graph: RawGraph) -> Called<ReadyGraph> {

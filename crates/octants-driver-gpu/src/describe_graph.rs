@@ -1,4 +1,4 @@
-//! [`Description`]: a kernel's sections as nodes of a vendor's graph.
+//! [`Description`]: kernels' sections as nodes of a vendor's graph.
 //!
 //! Tasks in order are a chain of kernels; groups are branches that a node joins; a loop is a node with a graph of its
 //! own, at whose end a kernel of one thread decides whether it runs again. What a section waits for is the last node
@@ -13,7 +13,9 @@ use octants_runtime::{Launch, Section};
 use crate::context::{Context, Entered};
 use crate::loaded_task::{LoadedTask, load_code};
 use crate::symbols::RawFunction;
-use crate::vendor::{Called, Decision, GraphLoops, Graphs, GridShape, KernelNode, RawGraph, RawNode};
+use crate::vendor::{
+    Called, CopyNode, Decision, FillNode, GraphLoops, Graphs, GridShape, KernelNode, RawGraph, RawNode,
+};
 
 /// A kernel of a graph, with what it was told.
 #[derive(Debug)]
@@ -103,48 +105,70 @@ pub enum NotAGraph {
 pub struct Description<'a> {
     graphs: &'a dyn Graphs,
     calls: &'a Entered<'a>,
-    tasks: &'a [LoadedTask],
-    launch: &'a Launch<'a>,
     /// What decides about loops, where there are any.
     decide: Option<RawFunction>,
     outermost: RawGraph,
-    nodes: Vec<Node>,
+    /// The kernels so far.
+    pub nodes: Vec<Node>,
+}
+
+/// A launch that is described.
+#[derive(Clone, Copy)]
+struct Described<'a> {
+    tasks: &'a [LoadedTask],
+    launch: &'a Launch<'a>,
 }
 
 impl<'a> Description<'a> {
-    /// Describes the sections in a graph without nodes; its kernels, or why there is no such graph.
+    /// Of a graph without nodes.
+    pub fn of(graphs: &'a dyn Graphs, graph: RawGraph, calls: &'a Entered<'a>) -> Description<'a> {
+        Description { graphs, calls, decide: None, outermost: graph, nodes: Vec::new() }
+    }
+
+    /// Adds a module's tasks, as its sections say, behind some nodes. Yields the nodes that stand for their end.
     ///
     /// # Safety
-    /// The tasks' module is loaded, and stays so as long as the graph; `launch` is one of its launches.
-    pub unsafe fn of(
-        (graphs, graph): (&'a dyn Graphs, RawGraph),
-        calls: &'a Entered<'a>,
-        (tasks, sections): (&'a [LoadedTask], &[Section]),
-        launch: &'a Launch<'a>,
-    ) -> Result<Vec<Node>, NotAGraph> {
-        let decide = if has_loops(sections) { decider(calls.context()) } else { None };
-        let mut description = Description {
-            graphs,
-            calls,
-            tasks,
-            launch,
-            decide,
-            outermost: graph,
-            nodes: Vec::with_capacity(tasks.len()),
-        };
+    /// The module is loaded, and stays so as long as the graph; `launch` is one of its launches.
+    pub unsafe fn add(
+        &mut self,
+        behind: Vec<RawNode>,
+        (tasks, sections): (&[LoadedTask], &[Section]),
+        launch: &Launch<'_>,
+    ) -> Result<Vec<RawNode>, NotAGraph> {
+        if has_loops(sections) && self.decide.is_none() {
+            self.decide = decider(self.calls.context());
+        }
         let in_order = [Section::InOrder(0..tasks.len())];
         let sections = if sections.is_empty() { &in_order } else { sections };
         // SAFETY: the contract above.
-        unsafe { description.sections(graph, Vec::new(), sections)? };
-        Ok(description.nodes)
+        unsafe { self.sections(&Described { tasks, launch }, self.outermost, behind, sections) }
+    }
+
+    /// Adds a fill behind some nodes.
+    ///
+    /// # Safety
+    /// The memory is the device's as long as the graph.
+    pub unsafe fn add_fill(&mut self, behind: &[RawNode], fill: &FillNode) -> Result<RawNode, NotAGraph> {
+        // SAFETY: the contract above.
+        ever(unsafe { self.graphs.add_fill(self.outermost, behind, fill) })
+    }
+
+    /// Adds a copy behind some nodes.
+    ///
+    /// # Safety
+    /// As [`Description::add_fill`].
+    pub unsafe fn add_copy(&mut self, behind: &[RawNode], copy: &CopyNode) -> Result<RawNode, NotAGraph> {
+        // SAFETY: the contract above.
+        ever(unsafe { self.graphs.add_copy(self.outermost, behind, copy) })
     }
 
     /// Adds sections behind some nodes; the last of what was added.
     ///
     /// # Safety
-    /// As [`Description::of`].
+    /// As [`Description::add`].
     unsafe fn sections(
         &mut self,
+        what: &Described<'_>,
         to: RawGraph,
         behind: Vec<RawNode>,
         sections: &[Section],
@@ -154,15 +178,15 @@ impl<'a> Description<'a> {
             // SAFETY: the contract above.
             last = unsafe {
                 match section {
-                    Section::InOrder(tasks) => self.chain(to, last, tasks.clone())?,
+                    Section::InOrder(tasks) => self.chain(what, to, last, tasks.clone())?,
                     Section::Groups(groups) => {
                         let mut ends = Vec::with_capacity(groups.len());
                         for group in groups {
-                            ends.extend(self.chain(to, last.clone(), group.clone())?);
+                            ends.extend(self.chain(what, to, last.clone(), group.clone())?);
                         }
                         vec![ever(self.graphs.add_join(to, &ends))?]
                     }
-                    Section::While(condition, body) => vec![self.rounds(to, &last, *condition, body)?],
+                    Section::While(condition, body) => vec![self.rounds(what, to, &last, (*condition, body))?],
                     // What ends a launch is the host's to read.
                     Section::If(..) | Section::Checkpoint(..) => return Err(NotAGraph::Ever),
                 }
@@ -172,9 +196,10 @@ impl<'a> Description<'a> {
     }
 
     /// # Safety
-    /// As [`Description::of`].
+    /// As [`Description::add`].
     unsafe fn chain(
         &mut self,
+        what: &Described<'_>,
         to: RawGraph,
         behind: Vec<RawNode>,
         tasks: Range<usize>,
@@ -182,19 +207,19 @@ impl<'a> Description<'a> {
         let mut last = behind;
         for task in tasks {
             // SAFETY: the contract above.
-            last = vec![unsafe { self.kernel(to, &last, What::Task(task))? }];
+            last = vec![unsafe { self.kernel(what, to, &last, What::Task(task))? }];
         }
         Ok(last)
     }
 
     /// # Safety
-    /// As [`Description::of`].
+    /// As [`Description::add`].
     unsafe fn rounds(
         &mut self,
+        what: &Described<'_>,
         to: RawGraph,
         behind: &[RawNode],
-        condition: Condition,
-        body: &[Section],
+        (condition, body): (Condition, &[Section]),
     ) -> Result<RawNode, NotAGraph> {
         let loops: &dyn GraphLoops = self.graphs.loops().ok_or(NotAGraph::Ever)?;
         let function = self.decide.ok_or(NotAGraph::Ever)?;
@@ -204,23 +229,30 @@ impl<'a> Description<'a> {
             let turn = |condition| What::Decision { function, switch, condition };
             let mut before = behind.to_vec();
             if to != self.outermost {
-                before = vec![self.kernel(to, behind, turn(None))?];
+                before = vec![self.kernel(what, to, behind, turn(None))?];
             }
             let (node, inside) = ever(loops.add_loop(to, switch, &before))?;
-            let last = self.sections(inside, Vec::new(), body)?;
-            self.kernel(inside, &last, turn(Some(condition)))?;
+            let last = self.sections(what, inside, Vec::new(), body)?;
+            self.kernel(what, inside, &last, turn(Some(condition)))?;
             Ok(node)
         }
     }
 
     /// # Safety
-    /// As [`Description::of`].
-    unsafe fn kernel(&mut self, to: RawGraph, behind: &[RawNode], what: What) -> Result<RawNode, NotAGraph> {
-        let told = what.told(self.calls, self.tasks, self.launch).ok_or(NotAGraph::Now)?;
+    /// As [`Description::add`].
+    unsafe fn kernel(
+        &mut self,
+        of: &Described<'_>,
+        to: RawGraph,
+        behind: &[RawNode],
+        what: What,
+    ) -> Result<RawNode, NotAGraph> {
+        let told = what.told(self.calls, of.tasks, of.launch).ok_or(NotAGraph::Now)?;
+        let waits_itself = matches!(what, What::Task(number) if of.tasks[number].waits_itself);
         // SAFETY: the contract above.
         let raw = ever(unsafe {
             match behind {
-                [before] if self.waits_itself(what) && self.is_task(*before) => {
+                [before] if waits_itself && self.is_task(*before) => {
                     self.graphs.add_waiting_kernel(to, *before, &told.node())
                 }
                 _ => self.graphs.add_kernel(to, behind, &told.node()),
@@ -228,10 +260,6 @@ impl<'a> Description<'a> {
         })?;
         self.nodes.push(Node { raw, what, told });
         Ok(raw)
-    }
-
-    fn waits_itself(&self, what: What) -> bool {
-        matches!(what, What::Task(number) if self.tasks[number].waits_itself)
     }
 
     /// A node is a task, not a loop or a join.

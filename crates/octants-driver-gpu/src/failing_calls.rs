@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use octants_artifact::{Artifact, Bound, CodeTarget, Condition, ParallelMeta, ScalarKind, TaskMeta, WideForm};
 use octants_runtime::{
-    Contents, Device, DeviceConfig, DevicePtr, Driver, Failures, KernelMeta, Launch, Patient, Pattern, Printer, Result,
-    Section, StreamHandle,
+    CapturedGraph, Contents, Device, DeviceConfig, DevicePtr, Driver, Failures, KernelMeta, Launch, Patient, Pattern,
+    Printer, Result, Section, StreamHandle,
 };
 
 use crate::context::{Context, Entered};
@@ -21,7 +21,8 @@ use crate::open::GpuConfig;
 use crate::pinned::Pinned;
 use crate::symbols::{Names, RawDevice, RawFunction, RawStream, Symbols, code};
 use crate::vendor::{
-    Called, Facts, GraphLoops, Graphs, GridShape, KernelNode, Place, RawGraph, RawNode, ReadyGraph, Vendor,
+    Called, CopyNode, Facts, FillNode, GraphLoops, Graphs, GridShape, KernelNode, Place, RawGraph, RawNode, ReadyGraph,
+    Vendor,
 };
 
 const INVALID_VALUE: c_int = 1;
@@ -136,6 +137,16 @@ impl Graphs for Acme {
     unsafe fn add_join(&self, _to: RawGraph, behind: &[RawNode]) -> Called<RawNode> {
         note(format!("join of {}", behind.len()));
         called("graph_join", RawNode(null_mut()))
+    }
+
+    unsafe fn add_fill(&self, _to: RawGraph, behind: &[RawNode], fill: &FillNode) -> Called<RawNode> {
+        note(format!("fill of {} behind {}", fill.bytes, behind.len()));
+        called("graph_fill", RawNode(null_mut()))
+    }
+
+    unsafe fn add_copy(&self, _to: RawGraph, behind: &[RawNode], copy: &CopyNode) -> Called<RawNode> {
+        note(format!("copy of {} behind {}", copy.bytes, behind.len()));
+        called("graph_copy", RawNode(null_mut()))
     }
 
     unsafe fn make_ready(&self, _graph: RawGraph) -> Called<ReadyGraph> {
@@ -503,4 +514,54 @@ fn loops_and_groups_become_nodes_of_one_graph_at_the_first_launch() {
     assert_eq!(calls(&[64, 128]), "graph_launch");
     // Four tasks are told of the arguments, and the decision that reads another integer.
     assert_eq!(calls(&[64, 256]), "graph_exchange ".repeat(5) + "graph_launch");
+}
+
+#[test]
+fn a_captured_graph_is_one_launch_that_is_told_what_was_exchanged() {
+    let device = open_device();
+    let task = TaskMeta { name: "t".into(), symbol: "t".into(), ..TaskMeta::default() };
+    let kernel = device.load(&Artifact { arg_slots: 1, ..artifact(vec![task; 2]) }).unwrap();
+    let (a, b) = (device.allocate(64).unwrap(), device.allocate(64).unwrap());
+    let stream = device.default_stream();
+    // SAFETY: the functions do nothing.
+    let launch = |value: u64| unsafe { stream.launch(&kernel, &[value], &Patient) }.unwrap();
+    let capture = device.capture().unwrap();
+    DESCRIBED.take();
+    LAUNCHING.take();
+    capture.begin_here().unwrap();
+    stream.fill(&a, 0, &[0], 64, &Patient).unwrap();
+    launch(1);
+    stream.copy(&b, 0, &a, 0, 32, &Patient).unwrap();
+    launch(2);
+    assert!(capture.end_here());
+    let graph = CapturedGraph::of(&capture);
+    assert_eq!((graph.steps(), LAUNCHING.take()), (4, vec![]), "nothing is launched");
+    let calls = || {
+        // SAFETY: as above.
+        unsafe { stream.launch_graph(&graph, &Patient) }.unwrap();
+        LAUNCHING.take().join(" ")
+    };
+    let made = "graph_create graph_fill graph_kernel graph_kernel graph_copy graph_kernel graph_kernel graph_ready graph_launch";
+    assert_eq!(calls(), made);
+    let described = ["fill of 64 behind 0", "kernel behind 1", "kernel behind 1", "copy of 32 behind 1"];
+    assert_eq!(DESCRIBED.take()[..4], described);
+    assert_eq!(calls(), "graph_launch", "nothing differs");
+    let again = device.capture().unwrap();
+    again.begin_here().unwrap();
+    launch(3);
+    again.end_here();
+    assert!(graph.exchange(3, &again).unwrap(), "it is the same code");
+    assert_eq!((calls(), calls()), ("graph_exchange graph_exchange graph_launch".into(), "graph_launch".into()));
+    // One that the driver refuses is queued step by step.
+    let capture = device.capture().unwrap();
+    capture.begin_here().unwrap();
+    launch(1);
+    capture.end_here();
+    let graph = CapturedGraph::of(&capture);
+    FAILS.set(("graph_ready", INVALID_VALUE));
+    // SAFETY: as above.
+    unsafe { stream.launch_graph(&graph, &Patient) }.unwrap();
+    let refused = "graph_create graph_kernel graph_kernel graph_ready graph_destroy launch launch";
+    assert_eq!(LAUNCHING.take().join(" "), refused);
+    FAILS.set(("", 0));
 }

@@ -4,11 +4,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use octants_artifact::{Artifact, CodeTarget, DeviceContext};
 use octants_runtime::{
-    Contents, DevicePtr, Driver, EventHandle, Launch, ModuleHandle, Pattern, Result, Section, StreamHandle, TaskHandle,
+    Contents, DevicePtr, Driver, EventHandle, GraphHandle, GraphPart, Launch, ModuleHandle, Pattern, Result, Section,
+    StreamHandle, TaskHandle,
 };
 
 use crate::context::{Context, Entered};
 use crate::graph::Graph;
+use crate::graph_of_parts::GraphOfParts;
 use crate::loaded_task::LoadedTask;
 use crate::memory::Memory;
 use crate::module::Module;
@@ -310,6 +312,45 @@ impl Driver for GpuDriver {
         let what = (&module.tasks[..], sections);
         // SAFETY: as in `launch`.
         unsafe { graph.launch(&calls, self.streams.resolve(stream), what, launch) }
+    }
+
+    fn fills(&self) -> bool {
+        true
+    }
+
+    unsafe fn make_graph(&self, parts: &[GraphPart<'_>]) -> Result<Option<GraphHandle>> {
+        let Some(graphs) = self.context.library().vendor.graphs() else { return Ok(None) };
+        let calls = self.context.enter_aside()?;
+        // SAFETY: the trait's contract.
+        let made = unsafe { GraphOfParts::new(graphs, &calls, parts) };
+        Ok(made.map(|graph| GraphHandle(Box::into_raw(Box::new(Mutex::new(graph))) as u64)))
+    }
+
+    unsafe fn launch_graph<'a>(
+        &self,
+        stream: StreamHandle,
+        graph: GraphHandle,
+        changed: &[usize],
+        launch_of: &dyn Fn(usize) -> Option<Launch<'a>>,
+    ) -> Result<bool> {
+        let Some(graphs) = self.context.library().vendor.graphs() else { return Ok(false) };
+        let calls = self.context.enter()?;
+        // SAFETY: the handle is `make_graph`'s box, which was not given back.
+        let graph = unsafe { &*(graph.0 as *const Mutex<GraphOfParts>) };
+        let mut graph = graph.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: the trait's contract.
+        unsafe { graph.launch((graphs, &calls), self.streams.resolve(stream), changed, launch_of) }
+    }
+
+    unsafe fn destroy_graph(&self, graph: GraphHandle) {
+        // SAFETY: the handle is `make_graph`'s box, given back once.
+        let graph = unsafe { *Box::from_raw(graph.0 as *mut Mutex<GraphOfParts>) };
+        let graph = graph.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let Some(calls) = self.context.enter_to_free() else { return };
+        if let Some(graphs) = calls.library().vendor.graphs() {
+            // SAFETY: the trait's contract.
+            unsafe { graph.destroy(graphs) }
+        }
     }
 
     unsafe fn is_capturing(&self, stream: StreamHandle) -> Result<bool> {

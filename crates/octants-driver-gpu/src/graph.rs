@@ -140,9 +140,12 @@ impl Made {
         // SAFETY: the contract above; what is given back was made here, and not launched.
         unsafe {
             let described = graphs.create().map_err(|_| NotAGraph::Ever)?;
-            let ready = Description::of((graphs, described), calls, what, launch)
-                .and_then(|nodes| Ok((graphs.make_ready(described).map_err(|_| NotAGraph::Ever)?, nodes)));
-            let (ready, nodes) = ready.inspect_err(|_| graphs.destroy(described))?;
+            let mut description = Description::of(graphs, described, calls);
+            let ready = description
+                .add(Vec::new(), what, launch)
+                .and_then(|_| graphs.make_ready(described).map_err(|_| NotAGraph::Ever));
+            let ready = ready.inspect_err(|_| graphs.destroy(described))?;
+            let nodes = description.nodes;
             Ok(Made { described, ready, stream, nodes, told: key_of(what.0, launch).collect() })
         }
     }

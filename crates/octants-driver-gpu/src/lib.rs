@@ -17,7 +17,7 @@
 //!
 //! Reading order: [`symbols`], [`vendor`], [`library`], [`open`], [`last_launches`], [`context`], [`calls`],
 //! [`memory`], [`pinned`], [`streams`], [`plan_grid`], [`loaded_task`], [`describe_graph`], [`graph`], [`module`],
-//! [`gpu_driver`]; [`find_device_library`].
+//! [`graph_of_parts`], [`gpu_driver`]; [`find_device_library`].
 
 pub mod calls;
 pub mod context;
@@ -27,6 +27,7 @@ mod failing_calls;
 pub mod find_device_library;
 pub mod gpu_driver;
 pub mod graph;
+pub mod graph_of_parts;
 pub mod last_launches;
 pub mod library;
 pub mod loaded_task;
@@ -46,7 +47,8 @@ pub use library::Library;
 pub use open::{GpuConfig, Unavailable};
 pub use symbols::{Names, Symbols};
 pub use vendor::{
-    Assembler, Called, Decision, Facts, GraphLoops, Graphs, KernelNode, Place, RawGraph, RawNode, ReadyGraph, Vendor,
+    Assembler, Called, CopyNode, Decision, Facts, FillNode, GraphLoops, Graphs, KernelNode, Place, RawGraph, RawNode,
+    ReadyGraph, Vendor,
 };
 
 // For the tables of vendors' functions.

@@ -3,6 +3,8 @@
 use std::ffi::{c_int, c_uint, c_void};
 use std::fmt;
 
+use octants_runtime::Pattern;
+
 use crate::symbols::{DeviceAttribute, RawDevice, RawFunction, RawStream};
 
 /// What a vendor's own function returned: its value, or its name and the code.
@@ -78,6 +80,28 @@ pub struct KernelNode {
     pub parameter: *mut c_void,
 }
 
+/// A fill, as a node of a graph.
+#[derive(Debug, Clone, Copy)]
+pub struct FillNode {
+    /// The first byte.
+    pub at: u64,
+    /// What repeats.
+    pub pattern: Pattern,
+    /// Length in bytes.
+    pub bytes: u64,
+}
+
+/// A copy on the device, as a node of a graph.
+#[derive(Debug, Clone, Copy)]
+pub struct CopyNode {
+    /// The first byte to write.
+    pub to: u64,
+    /// The first byte to read.
+    pub from: u64,
+    /// Length in bytes.
+    pub bytes: u64,
+}
+
 /// A graph that is described, in the vendor's handle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RawGraph(pub *mut c_void);
@@ -107,6 +131,12 @@ pub trait Graphs {
 
     /// Adds a node that waits for others, of which there are several, and does nothing.
     unsafe fn add_join(&self, to: RawGraph, behind: &[RawNode]) -> Called<RawNode>;
+
+    /// Adds a fill, which runs behind other nodes.
+    unsafe fn add_fill(&self, to: RawGraph, behind: &[RawNode], fill: &FillNode) -> Called<RawNode>;
+
+    /// Adds a copy, which runs behind other nodes.
+    unsafe fn add_copy(&self, to: RawGraph, behind: &[RawNode], copy: &CopyNode) -> Called<RawNode>;
 
     /// Makes what was described ready. Graphs within it are part of it.
     unsafe fn make_ready(&self, graph: RawGraph) -> Called<ReadyGraph>;

@@ -152,9 +152,14 @@ const GLOBAL_STATE: &[(&str, &str, &str)] = &[
     ("crates/octants-driver-host/src/linker.rs", "ONCE", "LLVM's own initialisation, once in a process"),
     ("crates/octants-driver-host/src/pool.rs", "thread_local", "whether this thread belongs to a pool"),
     (
+        "crates/octants-runtime/src/capture.rs",
+        "thread_local",
+        "the capture that this thread notes its launches in, which all calls of the thread must see",
+    ),
+    (
         "crates/octants-runtime/src/nesting.rs",
         "thread_local",
-        "whether this thread runs a task, from where a launch must not wait",
+        "whether this thread runs a task, from where a launch must not wait, or captures",
     ),
 ];
 

@@ -109,6 +109,11 @@ impl Kernel {
         self.wrapped.get(py)
     }
 
+    /// Names of its parameters, in order.
+    pub fn parameters(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        Ok(self.prepared(py)?.0.signature.params.iter().map(|p| p.text.clone()).collect())
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,6 +1,6 @@
 //! The Python extension module `octants._octants`: the only crate that knows Python objects.
 //!
-//! Reading order: [`program`] (init and reset), [`stream`], [`event`], [`buffer`], [`host_work`] and [`ndarray`]
+//! Reading order: [`program`] (init and reset), [`stream`], [`event`], [`captured_graph`], [`buffer`], [`host_work`] and [`ndarray`]
 //! (memory), [`func`], [`kernel`] and [`bound_kernel`] (what the decorators make), [`autodiff_scope`], [`signature`]
 //! and [`annotation`] (what a kernel takes), [`argument`], [`flattened`], [`mod@array`], [`plain_array`],
 //! [`foreign_array`], [`element_view`], [`dlpack`], [`exchange_table`], [`scalar`] (what a call passes),
@@ -17,6 +17,7 @@ mod array_view;
 mod autodiff_scope;
 mod bound_kernel;
 mod buffer;
+mod captured_graph;
 mod classify;
 mod constant;
 mod detached;
@@ -73,6 +74,7 @@ use pyo3::prelude::*;
 #[pymodule(gil_used = true)]
 fn _octants(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<buffer::Buffer>()?;
+    m.add_class::<captured_graph::CapturedGraph>()?;
     m.add_class::<ndarray::Ndarray>()?;
     m.add_class::<element_view::ElementView>()?;
     m.add_class::<sparse_matrix::HostMatrix>()?;
@@ -103,6 +105,7 @@ fn _octants(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(host_work::queueing_stream, m)?)?;
     m.add_function(wrap_pyfunction!(device_work::default_stream_behind, m)?)?;
     m.add_function(wrap_pyfunction!(device_work::end_host_work, m)?)?;
+    m.add_function(wrap_pyfunction!(captured_graph::capturing, m)?)?;
     m.add_function(wrap_pyfunction!(program_functions::init, m)?)?;
     m.add_function(wrap_pyfunction!(line_probes::probe_lines, m)?)?;
     m.add_function(wrap_pyfunction!(plain_python::run_as_python, m)?)?;

@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 
 use octants_engine::frontend::{NdarrayDesc, Reach};
 use octants_engine::ir::Type;
+use octants_engine::runtime::Capture;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -13,6 +14,7 @@ use smallvec::SmallVec;
 use crate::buffer::Buffer;
 use crate::element_types::{element_type, scalar_by_name, type_word};
 use crate::errors;
+use crate::waiting::raised;
 
 /// An array in the device's memory.
 #[pyclass(module = "octants._octants", frozen, subclass, weakref, dict)]
@@ -118,7 +120,11 @@ impl Ndarray {
                 .ok_or_else(|| PyValueError::new_err(format!("an ndarray of shape {shape:?} is too large")))?;
         }
         let (buffer, offset) = match of {
-            None => (Py::new(py, Buffer::allocate(py, bytes)?)?, 0),
+            None => {
+                let buffer = Buffer::allocate(py, bytes)?;
+                Capture::note_new_here(buffer.memory()).map_err(|e| raised(py, e))?;
+                (Py::new(py, buffer)?, 0)
+            }
             // A part of another array's memory, from an element of this type on.
             Some(whole) => {
                 let whole = whole.get();

@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex};
 use crate::cores::{BufferCore, CLOSED, DeviceCore, StreamCore, Use, Writes};
 use crate::driver::{Caller, Contents, DevicePtr};
 use crate::error::{ErrorKind, Result};
+use crate::nesting::refuse_while_capturing;
 use crate::report::lock;
 
 /// Contents of a buffer: as long as its version is the same, so are they.
@@ -150,6 +151,27 @@ impl Buffer {
         Ok(Buffer(core))
     }
 
+    /// New memory with these contents.
+    pub(crate) fn holding(device: &Arc<DeviceCore>, contents: &[u8]) -> Result<Buffer> {
+        let buffer = Buffer::allocate(device, contents.len() as u64, Contents::Any)?;
+        let _pinned = buffer.pin()?;
+        // SAFETY: the range is the whole buffer's, which nobody else knows of.
+        unsafe { buffer.set(buffer.0.ptr, contents)? };
+        Ok(buffer)
+    }
+
+    pub(crate) fn of(core: Arc<BufferCore>) -> Buffer {
+        Buffer(core)
+    }
+
+    pub(crate) fn is_same(&self, other: &Buffer) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    pub(crate) fn address(&self) -> DevicePtr {
+        self.0.ptr
+    }
+
     /// The address, for a launch's arguments: valid while the program lives, which the launcher checks again.
     #[inline]
     pub fn ptr(&self) -> Result<u64> {
@@ -180,6 +202,7 @@ impl Buffer {
     /// Reports failures of theirs that were not reported yet.
     #[inline]
     pub fn wait(&self, access: HostAccess, caller: &dyn Caller) -> Result<()> {
+        refuse_while_capturing("the host cannot use an array's memory")?;
         if self.0.device.immediate { Ok(()) } else { self.wait_for_streams(access, caller) }
     }
 
@@ -221,16 +244,23 @@ impl Buffer {
         let _pinned = self.pin()?;
         let to = self.at(offset, from.len() as u64)?;
         self.wait(HostAccess::Write, caller)?;
+        // SAFETY: the range is checked and pinned, and its users are waited for.
+        unsafe { self.set(to, from) }
+    }
+
+    /// # Safety
+    /// The range lies in the buffer, which is pinned, and nobody uses it.
+    unsafe fn set(&self, to: DevicePtr, from: &[u8]) -> Result<()> {
         let device = &self.0.device;
         if device.host_addressable {
-            // SAFETY: as in `read`.
+            // SAFETY: the contract above, and the host may address it.
             unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to.0 as *mut u8, from.len()) };
             return Ok(());
         }
         // Twice, so that neither what was computed before nor what is computed meanwhile passes for computed from what
         // is there then.
         self.0.note_write();
-        // SAFETY: the range is checked and pinned, and its users are waited for.
+        // SAFETY: the contract above.
         let end = unsafe { device.transfers.write(&*device.driver, to, from) };
         self.0.note_write();
         end

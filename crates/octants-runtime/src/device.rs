@@ -8,13 +8,14 @@ use octants_artifact::{Artifact, CodeTarget};
 
 use crate::assemble::assemble;
 use crate::buffer::Buffer;
+use crate::capture::Capture;
 use crate::cores::DeviceCore;
 use crate::driver::{Caller, Contents, Driver, StreamHandle};
 use crate::error::{ErrorKind, Result};
 use crate::event::Event;
-use crate::kernel::LoadedKernel;
+use crate::kernel::{LoadedCode, LoadedKernel};
 use crate::kernel_meta::KernelMeta;
-use crate::nesting;
+use crate::nesting::{self, refuse_while_capturing};
 use crate::report::{TextSink, lock};
 use crate::sections::{draws_again, sections};
 use crate::stream::Stream;
@@ -148,6 +149,12 @@ impl Device {
         Buffer::allocate(&self.0.core, bytes, Contents::Zeroed)
     }
 
+    /// Notes launches of this device in the place of making them: see [`Capture::begin_here`].
+    pub fn capture(&self) -> Result<Arc<Capture>> {
+        self.0.core.check_open("device")?;
+        Ok(Capture::new(&self.0.core))
+    }
+
     /// Memory with anything in it.
     pub fn allocate_unset(&self, bytes: u64) -> Result<Buffer> {
         Buffer::allocate(&self.0.core, bytes, Contents::Any)
@@ -168,31 +175,30 @@ impl Device {
         let (own_frame, args) = (artifact.frame_bytes.next_multiple_of(8), 8 * u64::from(artifact.arg_slots));
         let spilled_at = (args > core.driver.max_argument_bytes()).then_some(own_frame);
         let meta = Arc::new(KernelMeta::of(artifact));
-        let kernel = LoadedKernel {
+        let code = LoadedCode {
             core: core.clone(),
             result_bytes: LoadedKernel::result_bytes(core, &meta, &sections),
             meta,
             module,
             in_graph: AtomicBool::new(false),
             tasks: tasks.into_boxed_slice(),
-            pointers: Box::default(),
-            tells_addresses: false,
             speaks: !artifact.sites.is_empty() && core.driver.code_target() != CodeTarget::Host,
             frame_bytes: spilled_at.map_or(artifact.frame_bytes, |at| at + args),
             spilled_at,
             may_be_one: !draws_again(artifact, &sections),
             sections,
         };
-        if kernel.tasks.len() != artifact.tasks.len() {
-            let what = format!("the driver gave {} of {} tasks", kernel.tasks.len(), artifact.tasks.len());
+        if code.tasks.len() != artifact.tasks.len() {
+            let what = format!("the driver gave {} of {} tasks", code.tasks.len(), artifact.tasks.len());
             return Err(ErrorKind::CompilerBug(what).into());
         }
-        Ok(kernel)
+        Ok(LoadedKernel::new(code))
     }
 
     /// Waits for all work of this program, on every stream, and writes out what it printed. Reports a failure that was
     /// not reported yet; of several streams' the others are left for the next such call.
     pub fn synchronize(&self, caller: &dyn Caller) -> Result<()> {
+        refuse_while_capturing("the host cannot wait for the device")?;
         let core = &self.0.core;
         if core.immediate {
             return self.0.default.synchronize(caller);

@@ -36,6 +36,49 @@ pub struct ModuleHandle(pub u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TaskHandle(pub u64);
 
+/// A driver's graph.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GraphHandle(pub u64);
+
+/// A part of a graph.
+pub struct GraphPart<'a> {
+    /// Places of the parts that it comes behind, all before its own.
+    pub behind: &'a [usize],
+    /// What it does.
+    pub work: PartWork<'a>,
+}
+
+/// What a part of a graph does.
+pub enum PartWork<'a> {
+    /// The tasks of a module, which follow one another as the sections say; without sections they are in order.
+    Launch {
+        /// The module.
+        module: ModuleHandle,
+        /// The sections.
+        sections: &'a [Section],
+        /// The launch.
+        launch: Launch<'a>,
+    },
+    /// As [`Driver::fill`].
+    Fill {
+        /// The first byte.
+        at: DevicePtr,
+        /// What repeats.
+        pattern: Pattern,
+        /// Length in bytes.
+        bytes: u64,
+    },
+    /// As [`Driver::copy_on_device`].
+    Copy {
+        /// The first byte to write.
+        to: DevicePtr,
+        /// The first byte to read.
+        from: DevicePtr,
+        /// Length in bytes.
+        bytes: u64,
+    },
+}
+
 /// What new memory holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Contents {
@@ -240,6 +283,11 @@ pub trait Driver: Send + Sync + 'static {
         Ok(false)
     }
 
+    /// Whether [`Driver::fill`] has a call for every pattern.
+    fn fills(&self) -> bool {
+        false
+    }
+
     /// Machine code for the device from an artifact's text, so that it can be kept; `None` where text is what is
     /// loaded, or there is none.
     fn assemble(&self, _code: &[u8]) -> Option<Vec<u8>> {
@@ -275,6 +323,28 @@ pub trait Driver: Send + Sync + 'static {
     ) -> Result<bool> {
         Ok(false)
     }
+
+    /// Makes one piece of work of parts that may be launched again and again; `None` where the device has no such thing,
+    /// or not for these. Modules stay loaded, and memory stays, until [`Driver::destroy_graph`].
+    unsafe fn make_graph(&self, _parts: &[GraphPart<'_>]) -> Result<Option<GraphHandle>> {
+        Ok(None)
+    }
+
+    /// Queues a graph. Of its launches those at the places `changed` differ from the time before in more than their
+    /// number; `launch_of` tells what a launch is. False, with nothing queued, where these launches cannot be the
+    /// graph's: it is then to be made anew.
+    unsafe fn launch_graph<'a>(
+        &self,
+        _stream: StreamHandle,
+        _graph: GraphHandle,
+        _changed: &[usize],
+        _launch_of: &dyn Fn(usize) -> Option<Launch<'a>>,
+    ) -> Result<bool> {
+        Ok(false)
+    }
+
+    /// Gives a graph back; what is queued of it still runs.
+    unsafe fn destroy_graph(&self, _graph: GraphHandle) {}
 
     /// True while what is queued on `stream` is captured into a graph instead of being run. Nothing may then wait for
     /// the stream, and memory of the stream's own must not be exchanged.

@@ -3,11 +3,12 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, Weak};
 
+use crate::capture;
 use crate::cores::{DeviceCore, StreamCore};
 use crate::driver::{Caller, EventHandle};
 use crate::error::{ErrorKind, Result};
 use crate::interruptible_wait::{LOOK, leave_if_interrupted};
-use crate::nesting;
+use crate::nesting::{self, refuse_while_capturing};
 use crate::poll::poll;
 use crate::report::lock;
 use crate::stream::Stream;
@@ -59,6 +60,14 @@ impl Event {
     /// Lets the event stand for the work queued on the stream until now.
     pub fn record(&self, stream: &Stream) -> Result<()> {
         let core = self.check(stream)?;
+        if let Some(capture) = capture::current() {
+            if self.timing {
+                let message = "an event with timing cannot be recorded in a capture: the profiler tells the times of a \
+                               graph's launches";
+                return Err(ErrorKind::Misuse { message: message.into() }.into());
+            }
+            return capture.note_event(core, self.handle);
+        }
         // SAFETY: both belong to this driver and live.
         unsafe { self.device.record_event(core.handle, self.handle)? };
         *lock(&self.stream) = Some(Arc::downgrade(core));
@@ -69,6 +78,9 @@ impl Event {
     /// recorded.
     pub fn wait(&self, stream: &Stream) -> Result<()> {
         let core = self.check(stream)?;
+        if let Some(capture) = capture::current() {
+            return capture.wait_event(core, self.handle);
+        }
         // SAFETY: as above.
         unsafe { self.device.wait_events(core.handle, &[self.handle]) }
     }
@@ -77,6 +89,7 @@ impl Event {
     /// yet.
     pub fn synchronize(&self, caller: &dyn Caller) -> Result<()> {
         self.device.check_open("event")?;
+        refuse_while_capturing("the host cannot wait for an event")?;
         if nesting::inside() {
             return Ok(());
         }
@@ -91,6 +104,7 @@ impl Event {
     /// True when what the event stands for is done.
     pub fn query(&self) -> Result<bool> {
         self.device.check_open("event")?;
+        refuse_while_capturing("the host cannot ask for an event")?;
         // SAFETY: as above.
         unsafe { self.device.driver.query_event(self.handle) }
     }
@@ -98,6 +112,7 @@ impl Event {
     /// Milliseconds from this event to a later one. Waits for both.
     pub fn elapsed_ms(&self, later: &Event, caller: &dyn Caller) -> Result<f64> {
         self.device.check_open("event")?;
+        refuse_while_capturing("the host cannot ask for the time between events")?;
         if !Arc::ptr_eq(&self.device, &later.device) {
             return Err(ErrorKind::ForeignDevice { what: "event" }.into());
         }
@@ -136,6 +151,9 @@ impl Stream {
     pub fn wait_for(&self, other: &Stream) -> Result<()> {
         if Arc::ptr_eq(self.core(), other.core()) {
             return self.core().device.check_open("stream");
+        }
+        if let Some(capture) = capture::current() {
+            return capture.wait_stream(self.core(), other.core());
         }
         let event = Event::new(&other.core().device, false)?;
         event.record(other)?;

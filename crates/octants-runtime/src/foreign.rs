@@ -4,9 +4,11 @@
 use std::sync::Arc;
 
 use crate::buffer::{Buffer, HostAccess};
+use crate::capture;
 use crate::cores::{DeviceCore, StreamCore};
 use crate::driver::{Caller, EventHandle, StreamHandle};
 use crate::error::Result;
+use crate::nesting::refuse_while_capturing;
 use crate::stream::Stream;
 
 /// An event for one use.
@@ -64,6 +66,7 @@ impl Buffer {
     pub fn hand_over(&self, to: Option<u64>, caller: &dyn Caller) -> Result<Option<u64>> {
         let device = self.device();
         device.check_open("array")?;
+        refuse_while_capturing("an array cannot be handed to another library")?;
         let later = match to {
             Some(handle) => Some(device.stream_of_handle(handle)?),
             None => device.driver.unnamed_stream(),
@@ -97,6 +100,10 @@ impl Stream {
         let core = self.core();
         core.device.check_open("stream")?;
         if core.device.immediate {
+            return Ok(());
+        }
+        if let Some(capture) = capture::current() {
+            capture.note_handle(handle);
             return Ok(());
         }
         let earlier = core.device.stream_of_handle(handle)?;

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use crate::buffer::Buffer;
+use crate::capture;
 use crate::cores::DeviceCore;
 use crate::device::Device;
 use crate::driver::{Caller, StreamHandle};
@@ -38,6 +39,10 @@ impl Device {
     /// The default stream, once what is queued there next comes behind all work that uses these buffers.
     pub fn default_stream_behind(&self, buffers: &[&Buffer]) -> Result<Stream> {
         let stream = self.default_stream();
+        if let Some(capture) = capture::current() {
+            capture.fence();
+            return Ok(stream.clone());
+        }
         for buffer in buffers {
             for user in buffer.users().iter().filter(|u| !std::ptr::eq(Arc::as_ptr(u), Arc::as_ptr(stream.core()))) {
                 // SAFETY: the default stream lives as long as the device.
@@ -50,6 +55,10 @@ impl Device {
     /// To be called once such work is queued on the default stream.
     pub fn end_host_work(&self, caller: &dyn Caller) -> Result<()> {
         let (core, stream) = (self.core(), self.default_stream());
+        if let Some(capture) = capture::current() {
+            capture.fence();
+            return Ok(());
+        }
         if core.immediate {
             return Ok(());
         }

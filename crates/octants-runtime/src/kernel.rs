@@ -1,6 +1,7 @@
 //! [`LoadedKernel`]: compiled code on a device, ready to launch.
 
 use std::fmt;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -19,17 +20,23 @@ pub struct Pointer {
     pub written: bool,
 }
 
-/// Compiled code on a device. Made by [`crate::Device::load`]; unloaded when dropped.
+/// Compiled code on a device. Made by [`crate::Device::load`]. Clones are the same code, unloaded with the last.
+#[derive(Clone)]
 pub struct LoadedKernel {
+    code: Arc<LoadedCode>,
+    pub(crate) pointers: Arc<[Pointer]>,
+    /// Its code makes numbers of addresses, which may go anywhere.
+    pub(crate) tells_addresses: bool,
+}
+
+/// What clones of a [`LoadedKernel`] share.
+pub struct LoadedCode {
     pub(crate) core: Arc<DeviceCore>,
     pub(crate) meta: Arc<KernelMeta>,
     pub(crate) module: ModuleHandle,
     /// Someone has captured a launch of it into a graph.
     pub(crate) in_graph: AtomicBool,
     pub(crate) tasks: Box<[TaskHandle]>,
-    pub(crate) pointers: Box<[Pointer]>,
-    /// Its code makes numbers of addresses, which may go anywhere.
-    pub(crate) tells_addresses: bool,
     /// Its code prints or asserts, and cannot call back to say so.
     pub(crate) speaks: bool,
     /// Bytes of frame, those for arguments that do not travel by value among them.
@@ -44,7 +51,20 @@ pub struct LoadedKernel {
     pub(crate) may_be_one: bool,
 }
 
+impl Deref for LoadedKernel {
+    type Target = LoadedCode;
+
+    #[inline]
+    fn deref(&self) -> &LoadedCode {
+        &self.code
+    }
+}
+
 impl LoadedKernel {
+    pub(crate) fn new(code: LoadedCode) -> LoadedKernel {
+        LoadedKernel { code: Arc::new(code), pointers: Arc::default(), tells_addresses: false }
+    }
+
     /// What is known of the kernel.
     pub fn meta(&self) -> &Arc<KernelMeta> {
         &self.meta
@@ -54,7 +74,7 @@ impl LoadedKernel {
     /// buffer; memory that is not the device's makes a launch wait for its work.
     pub fn with_pointers(self, pointers: Vec<Pointer>) -> LoadedKernel {
         let mut kernel = self;
-        kernel.pointers = pointers.into_boxed_slice();
+        kernel.pointers = pointers.into();
         kernel
     }
 
@@ -107,7 +127,7 @@ impl fmt::Debug for LoadedKernel {
     }
 }
 
-impl Drop for LoadedKernel {
+impl Drop for LoadedCode {
     fn drop(&mut self) {
         if self.core.is_abandoned() {
             return;

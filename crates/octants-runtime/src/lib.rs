@@ -11,7 +11,7 @@
 //!   [`Device::close`] each use of an object of that device is an error that says so.
 //!
 //! Reading order: [`error`], [`kernel_meta`], [`driver`], `cores` (the state behind all handles), [`device`],
-//! [`buffer`], `free_behind`, `sections`, [`kernel`], [`stream`], `track_uses`, [`event`], [`worker_pool`], `fork`,
+//! [`buffer`], `free_behind`, `sections`, [`kernel`], [`capture`], [`captured_graph`], [`stream`], `track_uses`, [`event`], [`worker_pool`], `fork`,
 //! [`pattern`], `transfer`, `foreign`, `host_work`, `assemble`, [`profile`], `measure`, [`profiler`], [`report`],
 //! [`render_site`], `site_messages`, [`nesting`], `poll`, `interruptible_wait`, [`renewable`]. A stream is `scratch`,
 //! `staging`, `stage_arguments`, `channel`, `listen` and `adopted` besides.
@@ -19,6 +19,8 @@
 mod adopted;
 mod assemble;
 pub mod buffer;
+pub mod capture;
+pub mod captured_graph;
 mod channel;
 mod cores;
 pub mod device;
@@ -53,9 +55,12 @@ mod transfer;
 pub mod worker_pool;
 
 pub use buffer::{Buffer, HostAccess, PinnedBuffer, Version};
+pub use capture::Capture;
+pub use captured_graph::CapturedGraph;
 pub use device::{Device, DeviceConfig};
 pub use driver::{
-    Caller, Contents, DevicePtr, Driver, EventHandle, Launch, ModuleHandle, Patient, StreamHandle, TaskHandle,
+    Caller, Contents, DevicePtr, Driver, EventHandle, GraphHandle, GraphPart, Launch, ModuleHandle, PartWork, Patient,
+    StreamHandle, TaskHandle,
 };
 pub use error::{DeviceError, ErrorKind, Result};
 pub use event::Event;

@@ -1,35 +1,72 @@
-//! Whether the current thread is inside a launch: a launch from there must run inline and wait for nothing.
+//! What the current thread is in the midst of, which changes what its launches mean: a launch, or a capture.
 //!
 //! Compiled code can call back into the host (a print sink, say), and the host's thread pool runs tasks on threads of
 //! its own. A launch that such a thread makes would wait for a lock its own launch holds, so the launcher asks here
-//! first.
+//! first: it runs inline and waits for nothing. A thread that captures notes its launches: see [`crate::capture`].
 
 use std::cell::Cell;
 
+use crate::error::{DeviceError, ErrorKind, Result};
+
+const INSIDE: u8 = 1;
+const CAPTURING: u8 = 2;
+
 thread_local! {
-    static INSIDE: Cell<bool> = const { Cell::new(false) };
+    static MARKS: Cell<u8> = const { Cell::new(0) };
 }
 
 /// True when this thread runs a task or launches one.
 #[inline]
 pub fn inside() -> bool {
-    INSIDE.with(Cell::get)
+    MARKS.with(Cell::get) & INSIDE != 0
+}
+
+/// True when this thread notes its launches for a graph.
+#[inline]
+pub fn capturing() -> bool {
+    MARKS.with(Cell::get) & CAPTURING != 0
+}
+
+/// True when this thread launches as most do: neither inside a launch, nor in a capture.
+#[inline]
+pub(crate) fn is_plain() -> bool {
+    MARKS.with(Cell::get) == 0
+}
+
+/// Refuses what only work that has run can give.
+pub(crate) fn refuse_while_capturing(what: &str) -> Result<()> {
+    if capturing() { Err(capture_refusal(what)) } else { Ok(()) }
+}
+
+/// Why a thread that captures cannot have something.
+#[cold]
+pub(crate) fn capture_refusal(what: &str) -> DeviceError {
+    let message = format!(
+        "{what} while this thread captures a graph: launches are noted then, and do not run. Do so before the capture, \
+         or once the graph was launched"
+    );
+    ErrorKind::Misuse { message }.into()
 }
 
 /// Marks this thread for good, as a thread that runs nothing but tasks.
 pub fn mark_worker_thread() {
-    INSIDE.with(|c| c.set(true));
+    MARKS.with(|c| c.set(INSIDE));
+}
+
+/// Marks this thread as one that captures, or as one that does no longer.
+pub(crate) fn mark_capturing(captures: bool) {
+    MARKS.with(|c| c.set(if captures { c.get() | CAPTURING } else { c.get() & !CAPTURING }));
 }
 
 /// Marks this thread until the guard is dropped.
 #[derive(Debug)]
-pub struct Inside(bool);
+pub struct Inside(u8);
 
 impl Inside {
     /// Marks this thread.
     #[inline]
     pub fn enter() -> Inside {
-        Inside(INSIDE.with(|c| c.replace(true)))
+        Inside(MARKS.with(|c| c.replace(c.get() | INSIDE)))
     }
 }
 
@@ -37,7 +74,7 @@ impl Drop for Inside {
     #[inline]
     fn drop(&mut self) {
         let before = self.0;
-        INSIDE.with(|c| c.set(before));
+        MARKS.with(|c| c.set(before));
     }
 }
 
@@ -52,10 +89,14 @@ mod tests {
             let _outer = Inside::enter();
             {
                 let _inner = Inside::enter();
-                assert!(inside());
+                assert!(inside() && !is_plain());
             }
             assert!(inside());
         }
-        assert!(!inside());
+        assert!(!inside() && is_plain());
+        mark_capturing(true);
+        assert!(capturing() && !inside() && !is_plain());
+        mark_capturing(false);
+        assert!(is_plain());
     }
 }

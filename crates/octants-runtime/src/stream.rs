@@ -3,10 +3,11 @@
 //! Work on a stream runs in order. A stream owns what a launch needs besides its arguments: a frame and result slots,
 //! reused from launch to launch and grown when a kernel asks for more.
 //!
-//! Reading order: `launch` (the launcher), `walk`, `results`, `copies`.
+//! Reading order: `launch` (the launcher), `walk`, `replay` (graphs), `results`, `copies`.
 
 mod copies;
 mod launch;
+mod replay;
 mod results;
 mod walk;
 
@@ -21,7 +22,7 @@ use crate::cores::{DeviceCore, StreamCore};
 use crate::driver::{Caller, EventHandle, Patient, StreamHandle};
 use crate::error::{ErrorKind, Result};
 use crate::interruptible_wait::{LOOK, leave_if_interrupted};
-use crate::nesting;
+use crate::nesting::{self, refuse_while_capturing};
 use crate::renewable::Renewable;
 use crate::report::{Failure, Failures};
 use crate::scratch::Scratch;
@@ -148,6 +149,7 @@ impl Stream {
     /// True when all work queued until now is done.
     pub fn query(&self) -> Result<bool> {
         self.0.device.check_open("stream")?;
+        refuse_while_capturing("the host cannot ask for a stream's work")?;
         // SAFETY: the stream is alive.
         unsafe { self.0.device.driver.query_stream(self.0.handle) }
     }
@@ -155,6 +157,7 @@ impl Stream {
     /// Waits until all work of this stream is done and writes out what it printed. Reports a failure that was not
     /// reported yet.
     pub fn synchronize(&self, caller: &dyn Caller) -> Result<()> {
+        refuse_while_capturing("the host cannot wait for a stream")?;
         let core = &*self.0;
         if core.device.immediate {
             return self.drain(caller, || ());

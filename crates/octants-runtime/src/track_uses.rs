@@ -1,6 +1,6 @@
 //! Which streams use which buffers: what a launch on a device that works asynchronously notes, and what it may ask for.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, PoisonError, Weak};
 
 use crate::buffer::Version;
 use crate::cores::{BufferCore, DeviceCore, StreamCore};
@@ -22,10 +22,20 @@ impl DeviceCore {
         buffer.filter(|b| address - b.address() < b.len())
     }
 
+    /// The buffer that holds this address, on any device; where all work is done at once, by looking at all buffers.
+    pub(crate) fn find_buffer(&self, address: u64) -> Option<Arc<BufferCore>> {
+        if !self.immediate {
+            return self.buffer_at(address);
+        }
+        // As above, what is found is given back outside the lock.
+        let all: Vec<_> = lock(&self.buffers).values().filter_map(Weak::upgrade).collect();
+        all.into_iter().find(|b| b.address() <= address && address - b.address() < b.len())
+    }
+
     /// Refuses a launch with an address that the driver knows not to be the device's: a mistake of whoever filled the
     /// slots.
     pub(crate) fn check_addresses(&self, kernel: &LoadedKernel, args: &[u64]) -> Result<()> {
-        for p in &kernel.pointers {
+        for p in kernel.pointers.iter() {
             let address = args[p.slot as usize];
             if address != 0 && !self.driver.reaches(DevicePtr(address)) {
                 let (name, slot, device) = (&kernel.meta.name, p.slot, self.driver.name());
@@ -63,7 +73,7 @@ impl DeviceCore {
         arrays: &[HostArray],
     ) -> bool {
         let mut foreign = false;
-        for p in &kernel.pointers {
+        for p in kernel.pointers.iter() {
             let address = args[p.slot as usize];
             if address == 0 || arrays.iter().any(|a| a.slot == p.slot) {
                 continue;

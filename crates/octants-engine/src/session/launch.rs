@@ -1,6 +1,6 @@
 //! Launches: with a store for gradients that need one, and not at all where the results are known.
 
-use octants_runtime::{Caller, HostArray, Results, Stream};
+use octants_runtime::{Caller, DeviceError, ErrorKind, HostArray, Results, Stream, nesting};
 
 use super::build::Launching;
 use super::{Executable, Session};
@@ -40,7 +40,7 @@ impl Session {
             Launching::Telling(known) => unsafe { self.find_results(code, known, slots, arrays, stream, caller) }?,
         };
         let is_default = stream.number() == 0;
-        if self.config().debug && is_default && !self.device.is_immediate() {
+        if self.config().debug && is_default && !self.device.is_immediate() && !nesting::capturing() {
             stream.synchronize(caller)?;
         }
         Ok(results)
@@ -79,6 +79,14 @@ impl Session {
         stream: &Stream,
         caller: &dyn Caller,
     ) -> Result<Option<Results>, Error> {
+        if nesting::capturing() {
+            let message = format!(
+                "the gradient of kernel `{}` keeps values whose number is counted first, which a graph cannot wait \
+                 for: launch it outside of the capture",
+                code.name()
+            );
+            return Err(DeviceError::from(ErrorKind::Misuse { message }).into());
+        }
         let mut slots = slots.to_vec();
         let count = &*store.count;
         // SAFETY: the counting kernel has the arguments of the gradient, and does not use the store.

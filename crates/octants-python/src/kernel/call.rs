@@ -18,6 +18,7 @@ use super::{Kernel, Prepared};
 use crate::annotation::ParamKind;
 use crate::argument::{Gathered, Place};
 use crate::autodiff_scope::{in_scope, scope};
+use crate::captured_graph;
 use crate::detached;
 use crate::errors;
 use crate::flattened::Flat;
@@ -111,7 +112,21 @@ impl Kernel {
     }
 
     /// A call with all its arguments, by place.
-    fn run<'py>(
+    pub fn run<'py>(
+        slf: &Bound<'py, Self>,
+        args: &[Bound<'py, PyAny>],
+        stream: Option<runtime::Stream>,
+        mode: AutodiffMode,
+    ) -> PyResult<Py<PyAny>> {
+        if runtime::nesting::capturing() {
+            let on = stream.clone();
+            return captured_graph::noting(slf, args, (on.as_ref(), mode), || Self::run_now(slf, args, stream, mode));
+        }
+        Self::run_now(slf, args, stream, mode)
+    }
+
+    #[inline]
+    fn run_now<'py>(
         slf: &Bound<'py, Self>,
         args: &[Bound<'py, PyAny>],
         stream: Option<runtime::Stream>,
@@ -205,6 +220,9 @@ impl Kernel {
         slots: &mut Slots,
     ) -> PyResult<(Py<PyAny>, Arc<Specialization>)> {
         let py = slf.py();
+        if runtime::nesting::capturing() {
+            captured_graph::hold_arguments(args);
+        }
         let (prepared, _) = self.prepared(py)?;
         let mut gathered = self.gather(&prepared, args, mode)?;
         gathered.numbers = numbers.map(SmallVec::from_slice);
@@ -257,6 +275,9 @@ impl Kernel {
         for &handle in &gathered.ready_on {
             let stream = stream.unwrap_or_else(|| session.device().default_stream());
             stream.wait_for_handle(handle).map_err(|e| errors::from_engine(py, e.into()))?;
+        }
+        if runtime::nesting::capturing() {
+            captured_graph::hold(gathered);
         }
         detached::before_launch(py);
         let interpreter = Interpreter::of_launch(py, flats);

@@ -2,10 +2,11 @@
 
 use super::Stream;
 use crate::buffer::{Buffer, PinnedBuffer};
+use crate::capture;
 use crate::cores::StreamCore;
 use crate::driver::{Caller, DevicePtr};
 use crate::error::{ErrorKind, Result};
-use crate::nesting;
+use crate::nesting::{self, refuse_while_capturing};
 use crate::pattern::Pattern;
 use crate::staging::{Block, MOST_BUSY};
 
@@ -18,6 +19,9 @@ impl Stream {
         let core = &*self.0;
         let bytes = from.len() as u64;
         let (_pinned, address) = core.range(to, offset, bytes)?;
+        if let Some(capture) = capture::current() {
+            return capture.note_upload(&self.0, (to, address), from);
+        }
         core.in_order(caller, || {
             if !core.device.immediate {
                 to.note_use(&self.0, true);
@@ -34,6 +38,7 @@ impl Stream {
         let core = &*self.0;
         let bytes = to.len() as u64;
         let (_pinned, from) = core.range(from, offset, bytes)?;
+        refuse_while_capturing("the host cannot read an array")?;
         core.in_order(caller, || {
             // SAFETY: the range is checked and pinned, and `to` outlives the wait.
             unsafe { core.device.driver.copy_to_host(core.handle, to.as_mut_ptr(), from, bytes)? };
@@ -47,7 +52,7 @@ impl Stream {
     pub fn upload(&self, to: &Buffer, offset: u64, from: &[u8], caller: &dyn Caller) -> Result<()> {
         let core = &*self.0;
         let bytes = from.len() as u64;
-        if core.device.immediate || nesting::inside() || bytes == 0 || bytes > MOST_BUSY {
+        if core.device.immediate || !nesting::is_plain() || bytes == 0 || bytes > MOST_BUSY {
             return self.write(to, offset, from, caller);
         }
         self.device_open()?;
@@ -70,6 +75,9 @@ impl Stream {
         let (_pinned, start) = core.range(to, offset, bytes)?;
         if bytes == 0 {
             return Ok(());
+        }
+        if let Some(capture) = capture::current() {
+            return capture.note_fill(&self.0, (to, start), element, count);
         }
         let pattern = Pattern::of(element).filter(|p| start.0.is_multiple_of(p.bytes()));
         if let Some(pattern) = pattern.filter(|_| !core.device.immediate) {
@@ -150,6 +158,9 @@ impl Stream {
         let core = &*self.0;
         let (_to_pinned, to_address) = core.range(to, to_offset, bytes)?;
         let (_from_pinned, from_address) = core.range(from, from_offset, bytes)?;
+        if let Some(capture) = capture::current() {
+            return capture.note_copy(&self.0, (to, to_address), (from, from_address), bytes);
+        }
         core.in_order(caller, || {
             if !core.device.immediate {
                 to.note_use(&self.0, true);

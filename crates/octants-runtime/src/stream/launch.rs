@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering;
 use super::Stream;
 use super::results::{Results, results};
 use super::walk::{Pace, Walk};
+use crate::capture;
 use crate::cores::StreamCore;
 use crate::driver::{Caller, DevicePtr, Launch, Patient, TaskHandle};
 use crate::error::{DeviceError, ErrorKind, Result};
@@ -64,6 +65,7 @@ impl Stream {
         resumes_at: Option<i64>,
         caller: &dyn Caller,
     ) -> Result<Option<i64>> {
+        nesting::refuse_while_capturing("a kernel with checkpoints cannot be launched")?;
         let mut checkpoints = Checkpoints { resumes_at, ended_at: None };
         // SAFETY: the caller's contract.
         unsafe { self.launch_in_turn(kernel, (args, arrays), caller, &mut checkpoints)? };
@@ -81,7 +83,10 @@ impl Stream {
         checkpoints: &mut Checkpoints,
     ) -> Result<Option<Results>> {
         let core = &self.0;
-        if nesting::inside() {
+        if !nesting::is_plain() {
+            if let Some(capture) = capture::current().filter(|_| !nesting::inside()) {
+                return capture.note_launch(core, kernel, (args, arrays)).map(|()| None);
+            }
             // SAFETY: the caller's contract.
             return unsafe { core.launch_nested(kernel, args) };
         }
@@ -106,7 +111,7 @@ impl StreamCore {
     /// # Safety
     /// As [`Stream::launch_with`]; `scratch` is used by no other work.
     #[inline]
-    unsafe fn run(
+    pub(super) unsafe fn run(
         self: &Arc<Self>,
         kernel: &LoadedKernel,
         (args, arrays): (&[u64], &[HostArray]),

@@ -32,6 +32,8 @@ pub(super) enum Pace {
 /// A launch on its way through the sections of a kernel.
 pub(super) struct Walk<'a> {
     stream: &'a StreamCore,
+    /// Where the tasks go: the stream itself, or a worker's where nothing is decided.
+    on: StreamHandle,
     kernel: &'a LoadedKernel,
     scratch: &'a mut Scratch,
     pace: Pace,
@@ -48,7 +50,12 @@ impl<'a> Walk<'a> {
         pace: Pace,
         measures: bool,
     ) -> Walk<'a> {
-        Walk { stream, kernel, scratch, pace, measures, measured: None }
+        Walk { stream, on: stream.handle, kernel, scratch, pace, measures, measured: None }
+    }
+
+    /// The same on a worker stream of a launch, for a kernel that decides nothing.
+    pub(super) fn on(self, on: StreamHandle) -> Walk<'a> {
+        Walk { on, ..self }
     }
 
     /// Runs or queues the kernel.
@@ -60,7 +67,7 @@ impl<'a> Walk<'a> {
         // SAFETY: the contract above.
         let end = unsafe {
             if kernel.sections.is_empty() {
-                self.tasks(self.stream.handle, 0..kernel.tasks.len(), launch)
+                self.tasks(self.on, 0..kernel.tasks.len(), launch)
             } else {
                 self.sections(&kernel.sections, launch)
             }
@@ -80,7 +87,7 @@ impl<'a> Walk<'a> {
             // SAFETY: the contract above.
             unsafe {
                 match section {
-                    Section::InOrder(tasks) => self.tasks(self.stream.handle, tasks.clone(), launch)?,
+                    Section::InOrder(tasks) => self.tasks(self.on, tasks.clone(), launch)?,
                     Section::Groups(groups) => self.groups(groups, launch)?,
                     Section::While(condition, body) => self.rounds(condition, body, launch)?,
                     Section::If(condition, [then, otherwise]) => {
@@ -113,9 +120,9 @@ impl<'a> Walk<'a> {
     unsafe fn groups(&mut self, groups: &[Range<usize>], launch: &Launch<'_>) -> Result<()> {
         let Pace::Queued { captured } = self.pace else {
             // SAFETY: the contract above.
-            return groups.iter().try_for_each(|g| unsafe { self.tasks(self.stream.handle, g.clone(), launch) });
+            return groups.iter().try_for_each(|g| unsafe { self.tasks(self.on, g.clone(), launch) });
         };
-        let fork = Fork::new(&self.stream.device, self.stream.handle, captured, groups.len() - 1)?;
+        let fork = Fork::new(&self.stream.device, self.on, captured, groups.len() - 1)?;
         for (i, tasks) in groups.iter().enumerate() {
             // SAFETY: the contract above; the fork holds its streams.
             unsafe { self.tasks(fork.stream(i), tasks.clone(), launch)? };
@@ -174,7 +181,7 @@ impl<'a> Walk<'a> {
             (Some(measured), Pace::Queued { .. }) => {
                 drop(measured);
                 // SAFETY: the stream is alive.
-                unsafe { self.stream.device.bound_pending(self.stream.handle, launch.caller) }
+                unsafe { self.stream.device.bound_pending(self.on, launch.caller) }
             }
             _ => Ok(()),
         }

@@ -1,0 +1,148 @@
+//! [`GraphOfParts`]: launches of many kernels, fills and copies as one piece of work.
+//!
+//! Each part is described behind the ends of those it waits for. Later launches tell the vendor what differs: the
+//! arguments of parts that are said to have changed, and the number of those whose code depends on it.
+
+use std::ops::Range;
+
+use octants_runtime::{GraphPart, Launch, PartWork, Result};
+
+use crate::context::Entered;
+use crate::describe_graph::{Description, Node, NotAGraph};
+use crate::loaded_task::LoadedTask;
+use crate::module::Module;
+use crate::symbols::RawStream;
+use crate::vendor::{CopyNode, FillNode, Graphs, RawGraph, RawNode, ReadyGraph};
+
+/// Parts that are ready.
+#[derive(Debug)]
+pub struct GraphOfParts {
+    described: RawGraph,
+    ready: ReadyGraph,
+    nodes: Vec<Node>,
+    parts: Vec<Part>,
+    /// Parts whose code depends on the launch's number.
+    numbered: Vec<usize>,
+    /// The first kernel's number in [`crate::last_launches`].
+    kernel: Option<u32>,
+}
+
+/// A part, with its nodes among all.
+#[derive(Debug)]
+struct Part {
+    /// Its tasks, which stay loaded.
+    tasks: *const [LoadedTask],
+    nodes: Range<usize>,
+}
+
+impl GraphOfParts {
+    /// Describes the parts, unless they cannot be a graph.
+    ///
+    /// # Safety
+    /// As [`octants_runtime::Driver::make_graph`].
+    pub unsafe fn new(graphs: &dyn Graphs, calls: &Entered<'_>, parts: &[GraphPart<'_>]) -> Option<GraphOfParts> {
+        // SAFETY: the contract above; what is given back was made here, and not launched.
+        unsafe {
+            let described = graphs.create().ok()?;
+            let made = GraphOfParts::describe(graphs, described, calls, parts);
+            made.inspect_err(|_| graphs.destroy(described)).ok()
+        }
+    }
+
+    /// # Safety
+    /// As [`GraphOfParts::new`].
+    unsafe fn describe(
+        graphs: &dyn Graphs,
+        described: RawGraph,
+        calls: &Entered<'_>,
+        parts: &[GraphPart<'_>],
+    ) -> std::result::Result<GraphOfParts, NotAGraph> {
+        let mut description = Description::of(graphs, described, calls);
+        let (mut own, mut numbered, mut kernel) = (Vec::with_capacity(parts.len()), Vec::new(), None);
+        let mut ends: Vec<Vec<RawNode>> = Vec::with_capacity(parts.len());
+        for (place, part) in parts.iter().enumerate() {
+            let mut behind: Vec<RawNode> = Vec::new();
+            for end in part.behind.iter().flat_map(|p| &ends[*p]) {
+                if !behind.contains(end) {
+                    behind.push(*end);
+                }
+            }
+            let first = description.nodes.len();
+            let mut tasks: *const [LoadedTask] = &[];
+            // SAFETY: the contract above.
+            let end = unsafe {
+                match &part.work {
+                    PartWork::Launch { module, sections, launch } => {
+                        let module = &*(module.0 as *const Module);
+                        tasks = &raw const *module.tasks;
+                        if module.tasks.iter().any(|t| t.is_numbered) {
+                            numbered.push(place);
+                        }
+                        kernel = kernel.or(module.tasks.first().map(|t| t.kernel));
+                        description.add(behind, (&module.tasks, sections), launch)?
+                    }
+                    PartWork::Fill { at, pattern, bytes } => {
+                        vec![description.add_fill(&behind, &FillNode { at: at.0, pattern: *pattern, bytes: *bytes })?]
+                    }
+                    PartWork::Copy { to, from, bytes } => {
+                        vec![description.add_copy(&behind, &CopyNode { to: to.0, from: from.0, bytes: *bytes })?]
+                    }
+                }
+            };
+            ends.push(end);
+            own.push(Part { tasks, nodes: first..description.nodes.len() });
+        }
+        let nodes = description.nodes;
+        // SAFETY: described above.
+        let ready = unsafe { graphs.make_ready(described) }.map_err(|_| NotAGraph::Ever)?;
+        Ok(GraphOfParts { described, ready, nodes, parts: own, numbered, kernel })
+    }
+
+    /// Launches. False where the launches cannot be the graph's.
+    ///
+    /// # Safety
+    /// As [`octants_runtime::Driver::launch_graph`].
+    pub unsafe fn launch<'a>(
+        &mut self,
+        (graphs, calls): (&dyn Graphs, &Entered<'_>),
+        stream: RawStream,
+        changed: &[usize],
+        launch_of: &dyn Fn(usize) -> Option<Launch<'a>>,
+    ) -> Result<bool> {
+        for place in changed.iter().chain(self.numbered.iter().filter(|n| !changed.contains(n))) {
+            let (Some(part), Some(launch)) = (self.parts.get(*place), launch_of(*place)) else { continue };
+            for node in &mut self.nodes[part.nodes.clone()] {
+                // SAFETY: the contract above; parameters are copied before the calls return.
+                unsafe {
+                    match node.tell(calls, &*part.tasks, &launch) {
+                        Ok(None) => {}
+                        Ok(Some(kernel)) => match graphs.exchange(self.ready, node.raw, &kernel) {
+                            Ok(()) => {}
+                            Err(_) => return Ok(false),
+                        },
+                        Err(_) => return Ok(false),
+                    }
+                }
+            }
+        }
+        let library = calls.library();
+        if let Some(kernel) = self.kernel {
+            library.last.note(stream, kernel);
+        }
+        // SAFETY: the contract above.
+        library.check_own(unsafe { graphs.launch(self.ready, stream) }, "launching a captured graph")?;
+        Ok(true)
+    }
+
+    /// Gives it back.
+    ///
+    /// # Safety
+    /// No launch of it is being made.
+    pub unsafe fn destroy(self, graphs: &dyn Graphs) {
+        // SAFETY: the contract above.
+        unsafe {
+            graphs.destroy_ready(self.ready);
+            graphs.destroy(self.described);
+        }
+    }
+}

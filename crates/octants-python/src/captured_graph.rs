@@ -1,0 +1,263 @@
+//! [`CapturedGraph`]: launches that threads note in the place of making them, and launch as one.
+//!
+//! The runtime keeps code, memory of the device and argument slots. Kept here are the calls that these came from, so
+//! that one can be made again with other arguments, and the objects whose memory the launches use.
+
+use std::cell::RefCell;
+use std::sync::{Arc, Mutex, OnceLock};
+
+use octants_engine::ir::AutodiffMode;
+use octants_engine::runtime::{self, nesting};
+use pyo3::exceptions::PyValueError;
+use pyo3::gc::{PyTraverseError, PyVisit};
+use pyo3::prelude::*;
+use pyo3::types::{PyList, PyString, PyTuple};
+
+use crate::argument::Gathered;
+use crate::interpreter::Interpreter;
+use crate::kernel::Kernel;
+use crate::program::{self, Program};
+use crate::stream::{lock, stream_or_current};
+use crate::waiting::raised;
+use crate::{detached, errors};
+
+/// A call of a kernel.
+struct Call {
+    kernel: Py<Kernel>,
+    args: Vec<Py<PyAny>>,
+    stream: Option<runtime::Stream>,
+    mode: AutodiffMode,
+    /// Its place among the steps.
+    step: usize,
+    /// What its launch needs alive, beside the arguments.
+    held: Vec<Py<PyAny>>,
+}
+
+/// What a thread has noted since it began to.
+#[derive(Default)]
+struct Notes {
+    calls: Vec<Call>,
+    held: Vec<Py<PyAny>>,
+}
+
+thread_local! {
+    static NOTES: RefCell<Option<Notes>> = const { RefCell::new(None) };
+}
+
+/// Makes a call, and notes it where this thread captures.
+pub fn noting<'py>(
+    kernel: &Bound<'py, Kernel>,
+    args: &[Bound<'py, PyAny>],
+    (stream, mode): (Option<&runtime::Stream>, AutodiffMode),
+    call: impl FnOnce() -> PyResult<Py<PyAny>>,
+) -> PyResult<Py<PyAny>> {
+    let _ = runtime::Capture::take_last_step();
+    let result = call()?;
+    let Some(step) = runtime::Capture::take_last_step() else { return Ok(result) };
+    let mut members = Vec::new();
+    args.iter().try_for_each(|arg| hold_members(arg, &mut members))?;
+    NOTES.with_borrow_mut(|notes| {
+        if let Some(notes) = notes {
+            let mut held = std::mem::take(&mut notes.held);
+            held.append(&mut members);
+            let args = args.iter().map(|a| a.clone().unbind()).collect();
+            notes.calls.push(Call { kernel: kernel.clone().unbind(), args, stream: stream.cloned(), mode, step, held });
+        }
+    });
+    Ok(result)
+}
+
+/// Keeps what a launch needs alive, where this thread captures.
+#[cold]
+pub fn hold(gathered: &Gathered<'_>) {
+    hold_objects(&gathered.held);
+}
+
+/// Keeps arguments of a launch that is not made again with others.
+#[cold]
+pub fn hold_arguments(args: &[Bound<'_, PyAny>]) {
+    hold_objects(args);
+}
+
+fn hold_objects<'a, 'py: 'a>(objects: impl IntoIterator<Item = &'a Bound<'py, PyAny>>) {
+    NOTES.with_borrow_mut(|notes| {
+        if let Some(notes) = notes {
+            notes.held.extend(objects.into_iter().map(|o| o.clone().unbind()));
+        }
+    });
+}
+
+/// Members of a dataclass, which may be assigned to while the graph uses their memory.
+fn hold_members<'py>(of: &Bound<'py, PyAny>, held: &mut Vec<Py<PyAny>>) -> PyResult<()> {
+    let Some(fields) = of.get_type().getattr_opt(pyo3::intern!(of.py(), "__dataclass_fields__"))? else {
+        return Ok(());
+    };
+    for name in fields.try_iter()? {
+        let member = of.getattr(name?.cast_into::<PyString>()?)?;
+        hold_members(&member, held)?;
+        held.push(member.unbind());
+    }
+    Ok(())
+}
+
+/// Whether this thread notes its launches.
+#[pyfunction]
+pub fn capturing() -> bool {
+    nesting::capturing()
+}
+
+/// Launches that are noted, or were.
+#[pyclass(module = "octants._octants", frozen, weakref)]
+pub struct CapturedGraph {
+    program: Arc<Program>,
+    capture: Arc<runtime::Capture>,
+    graph: OnceLock<runtime::CapturedGraph>,
+    calls: Mutex<Vec<Call>>,
+    /// What no call holds.
+    held: Mutex<Vec<Py<PyAny>>>,
+}
+
+impl CapturedGraph {
+    fn graph(&self, py: Python<'_>) -> PyResult<&runtime::CapturedGraph> {
+        let ended = "the capture has not ended: a graph is launched after the `with` block that captures it";
+        self.graph.get().ok_or_else(|| errors::runtime_error(py, ended))
+    }
+
+    /// Waits for what failed where the program is in debug mode, as launches of kernels do.
+    fn in_debug_mode(&self, stream: &runtime::Stream) -> bool {
+        let session = &self.program.session;
+        session.config().debug && stream.number() == 0 && !session.device().is_immediate()
+    }
+}
+
+#[pymethods]
+impl CapturedGraph {
+    #[new]
+    fn new(py: Python<'_>) -> PyResult<CapturedGraph> {
+        let program = program::require(py)?;
+        let capture = program.session.device().capture().map_err(|e| raised(py, e))?;
+        Ok(CapturedGraph { program, capture, graph: OnceLock::new(), calls: Mutex::default(), held: Mutex::default() })
+    }
+
+    /// Lets this thread note its launches here.
+    fn begin(&self, py: Python<'_>) -> PyResult<()> {
+        if self.graph.get().is_some() {
+            return Err(errors::runtime_error(py, "this capture has ended: a graph does not change, capture another"));
+        }
+        self.capture.begin_here().map_err(|e| raised(py, e))?;
+        NOTES.set(Some(Notes::default()));
+        Ok(())
+    }
+
+    /// Ends what `begin` began, on the same thread.
+    fn end(&self, py: Python<'_>) -> PyResult<()> {
+        if !self.capture.end_here() {
+            return Err(errors::runtime_error(py, "a capture ends on the thread that it began on"));
+        }
+        if let Some(notes) = NOTES.take() {
+            lock(&self.calls).extend(notes.calls);
+            lock(&self.held).extend(notes.held);
+        }
+        Ok(())
+    }
+
+    /// Makes a graph of what was noted.
+    fn finish(&self) {
+        let _ = self.graph.set(runtime::CapturedGraph::of(&self.capture));
+    }
+
+    /// Launches the graph on a stream, the current one where none is given.
+    #[pyo3(signature = (stream = None))]
+    fn launch(slf: &Bound<'_, Self>, stream: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+        let (py, this) = (slf.py(), slf.get());
+        let graph = this.graph(py)?;
+        let stream = stream_or_current(py, stream)?;
+        detached::before_launch(py);
+        let interpreter = Interpreter::held(py);
+        // SAFETY: what the launches use is a buffer of the device's, or held by the calls that were noted.
+        let end = unsafe { stream.launch_graph(graph, &interpreter) };
+        let end =
+            end.and_then(|()| if this.in_debug_mode(&stream) { stream.synchronize(&interpreter) } else { Ok(()) });
+        let interrupted = interpreter.take();
+        program::write_printed(py)?;
+        if let Some(raised) = interrupted {
+            return Err(raised);
+        }
+        end.map_err(|e| raised(py, e))?;
+        if nesting::capturing() {
+            // Its steps are now those of another graph too.
+            hold_objects([slf.as_any()]);
+        }
+        Ok(())
+    }
+
+    /// Name, parameters and arguments of each call that was noted.
+    fn calls<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let calls: Vec<_> = lock(&self.calls)
+            .iter()
+            .map(|c| (c.kernel.clone_ref(py), c.args.iter().map(|a| a.clone_ref(py)).collect::<Vec<_>>()))
+            .collect();
+        let list = PyList::empty(py);
+        for (kernel, args) in calls {
+            let kernel = kernel.bind(py);
+            list.append((kernel, kernel.get().parameters(py)?, PyTuple::new(py, args)?))?;
+        }
+        Ok(list)
+    }
+
+    /// Makes a call that was noted again, with other arguments, for launches from now on. True where it launches the
+    /// same code.
+    fn exchange(&self, py: Python<'_>, call: usize, args: &Bound<'_, PyTuple>) -> PyResult<bool> {
+        let graph = self.graph(py)?;
+        let known = lock(&self.calls).get(call).map(|c| (c.kernel.clone_ref(py), c.stream.clone(), c.mode, c.step));
+        let Some((kernel, stream, mode, step)) = known else {
+            return Err(PyValueError::new_err("no such call was noted"));
+        };
+        let again = self.program.session.device().capture().map_err(|e| raised(py, e))?;
+        again.begin_here().map_err(|e| raised(py, e))?;
+        NOTES.set(Some(Notes::default()));
+        let end = Kernel::run(kernel.bind(py), args.as_slice(), stream, mode);
+        again.end_here();
+        let notes = NOTES.take();
+        end?;
+        let same = graph.exchange(step, &again).map_err(|e| raised(py, e))?;
+        let new = notes.and_then(|mut n| n.calls.pop()).map(|new| Call { step, ..new });
+        let old = match (new, lock(&self.calls).get_mut(call)) {
+            (Some(new), Some(place)) => Some(std::mem::replace(place, new)),
+            _ => None,
+        };
+        // Outside the lock: dropping Python objects may run Python code. Work that uses them may still be queued: it is
+        // waited for where the memory is not the device's own.
+        drop(old);
+        Ok(same)
+    }
+
+    /// What each step does, its lane, and the steps that it waits for.
+    fn steps(&self, py: Python<'_>) -> PyResult<Vec<(String, usize, Vec<usize>)>> {
+        Ok(self.graph(py)?.describe())
+    }
+
+    /// Times that the device was given the steps anew.
+    #[getter]
+    fn makes(&self) -> u64 {
+        self.graph.get().map_or(0, runtime::CapturedGraph::makes)
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        let Ok(calls) = self.calls.try_lock() else { return Ok(()) };
+        for call in calls.iter() {
+            visit.call(&call.kernel)?;
+            call.args.iter().chain(&call.held).try_for_each(|a| visit.call(a))?;
+        }
+        match self.held.try_lock() {
+            Ok(held) => held.iter().try_for_each(|h| visit.call(h)),
+            Err(_) => Ok(()),
+        }
+    }
+
+    fn __clear__(&self) {
+        let old = (std::mem::take(&mut *lock(&self.calls)), std::mem::take(&mut *lock(&self.held)));
+        // Outside the locks: dropping Python objects may run Python code.
+        drop(old);
+    }
+}

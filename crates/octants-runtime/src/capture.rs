@@ -1,0 +1,399 @@
+//! [`Capture`]: launches, copies and fills of threads, noted in the place of being made.
+//!
+//! A thread that captures launches as ever. What it would queue becomes a step of a graph
+//! ([`crate::captured_graph`]), behind the steps that its stream, and events that the stream waits for, put before it.
+//! Streams are told apart, so that the graph has the branches that the streams had. What the host would wait for, or
+//! look at, has not happened: that is refused.
+//!
+//! Memory that is made meanwhile is the graph's as much as the program's. Each launch of the graph finds it zeroed.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use crate::buffer::Buffer;
+use crate::cores::{DeviceCore, StreamCore};
+use crate::driver::{DevicePtr, EventHandle};
+use crate::error::{ErrorKind, Result};
+use crate::kernel::LoadedKernel;
+use crate::nesting::{self, capture_refusal};
+use crate::pattern::Pattern;
+use crate::report::lock;
+use crate::stage_arguments::HostArray;
+
+/// Bytes of a fill that are kept ready, where the device has no call for it.
+const KEPT_OF_FILL: u64 = 64 << 10;
+
+thread_local! {
+    static CURRENT: RefCell<Option<Arc<Capture>>> = const { RefCell::new(None) };
+    /// The step that this thread's last launch became.
+    static LAST_STEP: Cell<Option<usize>> = const { Cell::new(None) };
+}
+
+/// A piece of work of a graph.
+#[derive(Clone)]
+pub(crate) struct Step {
+    /// The stream it was queued on, counted from 0. Launches of a lane are behind one another.
+    pub(crate) lane: usize,
+    /// Steps before it that it waits for.
+    pub(crate) behind: Vec<usize>,
+    pub(crate) work: Work,
+}
+
+impl Step {
+    /// Of the steps that it waits for those from a place on.
+    pub(crate) fn behind_from(&self, first: usize) -> impl Iterator<Item = usize> + '_ {
+        self.behind.iter().copied().filter(move |b| *b >= first)
+    }
+}
+
+/// What a step does.
+#[derive(Clone)]
+pub(crate) enum Work {
+    Launch(Arc<CapturedLaunch>),
+    Fill { to: Buffer, at: DevicePtr, pattern: Pattern, bytes: u64 },
+    Copy { to: Buffer, at: DevicePtr, from: Buffer, from_at: DevicePtr, bytes: u64 },
+}
+
+/// A launch as it was noted.
+pub(crate) struct CapturedLaunch {
+    pub(crate) kernel: LoadedKernel,
+    pub(crate) args: Box<[u64]>,
+    pub(crate) arrays: Box<[HostArray]>,
+    /// Buffers that its arguments name, and whether it writes to them.
+    pub(crate) buffers: Box<[(Buffer, bool)]>,
+    /// It uses memory of the host that is not among `arrays`.
+    pub(crate) foreign: bool,
+}
+
+/// Launches that are noted, of all threads that take part.
+pub struct Capture {
+    device: Arc<DeviceCore>,
+    open: Mutex<Noted>,
+}
+
+/// What was noted.
+#[derive(Default)]
+pub(crate) struct Noted {
+    pub(crate) steps: Vec<Step>,
+    lanes: Vec<Lane>,
+    /// Numbers of lanes that were given.
+    numbers: usize,
+    /// What streams begin behind that appear from now on.
+    base: Vec<usize>,
+    events: HashMap<EventHandle, Vec<usize>>,
+    /// Streams of other libraries, by handle, whose work comes first.
+    pub(crate) behind_handles: Vec<u64>,
+    /// Memory that fills copy from.
+    fills: HashMap<Vec<u8>, Buffer>,
+}
+
+/// A stream of the capture.
+struct Lane {
+    stream: Arc<StreamCore>,
+    number: usize,
+    /// Steps that the next one waits for.
+    ends: Vec<usize>,
+}
+
+impl Noted {
+    fn lane(&mut self, stream: &Arc<StreamCore>) -> usize {
+        let known = self.lanes.iter().position(|l| Arc::ptr_eq(&l.stream, stream));
+        known.unwrap_or_else(|| {
+            self.lanes.push(Lane { stream: stream.clone(), number: self.numbers, ends: self.base.clone() });
+            self.numbers += 1;
+            self.lanes.len() - 1
+        })
+    }
+
+    fn add(&mut self, stream: &Arc<StreamCore>, work: Work) -> usize {
+        let (lane, step) = (self.lane(stream), self.steps.len());
+        let lane = &mut self.lanes[lane];
+        let behind = std::mem::replace(&mut lane.ends, vec![step]);
+        self.steps.push(Step { lane: lane.number, behind, work });
+        step
+    }
+
+    /// Makes everything that comes from now on wait for a step.
+    fn precede(&mut self, step: usize) {
+        self.lanes.iter_mut().map(|l| &mut l.ends).chain([&mut self.base]).for_each(|ends| add_ends(ends, &[step]));
+    }
+}
+
+fn add_ends(ends: &mut Vec<usize>, more: &[usize]) {
+    ends.extend(more);
+    ends.sort_unstable();
+    ends.dedup();
+}
+
+/// The capture that this thread takes part in.
+#[inline]
+pub(crate) fn current() -> Option<Arc<Capture>> {
+    if nesting::capturing() { CURRENT.with(|c| c.borrow().clone()) } else { None }
+}
+
+impl Capture {
+    pub(crate) fn new(device: &Arc<DeviceCore>) -> Arc<Capture> {
+        Arc::new(Capture { device: device.clone(), open: Mutex::default() })
+    }
+
+    /// Lets this thread take part.
+    pub fn begin_here(self: &Arc<Self>) -> Result<()> {
+        self.device.check_open("capture")?;
+        if nesting::inside() || nesting::capturing() {
+            let message = "this thread captures a graph already: a capture begins outside of others, and launches \
+                           graphs that were captured before"
+                .into();
+            return Err(ErrorKind::Misuse { message }.into());
+        }
+        CURRENT.with(|c| *c.borrow_mut() = Some(self.clone()));
+        nesting::mark_capturing(true);
+        Ok(())
+    }
+
+    /// Ends the part of this thread; whether it took part in this capture.
+    pub fn end_here(self: &Arc<Self>) -> bool {
+        let ended = CURRENT.with(|c| c.borrow_mut().take_if(|current| Arc::ptr_eq(current, self)).is_some());
+        if ended {
+            nesting::mark_capturing(false);
+        }
+        ended
+    }
+
+    /// The step that this thread's last launch became, unless someone has asked since.
+    pub fn take_last_step() -> Option<usize> {
+        LAST_STEP.take()
+    }
+
+    /// Notes memory that was just made, zeroed, where this thread captures: each launch of the graph is to find it so.
+    pub fn note_new_here(buffer: &Buffer) -> Result<()> {
+        current().map_or(Ok(()), |capture| capture.note_new(buffer))
+    }
+
+    /// What was noted, which is then no longer here.
+    pub(crate) fn take(&self) -> Noted {
+        std::mem::take(&mut *lock(&self.open))
+    }
+
+    pub(crate) fn device(&self) -> &Arc<DeviceCore> {
+        &self.device
+    }
+
+    fn check(&self, device: &Arc<DeviceCore>, what: &'static str) -> Result<()> {
+        self.device.check_open("capture")?;
+        if Arc::ptr_eq(&self.device, device) { Ok(()) } else { Err(ErrorKind::ForeignDevice { what }.into()) }
+    }
+
+    pub(crate) fn note_launch(
+        &self,
+        stream: &Arc<StreamCore>,
+        kernel: &LoadedKernel,
+        (args, arrays): (&[u64], &[HostArray]),
+    ) -> Result<()> {
+        self.check(&stream.device, "stream")?;
+        self.check(&kernel.core, "kernel")?;
+        if !kernel.meta.result.is_empty() {
+            return Err(capture_refusal(&format!("kernel `{}` cannot return a value", kernel.meta.name)));
+        }
+        if args.len() != kernel.meta.arg_slots as usize {
+            let what = format!("kernel `{}` was given {} argument slots", kernel.meta.name, args.len());
+            return Err(ErrorKind::CompilerBug(what).into());
+        }
+        let mut buffers: Vec<(Buffer, bool)> = Vec::new();
+        let mut foreign = false;
+        for p in kernel.pointers.iter() {
+            let address = args[p.slot as usize];
+            if address == 0 || arrays.iter().any(|a| a.slot == p.slot) {
+                continue;
+            }
+            match self.device.find_buffer(address) {
+                Some(core) => {
+                    let buffer = Buffer::of(core);
+                    if kernel.tells_addresses {
+                        buffer.expose();
+                    }
+                    buffers.push((buffer, p.written));
+                }
+                None => foreign = true,
+            }
+        }
+        let foreign = foreign && self.device.host_addressable && !self.device.immediate;
+        let launch = CapturedLaunch {
+            kernel: kernel.clone(),
+            args: args.into(),
+            arrays: arrays.into(),
+            buffers: buffers.into(),
+            foreign,
+        };
+        let step = lock(&self.open).add(stream, Work::Launch(Arc::new(launch)));
+        LAST_STEP.set(Some(step));
+        Ok(())
+    }
+
+    pub(crate) fn note_copy(
+        &self,
+        stream: &Arc<StreamCore>,
+        (to, at): (&Buffer, DevicePtr),
+        (from, from_at): (&Buffer, DevicePtr),
+        bytes: u64,
+    ) -> Result<()> {
+        self.check(&stream.device, "stream")?;
+        if bytes > 0 {
+            let _ = lock(&self.open).add(stream, Work::Copy { to: to.clone(), at, from: from.clone(), from_at, bytes });
+        }
+        Ok(())
+    }
+
+    /// Notes that memory becomes what `from` is now.
+    pub(crate) fn note_upload(&self, stream: &Arc<StreamCore>, to: (&Buffer, DevicePtr), from: &[u8]) -> Result<()> {
+        if from.is_empty() {
+            return Ok(());
+        }
+        let kept = Buffer::holding(&self.device, from)?;
+        self.note_copy(stream, to, (&kept, kept.at(0, 0)?), from.len() as u64)
+    }
+
+    /// Notes that memory becomes `count` times an element.
+    pub(crate) fn note_fill(
+        &self,
+        stream: &Arc<StreamCore>,
+        (to, at): (&Buffer, DevicePtr),
+        element: &[u8],
+        count: u64,
+    ) -> Result<()> {
+        self.check(&stream.device, "stream")?;
+        let mut noted = lock(&self.open);
+        for work in self.fill(&mut noted, (to, at), element, count)? {
+            let _ = noted.add(stream, work);
+        }
+        Ok(())
+    }
+
+    fn note_new(&self, buffer: &Buffer) -> Result<()> {
+        if buffer.bytes() == 0 {
+            return Ok(());
+        }
+        let mut noted = lock(&self.open);
+        let works = self.fill(&mut noted, (buffer, buffer.at(0, 0)?), &[0], buffer.bytes())?;
+        let mut behind = Vec::new();
+        for work in works {
+            let step = noted.steps.len();
+            noted.steps.push(Step { lane: 0, behind: std::mem::replace(&mut behind, vec![step]), work });
+        }
+        behind.into_iter().for_each(|last| noted.precede(last));
+        Ok(())
+    }
+
+    fn fill(&self, noted: &mut Noted, (to, at): (&Buffer, DevicePtr), element: &[u8], count: u64) -> Result<Vec<Work>> {
+        let size = element.len() as u64;
+        let bytes = size.saturating_mul(count);
+        if bytes == 0 {
+            return Ok(Vec::new());
+        }
+        let pattern = Pattern::of(element).filter(|p| at.0.is_multiple_of(p.bytes()) && self.device.driver.fills());
+        if let Some(pattern) = pattern {
+            return Ok(vec![Work::Fill { to: to.clone(), at, pattern, bytes }]);
+        }
+        // The first copies come from memory that is kept, and the rest from doubling them.
+        let kept = element.repeat((KEPT_OF_FILL / size).clamp(1, count) as usize);
+        let mut done = kept.len() as u64;
+        let from = match noted.fills.get(&kept) {
+            Some(known) => known.clone(),
+            None => {
+                let made = Buffer::holding(&self.device, &kept)?;
+                noted.fills.insert(kept, made.clone());
+                made
+            }
+        };
+        let from_at = from.at(0, 0)?;
+        let mut works = vec![Work::Copy { to: to.clone(), at, from, from_at, bytes: done }];
+        while done < bytes {
+            let next = done.min(bytes - done);
+            let later = DevicePtr(at.0 + done);
+            works.push(Work::Copy { to: to.clone(), at: later, from: to.clone(), from_at: at, bytes: next });
+            done += next;
+        }
+        Ok(works)
+    }
+
+    /// Notes that an event stands for what a stream has been given.
+    pub(crate) fn note_event(&self, stream: &Arc<StreamCore>, event: EventHandle) -> Result<()> {
+        self.check(&stream.device, "stream")?;
+        let mut noted = lock(&self.open);
+        let lane = noted.lane(stream);
+        let ends = noted.lanes[lane].ends.clone();
+        noted.events.insert(event, ends);
+        Ok(())
+    }
+
+    /// Lets a stream wait for what an event stands for.
+    pub(crate) fn wait_event(&self, stream: &Arc<StreamCore>, event: EventHandle) -> Result<()> {
+        self.check(&stream.device, "stream")?;
+        let mut noted = lock(&self.open);
+        let Some(ends) = noted.events.get(&event).cloned() else {
+            let message = "an event that this capture has not recorded cannot be waited for in it: let the stream \
+                           that the graph is launched on wait for it, ahead of the launch"
+                .into();
+            return Err(ErrorKind::Misuse { message }.into());
+        };
+        let lane = noted.lane(stream);
+        add_ends(&mut noted.lanes[lane].ends, &ends);
+        Ok(())
+    }
+
+    /// Lets a stream wait for what another one has been given.
+    pub(crate) fn wait_stream(&self, stream: &Arc<StreamCore>, other: &Arc<StreamCore>) -> Result<()> {
+        self.check(&stream.device, "stream")?;
+        self.check(&other.device, "stream")?;
+        let mut noted = lock(&self.open);
+        let (lane, earlier) = (noted.lane(stream), noted.lane(other));
+        let ends = noted.lanes[earlier].ends.clone();
+        add_ends(&mut noted.lanes[lane].ends, &ends);
+        Ok(())
+    }
+
+    /// Notes a stream of another library whose work comes before that of the graph.
+    pub(crate) fn note_handle(&self, handle: u64) {
+        let mut noted = lock(&self.open);
+        if !noted.behind_handles.contains(&handle) {
+            noted.behind_handles.push(handle);
+        }
+    }
+
+    /// Lets every stream wait for all that was noted.
+    pub(crate) fn fence(&self) {
+        let mut noted = lock(&self.open);
+        let mut last = vec![true; noted.steps.len()];
+        noted.steps.iter().flat_map(|s| &s.behind).for_each(|b| last[*b] = false);
+        let all: Vec<usize> = (0..last.len()).filter(|step| last[*step]).collect();
+        noted.lanes.iter_mut().for_each(|l| l.ends.clone_from(&all));
+        noted.base = all;
+    }
+
+    /// Notes the steps of another graph, launched on a stream.
+    pub(crate) fn note_graph(&self, stream: &Arc<StreamCore>, steps: &[Step], behind_handles: &[u64]) -> Result<()> {
+        self.check(&stream.device, "stream")?;
+        behind_handles.iter().for_each(|h| self.note_handle(*h));
+        let mut noted = lock(&self.open);
+        let (lane, first) = (noted.lane(stream), noted.steps.len());
+        let before = noted.lanes[lane].ends.clone();
+        // The first lane of the graph within is the stream's. The others are new, since those of two graphs, or of two
+        // launches of one, may run side by side.
+        let (own_number, others) = (noted.lanes[lane].number, noted.numbers);
+        let number_of = |inner: usize| if inner == 0 { own_number } else { others + inner - 1 };
+        noted.numbers += steps.iter().map(|s| s.lane).max().unwrap_or(0);
+        let mut ends: Vec<usize> = Vec::new();
+        for step in steps {
+            let own: Vec<usize> = step.behind.iter().map(|s| s + first).collect();
+            let place = noted.steps.len();
+            ends.retain(|end| !own.contains(end));
+            ends.push(place);
+            let behind = if own.is_empty() { before.clone() } else { own };
+            noted.steps.push(Step { lane: number_of(step.lane), behind, work: step.work.clone() });
+        }
+        if !ends.is_empty() {
+            noted.lanes[lane].ends = ends;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,291 @@
+//! [`CapturedGraph`]: what a [`Capture`] has noted, to be launched as one.
+//!
+//! Steps run behind those they wait for, and otherwise side by side where the device can. Between steps that the host
+//! has a part in (it copies arrays of its own, or decides what runs) stand pieces that it has none in; of each the
+//! driver may make one piece of work ([`crate::Driver::make_graph`]). The memory that launches use besides their
+//! arguments is the graph's own, so that a graph runs beside anything but itself: a launch on another stream waits for
+//! the one before.
+
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
+
+use crate::buffer::Buffer;
+use crate::capture::{Capture, CapturedLaunch, Noted, Step, Work};
+use crate::cores::{DeviceCore, StreamCore};
+use crate::driver::{Caller, Contents, DevicePtr, EventHandle, GraphHandle};
+use crate::error::{ErrorKind, Result};
+use crate::sections::{Section, decides};
+
+/// Launches, copies and fills that are launched as one.
+pub struct CapturedGraph {
+    device: Arc<DeviceCore>,
+    plan: Mutex<Plan>,
+}
+
+/// A graph's steps, and how they are launched.
+pub(crate) struct Plan {
+    pub(crate) steps: Vec<Step>,
+    pub(crate) lanes: usize,
+    pub(crate) behind_handles: Vec<u64>,
+    /// What follows from the steps; none before the first launch, and after a step was exchanged for one that is not of
+    /// the same code.
+    pub(crate) layout: Option<Layout>,
+    /// Steps that were exchanged since the last launch.
+    pub(crate) exchanged: Vec<usize>,
+    /// The stream of the last launch.
+    pub(crate) last: Weak<StreamCore>,
+    /// Times that pieces of work were made of the steps.
+    makes: u64,
+}
+
+/// How the steps of a graph are launched.
+pub(crate) struct Layout {
+    device: Arc<DeviceCore>,
+    pub(crate) pieces: Vec<Piece>,
+    /// Frames of the lanes.
+    pub(crate) frames: Vec<Option<Buffer>>,
+    /// Memory that is used, and whether it is written to.
+    pub(crate) uses: Vec<(Buffer, bool)>,
+    /// Events of steps that others on other lanes wait for; made when a piece is first queued step by step.
+    pub(crate) events: Vec<Option<EventHandle>>,
+    /// Steps of a piece that others of it, on other lanes, wait for.
+    pub(crate) crosses: Vec<bool>,
+    /// Of the launches among the steps, which it is in its piece.
+    pub(crate) ordinals: Vec<u64>,
+    /// Bytes that the host reads conditions from.
+    pub(crate) result_bytes: u64,
+}
+
+/// Steps that the host has no part in, or one in which it has.
+pub(crate) struct Piece {
+    pub(crate) steps: Range<usize>,
+    /// The lanes of its steps.
+    pub(crate) lanes: Vec<usize>,
+    /// Launches among its steps.
+    pub(crate) launches: u64,
+    pub(crate) kind: PieceKind,
+}
+
+/// How a piece is launched.
+#[derive(Clone, Copy)]
+pub(crate) enum PieceKind {
+    /// A launch with work of the host's.
+    Alone,
+    /// Not asked yet whether the driver makes one piece of work of it.
+    New,
+    /// It does.
+    Made { graph: GraphHandle, channel: DevicePtr },
+    /// Step by step.
+    Apart,
+}
+
+impl CapturedLaunch {
+    /// The host has a part in it.
+    fn is_alone(&self) -> bool {
+        let kernel = &self.kernel;
+        fn asks_host(sections: &[Section]) -> bool {
+            let asks = |s: &Section| {
+                matches!(s, Section::If(..) | Section::Checkpoint(..)) || s.parts().into_iter().any(asks_host)
+            };
+            sections.iter().any(asks)
+        }
+        !self.arrays.is_empty()
+            || self.foreign
+            || kernel.spilled_at.is_some()
+            || !kernel.may_be_one
+            || asks_host(&kernel.sections)
+    }
+
+    /// The host may have to decide.
+    pub(crate) fn decides(&self) -> bool {
+        decides(&self.kernel.sections)
+    }
+}
+
+impl Step {
+    /// Buffers that it uses, and whether it writes to them.
+    fn buffers(&self) -> Vec<(&Buffer, bool)> {
+        match &self.work {
+            Work::Launch(launch) => launch.buffers.iter().map(|(b, writes)| (b, *writes)).collect(),
+            Work::Fill { to, .. } => vec![(to, true)],
+            Work::Copy { to, from, .. } => vec![(to, true), (from, false)],
+        }
+    }
+}
+
+impl CapturedGraph {
+    /// What the capture has noted.
+    pub fn of(capture: &Capture) -> CapturedGraph {
+        let Noted { steps, behind_handles, .. } = capture.take();
+        let lanes = steps.iter().map(|s| s.lane + 1).max().unwrap_or(1);
+        let plan =
+            Plan { steps, lanes, behind_handles, layout: None, exchanged: Vec::new(), last: Weak::new(), makes: 0 };
+        CapturedGraph { device: capture.device().clone(), plan: Mutex::new(plan) }
+    }
+
+    /// Exchanges a launch for the only one that another capture has noted, for launches of the graph from now on. True
+    /// where it is of the same code, so that only its arguments differ.
+    pub fn exchange(&self, step: usize, by: &Capture) -> Result<bool> {
+        let mut noted = by.take();
+        let mut plan = self.plan.lock().unwrap_or_else(PoisonError::into_inner);
+        let one = (noted.steps.len() == 1).then(|| noted.steps.pop()).flatten().map(|s| s.work);
+        let (Some(new @ Work::Launch(launch)), Some(old)) = (&one, plan.steps.get(step).map(|s| &s.work)) else {
+            return Err(ErrorKind::CompilerBug("a step is exchanged for what is no launch".into()).into());
+        };
+        let Work::Launch(before) = old else {
+            return Err(ErrorKind::CompilerBug("a step is exchanged that is no launch".into()).into());
+        };
+        let same_code = before.kernel.module == launch.kernel.module && before.is_alone() == launch.is_alone();
+        plan.steps[step].work = new.clone();
+        for handle in noted.behind_handles {
+            if !plan.behind_handles.contains(&handle) {
+                plan.behind_handles.push(handle);
+            }
+        }
+        match &mut plan.layout {
+            Some(layout) if same_code => {
+                for (buffer, writes) in launch.buffers.iter() {
+                    layout.note_use(buffer, *writes);
+                }
+                plan.exchanged.push(step);
+            }
+            layout => *layout = None,
+        }
+        Ok(same_code)
+    }
+
+    /// Number of steps.
+    pub fn steps(&self) -> usize {
+        self.plan.lock().unwrap_or_else(PoisonError::into_inner).steps.len()
+    }
+
+    /// What each step does, its lane, and the steps that it waits for.
+    pub fn describe(&self) -> Vec<(String, usize, Vec<usize>)> {
+        let plan = self.plan.lock().unwrap_or_else(PoisonError::into_inner);
+        let what = |work: &Work| match work {
+            Work::Launch(launch) => launch.kernel.meta.name.to_string(),
+            Work::Fill { bytes, .. } => format!("fill {bytes} bytes"),
+            Work::Copy { bytes, .. } => format!("copy {bytes} bytes"),
+        };
+        plan.steps.iter().map(|s| (what(&s.work), s.lane, s.behind.clone())).collect()
+    }
+
+    /// Times that the driver was given the steps anew.
+    pub fn makes(&self) -> u64 {
+        self.plan.lock().unwrap_or_else(PoisonError::into_inner).makes
+    }
+
+    /// False once the program it belongs to has ended.
+    pub fn alive(&self) -> bool {
+        !self.device.is_closed()
+    }
+
+    pub(crate) fn device(&self) -> &Arc<DeviceCore> {
+        &self.device
+    }
+
+    /// The plan, when no other thread launches the graph.
+    pub(crate) fn plan(&self, caller: &dyn Caller) -> MutexGuard<'_, Plan> {
+        match self.plan.try_lock() {
+            Ok(plan) => plan,
+            Err(TryLockError::Poisoned(p)) => p.into_inner(),
+            Err(TryLockError::WouldBlock) => {
+                caller.will_block();
+                self.plan.lock().unwrap_or_else(PoisonError::into_inner)
+            }
+        }
+    }
+}
+
+impl Plan {
+    /// Lays the steps out, unless that was done.
+    pub(crate) fn lay_out(&mut self, device: &Arc<DeviceCore>) -> Result<()> {
+        if self.layout.is_none() {
+            self.layout = Some(Layout::new(device, &self.steps, self.lanes)?);
+            self.exchanged.clear();
+            self.makes += 1;
+        }
+        Ok(())
+    }
+}
+
+impl Layout {
+    fn new(device: &Arc<DeviceCore>, steps: &[Step], lanes: usize) -> Result<Layout> {
+        let mut layout = Layout {
+            device: device.clone(),
+            pieces: Vec::new(),
+            frames: Vec::new(),
+            uses: Vec::new(),
+            events: vec![None; steps.len()],
+            crosses: vec![false; steps.len()],
+            ordinals: Vec::with_capacity(steps.len()),
+            result_bytes: 0,
+        };
+        let mut frames = vec![0; lanes];
+        for (place, step) in steps.iter().enumerate() {
+            let launch = match &step.work {
+                Work::Launch(launch) => Some(&**launch),
+                _ => None,
+            };
+            let alone = !device.immediate && launch.is_some_and(CapturedLaunch::is_alone);
+            match layout.pieces.last_mut() {
+                Some(piece) if !alone && !matches!(piece.kind, PieceKind::Alone) => piece.steps.end = place + 1,
+                _ => {
+                    let kind = if alone { PieceKind::Alone } else { PieceKind::New };
+                    layout.pieces.push(Piece { steps: place..place + 1, lanes: Vec::new(), launches: 0, kind });
+                }
+            }
+            if let Some(piece) = layout.pieces.last_mut() {
+                if !piece.lanes.contains(&step.lane) {
+                    piece.lanes.push(step.lane);
+                }
+                for before in step.behind_from(piece.steps.start).filter(|b| steps[*b].lane != step.lane) {
+                    layout.crosses[before] = true;
+                }
+                layout.ordinals.push(piece.launches);
+                piece.launches += u64::from(launch.is_some());
+            }
+            if let Some(launch) = launch {
+                layout.result_bytes = layout.result_bytes.max(launch.kernel.result_bytes);
+                let frame: &mut u64 = &mut frames[step.lane];
+                *frame = (*frame).max(launch.kernel.frame_bytes);
+            }
+            step.buffers().into_iter().for_each(|(buffer, writes)| layout.note_use(buffer, writes));
+        }
+        for bytes in frames {
+            let frame = if bytes == 0 { None } else { Some(Buffer::allocate(device, bytes, Contents::Any)?) };
+            frame.iter().for_each(|f| layout.note_use(f, true));
+            layout.frames.push(frame);
+        }
+        Ok(layout)
+    }
+
+    fn note_use(&mut self, buffer: &Buffer, writes: bool) {
+        match self.uses.iter_mut().find(|(known, _)| known.is_same(buffer)) {
+            Some((_, known)) => *known |= writes,
+            None => self.uses.push((buffer.clone(), writes)),
+        }
+    }
+
+    /// The frame of a lane.
+    pub(crate) fn frame(&self, lane: usize) -> DevicePtr {
+        self.frames.get(lane).and_then(Option::as_ref).map_or(DevicePtr(0), Buffer::address)
+    }
+}
+
+impl Drop for Layout {
+    fn drop(&mut self) {
+        if self.device.is_abandoned() {
+            return;
+        }
+        // SAFETY: made by this driver for this layout, and no one else has them.
+        unsafe {
+            for piece in &self.pieces {
+                if let PieceKind::Made { graph, .. } = piece.kind {
+                    self.device.driver.destroy_graph(graph);
+                }
+            }
+            self.events.iter().flatten().for_each(|event| self.device.driver.destroy_event(*event));
+        }
+    }
+}

@@ -1,0 +1,330 @@
+//! How a captured graph gets on a stream.
+//!
+//! A piece that the driver has as one goes there by one call. Elsewhere the steps are queued one by one, lanes on
+//! worker streams between a fork and a join; where all work is done at once they run in the order of the capture.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::Stream;
+use super::walk::{Pace, Walk};
+use crate::capture::{self, CapturedLaunch, Step, Work};
+use crate::captured_graph::{CapturedGraph, Layout, Piece, PieceKind, Plan};
+use crate::cores::{DeviceCore, StreamCore};
+use crate::driver::{Caller, DevicePtr, GraphPart, Launch, PartWork, StreamHandle};
+use crate::error::{ErrorKind, Result};
+use crate::foreign::Once;
+use crate::fork::Fork;
+use crate::nesting::{self, Inside};
+use crate::scratch::{Checkpoints, Room, Scratch};
+
+/// What the launches of a graph have in common.
+struct Replay<'a> {
+    stream: &'a Arc<StreamCore>,
+    steps: &'a [Step],
+    /// Of the launches that say something, where they say it, by step.
+    voices: Vec<(DevicePtr, u64)>,
+    /// Number of the first launch of a piece.
+    number: u64,
+    result: DevicePtr,
+    caller: &'a dyn Caller,
+}
+
+impl Stream {
+    /// Launches a graph. It comes behind all work of this stream, and work that is queued here later behind it.
+    ///
+    /// # Safety
+    /// The memory that its launches name by address, beyond buffers of this device, is alive as it was at the capture.
+    pub unsafe fn launch_graph(&self, graph: &CapturedGraph, caller: &dyn Caller) -> Result<()> {
+        let core = &self.0;
+        if nesting::inside() {
+            let message = "a graph cannot be launched by a task's print".into();
+            return Err(ErrorKind::Misuse { message }.into());
+        }
+        core.device.check_open("stream")?;
+        if !Arc::ptr_eq(&core.device, graph.device()) {
+            let what = "graph";
+            let gone = !graph.alive();
+            return Err(if gone { ErrorKind::ProgramGone { what } } else { ErrorKind::ForeignDevice { what } }.into());
+        }
+        let mut plan = graph.plan(caller);
+        if let Some(capture) = capture::current() {
+            return capture.note_graph(core, &plan.steps, &plan.behind_handles);
+        }
+        let mut scratch = core.wait_turn(caller);
+        let inside = Inside::enter();
+        scratch.checkpoints = Checkpoints::default();
+        // SAFETY: the caller's contract.
+        let end = unsafe { core.replay(&mut plan, &mut scratch, caller) };
+        let end = core.mark_work().and(end);
+        plan.last = Arc::downgrade(core);
+        drop((inside, scratch, plan));
+        if core.device.immediate {
+            core.device.printer.flush();
+        }
+        end
+    }
+}
+
+impl StreamCore {
+    /// # Safety
+    /// As [`Stream::launch_graph`].
+    unsafe fn replay(self: &Arc<Self>, plan: &mut Plan, scratch: &mut Scratch, caller: &dyn Caller) -> Result<()> {
+        let device = &self.device;
+        plan.lay_out(device)?;
+        let Some(layout) = &mut plan.layout else { return Ok(()) };
+        let captured = self.is_captured()?;
+        if !device.immediate {
+            if let Some(last) = plan.last.upgrade().filter(|last| !Arc::ptr_eq(last, self)) {
+                // SAFETY: this stream is alive.
+                unsafe { last.order_before(self.handle, Once::new(device)?.event())? };
+            }
+            layout.uses.iter().for_each(|(buffer, writes)| buffer.note_use(self, *writes));
+            for handle in &plan.behind_handles {
+                Stream::of(self.clone()).wait_for_handle(*handle)?;
+            }
+        }
+        let room = Room { frame_bytes: 0, result_bytes: layout.result_bytes };
+        if !scratch.fits(room) {
+            scratch.grow(&*device.driver, self.handle, room, captured).map_err(|e| device.explain(e))?;
+        }
+        let voices = self.find_voices(&plan.steps, scratch, caller)?;
+        let mut replay = Replay { stream: self, steps: &plan.steps, voices, number: 0, result: scratch.result, caller };
+        for at in 0..layout.pieces.len() {
+            let piece = &layout.pieces[at];
+            // SAFETY: the contract above.
+            unsafe {
+                if let PieceKind::Alone = piece.kind {
+                    replay.run_alone(piece, scratch)?;
+                    continue;
+                }
+                replay.number = device.launches.fetch_add(piece.launches, Ordering::Relaxed);
+                if device.immediate {
+                    replay.run_in_order(layout, piece, scratch)?;
+                    continue;
+                }
+                if !captured && !device.is_measured() {
+                    let (kind, queued) = replay.queue_as_one(layout, piece, &plan.exchanged)?;
+                    layout.pieces[at].kind = kind;
+                    if queued {
+                        continue;
+                    }
+                }
+                replay.queue(layout, at, scratch, captured)?;
+            }
+        }
+        plan.exchanged.clear();
+        Ok(())
+    }
+
+    /// Where steps say something, and under which number.
+    fn find_voices(&self, steps: &[Step], scratch: &mut Scratch, caller: &dyn Caller) -> Result<Vec<(DevicePtr, u64)>> {
+        let speaks = |s: &Step| matches!(&s.work, Work::Launch(l) if l.kernel.speaks);
+        if self.device.immediate || !steps.iter().any(speaks) {
+            return Ok(Vec::new());
+        }
+        let voice = |step: &Step| match &step.work {
+            Work::Launch(launch) if launch.kernel.speaks => self.find_voice(&launch.kernel, scratch, caller),
+            _ => Ok((DevicePtr(0), 0)),
+        };
+        steps.iter().map(voice).collect()
+    }
+}
+
+impl<'a> Replay<'a> {
+    fn device(&self) -> &'a DeviceCore {
+        &self.stream.device
+    }
+
+    fn describe(&self, layout: &Layout, step: usize, launch: &'a CapturedLaunch) -> Launch<'a> {
+        let (channel, speaker) = self.voices.get(step).copied().unwrap_or((DevicePtr(0), 0));
+        let device = self.device();
+        Launch {
+            kernel: &launch.kernel.meta,
+            args: &launch.args,
+            args_at: None,
+            frame: layout.frame(self.steps[step].lane),
+            result: self.result,
+            channel,
+            speaker,
+            seed: device.seed.load(Ordering::Relaxed),
+            number: self.number + layout.ordinals[step],
+            nested: false,
+            failures: &self.stream.failures,
+            printer: &device.printer,
+            caller: self.caller,
+        }
+    }
+
+    /// The launches of a step that the host has a part in.
+    ///
+    /// # Safety
+    /// As [`Stream::launch_graph`].
+    unsafe fn run_alone(&self, piece: &Piece, scratch: &mut Scratch) -> Result<()> {
+        for step in &self.steps[piece.steps.clone()] {
+            if let Work::Launch(launch) = &step.work {
+                // SAFETY: the contract above.
+                unsafe {
+                    self.stream.run(&launch.kernel, (&launch.args, &launch.arrays), scratch, self.caller, false)?
+                };
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs steps one after the other.
+    ///
+    /// # Safety
+    /// As [`Stream::launch_graph`].
+    unsafe fn run_in_order(&self, layout: &Layout, piece: &Piece, scratch: &mut Scratch) -> Result<()> {
+        let (stream, measures) = (self.stream, self.device().is_measured());
+        for place in piece.steps.clone() {
+            let step = &self.steps[place];
+            let Work::Launch(launch) = &step.work else {
+                // SAFETY: the contract above.
+                unsafe { self.set(stream.handle, &step.work)? };
+                continue;
+            };
+            let described = self.describe(layout, place, launch);
+            let kernel = &launch.kernel;
+            // SAFETY: the contract above.
+            unsafe {
+                if measures || !kernel.sections.is_empty() {
+                    Walk::new(stream, kernel, scratch, Pace::Done, measures).run(&described)?;
+                } else {
+                    stream.run_tasks(&kernel.tasks, &described)?;
+                }
+            }
+            if self.caller.is_interrupted() {
+                return Err(ErrorKind::Interrupted.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Queues a piece by one call, unless that cannot be. Yields how the piece is to be launched from now on, and whether
+    /// it is queued.
+    ///
+    /// # Safety
+    /// As [`Stream::launch_graph`].
+    unsafe fn queue_as_one(&self, layout: &Layout, piece: &Piece, exchanged: &[usize]) -> Result<(PieceKind, bool)> {
+        let (driver, on) = (&*self.device().driver, self.stream.handle);
+        let (steps, first) = (piece.steps.clone(), piece.steps.start);
+        let launch_of = |place: usize| match &self.steps[first + place].work {
+            Work::Launch(launch) => Some(self.describe(layout, first + place, launch)),
+            _ => None,
+        };
+        let channel = self.voices.iter().map(|v| v.0).find(|c| c.0 != 0).unwrap_or(DevicePtr(0));
+        // SAFETY: the contract above. A graph that is given back was made for this piece, and is not being launched.
+        unsafe {
+            match piece.kind {
+                PieceKind::Made { graph, channel: told } => {
+                    let changed: Vec<usize> = if told == channel {
+                        exchanged.iter().filter(|s| steps.contains(s)).map(|s| s - first).collect()
+                    } else {
+                        (0..steps.len()).collect()
+                    };
+                    if driver.launch_graph(on, graph, &changed, &launch_of)? {
+                        return Ok((PieceKind::Made { graph, channel }, true));
+                    }
+                    driver.destroy_graph(graph);
+                }
+                PieceKind::New => {}
+                kind => return Ok((kind, false)),
+            }
+            let behind: Vec<Vec<usize>> =
+                steps.clone().map(|s| self.steps[s].behind_from(first).map(|b| b - first).collect()).collect();
+            let part = |(place, behind)| GraphPart { behind, work: self.part(place, launch_of(place - first)) };
+            let parts: Vec<GraphPart<'_>> = steps.zip(behind.iter().map(Vec::as_slice)).map(part).collect();
+            let Some(graph) = driver.make_graph(&parts)? else { return Ok((PieceKind::Apart, false)) };
+            if driver.launch_graph(on, graph, &[], &launch_of)? {
+                return Ok((PieceKind::Made { graph, channel }, true));
+            }
+            driver.destroy_graph(graph);
+        }
+        Ok((PieceKind::Apart, false))
+    }
+
+    /// A step as a part of a graph, from its launch if it is one.
+    fn part(&self, place: usize, launch: Option<Launch<'a>>) -> PartWork<'a> {
+        match (&self.steps[place].work, launch) {
+            (Work::Launch(captured), Some(launch)) => {
+                PartWork::Launch { module: captured.kernel.module, sections: &captured.kernel.sections, launch }
+            }
+            (Work::Fill { at, pattern, bytes, .. }, _) => PartWork::Fill { at: *at, pattern: *pattern, bytes: *bytes },
+            (Work::Copy { at, from_at, bytes, .. }, _) => PartWork::Copy { to: *at, from: *from_at, bytes: *bytes },
+            (Work::Launch(_), None) => unreachable!("a launch is described as one"),
+        }
+    }
+
+    /// Queues the steps of a piece one by one.
+    ///
+    /// # Safety
+    /// As [`Stream::launch_graph`].
+    unsafe fn queue(&self, layout: &mut Layout, at: usize, scratch: &mut Scratch, captured: bool) -> Result<()> {
+        let (device, piece) = (self.device(), &layout.pieces[at]);
+        let (steps, first) = (piece.steps.clone(), piece.steps.start);
+        // Where the host decides what runs it waits for the launching stream.
+        let decides = |s: &Step| matches!(&s.work, Work::Launch(l) if l.decides());
+        let alone = self.steps[steps.clone()].iter().any(decides) || piece.lanes.len() == 1;
+        // The first lane is the launching stream's, as the last group is of a fork.
+        let worker_of =
+            |step: &Step| piece.lanes.len() - 1 - piece.lanes.iter().position(|l| *l == step.lane).unwrap_or(0);
+        let fork = match alone {
+            true => None,
+            false => Some(Fork::new(device, self.stream.handle, captured, piece.lanes.len() - 1)?),
+        };
+        for place in steps {
+            let step = &self.steps[place];
+            let on = fork.as_ref().map_or(self.stream.handle, |f| f.stream(worker_of(step)));
+            // SAFETY: the contract above; the fork holds its streams.
+            unsafe {
+                if fork.is_some() {
+                    let others = step.behind_from(first).filter(|b| self.steps[*b].lane != step.lane);
+                    let events: Vec<_> = others.filter_map(|b| layout.events[b]).collect();
+                    if !events.is_empty() {
+                        device.wait_events(on, &events)?;
+                    }
+                }
+                match &step.work {
+                    Work::Launch(launch) => {
+                        if captured {
+                            launch.kernel.in_graph.store(true, Ordering::Relaxed);
+                        }
+                        let described = self.describe(layout, place, launch);
+                        let measures = !captured && device.is_measured();
+                        let pace = Pace::Queued { captured };
+                        Walk::new(self.stream, &launch.kernel, scratch, pace, measures).on(on).run(&described)?;
+                    }
+                    work => self.set(on, work)?,
+                }
+            }
+            if fork.is_some() && layout.crosses[place] {
+                let event = match layout.events[place] {
+                    Some(event) => event,
+                    None => device.driver.create_event(false)?,
+                };
+                layout.events[place] = Some(event);
+                // SAFETY: as above; the event is the layout's.
+                unsafe { device.record_event(on, event)? };
+            }
+        }
+        fork.map_or(Ok(()), Fork::join)
+    }
+
+    /// Queues a fill or a copy.
+    ///
+    /// # Safety
+    /// As [`Stream::launch_graph`]; the stream is alive.
+    unsafe fn set(&self, on: StreamHandle, work: &Work) -> Result<()> {
+        let driver = &*self.device().driver;
+        // SAFETY: the ranges were checked at the capture, and the graph keeps their buffers.
+        unsafe {
+            match work {
+                Work::Launch(_) => Ok(()),
+                Work::Fill { at, pattern, bytes, .. } => driver.fill(on, *at, *pattern, *bytes).map(|_| ()),
+                Work::Copy { at, from_at, bytes, .. } => driver.copy_on_device(on, *at, *from_at, *bytes),
+            }
+        }
+    }
+}
