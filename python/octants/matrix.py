@@ -576,7 +576,7 @@ def _as_entries(arr: Any, declared: DataType | None) -> np.ndarray[Any, Any]:
     if isinstance(arr, Matrix):
         arr = arr.entries
     if not isinstance(arr, (list, tuple, np.ndarray)):
-        raise OctantsTypeError(f"a Vector or Matrix is made from a sequence or an array, not from {arr!r}")
+        raise OctantsTypeError(f"An Matrix/Vector can only be initialized with an array-like object, not with {arr!r}")
     if isinstance(arr, (list, tuple)):
         arr = [_operand(item) for item in arr]
     entries = np.array(arr)

@@ -403,6 +403,8 @@ def _rebuild(
     values: np.ndarray[Any, Any],
     grad: np.ndarray[Any, Any] | None,
 ) -> Ndarray:
+    if not _octants.is_initialized():
+        raise OctantsRuntimeError("qd.init() must be called before unpickling ndarrays")
     made = make_ndarray(element_type, shape, needs_grad, layout)
     made.from_numpy(values)
     if grad is not None:

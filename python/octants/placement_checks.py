@@ -37,7 +37,8 @@ class _Waiting:
         wanted = (("", made, True), (".grad", made.grad, self.needs_grad), (".dual", made.dual, self.needs_dual))
         for suffix, part, is_needed in wanted:
             if is_needed and part._parts[0].node is None:
-                return f"{made._name or 'a field'}{suffix}, made at {self.made_at}"
+                kind = f" (it requires `needs_{suffix[1:]}=True`, but this has no place)" if suffix else ""
+                return f"{made._name or 'a field'}{suffix}, made at {self.made_at}{kind}"
         return None
 
 

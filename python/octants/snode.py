@@ -98,7 +98,7 @@ class SNode:
                 continue
             components = getattr(arg, "_placeable", None)
             if components is None:
-                raise TypeError(f"place() takes fields, got {arg!r}")
+                raise ValueError(f"{arg!r} cannot be placed: place() takes fields")
             for component in components():
                 self._place_component(component, offset)
         return self

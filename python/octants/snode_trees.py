@@ -42,7 +42,7 @@ class SNodeTree:
         self.check_alive()
         if self.finalized:
             raise OctantsRuntimeError(
-                "this tree is finalized: its memory is in use and it takes no more levels or fields; start again from "
+                "FieldsBuilder finalized: this tree is in use, and it takes no more levels or fields; start again from "
                 "qd.root or a new FieldsBuilder"
             )
 

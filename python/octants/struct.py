@@ -105,7 +105,10 @@ class Struct:
             member[index] = value
             self.entries[key] = member[index]
         elif self.struct_type is not None:
-            self.entries[key] = convert_member(self.struct_type.members[key], value)
+            type_ = self.struct_type.members[key]
+            if isinstance(type_, DataType) and not isinstance(value, (int, float, np.generic, np.ndarray)):
+                raise TypeError(f"A number is expected when assigning struct members, got {value!r}")
+            self.entries[key] = convert_member(type_, value)
         elif isinstance(self.entries[key], Matrix):
             self.entries[key] = type(self.entries[key])(value, self.entries[key]._declared)
         else:

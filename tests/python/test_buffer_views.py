@@ -239,5 +239,5 @@ def test_parameters_of_views_take_views_alone():
         for i in range(v[::2].size):
             v[i] = 1.0
 
-    with pytest.raises(qd.OctantsValueError, match="step=1"):
+    with pytest.raises(qd.OctantsSyntaxError, match="explicit step"):
         steps(data[:4])

@@ -227,7 +227,7 @@ def test_placing_twice_and_sparse_levels_are_refused():
     for make in (qd.root.pointer, qd.root.bitmasked, qd.root.dynamic):
         with pytest.raises(qd.QuadrantsRuntimeError, match="not supported"):
             make(qd.i, 4)
-    with pytest.raises(TypeError):
+    with pytest.raises(ValueError, match="cannot be placed"):
         qd.root.dense(qd.i, 4).place(3)
     with pytest.raises(qd.QuadrantsRuntimeError, match="positive"):
         qd.root.dense(qd.i, 0)

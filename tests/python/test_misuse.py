@@ -401,3 +401,43 @@ def test_a_program_with_a_field_that_was_never_placed():
     qd.sync()
     assert x[0] == 0
     assert n.to_numpy().tolist() == [0, 0, 0]
+
+
+def test_components_of_unpacked_vectors_are_named_at_compile_time():
+    @qd.dataclass
+    class Tile:
+        r: qd.types.vector(4, qd.f32, unpacked=True)
+
+    @qd.kernel
+    def at_run_time(i: qd.i32) -> qd.f32:
+        t = Tile()
+        return t.r[i]
+
+    @qd.kernel
+    def outside() -> qd.f32:
+        t = Tile()
+        return t.r[4]
+
+    @qd.kernel
+    def inside() -> qd.f32:
+        t = Tile()
+        for i in qd.static(range(4)):
+            t.r[i] = i
+        return t.r[3]
+
+    assert inside() == 3
+    refused(at_run_time, 1, error=qd.OctantsSyntaxError, match="requires a python-int index")
+    refused(outside, error=qd.OctantsSyntaxError, match="out of bounds")
+    with pytest.raises(qd.OctantsSyntaxError, match="collides with"):
+
+        @qd.dataclass
+        class Twice:
+            r: qd.types.vector(4, qd.f32, unpacked=True)
+            _r1: qd.f32
+
+
+def test_members_of_structs_are_numbers():
+    s = qd.types.struct(a=qd.i32)(1)
+    with pytest.raises(TypeError, match="A number is expected"):
+        s.a = "x"
+    assert s.a == 1

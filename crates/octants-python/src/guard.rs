@@ -445,8 +445,9 @@ impl LiveNumber {
                 PyTypeError::new_err(format!("attribute `{}` does not fit {}", self.name(), self.scalar))
             }
             ScalarError::WrongType => PyTypeError::new_err(format!(
-                "attribute `{}` was compiled as {}; a {} would be truncated (or is no number): keep the type of \
-                 numbers that kernels read at launch",
+                "Primitive member '{}' of a @qd.data_oriented(template_primitives=False) object was lifted as a kernel \
+                 argument of type {} (its type at first compile), but is now a {}; coercing it would truncate: keep the \
+                 type of numbers that kernels read at launch",
                 self.name(),
                 self.scalar,
                 object.get_type()

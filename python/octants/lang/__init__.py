@@ -4,6 +4,7 @@ Every name here is another module's; new programs do not need this package.
 """
 
 import sys
+from typing import Any
 
 from octants import simt
 from octants.lang import (
@@ -28,6 +29,15 @@ sys.modules[f"{__name__}.util"] = util
 for name in ("", ".block", ".grid", ".reductions", ".sorting", ".subgroup", ".warp"):
     sys.modules[f"{__name__}.simt{name}"] = sys.modules[f"octants.simt{name}"]
 sys.modules[f"{__name__}.simt._tile"] = _tile
+
+
+def __getattr__(name: str) -> Any:
+    """Quadrants has its public names here too: `qd.lang.Matrix`."""
+    found = getattr(sys.modules["octants"], name, None) if not name.startswith("_") else None
+    if found is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return found
+
 
 __all__ = [
     "_fast_caching",

@@ -30,7 +30,14 @@ class StructType:
             # By this attribute the compiler knows which members are the components of `key`.
             setattr(self, f"_unpacked_{key}", value.n)
             for number in range(value.n):
-                self._declare(f"_{key}{number}", float if value.dtype is None else value.dtype)
+                part = f"_{key}{number}"
+                if part in members or part in self._declared:
+                    raise OctantsSyntaxError(
+                        f"unpacked vector field {key!r} would expand to a synthetic field {part!r} that collides with "
+                        f"another member of {self.name}: a member name {part!r} collides with a synthetic field. Rename "
+                        "one of them"
+                    )
+                self._declare(part, float if value.dtype is None else value.dtype)
         self.methods = dict(methods or {})
 
     def _declare(self, key: str, type_: Any) -> None:

@@ -384,7 +384,7 @@ def test_numbers_may_be_read_at_launch_instead_of_being_compiled_in() -> None:
     assert sim.get() == -1.0
     assert compiled(Sim.get) == 1
     sim.n = 1.5
-    with pytest.raises(TypeError, match="attribute `n` was compiled as i32"):
+    with pytest.raises(TypeError, match="lifted as a kernel argument of type i32"):
         sim.get()
 
 

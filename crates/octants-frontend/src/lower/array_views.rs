@@ -70,7 +70,8 @@ impl Lowerer<'_> {
                 Value::Int(n) => format!("step={n}"),
                 _ => String::from("another step"),
             };
-            return self.err(Code::Value, format!("a slice of a BufferView requires step=1, got {shown}"));
+            let message = format!("BufferView slice does not support an explicit step in kernels: {shown}");
+            return self.err(Code::Syntax, message);
         }
         let begin = match begin {
             Value::None => self.b.int(0, Scalar::I32),

@@ -231,6 +231,8 @@ pub(crate) struct Lowerer<'w> {
     reached: HashMap<Obj, (u32, Vec<String>)>,
     /// Tuples and lists of the outside that were taken apart; forgotten when Python code runs, which may change them.
     lifted: HashMap<Obj, Value>,
+    /// Vector members declared with `unpacked=True` that were used, and their names.
+    unpacked_vectors: Vec<(Rc<Vec<Value>>, String)>,
     /// Numbers of template arguments that are read at launch.
     live_numbers: Vec<ValueId>,
     /// Named tuples of the outside that were taken apart, for their names.
@@ -292,6 +294,7 @@ impl<'w> Lowerer<'w> {
             struct_objects: HashMap::new(),
             reached: HashMap::new(),
             lifted: HashMap::new(),
+            unpacked_vectors: Vec::new(),
             live_numbers: Vec::new(),
             named_tuples: Vec::new(),
             named_variables: Vec::new(),

@@ -124,6 +124,9 @@ impl Lowerer<'_> {
     pub(super) fn lower_grouped(&mut self, call: Call) -> Result<Value> {
         match &call.args[..] {
             [Value::Static(items)] => Ok(Value::Static(items.clone())),
+            [Value::Range(_)] => {
+                self.err(Code::Syntax, "Only 'qd.ndrange' is allowed in 'qd.grouped(...)', beside fields and arrays")
+            }
             [v] => {
                 if let Value::Obj(o) = v
                     && let Some(n) = self.host_ndrange(*o)?

@@ -182,7 +182,9 @@ impl Lowerer<'_> {
         let found = self.world.attribute(ty, &format!("_unpacked_{name}")).map_err(|e| self.host_error(e))?;
         let Some(Entity::Int(n)) = found.map(|o| self.world.entity(o)) else { return Ok(None) };
         let items = (0..n).map(|i| self.attribute(base, &format!("_{name}{i}"))).collect::<Result<Vec<_>>>()?;
-        Ok(Some(Value::list(items)))
+        let items = Rc::new(items);
+        self.unpacked_vectors.push((items.clone(), name.to_owned()));
+        Ok(Some(Value::List(items)))
     }
 
     /// `base.name` where `base` is a struct, a struct field, or a dataclass argument.

@@ -124,6 +124,7 @@ impl Lowerer<'_> {
     }
 
     fn sequence_item(&mut self, items: &[Value], base: &Value, index: &[Value]) -> Result<Value> {
+        self.check_unpacked_index(items, base, index)?;
         match index {
             // A truth value is 0 or 1, as in Python.
             [Value::Bool(b)] => self.sequence_item(items, base, &[Value::Int(i128::from(*b))]),
@@ -153,12 +154,31 @@ impl Lowerer<'_> {
         }
     }
 
+    /// The components of a vector that was declared with `unpacked=True` are named by numbers known at compile time.
+    fn check_unpacked_index(&self, items: &[Value], base: &Value, index: &[Value]) -> Result<()> {
+        let Value::List(list) = base else { return Ok(()) };
+        let Some((_, name)) = self.unpacked_vectors.iter().find(|(known, _)| std::rc::Rc::ptr_eq(known, list)) else {
+            return Ok(());
+        };
+        let n = items.len();
+        let message = match index {
+            [Value::Int(i)] if (0..n as i128).contains(i) => return Ok(()),
+            [Value::Int(i)] => format!("unpacked vector index out of bounds: {name}[{i}] (count={n})"),
+            _ => format!("unpacked vector {name}[i] requires a python-int index (possibly via qd.static)"),
+        };
+        Err(Diagnostic::new(Code::Syntax, self.b.span, message)
+            .with_hint("drop `unpacked=True` for a vector that is indexed at run time"))
+    }
+
     fn slice_positions(&mut self, slice: &Value, len: usize) -> Result<Vec<usize>> {
         let Value::Slice(parts) = slice else { return self.err(Code::Index, "not a slice") };
         let part = |v: &Value| match v {
             Value::None => Ok(None),
             Value::Int(i) => Ok(Some(*i as i64)),
-            _ => self.err(Code::Type, "the bounds of a slice must be known at compile time"),
+            _ => self.err(
+                Code::Type,
+                "the bounds of a slice must be known at compile time: variables in slice are not supported",
+            ),
         };
         let (a, b, c) = (part(&parts[0])?, part(&parts[1])?, part(&parts[2])?);
         let step = c.unwrap_or(1);
