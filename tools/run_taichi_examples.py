@@ -204,9 +204,16 @@ def run_one(package: str, example: Path, frames: int, result: Path) -> None:
     for name, value in {"GUI": Window, "ui": ui, **color}.items():
         setattr(qd, name, value)
     tools = importlib.import_module(f"{package}.tools")
-    for name in ("imwrite", "imshow"):
-        setattr(tools, name, lambda image, *_, **__: drawn.take(image))
-    tools.imread = lambda *_, **__: np.full((64, 64, 3), 100, np.uint8)  # type: ignore[attr-defined]
+    images: dict[str, Any] = {}
+
+    def write(image: Any, path: str = "", *_: Any, **__: Any) -> None:
+        drawn.take(image)
+        images[str(path)] = image.to_numpy() if hasattr(image, "to_numpy") else image
+        if path:
+            Path(path).touch()
+
+    tools.imwrite = tools.imshow = write  # type: ignore[attr-defined]
+    tools.imread = lambda path, *_, **__: images.get(str(path), np.full((64, 64, 3), 100, np.uint8))  # type: ignore
     tools.imresize = lambda image, width, height=None: np.zeros((width, height or width, *np.shape(image)[2:]))  # type: ignore
     tools.VideoManager = Widget  # type: ignore[attr-defined]
     np.random.seed(1)

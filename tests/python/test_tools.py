@@ -66,6 +66,21 @@ def test_ply_channels_of_made_up_types_are_left_out(tmp_path):
     ]
 
 
+def test_the_machine_is_described_for_bug_reports(capsys):
+    from octants.tools import diagnose
+
+    diagnose.main()
+    out = capsys.readouterr().out
+    assert out.startswith(f"octants {qd.__version_str__}, python ")
+    assert any(line.startswith(("x64: yes", "arm64: yes")) for line in out.splitlines())
+    assert "\ncuda: " in out
+
+
+def test_queues_of_metal_are_refused():
+    with pytest.raises(qd.OctantsRuntimeError, match="does not drive Metal"):
+        qd.interop.get_mps_command_queue()
+
+
 def test_the_mutations_of_streams_still_apply():
     root = Path(__file__).resolve().parents[2]
     mutations = runpy.run_path(str(root / "tools/mutate_streams.py"))
