@@ -11,6 +11,7 @@
 //! - A captured stream's work is written down, and done where the graph is launched, in an order that the seed chooses
 //!   among those allowed.
 //! - There are two devices, so that a call that forgets to make its device the thread's own shows.
+//! - It plays hipSPARSE's products too, for whoever finds it under that name.
 //! - Running code is behind a trait ([`processor::Processor`]): code in, memory and arguments in, results out. So far
 //!   it is code of the same form as a GPU's, made for this machine's processor ([`twin`]). Code of real GPUs is read
 //!   and not run ([`code_object`]): an emulator of their instructions could take that place.
@@ -23,7 +24,7 @@
 //! `HIP_STANDIN_VERSION`, `HIP_STANDIN_ARCH`, `HIP_STANDIN_MEMORY`.
 //!
 //! Reading order: [`exports`] (HIP's functions), [`control`] (ours for tests), [`state`], [`outcome`], [`lock`],
-//! [`faults`], [`memory`], [`work`], [`stream`], [`event`], [`capture`], [`code`], [`processor`], [`twin`], [`fibers`],
+//! [`faults`], [`memory`], [`product`], [`work`], [`stream`], [`event`], [`capture`], [`code`], [`processor`], [`twin`], [`fibers`],
 //! [`code_object`].
 
 pub mod capture;
@@ -38,6 +39,7 @@ pub mod lock;
 pub mod memory;
 pub mod outcome;
 pub mod processor;
+pub mod product;
 pub mod state;
 pub mod stream;
 pub mod twin;
