@@ -16,8 +16,9 @@ fn active(wave: &Wave) -> impl Iterator<Item = usize> + use<> {
     (0..wave.lanes).filter(move |lane| exec >> lane & 1 != 0)
 }
 
+/// Addresses wrap around at 32 bits: compilers put constants into the offset, and what is below zero into the register.
 fn address(row: &[u64; 64], lane: usize, offset: u64) -> u64 {
-    (row[lane] & 0xffff_ffff).wrapping_add(offset)
+    row[lane].wrapping_add(offset) & 0xffff_ffff
 }
 
 /// Runs an instruction of shared memory.
