@@ -5,6 +5,7 @@ use std::ops::Range;
 use crate::code_object::Kernel;
 use crate::execute::step;
 use crate::fault::Fault;
+use crate::garbage::Garbage;
 use crate::operand::scalar;
 use crate::program::Program;
 use crate::run_memory::{PRIVATE_BUFFER, wave_offset};
@@ -33,6 +34,8 @@ pub struct Options {
 const RESIDENT: usize = 3;
 /// The most instructions that a wave runs before another may.
 const LONGEST_TURN: u64 = 96;
+/// The most instructions of a wave: one that runs more waits for what never comes.
+const LONGEST_WAVE: u64 = 1 << 25;
 /// Bits of a descriptor's properties.
 const HAS_PRIVATE_BUFFER: u16 = 1;
 const HAS_PACKET: u16 = 1 << 1;
@@ -45,24 +48,6 @@ const IS_NARROW: u16 = 1 << 10;
 /// Bits of a descriptor's second word of resources.
 const HAS_WAVE_OFFSET: u32 = 1;
 const HAS_BLOCK: [u32; 3] = [1 << 7, 1 << 8, 1 << 9];
-
-/// A sequence of numbers that a seed decides.
-#[derive(Debug)]
-struct Chance(u64);
-
-impl Chance {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ mixed >> 31
-    }
-
-    fn below(&mut self, count: u64) -> u64 {
-        (u128::from(self.next()) * u128::from(count) >> 64) as u64
-    }
-}
 
 /// A block that runs.
 struct Block {
@@ -93,7 +78,7 @@ fn set(words: &mut [u64], offset: usize, size: usize, value: u64) {
 }
 
 impl Given {
-    fn new(kernel: &Kernel, parameter: &[u64], grid: Grid, chance: &mut Chance) -> Given {
+    fn new(kernel: &Kernel, parameter: &[u64], grid: Grid, chance: &mut Garbage) -> Given {
         let mut arguments: Vec<u64> =
             (0..(kernel.argument_bytes as usize).div_ceil(8)).map(|_| chance.next()).collect();
         let passed = kernel.metadata.argument_bytes.div_ceil(8).min(parameter.len()).min(arguments.len());
@@ -197,19 +182,18 @@ fn start_block(
     number: u32,
     grid: Grid,
     given: &Given,
-    chance: &mut Chance,
+    chance: &mut Garbage,
 ) -> Block {
     let lanes = if kernel.properties & IS_NARROW != 0 { 32 } else { 64 };
     let count = grid.threads.div_ceil(lanes as u32);
-    let mut garbage = || (chance.next() >> 32) as u32;
     let mut waves = Vec::new();
     for wave in 0..count {
-        let mut wave = Wave::new(wave, lanes, kernel.private_bytes as usize, &mut garbage);
+        let mut wave = Wave::new(wave, lanes, kernel.private_bytes as usize, chance);
         set_registers(program, kernel, &mut wave, number, grid, given);
         waves.push(wave);
     }
     let mut shared = vec![0; kernel.shared_bytes as usize];
-    shared.fill_with(|| garbage() as u8);
+    chance.fill_bytes(&mut shared);
     Block { number, shared, waves }
 }
 
@@ -243,7 +227,7 @@ pub fn run(
     memory: &dyn AddressSpace,
     options: &Options,
 ) -> Result<(), Fault> {
-    let mut chance = Chance(options.seed);
+    let mut chance = Garbage::new(options.seed);
     let given = Given::new(kernel, parameter, grid, &mut chance);
     let own = vec![range(&given.arguments), range(&given.packet)];
     let around = Surroundings::new(program, memory, options.sabotage, own);
@@ -275,7 +259,7 @@ pub fn run(
 }
 
 /// Runs one of a block's waves for a while.
-fn run_turn(around: &Surroundings<'_>, block: &mut Block, chance: &mut Chance) -> Result<(), Fault> {
+fn run_turn(around: &Surroundings<'_>, block: &mut Block, chance: &mut Garbage) -> Result<(), Fault> {
     let running: Vec<usize> = (0..block.waves.len()).filter(|n| block.waves[*n].state == State::Running).collect();
     let Some(number) = running.get(chance.below(running.len().max(1) as u64) as usize) else { return Ok(()) };
     let wave = &mut block.waves[*number];
@@ -285,6 +269,14 @@ fn run_turn(around: &Surroundings<'_>, block: &mut Block, chance: &mut Chance) -
         if wave.state != State::Running {
             break;
         }
+    }
+    if wave.steps > LONGEST_WAVE {
+        let next = around.program.instruction(wave.pc).map_or_else(|why| why, |inst| inst.text.clone());
+        return Err(Fault::launch(format!(
+            "wave {number} has run {} instructions and comes to no end; it is at {:#x}: `{next}`",
+            wave.steps,
+            wave.pc - around.program.object.base()
+        )));
     }
     Ok(())
 }

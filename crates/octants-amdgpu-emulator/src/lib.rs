@@ -17,7 +17,7 @@
 //! Reading order: [`number`], [`operand`], [`modifiers`], [`mnemonic`] (text); [`lanewise`], [`vector_integers`],
 //! [`vector_floats`], [`comparisons`], [`scalar_table`], [`memory_names`], [`products`] (what is known of each
 //! instruction); [`instruction`], [`disassemble`], [`decode`]; [`metadata`], [`code_object`], [`program`];
-//! [`wave`], [`fault`], [`surroundings`] (state); [`run_scalar`], [`run_vector`], [`run_exchange`], [`run_memory`],
+//! [`garbage`], [`wave`], [`fault`], [`surroundings`] (state); [`run_scalar`], [`run_vector`], [`run_exchange`], [`run_memory`],
 //! [`run_lds`], [`run_products`], [`execute`], [`launch`].
 
 pub mod code_object;
@@ -26,6 +26,7 @@ pub mod decode;
 pub mod disassemble;
 pub mod execute;
 pub mod fault;
+pub mod garbage;
 pub mod instruction;
 pub mod lanewise;
 pub mod launch;

@@ -1,5 +1,6 @@
 //! [`Wave`]: the registers of threads that run in step, and how operands are read and written.
 
+use crate::garbage::Garbage;
 use crate::lanewise::Row;
 use crate::modifiers::Modifiers;
 use crate::number::{Ty, flush, narrowed, widened};
@@ -50,22 +51,21 @@ pub struct Wave {
 
 impl Wave {
     /// A wave whose registers hold garbage.
-    pub fn new(number: u32, lanes: usize, private_bytes: usize, garbage: &mut dyn FnMut() -> u32) -> Wave {
+    pub fn new(number: u32, lanes: usize, private_bytes: usize, garbage: &mut Garbage) -> Wave {
         let mut scalars = [0; scalar::COUNT];
-        scalars.fill_with(&mut *garbage);
+        garbage.fill_words(&mut scalars);
         scalars[scalar::NULL as usize..].fill(0);
         let mut vectors = vec![[0; 64]; VECTORS];
-        // Few kernels use more than the first ones.
-        vectors.iter_mut().for_each(|v| v.fill_with(&mut *garbage));
+        vectors.iter_mut().for_each(|v| garbage.fill_words(v));
         let mut private = vec![0; private_bytes * lanes];
-        private.fill_with(|| garbage() as u8);
+        garbage.fill_bytes(&mut private);
         Wave {
             number,
             lanes,
             pc: 0,
             scalars,
             vectors,
-            scc: garbage() & 1 != 0,
+            scc: garbage.word() & 1 != 0,
             mode: 0,
             private,
             state: State::Running,
