@@ -143,7 +143,7 @@ impl Stream {
             Work::Allocate { at } => state.memory.make_valid(*at),
             Work::Free { at } => state.memory.release(*at),
             Work::Launch { function, blocks, threads, parameter } => {
-                let grid = Grid { blocks: *blocks, threads: *threads, warp: state.settings.warp };
+                let grid = Grid { blocks: *blocks, threads: *threads, warp: state.settings.warp, device: self.device };
                 // SAFETY: the parameter has as many bytes as the function takes; what it points to is the caller's
                 // affair.
                 let ran = unsafe { function.module.code.run(function.entry, grid, parameter) };
