@@ -22,7 +22,7 @@ pub mod iterations;
 pub mod launch_bounds;
 pub mod local_uses;
 pub mod memory_classes;
-pub mod same_ranges;
+pub mod same_values;
 mod solve_equations;
 
 pub use octants_ir::{Affine, Term};
@@ -30,7 +30,7 @@ pub use octants_ir::{Affine, Term};
 pub use access_sets::{Access, AccessKind, AxisSet, TaskAccess, access_sets, describe_access};
 pub use addresses::{
     Place, first_use_sets, first_uses_set, for_each_element, for_each_local, for_each_use, is_read, points_into,
-    same_address, same_value, trace_address, trace_element, trace_indices,
+    trace_address, trace_element, trace_indices,
 };
 pub use affine::Sums;
 pub use behavior::{OwnBehavior, inlined_sizes};
@@ -45,5 +45,5 @@ pub use iterations::{locals_of_all_iterations, runs_once, shared_locals, touched
 pub use launch_bounds::launch_bound;
 pub use local_uses::find_local_uses;
 pub use memory_classes::MemoryClasses;
-pub use same_ranges::SameRanges;
+pub use same_values::{SameRanges, same_address, same_value};
 pub use solve_equations::Meeting;

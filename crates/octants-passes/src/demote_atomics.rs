@@ -62,7 +62,7 @@ fn make_plain(
             Layout::Dense { .. } => !others.any(|other| memory.may_alias(b.index(), other)),
             Layout::Contiguous => !options.arrays_may_alias,
             // Elements of one array may be the same memory.
-            Layout::Strided => false,
+            Layout::Strided | Layout::Flat(_) => false,
         }
     };
     for v in task_statements(body) {

@@ -186,7 +186,7 @@ impl Round<'_> {
             cloner.iterations.insert(steps.loop_id, offset as usize);
             for ((load, _), local) in plan.pipelined.loads.iter().zip(&self.ahead) {
                 let value = b.load_local(*local);
-                cloner.values.insert(*load, value);
+                cloner.copier.values.insert(*load, value);
             }
             let mut hook = |cloner: &mut Cloner<'_>, b: &mut Builder, v: ValueId| {
                 steps.has_value(v)

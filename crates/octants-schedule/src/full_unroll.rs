@@ -151,9 +151,9 @@ pub(crate) fn insert_versions(
     let largest = b.int(guard.largest_index, scalar);
     let own = b.binary(BinaryOp::Lt, largest, bound);
     let all = b.push(Op::Subgroup(SubgroupOp::AllHere, vec![own]), Type::U1);
-    let around = cloner.values.clone();
+    let around = cloner.copier.values.clone();
     let mut version = |b: &mut Builder, cloner: &mut Cloner<'_>, known: HashSet<ValueId>| {
-        cloner.values.clone_from(&around);
+        cloner.copier.values.clone_from(&around);
         let others = std::mem::replace(&mut cloner.known, known);
         cloner.insts(b, rest, hook);
         at_end(cloner, b);
@@ -166,7 +166,7 @@ pub(crate) fn insert_versions(
     b.set_cursor(blocks[1]);
     version(b, cloner, HashSet::new());
     b.set_cursor(back);
-    cloner.values = around;
+    cloner.copier.values = around;
 }
 
 /// The full unroll of loops in a block.

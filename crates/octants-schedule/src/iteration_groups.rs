@@ -108,7 +108,7 @@ impl Grouping<'_> {
                 }
                 _ => return false,
             };
-            cloner.values.insert(v, value);
+            cloner.copier.values.insert(v, value);
             true
         };
         let lane = first.index;
@@ -138,7 +138,7 @@ impl Grouping<'_> {
         let block = l.body;
         b.span = inst.span;
         let together = b.push(Op::For(l), inst.ty.clone());
-        self.lanes.iter_mut().for_each(|lane| _ = lane.cloner.values.insert(v, together));
+        self.lanes.iter_mut().for_each(|lane| _ = lane.cloner.copier.values.insert(v, together));
         let back = b.set_cursor(block);
         self.all_lanes(b, self.source.block(inner));
         b.set_cursor(back);
@@ -155,7 +155,7 @@ fn share(first: &Cloner<'_>, cloner: &mut Cloner<'_>, b: &Builder, v: ValueId) -
     let of_first = first.value(v);
     let is_same = of_first != v && b.body.inst(of_first).op == op;
     if is_same {
-        cloner.values.insert(v, of_first);
+        cloner.copier.values.insert(v, of_first);
     }
     is_same
 }

@@ -14,6 +14,7 @@ use crate::form_thread_loops::form_thread_loops;
 use crate::freeze_conditional_loads::freeze_conditional_loads;
 use crate::full_unroll::full_unroll;
 use crate::hint_loops::hint_loops;
+use crate::merge_copies::merge_copies;
 use crate::privatize_in_shared_memory::privatize_in_shared_memory;
 use crate::privatize_scatter::privatize_scatter;
 use crate::reduce_in_blocks::reduce_in_blocks;
@@ -79,6 +80,7 @@ pub const PASSES: &[Pass<Scheduled, Scheduling>] = &[
         runs: |_, s| !s.target.has_grid,
         run: |scheduled, _| privatize_scatter(scheduled),
     },
+    Pass { name: "merge_copies", runs: |_, s| !s.target.has_grid, run: |scheduled, _| merge_copies(scheduled) },
 ];
 
 /// Finds the uses of locals in the bodies as the passes have left them.

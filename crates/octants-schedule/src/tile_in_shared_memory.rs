@@ -9,7 +9,7 @@
 //! The loop as it is stays beside the tiles, and each launch decides: a short inner loop does not pay for barriers, and
 //! a product with few tiles would leave multiprocessors idle.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use octants_analysis::find_local_uses;
 use octants_ir::insert_code::{push_if, zero};
@@ -138,11 +138,11 @@ impl<'a> Tiles<'a> {
             Some(threads) => b.int(threads.into(), Scalar::I64),
             None => grid(b, GridValue::BlockSize),
         };
-        let copier = Copier { source, locals };
-        let extent = |b: &mut Builder, range: Range| {
+        let mut cloner = Cloner::new(source, locals);
+        let mut extent = |b: &mut Builder, range: Range| {
             let index = source.ty(range.begin).scalar().expect("compiler bug: a bound is a scalar");
             let [begin, end] = [range.begin, range.end].map(|v| {
-                let v = copier.copy(b, v, &HashMap::new());
+                let v = cloner.recompute(b, v);
                 b.cast(v, Scalar::I64)
             });
             let [difference, none] = [b.binary(BinaryOp::Sub, end, begin), b.int(0, Scalar::I64)];
@@ -306,7 +306,7 @@ impl<'a> Tiles<'a> {
     fn set_indices(&self, cloner: &mut Cloner<'a>, indices: &[ValueId]) {
         for v in &self.replaced {
             if let Op::LoopIndex(_, axis) = self.source.inst(*v).op {
-                cloner.values.insert(*v, indices[axis as usize]);
+                cloner.copier.values.insert(*v, indices[axis as usize]);
             }
         }
     }
@@ -421,12 +421,12 @@ impl<'a> Tiles<'a> {
         (first, step): (ValueId, ValueId),
     ) -> ValueId {
         let position = b.binary(BinaryOp::Add, first, step);
-        let mut indices = HashMap::from([((self.plan.inner, 0), self.index(b, self.inner, position))]);
+        let mut cloner = Cloner::new(self.source, self.locals);
+        cloner.indices.insert((self.plan.inner, 0), self.index(b, self.inner, position));
         if let Some((axis, index)) = along {
-            indices.insert((self.plan.parallel, axis as u32), index);
+            cloner.indices.insert((self.plan.parallel, axis as u32), index);
         }
-        let copier = Copier { source: self.source, locals: self.locals };
-        let address = copier.copy(b, self.plan.staged[number].address, &indices);
+        let address = cloner.recompute(b, self.plan.staged[number].address);
         b.load(address)
     }
 
@@ -450,10 +450,10 @@ impl<'a> Tiles<'a> {
             let index = b.cast(index, self.inner.index);
             let read: Vec<Vec<ValueId>> = (0..self.plan.staged.len()).map(|n| self.read(b, n, step)).collect();
             for lane in lanes {
-                lane.cloner.indices.insert(self.plan.inner, index);
+                lane.cloner.indices.insert((self.plan.inner, 0), index);
                 for (staged, values) in self.plan.staged.iter().zip(&read) {
                     let value = values[staged.axis.map_or(0, |axis| lane.numbers[axis as usize])];
-                    lane.cloner.values.extend(staged.loads.iter().map(|load| (*load, value)));
+                    lane.cloner.copier.values.extend(staged.loads.iter().map(|load| (*load, value)));
                 }
                 lane.cloner.block(b, inner.body, &mut |_, _, v| self.replaced.contains(&v));
             }
@@ -476,31 +476,6 @@ impl<'a> Tiles<'a> {
             b.load(address)
         };
         (0..self.plan.axes[axis as usize].per_thread).map(of_axis).collect()
-    }
-}
-
-/// Copies what a value is computed from in the parallel loop, where that is pure.
-struct Copier<'a> {
-    source: &'a Body,
-    locals: &'a LocalUses,
-}
-
-impl Copier<'_> {
-    /// The copy of a value, for some indices of loops.
-    fn copy(&self, b: &mut Builder, v: ValueId, indices: &HashMap<(ValueId, u32), ValueId>) -> ValueId {
-        let v = self.locals.source(v);
-        let inst = self.source.inst(v);
-        if let Op::LoopIndex(l, axis) = inst.op
-            && let Some(index) = indices.get(&(l, axis))
-        {
-            return *index;
-        }
-        if self.source.block(self.source.root).contains(&v) || !inst.op.is_pure() {
-            return v;
-        }
-        let mut op = inst.op.clone();
-        op.map_operands(|u| self.copy(b, u, indices));
-        b.push(op, inst.ty.clone())
     }
 }
 
