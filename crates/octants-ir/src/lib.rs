@@ -50,7 +50,8 @@
 //! - `Random` depends on the seed, the launch number, the linear index of the iteration and the count of draws before it
 //!   in that iteration; never on the schedule.
 //!
-//! Reading order: [`types`], [`op`], [`mod@operation_table`], [`mod@instruction_table`], [`body`], [`kernel`],
+//! Reading order: [`types`], [`op`], [`mod@operation_table`], [`mod@instruction_table`], [`body`], [`kept_facts`],
+//! [`kernel`],
 //! [`task_graph`], [`mod@launch_count`], [`mod@task_blocks`]; then [`mod@print`] (the text), [`parse`]; [`verify`]
 //! lists what must hold; [`copy_code`], [`plain_update`] and [`mod@run_pipeline`] serve passes. [`affine`],
 //! [`schedule`], [`target_info`] and [`codegen_options`] are what later stages exchange.
@@ -66,6 +67,7 @@ pub mod codegen_options;
 pub mod copy_code;
 pub mod insert_code;
 pub mod instruction_table;
+pub mod kept_facts;
 pub mod kernel;
 pub mod launch_count;
 mod lex;
@@ -93,7 +95,7 @@ mod verify_graph;
 mod verify_types;
 
 pub use affine::{Affine, Term};
-pub use body::{Body, Builder, Inst, Local};
+pub use body::{Body, Builder, Code, Inst, Local};
 pub use codegen_options::{CodegenError, CodegenOptions, DeviceLibrary};
 pub use copy_code::{Copier, Locals, copy_blocks, renumber};
 pub use instruction_table::Effect;

@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::Arc;
 
 use crate::{
     Affine, Body, FuncId, IterationGroup, LocalId, LoopConfig, Op, Program, Scalar, Task, TaskKind, ValueId, renumber,
@@ -119,7 +120,7 @@ pub struct Behavior {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct BodySchedule {
     /// Facts about its locals.
-    pub locals: LocalUses,
+    pub locals: Arc<LocalUses>,
 }
 
 /// How a function runs.

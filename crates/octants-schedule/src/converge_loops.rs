@@ -49,7 +49,7 @@ pub(crate) fn converge_loops(scheduled: &mut Scheduled, of: &Scheduling) {
 
 fn converge_in_body(facts: &ProgramFacts<'_>, body: &mut Body, factor: &dyn Fn(&Body, &ForLoop) -> u32) {
     let source = body.clone();
-    let of_body = BodyFacts::new(facts, &source, None);
+    let of_body = BodyFacts::new(facts, &source);
     let mut plans = HashMap::new();
     find_loops(&of_body, source.root, factor, &mut plans);
     if plans.is_empty() {

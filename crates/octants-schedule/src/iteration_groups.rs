@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use octants_analysis::find_local_uses;
+use octants_analysis::local_uses;
 use octants_ir::schedule::{LocalUses, Variant};
 use octants_ir::{
     BinaryOp, BlockId, Body, Builder, CodeSizeHint, Const, Effect, GroupPlacement, IterationGroup, LoopHints, Op, Type,
@@ -14,7 +14,6 @@ use octants_ir::{
 };
 
 use crate::clone_code::Cloner;
-use crate::facts::parallel_bodies;
 
 /// Gives a variant's parallel loop a group of iterations for each factor. `jammed` are the inner loops that all
 /// iterations of a group run together; those that are `true` are vectorized across them.
@@ -26,7 +25,7 @@ pub(crate) fn add_groups(
     jammed: &HashMap<ValueId, bool>,
 ) {
     let source = variant.body.clone();
-    let locals = find_local_uses(&source, &parallel_bodies(&source));
+    let locals = local_uses(&source);
     let Op::For(l) = &source.inst(loop_id).op else { panic!("compiler bug: the parallel loop is a loop") };
     let axis = l.dims.len() as u32 - 1;
     let mut b = Builder::new();

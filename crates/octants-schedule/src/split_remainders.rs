@@ -7,7 +7,7 @@
 
 use std::collections::HashSet;
 
-use octants_analysis::{find_local_uses, may_leave};
+use octants_analysis::{local_uses, may_leave};
 use octants_ir::insert_code::rebuild_blocks;
 use octants_ir::schedule::LocalUses;
 use octants_ir::{
@@ -15,7 +15,6 @@ use octants_ir::{
 };
 
 use crate::clone_code::{Cloner, plainly};
-use crate::facts::parallel_bodies;
 
 /// Splits loops in the variants of tasks, and in functions.
 pub(crate) fn split_remainders(scheduled: &mut Scheduled) {
@@ -33,7 +32,7 @@ fn split_in_body(body: &mut Body) {
         return;
     }
     let source = body.clone();
-    let locals = find_local_uses(&source, &parallel_bodies(&source));
+    let locals = local_uses(&source);
     rebuild_blocks(body, |b, v| if loops.contains(&v) { split(b, (&source, &locals), v) } else { b.place(v) });
 }
 

@@ -11,7 +11,7 @@
 
 use std::collections::HashSet;
 
-use octants_analysis::find_local_uses;
+use octants_analysis::local_uses;
 use octants_ir::insert_code::{push_if, zero};
 use octants_ir::schedule::{LaunchShape, LocalUses, Role, Variant};
 use octants_ir::{
@@ -20,7 +20,7 @@ use octants_ir::{
 };
 
 use crate::clone_code::{Cloner, remove_unused};
-use crate::facts::{BodyFacts, ProgramFacts, parallel_bodies};
+use crate::facts::{BodyFacts, ProgramFacts};
 use crate::find_tiling::{Tiling, find_tiling, pitch, shared_elements};
 use crate::scheduling::Scheduling;
 use crate::shared_buffers::{add_shared_buffer, flat_buffer};
@@ -34,8 +34,7 @@ pub(crate) fn tile_in_shared_memory(scheduled: &mut Scheduled, of: &Scheduling) 
     let facts = ProgramFacts::of(&scheduled.program, &of.target, of.options);
     let plan = |found: &octants_ir::schedule::TaskSchedule| {
         let body = &found.variant(Role::Main)?.body;
-        let parallel = parallel_bodies(body).first().copied();
-        find_tiling(&BodyFacts::new(&facts, body, parallel), found)
+        find_tiling(&BodyFacts::new(&facts, body), found)
     };
     let plans: Vec<Option<Tiling>> = scheduled.schedule.tasks.iter().map(plan).collect();
     for (task, plan) in plans.into_iter().enumerate() {
@@ -56,7 +55,7 @@ pub(crate) fn tile_in_shared_memory(scheduled: &mut Scheduled, of: &Scheduling) 
 
 fn rewrite(variant: &mut Variant, plan: &Tiling, copies: &[BufferId], full_grid: u32) {
     let source = variant.body.clone();
-    let locals = find_local_uses(&source, &parallel_bodies(&source));
+    let locals = local_uses(&source);
     let Some((&v, prologue)) = source.block(source.root).split_last() else {
         panic!("compiler bug: a task without a loop")
     };
