@@ -131,8 +131,7 @@ const SEED: i64 = 40;
 const LAUNCH: i64 = 48;
 const COPIES: i64 = 64;
 const COPY_COUNT: i64 = 72;
-const PARTS: i64 = 80;
-const CONTEXT_BYTES: u64 = 88;
+const CONTEXT_BYTES: u64 = 80;
 
 /// Width in bits of vectors in large functions.
 const NARROW: u32 = 256;
@@ -293,8 +292,8 @@ impl Target for Cpu {
         self.field(e, e.ptr, context, COPIES)
     }
 
-    fn count_copies(&self, e: &Emitter, context: V) -> (V, V) {
-        (self.field(e, e.i64, context, COPY_COUNT), self.field(e, e.i64, context, PARTS))
+    fn count_copies(&self, e: &Emitter, context: V) -> V {
+        self.field(e, e.i64, context, COPY_COUNT)
     }
 
     fn vector_forms(&self, name: &str, scalar: Scalar, operands: usize) -> Vec<VectorForm> {

@@ -223,9 +223,9 @@ pub(crate) trait Target {
     fn copies(&self, e: &Emitter, _context: V) -> V {
         e.zero(e.ptr)
     }
-    /// How many copies are added, and in how many parts, i64.
-    fn count_copies(&self, e: &Emitter, _context: V) -> (V, V) {
-        (e.i64c(0), e.i64c(1))
+    /// How many copies are added, i64.
+    fn count_copies(&self, e: &Emitter, _context: V) -> V {
+        e.i64c(0)
     }
     /// The function with C's name `name`, where the target has a way of its own to compute it.
     fn math(&self, _e: &Emitter, _name: &'static str, _s: Scalar, _args: &[V]) -> Option<V> {

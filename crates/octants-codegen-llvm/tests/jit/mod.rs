@@ -15,7 +15,7 @@ use octants_diag::Span;
 use octants_ir::*;
 use octants_schedule::schedule_program;
 
-use super::scheduled::compile_host;
+use super::scheduled::{compile_host, with_access};
 
 unsafe extern "C" {
     fn dlopen(name: *const c_char, flags: c_int) -> *mut c_void;
@@ -133,7 +133,7 @@ pub fn build_with(program: &Program, options: &CodegenOptions) -> Loaded {
 pub fn build_concurrent(program: &Program) -> Loaded {
     let options = CodegenOptions::default();
     let asked = ScheduleOptions { concurrent_launches: true, ..ScheduleOptions::default() };
-    let scheduled = schedule_program(program.clone(), &target_info(&CodeTarget::Host), asked);
+    let scheduled = schedule_program(with_access(program), &target_info(&CodeTarget::Host), asked);
     load(octants_codegen_llvm::compile_host(&scheduled, &|_| String::new(), &options).expect("compiles"))
 }
 
@@ -174,7 +174,6 @@ impl Loaded {
             owner: (&raw const host).cast(),
             copies: std::ptr::null(),
             copy_count: 0,
-            parts: 1,
         };
         let mut counts = Vec::new();
         for t in &a.tasks {
@@ -217,10 +216,13 @@ impl Loaded {
                 run(code, &HostContext { copies: own, ..context.clone() }, begin, end);
             }
             if let Some(scatter) = scatter {
-                let sum: HostTask = unsafe { std::mem::transmute(self.address(&scatter.sum_symbol)) };
-                let context =
-                    HostContext { copies: pointers.as_ptr().cast(), copy_count: 2, parts: 3, ..context.clone() };
-                [(1, 3), (0, 1)].into_iter().for_each(|(begin, end)| run(sum, &context, begin, end));
+                let context = HostContext { copies: pointers.as_ptr().cast(), copy_count: 2, ..context.clone() };
+                for region in &scatter.regions {
+                    let merge: HostTask = unsafe { std::mem::transmute(self.address(&region.merge_symbol)) };
+                    let groups = region.groups(args) as i64;
+                    let first = groups / 3;
+                    [(first, groups), (0, first)].into_iter().for_each(|(begin, end)| run(merge, &context, begin, end));
+                }
                 assert!(copies.iter().flatten().all(|word| *word == 0), "copies are zero again");
             }
         }
