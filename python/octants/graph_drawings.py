@@ -20,7 +20,8 @@ def times_of(steps: Steps, tasks: Sequence[Task]) -> list[float]:
     Fills and copies are no tasks, and count as zero. All rounds of a loop count for the launch that has it.
     """
     taken = [0.0] * len(steps)
-    next_step, last_of = 0, {}
+    next_step = 0
+    last_of: dict[str, int] = {}
     launches: dict[int, list[Task]] = {}
     for task in tasks:
         launches.setdefault(task.launch, []).append(task)

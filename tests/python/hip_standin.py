@@ -12,8 +12,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 CRATE = "octants-driver-hip-standin"
-# How `--arch` calls it.
+# How `--arch` calls it, and what it calls the same library when it emulates the machine code of a chip, which
+# `HIP_STANDIN_ARCH` names.
 ARCH = "amdgpu-standin"
+EMULATOR = "amdgpu-emulator"
+ARCHS = (ARCH, EMULATOR)
+CHIPS = ("gfx90a", "gfx942", "gfx1100", "gfx1200")
 
 
 class Missing(Exception):

@@ -18,6 +18,8 @@ pub struct Grid {
     pub threads: u32,
     /// Threads that run in step.
     pub warp: u32,
+    /// The device that runs it.
+    pub device: i32,
 }
 
 /// What runs code of some kind.

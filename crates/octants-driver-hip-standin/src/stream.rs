@@ -139,10 +139,11 @@ impl Stream {
                     memory.chunks_exact_mut(pattern.len()).for_each(|chunk| chunk.copy_from_slice(pattern));
                 }
             }
+            Work::Multiply { product } => product.run(self.device),
             Work::Allocate { at } => state.memory.make_valid(*at),
             Work::Free { at } => state.memory.release(*at),
             Work::Launch { function, blocks, threads, parameter } => {
-                let grid = Grid { blocks: *blocks, threads: *threads, warp: state.settings.warp };
+                let grid = Grid { blocks: *blocks, threads: *threads, warp: state.settings.warp, device: self.device };
                 // SAFETY: the parameter has as many bytes as the function takes; what it points to is the caller's
                 // affair.
                 let ran = unsafe { function.module.code.run(function.entry, grid, parameter) };

@@ -73,7 +73,7 @@ impl Session {
         }
         // A device with memory of its own works asynchronously.
         config.cpu_streams |= config.cpu_separate_memory;
-        let driver = host.open(&config.device_settings()).map_err(Error::Unavailable)?;
+        let driver = host.open(&config.device_settings(packages)).map_err(Error::Unavailable)?;
         let machine = Machine::new(host, driver.code_target());
         Session::over(driver, machine, config, notices, sink)
     }

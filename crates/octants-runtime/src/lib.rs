@@ -12,7 +12,7 @@
 //!
 //! Reading order: [`error`], [`kernel_meta`], [`driver`], `cores` (the state behind all handles), [`device`],
 //! [`buffer`], `free_behind`, `sections`, [`kernel`], [`capture`], [`captured_graph`], [`stream`], `track_uses`, [`event`], [`worker_pool`], `fork`,
-//! [`pattern`], `transfer`, `foreign`, `host_work`, `assemble`, [`profile`], `measure`, [`profiler`], [`report`],
+//! [`pattern`], `transfer`, [`sparse`], `foreign`, `host_work`, `assemble`, [`profile`], `measure`, [`profiler`], [`report`],
 //! [`render_site`], `site_messages`, [`nesting`], `poll`, `interruptible_wait`, [`renewable`]. A stream is `scratch`,
 //! `staging`, `stage_arguments`, `channel`, `listen` and `adopted` besides.
 
@@ -47,6 +47,7 @@ pub mod report;
 mod scratch;
 mod sections;
 mod site_messages;
+pub mod sparse;
 mod stage_arguments;
 mod staging;
 pub mod stream;
@@ -72,6 +73,9 @@ pub use profiler::Profiler;
 pub use renewable::Renewable;
 pub use report::{Failure, Failures, Printer, TextSink};
 pub use sections::Section;
+pub use sparse::{
+    Factors, MatrixRows, ProductCalls, RealType, RowBuffers, SolverCalls, SparseProduct, SparseSolver, SparseWork,
+};
 pub use stage_arguments::HostArray;
 pub use stream::{Results, Stream};
 pub use worker_pool::PoolStats;

@@ -11,7 +11,7 @@
 
 use std::collections::HashSet;
 
-use octants_analysis::local_uses;
+use octants_analysis::{Place, local_uses, trace_address};
 use octants_ir::insert_code::{push_if, zero};
 use octants_ir::schedule::{LaunchShape, LocalUses, Role, Variant};
 use octants_ir::{
@@ -105,8 +105,11 @@ struct Tiles<'a> {
     threads: ValueId,
     /// This thread along each axis, i64, and the threads along it.
     positions: Vec<[ValueId; 2]>,
-    /// Instructions for which each iteration has a value: indices of the parallel loop, and staged loads.
+    /// Instructions for which each iteration has a value: indices of the parallel loop, staged loads, `invariant`.
     replaced: HashSet<ValueId>,
+    /// Of all pairs, what the inner loop computes in each iteration alike, in order. It runs before the tiles: a barrier
+    /// keeps LLVM from moving loads out of the loop around it.
+    invariant: Vec<ValueId>,
 }
 
 /// An iteration of a thread in a tile.
@@ -180,8 +183,23 @@ impl<'a> Tiles<'a> {
         let is_index = |op: &Op| matches!(op, Op::LoopIndex(l, _) if *l == plan.parallel);
         let indices = (0..source.insts.len() as u32).map(ValueId).filter(|v| is_index(&source.inst(*v).op));
         let loads = plan.staged.iter().flat_map(|s| s.loads.iter().copied());
-        let replaced = indices.chain(loads).collect();
-        Tiles { source, locals, plan, copies, axes, inner, counts, count, thread, threads, positions, replaced }
+        let invariant = if plan.axes.len() == 1 { invariant_insts(source, plan) } else { Vec::new() };
+        let replaced = indices.chain(loads).chain(invariant.iter().copied()).collect();
+        Tiles {
+            source,
+            locals,
+            plan,
+            copies,
+            axes,
+            inner,
+            counts,
+            count,
+            thread,
+            threads,
+            positions,
+            replaced,
+            invariant,
+        }
     }
 
     /// The inner loop is long enough to pay for barriers; of a product, there are tiles for as many blocks as keep the
@@ -240,6 +258,7 @@ impl<'a> Tiles<'a> {
         for lane in &mut lanes {
             self.zero_locals(b, lane, l);
             lane.cloner.insts(b, &insts[..at], &mut |_, _, v| self.replaced.contains(&v));
+            lane.cloner.insts(b, &self.invariant, &mut |_, _, _| false);
         }
         let steps = b.int(self.plan.steps.into(), Scalar::I64);
         let ranges = divide_up(b, self.inner.trips, steps);
@@ -476,6 +495,31 @@ impl<'a> Tiles<'a> {
         };
         (0..self.plan.axes[axis as usize].per_thread).map(of_axis).collect()
     }
+}
+
+/// What each iteration of the inner loop computes alike, in order: operations on values from outside the loop, and loads
+/// of buffers, which are constant in loops that run in tiles. The loop has iterations where it runs in tiles.
+fn invariant_insts(source: &Body, plan: &Tiling) -> Vec<ValueId> {
+    let Op::For(inner) = &source.inst(plan.inner).op else { panic!("compiler bug: no inner loop") };
+    let mut varying = HashSet::new();
+    let is_given = |op: &Op| matches!(op, Op::LoopIndex(l, _) if *l == plan.parallel);
+    source.visit(inner.body, &mut |v, inst| varying.extend((!is_given(&inst.op)).then_some(v)));
+    let mut invariant = Vec::new();
+    for &v in source.block(inner.body) {
+        let op = &source.inst(v).op;
+        let is_steady = match op {
+            Op::LoopIndex(..) | Op::LocalAddr(_) => false,
+            Op::Load(a) => matches!(trace_address(source, *a), Place::Buffer(_)),
+            op => op.is_pure(),
+        };
+        let mut follows_none = true;
+        op.for_each_operand(|u| follows_none &= !varying.contains(&u));
+        if is_steady && follows_none {
+            varying.remove(&v);
+            invariant.push(v);
+        }
+    }
+    invariant
 }
 
 fn unrolled(factor: u32) -> LoopHints {
