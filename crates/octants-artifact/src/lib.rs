@@ -400,6 +400,8 @@ pub struct HostContext {
     pub copies: *const core::ffi::c_void,
     /// 72: how many copies are to be added.
     pub copy_count: u64,
+    /// 80: bytes of a copy before the region that is added.
+    pub copy_offset: u64,
 }
 
 /// Code of a task: runs iterations `begin..end` of the flattened index space (a serial task ignores them).

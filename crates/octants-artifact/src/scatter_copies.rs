@@ -35,7 +35,7 @@ impl CopiedRegion {
     }
 
     /// The number of its groups in such a launch.
-    pub fn groups(&self, args: &[u64]) -> u64 {
+    fn groups(&self, args: &[u64]) -> u64 {
         self.bytes(args).unwrap_or(0).div_ceil(self.group.max(1))
     }
 }
@@ -51,6 +51,17 @@ impl ScatterCopies {
     pub fn bytes(&self, args: &[u64]) -> Option<u64> {
         let bytes = self.regions.iter().try_fold(0u64, |sum, region| sum.checked_add(region.bytes(args)?))?;
         (bytes <= ScatterCopies::MOST_BYTES).then_some(bytes)
+    }
+
+    /// Calls `add` for each region of a copy in such a launch: with its number, the number of its groups, and the bytes
+    /// of a copy before it.
+    pub fn for_each_region(&self, args: &[u64], mut add: impl FnMut(usize, u64, u64)) {
+        let mut offset = 0;
+        for (number, region) in self.regions.iter().enumerate() {
+            let groups = region.groups(args);
+            add(number, groups, offset);
+            offset += groups * region.group;
+        }
     }
 
     /// Bytes of a private copy, given the bytes of the memory that it stands for.
@@ -77,7 +88,9 @@ mod tests {
         let copies = ScatterCopies { regions, updates: 3 };
         assert_eq!(copies.bytes(&[5, 6]), Some(100 + 8 * 30 + 4 * 6));
         assert_eq!(copies.room(364), 364 + 3 * 64);
-        assert_eq!(copies.regions.iter().map(|r| r.groups(&[5, 6])).collect::<Vec<_>>(), [2, 4, 1]);
+        let mut regions = Vec::new();
+        copies.for_each_region(&[5, 6], |number, groups, offset| regions.push((number, groups, offset)));
+        assert_eq!(regions, [(0, 2, 0), (1, 4, 128), (2, 1, 384)]);
         assert_eq!(copies.bytes(&[1 << 20, 6]), None);
         assert_eq!(copies.bytes(&[u64::MAX >> 1, 6]), None);
         assert_eq!((copies.least_iterations(960), copies.least_iterations(961)), (10, 11));

@@ -69,7 +69,7 @@ fn lower_main(u: &Unit<'_>, number: usize) -> TaskMeta {
             meta.scatter = thread_privatization.as_ref().map(|s| {
                 let copies = describe_copies(u.facts, s, schedule.forms.copy_merge.lanes, &symbol);
                 for (region, copied) in copies.regions.iter().enumerate() {
-                    lower_variant(u, number, &copied.merge_symbol, Variant::Merge(s, region as u32));
+                    lower_variant(u, number, &copied.merge_symbol, Variant::Merge(region as u32));
                 }
                 copies
             });
@@ -126,7 +126,7 @@ enum Variant<'s> {
     /// Launches that fit a form: threads run groups of iterations.
     Coarse(&'s WideForm),
     /// Adds the copies of a region up.
-    Merge(&'s ScatterPrivatization, u32),
+    Merge(u32),
 }
 
 impl Variant<'_> {
@@ -137,13 +137,13 @@ impl Variant<'_> {
             Variant::Shared(_) | Variant::Alone => Role::Main,
             Variant::Plain(_) => Role::Private,
             Variant::Coarse(_) => Role::Coarse,
-            Variant::Merge(_, region) => Role::Merge(region),
+            Variant::Merge(region) => Role::Merge(region),
         }
     }
 
     /// It runs iterations of the task.
     fn runs_iterations(self) -> bool {
-        !matches!(self, Variant::Merge(..))
+        !matches!(self, Variant::Merge(_))
     }
 }
 
@@ -245,9 +245,6 @@ fn lower_variant(u: &Unit<'_>, number: usize, symbol: &str, variant: Variant<'_>
     }
     for (i, region) in regions.iter().enumerate() {
         l.parallel.private.extend(region.copies.iter().map(|b| (*b, u.e.param(entry.function, 3 + i))));
-    }
-    if let Variant::Merge(scatter, _) = variant {
-        l.place_copies(scatter, schedule.forms.copy_merge.lanes);
     }
     l.place_private_memory();
     if let (Variant::Shared(Some((scatter, plain))), Share::Range { begin, end }) = (variant, entry.share) {

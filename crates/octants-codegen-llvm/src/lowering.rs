@@ -117,8 +117,6 @@ pub(crate) struct ParallelState {
     pub moved: HashMap<usize, (V, u64)>,
     /// The memory of private buffers.
     pub private: HashMap<usize, V>,
-    /// Of buffers of copies: bytes of a copy before theirs.
-    pub copies: HashMap<usize, V>,
 }
 
 impl<'u, 'p> Lowering<'u, 'p> {

@@ -1,7 +1,8 @@
 //! Where private copies of what a task scatters to lie, and the call of the variant that adds to one.
 //!
 //! A copy holds the regions of the schedule one after the other, each in whole groups. A call of the task is given the
-//! address of its copy or none; code that merges copies is given a list of their addresses.
+//! address of its copy or none; code that merges copies is given a list of their addresses, and where in them its region
+//! begins.
 
 use octants_ir::ValueId;
 use octants_ir::schedule::{Region, RegionMemory, ScatterPrivatization};
@@ -63,19 +64,12 @@ impl Lowering<'_, '_> {
         e.position(atomic);
     }
 
-    /// Lets the buffers of copies be addressed.
-    pub fn place_copies(&mut self, scatter: &ScatterPrivatization, lanes: u32) {
-        let offsets = self.region_offsets(scatter, lanes);
-        let buffers = scatter.regions.iter().filter_map(|r| r.all_copies);
-        self.parallel.copies = buffers.zip(offsets).collect();
-    }
-
     /// Address of a scalar in the copy of a thread.
     pub fn copy_place(&self, buffer: usize, thread: ValueId, scalar: ValueId) -> Place {
         let e = self.e;
         let listed = self.u.target.copies(e, self.code.context);
         let copy = e.load(e.ptr, e.gep(e.ptr, listed, self.index64(thread)), 8);
-        let region = e.gep(e.i8, copy, self.parallel.copies[&buffer]);
+        let region = e.gep(e.i8, copy, self.u.target.copy_offset(e, self.code.context));
         let elem = &self.u.program.buffers[buffer].elem;
         let memory = e.memory(elem.scalar().expect("compiler bug: copies hold scalars"));
         let ptr = e.gep(memory, region, self.index64(scalar));

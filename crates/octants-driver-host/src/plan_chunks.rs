@@ -126,17 +126,16 @@ impl Shape {
         self.scatter.as_ref().and_then(|s| Some(s.room(s.bytes(args)?)))
     }
 
-    /// Calls `add` for each region of the copies, with its number and the range of its groups that is this part of so
-    /// many.
-    pub fn part_of_copies(&self, (part, parts): (u64, u64), args: &[u64], mut add: impl FnMut(usize, u64, u64)) {
-        let regions = self.scatter.iter().flat_map(|s| &s.regions);
-        for (number, region) in regions.enumerate() {
-            let groups = region.groups(args);
-            let [begin, end] = [part, part + 1].map(|p| groups * p / parts);
-            if begin < end {
-                add(number, begin, end);
+    /// Calls `add` for each region of the copies: with its number, the bytes of a copy before it, and the range of its
+    /// groups that is this part of so many.
+    pub fn part_of_copies(&self, (part, parts): (u64, u64), args: &[u64], mut add: impl FnMut(usize, u64, [u64; 2])) {
+        let Some(copies) = &self.scatter else { return };
+        copies.for_each_region(args, |number, groups, offset| {
+            let range = [part, part + 1].map(|p| groups * p / parts);
+            if range[0] < range[1] {
+                add(number, offset, range);
             }
-        }
+        });
     }
 
     /// Whether a call of its own, of so many iterations, takes copies of what it scatters to.
@@ -245,7 +244,7 @@ mod tests {
         let scatter = Some(ScatterCopies { regions: vec![region(1000), region(64)], updates: 1 });
         let shape = Shape::new(&ParallelMeta { scatter, ..meta() }, 4);
         let mut added = Vec::new();
-        (0..3).for_each(|part| shape.part_of_copies((part, 3), &[], |number, b, e| added.push((number, b, e))));
-        assert_eq!(added, [(0, 0, 5), (0, 5, 10), (0, 10, 16), (1, 0, 1)]);
+        (0..3).for_each(|part| shape.part_of_copies((part, 3), &[], |n, offset, range| added.push((n, offset, range))));
+        assert_eq!(added, [(0, 0, [0, 5]), (0, 0, [5, 10]), (0, 0, [10, 16]), (1, 1024, [0, 1])]);
     }
 }

@@ -255,8 +255,11 @@ impl LoadedTask {
     /// As [`LoadedTask::run`]; nobody writes to the copies, and nobody else adds this part.
     unsafe fn merge(&self, part: (u64, u64), args: &[u64], listed: &HostContext) {
         let Kind::Parallel { shape, merges, .. } = &self.kind else { return };
-        // SAFETY: the contract; groups lie within the copies.
-        shape.part_of_copies(part, args, |region, begin, end| unsafe { merges[region].run(listed, begin, end) });
+        shape.part_of_copies(part, args, |region, copy_offset, [begin, end]| {
+            let listed = HostContext { copy_offset, ..listed.clone() };
+            // SAFETY: the contract; groups lie within the copies.
+            unsafe { merges[region].run(&listed, begin, end) }
+        });
     }
 }
 
@@ -431,6 +434,7 @@ fn context(launch: &Launch<'_>) -> HostContext {
         owner: std::ptr::from_ref(launch).cast::<c_void>(),
         copies: std::ptr::null(),
         copy_count: 0,
+        copy_offset: 0,
     }
 }
 

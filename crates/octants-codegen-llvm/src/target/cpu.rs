@@ -131,7 +131,8 @@ const SEED: i64 = 40;
 const LAUNCH: i64 = 48;
 const COPIES: i64 = 64;
 const COPY_COUNT: i64 = 72;
-const CONTEXT_BYTES: u64 = 80;
+const COPY_OFFSET: i64 = 80;
+const CONTEXT_BYTES: u64 = 88;
 
 /// Width in bits of vectors in large functions.
 const NARROW: u32 = 256;
@@ -295,6 +296,10 @@ impl Target for Cpu {
 
     fn count_copies(&self, e: &Emitter, context: V) -> V {
         self.field(e, e.i64, context, COPY_COUNT)
+    }
+
+    fn copy_offset(&self, e: &Emitter, context: V) -> V {
+        self.field(e, e.i64, context, COPY_OFFSET)
     }
 
     fn vector_forms(&self, name: &str, scalar: Scalar, operands: usize) -> Vec<VectorForm> {

@@ -229,6 +229,10 @@ pub(crate) trait Target {
     fn copies(&self, e: &Emitter, _context: V) -> V {
         e.zero(e.ptr)
     }
+    /// Bytes of a copy before the region that is added, i64.
+    fn copy_offset(&self, e: &Emitter, _context: V) -> V {
+        e.i64c(0)
+    }
     /// How many copies are added, i64.
     fn count_copies(&self, e: &Emitter, _context: V) -> V {
         e.i64c(0)

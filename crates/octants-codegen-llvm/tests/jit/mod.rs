@@ -174,6 +174,7 @@ impl Loaded {
             owner: (&raw const host).cast(),
             copies: std::ptr::null(),
             copy_count: 0,
+            copy_offset: 0,
         };
         let mut counts = Vec::new();
         for t in &a.tasks {
@@ -217,12 +218,13 @@ impl Loaded {
             }
             if let Some(scatter) = scatter {
                 let context = HostContext { copies: pointers.as_ptr().cast(), copy_count: 2, ..context.clone() };
-                for region in &scatter.regions {
-                    let merge: HostTask = unsafe { std::mem::transmute(self.address(&region.merge_symbol)) };
-                    let groups = region.groups(args) as i64;
-                    let first = groups / 3;
+                scatter.for_each_region(args, |region, groups, copy_offset| {
+                    let symbol = &scatter.regions[region].merge_symbol;
+                    let merge: HostTask = unsafe { std::mem::transmute(self.address(symbol)) };
+                    let context = HostContext { copy_offset, ..context.clone() };
+                    let (first, groups) = (groups as i64 / 3, groups as i64);
                     [(first, groups), (0, first)].into_iter().for_each(|(begin, end)| run(merge, &context, begin, end));
-                }
+                });
                 assert!(copies.iter().flatten().all(|word| *word == 0), "copies are zero again");
             }
         }
