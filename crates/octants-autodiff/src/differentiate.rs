@@ -18,6 +18,8 @@ use crate::demote_volatile_loads::demote_volatile_loads;
 use crate::differentiate_forward::differentiate_forward;
 use crate::differentiate_reverse::record_trip_counts::{Recorded, record_trip_counts};
 use crate::differentiate_reverse::{Keeping, StoreNeed, differentiate_reverse, refuse_recursion};
+use crate::join_conflicting_groups::join_conflicting_groups;
+use crate::promote_counters::promote_counters;
 use crate::refuse_cooperation::refuse_cooperation;
 use crate::refuse_shared_writes::refuse_shared_writes;
 use crate::structure_exits::structure_exits;
@@ -109,7 +111,8 @@ fn has_derivatives(k: &Kernel, d: &Differentiation) -> bool {
 ///
 /// Aliased buffers are merged first: all that follows tells memory apart by the buffer's number. Updates of variables
 /// that iterations share become atomic before the modes run, which tell them from other updates by that. Locals and
-/// constants are simplified so that there is less to differentiate. Reverse mode needs structured code without calls,
+/// constants are simplified so that there is less to differentiate. Counters of rounds become locals while all that
+/// writes to them stands in one body. Reverse mode needs structured code without calls,
 /// in which sums are atomic and do not ask for the old value; behind that more updates may be of variables that
 /// iterations share.
 pub const DIFFERENTIATE: &[Pass<Kernel, Differentiation>] = &[
@@ -123,6 +126,7 @@ pub const DIFFERENTIATE: &[Pass<Kernel, Differentiation>] = &[
     Pass { name: "demote_volatile_loads", runs: is_planned, run: |k, _| demote_volatile_loads(k) },
     Pass { name: "structure_exits", runs: is_planned, run: |k, _| structure_exits(k) },
     Pass { name: "inline_all_calls", runs: is_planned, run: |k, _| inline_all_calls(k) },
+    Pass { name: "promote_counters", runs: is_planned, run: |k, _| promote_counters(k) },
     Pass { name: "inline_calls", runs: keeps_calls, run: |k, _| inline_calls(k) },
     Pass { name: "make_updates_atomic", runs: is_simplified, run: |k, _| make_updates_atomic(k) },
     Pass { name: "simplify_locals", runs: is_simplified, run: |k, _| simplify_locals(k) },
@@ -142,6 +146,7 @@ pub const DIFFERENTIATE: &[Pass<Kernel, Differentiation>] = &[
     },
     Pass { name: "differentiate_forward", runs: is_forward, run: |k, _| differentiate_forward(k) },
     Pass { name: "differentiate_reverse", runs: is_reverse, run: reverse },
+    Pass { name: "join_conflicting_groups", runs: is_reverse, run: |k, _| join_conflicting_groups(k) },
 ];
 
 fn recorded(mode: AutodiffMode) -> Recorded {

@@ -9,7 +9,6 @@ use octants_runtime::{
 };
 
 use crate::context::{Context, Entered};
-use crate::graph::Graph;
 use crate::graph_of_parts::GraphOfParts;
 use crate::loaded_task::LoadedTask;
 use crate::memory::Memory;
@@ -319,16 +318,16 @@ impl Driver for GpuDriver {
     ) -> Result<bool> {
         // SAFETY: the handle is the address of a module that the trait's contract keeps loaded.
         let module = unsafe { &*(module.0 as *const Module) };
-        // Another thread that launches the same tasks does so on another stream, for which the graph is not.
+        // Another thread launches the same tasks, on another stream.
         let Ok(mut graph) = module.graph.try_lock() else { return Ok(false) };
         if module.tasks.is_empty() {
             return Ok(true);
         }
-        let known = matches!(*graph, Graph::Made(_));
-        let calls = if known { self.context.enter()? } else { self.context.enter_aside()? };
+        let stream = self.streams.resolve(stream);
+        let calls = if graph.is_made_for(stream) { self.context.enter()? } else { self.context.enter_aside()? };
         let what = (&module.tasks[..], sections);
         // SAFETY: as in `launch`.
-        unsafe { graph.launch(&calls, self.streams.resolve(stream), what, launch) }
+        unsafe { graph.launch(&calls, stream, what, launch) }
     }
 
     fn fills(&self) -> bool {

@@ -4,6 +4,7 @@
 mod access;
 mod build;
 pub(crate) mod check_blocks;
+mod counters;
 mod launch;
 mod lowering;
 mod name_machine;

@@ -34,6 +34,7 @@ mod flattened;
 mod foreign_array;
 mod fork;
 mod func;
+mod gradient_order;
 mod guard;
 mod guard_group;
 mod held;
@@ -86,7 +87,9 @@ fn _octants(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<kernel::Kernel>()?;
     kernel::call_as_methods(m.py());
     m.add_class::<kernel::RecordedLaunch>()?;
+    m.add_class::<gradient_order::GradientOrder>()?;
     m.add_class::<kernel::UnmadeCall>()?;
+    m.add_function(wrap_pyfunction!(kernel::last_task_count, m)?)?;
     m.add_class::<inspection::Inspection>()?;
     m.add_function(wrap_pyfunction!(inspection::code_targets, m)?)?;
     m.add_function(wrap_pyfunction!(inspection::observe_compilations, m)?)?;

@@ -11,8 +11,9 @@
 //!   [`Device::close`] each use of an object of that device is an error that says so.
 //!
 //! Reading order: [`error`], [`kernel_meta`], [`driver`], `cores` (the state behind all handles), [`device`],
-//! [`buffer`], `free_behind`, `sections`, [`kernel`], [`capture`], [`captured_graph`], [`stream`], `track_uses`, [`event`], [`worker_pool`], `fork`,
-//! [`pattern`], `transfer`, [`sparse`], `foreign`, `host_work`, `assemble`, [`profile`], `measure`, [`profiler`], [`report`],
+//! [`buffer`], `free_behind`, `sections`, [`kernel`], [`capture`], [`captured_graph`], [`stream`], `track_uses`,
+//! [`event`], [`kept_counters`], [`launch_order`], [`worker_pool`], `fork`, [`pattern`], `transfer`, [`sparse`],
+//! `foreign`, `host_work`, `assemble`, [`profile`], `measure`, [`profiler`], [`report`],
 //! [`render_site`], `site_messages`, [`nesting`], `poll`, `interruptible_wait`, [`renewable`]. A stream is `scratch`,
 //! `staging`, `stage_arguments`, `channel`, `listen` and `adopted` besides.
 
@@ -32,8 +33,10 @@ mod fork;
 mod free_behind;
 mod host_work;
 mod interruptible_wait;
+pub mod kept_counters;
 pub mod kernel;
 pub mod kernel_meta;
+pub mod launch_order;
 mod listen;
 mod measure;
 pub mod nesting;
@@ -65,8 +68,10 @@ pub use driver::{
 };
 pub use error::{DeviceError, ErrorKind, Result};
 pub use event::Event;
+pub use kept_counters::KeptCounters;
 pub use kernel::{LoadedKernel, Pointer};
 pub use kernel_meta::KernelMeta;
+pub use launch_order::LaunchOrder;
 pub use pattern::Pattern;
 pub use profile::{KernelTotal, Lane, Span, SpanId, Total};
 pub use profiler::Profiler;

@@ -192,7 +192,7 @@ fn crosses_iterations(plan: &Plan, dependence: &mut Dependence<'_>, load: &Acces
             Op::For(f) => plan.is_parallel(**l) && plan.layout.is_inside(v, f.body),
             _ => false,
         };
-        body.block(body.root).iter().find(is_around).copied()
+        plan.statements().find(|l| is_around(&l))
     };
     let Some(around) = root_loop(load.inst).filter(|l| root_loop(store.inst) == Some(*l)) else { return false };
     if !(leaves_out_edges(plan, load.inst) && leaves_out_edges(plan, store.inst)) {

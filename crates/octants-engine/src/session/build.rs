@@ -14,6 +14,7 @@ use octants_schedule::schedule_program;
 
 use super::access::access_of_tasks;
 use super::check_blocks::{check_block_dims, check_block_memory, check_cooperating_functions};
+use super::counters::counters_of;
 use super::{Lowering, Session};
 use crate::artifact_cache::{ArtifactCache, Ingredients};
 use crate::compile_times::{Phase, Stopwatch};
@@ -87,6 +88,12 @@ impl Executable {
     fn tells(&mut self, kernel: &Kernel) {
         assert!(!self.pointers.iter().any(|p| p.written), "compiler bug: code that tells results writes to memory");
         self.launching = Launching::telling(dependence(&kernel.body, &kernel.buffers, &self.layout));
+    }
+
+    /// How many tasks a launch has, each of which runs at least once where nothing decides about it.
+    #[inline]
+    pub fn task_count(&self) -> usize {
+        self.kernel.meta().tasks.len()
     }
 
     /// Whether some task writes to the buffer of this index.
@@ -168,6 +175,7 @@ impl Session {
         let location = |span: Span| sources.location(span);
         // A schedule may hide what is affine here.
         let access = access_of_tasks(&program, &layout);
+        let counters = counters_of(&program, &layout);
         watch.lap(Phase::Passes, "access sets");
         let scheduled = schedule_program(program, &info, schedule_options);
         watch.lap(Phase::Passes, "schedule");
@@ -177,7 +185,7 @@ impl Session {
             .code_generator()
             .compile(&scheduled, &location, &options, &machine.target, &mut after)
             .map_err(|e| Error::Codegen(e.to_string()))?;
-        artifact.defined_at = defined_at;
+        (artifact.defined_at, artifact.counters) = (defined_at, counters);
         for (task, access) in artifact.tasks.iter_mut().zip(access) {
             task.access = access;
         }
