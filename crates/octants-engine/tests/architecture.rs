@@ -122,6 +122,11 @@ const VENDOR_FILES: &[(&str, &str)] = &[
 /// Global state that may be: file, name, reason.
 const GLOBAL_STATE: &[(&str, &str, &str)] = &[
     (
+        "crates/octants-driver-cuda/src/cudss/tests.rs",
+        "thread_local",
+        "what functions that play a library's were asked, in tests alone",
+    ),
+    (
         "crates/octants-codegen-llvm/src/optimize.rs",
         "ONCE",
         "LLVM's own options of its schedulers and a pass of its code generator, once in a process",
