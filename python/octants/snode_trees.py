@@ -264,4 +264,4 @@ root = RootProxy()
 def require_program() -> None:
     """Raises before `qd.init()`."""
     if not _octants.is_initialized():
-        raise OctantsRuntimeError("no program is running: call qd.init() before creating or placing fields")
+        raise OctantsRuntimeError("no program is running. Maybe you forgot to call `qd.init()` first?")

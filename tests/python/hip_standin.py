@@ -18,6 +18,8 @@ ARCH = "amdgpu-standin"
 EMULATOR = "amdgpu-emulator"
 ARCHS = (ARCH, EMULATOR)
 CHIPS = ("gfx90a", "gfx942", "gfx1100", "gfx1200")
+# Where AMD's library of math functions lies, as folders and patterns below them.
+DEVICE_LIBRARIES = (("/usr/lib", "*/amdgcn/bitcode/ocml.bc"), ("/opt", "rocm*/amdgcn/bitcode/ocml.bc"))
 
 
 class Missing(Exception):

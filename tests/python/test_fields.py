@@ -42,7 +42,7 @@ def test_kernels_are_not_compiled_while_a_field_is_not_placed():
 
 
 def test_elements_have_as_many_types_as_components():
-    with pytest.raises(AssertionError, match="list of types"):
+    with pytest.raises(AssertionError, match="dtype list"):
         qd.Vector.field(2, dtype=[qd.f32], shape=3)
     with pytest.raises(ValueError, match="at least one component"):
         qd.Vector.field(0, qd.f32, shape=3)

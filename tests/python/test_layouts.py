@@ -208,10 +208,11 @@ def test_shapes_seen_through_the_tree():
 
 
 def test_a_tree_in_use_takes_no_more():
-    x, y = qd.field(qd.f32), qd.field(qd.f32)
+    x = qd.field(qd.f32)
     block = qd.root.dense(qd.i, 4)
     block.place(x)
     x[0] = 1
+    y = qd.field(qd.f32)
     with pytest.raises(qd.QuadrantsRuntimeError, match="finalized"):
         block.place(y)
     qd.root.dense(qd.i, 4).place(y)

@@ -1,5 +1,8 @@
 //! Comparisons: `cmp_lt_f32` and its kind, of lanes and of scalars.
 
+// The negations are the instructions' own: they hold for NaN.
+#![allow(clippy::neg_cmp_op_on_partial_ord, clippy::nonminimal_bool, clippy::double_comparisons)]
+
 use crate::lanewise::{Row, RowFn};
 use crate::number::{Half, Lane, Ty};
 

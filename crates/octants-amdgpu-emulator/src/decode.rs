@@ -10,7 +10,6 @@ use crate::mnemonic::{does_nothing, plain};
 use crate::modifiers::Modifiers;
 use crate::number::Ty;
 use crate::operand::{Operand, Value};
-use crate::products::product;
 use crate::scalar_table::{MASKS, READ_AND_WRITTEN, SCALARS, ScalarOp};
 use crate::vector_floats::FLOATS;
 use crate::vector_integers::INTEGERS;
@@ -218,9 +217,6 @@ impl Decoder {
         }
         if let Some(op) = memory_op(name) {
             return Some(Op::Memory(op));
-        }
-        if let Some(op) = product(name) {
-            return Some(Op::Matrix(op));
         }
         if name.starts_with("s_") { self.scalar(name) } else { self.vector(name) }
     }

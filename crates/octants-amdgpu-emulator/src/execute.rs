@@ -3,22 +3,24 @@
 use crate::fault::Fault;
 use crate::instruction::{Instruction, Op};
 use crate::operand::Value;
+use crate::program::Program;
 use crate::surroundings::Surroundings;
 use crate::wave::{State, Wave};
-use crate::{run_exchange as exchange, run_lds, run_memory as memory, run_products, run_scalar, run_vector as vector};
+use crate::{run_exchange as exchange, run_lds, run_memory as memory, run_scalar, run_vector as vector};
 
 /// Runs a wave's next instruction.
-pub fn step(around: &Surroundings<'_>, shared: &mut [u8], wave: &mut Wave) -> Result<(), Fault> {
-    let inst = around.program.instruction(wave.pc).map_err(Fault::launch)?;
+pub fn step(program: &Program, around: &Surroundings<'_>, shared: &mut [u8], wave: &mut Wave) -> Result<(), Fault> {
+    let inst = program.instruction(wave.pc).map_err(Fault::launch)?;
     wave.pc += inst.bytes;
     wave.steps += 1;
     run(around, shared, wave, inst).map_err(|fault| Fault {
-        why: format!("{} (`{}` at {:#x})", fault.why, inst.text, wave.pc - inst.bytes - around.program.object.base()),
+        why: format!("{} (`{}` at {:#x})", fault.why, inst.text, wave.pc - inst.bytes - program.object.base()),
         ..fault
     })
 }
 
-fn run(around: &Surroundings<'_>, shared: &mut [u8], wave: &mut Wave, inst: &Instruction) -> Result<(), Fault> {
+/// Runs an instruction.
+pub fn run(around: &Surroundings<'_>, shared: &mut [u8], wave: &mut Wave, inst: &Instruction) -> Result<(), Fault> {
     match &inst.op {
         Op::Lanes(op, in_place) => {
             let computed = vector::compute_lanes(wave, inst, op, *in_place)?;
@@ -53,7 +55,6 @@ fn run(around: &Surroundings<'_>, shared: &mut [u8], wave: &mut Wave, inst: &Ins
         Op::PermuteHalves => exchange::permute_halves(wave, inst),
         Op::Memory(op) => memory::run_memory(around, shared, wave, inst, op),
         Op::Lds(op) => run_lds::run_lds(shared, wave, inst, op),
-        Op::Matrix(product) => run_products::run_product(wave, inst, product),
         _ => run_control(around, wave, inst),
     }
 }

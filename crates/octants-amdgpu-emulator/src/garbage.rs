@@ -14,12 +14,12 @@ impl Garbage {
     /// The sequence of a seed.
     pub fn new(seed: u64) -> Garbage {
         let mut garbage = Garbage { state: seed, words: Vec::new() };
-        garbage.words = (0..WORDS).map(|_| garbage.next() as u32).collect();
+        garbage.words = (0..WORDS).map(|_| garbage.draw() as u32).collect();
         garbage
     }
 
     /// The next number.
-    pub fn next(&mut self) -> u64 {
+    pub fn draw(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.state;
         mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -29,12 +29,12 @@ impl Garbage {
 
     /// The next number, in 32 bits.
     pub fn word(&mut self) -> u32 {
-        (self.next() >> 32) as u32
+        (self.draw() >> 32) as u32
     }
 
     /// A number below another.
     pub fn below(&mut self, count: u64) -> u64 {
-        (u128::from(self.next()) * u128::from(count) >> 64) as u64
+        ((u128::from(self.draw()) * u128::from(count)) >> 64) as u64
     }
 
     /// Fills words.

@@ -6,8 +6,7 @@ use crate::memory_names::{LdsOp, MemoryOp};
 use crate::modifiers::Modifiers;
 use crate::number::Ty;
 use crate::operand::Operand;
-use crate::products::Product;
-use crate::scalar_table::ScalarOp;
+use crate::scalar_table::{MaskFn, ScalarOp};
 
 /// When a branch is taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +33,7 @@ pub enum Carry {
 }
 
 /// What an instruction does.
+#[allow(missing_docs)] // The variants tell of their fields.
 #[derive(Debug, Clone)]
 pub enum Op {
     /// Nothing that is modeled.
@@ -63,7 +63,7 @@ pub enum Op {
     /// On scalars; the destination is the first source.
     ScalarInPlace(ScalarOp),
     /// Changes the lanes that execute by a mask, and keeps what they were, or what they become.
-    Mask { run: fn(u64, u64) -> u64, keeps_old: bool },
+    Mask { run: MaskFn, keeps_old: bool },
     /// On a scalar by the table of lanes; the destination is the last source too.
     ScalarFloat(Lanewise, bool),
     /// A comparison of scalars.
@@ -116,8 +116,6 @@ pub enum Op {
     Memory(MemoryOp),
     /// Shared memory and exchanges by way of it.
     Lds(LdsOp),
-    /// A product of matrices.
-    Matrix(Product),
     /// Two at once.
     Dual(Box<[Instruction; 2]>),
 }

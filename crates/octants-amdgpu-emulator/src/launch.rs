@@ -80,7 +80,7 @@ fn set(words: &mut [u64], offset: usize, size: usize, value: u64) {
 impl Given {
     fn new(kernel: &Kernel, parameter: &[u64], grid: Grid, chance: &mut Garbage) -> Given {
         let mut arguments: Vec<u64> =
-            (0..(kernel.argument_bytes as usize).div_ceil(8)).map(|_| chance.next()).collect();
+            (0..(kernel.argument_bytes as usize).div_ceil(8)).map(|_| chance.draw()).collect();
         let passed = kernel.metadata.argument_bytes.div_ceil(8).min(parameter.len()).min(arguments.len());
         arguments[..passed].copy_from_slice(&parameter[..passed]);
         for hidden in &kernel.metadata.hidden {
@@ -96,7 +96,7 @@ impl Given {
             };
             set(&mut arguments, hidden.offset, hidden.size, value);
         }
-        let mut packet: Vec<u64> = (0..8).map(|_| chance.next()).collect();
+        let mut packet: Vec<u64> = (0..8).map(|_| chance.draw()).collect();
         for (offset, value) in [(4, grid.threads), (6, 1), (8, 1)] {
             set(&mut packet, offset, 2, value.into());
         }
@@ -229,8 +229,8 @@ pub fn run(
 ) -> Result<(), Fault> {
     let mut chance = Garbage::new(options.seed);
     let given = Given::new(kernel, parameter, grid, &mut chance);
-    let own = vec![range(&given.arguments), range(&given.packet)];
-    let around = Surroundings::new(program, memory, options.sabotage, own);
+    let own = vec![range(&given.arguments), range(&given.packet), program.object.addresses()];
+    let around = Surroundings::new(memory, options.sabotage, own);
     let mut waiting = 0..grid.blocks;
     let mut blocks: Vec<Block> = Vec::new();
     loop {
@@ -244,7 +244,7 @@ pub fn run(
         }
         let at = chance.below(blocks.len() as u64) as usize;
         let block = &mut blocks[at];
-        run_turn(&around, block, &mut chance)
+        run_turn(program, &around, block, &mut chance)
             .and_then(|()| block.meet())
             .map_err(|fault| Fault {
                 why: format!("block {} of {}: {}", block.number, grid.blocks, fault.why),
@@ -259,23 +259,28 @@ pub fn run(
 }
 
 /// Runs one of a block's waves for a while.
-fn run_turn(around: &Surroundings<'_>, block: &mut Block, chance: &mut Garbage) -> Result<(), Fault> {
+fn run_turn(
+    program: &Program,
+    around: &Surroundings<'_>,
+    block: &mut Block,
+    chance: &mut Garbage,
+) -> Result<(), Fault> {
     let running: Vec<usize> = (0..block.waves.len()).filter(|n| block.waves[*n].state == State::Running).collect();
     let Some(number) = running.get(chance.below(running.len().max(1) as u64) as usize) else { return Ok(()) };
     let wave = &mut block.waves[*number];
     for _ in 0..1 + chance.below(LONGEST_TURN) {
-        step(around, &mut block.shared, wave)
+        step(program, around, &mut block.shared, wave)
             .map_err(|fault| Fault { why: format!("wave {number}: {}", fault.why), ..fault })?;
         if wave.state != State::Running {
             break;
         }
     }
     if wave.steps > LONGEST_WAVE {
-        let next = around.program.instruction(wave.pc).map_or_else(|why| why, |inst| inst.text.clone());
+        let next = program.instruction(wave.pc).map_or_else(|why| why, |inst| inst.text.clone());
         return Err(Fault::launch(format!(
             "wave {number} has run {} instructions and comes to no end; it is at {:#x}: `{next}`",
             wave.steps,
-            wave.pc - around.program.object.base()
+            wave.pc - program.object.base()
         )));
     }
     Ok(())

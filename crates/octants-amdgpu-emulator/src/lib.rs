@@ -12,13 +12,16 @@
 //!
 //! Not modeled: waits (`s_waitcnt`: each instruction is over when the next begins), caches and the order in which other
 //! waves see writes, hazards between instructions, timing, counts of registers, rounding other than to the nearest,
-//! blocks of more than one dimension, images, messages.
+//! blocks of more than one dimension, images, messages, products of matrices (MFMA, WMMA), which fail by name.
 //!
 //! Reading order: [`number`], [`operand`], [`modifiers`], [`mnemonic`] (text); [`lanewise`], [`vector_integers`],
-//! [`vector_floats`], [`comparisons`], [`scalar_table`], [`memory_names`], [`products`] (what is known of each
+//! [`vector_floats`], [`comparisons`], [`scalar_table`], [`memory_names`] (what is known of each
 //! instruction); [`instruction`], [`disassemble`], [`decode`]; [`metadata`], [`code_object`], [`program`];
 //! [`garbage`], [`wave`], [`fault`], [`surroundings`] (state); [`run_scalar`], [`run_vector`], [`run_exchange`], [`run_memory`],
-//! [`run_lds`], [`run_products`], [`execute`], [`launch`].
+//! [`run_lds`], [`execute`], [`launch`].
+
+// Lanes are indices of several rows at once.
+#![allow(clippy::needless_range_loop)]
 
 pub mod code_object;
 pub mod comparisons;
@@ -36,12 +39,10 @@ pub mod mnemonic;
 pub mod modifiers;
 pub mod number;
 pub mod operand;
-pub mod products;
 pub mod program;
 pub mod run_exchange;
 pub mod run_lds;
 pub mod run_memory;
-pub mod run_products;
 pub mod run_scalar;
 pub mod run_vector;
 pub mod scalar_table;

@@ -28,6 +28,7 @@ pub enum Place {
 pub type Update = fn(u64, u64) -> u64;
 
 /// What is done to memory.
+#[allow(missing_docs)] // The variants tell of their fields.
 #[derive(Debug, Clone, Copy)]
 pub enum Action {
     /// Loads bits.
@@ -50,6 +51,7 @@ pub struct MemoryOp {
 }
 
 /// An instruction of shared memory.
+#[allow(missing_docs)] // The variants tell of their fields.
 #[derive(Debug, Clone, Copy)]
 pub enum LdsOp {
     /// One access. `returns` where an update gives the old value back; `expected_first` where the expected value

@@ -119,8 +119,6 @@ pub struct Modifiers {
     pub times: f64,
     /// `offset:swizzle(...)` and the like: a permutation of lanes within 32.
     pub swizzle: Option<u16>,
-    /// Broadcasts among blocks of a matrix product: control, which block, and a rotation.
-    pub broadcast: [u8; 3],
     /// A result of 16 bits leaves the upper half of its register as it was.
     pub keeps_upper_half: bool,
 }
@@ -144,7 +142,6 @@ impl Default for Modifiers {
             clamp: false,
             times: 1.0,
             swizzle: None,
-            broadcast: [0; 3],
             keeps_upper_half: false,
         }
     }
@@ -188,7 +185,7 @@ impl Modifiers {
         match name {
             "glc" | "sc0" => self.returns = true,
             "th" => self.returns |= value.contains("RETURN"),
-            "slc" | "dlc" | "sc1" | "nt" | "scope" | "scc" | "gds" | "lds" | "nv" | "abid_unused" => {}
+            "slc" | "dlc" | "sc1" | "nt" | "scope" | "scc" | "gds" | "lds" | "nv" => {}
             _ => return false,
         }
         true
@@ -209,9 +206,6 @@ impl Modifiers {
             "op_sel_hi" => self.op_sel_hi = Some(bits(value)?),
             "neg_lo" => self.neg_lo = bits(value)?,
             "neg_hi" => self.neg_hi = bits(value)?,
-            "cbsz" => self.broadcast[0] = number(value)? as u8,
-            "abid" => self.broadcast[1] = number(value)? as u8,
-            "blgp" => self.broadcast[2] = number(value)? as u8,
             "dst_sel" => {
                 let to = part(value)?;
                 sdwa(self, &|s| s.to = to);

@@ -115,6 +115,9 @@ fn narrow(value: f64, mantissa: u32, exponent: u32) -> u64 {
     if value.is_nan() {
         return sign | infinity | 1 << (mantissa - 1);
     }
+    if value.is_infinite() {
+        return sign | infinity;
+    }
     let magnitude = value.abs();
     let bias = (1i32 << (exponent - 1)) - 1;
     // The exponent of the last bit that the result keeps.

@@ -65,7 +65,7 @@ impl Program {
     /// The instruction at an address of this process.
     pub fn instruction(&self, pc: u64) -> Result<&Instruction, String> {
         let at = pc.wrapping_sub(self.object.base());
-        if pc % 4 != 0 || !self.object.code.iter().any(|range| range.contains(&at)) {
+        if !pc.is_multiple_of(4) || !self.object.code.iter().any(|range| range.contains(&at)) {
             return Err(format!("the wave went to {at:#x}, where there is no code"));
         }
         let decode = || {

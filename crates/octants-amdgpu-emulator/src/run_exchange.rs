@@ -15,7 +15,7 @@ fn wrong() -> Fault {
 /// The lane that a lane reads from; none where its row or wave ends.
 fn partner(source: Source, lane: usize, lanes: usize) -> Option<usize> {
     let (row, at) = (lane & !15, lane & 15);
-    let in_row = |n: i32| (0..16).contains(&n).then_some(row + n as usize);
+    let in_row = |n: i32| (0..16).contains(&n).then(|| row + n as usize);
     match source {
         Source::Quad(from) => Some(lane & !3 | usize::from(from[lane & 3])),
         Source::Octet(from) => Some(lane & !7 | usize::from(from[lane & 7])),

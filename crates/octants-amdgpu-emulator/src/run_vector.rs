@@ -388,7 +388,8 @@ pub fn run_div_scale(wave: &mut Wave, inst: &Instruction, ty: Ty) -> Result<(), 
         } else if exponent(b[i], ty) == 0 {
             (kind.power, false)
         } else if reciprocal_is_tiny && quotient_is_tiny {
-            (if a[i] == b[i] { kind.power } else { 0 }, true)
+            // The documentation's power is positive, by which so large a denominator would become infinite.
+            (if a[i] == b[i] { -kind.power } else { 0 }, true)
         } else if reciprocal_is_tiny {
             (-kind.power, false)
         } else if quotient_is_tiny {
@@ -424,8 +425,9 @@ pub fn run_div_fmas(wave: &mut Wave, inst: &Instruction, ty: Ty) -> Result<(), F
             let sum = f64::get(a[i]).mul_add(f64::get(b[i]), f64::get(c[i]));
             scaled(sum, power).put()
         } else {
-            let sum = f32::get(a[i]).mul_add(f32::get(b[i]), f32::get(c[i]));
-            (scaled(sum.into(), power) as f32).put()
+            // The scaled sum is rounded once.
+            let [a, b, c] = [a[i], b[i], c[i]].map(|v| f64::from(f32::get(v)));
+            (scaled(a.mul_add(b, c), power) as f32).put()
         };
     }
     let row = wave.finished(row, ty, &inst.modifiers);

@@ -104,8 +104,8 @@ pub const SCALARS: &[(&str, ScalarOp)] = &[
     sop!("s_sub_nc_u64", 64, [64, 64], |_scc, s| s[0].wrapping_sub(s[1])),
     sop!("s_mul_i32", 32, [32, 32], |_scc, s| low(s[0].wrapping_mul(s[1]))),
     sop!("s_mul_u64", 64, [64, 64], |_scc, s| s[0].wrapping_mul(s[1])),
-    sop!("s_mul_hi_u32", 32, [32, 32], |_scc, s| s[0] * s[1] >> 32),
-    sop!("s_mul_hi_i32", 32, [32, 32], |_scc, s| low((signed(s[0]) * signed(s[1]) >> 32) as u64)),
+    sop!("s_mul_hi_u32", 32, [32, 32], |_scc, s| (s[0] * s[1]) >> 32),
+    sop!("s_mul_hi_i32", 32, [32, 32], |_scc, s| low(((signed(s[0]) * signed(s[1])) >> 32) as u64)),
     sop!("s_min_i32", 32, [32, 32], |scc, s| choose(scc, signed(s[0]) < signed(s[1]), s)),
     sop!("s_max_i32", 32, [32, 32], |scc, s| choose(scc, signed(s[0]) > signed(s[1]), s)),
     sop!("s_min_u32", 32, [32, 32], |scc, s| choose(scc, s[0] < s[1], s)),
@@ -210,8 +210,11 @@ pub const READ_AND_WRITTEN: &[(&str, ScalarOp)] = &[
     sop!("s_bitset1_b64", 64, [64, 32], |_scc, s| s[0] | 1 << (s[1] & 63)),
 ];
 
+/// The lanes that execute from then on, of a mask and of those that did.
+pub type MaskFn = fn(u64, u64) -> u64;
+
 /// What the lanes that execute become, and the operations' names: the first source is a mask, the second those lanes.
-pub const MASKS: &[(&str, fn(u64, u64) -> u64)] = &[
+pub const MASKS: &[(&str, MaskFn)] = &[
     ("s_and_saveexec", |s, e| s & e),
     ("s_or_saveexec", |s, e| s | e),
     ("s_xor_saveexec", |s, e| s ^ e),

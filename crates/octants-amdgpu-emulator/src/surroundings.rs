@@ -5,7 +5,6 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::fault::Fault;
-use crate::program::Program;
 
 /// Tells what memory of the process the device may use.
 pub trait AddressSpace: Sync {
@@ -22,8 +21,6 @@ pub struct Sabotage {
 
 /// What a launch reaches.
 pub struct Surroundings<'a> {
-    /// The code.
-    pub program: &'a Program,
     /// The device's memory.
     pub memory: &'a dyn AddressSpace,
     /// What is left out.
@@ -40,15 +37,8 @@ impl std::fmt::Debug for Surroundings<'_> {
 
 impl<'a> Surroundings<'a> {
     /// Those of a launch, with memory of the launch itself.
-    pub fn new(
-        program: &'a Program,
-        memory: &'a dyn AddressSpace,
-        sabotage: Sabotage,
-        own: Vec<Range<u64>>,
-    ) -> Surroundings<'a> {
-        let mut known = own;
-        known.push(program.object.addresses());
-        Surroundings { program, memory, sabotage, known: RefCell::new(known) }
+    pub fn new(memory: &'a dyn AddressSpace, sabotage: Sabotage, own: Vec<Range<u64>>) -> Surroundings<'a> {
+        Surroundings { memory, sabotage, known: RefCell::new(own) }
     }
 
     /// Makes sure that memory is there.
@@ -84,9 +74,9 @@ impl<'a> Surroundings<'a> {
             match bits {
                 8 => (address as *const u8).read_volatile().into(),
                 16 => (address as *const u16).read_unaligned().into(),
-                32 if address % 4 == 0 => (*(address as *const AtomicU32)).load(Ordering::Relaxed).into(),
+                32 if address.is_multiple_of(4) => (*(address as *const AtomicU32)).load(Ordering::Relaxed).into(),
                 32 => (address as *const u32).read_unaligned().into(),
-                _ if address % 8 == 0 => (*(address as *const AtomicU64)).load(Ordering::Relaxed),
+                _ if address.is_multiple_of(8) => (*(address as *const AtomicU64)).load(Ordering::Relaxed),
                 _ => (address as *const u64).read_unaligned(),
             }
         })
@@ -100,9 +90,11 @@ impl<'a> Surroundings<'a> {
             match bits {
                 8 => (address as *mut u8).write_volatile(value as u8),
                 16 => (address as *mut u16).write_unaligned(value as u16),
-                32 if address % 4 == 0 => (*(address as *const AtomicU32)).store(value as u32, Ordering::Relaxed),
+                32 if address.is_multiple_of(4) => {
+                    (*(address as *const AtomicU32)).store(value as u32, Ordering::Relaxed)
+                }
                 32 => (address as *mut u32).write_unaligned(value as u32),
-                _ if address % 8 == 0 => (*(address as *const AtomicU64)).store(value, Ordering::Relaxed),
+                _ if address.is_multiple_of(8) => (*(address as *const AtomicU64)).store(value, Ordering::Relaxed),
                 _ => (address as *mut u64).write_unaligned(value),
             }
         }
@@ -113,7 +105,7 @@ impl<'a> Surroundings<'a> {
     pub fn update(&self, address: u64, bits: u32, change: &dyn Fn(u64) -> u64) -> Result<u64, Fault> {
         let bytes = u64::from(bits / 8);
         self.check(address, bytes)?;
-        if address % bytes != 0 {
+        if !address.is_multiple_of(bytes) {
             return Err(Fault::address(format!(
                 "an atomic update of {bytes} bytes at {address:#x}, which is not aligned"
             )));

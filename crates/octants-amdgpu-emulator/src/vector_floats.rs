@@ -24,15 +24,8 @@ fn guess(exact: f64) -> f64 {
 }
 
 fn min<T: Copy + PartialOrd>(a: T, b: T, is_nan: impl Fn(T) -> bool, is_negative: impl Fn(T) -> bool) -> T {
-    if is_nan(a) {
-        b
-    } else if is_nan(b) {
-        a
-    } else if a < b || (a == b && is_negative(a)) {
-        a
-    } else {
-        b
-    }
+    let first = is_nan(b) || a < b || (a == b && is_negative(a));
+    if first && !is_nan(a) { a } else { b }
 }
 
 fn min32(a: f32, b: f32) -> f32 {
@@ -282,9 +275,8 @@ fn sine(turns: f64) -> f64 {
 /// The result of a division, where the quotient says too little: a quotient, the denominator, the numerator.
 fn fixup(quotient: f64, denominator: f64, numerator: f64) -> f64 {
     let sign = if denominator.is_sign_negative() == numerator.is_sign_negative() { 1.0 } else { -1.0 };
-    if numerator.is_nan() || denominator.is_nan() {
-        f64::NAN
-    } else if (numerator == 0.0 && denominator == 0.0) || (numerator.is_infinite() && denominator.is_infinite()) {
+    let both = |test: fn(f64) -> bool| test(numerator) && test(denominator);
+    if numerator.is_nan() || denominator.is_nan() || both(|x| x == 0.0) || both(f64::is_infinite) {
         f64::NAN
     } else if denominator == 0.0 || numerator.is_infinite() {
         sign * f64::INFINITY

@@ -8,8 +8,7 @@ use octants_amdgpu_emulator::launch::{self, Options};
 use octants_amdgpu_emulator::program::{CHIPS, Program};
 use octants_amdgpu_emulator::surroundings::{AddressSpace, Sabotage};
 
-use crate::processor::{Code, Crash, Entry, GPU, Grid, Processor, machine_of};
-use crate::state::{SEED, state};
+use crate::processor::{Code, Crash, Entry, GPU, Grid, Processor, Surroundings, machine_of};
 
 /// What emulates instructions.
 #[derive(Debug)]
@@ -42,12 +41,12 @@ struct Emulated {
     launches: AtomicU64,
 }
 
-/// What code may use: memory of its device, and pinned memory of the host.
-struct DeviceMemory(i32);
+/// What code may use.
+struct DeviceMemory<'a>(&'a Surroundings<'a>);
 
-impl AddressSpace for DeviceMemory {
+impl AddressSpace for DeviceMemory<'_> {
     fn block(&self, address: u64) -> Option<Range<u64>> {
-        state().memory.usable(address, self.0)
+        (self.0.block)(address)
     }
 }
 
@@ -59,14 +58,21 @@ impl Code for Emulated {
         Some(Entry { at, parameter_bytes, most_threads })
     }
 
-    unsafe fn run(&self, entry: Entry, grid: Grid, parameter: &[u64]) -> Result<(), Crash> {
+    unsafe fn run(
+        &self,
+        entry: Entry,
+        grid: Grid,
+        parameter: &[u64],
+        surroundings: &Surroundings<'_>,
+    ) -> Result<(), Crash> {
         let kernel = self.names.get(entry.at).and_then(|name| self.program.kernel(name));
         let kernel = kernel.ok_or_else(|| Crash { code: LAUNCH_FAILURE, why: "no such kernel".into() })?;
-        let seed = SEED.load(Ordering::Relaxed).wrapping_mul(0x1_0000_0001);
+        let seed = surroundings.seed.wrapping_mul(0x1_0000_0001);
         let seed = seed.wrapping_add(self.launches.fetch_add(1, Ordering::Relaxed));
-        let options = Options { seed, sabotage: Sabotage { no_barriers: state().settings.no_barriers } };
+        let options = Options { seed, sabotage: Sabotage { no_barriers: surroundings.no_barriers } };
         let shape = launch::Grid { blocks: grid.blocks, threads: grid.threads };
-        launch::run(&self.program, kernel, shape, parameter, &DeviceMemory(grid.device), &options).map_err(|fault| {
+        let memory = DeviceMemory(surroundings);
+        launch::run(&self.program, kernel, shape, parameter, &memory, &options).map_err(|fault| {
             let code = if fault.kind == FaultKind::Address { ILLEGAL_ADDRESS } else { LAUNCH_FAILURE };
             Crash { code, why: fault.why }
         })

@@ -136,9 +136,15 @@ impl Session {
         &self.device
     }
 
-    /// What the session's device can do.
+    /// What the session's device can do for the program, whose tasks may hold assertions in debug mode.
     pub fn target_info(&self) -> TargetInfo {
-        self.machine.info()
+        self.info_of(&self.machine)
+    }
+
+    /// What a machine can do for the program.
+    pub(crate) fn info_of(&self, machine: &Machine) -> TargetInfo {
+        let info = machine.info();
+        if self.config().debug { info.with_assertions() } else { info }
     }
 
     /// The processor that code is made for, as the code generator calls it; `None` for the host's own.

@@ -196,6 +196,7 @@ pub(crate) const INFO: TargetInfo = TargetInfo {
     subgroup_size: 32,
     // As much as any GPU has: programs written for one run here.
     max_shared_bytes: 227 << 10,
+    assertion_bytes: 0,
     has_vectors: true,
     shared_bytes: 0,
     private_bytes: ScatterCopies::MOST_BYTES,

@@ -3,6 +3,7 @@
 //! The lowering asks a [`Target`] and never looks at which one it is.
 
 mod amdgpu;
+mod amdgpu_lanes;
 pub(crate) mod cpu;
 mod device_library;
 mod gpu;
@@ -168,6 +169,11 @@ pub(crate) trait Target {
     /// The value of the subgroup's thread with an index, an i32.
     fn shuffle(&self, _e: &Emitter, _s: Scalar, _value: V, _lane: V) -> V {
         panic!("compiler bug: this target has no warps")
+    }
+    /// The value of the subgroup's thread with an index, which is the own one plus `by`, or the own one where that
+    /// is none.
+    fn shuffle_by(&self, e: &Emitter, s: Scalar, value: V, _by: V, lane: V) -> V {
+        self.shuffle(e, s, value, lane)
     }
     /// The value of the subgroup's thread whose index differs in these bits, an i32.
     fn shuffle_xor(&self, _e: &Emitter, _s: Scalar, _value: V, _bits: V) -> V {

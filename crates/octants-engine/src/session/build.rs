@@ -128,7 +128,7 @@ impl Session {
         let layout = ArgLayout::new(kernel.roots, &kernel.buffers, &kernel.params);
         let ret = kernel.ret.clone();
         let concurrent = !self.device.is_immediate();
-        let (machine, info) = (&self.machine, self.machine.info());
+        let (machine, info) = (&self.machine, self.target_info());
         let program = self.split(lowered, (arrays_may_alias, concurrent), &info, self.config().print_ir, |pass| {
             watch.lap(Phase::Passes, pass)
         });

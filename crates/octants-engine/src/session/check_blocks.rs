@@ -56,10 +56,18 @@ pub(super) fn check_cooperating_functions(program: &Program, info: &TargetInfo) 
     Ok(())
 }
 
+/// The most places of a variant at which a block counts votes.
+fn block_counts(scheduled: &Scheduled) -> u64 {
+    let variants = scheduled.schedule.tasks.iter().flat_map(|task| &task.variants);
+    let counts = |body: &octants_ir::Body| body.insts.iter().filter(|i| matches!(i.op, Op::BlockCount(_))).count();
+    variants.map(|v| counts(&v.body) as u64).max().unwrap_or(0)
+}
+
 /// Refuses blocks that share or keep more than fits. What a kernel's own arrays take is looked at with the kernel's
 /// lines; code for another machine than the running program's, and what the schedule adds, are seen here.
 pub(crate) fn check_block_memory(scheduled: &Scheduled, info: &TargetInfo) -> Result<(), Error> {
-    let (shared, most) = (block_memory(scheduled, MemorySpace::Shared), info.max_shared_bytes);
+    let counts = if info.has_grid { block_counts(scheduled) * TargetInfo::BLOCK_COUNT_BYTES } else { 0 };
+    let (shared, most) = (block_memory(scheduled, MemorySpace::Shared) + counts, info.max_shared_bytes);
     if shared > most {
         let message = format!(
             "the threads of a block share {shared} bytes in `{}`, but a block of this device has {most} bytes of \
