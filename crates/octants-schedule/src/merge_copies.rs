@@ -7,8 +7,8 @@
 use octants_ir::insert_code::{any_bits, push_if, zero};
 use octants_ir::schedule::{BodySchedule, CopyMerge, LaunchShape, Region, RegionMemory, Role, Variant};
 use octants_ir::{
-    AtomicOp, BinaryOp, Body, Buffer, BufferId, Builder, ComponentLayout, Digit, ForLoop, Layout, LocalId, LoopConfig,
-    MemorySpace, Op, Range, ReduceOp, Scalar, Scheduled, Type, ValueId,
+    AtomicOp, BinaryOp, Body, Buffer, BufferId, Builder, CodeSizeHint, ComponentLayout, Digit, ForLoop, Layout,
+    LocalId, LoopConfig, LoopHints, MemorySpace, Op, Range, ReduceOp, Scalar, Scheduled, Type, ValueId,
 };
 
 /// Gives tasks that scatter to private copies a variant for each region, in the order of the regions.
@@ -103,7 +103,10 @@ impl Merge {
         push_loop(&mut b, count(none, groups), each, |b, group| {
             let first = b.binary(BinaryOp::Mul, group, lanes);
             let copies = b.push(Op::Shape(self.copies, 0), Scalar::I64.into());
-            push_loop(b, count(none, copies), ForLoop::serial, |b, copy| {
+            // There are as many copies as threads: few, with enough to do in each.
+            let hints = LoopHints { code_size: CodeSizeHint::NotUnrolledUncounted, ..LoopHints::default() };
+            let few = |dims, body| ForLoop { hints, ..ForLoop::serial(dims, body) };
+            push_loop(b, count(none, copies), few, |b, copy| {
                 let next = b.binary(BinaryOp::Add, first, lanes);
                 self.add_copy(b, local, copy, [first, next]);
             });
