@@ -182,12 +182,13 @@ class Example:
         tolerance: dict[str, Tolerance],
         work: tuple[float, str],
         report: Callable[[Timing], None] | None = None,
+        against: str = "numpy",
     ) -> None:
         """Runs the example as the command line asks.
 
         `advance(frame)` computes one frame, `picture()` draws it, `state()` returns what is compared with
-        `reference(frames)` to `tolerance`. `work` is the amount of work in a frame and its unit. `report` may print
-        more at the end of a normal run.
+        `reference(frames)`, which is computed by what `against` names, to `tolerance`. `work` is the amount of work in
+        a frame and its unit. `report` may print more at the end of a normal run.
         """
         if self.args.measure:
             timing = self._loop(advance, lambda: None, range(self.frames))
@@ -198,7 +199,7 @@ class Example:
             np.savez(self.args.measure, **saved)
             return
         if self.args.check:
-            sys.exit(self._check(advance, state, reference(self.frames), tolerance))
+            sys.exit(self._check(advance, state, (reference(self.frames), against), tolerance))
         pictures: list[np.ndarray] = []
         timing = self._loop(advance, lambda: pictures.append(picture()), progress(self.frames, self.name))
         write_pictures(self.args.out, pictures)
@@ -227,17 +228,17 @@ class Example:
         self,
         advance: Callable[[int], None],
         state: Callable[[], Arrays],
-        want: Arrays,
+        reference: tuple[Arrays, str],
         tolerance: dict[str, Tolerance],
     ) -> int:
         for frame in range(self.frames):
             advance(frame)
-        got = state()
+        (want, against), got = reference, state()
         bad = 0
         for name, limit in tolerance.items():
             values = limit.spoil(got[name]) if self.args.spoil else got[name]
             problem = limit.excess(values, want[name])
-            print(f"{self.name}: {name}: {problem or 'agrees with numpy'}")
+            print(f"{self.name}: {name}: {problem or f'agrees with {against}'}")
             bad += problem is not None
             # A comparison that accepts anything would pass too: make sure that this one can fail.
             if problem is None and limit.excess(limit.spoil(got[name]), want[name]) is None:

@@ -49,6 +49,9 @@ def clock_hz() -> float | None:
 def device_processor() -> str | None:
     """The processor of the current program's device that code is made for; `None` where that is the host's."""
 
+def last_task_count() -> int:
+    """How many tasks this thread's last launch of a user's kernel has."""
+
 def compiled_count() -> int:
     """How many specialisations of kernels the current program has compiled."""
 
@@ -136,12 +139,18 @@ class CapturedGraph:
     def launch(self, stream: Any = None) -> None:
         """Launches the graph on a stream, the current one where none is given."""
 
-    def calls(self) -> list[tuple[Kernel, list[str], tuple[Any, ...]]]:
-        """The kernel, the names of its parameters and the arguments of each call that was noted."""
+    def noted_steps(self) -> int:
+        """Steps that were noted so far, by all threads."""
 
-    def exchange(self, call: int, args: tuple[Any, ...]) -> bool:
-        """Makes a call that was noted again, with other arguments, for launches from now on. True where it launches the same
-        code."""
+    def launch_gradient(self, call: int, order: GradientOrder) -> None:
+        """Notes the gradient of a call where this thread captures, in its place among those of an order."""
+
+    def calls(self) -> list[tuple[Kernel, list[str], tuple[Any, ...], int]]:
+        """The kernel, the names of its parameters, the arguments and the step of each call that was noted."""
+
+    def exchange(self, calls: list[tuple[int, tuple[Any, ...]]]) -> list[bool]:
+        """Makes calls that were noted again, with other arguments, for launches from now on: all of them, or none where one
+        fails. True for those that launch the same code."""
 
     def steps(self) -> list[tuple[str, int, list[int]]]:
         """What each step does, its lane, and the steps that it waits for."""
@@ -427,6 +436,40 @@ class DirectSolver:
     def solve(self, right: Any) -> None:
         """Replaces the right side of a system, an array of the solver's type, by the solution."""
 
+def missing_sparse_library(work: str) -> str | None:
+    """Why the device has no library for "products" or "solvers" of sparse matrices; `None` where it has one."""
+
+@final
+class DeviceProduct:
+    """A sparse matrix by rows in the device's memory, for products by the vendor's library."""
+
+    def __init__(
+        self, shape: tuple[int, int], entries: int, arrays: tuple[Buffer, Buffer, Buffer], dtype_name: str
+    ) -> None: ...
+    def multiply(self, x: Buffer, y: Buffer) -> bool:
+        """Queues `y = A x`. False, with nothing queued, while launches are captured into a graph."""
+
+@final
+class DeviceSolver:
+    """Factors of sparse matrices of one pattern by the vendor's library: "LLT", "LDLT" or "LU"."""
+
+    def __init__(
+        self,
+        extent: int,
+        entries: int,
+        arrays: tuple[Buffer, Buffer, Buffer],
+        dtype_name: str,
+        method: str,
+    ) -> None: ...
+    def analyze(self) -> None:
+        """Orders the unknowns, and finds where the factors have entries."""
+
+    def factorize(self, values: Buffer) -> str | None:
+        """Computes the factors of a matrix of the same pattern with these values. A string says why there are none."""
+
+    def solve(self, right: Buffer, solution: Buffer) -> None:
+        """Queues the solution for a right side."""
+
 @final
 class ElementView:
     """Scalars in a buffer as an argument of kernels: `offset` and `strides` are in bytes."""
@@ -468,11 +511,26 @@ class RecordedLaunch:
     def kernel(self) -> Any:
         """The kernel."""
 
+    @property
+    def is_on_stream(self) -> bool:
+        """Whether it was made on another stream than the default one."""
+
     def __call__(self, *args: Any) -> None: ...
-    def grad(self, *args: Any, others: bool = False) -> None:
-        """Runs the gradient of the launch. The arguments are those of the launch, unless they are said to be `others` in their
-        places: the same memory with gradients.
+    def precede(self, order: GradientOrder) -> None:
+        """Puts the gradients of an order behind the work of the launch's stream."""
+
+    def grad(self, *args: Any, others: bool = False, order: GradientOrder | None = None) -> None:
+        """Runs the gradient of the launch on its stream, in its place among those of an order. The arguments are those of the
+        launch, unless they are said to be `others` in their places: the same memory with gradients.
         """
+
+@final
+class GradientOrder:
+    """Gradients of which each waits for those made before that use the same memory, and for no others. All come behind the
+    work of the current stream."""
+
+    def join(self) -> None:
+        """Puts the stream that was current behind all gradients."""
 
 @final
 class BoundKernel:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from octants import _octants
+from octants import _octants, shadow_buffers
 from octants.exceptions import OctantsRuntimeError
 from octants.graph_drawings import drawing, times_of
 from octants.python_scope import runs_as_python
@@ -33,15 +34,22 @@ class CapturedGraph:
         self._calls: list[_Call] | None = None
         self._places: dict[str, list[tuple[int, int]]] = {}
         self._told = False
+        # What has a gradient beside the calls: the steps before it, and what its gradient is, or the graph that was launched.
+        self._others: list[tuple[int, Callable[[], None] | CapturedGraph]] = []
 
     @contextmanager
     def on_this_thread(self) -> Iterator[CapturedGraph]:
         """While the block of `capture` is open on one thread, lets another take part: `with g.on_this_thread():`. Its streams
         and events order its launches among those of the others, as ever. Raises RuntimeError once the capture has ended."""
         self._graph.begin()
+        writes = _HostWrites(self)
+        shadow_buffers.open_scopes.append(writes)
+        _capturing[threading.get_ident()] = self
         try:
             yield self
         finally:
+            del _capturing[threading.get_ident()]
+            shadow_buffers.open_scopes.remove(writes)
             self._graph.end()
 
     def launch(self, stream: Any = None) -> None:
@@ -52,6 +60,42 @@ class CapturedGraph:
         Raises RuntimeError before the capture has ended, and after the program has.
         """
         self._graph.launch(stream)
+        outer = _capturing.get(threading.get_ident())
+        if outer is not None:
+            outer._note(self)
+
+    def grad(self) -> CapturedGraph:
+        """A graph of the gradients of this graph's launches, fills and copies, the last first: launched behind this one, with
+        the gradients of what it wrote set, it adds to the gradients of what it read.
+
+            step.launch()
+            loss.grad.fill(1)
+            step.grad().launch()
+
+        Gradients run on the streams of the launches, side by side where neither adds to what another uses. They are those of
+        `kernel.grad(...)`: of memory as it is when they run, and of the arguments that the launches have now. Raises
+        RuntimeError where a launch is a derivative itself, or keeps values whose number depends on memory.
+        """
+        notes = [(step, number) for number, (*_, step) in enumerate(self._graph.calls())]
+        entries: list[tuple[int, int, int | Callable[[], None]]] = [(step, 1, number) for step, number in notes]
+        # Behind the steps that they made.
+        for steps, other in self._others:
+            entries.append((steps, 0, other.grad().launch if isinstance(other, CapturedGraph) else other))
+        entries.sort(key=lambda entry: entry[:2])
+        with capture() as backwards:
+            order = _octants.GradientOrder()
+            for _, _, entry in reversed(entries):
+                if isinstance(entry, int):
+                    self._graph.launch_gradient(entry, order)
+                else:
+                    order.join()
+                    entry()
+            order.join()
+        return backwards
+
+    def _note(self, gradient: Callable[[], None] | CapturedGraph) -> None:
+        """Notes what captures the gradient of what was just captured, or the graph whose steps that was."""
+        self._others.append((self._graph.noted_steps(), gradient))
 
     def update(self, **arguments: Any) -> None:
         """Gives the launches other arguments, from the next launch of the graph on.
@@ -61,14 +105,15 @@ class CapturedGraph:
         or where launches were given different ones by that name.
         """
         if self._calls is None:
-            self._calls = [(kernel, names, list(args)) for kernel, names, args in self._graph.calls()]
+            self._calls = [(kernel, names, list(args)) for kernel, names, args, _ in self._graph.calls()]
         changed: dict[int, list[Any]] = {}
         for name, value in arguments.items():
             for number, place in self._places.get(name) or self._find_places(name, self._calls):
                 changed.setdefault(number, list(self._calls[number][2]))[place] = value
-        for number, args in changed.items():
+        same = self._graph.exchange([(number, tuple(args)) for number, args in changed.items()])
+        for (number, args), is_same in zip(changed.items(), same, strict=True):
             kernel, names, _ = self._calls[number]
-            if not self._graph.exchange(number, tuple(args)) and not self._told:
+            if not is_same and not self._told:
                 self._told = True
                 text = "graph: kernel `%s` is other code with these arguments, so that the graph is made anew"
                 logging.getLogger("octants").info(text, kernel.__name__)
@@ -130,6 +175,37 @@ class CapturedGraph:
                 )
         self._places[name] = found
         return found
+
+
+class _HostWrites:
+    """What fields and ndarrays are set to while a thread captures: see `shadow_buffers.HostWrites`."""
+
+    def __init__(self, graph: CapturedGraph) -> None:
+        self._graph = graph
+        self._thread = threading.get_ident()
+
+    def _host_wrote(self, whole: Any, key: Any, component: Any) -> None:
+        gradient = shadow_buffers.shadow_buffer(whole, "grad")
+        if gradient is not None:
+            # What was there before has no part in what comes after.
+            self._graph._note(lambda: gradient.fill(0))
+
+    def _host_copied(self, to: Any, source: Any) -> None:
+        taken, added = (shadow_buffers.shadow_buffer(whole, "grad") for whole in (to, source))
+        if taken is not None and added is not None:
+            self._graph._note(lambda: _add_back(taken, added))
+        elif taken is not None:
+            self._graph._note(lambda: taken.fill(0))
+
+
+def _add_back(taken: Any, added: Any) -> None:
+    from octants.element_kernels import add_back
+
+    add_back(taken, added)
+
+
+_capturing: dict[int, CapturedGraph] = {}
+"""The graph that each thread captures."""
 
 
 def _is_same(a: Any, b: Any) -> bool:

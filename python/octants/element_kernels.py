@@ -10,6 +10,7 @@ scalar type and number of axes does for all layouts.
 from functools import cache
 
 from octants import _octants
+from octants.exceptions import OctantsRuntimeError
 from octants.host_memory import common_step
 from octants.kernel_decorators import library_kernel
 from octants.ops import cast, grouped
@@ -32,9 +33,10 @@ def fill_parts(stream, to, components):
         fill(_view(to, placement.base, axes, 0), value.item(), qd_stream=stream)
 
 
-def copy_parts(stream, to, source):
-    """Queues a copy of all elements, converted. False where the layouts have nothing in common."""
-    copy = _copy(BY_NUMPY[to.dtype])
+def copy_parts(stream, to, source, copy=None):
+    """Queues a copy of all elements, converted, or what another kernel does with both. False where the layouts have nothing in
+    common."""
+    copy = copy or _copy(BY_NUMPY[to.dtype])
     steps = common_step(to.placements), common_step(source.placements)
     if None in steps:
         pairs = [(a, b, []) for a, b in zip(to.placements, source.placements, strict=True)]
@@ -54,6 +56,12 @@ def copy_parts(stream, to, source):
     for target, origin in launches:
         copy(target, origin, qd_stream=stream)
     return True
+
+
+def add_back(to, source):
+    """Queues that the elements of one array are added to those of another, and are zero then."""
+    if not copy_parts(None, to._elements(), source._elements(), _add_back(source.dtype)):
+        raise OctantsRuntimeError("the gradient of a copy between these layouts cannot be captured: copy by a kernel")
 
 
 def copy_array(stream, buffer, dtype, place, source):
@@ -81,6 +89,19 @@ def _copy(dtype):
             to[index] = cast(source[index], dtype)
 
     return copy_elements
+
+
+@cache
+def _add_back(dtype):
+    @library_kernel
+    def add_back_elements(to: ndarray(), source: ndarray()):
+        for index in grouped(to):
+            value = to[index]
+            to[index] = 0
+            # Behind that, for both may be one.
+            source[index] += cast(value, dtype)
+
+    return add_back_elements
 
 
 def _view(elements, base, axes, which):

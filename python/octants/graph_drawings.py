@@ -20,7 +20,8 @@ def times_of(steps: Steps, tasks: Sequence[Task]) -> list[float]:
     Fills and copies are no tasks, and count as zero. All rounds of a loop count for the launch that has it.
     """
     taken = [0.0] * len(steps)
-    next_step, last_of = 0, {}
+    next_step = 0
+    last_of: dict[str, int] = {}
     launches: dict[int, list[Task]] = {}
     for task in tasks:
         launches.setdefault(task.launch, []).append(task)
@@ -90,7 +91,8 @@ def drawing(steps: Steps, taken: Sequence[float] | None) -> str:
             (x1, y1), (x2, y2) = places[b], places[i]
             same = steps[b][1] == steps[i][1]
             color = _OF_PATH if (b, i) in on_path else _OF_STREAM if same else _OF_EVENT
-            reason = "the order of the stream" if same else "a wait of one stream for another"
+            lanes_of = steps[b][1], steps[i][1]
+            reason = f"order of stream {lanes_of[1]}" if same else "stream {1} waits for stream {0}".format(*lanes_of)
             ends = f'x1="{x1 + _WIDE // 2}" y1="{y1 + _HIGH}" x2="{x2 + _WIDE // 2}" y2="{y2}"'
             parts.append(f'<line {ends} stroke="{color}" marker-end="url(#end)"><title>{reason}</title></line>')
     for i, (what, _, _) in enumerate(steps):
@@ -98,7 +100,8 @@ def drawing(steps: Steps, taken: Sequence[float] | None) -> str:
         frame = f'stroke="{_OF_PATH}" stroke-width="2"' if i in path else 'stroke="#888"'
         place = f'x="{x}" y="{y}" width="{_WIDE}" height="{_HIGH}"'
         time = "" if taken is None or not taken[i] else f"{taken[i] * 1e3:.1f} µs"
-        parts.append(f'<rect {place} rx="4" fill="white" {frame}><title>{escape(what)}</title></rect>')
+        title = f"{i}: {what}" + (f", {time}" if time else "")
+        parts.append(f'<rect {place} rx="4" fill="white" {frame}><title>{escape(title)}</title></rect>')
         name = what if len(what) <= 26 else what[:25] + "…"
         parts.append(f'<text x="{x + 6}" y="{y + 16}">{escape(name)}</text>')
         parts.append(f'<text x="{x + 6}" y="{y + 32}" fill="#555">{time}</text>')

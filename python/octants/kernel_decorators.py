@@ -40,15 +40,19 @@ def kernel(
     `checkpoints`, with `graph`, allows `qd.checkpoint` blocks, at which a launch may end and resume: a launch of a kernel that
     has some returns a `qd.GraphStatus`, and `kernel.resume(..., from_checkpoint=label)` goes on from one.
 
-    Raises `OctantsSyntaxError` for `checkpoints` without `graph`, and for a graph that returns a value.
+    Raises `OctantsSyntaxError` for `checkpoints` without `graph`, and with a value that is returned.
     """
 
     def decorate(function: Callable[..., Any]) -> _octants.Kernel:
         if checkpoints and not graph:
             raise OctantsSyntaxError("@qd.kernel(checkpoints=True) requires graph=True")
         # "None" is what it is where annotations are text.
-        if graph and inspect.signature(function).return_annotation not in (inspect.Signature.empty, None, "None"):
-            raise OctantsSyntaxError("@qd.kernel(graph=True) cannot return a value: write it to an array or field")
+        returned = inspect.signature(function).return_annotation
+        if checkpoints and returned not in (inspect.Signature.empty, None, "None"):
+            raise OctantsSyntaxError(
+                "@qd.kernel(checkpoints=True) cannot return a value, since a launch returns its qd.GraphStatus: write it "
+                "to an array or field"
+            )
         made: _octants.Kernel = _named(_octants.Kernel(_plain(function, "@qd.kernel"), graph, False, checkpoints))
         if pure or fastcache:
             made._declare_pure()

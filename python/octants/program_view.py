@@ -85,6 +85,10 @@ class ProgramView:
         """How many specialisations of kernels this program has compiled."""
         return _octants.compiled_count()
 
+    def get_num_offloaded_tasks_on_last_call(self) -> int:
+        """How many tasks the last kernel has that this thread has launched."""
+        return _octants.last_task_count()
+
     def get_total_compilation_time(self) -> float:
         """Seconds that this program has spent on compiling kernels."""
         from octants.profiler import compile_report

@@ -52,7 +52,7 @@ def program(begin: Any) -> Any:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "library" in metafunc.fixturenames:
-        schedules = ["", "seed:1", "seed:2"] if metafunc.config.getoption("--arch") == hip_standin.ARCH else [""]
+        schedules = ["", "seed:1", "seed:2"] if metafunc.config.getoption("--arch") in hip_standin.ARCHS else [""]
         metafunc.parametrize("library", schedules, indirect=True, ids=lambda name: name or "no schedule")
 
 
@@ -391,6 +391,84 @@ def test_what_would_wait_for_a_captured_stream_is_refused(library):
     graph.launch(side.handle)
     assert total(x, qd_stream=side) == 2 * N
     graph.destroy()
+
+
+@qd.kernel
+def spread(x: qd.types.ndarray(dtype=qd.f32, ndim=1), y: qd.types.ndarray(dtype=qd.f32, ndim=1)):
+    s = 0.0
+    for i in x:
+        s += x[i]
+    for i in y:
+        y[i] = s
+
+
+def test_a_captured_graph_is_a_part_of_another_librarys_graph(library):
+    side, own = library.stream(), qd.create_stream()
+    x, y, z = (qd.ndarray(qd.f32, shape=N) for _ in range(3))
+    with qd.graph.capture() as step:
+        own.wait(qd.default_stream())
+        add(x, 1.0)
+        add(z, 2.0, qd_stream=own)
+        qd.default_stream().wait(own)
+        spread(x, y)
+        in_sections(x, z)
+    step.launch()
+    qd.sync()
+    for number in (1, 2):
+        with library.captured(side) as graph:
+            step.launch(side)
+            add(x, 1.0, qd_stream=side)
+            # Launches of its own have other memory for what tasks hand on.
+            step.launch(own)
+        own.synchronize()
+        rounds = 3 * number - 2
+        assert (z.to_numpy() == 4 * (rounds + number)).all(), "what was captured has not run"
+        for _ in range(2):
+            graph.launch(side.handle)
+        side.synchronize()
+        step.launch()
+        qd.sync()
+        graph.destroy()
+    assert (z.to_numpy() == 4 * 9).all()
+    assert (x.to_numpy() == 2 * 9 + 4).all()
+    assert (y.to_numpy() == N * (2 * 8 + 4 + 1)).all()
+
+
+def test_a_graph_with_work_of_the_hosts_is_refused_in_a_capture(library):
+    side, x = library.stream(), qd.ndarray(qd.f32, shape=N)
+    host = np.zeros(N, np.float32)
+    add(host, 0.0)
+    with qd.graph.capture() as step:
+        add(x, 1.0)
+        add(host, 1.0)
+    step.launch()
+    with library.captured(side) as graph:
+        with pytest.raises(RuntimeError, match="captured into a graph"):
+            step.launch(side)
+        add(x, 1.0, qd_stream=side)
+    step.launch()
+    qd.sync()
+    assert host[0] == 2.0
+    graph.destroy()
+
+
+def test_torchs_graph_holds_a_captured_graph(torch):
+    x, y = (torch.zeros(N, device="cuda") for _ in range(2))
+    with qd.graph.capture() as step:
+        add(x, 1.0)
+        spread(x, y)
+    step.launch()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        x += 1.0
+        step.launch(torch.cuda.current_stream())
+        y *= 2.0
+    for _ in range(3):
+        graph.replay()
+    torch.cuda.synchronize()
+    assert (x == 1.0 + 2 * 3).all()
+    assert (y == 2.0 * N * 7).all()
 
 
 @qd.kernel

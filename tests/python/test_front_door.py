@@ -156,6 +156,21 @@ def test_code_goes_to_files_that_options_ask_for(tmp_path, monkeypatch):
     assert stages == [".ll", ".ll", ".oir", ".schedule"]
 
 
+def test_quadrants_variables_that_cannot_be_followed_are_told_of():
+    code = """
+        import octants as qd
+        qd.init(arch=qd.cpu)
+        print("started")
+        """
+    found = run(code, {"QD_DUMP_CFG": "1", "QD_LOAD_IR": "0"})
+    assert "QD_DUMP_CFG has no effect here" in found.stdout + found.stderr
+    assert "started" in found.stdout
+    found = run(code, {"QD_LOAD_IR": "1"})
+    assert found.returncode
+    assert "kernels cannot be run from files" in found.stderr
+    assert "started" not in found.stdout
+
+
 def test_quadrants_variables_set_options():
     code = """
         import octants as qd

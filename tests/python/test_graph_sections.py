@@ -1,5 +1,7 @@
 """`qd.graph.parallel_context` and its sections."""
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -131,3 +133,76 @@ def test_what_may_not_stand_where():
     refused(loop, "may contain only")
     refused(choice, "may contain only")
     refused(arguments, r"qd.graph.parallel_context\(\) takes no arguments")
+
+
+def test_sections_that_touch_the_same_elements_are_found():
+    @qd.kernel(graph=True)
+    def certain(x: qd.template()):
+        with qd.graph.parallel_context():
+            with qd.graph.parallel():
+                for i in x:
+                    x[i] = 1
+            with qd.graph.parallel():
+                for i in range(3):
+                    x[i + 1] = 2
+
+    @qd.kernel(graph=True)
+    def in_rounds(x: qd.template(), left: qd.types.ndarray(qd.i32, ndim=0)):
+        while qd.graph.do_while(left):
+            with qd.graph.parallel_context():
+                with qd.graph.parallel():
+                    for i in x:
+                        x[i] = 1
+                with qd.graph.parallel():
+                    for i in range(2):
+                        x[i] += x[i + 1]
+            left[()] -= 1
+
+    @qd.kernel(graph=True)
+    def apart(x: qd.template()):
+        with qd.graph.parallel_context():
+            with qd.graph.parallel():
+                for i in range(2):
+                    x[i] = 1
+            with qd.graph.parallel():
+                for i in range(2, 4):
+                    x[i] = 2
+        with qd.graph.parallel_context():
+            with qd.graph.parallel():
+                for i in x:
+                    x[i] += 1
+            with qd.graph.parallel():
+                pass
+
+    @qd.kernel(graph=True)
+    def meant(x: qd.template(), at: qd.types.ndarray(qd.i32, ndim=1)):
+        with qd.graph.parallel_context():
+            with qd.graph.parallel(allow_overlap=True):
+                for i in at:
+                    x[at[i]] = 3
+            with qd.graph.parallel():
+                for i in range(2):
+                    x[i] = 3
+
+    @qd.kernel(graph=True)
+    def perhaps(x: qd.template(), at: qd.types.ndarray(qd.i32, ndim=1)):
+        with qd.graph.parallel_context():
+            with qd.graph.parallel():
+                for i in at:
+                    x[at[i]] = 4
+            with qd.graph.parallel():
+                for i in range(2):
+                    x[i] = 5
+
+    refused(certain, r"two qd.graph.parallel\(\) sections write the same elements of `x`")
+    with pytest.raises(qd.QuadrantsSyntaxError, match=r"qd.graph.parallel\(\) section"):
+        in_rounds(qd.field(qd.i32, 4), np.array(1, np.int32))
+    x, at = qd.field(qd.i32, 4), np.array([2, 3], np.int32)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        apart(x)
+        meant(x, at)
+    assert x.to_numpy().tolist() == [3, 3, 3, 3]
+    with pytest.warns(UserWarning, match=r"two qd.graph.parallel\(\) sections may write the same elements of `x`"):
+        perhaps(x, at)
+    assert x.to_numpy().tolist() == [5, 5, 4, 4]

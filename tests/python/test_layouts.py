@@ -358,6 +358,7 @@ def test_addresses_of_elements_follow_the_layout():
 
     assert distance(plain, 2, 3) == 4 * (2 * 6 + 3)
     assert distance(turned, 2, 3) == 4 * (3 * 4 + 2)
+    assert distance(plain.snode, 2, 3) == distance(plain, 2, 3)
     assert place_of(x, 3) - place_of(x, 2) == place_of(y, 4) - place_of(y, 3)
     with pytest.raises(qd.OctantsTypeError, match="takes a field or an array"):
         not_an_array(1)

@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 
-use octants_analysis::FactsCache;
 use octants_diag::{Diagnostic, Sources};
 use octants_ir::{AutodiffMode, Kernel, Pass, PassState, ValueId, always, run_pipeline};
 use octants_passes::Alias;
@@ -19,6 +18,8 @@ use crate::demote_volatile_loads::demote_volatile_loads;
 use crate::differentiate_forward::differentiate_forward;
 use crate::differentiate_reverse::record_trip_counts::{Recorded, record_trip_counts};
 use crate::differentiate_reverse::{Keeping, StoreNeed, differentiate_reverse, refuse_recursion};
+use crate::join_conflicting_groups::join_conflicting_groups;
+use crate::promote_counters::promote_counters;
 use crate::refuse_cooperation::refuse_cooperation;
 use crate::refuse_shared_writes::refuse_shared_writes;
 use crate::structure_exits::structure_exits;
@@ -42,7 +43,6 @@ pub struct Differentiation {
     pub store: Option<StoreNeed>,
     /// Loads of what atomic operations found and overwrote.
     found: HashSet<ValueId>,
-    facts: FactsCache,
     errors: Vec<Diagnostic>,
 }
 
@@ -111,7 +111,8 @@ fn has_derivatives(k: &Kernel, d: &Differentiation) -> bool {
 ///
 /// Aliased buffers are merged first: all that follows tells memory apart by the buffer's number. Updates of variables
 /// that iterations share become atomic before the modes run, which tell them from other updates by that. Locals and
-/// constants are simplified so that there is less to differentiate. Reverse mode needs structured code without calls,
+/// constants are simplified so that there is less to differentiate. Counters of rounds become locals while all that
+/// writes to them stands in one body. Reverse mode needs structured code without calls,
 /// in which sums are atomic and do not ask for the old value; behind that more updates may be of variables that
 /// iterations share.
 pub const DIFFERENTIATE: &[Pass<Kernel, Differentiation>] = &[
@@ -125,13 +126,14 @@ pub const DIFFERENTIATE: &[Pass<Kernel, Differentiation>] = &[
     Pass { name: "demote_volatile_loads", runs: is_planned, run: |k, _| demote_volatile_loads(k) },
     Pass { name: "structure_exits", runs: is_planned, run: |k, _| structure_exits(k) },
     Pass { name: "inline_all_calls", runs: is_planned, run: |k, _| inline_all_calls(k) },
+    Pass { name: "promote_counters", runs: is_planned, run: |k, _| promote_counters(k) },
     Pass { name: "inline_calls", runs: keeps_calls, run: |k, _| inline_calls(k) },
     Pass { name: "make_updates_atomic", runs: is_simplified, run: |k, _| make_updates_atomic(k) },
     Pass { name: "simplify_locals", runs: is_simplified, run: |k, _| simplify_locals(k) },
     Pass { name: "fold_constants", runs: is_simplified, run: |k, _| fold_constants(k, false) },
     Pass { name: "hoist_invariants", runs: is_planned, run: |k, _| hoist_invariants(k) },
     Pass { name: "make_sums_atomic", runs: is_planned, run: |k, _| make_sums_atomic(k) },
-    Pass { name: "eliminate_dead_code", runs: is_simplified, run: |k, d| eliminate_dead_code(k, &d.facts) },
+    Pass { name: "eliminate_dead_code", runs: is_simplified, run: |k, _| eliminate_dead_code(k) },
     Pass { name: "make_updates_atomic", runs: is_planned, run: |k, _| make_updates_atomic(k) },
     Pass { name: "demote_unshared_atomics", runs: is_planned, run: |k, d| d.found = demote_unshared_atomics(k) },
     Pass { name: "refuse_recursion", runs: is_reverse, run: |k, d| _ = d.note(refuse_recursion(k)) },
@@ -144,6 +146,7 @@ pub const DIFFERENTIATE: &[Pass<Kernel, Differentiation>] = &[
     },
     Pass { name: "differentiate_forward", runs: is_forward, run: |k, _| differentiate_forward(k) },
     Pass { name: "differentiate_reverse", runs: is_reverse, run: reverse },
+    Pass { name: "join_conflicting_groups", runs: is_reverse, run: |k, _| join_conflicting_groups(k) },
 ];
 
 fn recorded(mode: AutodiffMode) -> Recorded {

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use octants_ir::{
     AtomicOp, BinaryOp, BlockId, Body, BufferId, Builder, Derivative, Effect, Function, Kernel, LocalId, Op,
-    StructType, Type, ValueId,
+    StructType, Type, ValueId, task_statements,
 };
 
 use crate::derivative_rules::{has_derivative, push_forward};
@@ -52,10 +52,8 @@ fn run_in_order(kernel: &mut Kernel) {
         Op::For(l) => l.is_parallel(),
         _ => false,
     };
-    let loops: Vec<ValueId> = body
-        .block(body.root)
-        .iter()
-        .copied()
+    let loops: Vec<ValueId> = task_statements(body)
+        .into_iter()
         .filter(|v| is_parallel(v) && depends_on_order(body, Some(*v), kernel, &functions))
         .collect();
     for v in loops {

@@ -4,8 +4,9 @@
 //! added the shadow buffers of the kernel's arrays, gradients or duals, to its buffers. Both modes use one table of
 //! rules, [`derivative_rules`].
 //!
-//! Reading order: `differentiate`, [`derivative_rules`], `differentiate_forward`, `differentiate_reverse`, and the
-//! modes that check what gradients rely on, `validate_reads` and `differentiate_reverse/record_trip_counts`.
+//! Reading order: `differentiate`, [`derivative_rules`], `differentiate_forward`, `differentiate_reverse`,
+//! `join_conflicting_groups`, and the modes that check what gradients rely on, `validate_reads` and
+//! `differentiate_reverse/record_trip_counts`.
 
 mod demote_volatile_loads;
 pub mod derivative_rules;
@@ -13,7 +14,9 @@ mod differentiate;
 mod differentiate_forward;
 mod differentiate_reverse;
 mod exchange_rules;
+mod join_conflicting_groups;
 mod memory_use;
+mod promote_counters;
 mod refuse_cooperation;
 mod refuse_shared_writes;
 mod structure_exits;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use octants_artifact::CodeTarget;
 use octants_driver_cuda::choose_target::{chips, choose_target};
 use octants_driver_cuda::{self as driver, HOME_VARIABLES};
+use octants_driver_gpu::GpuConfig;
 use octants_engine::environment::folders;
 use octants_engine::{Backend, CodeForm, CodeGenerator, DeviceSettings};
 use octants_runtime::Driver;
@@ -28,7 +29,7 @@ impl Backend for Cuda {
     }
 
     fn open(&self, settings: &DeviceSettings) -> Result<Box<dyn Driver>, String> {
-        open_gpu(settings, driver::open)
+        open_gpu(settings, GpuConfig { homes: folders(HOME_VARIABLES), ..GpuConfig::default() }, driver::open)
     }
 
     fn find_device_library(&self, packages: &[PathBuf]) -> Option<PathBuf> {

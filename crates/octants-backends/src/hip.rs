@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use octants_artifact::CodeTarget;
 use octants_codegen_llvm::{check_target, known_processors};
+use octants_driver_gpu::GpuConfig;
 use octants_driver_hip::{self as driver, HOME_VARIABLES};
-use octants_engine::environment::folders;
+use octants_engine::environment::{folders, is_off};
 use octants_engine::{Backend, CodeForm, CodeGenerator, DeviceSettings};
 use octants_runtime::Driver;
 
@@ -14,6 +15,9 @@ use crate::open_gpu::open_gpu;
 
 /// The architecture of all chips.
 const TRIPLE: &str = "amdgcn-amd-amdhsa";
+
+/// Quadrants' variable that turns pools of memory off, for devices whose pools hang.
+const POOLS: &str = "QD_ENABLE_HIP_MEMPOOL";
 
 /// The back end of AMD's GPUs.
 pub struct Hip;
@@ -28,7 +32,8 @@ impl Backend for Hip {
     }
 
     fn open(&self, settings: &DeviceSettings) -> Result<Box<dyn Driver>, String> {
-        open_gpu(settings, driver::open)
+        let (homes, plain_memory) = (folders(HOME_VARIABLES), is_off(POOLS));
+        open_gpu(settings, GpuConfig { homes, plain_memory, ..GpuConfig::default() }, driver::open)
     }
 
     fn find_device_library(&self, packages: &[PathBuf]) -> Option<PathBuf> {

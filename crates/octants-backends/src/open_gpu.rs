@@ -4,13 +4,15 @@ use octants_driver_gpu::{GpuConfig, GpuDriver, Unavailable};
 use octants_engine::DeviceSettings;
 use octants_runtime::Driver;
 
-/// Opens a GPU by the function of its vendor's crate.
+/// Opens a GPU by the function of its vendor's crate. `config` has what only the vendor knows.
 pub(crate) fn open_gpu(
     settings: &DeviceSettings,
+    config: GpuConfig,
     open: fn(&GpuConfig) -> Result<GpuDriver, Unavailable>,
 ) -> Result<Box<dyn Driver>, String> {
     let (device, library) = (settings.device, settings.driver_library.clone());
-    match open(&GpuConfig { device, library, ..GpuConfig::default() }) {
+    let packages = settings.packages.clone();
+    match open(&GpuConfig { device, library, packages, ..config }) {
         Ok(driver) => Ok(Box::new(driver)),
         Err(Unavailable(reason)) => Err(reason),
     }

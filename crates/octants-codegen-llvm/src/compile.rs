@@ -60,6 +60,7 @@ fn compile_with(
         result: program.ret.leaves().into_iter().map(kind_of).collect(),
         tasks: Vec::new(),
         graph: graph_parts(facts),
+        counters: Vec::new(),
         sites: facts.sites.clone(),
     };
     for (piece, made) in pieces.iter().zip(make_all(facts, code_target, workshop, &pieces, after)?) {

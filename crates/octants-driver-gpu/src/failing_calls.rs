@@ -110,10 +110,6 @@ impl Vendor for Acme {
         called("acmeAllowBlockMemory", ())
     }
 
-    unsafe fn best_block(&self, _function: RawFunction, most: c_int) -> Called<c_int> {
-        called("own_best_block", most)
-    }
-
     fn graphs(&self) -> Option<&dyn Graphs> {
         Some(self)
     }
@@ -216,7 +212,6 @@ fn cases<'a>(context: &'a Context, e: &'a Entered<'a>) -> Vec<Case<'a>> {
             case("own_open", "making the GPU's context", || l.open(0)),
             case("own_current", "asking for the thread's device", || context.enter().map(drop)),
             case("own_switch", "giving the thread its device", || context.enter().map(drop)),
-            case("own_best_block", "asking for the best size of a block", move || e.best_block(none, 64)),
             case("driver_version", "asking for the driver's version", || l.driver_version()),
             case("device_get", "looking for GPU 3", || l.device(3)),
             case("device_name", "asking for the GPU's name", || l.device_name(0)),
@@ -469,7 +464,7 @@ fn loops_and_groups_become_nodes_of_one_graph_at_the_first_launch() {
     let sections = [outer, Section::InOrder(3..4)];
     let (meta, failures) = (Arc::new(KernelMeta::of(&artifact)), Arc::new(Failures::default()));
     let printer = Arc::new(Printer::new(Arc::new(|_: &str| ())));
-    let calls = |args: &[u64]| {
+    let calls_on = |stream: RawStream, args: &[u64]| {
         LAUNCHING.take();
         let launch = Launch {
             kernel: &meta,
@@ -488,9 +483,10 @@ fn loops_and_groups_become_nodes_of_one_graph_at_the_first_launch() {
         };
         let mut graph = module.graph.lock().unwrap();
         // SAFETY: the functions do nothing.
-        assert!(unsafe { graph.launch(&entered, null_mut(), (&module.tasks[..], &sections), &launch) }.unwrap());
+        assert!(unsafe { graph.launch(&entered, stream, (&module.tasks[..], &sections), &launch) }.unwrap());
         LAUNCHING.take().join(" ")
     };
+    let calls = |args: &[u64]| calls_on(null_mut(), args);
     DESCRIBED.take();
     let first = calls(&[64, 128]);
     assert!(first.ends_with("graph_ready graph_launch") && !first.contains(" launch"), "{first}");
@@ -514,6 +510,11 @@ fn loops_and_groups_become_nodes_of_one_graph_at_the_first_launch() {
     assert_eq!(calls(&[64, 128]), "graph_launch");
     // Four tasks are told of the arguments, and the decision that reads another integer.
     assert_eq!(calls(&[64, 256]), "graph_exchange ".repeat(5) + "graph_launch");
+    // Another stream has a graph of its own, which runs beside the first.
+    let other = std::ptr::without_provenance_mut(8);
+    assert_eq!(calls_on(other, &[64, 256]), first);
+    assert_eq!(calls_on(other, &[64, 256]), "graph_launch");
+    assert_eq!(calls(&[64, 256]), "graph_launch");
 }
 
 #[test]

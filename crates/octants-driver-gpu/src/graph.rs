@@ -3,7 +3,7 @@
 //! Ten launches of one task take the host many times as long as the launch of a graph of ten, even where all parameters
 //! have changed and the driver is told first; a graph of one task is quicker to launch than the task, too. Loops by
 //! what is in memory are decided on the device, so that the host does not wait for each round. A graph cannot run
-//! beside itself, so it is for one stream; launches on others are made task by task.
+//! beside itself, so each is for one stream. A few streams have one; launches on others are made task by task.
 
 use std::sync::atomic::Ordering;
 
@@ -21,13 +21,16 @@ const MADE_AT: u32 = 3;
 /// Graphs of a device at most. Each takes some 100 KiB of its memory.
 const MOST: usize = 512;
 
-/// A module's graph.
+/// Graphs of a module at most, for as many streams.
+const MOST_STREAMS: usize = 8;
+
+/// A module's graphs.
 #[derive(Debug)]
 pub enum Graph {
-    /// Not made yet, after so many launches.
+    /// None is made yet, after so many launches.
     None(u32),
-    /// Ready.
-    Made(Made),
+    /// Those that are ready, at least one.
+    Made(Vec<Made>),
     /// The driver would not have it.
     Refused,
 }
@@ -75,25 +78,32 @@ impl Graph {
         unsafe {
             if let Graph::None(launches) = self {
                 *launches += 1;
+            }
+            if self.lacks(stream) {
                 // Making a graph waits for work that runs, which no launch should; without it one with loops would wait
                 // for each of their rounds.
-                let is_time = has_loops(sections) || *launches >= MADE_AT && calls.query_stream(stream)?;
+                let is_due = !matches!(self, Graph::None(launches) if *launches < MADE_AT);
+                let is_time = has_loops(sections) || is_due && calls.query_stream(stream)?;
                 if !is_time || library.graphs.load(Ordering::Relaxed) >= MOST {
                     return Ok(false);
                 }
                 match Made::new(graphs, calls, stream, (tasks, sections), launch) {
                     Ok(made) => {
                         library.graphs.fetch_add(1, Ordering::Relaxed);
-                        *self = Graph::Made(made);
+                        match self {
+                            Graph::Made(others) => others.push(made),
+                            _ => *self = Graph::Made(vec![made]),
+                        }
                     }
                     Err(NotAGraph::Now) => return Ok(false),
-                    Err(NotAGraph::Ever) => *self = Graph::Refused,
+                    Err(NotAGraph::Ever) => {
+                        self.destroy(calls);
+                        *self = Graph::Refused;
+                    }
                 }
             }
-            let Graph::Made(made) = self else { return Ok(false) };
-            if made.stream != stream {
-                return Ok(false);
-            }
+            let Graph::Made(all) = self else { return Ok(false) };
+            let Some(made) = all.iter_mut().find(|made| made.stream == stream) else { return Ok(false) };
             match made.tell(graphs, calls, tasks, launch) {
                 Ok(()) => {}
                 Err(NotAGraph::Now) => return Ok(false),
@@ -111,12 +121,27 @@ impl Graph {
         Ok(true)
     }
 
-    /// Gives it back.
+    /// A stream has a graph.
+    pub fn is_made_for(&self, stream: RawStream) -> bool {
+        matches!(self, Graph::Made(all) if all.iter().any(|made| made.stream == stream))
+    }
+
+    /// A stream may have a graph, and has none.
+    fn lacks(&self, stream: RawStream) -> bool {
+        match self {
+            Graph::None(_) => true,
+            Graph::Made(all) => all.len() < MOST_STREAMS && !self.is_made_for(stream),
+            Graph::Refused => false,
+        }
+    }
+
+    /// Gives them back.
     ///
     /// # Safety
-    /// No launch of it is being made.
+    /// No launch of one is being made.
     pub unsafe fn destroy(&mut self, calls: &Entered<'_>) {
-        if let (Graph::Made(made), Some(graphs)) = (std::mem::take(self), calls.library().vendor.graphs()) {
+        let (Graph::Made(all), Some(graphs)) = (std::mem::take(self), calls.library().vendor.graphs()) else { return };
+        for made in all {
             calls.library().graphs.fetch_sub(1, Ordering::Relaxed);
             // SAFETY: the contract above.
             unsafe {

@@ -29,8 +29,38 @@ pub fn override_arch(config: &mut Config) -> Result<bool, Error> {
 /// Whether `QD_DUMP_IR` or `OCTANTS_DUMP_IR` asks for the stages of every kernel that is compiled. Read at each
 /// compilation, so that a program may turn it on for a part of itself.
 pub fn dumps_stages() -> bool {
-    let is_on = |prefix| std::env::var(format!("{prefix}DUMP_IR")).is_ok_and(|v| !v.is_empty() && v != "0");
-    is_on(QUADRANTS) || is_on(OWN)
+    [QUADRANTS, OWN].iter().any(|prefix| std::env::var(format!("{prefix}DUMP_IR")).is_ok_and(|v| is_on(&v)))
+}
+
+/// Variables of Quadrants that have it run code from files: ignoring them would run other code than the user has edited.
+const REFUSED: &[&str] = &["QD_LOAD_IR", "QUADRANTS_LOAD_PTX"];
+
+/// Variables of Quadrants that print or write what only Quadrants has.
+const WITHOUT_EFFECT: &[&str] = &["QD_DUMP_CFG", "QD_DUMP_SIMPLIFY", "QD_DUMP_AST", "QD_DEBUG_ADSTACK"];
+
+/// Refuses variables that ask for what cannot be had. Returns sentences about those that change nothing.
+pub fn check_variables() -> Result<Vec<String>, Error> {
+    check(|name| std::env::var(name).is_ok_and(|v| is_on(&v)))
+}
+
+fn check(is_set: impl Fn(&str) -> bool) -> Result<Vec<String>, Error> {
+    if let Some(name) = REFUSED.iter().find(|name| is_set(name)) {
+        let reason = "kernels cannot be run from files with their code: unset the variable".into();
+        return Err(Error::BadOption { name: (*name).into(), reason });
+    }
+    let told = WITHOUT_EFFECT.iter().filter(|name| is_set(name));
+    Ok(told
+        .map(|name| format!("{name} has no effect here: QD_DUMP_IR=1 writes the stages of compiled kernels"))
+        .collect())
+}
+
+fn is_on(text: &str) -> bool {
+    !text.is_empty() && text != "0"
+}
+
+/// Whether a variable turns something off.
+pub fn is_off(variable: &str) -> bool {
+    std::env::var(variable).is_ok_and(|v| v == "0")
 }
 
 fn apply(config: &mut Config, prefix: &str, read: impl Fn(&str) -> Option<String>) -> Result<(), Error> {
@@ -102,6 +132,16 @@ mod tests {
         assert!(config.debug);
         assert_eq!(config.cpu_max_num_threads, 2);
         assert_eq!(config.default_fp.name(), "f64");
+    }
+
+    #[test]
+    fn variables_that_cannot_be_followed_are_told_of() {
+        assert_eq!(check(|_| false), Ok(vec![]));
+        let told = check(|name| name == "QD_DUMP_CFG").expect("a notice");
+        assert_eq!(told, ["QD_DUMP_CFG has no effect here: QD_DUMP_IR=1 writes the stages of compiled kernels"]);
+        let refused = check(|name| name == "QD_LOAD_IR").unwrap_err().to_string();
+        assert!(refused.contains("QD_LOAD_IR") && refused.contains("cannot be run from files"), "{refused}");
+        assert!(is_on("1") && !is_on("0") && !is_on(""));
     }
 
     #[test]

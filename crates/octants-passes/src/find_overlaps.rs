@@ -1,4 +1,5 @@
-//! Finds memory that several `stream_parallel` groups of a kernel touch, one of them writing.
+//! Finds memory that several groups of a kernel touch, one of them writing: blocks of `stream_parallel`, or sections of
+//! one `graph.parallel_context`.
 //!
 //! The dependence test between tasks decides. Accesses meet for certain when it says so, both happen in every
 //! iteration, and no two axes of one access depend on the same loop. Atomic updates from both sides are no race and are
@@ -9,7 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use octants_diag::Span;
-use octants_ir::{BlockId, Body, BufferId, Effect, ForLoop, Kernel, LoopGroup, ValueId};
+use octants_ir::{BlockId, Body, BufferId, Effect, ForLoop, Kernel, LoopGroup, Op, ValueId, task_blocks};
 
 use crate::offload::statement_groups;
 use octants_analysis::{
@@ -31,6 +32,8 @@ pub struct Overlap {
     pub both_write: bool,
     /// They meet for certain; otherwise they may.
     pub certain: bool,
+    /// They are sections of a context, not blocks of `stream_parallel`.
+    pub of_sections: bool,
 }
 
 /// Two buffers that share memory in a call.
@@ -59,19 +62,16 @@ struct Access {
 /// often one and itself, and each pair of groups the gravest.
 pub fn find_overlaps(kernel: &Kernel, allowed: &BTreeSet<u32>, aliases: &[Alias]) -> Vec<Overlap> {
     let body = &kernel.body;
-    let order = body.block(body.root);
-    let mut search = Search {
-        body,
-        functions: function_effects(&kernel.functions),
-        dependence: Dependence::as_meant(body, same_arrays(aliases)),
-        group: 0,
-        conditional: 0,
-        accesses: Vec::new(),
-    };
-    for (&v, group) in order.iter().zip(statement_groups(body, order)) {
-        if let Some(LoopGroup { region: None, number }) = group {
-            search.group = number;
-            search.visit(v);
+    let mut search = Search::of(kernel, aliases);
+    let mut regions: BTreeMap<u32, Option<u32>> = BTreeMap::new();
+    for block in task_blocks(body) {
+        let order = body.block(block);
+        for (&v, group) in order.iter().zip(statement_groups(body, order)) {
+            if let Some(LoopGroup { region, number }) = group {
+                regions.insert(number, region);
+                search.group = number;
+                search.visit(v);
+            }
         }
     }
     let mut worst: BTreeMap<(u32, u32, BufferId, BufferId), (Meeting, Overlap)> = BTreeMap::new();
@@ -79,7 +79,8 @@ pub fn find_overlaps(kernel: &Kernel, allowed: &BTreeSet<u32>, aliases: &[Alias]
         for b in &search.accesses[i + 1..] {
             let harmless = !(a.writes || b.writes) || (a.atomic && b.atomic);
             let shared = shared(aliases, a.buffer, b.buffer);
-            if a.group == b.group || shared == Meeting::Apart || harmless {
+            let is_apart = a.group == b.group || regions[&a.group] != regions[&b.group];
+            if is_apart || shared == Meeting::Apart || harmless {
                 continue;
             }
             if allowed.contains(&a.group) || allowed.contains(&b.group) {
@@ -97,6 +98,7 @@ pub fn find_overlaps(kernel: &Kernel, allowed: &BTreeSet<u32>, aliases: &[Alias]
                 second: b.span,
                 both_write: a.writes && b.writes,
                 certain: meeting == Meeting::Certain,
+                of_sections: regions[&a.group].is_some(),
             };
             let known =
                 worst.entry((a.group, b.group, a.buffer, b.buffer)).or_insert_with(|| (meeting, overlap.clone()));
@@ -106,6 +108,39 @@ pub fn find_overlaps(kernel: &Kernel, allowed: &BTreeSet<u32>, aliases: &[Alias]
         }
     }
     worst.into_values().map(|(_, overlap)| overlap).collect()
+}
+
+/// The groups of a block that may touch the same element, one of them writing: in an order that matters, if updates
+/// are rounded. Arrays that are the same memory are one buffer.
+pub fn conflicting_groups(kernel: &Kernel, block: BlockId) -> Vec<(LoopGroup, LoopGroup)> {
+    let body = &kernel.body;
+    let mut search = Search::of(kernel, &[]);
+    let mut groups = BTreeMap::new();
+    for &v in body.block(block) {
+        if let Op::For(l) = &body.inst(v).op
+            && let Some(group) = l.parallel.as_ref().and_then(|c| c.group)
+        {
+            groups.insert(group.number, group);
+            search.group = group.number;
+            search.visit(v);
+        }
+    }
+    let mut found = BTreeSet::new();
+    for (i, a) in search.accesses.iter().enumerate() {
+        for b in &search.accesses[i + 1..] {
+            let (first, second) = (groups[&a.group], groups[&b.group]);
+            if a.group != b.group
+                && a.buffer == b.buffer
+                && (a.writes || b.writes)
+                && first.region == second.region
+                && !found.contains(&(first, second))
+                && search.dependence.between_tasks(&a.axes, &b.axes) != Meeting::Apart
+            {
+                found.insert((first, second));
+            }
+        }
+    }
+    found.into_iter().collect()
 }
 
 /// The first of the arrays that each array is the same as.
@@ -140,7 +175,19 @@ struct Search<'a> {
     accesses: Vec<Access>,
 }
 
-impl Search<'_> {
+impl<'a> Search<'a> {
+    fn of(kernel: &'a Kernel, aliases: &[Alias]) -> Search<'a> {
+        let body = &kernel.body;
+        Search {
+            body,
+            functions: function_effects(&kernel.functions),
+            dependence: Dependence::as_meant(body, same_arrays(aliases)),
+            group: 0,
+            conditional: 0,
+            accesses: Vec::new(),
+        }
+    }
+
     fn visit(&mut self, v: ValueId) {
         let inst = self.body.inst(v);
         let span = inst.span;

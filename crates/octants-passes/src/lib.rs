@@ -39,7 +39,7 @@ mod share_reciprocals;
 pub mod simplify_locals;
 
 pub use find_divergent_barriers::find_divergent_barriers;
-pub use find_overlaps::{Alias, Overlap, find_overlaps};
+pub use find_overlaps::{Alias, Overlap, conflicting_groups, find_overlaps};
 pub use offload::offload;
 pub use pass_options::PassOptions;
 pub use pipeline::PIPELINE;

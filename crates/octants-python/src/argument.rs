@@ -8,9 +8,11 @@ mod compile_time_key;
 mod overlaps;
 mod value_words;
 
+use std::sync::Arc;
+
 use octants_engine::frontend::Reach;
 use octants_engine::ir::{AutodiffMode, Type};
-use octants_engine::runtime::HostArray;
+use octants_engine::runtime::{HostArray, KeptCounters, LaunchOrder};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFloat};
@@ -52,8 +54,19 @@ pub struct Gathered<'py> {
     pub numbers: Option<SmallVec<[u64; 4]>>,
     /// The label of the checkpoint at which the launch resumes.
     pub resumes_at: Option<i64>,
+    /// What the launch follows, if it is of a gradient.
+    pub follows: Option<Follows>,
     /// Values and arrays of arguments that were passed over so far: see [`Gathered::pass_over`].
     passed_over: u32,
+}
+
+/// What a launch of a gradient follows.
+#[derive(Clone)]
+pub struct Follows {
+    /// Launches that it is one of.
+    pub order: Option<Arc<LaunchOrder>>,
+    /// The counters of the launch that it is the gradient of.
+    pub counters: Arc<KeptCounters>,
 }
 
 /// Where an argument stands, for messages.
@@ -106,6 +119,7 @@ impl<'py> Gathered<'py> {
             no_template_floats,
             numbers: None,
             resumes_at: None,
+            follows: None,
             passed_over: 0,
         }
     }

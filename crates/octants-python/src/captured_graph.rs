@@ -14,6 +14,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString, PyTuple};
 
 use crate::argument::Gathered;
+use crate::gradient_order::GradientOrder;
 use crate::interpreter::Interpreter;
 use crate::kernel::Kernel;
 use crate::program::{self, Program};
@@ -123,6 +124,29 @@ impl CapturedGraph {
         self.graph.get().ok_or_else(|| errors::runtime_error(py, ended))
     }
 
+    /// Makes a call again with other arguments, for a capture of its own.
+    fn make_again(
+        &self,
+        py: Python<'_>,
+        call: usize,
+        args: &Bound<'_, PyTuple>,
+    ) -> PyResult<(Call, Arc<runtime::Capture>)> {
+        let known = lock(&self.calls).get(call).map(|c| (c.kernel.clone_ref(py), c.stream.clone(), c.mode, c.step));
+        let Some((kernel, stream, mode, step)) = known else {
+            return Err(PyValueError::new_err("no such call was noted"));
+        };
+        let again = self.program.session.device().capture().map_err(|e| raised(py, e))?;
+        again.begin_here().map_err(|e| raised(py, e))?;
+        NOTES.set(Some(Notes::default()));
+        let end = Kernel::run(kernel.bind(py), args.as_slice(), stream, mode);
+        again.end_here();
+        let notes = NOTES.take();
+        end?;
+        let noted = notes.and_then(|mut n| n.calls.pop());
+        let new = noted.ok_or_else(|| PyValueError::new_err("a call launches nothing with these arguments"))?;
+        Ok((Call { step, ..new }, again))
+    }
+
     /// Waits for what failed where the program is in debug mode, as launches of kernels do.
     fn in_debug_mode(&self, stream: &runtime::Stream) -> bool {
         let session = &self.program.session;
@@ -191,41 +215,56 @@ impl CapturedGraph {
         Ok(())
     }
 
-    /// Name, parameters and arguments of each call that was noted.
+    /// Steps that were noted so far, by all threads.
+    fn noted_steps(&self) -> usize {
+        self.capture.noted_steps()
+    }
+
+    /// Notes the gradient of a call where this thread captures, in its place among those of an order.
+    fn launch_gradient(&self, py: Python<'_>, call: usize, order: &Bound<'_, GradientOrder>) -> PyResult<()> {
+        let known = {
+            let calls = lock(&self.calls);
+            let clone = |c: &Call| {
+                let args: Vec<_> = c.args.iter().map(|a| a.clone_ref(py)).collect();
+                (c.kernel.clone_ref(py), args, c.stream.clone(), c.mode)
+            };
+            calls.get(call).map(clone)
+        };
+        let Some((kernel, args, stream, mode)) = known else {
+            return Err(PyValueError::new_err("no such call was noted"));
+        };
+        if mode != AutodiffMode::None {
+            let text = "a captured graph has no gradient if a derivative is among its launches";
+            return Err(errors::runtime_error(py, text));
+        }
+        let args: Vec<_> = args.into_iter().map(|a| a.into_bound(py)).collect();
+        Kernel::run_gradient(kernel.bind(py), &args, stream, order.get().0.clone())
+    }
+
+    /// Kernel, parameters and arguments of each call that was noted, and its place among the steps.
     fn calls<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let calls: Vec<_> = lock(&self.calls)
             .iter()
-            .map(|c| (c.kernel.clone_ref(py), c.args.iter().map(|a| a.clone_ref(py)).collect::<Vec<_>>()))
+            .map(|c| (c.kernel.clone_ref(py), c.args.iter().map(|a| a.clone_ref(py)).collect::<Vec<_>>(), c.step))
             .collect();
         let list = PyList::empty(py);
-        for (kernel, args) in calls {
+        for (kernel, args, step) in calls {
             let kernel = kernel.bind(py);
-            list.append((kernel, kernel.get().parameters(py)?, PyTuple::new(py, args)?))?;
+            list.append((kernel, kernel.get().parameters(py)?, PyTuple::new(py, args)?, step))?;
         }
         Ok(list)
     }
 
-    /// Makes a call that was noted again, with other arguments, for launches from now on. True where it launches the
-    /// same code.
-    fn exchange(&self, py: Python<'_>, call: usize, args: &Bound<'_, PyTuple>) -> PyResult<bool> {
+    /// Makes calls that were noted again, with other arguments, for launches from now on: all of them, or none where
+    /// one fails. True for those that launch the same code.
+    fn exchange(&self, py: Python<'_>, calls: Vec<(usize, Bound<'_, PyTuple>)>) -> PyResult<Vec<bool>> {
         let graph = self.graph(py)?;
-        let known = lock(&self.calls).get(call).map(|c| (c.kernel.clone_ref(py), c.stream.clone(), c.mode, c.step));
-        let Some((kernel, stream, mode, step)) = known else {
-            return Err(PyValueError::new_err("no such call was noted"));
-        };
-        let again = self.program.session.device().capture().map_err(|e| raised(py, e))?;
-        again.begin_here().map_err(|e| raised(py, e))?;
-        NOTES.set(Some(Notes::default()));
-        let end = Kernel::run(kernel.bind(py), args.as_slice(), stream, mode);
-        again.end_here();
-        let notes = NOTES.take();
-        end?;
-        let same = graph.exchange(step, &again).map_err(|e| raised(py, e))?;
-        let new = notes.and_then(|mut n| n.calls.pop()).map(|new| Call { step, ..new });
-        let old = match (new, lock(&self.calls).get_mut(call)) {
-            (Some(new), Some(place)) => Some(std::mem::replace(place, new)),
-            _ => None,
-        };
+        let made = calls.iter().map(|(call, args)| self.make_again(py, *call, args)).collect::<PyResult<Vec<_>>>()?;
+        let (mut same, mut old) = (Vec::with_capacity(made.len()), Vec::with_capacity(made.len()));
+        for ((call, _), (new, again)) in calls.iter().zip(made) {
+            same.push(graph.exchange(new.step, &again).map_err(|e| raised(py, e))?);
+            old.extend(lock(&self.calls).get_mut(*call).map(|place| std::mem::replace(place, new)));
+        }
         // Outside the lock: dropping Python objects may run Python code. Work that uses them may still be queued: it is
         // waited for where the memory is not the device's own.
         drop(old);

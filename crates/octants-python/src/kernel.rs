@@ -1,11 +1,12 @@
 //! [`Kernel`]: what `@kernel` makes of a function. A call finds the specialisation of its arguments, compiles it if
 //! there is none, fills the slots and launches, all without a Python frame.
 //!
-//! [`call`] is that way, with [`bind_arguments`], and [`repeat`] the short one for dataclasses that come again;
+//! [`call`] is that way, with [`asked`] and [`bind_arguments`], and [`repeat`] the short one for dataclasses that come again;
 //! [`compile`] finds or compiles specializations; [`recorded_launch`] is for tapes, [`see_launches`] for gradients that
 //! are asked for by hand, both with [`take_trip_counts`]; [`methods`] are what Python calls; [`unmade_call`] does
 //! without the launch; [`refusals`] says what kernels do not take.
 
+mod asked;
 mod bind_arguments;
 mod call;
 mod compile;
@@ -26,6 +27,7 @@ use pyo3::ffi;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 
+pub use self::call::last_task_count;
 pub use self::recorded_launch::RecordedLaunch;
 use self::repeat::Repeats;
 pub use self::unmade_call::UnmadeCall;

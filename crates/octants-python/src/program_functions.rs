@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use octants_engine::environment::{apply_environment, override_arch};
+use octants_engine::environment::{apply_environment, check_variables, override_arch};
 use octants_engine::{Config, OptionValue, Session};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -52,6 +52,7 @@ fn option_value(name: &str, value: &Bound<'_, PyAny>) -> PyResult<OptionValue> {
 #[pyo3(signature = (options = None))]
 pub fn init(py: Python<'_>, options: Option<&Bound<'_, PyDict>>) -> PyResult<Vec<String>> {
     let mut config = Config::new(octants_backends::backends());
+    let unheeded = check_variables().map_err(|e| errors::from_engine(py, e))?;
     apply_environment(&mut config).map_err(|e| errors::from_engine(py, e))?;
     for (name, value) in options.into_iter().flat_map(|d| d.iter()) {
         let name: String = name.extract()?;
@@ -65,6 +66,7 @@ pub fn init(py: Python<'_>, options: Option<&Bound<'_, PyDict>>) -> PyResult<Vec
     });
     let session = made.map_err(|e| errors::from_engine(py, e))?;
     let mut notices = session.take_notices();
+    notices.extend(unheeded);
     if is_overridden && options.is_some_and(|given| given.contains("arch").unwrap_or(false)) {
         notices.push(String::from("QD_ARCH in the environment replaces the option `arch`"));
     }

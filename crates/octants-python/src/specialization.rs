@@ -102,8 +102,6 @@ pub struct Specialization {
     united: OnceLock<Sharing>,
     /// Numbers from around the kernel that are compiled in.
     pub constants: Vec<Constant>,
-    /// It has `stream_parallel` groups.
-    pub groups: bool,
     /// The labels of its checkpoints, and the objects that the user gave for them.
     pub checkpoints: Vec<(i64, Py<PyAny>)>,
     /// The length of some loop may come from memory.

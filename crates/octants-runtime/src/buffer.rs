@@ -164,8 +164,9 @@ impl Buffer {
         Buffer(core)
     }
 
-    pub(crate) fn is_same(&self, other: &Buffer) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
+    /// Its number on the device.
+    pub(crate) fn number(&self) -> u64 {
+        self.0.id
     }
 
     pub(crate) fn address(&self) -> DevicePtr {

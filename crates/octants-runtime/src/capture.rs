@@ -9,7 +9,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::buffer::Buffer;
 use crate::cores::{DeviceCore, StreamCore};
@@ -86,6 +86,8 @@ pub(crate) struct Noted {
     pub(crate) behind_handles: Vec<u64>,
     /// Memory that fills copy from.
     fills: HashMap<Vec<u8>, Buffer>,
+    /// Nothing is noted any more.
+    ended: bool,
 }
 
 /// A stream of the capture.
@@ -151,6 +153,11 @@ impl Capture {
         Ok(())
     }
 
+    /// Steps that were noted so far.
+    pub fn noted_steps(&self) -> usize {
+        lock(&self.open).steps.len()
+    }
+
     /// Ends the part of this thread; whether it took part in this capture.
     pub fn end_here(self: &Arc<Self>) -> bool {
         let ended = CURRENT.with(|c| c.borrow_mut().take_if(|current| Arc::ptr_eq(current, self)).is_some());
@@ -170,9 +177,20 @@ impl Capture {
         current().map_or(Ok(()), |capture| capture.note_new(buffer))
     }
 
-    /// What was noted, which is then no longer here.
-    pub(crate) fn take(&self) -> Noted {
-        std::mem::take(&mut *lock(&self.open))
+    /// What was noted, which is then no longer here. A thread that still takes part is refused from now on.
+    pub(crate) fn end(&self) -> Noted {
+        std::mem::replace(&mut *lock(&self.open), Noted { ended: true, ..Noted::default() })
+    }
+
+    fn noted(&self) -> Result<MutexGuard<'_, Noted>> {
+        let noted = lock(&self.open);
+        if noted.ended {
+            let message = "the capture that this thread takes part in has ended: leave `on_this_thread()` before the \
+                           `with` block that captures"
+                .into();
+            return Err(ErrorKind::Misuse { message }.into());
+        }
+        Ok(noted)
     }
 
     pub(crate) fn device(&self) -> &Arc<DeviceCore> {
@@ -225,7 +243,7 @@ impl Capture {
             buffers: buffers.into(),
             foreign,
         };
-        let step = lock(&self.open).add(stream, Work::Launch(Arc::new(launch)));
+        let step = self.noted()?.add(stream, Work::Launch(Arc::new(launch)));
         LAST_STEP.set(Some(step));
         Ok(())
     }
@@ -239,7 +257,7 @@ impl Capture {
     ) -> Result<()> {
         self.check(&stream.device, "stream")?;
         if bytes > 0 {
-            let _ = lock(&self.open).add(stream, Work::Copy { to: to.clone(), at, from: from.clone(), from_at, bytes });
+            let _ = self.noted()?.add(stream, Work::Copy { to: to.clone(), at, from: from.clone(), from_at, bytes });
         }
         Ok(())
     }
@@ -262,7 +280,7 @@ impl Capture {
         count: u64,
     ) -> Result<()> {
         self.check(&stream.device, "stream")?;
-        let mut noted = lock(&self.open);
+        let mut noted = self.noted()?;
         for work in self.fill(&mut noted, (to, at), element, count)? {
             let _ = noted.add(stream, work);
         }
@@ -273,7 +291,7 @@ impl Capture {
         if buffer.bytes() == 0 {
             return Ok(());
         }
-        let mut noted = lock(&self.open);
+        let mut noted = self.noted()?;
         let works = self.fill(&mut noted, (buffer, buffer.at(0, 0)?), &[0], buffer.bytes())?;
         let mut behind = Vec::new();
         for work in works {
@@ -319,7 +337,7 @@ impl Capture {
     /// Notes that an event stands for what a stream has been given.
     pub(crate) fn note_event(&self, stream: &Arc<StreamCore>, event: EventHandle) -> Result<()> {
         self.check(&stream.device, "stream")?;
-        let mut noted = lock(&self.open);
+        let mut noted = self.noted()?;
         let lane = noted.lane(stream);
         let ends = noted.lanes[lane].ends.clone();
         noted.events.insert(event, ends);
@@ -329,7 +347,7 @@ impl Capture {
     /// Lets a stream wait for what an event stands for.
     pub(crate) fn wait_event(&self, stream: &Arc<StreamCore>, event: EventHandle) -> Result<()> {
         self.check(&stream.device, "stream")?;
-        let mut noted = lock(&self.open);
+        let mut noted = self.noted()?;
         let Some(ends) = noted.events.get(&event).cloned() else {
             let message = "an event that this capture has not recorded cannot be waited for in it: let the stream \
                            that the graph is launched on wait for it, ahead of the launch"
@@ -345,7 +363,7 @@ impl Capture {
     pub(crate) fn wait_stream(&self, stream: &Arc<StreamCore>, other: &Arc<StreamCore>) -> Result<()> {
         self.check(&stream.device, "stream")?;
         self.check(&other.device, "stream")?;
-        let mut noted = lock(&self.open);
+        let mut noted = self.noted()?;
         let (lane, earlier) = (noted.lane(stream), noted.lane(other));
         let ends = noted.lanes[earlier].ends.clone();
         add_ends(&mut noted.lanes[lane].ends, &ends);
@@ -374,7 +392,7 @@ impl Capture {
     pub(crate) fn note_graph(&self, stream: &Arc<StreamCore>, steps: &[Step], behind_handles: &[u64]) -> Result<()> {
         self.check(&stream.device, "stream")?;
         behind_handles.iter().for_each(|h| self.note_handle(*h));
-        let mut noted = lock(&self.open);
+        let mut noted = self.noted()?;
         let (lane, first) = (noted.lane(stream), noted.steps.len());
         let before = noted.lanes[lane].ends.clone();
         // The first lane of the graph within is the stream's. The others are new, since those of two graphs, or of two

@@ -6,6 +6,7 @@
 //! arguments is the graph's own, so that a graph runs beside anything but itself: a launch on another stream waits for
 //! the one before.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 
@@ -34,6 +35,8 @@ pub(crate) struct Plan {
     pub(crate) exchanged: Vec<usize>,
     /// The stream of the last launch.
     pub(crate) last: Weak<StreamCore>,
+    /// What launches use that another library has captured, and runs when it likes.
+    captured: Vec<Layout>,
     /// Times that pieces of work were made of the steps.
     makes: u64,
 }
@@ -44,8 +47,8 @@ pub(crate) struct Layout {
     pub(crate) pieces: Vec<Piece>,
     /// Frames of the lanes.
     pub(crate) frames: Vec<Option<Buffer>>,
-    /// Memory that is used, and whether it is written to.
-    pub(crate) uses: Vec<(Buffer, bool)>,
+    /// Memory that is used, by its address.
+    uses: BTreeMap<u64, Used>,
     /// Events of steps that others on other lanes wait for; made when a piece is first queued step by step.
     pub(crate) events: Vec<Option<EventHandle>>,
     /// Steps of a piece that others of it, on other lanes, wait for.
@@ -54,6 +57,14 @@ pub(crate) struct Layout {
     pub(crate) ordinals: Vec<u64>,
     /// Bytes that the host reads conditions from.
     pub(crate) result_bytes: u64,
+}
+
+/// Memory that the steps use.
+struct Used {
+    buffer: Buffer,
+    /// How often steps name it, and how often to write to it.
+    uses: usize,
+    writes: usize,
 }
 
 /// Steps that the host has no part in, or one in which it has.
@@ -102,10 +113,10 @@ impl CapturedLaunch {
     }
 }
 
-impl Step {
+impl Work {
     /// Buffers that it uses, and whether it writes to them.
     fn buffers(&self) -> Vec<(&Buffer, bool)> {
-        match &self.work {
+        match self {
             Work::Launch(launch) => launch.buffers.iter().map(|(b, writes)| (b, *writes)).collect(),
             Work::Fill { to, .. } => vec![(to, true)],
             Work::Copy { to, from, .. } => vec![(to, true), (from, false)],
@@ -116,18 +127,27 @@ impl Step {
 impl CapturedGraph {
     /// What the capture has noted.
     pub fn of(capture: &Capture) -> CapturedGraph {
-        let Noted { steps, behind_handles, .. } = capture.take();
+        let Noted { steps, behind_handles, .. } = capture.end();
         let lanes = steps.iter().map(|s| s.lane + 1).max().unwrap_or(1);
-        let plan =
-            Plan { steps, lanes, behind_handles, layout: None, exchanged: Vec::new(), last: Weak::new(), makes: 0 };
+        let plan = Plan {
+            steps,
+            lanes,
+            behind_handles,
+            layout: None,
+            exchanged: Vec::new(),
+            last: Weak::new(),
+            captured: Vec::new(),
+            makes: 0,
+        };
         CapturedGraph { device: capture.device().clone(), plan: Mutex::new(plan) }
     }
 
     /// Exchanges a launch for the only one that another capture has noted, for launches of the graph from now on. True
     /// where it is of the same code, so that only its arguments differ.
     pub fn exchange(&self, step: usize, by: &Capture) -> Result<bool> {
-        let mut noted = by.take();
-        let mut plan = self.plan.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut noted = by.end();
+        let mut guard = self.plan.lock().unwrap_or_else(PoisonError::into_inner);
+        let plan = &mut *guard;
         let one = (noted.steps.len() == 1).then(|| noted.steps.pop()).flatten().map(|s| s.work);
         let (Some(new @ Work::Launch(launch)), Some(old)) = (&one, plan.steps.get(step).map(|s| &s.work)) else {
             return Err(ErrorKind::CompilerBug("a step is exchanged for what is no launch".into()).into());
@@ -136,7 +156,7 @@ impl CapturedGraph {
             return Err(ErrorKind::CompilerBug("a step is exchanged that is no launch".into()).into());
         };
         let same_code = before.kernel.module == launch.kernel.module && before.is_alone() == launch.is_alone();
-        plan.steps[step].work = new.clone();
+        let old = std::mem::replace(&mut plan.steps[step].work, new.clone());
         for handle in noted.behind_handles {
             if !plan.behind_handles.contains(&handle) {
                 plan.behind_handles.push(handle);
@@ -144,10 +164,11 @@ impl CapturedGraph {
         }
         match &mut plan.layout {
             Some(layout) if same_code => {
-                for (buffer, writes) in launch.buffers.iter() {
-                    layout.note_use(buffer, *writes);
+                new.buffers().into_iter().for_each(|(buffer, writes)| layout.note_use(buffer, writes));
+                old.buffers().into_iter().for_each(|(buffer, writes)| layout.forget_use(buffer, writes));
+                if !plan.exchanged.contains(&step) {
+                    plan.exchanged.push(step);
                 }
-                plan.exchanged.push(step);
             }
             layout => *layout = None,
         }
@@ -198,6 +219,12 @@ impl CapturedGraph {
 }
 
 impl Plan {
+    /// Keeps the memory of the layout for another library, whose graph a launch has become a part of: later launches
+    /// have memory of their own.
+    pub(crate) fn leave_layout(&mut self) {
+        self.captured.extend(self.layout.take());
+    }
+
     /// Lays the steps out, unless that was done.
     pub(crate) fn lay_out(&mut self, device: &Arc<DeviceCore>) -> Result<()> {
         if self.layout.is_none() {
@@ -215,7 +242,7 @@ impl Layout {
             device: device.clone(),
             pieces: Vec::new(),
             frames: Vec::new(),
-            uses: Vec::new(),
+            uses: BTreeMap::new(),
             events: vec![None; steps.len()],
             crosses: vec![false; steps.len()],
             ordinals: Vec::with_capacity(steps.len()),
@@ -250,7 +277,7 @@ impl Layout {
                 let frame: &mut u64 = &mut frames[step.lane];
                 *frame = (*frame).max(launch.kernel.frame_bytes);
             }
-            step.buffers().into_iter().for_each(|(buffer, writes)| layout.note_use(buffer, writes));
+            step.work.buffers().into_iter().for_each(|(buffer, writes)| layout.note_use(buffer, writes));
         }
         for bytes in frames {
             let frame = if bytes == 0 { None } else { Some(Buffer::allocate(device, bytes, Contents::Any)?) };
@@ -261,10 +288,27 @@ impl Layout {
     }
 
     fn note_use(&mut self, buffer: &Buffer, writes: bool) {
-        match self.uses.iter_mut().find(|(known, _)| known.is_same(buffer)) {
-            Some((_, known)) => *known |= writes,
-            None => self.uses.push((buffer.clone(), writes)),
+        if buffer.bytes() > 0 {
+            let new = || Used { buffer: buffer.clone(), uses: 0, writes: 0 };
+            let used = self.uses.entry(buffer.address().0).or_insert_with(new);
+            used.uses += 1;
+            used.writes += usize::from(writes);
         }
+    }
+
+    /// A step that was exchanged no longer uses a buffer, which the graph would keep otherwise.
+    fn forget_use(&mut self, buffer: &Buffer, writes: bool) {
+        let Some(used) = self.uses.get_mut(&buffer.address().0) else { return };
+        used.uses -= 1;
+        used.writes -= usize::from(writes);
+        if used.uses == 0 {
+            self.uses.remove(&buffer.address().0);
+        }
+    }
+
+    /// Memory that is used, and whether it is written to.
+    pub(crate) fn uses(&self) -> impl Iterator<Item = (&Buffer, bool)> {
+        self.uses.values().map(|used| (&used.buffer, used.writes > 0))
     }
 
     /// The frame of a lane.

@@ -1,6 +1,7 @@
 //! [`Event`]: a point in a stream's work that other streams, or the host, wait for.
 
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use crate::capture;
@@ -20,6 +21,8 @@ pub struct Event {
     timing: bool,
     /// The stream it was recorded on last.
     stream: Mutex<Option<Weak<StreamCore>>>,
+    /// It was recorded last in a capture, where it stands for no work that has been queued.
+    noted: AtomicBool,
 }
 
 impl DeviceCore {
@@ -44,7 +47,7 @@ impl Event {
     pub(crate) fn new(device: &Arc<DeviceCore>, timing: bool) -> Result<Event> {
         device.check_open("device")?;
         let handle = device.driver.create_event(timing)?;
-        Ok(Event { device: device.clone(), handle, timing, stream: Mutex::new(None) })
+        Ok(Event { device: device.clone(), handle, timing, stream: Mutex::new(None), noted: AtomicBool::new(false) })
     }
 
     /// The driver's handle; zero where the device has no streams of its own.
@@ -66,10 +69,13 @@ impl Event {
                                graph's launches";
                 return Err(ErrorKind::Misuse { message: message.into() }.into());
             }
-            return capture.note_event(core, self.handle);
+            capture.note_event(core, self.handle)?;
+            self.noted.store(true, Ordering::Relaxed);
+            return Ok(());
         }
         // SAFETY: both belong to this driver and live.
         unsafe { self.device.record_event(core.handle, self.handle)? };
+        self.noted.store(false, Ordering::Relaxed);
         *lock(&self.stream) = Some(Arc::downgrade(core));
         Ok(())
     }
@@ -81,6 +87,7 @@ impl Event {
         if let Some(capture) = capture::current() {
             return capture.wait_event(core, self.handle);
         }
+        self.check_not_noted()?;
         // SAFETY: as above.
         unsafe { self.device.wait_events(core.handle, &[self.handle]) }
     }
@@ -90,6 +97,7 @@ impl Event {
     pub fn synchronize(&self, caller: &dyn Caller) -> Result<()> {
         self.device.check_open("event")?;
         refuse_while_capturing("the host cannot wait for an event")?;
+        self.check_not_noted()?;
         if nesting::inside() {
             return Ok(());
         }
@@ -105,6 +113,7 @@ impl Event {
     pub fn query(&self) -> Result<bool> {
         self.device.check_open("event")?;
         refuse_while_capturing("the host cannot ask for an event")?;
+        self.check_not_noted()?;
         // SAFETY: as above.
         unsafe { self.device.driver.query_event(self.handle) }
     }
@@ -133,6 +142,18 @@ impl Event {
         }
         // SAFETY: as above.
         unsafe { self.device.driver.elapsed_ms(self.handle, later.handle) }
+    }
+
+    /// Refuses to wait for what only a graph's own steps wait for.
+    fn check_not_noted(&self) -> Result<()> {
+        if !self.noted.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let message =
+            "this event was recorded last in a capture, where it orders steps of that graph and nothing else: \
+                       record it again behind the graph's launch"
+                .into();
+        Err(ErrorKind::Misuse { message }.into())
     }
 
     fn check<'s>(&self, stream: &'s Stream) -> Result<&'s Arc<StreamCore>> {

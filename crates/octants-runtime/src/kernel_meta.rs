@@ -1,6 +1,6 @@
 //! [`KernelMeta`]: what is known of compiled code without a device.
 
-use octants_artifact::{Artifact, ScalarKind, Site, SiteKind, SitePart, TaskMeta};
+use octants_artifact::{Artifact, Condition, ScalarKind, Site, SiteKind, SitePart, TaskMeta};
 
 /// What a launch and its messages need to know of a kernel; an artifact without its code.
 #[derive(Debug, Clone, PartialEq)]
@@ -15,6 +15,8 @@ pub struct KernelMeta {
     pub result: Vec<ScalarKind>,
     /// In launch order.
     pub tasks: Vec<TaskMeta>,
+    /// Integers that its loops by what is in memory change.
+    pub counters: Vec<Condition>,
     /// Places that print or assert.
     pub sites: Vec<Site>,
 }
@@ -28,6 +30,7 @@ impl KernelMeta {
             frame_bytes: artifact.frame_bytes,
             result: artifact.result.clone(),
             tasks: artifact.tasks.clone(),
+            counters: artifact.counters.clone(),
             sites: artifact.sites.clone(),
         }
     }

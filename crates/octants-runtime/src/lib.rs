@@ -11,8 +11,9 @@
 //!   [`Device::close`] each use of an object of that device is an error that says so.
 //!
 //! Reading order: [`error`], [`kernel_meta`], [`driver`], `cores` (the state behind all handles), [`device`],
-//! [`buffer`], `free_behind`, `sections`, [`kernel`], [`capture`], [`captured_graph`], [`stream`], `track_uses`, [`event`], [`worker_pool`], `fork`,
-//! [`pattern`], `transfer`, `foreign`, `host_work`, `assemble`, [`profile`], `measure`, [`profiler`], [`report`],
+//! [`buffer`], `free_behind`, `sections`, [`kernel`], [`capture`], [`captured_graph`], [`stream`], `track_uses`,
+//! [`event`], [`kept_counters`], [`launch_order`], [`worker_pool`], `fork`, [`pattern`], `transfer`, [`sparse`],
+//! `foreign`, `host_work`, `assemble`, [`profile`], `measure`, [`profiler`], [`report`],
 //! [`render_site`], `site_messages`, [`nesting`], `poll`, `interruptible_wait`, [`renewable`]. A stream is `scratch`,
 //! `staging`, `stage_arguments`, `channel`, `listen` and `adopted` besides.
 
@@ -32,8 +33,10 @@ mod fork;
 mod free_behind;
 mod host_work;
 mod interruptible_wait;
+pub mod kept_counters;
 pub mod kernel;
 pub mod kernel_meta;
+pub mod launch_order;
 mod listen;
 mod measure;
 pub mod nesting;
@@ -47,6 +50,7 @@ pub mod report;
 mod scratch;
 mod sections;
 mod site_messages;
+pub mod sparse;
 mod stage_arguments;
 mod staging;
 pub mod stream;
@@ -64,14 +68,19 @@ pub use driver::{
 };
 pub use error::{DeviceError, ErrorKind, Result};
 pub use event::Event;
+pub use kept_counters::KeptCounters;
 pub use kernel::{LoadedKernel, Pointer};
 pub use kernel_meta::KernelMeta;
+pub use launch_order::LaunchOrder;
 pub use pattern::Pattern;
 pub use profile::{KernelTotal, Lane, Span, SpanId, Total};
 pub use profiler::Profiler;
 pub use renewable::Renewable;
 pub use report::{Failure, Failures, Printer, TextSink};
 pub use sections::Section;
+pub use sparse::{
+    Factors, MatrixRows, ProductCalls, RealType, RowBuffers, SolverCalls, SparseProduct, SparseSolver, SparseWork,
+};
 pub use stage_arguments::HostArray;
 pub use stream::{Results, Stream};
 pub use worker_pool::PoolStats;

@@ -58,6 +58,18 @@ pub(crate) fn mark_capturing(captures: bool) {
     MARKS.with(|c| c.set(if captures { c.get() | CAPTURING } else { c.get() & !CAPTURING }));
 }
 
+/// Does work on this thread as if it captured nothing.
+pub fn outside_of_captures<T>(work: impl FnOnce() -> T) -> T {
+    struct Back(u8);
+    impl Drop for Back {
+        fn drop(&mut self) {
+            MARKS.with(|c| c.set(self.0));
+        }
+    }
+    let _back = Back(MARKS.with(|c| c.replace(c.get() & !CAPTURING)));
+    work()
+}
+
 /// Marks this thread until the guard is dropped.
 #[derive(Debug)]
 pub struct Inside(u8);

@@ -24,7 +24,7 @@ class FwdMode(Scope):
     row-major, with the components of a vector or matrix innermost; left out for a single one. `loss` is the field, or a list
     of the fields, whose `dual` is wanted; all of these need a dual (`needs_dual=True` or `lazy_dual()`). Entering sets the
     duals of all fields to zero (unless `clear_gradients=False`), leaving sets that of `param` to zero again. What the host
-    writes in the block is constant, but for `param`, which keeps its direction. Launches on streams are refused.
+    writes in the block is constant, but for `param`, which keeps its direction.
     """
 
     def __init__(

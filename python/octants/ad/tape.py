@@ -30,7 +30,8 @@ class Tape(Scope):
 
     What the host itself writes to fields and ndarrays in the block (`x[i] = 0`, `fill`, `copy_from`, ...) is recorded too;
     what it sets before the first launch is what the tape begins with, and what it sets an element to has a gradient.
-    Launches on streams are refused. If the block raises, no gradient is computed.
+    The gradient of a launch runs on the launch's stream; two of them run side by side if neither adds to what the other
+    uses. If the block raises, no gradient is computed.
     """
 
     def __init__(
@@ -105,13 +106,33 @@ class Tape(Scope):
         self.gradient_evaluated = True
         if self.loss is not None:
             _seed(self.loss)
-        for func, args in reversed(self.calls):
-            func.grad(*args)
+        launches = [func for func, _ in self.calls if isinstance(func, _octants.RecordedLaunch)]
+        if any(launch.is_on_stream for launch in launches):
+            self._grad_on_streams(launches)
+        else:
+            for func, args in reversed(self.calls):
+                func.grad(*args)
         if self._check is not None:
             self._check.run(self.calls)
         for func, _ in self.calls:
             if isinstance(func, _HostWrite):
                 func.give_back()
+
+    def _grad_on_streams(self, launches: list[_octants.RecordedLaunch]) -> None:
+        """Runs each launch's gradient on the stream of the launch, behind those that use the same memory."""
+        order = _octants.GradientOrder()
+        for launch in launches:
+            launch.precede(order)
+        try:
+            for func, args in reversed(self.calls):
+                if isinstance(func, _octants.RecordedLaunch):
+                    func.grad(*args, order=order)
+                else:
+                    # What it launches is not known: it stands alone.
+                    order.join()
+                    func.grad(*args)
+        finally:
+            order.join()
 
     def _host_wrote(self, whole: Any, key: Any, component: Any) -> None:
         if shadow_buffer(whole, "grad") is None:

@@ -137,7 +137,7 @@ def test_an_annotation_without_a_meaning_is_told_of() -> None:
             kernel(*args)
 
 
-def test_graphs_return_nothing() -> None:
+def test_graphs_return_values_but_for_those_with_checkpoints() -> None:
     @qd.kernel(graph=True)
     def fill(x: qd.types.ndarray(dtype=qd.f32, ndim=1)) -> None:
         for i in x:
@@ -146,9 +146,18 @@ def test_graphs_return_nothing() -> None:
     a = np.zeros(2, np.float32)
     fill(a)
     assert a.tolist() == [2, 2]
+
+    @qd.kernel(graph=True)
+    def total(x: qd.types.ndarray(dtype=qd.f32, ndim=1)) -> qd.f32:
+        s = 0.0
+        for i in x:
+            s += x[i]
+        return s
+
+    assert total(a) == 4
     with pytest.raises(qd.OctantsSyntaxError, match="cannot return a value"):
 
-        @qd.kernel(graph=True)
+        @qd.kernel(graph=True, checkpoints=True)
         def two() -> qd.i32:
             return 2
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import octants as qd
+from octants import _octants
 from octants.graph_drawings import critical_path, times_of
 from octants.timelines import Task
 
@@ -421,8 +422,14 @@ def test_a_drawing_shows_steps_waits_and_the_critical_path(tmp_path):
     names = [element.text for element in ElementTree.fromstring(text).iter("{http://www.w3.org/2000/svg}text")]
     assert names.count("scale") == 4
     assert names.count("add") == 1
-    assert "copy 200 bytes" in " ".join(map(str, names))
+    assert any(f"{what} 200 bytes" in names for what in ("copy", "fill"))
     assert names[-1] == f"critical path: {len(critical_path(g.steps, None))} of {len(g)} steps"
+    titles = [title.text for title in ElementTree.fromstring(text).iter("{http://www.w3.org/2000/svg}title")]
+    crossing = (
+        {"stream 0 waits for stream 1", "stream 1 waits for stream 0"} if len({s for _, s, _ in g.steps}) > 1 else set()
+    )
+    assert {t for t in titles if "waits" in t} == crossing
+    assert any(t.startswith("order of stream") for t in titles)
     measured = ElementTree.fromstring(g.plot(measure=True))
     assert sum("µs" in (e.text or "") for e in measured.iter("{http://www.w3.org/2000/svg}text")) == 6
     assert held(y) == 3, "measuring launches the graph once"
@@ -438,3 +445,80 @@ def test_the_critical_path_is_the_longest():
         Task("d", "0", "", 3.0, 4.0, 9, ()),
     ]
     assert times_of(steps, tasks) == [1.0, 0.0, 2.0, 0.0, 1.0]
+
+
+def test_events_of_a_capture_order_nothing_outside():
+    x, event = qd.ndarray(qd.f32, 50), qd.create_event()
+    with qd.graph.capture() as g:
+        scale(x, 1.0)
+        event.record()
+    g.launch()
+    for use in (event.wait, event.synchronize, event.query):
+        with pytest.raises(RuntimeError, match="recorded last in a capture"):
+            use()
+    event.record()
+    event.synchronize()
+
+
+def test_an_update_that_fails_changes_nothing():
+    x, y = qd.ndarray(qd.f32, 50), qd.ndarray(qd.f32, 50)
+    x.fill(1.0)
+    y.fill(1.0)
+
+    @qd.kernel
+    def shift(x: qd.types.ndarray(dtype=qd.f32, ndim=1), by: qd.i32):
+        for i in x:
+            x[i] += by
+
+    @qd.kernel
+    def shift_both(y: qd.types.ndarray(dtype=qd.f32, ndim=1), by: qd.i32, other: qd.i32):
+        for i in y:
+            y[i] += by + other
+
+    with qd.graph.capture() as g:
+        shift(x, 1)
+        shift_both(y, 1, 1)
+    with pytest.raises((TypeError, ValueError, RuntimeError)):
+        g.update(by=5, other="no number")
+    g.launch()
+    assert (x[0], y[0]) == (2.0, 3.0)
+
+
+def test_arrays_that_were_exchanged_are_let_go():
+    x = qd.ndarray(qd.f32, 50)
+    with qd.graph.capture() as g:
+        scale(x, 1.0)
+    g.launch()
+    qd.sync()
+    in_use = set()
+    for _ in range(5):
+        other = qd.ndarray(qd.f32, 50)
+        g(x=other)
+        qd.sync()
+        del other
+        in_use.add(_octants.memory_info()["in_use"])
+    assert len(in_use) == 1
+
+
+def test_a_thread_that_outlives_the_capture_is_refused():
+    x = qd.ndarray(qd.f32, 50)
+    opened, ended, errors = threading.Event(), threading.Event(), []
+
+    def work(g):
+        with g.on_this_thread():
+            opened.set()
+            ended.wait()
+            try:
+                scale(x, 2.0)
+            except RuntimeError as error:
+                errors.append(str(error))
+
+    with qd.graph.capture() as g:
+        thread = threading.Thread(target=work, args=(g,))
+        thread.start()
+        opened.wait()
+    ended.set()
+    thread.join()
+    assert len(errors) == 1
+    assert "has ended" in errors[0]
+    assert len(g) == 0

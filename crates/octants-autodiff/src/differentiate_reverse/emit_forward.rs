@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use octants_ir::{AtomicOp, BinaryOp, BlockId, Effect, ForLoop, Op, Type, ValueId};
+use octants_ir::{AtomicOp, BinaryOp, BlockId, Effect, ForLoop, LoopConfig, Op, Type, ValueId};
 
 use super::emit_sweeps::Emitter;
 use super::plan_sweeps::{Exit, LoopPlan, Need, exit_of};
@@ -114,7 +114,7 @@ impl Emitter<'_> {
         let (op, from) = match &self.source().inst(v).op {
             Op::For(l) => {
                 let mut copy = ForLoop { body: inner, ..(**l).clone() };
-                copy.parallel = copy.parallel.filter(|c| !c.serialize);
+                copy.parallel = copy.parallel.filter(|c| !c.serialize).map(|c| LoopConfig { group: None, ..c });
                 (Op::For(Box::new(copy)), l.body)
             }
             Op::Loop(from) => (Op::Loop(inner), *from),

@@ -5,7 +5,7 @@
 use std::collections::HashSet;
 
 use octants_diag::{Code, Diagnostic};
-use octants_ir::{AtomicOp, BlockId, Body, BufferId, Derivative, LocalId, Op, ValueId};
+use octants_ir::{AtomicOp, BlockId, Body, BufferId, Derivative, LocalId, Op, ValueId, task_statements};
 
 use crate::derivative_rules::has_derivative;
 use crate::memory_use::{MemoryUse, memory_use};
@@ -255,7 +255,7 @@ pub(super) fn refuse_unsupported(body: &Body, activity: &Activity) -> Result<(),
         let message = format!("{what} cannot be differentiated in reverse");
         found = Some(Diagnostic::new(Code::Compilation, inst.span, message).with_hint(hint));
     });
-    for &v in body.block(body.root) {
+    for v in task_statements(body) {
         if let Op::For(l) = &body.inst(v).op
             && l.is_parallel()
             && !runs_once(body, l)

@@ -10,8 +10,8 @@
 //! kernel already, and the rules are in [`crate::derivative_rules`].
 //!
 //! Reading order: `find_active_values` finds what gradients flow through; `plan_sweeps` decides what is computed again
-//! and what is kept; `check_overwritten` finds reads that later writes of the kernel make untrue; `strip_kept_loops`
-//! cuts loops so that less is kept; `emit_sweeps`, `copy_values`, `emit_forward`, `emit_reverse`, `sum_adjoints`,
+//! and what is kept; `check_overwritten` finds reads that later writes of the kernel make untrue, and `check_rounds`
+//! rounds that cannot be run again; `strip_kept_loops` cuts loops so that less is kept; `emit_sweeps`, `copy_values`, `emit_forward`, `emit_reverse`, `sum_adjoints`,
 //! `reverse_extremes` and `reverse_loops` build both sweeps, with `keep_states` for what is kept, `count_words` for how
 //! much that is, `defer_updates` for gradients that are summed up in a local, and `balance_lanes` for who runs which
 //! iteration. `record_trip_counts` makes the kernel that tells whether the loops are still those that ran.
@@ -20,6 +20,7 @@
 
 mod balance_lanes;
 mod check_overwritten;
+mod check_rounds;
 mod copy_values;
 mod count_words;
 mod defer_updates;
@@ -45,6 +46,7 @@ use octants_diag::{Code, Diagnostic, Span};
 use octants_ir::{BufferId, Kernel, Op, Type, ValueId};
 
 use check_overwritten::check_overwritten;
+use check_rounds::check_rounds;
 use count_words::{count_words, need_of_count};
 use emit_sweeps::Emitter;
 pub(crate) use find_active_values::varied_values;
@@ -129,6 +131,7 @@ pub fn differentiate_reverse(
     plan.refuse_unrepeatable(found)?;
     refuse_rounded_extremes(&plan)?;
     check_overwritten(&plan, &kernel.buffers, &gradients, warn)?;
+    check_rounds(&plan, &kernel.buffers)?;
     let stripped = (keeping == Keeping::Blocks).then(|| strip_kept_loops(&plan, &gradients)).flatten();
     let Some(Stripped { body, lengths }) = stripped else {
         return emit_adjoint(kernel, &plan, found, &HashMap::new(), &gradients);

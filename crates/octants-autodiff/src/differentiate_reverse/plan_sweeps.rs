@@ -13,7 +13,7 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use octants_diag::{Code, Diagnostic};
-use octants_ir::{BlockId, Body, Derivative, Effect, ForLoop, LocalId, Op, Range, Scalar, Type, ValueId};
+use octants_ir::{BlockId, Body, Derivative, Effect, ForLoop, LocalId, Op, Range, Scalar, Type, ValueId, task_blocks};
 
 use super::find_active_values::Activity;
 use super::find_active_values::is_extreme;
@@ -51,6 +51,8 @@ pub(super) struct Plan<'a> {
     pub body: &'a Body,
     pub activity: &'a Activity,
     pub layout: CodeLayout,
+    /// Blocks whose statements are tasks: the root, and rounds with parallel loops.
+    pub tasks: Vec<BlockId>,
     /// What the sweeps of the root compute.
     pub root: Need,
     /// Of the loops that are run backwards.
@@ -86,8 +88,8 @@ pub(super) fn exit_of(body: &Body, inner: BlockId) -> Exit {
 impl<'a> Plan<'a> {
     /// Plans the sweeps of a body.
     pub fn of(body: &'a Body, activity: &'a Activity) -> Plan<'a> {
-        let mut plan =
-            Plan { body, activity, layout: CodeLayout::of(body), root: Need::default(), loops: HashMap::new() };
+        let (layout, tasks) = (CodeLayout::of(body), task_blocks(body));
+        let mut plan = Plan { body, activity, layout, tasks, root: Need::default(), loops: HashMap::new() };
         plan.root = plan.need_of(body.root);
         plan
     }
@@ -95,6 +97,11 @@ impl<'a> Plan<'a> {
     /// The loop is parallel: its iterations have no order, and nothing is kept from one to the next.
     pub fn is_parallel(&self, v: ValueId) -> bool {
         matches!(&self.body.inst(v).op, Op::For(l) if l.is_parallel())
+    }
+
+    /// The statements of all blocks of tasks.
+    pub fn statements(&self) -> impl Iterator<Item = ValueId> + '_ {
+        self.tasks.iter().flat_map(|b| self.body.block(*b).iter().copied())
     }
 
     /// The gradient runs a loop, forward or backward, or reads a value again.
@@ -209,8 +216,8 @@ impl<'a> Plan<'a> {
         let around = |p: &&ValueId| {
             self.is_parallel(**p) && self.body.inst(**p).op.blocks().iter().any(|b| self.layout.is_inside(v, *b))
         };
-        let parallel = self.body.block(self.body.root).iter().find(around);
-        parallel.is_some_and(|p| locals_of_all_iterations(self.body, *p).contains(&l))
+        let parallel = self.statements().find(|p| around(&p));
+        parallel.is_some_and(|p| locals_of_all_iterations(self.body, p).contains(&l))
     }
 
     fn is_used_outside(&self, l: LocalId, block: BlockId) -> bool {

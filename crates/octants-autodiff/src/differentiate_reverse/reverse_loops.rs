@@ -3,13 +3,22 @@
 
 use std::collections::{HashMap, HashSet};
 
-use octants_ir::{BinaryOp, BlockId, BufferId, ForLoop, Layout, LocalId, Op, Range, Scalar, Type, ValueId};
+use octants_ir::{
+    BinaryOp, BlockId, BufferId, ForLoop, Layout, LocalId, LoopConfig, LoopGroup, Op, Range, Scalar, Type, ValueId,
+};
 
 use super::balance_lanes::{Turns, lengths_of};
 use super::emit_sweeps::Emitter;
 use super::keep_states::{uses_store, uses_store_within};
 use super::sweep_state::{Indices, Iteration, Mode};
 use octants_analysis::{MemoryClasses, for_each_element, locals_of_all_iterations, touched_at_own_indices};
+
+/// What the user asks of a loop, for that which runs it backwards. Its group is one of a region of the adjoint:
+/// `join_conflicting_groups` makes sure that these may run side by side.
+fn in_adjoint(config: Option<&LoopConfig>) -> Option<LoopConfig> {
+    let reversed = |g: LoopGroup| LoopGroup { region: Some(g.region.unwrap_or(u32::MAX)), ..g };
+    config.map(|c| LoopConfig { group: c.group.map(reversed), ..c.clone() })
+}
 
 impl<'a> Emitter<'a> {
     fn restore(&mut self, v: ValueId) {
@@ -31,7 +40,8 @@ impl<'a> Emitter<'a> {
             return self.reverse_in_lanes(v, l, private);
         }
         let inner = self.b.body.add_block();
-        let copy = self.push_loop(Op::For(Box::new(ForLoop { body: inner, ..(**l).clone() })));
+        let parallel = in_adjoint(l.parallel.as_ref());
+        let copy = self.push_loop(Op::For(Box::new(ForLoop { body: inner, parallel, ..(**l).clone() })));
         self.indices.insert(v, Indices::Of(copy));
         self.within(inner, |e| e.run_iteration(v, l.body, private));
     }
@@ -78,7 +88,7 @@ impl<'a> Emitter<'a> {
         let share = self.b.binary(BinaryOp::Div, sum, lanes);
         let outer = self.b.body.add_block();
         let range = vec![Range { begin: zero, end: lanes }];
-        let parallel = ForLoop { parallel: l.parallel.clone(), ..ForLoop::serial(range, outer) };
+        let parallel = ForLoop { parallel: in_adjoint(l.parallel.as_ref()), ..ForLoop::serial(range, outer) };
         let over_lanes = self.b.push(Op::For(Box::new(parallel)), Type::Unit);
         self.within(outer, |e| {
             let lane = e.b.push(Op::LoopIndex(over_lanes, 0), index.into());
@@ -128,6 +138,7 @@ impl<'a> Emitter<'a> {
                 let dims: Vec<Range> = l.dims.iter().map(|r| map(self, r)).collect();
                 (dims, l.body)
             }
+            Op::Loop(from) if self.plan.tasks.contains(from) => return self.reverse_rounds(v, *from),
             Op::Loop(from) => (Vec::new(), *from),
             op => panic!("compiler bug: {op:?} is no loop"),
         };
@@ -153,6 +164,35 @@ impl<'a> Emitter<'a> {
             e.body(v, from);
         });
         self.end_deferring(v);
+    }
+
+    /// A loop whose rounds are tasks, which its rounds are here too, from the last to the first. There is one at least.
+    fn reverse_rounds(&mut self, v: ValueId, from: BlockId) {
+        self.b.span = self.source().inst(v).span;
+        let trips = self.carry(self.trips[&v]);
+        let left = self.b.body.add_local("rounds left", Scalar::I64.into());
+        self.b.store_local(left, trips);
+        if uses_store(self.plan, v) {
+            self.store.settle(&mut self.b, self.plan);
+        }
+        let inner = self.b.body.add_block();
+        self.b.push(Op::Loop(inner), Type::Unit);
+        self.within(inner, |e| {
+            let one = e.b.int(1, Scalar::I64);
+            e.b.update_local(left, |b, n| b.binary(BinaryOp::Sub, n, one));
+            e.indices.insert(v, Indices::Are(Vec::new()));
+            if let Some(stack) = e.stacks.get(&v).cloned() {
+                e.store.pop(&mut e.b, &stack);
+            }
+            e.body(v, from);
+            let (n, zero) = (e.b.load_local(left), e.b.int(0, Scalar::I64));
+            let again = e.b.binary(BinaryOp::Gt, n, zero);
+            let [go_on, stop] = [e.b.body.add_block(), e.b.body.add_block()];
+            let back = e.b.set_cursor(stop);
+            e.b.push(Op::Break, Type::Unit);
+            e.b.set_cursor(back);
+            e.b.push(Op::If(again, go_on, stop), Type::Unit);
+        });
     }
 
     /// The indices of a loop counted from its end: `begin + (last - index)`. The sum of both bounds may be no number of

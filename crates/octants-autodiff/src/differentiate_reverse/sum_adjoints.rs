@@ -52,7 +52,7 @@ impl Emitter<'_> {
             Part::AtIndices(indices) => self.b.element_addr(addr, indices.clone()),
         };
         // Iterations share what was computed before their loop.
-        let shared = self.iteration.is_some() && home == self.source().root;
+        let shared = self.iteration.is_some() && self.plan.tasks.contains(&home);
         self.add_at(addr, value, shared);
     }
 

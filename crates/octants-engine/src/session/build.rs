@@ -1,6 +1,5 @@
 //! [`Executable`]: from IR to code that is loaded, made anew or found on disk.
 
-use octants_analysis::FactsCache;
 use octants_artifact::{Artifact, Dependence, Key};
 use octants_autodiff::Kept;
 use octants_diag::Span;
@@ -15,6 +14,7 @@ use octants_schedule::schedule_program;
 
 use super::access::access_of_tasks;
 use super::check_blocks::{check_block_dims, check_block_memory, check_cooperating_functions};
+use super::counters::counters_of;
 use super::{Lowering, Session};
 use crate::artifact_cache::{ArtifactCache, Ingredients};
 use crate::compile_times::{Phase, Stopwatch};
@@ -90,6 +90,12 @@ impl Executable {
         self.launching = Launching::telling(dependence(&kernel.body, &kernel.buffers, &self.layout));
     }
 
+    /// How many tasks a launch has, each of which runs at least once where nothing decides about it.
+    #[inline]
+    pub fn task_count(&self) -> usize {
+        self.kernel.meta().tasks.len()
+    }
+
     /// Whether some task writes to the buffer of this index.
     pub fn writes_buffer(&self, index: u32) -> bool {
         self.kernel.meta().tasks.iter().any(|t| t.writes.contains(&index))
@@ -129,7 +135,7 @@ impl Session {
         let layout = ArgLayout::new(kernel.roots, &kernel.buffers, &kernel.params);
         let ret = kernel.ret.clone();
         let concurrent = !self.device.is_immediate();
-        let (machine, info) = (&self.machine, self.machine.info());
+        let (machine, info) = (&self.machine, self.target_info());
         let program = self.split(lowered, (arrays_may_alias, concurrent), &info, self.config().print_ir, |pass| {
             watch.lap(Phase::Passes, pass)
         });
@@ -169,6 +175,7 @@ impl Session {
         let location = |span: Span| sources.location(span);
         // A schedule may hide what is affine here.
         let access = access_of_tasks(&program, &layout);
+        let counters = counters_of(&program, &layout);
         watch.lap(Phase::Passes, "access sets");
         let scheduled = schedule_program(program, &info, schedule_options);
         watch.lap(Phase::Passes, "schedule");
@@ -178,7 +185,7 @@ impl Session {
             .code_generator()
             .compile(&scheduled, &location, &options, &machine.target, &mut after)
             .map_err(|e| Error::Codegen(e.to_string()))?;
-        artifact.defined_at = defined_at;
+        (artifact.defined_at, artifact.counters) = (defined_at, counters);
         for (task, access) in artifact.tasks.iter_mut().zip(access) {
             task.access = access;
         }
@@ -226,7 +233,6 @@ impl Session {
             inlines_cooperation: !info.has_grid,
             gather: info.has_grid.then_some(LEAST_GATHERED),
             sources: Some(lowered.sources.clone()),
-            facts: FactsCache::default(),
         };
         run_pipeline_with(PIPELINE, &mut kernel, &mut options, &mut done);
         if shows {

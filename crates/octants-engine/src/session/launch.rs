@@ -1,6 +1,6 @@
 //! Launches: with a store for gradients that need one, and not at all where the results are known.
 
-use octants_runtime::{Caller, DeviceError, ErrorKind, HostArray, Results, Stream, nesting};
+use octants_runtime::{Caller, DeviceError, ErrorKind, HostArray, KeptCounters, LaunchOrder, Results, Stream, nesting};
 
 use super::build::Launching;
 use super::{Executable, Session};
@@ -46,6 +46,44 @@ impl Session {
         Ok(results)
     }
 
+    /// As [`Session::launch`] of what follows another launch, whose counters it finds as they were: behind the launches
+    /// of an order that it has to wait for, if there is one.
+    ///
+    /// # Safety
+    /// That of [`Session::launch`].
+    pub unsafe fn launch_following(
+        &self,
+        (order, counters): (Option<&LaunchOrder>, &KeptCounters),
+        code: &Executable,
+        slots: &[u64],
+        arrays: &[HostArray],
+        stream: Option<&Stream>,
+        caller: &dyn Caller,
+    ) -> Result<Option<Results>, Error> {
+        let on = stream.unwrap_or_else(|| self.device.default_stream());
+        // SAFETY: the caller's contract.
+        let launch = || counters.restored(on, caller, || unsafe { self.launch(code, slots, arrays, stream, caller) });
+        match order {
+            Some(order) => order.launch(on, (&code.kernel, slots, counters), launch),
+            None => launch(),
+        }
+    }
+
+    /// What the counters of a kernel's loops are, ahead of a launch.
+    ///
+    /// # Errors
+    /// The driver's; that a counter is not in memory of the device.
+    pub fn keep_counters(
+        &self,
+        code: &Executable,
+        slots: &[u64],
+        stream: Option<&Stream>,
+        caller: &dyn Caller,
+    ) -> Result<KeptCounters, Error> {
+        let stream = stream.unwrap_or_else(|| self.device.default_stream());
+        Ok(KeptCounters::of(stream, &code.kernel, slots, caller)?)
+    }
+
     /// As [`Session::launch`] for code with checkpoints, from the one with this label on if there is a label. Yields
     /// that of the checkpoint where the launch has ended, if that was not its end.
     ///
@@ -79,21 +117,25 @@ impl Session {
         stream: &Stream,
         caller: &dyn Caller,
     ) -> Result<Option<Results>, Error> {
-        if nesting::capturing() {
+        let count = &*store.count;
+        let counts_by_arguments = match &count.launching {
+            Launching::Telling(known) => known.on().addresses.is_empty(),
+            _ => false,
+        };
+        if nesting::capturing() && !counts_by_arguments {
             let message = format!(
-                "the gradient of kernel `{}` keeps values whose number is counted first, which a graph cannot wait \
-                 for: launch it outside of the capture",
+                "the gradient of kernel `{}` keeps values whose number depends on memory and is counted first, which a \
+                 graph cannot wait for: launch it outside of the capture",
                 code.name()
             );
             return Err(DeviceError::from(ErrorKind::Misuse { message }).into());
         }
         let mut slots = slots.to_vec();
-        let count = &*store.count;
         // SAFETY: the counting kernel has the arguments of the gradient, and does not use the store.
-        let counted = match &count.launching {
-            Launching::Telling(known) => unsafe { self.find_results(count, known, &slots, arrays, stream, caller) }?,
-            _ => unsafe { stream.launch_with(&count.kernel, &slots, arrays, caller) }?,
-        };
+        let counted = nesting::outside_of_captures(|| match &count.launching {
+            Launching::Telling(known) => unsafe { self.find_results(count, known, &slots, arrays, stream, caller) },
+            _ => Ok(unsafe { stream.launch_with(&count.kernel, &slots, arrays, caller) }?),
+        })?;
         let counted = Counted::of(&counted.expect("compiler bug: a store is counted without a result"));
         let buffers =
             store.make(counted, self.lanes(code), &mut slots, |bytes| Ok(self.device.allocate_unset(bytes)?))?;

@@ -1,8 +1,9 @@
-//! What is asked of `stream_parallel` groups: that they do not touch the same memory, and that a graph has none.
+//! What is asked of groups: that those that may run side by side do not touch the same memory, and that a graph has no
+//! `stream_parallel` blocks.
 
 use octants_diag::{Code, Diagnostic, Span};
 use octants_frontend::{Lowered, World};
-use octants_ir::{LoopGroup, Op, run_pipeline};
+use octants_ir::{LoopGroup, Op, run_pipeline, task_statements};
 use octants_passes::{Alias, PIPELINE, PassOptions, find_overlaps};
 
 use super::{Lowering, Session};
@@ -24,12 +25,17 @@ impl Lowering {
 }
 
 impl Session {
-    /// Refuses a kernel whose `stream_parallel` groups touch the same memory, and warns of one whose groups may. With `aliases`, which
-    /// some call has, only what these make so: the rest was found when the kernel was lowered.
+    /// Refuses a kernel whose groups touch the same memory, and warns of one whose groups may. With `aliases`, which some
+    /// call has, only what these make so: the rest was found when the kernel was lowered.
     pub fn check_groups(&self, world: &dyn World, lowered: &Lowered, aliases: &[Alias]) -> Result<(), CompileError> {
-        let mut groups: Vec<u32> = group_loops(lowered).map(|(group, _)| group).collect();
+        let body = &lowered.kernel.body;
+        let group_of = |v| match &body.inst(v).op {
+            Op::For(l) => l.parallel.as_ref()?.group,
+            _ => None,
+        };
+        let mut groups: Vec<LoopGroup> = task_statements(body).into_iter().filter_map(group_of).collect();
         groups.dedup();
-        if groups.len() < 2 {
+        if !groups.iter().any(|a| groups.iter().any(|b| a != b && a.region == b.region)) {
             return Ok(());
         }
         let mut kernel = lowered.kernel.clone();
@@ -51,17 +57,19 @@ impl Session {
                 }
             };
             let may = if found.certain { "" } else { "may " };
+            let (with, block) =
+                if found.of_sections { ("qd.graph.parallel", "section") } else { ("qd.stream_parallel", "block") };
             let what = if found.both_write {
-                format!("two qd.stream_parallel() blocks {may}write the same elements of {name}")
+                format!("two {with}() {block}s {may}write the same elements of {name}")
             } else {
                 let (touch, read) = if found.certain { ("writes", "reads") } else { ("may write", "reads") };
-                format!("one qd.stream_parallel() block {touch} elements of {name} that another {read}")
+                format!("one {with}() {block} {touch} elements of {name} that another {read}")
             };
             let earlier = lowered.sources.location(found.first);
             let diagnostic = Diagnostic::new(Code::Syntax, found.second, format!("{what} (the other is at {earlier})"))
-                .with_hint(
-                    "put both into one block, or say `qd.stream_parallel(allow_overlap=True)` where this is meant",
-                );
+                .with_hint(format!(
+                    "put both into one {block}, or say `{with}(allow_overlap=True)` where this is meant"
+                ));
             if found.certain {
                 errors.push(*diagnostic);
             } else {

@@ -1,7 +1,7 @@
 //! `while qd.graph.do_while(counter):`, a loop whose rounds are tasks of the kernel.
 //!
 //! At the top level of a kernel, and directly in another such loop, the loops in it are parallel, unless something
-//! else leaves a round, or the kernel is differentiated, which knows no rounds of tasks.
+//! else leaves a round.
 
 use octants_diag::{Code, Result};
 use octants_ir::{AutodiffMode, BinaryOp, BufferId, LocalId, Op, Scalar, TextPart, Type, UnaryOp, ValueId};
@@ -26,20 +26,20 @@ impl Lowerer<'_> {
         if !matches!(self.graph_section, GraphSection::Outside | GraphSection::Checkpoint) {
             return self.err(Code::Syntax, "qd.graph.do_while() cannot appear inside a qd.graph.parallel() section");
         }
-        let is_differentiated = self.options.mode != AutodiffMode::None;
-        if !is_differentiated && !self.at_top_level() {
+        if !self.at_top_level() {
             return self.err(
                 Code::Syntax,
                 "qd.graph.do_while() must be at the kernel top level or directly in another qd.graph.do_while() loop",
             );
         }
         let condition = self.do_while_condition(condition)?;
-        let limit = if is_differentiated { 0 } else { self.options.graph_max_iterations };
+        let is_run = matches!(self.options.mode, AutodiffMode::None | AutodiffMode::Validation);
+        let limit = if is_run { self.options.graph_max_iterations } else { 0 };
         let rounds = (limit > 0).then(|| {
             let zero = self.b.int(0, Scalar::I64);
             self.new_local("rounds", zero)
         });
-        let is_of_tasks = !is_differentiated && !syntax_facts::jumps(body);
+        let is_of_tasks = !syntax_facts::jumps(body);
         self.frame().loops.push(LoopKind::Serial);
         self.rounds += u32::from(is_of_tasks);
         let result = self.in_block(|s| {

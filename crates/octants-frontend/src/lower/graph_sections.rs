@@ -1,7 +1,7 @@
 //! `with qd.graph.parallel_context():` and the `with qd.graph.parallel():` sections in it: which statements may stand where.
 //!
 //! Sections do not depend on one another, so that they may run in any order or at once: each is a group of loops, and
-//! a context a region of groups. In a kernel that is differentiated they run in the order of the source.
+//! a context a region of groups. Kernels that only check what a gradient relies on run them in order.
 
 use octants_diag::{Code, Result};
 use octants_ir::AutodiffMode;
@@ -59,11 +59,18 @@ impl Lowerer<'_> {
                 );
             }
         };
-        if !arguments.positional.is_empty() || !arguments.keywords.is_empty() {
-            return self.err(Code::Syntax, format!("qd.{}() takes no arguments", name.replacen('_', ".", 1)));
+        let takes = match inner {
+            GraphSection::Section => "no arguments but `allow_overlap=`",
+            _ => "no arguments",
+        };
+        let overlap = self.overlap_argument(arguments, &name.replacen('_', ".", 1), takes)?;
+        if overlap {
+            self.overlap_allowed.insert(self.next_group);
         }
         let outer = std::mem::replace(&mut self.graph_section, inner);
-        let is_group = inner == GraphSection::Section && self.options.mode == AutodiffMode::None && self.at_top_level();
+        let mode = self.options.mode;
+        let forks = matches!(mode, AutodiffMode::None | AutodiffMode::Forward | AutodiffMode::Reverse);
+        let is_group = inner == GraphSection::Section && forks && self.at_top_level();
         self.next_region += u32::from(inner == GraphSection::Context);
         let region = Some(self.next_region - 1);
         let flow = if is_group { self.lower_group(region, body) } else { self.scoped(|s| s.lower_stmts(body)) };

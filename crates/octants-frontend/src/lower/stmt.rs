@@ -5,7 +5,7 @@ use octants_ir::{ForLoop, LoopConfig, LoopGroup, Op, Type, ValueId};
 
 use super::graph_sections::is_graph_block;
 use super::{Flow, Lowerer, ReturnMode};
-use crate::ast::{Expr, ExprKind, Stmt, StmtKind};
+use crate::ast::{Arguments, Expr, ExprKind, Stmt, StmtKind};
 use crate::syntax_facts::is_static_call;
 use crate::value::Value;
 use crate::world::Entity;
@@ -147,23 +147,27 @@ impl Lowerer<'_> {
         if !stands_in_body {
             return self.err(Code::Syntax, "qd.stream_parallel() must stand at the top level of the kernel");
         }
-        if !arguments.positional.is_empty()
-            || arguments.keywords.iter().any(|(n, _)| n.as_deref() != Some("allow_overlap"))
-        {
-            return self.err(Code::Syntax, "qd.stream_parallel() takes only `allow_overlap=`");
-        }
-        let mut overlap = false;
-        for (_, value) in &arguments.keywords {
-            let value = self.lower_expr(value)?;
-            overlap = self.compile_time_truth(&value, "`allow_overlap` of qd.stream_parallel")?;
-        }
-        if overlap {
+        if self.overlap_argument(arguments, "stream_parallel", "only `allow_overlap=`")? {
             self.overlap_allowed.insert(self.next_group);
         }
         match self.lower_group(None, body)? {
             Flow::Return => self.err(Code::Syntax, "`return` is not supported in a kernel with qd.stream_parallel()"),
             flow => Ok(flow),
         }
+    }
+
+    /// The value of `allow_overlap=`, where a block takes that and nothing else, as `takes` says in words.
+    pub(super) fn overlap_argument(&mut self, arguments: &Arguments, name: &str, takes: &str) -> Result<bool> {
+        let is_known = |n: &Option<String>| n.as_deref().is_some_and(|n| n == "allow_overlap" && takes.contains(n));
+        if !arguments.positional.is_empty() || !arguments.keywords.iter().all(|(n, _)| is_known(n)) {
+            return self.err(Code::Syntax, format!("qd.{name}() takes {takes}"));
+        }
+        let mut overlap = false;
+        for (_, value) in &arguments.keywords {
+            let value = self.lower_expr(value)?;
+            overlap = self.compile_time_truth(&value, &format!("`allow_overlap` of qd.{name}"))?;
+        }
+        Ok(overlap)
     }
 
     /// Statements that are a group of a region.

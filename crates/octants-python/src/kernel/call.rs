@@ -1,22 +1,22 @@
 //! The way of a call: arguments by place, what they are and hold, slots, launch. This is the hot path, without a Python
 //! frame.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use octants_engine::frontend::GraphUse;
 use octants_engine::ir::AutodiffMode;
 use octants_engine::runtime;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use smallvec::SmallVec;
 
+use super::asked::Asked;
 use super::bind_arguments::Arguments;
 use super::recorded_launch::RecordedLaunch;
-use super::refusals::{GROUPS, IN_SCOPE};
 use super::{Kernel, Prepared};
 use crate::annotation::ParamKind;
-use crate::argument::{Gathered, Place};
+use crate::argument::{Follows, Gathered, Place};
 use crate::autodiff_scope::{in_scope, scope};
 use crate::captured_graph;
 use crate::detached;
@@ -26,7 +26,18 @@ use crate::interpreter::Interpreter;
 use crate::plain_python::{self, Caller};
 use crate::program;
 use crate::specialization::{Slots, Specialization};
-use crate::stream::{in_stream_scope, scope_stream, stream_argument};
+use crate::stream::{scope_stream, stream_argument};
+
+thread_local! {
+    /// The tasks of this thread's last launch of a user's kernel.
+    static LAST_TASKS: Cell<usize> = const { Cell::new(0) };
+}
+
+/// How many tasks this thread's last launch of a user's kernel has.
+#[pyfunction]
+pub fn last_task_count() -> usize {
+    LAST_TASKS.get()
+}
 
 impl Kernel {
     /// A call from Python, of a function or of a method of `instance`.
@@ -71,7 +82,6 @@ impl Kernel {
         let given = stream.filter(|s| !s.is_none());
         let stream = match given {
             None => scope_stream(py)?,
-            Some(_) if this.graph != GraphUse::None => return Err(this.refuse_stream_of_graph(py)),
             Some(stream) => Some(stream_argument(stream, "qd_stream")?),
         };
         let expected = this.lock().prepared.as_ref().map(|p| p.signature.params.len());
@@ -85,7 +95,7 @@ impl Kernel {
         if mode == AutodiffMode::None && (this.library || !in_scope()) {
             return Self::run(slf, args, stream, mode);
         }
-        Self::run_differentiated(slf, args, (stream, given.is_some()), mode)
+        Self::run_differentiated(slf, args, stream, mode)
     }
 
     /// A call under `arch=qd.python`, of whatever stream.
@@ -123,6 +133,23 @@ impl Kernel {
             return captured_graph::noting(slf, args, (on.as_ref(), mode), || Self::run_now(slf, args, stream, mode));
         }
         Self::run_now(slf, args, stream, mode)
+    }
+
+    /// The gradient of a call with all its arguments, as one of an order.
+    #[cold]
+    pub fn run_gradient<'py>(
+        slf: &Bound<'py, Self>,
+        args: &[Bound<'py, PyAny>],
+        stream: Option<runtime::Stream>,
+        order: Arc<runtime::LaunchOrder>,
+    ) -> PyResult<()> {
+        let mode = AutodiffMode::Reverse;
+        let run = || {
+            let follows = Some(Follows { order: Some(order), counters: Arc::default() });
+            let asked = Asked { mode, stream: stream.as_ref(), follows, ..Asked::default() };
+            Ok(slf.get().run_with(slf, args, asked, &mut Slots::new())?.0)
+        };
+        captured_graph::noting(slf, args, (stream.as_ref(), mode), run).map(drop)
     }
 
     #[inline]
@@ -184,39 +211,31 @@ impl Kernel {
     fn run_differentiated<'py>(
         slf: &Bound<'py, Self>,
         args: &[Bound<'py, PyAny>],
-        (stream, is_named): (Option<runtime::Stream>, bool),
+        stream: Option<runtime::Stream>,
         mode: AutodiffMode,
     ) -> PyResult<Py<PyAny>> {
         let (this, py) = (slf.get(), slf.py());
         let (mode, record) = if mode == AutodiffMode::None { scope(py) } else { (mode, None) };
-        if is_named {
-            return Err(this.refuse_differentiation(py, "it is launched with `qd_stream=`"));
-        }
-        if in_stream_scope() {
-            return Err(this.refuse_differentiation(py, IN_SCOPE));
-        }
         let Some(record) = record else {
             match mode {
-                AutodiffMode::Reverse => Self::check_seen(slf, args)?,
+                AutodiffMode::Reverse => Self::check_seen(slf, args, stream.as_ref())?,
                 _ => this.forget_seen(),
             }
             return Self::run(slf, args, stream, mode);
         };
         this.forget_seen();
-        let (result, launch) = RecordedLaunch::for_tape(slf, args, mode)?;
+        let (result, launch) = RecordedLaunch::for_tape(slf, args, (stream, mode))?;
         record.call1(py, (launch, PyTuple::new(py, args)?))?;
         Ok(result)
     }
 
-    /// A call on this thread's current stream whose numbers, which the kernel reads from objects, may be given; for
-    /// those who must know what was launched.
+    /// A call for those who must know what was launched.
     #[cold]
     pub(super) fn run_with<'py>(
         &self,
         slf: &Bound<'py, Self>,
         args: &[Bound<'py, PyAny>],
-        mode: AutodiffMode,
-        numbers: Option<&[u64]>,
+        asked: Asked<'_>,
         slots: &mut Slots,
     ) -> PyResult<(Py<PyAny>, Arc<Specialization>)> {
         let py = slf.py();
@@ -224,10 +243,16 @@ impl Kernel {
             captured_graph::hold_arguments(args);
         }
         let (prepared, _) = self.prepared(py)?;
-        let mut gathered = self.gather(&prepared, args, mode)?;
-        gathered.numbers = numbers.map(SmallVec::from_slice);
-        let spec = Self::find_or_compile(slf, &prepared, &mut gathered, args, slots, mode)?;
-        let result = self.launch(py, &prepared, &spec, (&gathered, &[]), slots, scope_stream(py)?.as_ref())?;
+        let mut gathered = self.gather(&prepared, args, asked.mode)?;
+        gathered.numbers = asked.numbers.map(SmallVec::from_slice);
+        gathered.follows = asked.follows;
+        let spec = Self::find_or_compile(slf, &prepared, &mut gathered, args, slots, asked.mode)?;
+        if let Some(counters) = asked.counters {
+            let interpreter = Interpreter::held(py);
+            let kept = prepared.program.session.keep_counters(&spec.code, slots, asked.stream, &interpreter);
+            let _ = counters.set(kept.map_err(|e| errors::from_engine(py, e))?);
+        }
+        let result = self.launch(py, &prepared, &spec, (&gathered, &[]), slots, asked.stream)?;
         Ok((result, spec))
     }
 
@@ -263,9 +288,6 @@ impl Kernel {
         slots: &Slots,
         stream: Option<&runtime::Stream>,
     ) -> PyResult<Py<PyAny>> {
-        if spec.groups && in_scope() {
-            return Err(self.refuse_differentiation(py, GROUPS));
-        }
         spec.check(py, &gathered.spans, |leaf| prepared.signature.leaf_name(leaf as usize))?;
         let session = &prepared.program.session;
         // Where all work is done at once the host's arrays are used as they are.
@@ -280,12 +302,18 @@ impl Kernel {
             captured_graph::hold(gathered);
         }
         detached::before_launch(py);
+        if !self.library {
+            LAST_TASKS.set(spec.code.task_count());
+        }
         let interpreter = Interpreter::of_launch(py, flats);
         let mut ended_at = None;
         // SAFETY: the slots were filled by the layout of this code, from arrays that the caller's arguments, `gathered`
         // and the specialisation keep alive, and whose extents they report.
         let end = unsafe {
-            if spec.checkpoints.is_empty() {
+            if let Some(Follows { order, counters }) = &gathered.follows {
+                let follows = (order.as_deref(), &**counters);
+                session.launch_following(follows, &spec.code, slots, &arrays, stream, &interpreter)
+            } else if spec.checkpoints.is_empty() {
                 session.launch(&spec.code, slots, &arrays, stream, &interpreter)
             } else {
                 let end = session.launch_from(&spec.code, slots, &arrays, stream, gathered.resumes_at, &interpreter);

@@ -13,7 +13,7 @@ use octants_engine::{CompileError, Executable, Lowering};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use super::refusals::{GROUPS, check_class, refuse_floats};
+use super::refusals::{check_class, refuse_floats};
 use super::{Kernel, Prepared};
 use crate::annotation::ParamKind;
 use crate::argument::Gathered;
@@ -144,11 +144,11 @@ impl Kernel {
         let mut search = guarded(py, &this.name, || session.search(&world, &request))?;
         let is_kept = search.is_kept();
         let (mut is_recalled, mut is_stored) = (false, false);
-        let (binding, code, alias, groups, may_record_trip_counts) =
+        let (binding, code, alias, may_record_trip_counts) =
             match this.recall(prepared, (gathered, args, mode), &described, &world, &mut search)? {
                 Some((found, code, alias)) => {
                     is_recalled = true;
-                    (found.binding, code, alias, found.has_groups, found.may_record_trip_counts)
+                    (found.binding, code, alias, found.may_record_trip_counts)
                 }
                 None => {
                     log_debug(py, || format!("kernel `{}` is compiled: {}", this.name, search.reason))?;
@@ -162,8 +162,7 @@ impl Kernel {
                     for notice in session.take_notices() {
                         py.import("octants._logging")?.call_method1("warn", (notice,))?;
                     }
-                    let (groups, may_record_trip_counts) = (lowering.has_groups(), lowering.may_record_trip_counts());
-                    (Binding::of(&lowering.lowered), code, alias, groups, may_record_trip_counts)
+                    (Binding::of(&lowering.lowered), code, alias, lowering.may_record_trip_counts())
                 }
             };
         this.lock().was_kept = code.was_kept && !this.is_pure();
@@ -178,7 +177,6 @@ impl Kernel {
             _ => ResultKind::new(&code.ret, annotations, tuple),
         };
         let mut spec = Specialization::new((gathered, args), described, &binding, (code, alias), result, &world, py)?;
-        spec.groups = groups;
         let labels = binding.checkpoints.iter().map(|&(label, o)| (label, world.object(o).unbind()));
         spec.checkpoints = if mode == AutodiffMode::None { labels.collect() } else { Vec::new() };
         spec.unites_arrays = alias && mode != AutodiffMode::None;
@@ -250,9 +248,6 @@ impl Kernel {
             session.check_groups(world, &lowering.lowered, &aliases).map_err(&refused)?;
         }
         world.show_warnings(&lowering.lowered.sources)?;
-        if mode != AutodiffMode::None && lowering.has_groups() {
-            return Err(this.refuse_differentiation(py, GROUPS));
-        }
         let keeping = session.keeping();
         guarded(py, &this.name, || lowering.differentiate(mode, &aliases, keeping, &mut |w| world.warn(w)))?
             .map_err(&refused)?;

@@ -5,20 +5,25 @@
 //! kept here and given to the gradient as they were. Of everything else that decides what ran, a change is an error:
 //! arrays that objects hold, compile-time values, and how often loops run whose length comes from memory.
 
+use std::cell::OnceCell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use octants_engine::ir::AutodiffMode;
+use octants_engine::runtime;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use super::Kernel;
-use super::refusals::IN_SCOPE;
+use super::asked::Asked;
+use crate::argument::Follows;
 use crate::errors;
+use crate::gradient_order::GradientOrder;
 use crate::specialization::{Slots, Specialization};
-use crate::stream::in_stream_scope;
+use crate::stream::scope_stream;
 use crate::trip_count_record::TripCountRecord;
+use crate::waiting::raised;
 
 /// A launch that has run.
 #[pyclass(module = "octants._octants", frozen)]
@@ -28,6 +33,10 @@ pub struct RecordedLaunch {
     spec: Arc<Specialization>,
     slots: Slots,
     trip_counts: TripCountRecord,
+    /// The stream it was made on; the default one for `None`.
+    stream: Option<runtime::Stream>,
+    /// What the counters of its loops were when it began.
+    counters: Arc<runtime::KeptCounters>,
 }
 
 impl RecordedLaunch {
@@ -35,9 +44,9 @@ impl RecordedLaunch {
     pub(super) fn for_tape<'py>(
         kernel: &Bound<'py, Kernel>,
         args: &[Bound<'py, PyAny>],
-        mode: AutodiffMode,
+        (stream, mode): (Option<runtime::Stream>, AutodiffMode),
     ) -> PyResult<(Py<PyAny>, RecordedLaunch)> {
-        let (result, mut launch) = Self::launch(kernel, args, mode)?;
+        let (result, mut launch) = Self::launch(kernel, args, (stream, mode))?;
         if mode == AutodiffMode::Validation {
             launch.trip_counts = launch.trip_counts_now(kernel, args)?;
         } else if launch.spec.records_trip_counts.load(Ordering::Relaxed) {
@@ -56,7 +65,7 @@ impl RecordedLaunch {
         args: &[Bound<'py, PyAny>],
         with_gradients: &Bound<'py, PyAny>,
     ) -> PyResult<RecordedLaunch> {
-        let (_, mut launch) = Self::launch(kernel, args, AutodiffMode::None)?;
+        let (_, mut launch) = Self::launch(kernel, args, (scope_stream(kernel.py())?, AutodiffMode::None))?;
         if launch.spec.may_record_trip_counts {
             let args = with_gradients.call0()?.cast_into::<PyTuple>()?;
             launch.trip_counts = launch.trip_counts_now(kernel, args.as_slice())?;
@@ -67,16 +76,20 @@ impl RecordedLaunch {
     fn launch<'py>(
         kernel: &Bound<'py, Kernel>,
         args: &[Bound<'py, PyAny>],
-        mode: AutodiffMode,
+        (stream, mode): (Option<runtime::Stream>, AutodiffMode),
     ) -> PyResult<(Py<PyAny>, RecordedLaunch)> {
         let mut slots = Slots::new();
-        let (result, spec) = kernel.get().run_with(kernel, args, mode, None, &mut slots)?;
+        let counters = OnceCell::new();
+        let asked = Asked { mode, stream: stream.as_ref(), counters: Some(&counters), ..Asked::default() };
+        let (result, spec) = kernel.get().run_with(kernel, args, asked, &mut slots)?;
         let launch = RecordedLaunch {
             kernel: kernel.clone().unbind(),
             mode,
             spec,
             slots,
             trip_counts: TripCountRecord::default(),
+            stream,
+            counters: Arc::new(counters.into_inner().unwrap_or_default()),
         };
         Ok((result, launch))
     }
@@ -88,7 +101,14 @@ impl RecordedLaunch {
         args: &[Bound<'py, PyAny>],
     ) -> PyResult<TripCountRecord> {
         let mode = if self.mode == AutodiffMode::Validation { AutodiffMode::Reads } else { AutodiffMode::Trips };
-        Kernel::take_trip_counts(kernel, args, mode, Some(&self.spec.numbers(&self.slots)))
+        let numbers = self.spec.numbers(&self.slots);
+        let asked = Asked { numbers: Some(&numbers), stream: self.stream.as_ref(), ..self.following(mode, None) };
+        Kernel::take_trip_counts(kernel, args, asked)
+    }
+
+    /// What is asked of a launch that finds the counters as they were.
+    fn following<'a>(&self, mode: AutodiffMode, order: Option<Arc<runtime::LaunchOrder>>) -> Asked<'a> {
+        Asked { mode, follows: Some(Follows { order, counters: self.counters.clone() }), ..Asked::default() }
     }
 
     /// Raises where the arguments are no longer what they were.
@@ -124,29 +144,52 @@ impl RecordedLaunch {
         self.kernel.clone_ref(py)
     }
 
+    /// Puts the gradients of an order behind the work of the launch's stream.
+    fn precede(&self, py: Python<'_>, order: &Bound<'_, GradientOrder>) -> PyResult<()> {
+        let stream = self.stream.as_ref();
+        stream.map_or(Ok(()), |stream| order.get().0.begin_behind(stream)).map_err(|e| raised(py, e))
+    }
+
+    /// Whether it was made on another stream than the default one.
+    #[getter]
+    fn is_on_stream(&self) -> bool {
+        self.stream.is_some()
+    }
+
     /// Launches again, with the numbers of the launch.
     #[pyo3(signature = (*args))]
     fn __call__<'py>(&self, py: Python<'py>, args: &Bound<'py, PyTuple>) -> PyResult<()> {
         let (kernel, numbers) = (self.kernel.bind(py), self.spec.numbers(&self.slots));
-        kernel.get().run_with(kernel, args.as_slice(), self.mode, Some(&numbers), &mut Slots::new()).map(drop)
+        let stream = scope_stream(py)?;
+        let asked = Asked { mode: self.mode, numbers: Some(&numbers), stream: stream.as_ref(), ..Asked::default() };
+        kernel.get().run_with(kernel, args.as_slice(), asked, &mut Slots::new()).map(drop)
     }
 
-    /// Runs the gradient of the launch. The arguments are those of the launch, unless they are said to be `others` in
-    /// their places: the same memory with gradients.
-    #[pyo3(signature = (*args, others = false))]
-    fn grad<'py>(&self, py: Python<'py>, args: &Bound<'py, PyTuple>, others: bool) -> PyResult<()> {
+    /// Runs the gradient of the launch on its stream, in its place among those of an order. The arguments are those of
+    /// the launch, unless they are said to be `others` in their places: the same memory with gradients.
+    #[pyo3(signature = (*args, others = false, order = None))]
+    fn grad<'py>(
+        &self,
+        py: Python<'py>,
+        args: &Bound<'py, PyTuple>,
+        others: bool,
+        order: Option<&Bound<'py, GradientOrder>>,
+    ) -> PyResult<()> {
         let (kernel, args) = (self.kernel.bind(py), args.as_slice());
-        if in_stream_scope() {
-            return Err(kernel.get().refuse_differentiation(py, IN_SCOPE));
-        }
         if !others {
             self.check_arguments(kernel, args)?;
         }
         if !self.trip_counts.is_empty() {
             self.trip_counts.check(&self.trip_counts_now(kernel, args)?, &kernel.get().name, kernel.py())?;
         }
-        let (mode, numbers) = (AutodiffMode::Reverse, self.spec.numbers(&self.slots));
-        kernel.get().run_with(kernel, args, mode, Some(&numbers), &mut Slots::new()).map(drop)
+        let numbers = self.spec.numbers(&self.slots);
+        let order = order.map(|order| order.get().0.clone());
+        let asked = Asked {
+            numbers: Some(&numbers),
+            stream: self.stream.as_ref(),
+            ..self.following(AutodiffMode::Reverse, order)
+        };
+        kernel.get().run_with(kernel, args, asked, &mut Slots::new()).map(drop)
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {

@@ -3,10 +3,12 @@
 use std::sync::atomic::Ordering;
 
 use octants_engine::ir::AutodiffMode;
+use octants_engine::runtime;
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 
 use super::Kernel;
+use super::asked::Asked;
 use crate::specialization::{Slots, Specialization};
 use crate::trip_count_record::TripCountRecord;
 
@@ -60,7 +62,11 @@ impl Kernel {
 
     /// Raises where loops of the gradient with these arguments, which is asked for by hand, would run as in no launch
     /// that was seen.
-    pub(super) fn check_seen<'py>(slf: &Bound<'py, Self>, args: &[Bound<'py, PyAny>]) -> PyResult<()> {
+    pub(super) fn check_seen<'py>(
+        slf: &Bound<'py, Self>,
+        args: &[Bound<'py, PyAny>],
+        stream: Option<&runtime::Stream>,
+    ) -> PyResult<()> {
         let (this, py) = (slf.get(), slf.py());
         this.differentiated.store(true, Ordering::Relaxed);
         let (prepared, _) = this.prepared(py)?;
@@ -76,7 +82,8 @@ impl Kernel {
                 continue;
             }
             if spec.seen.owes(&slots) {
-                let now = Self::take_trip_counts(slf, args, AutodiffMode::Trips, None)?;
+                let now =
+                    Self::take_trip_counts(slf, args, Asked { mode: AutodiffMode::Trips, stream, ..Asked::default() })?;
                 if let Some(was) = spec.seen.unlike(&slots, &now) {
                     return was.check(&now, &this.name, py);
                 }

@@ -1,22 +1,21 @@
 //! Runs the kernel that tells a launch's trip-count record.
 
-use octants_engine::ir::AutodiffMode;
 use pyo3::prelude::*;
 
 use super::Kernel;
+use super::asked::Asked;
 use crate::specialization::Slots;
 use crate::trip_count_record::TripCountRecord;
 
 impl Kernel {
-    /// The trip-count record of a launch with these arguments and numbers as memory is now; the mode is that of loops,
-    /// or that of what gradients read too.
+    /// The trip-count record of a launch with these arguments as memory is now; the mode is that of loops, or that of
+    /// what gradients read too.
     pub(super) fn take_trip_counts<'py>(
         slf: &Bound<'py, Self>,
         args: &[Bound<'py, PyAny>],
-        mode: AutodiffMode,
-        numbers: Option<&[u64]>,
+        asked: Asked<'_>,
     ) -> PyResult<TripCountRecord> {
-        let (result, _) = slf.get().run_with(slf, args, mode, numbers, &mut Slots::new())?;
+        let (result, _) = slf.get().run_with(slf, args, asked, &mut Slots::new())?;
         TripCountRecord::of(result, slf.py())
     }
 }

@@ -117,7 +117,6 @@ impl Specialization {
             unites_arrays: false,
             united: OnceLock::new(),
             constants: world.take_constants(),
-            groups: false,
             checkpoints: Vec::new(),
             may_record_trip_counts: false,
             may_have_gradient,

@@ -54,10 +54,19 @@ impl Stream {
         let mut scratch = core.wait_turn(caller);
         let inside = Inside::enter();
         scratch.checkpoints = Checkpoints::default();
+        let captured = core.is_captured()?;
+        if captured {
+            // What is queued now runs when, and as often as, the owner of the other graph says.
+            plan.leave_layout();
+        }
         // SAFETY: the caller's contract.
-        let end = unsafe { core.replay(&mut plan, &mut scratch, caller) };
+        let end = unsafe { core.replay(&mut plan, &mut scratch, captured, caller) };
         let end = core.mark_work().and(end);
-        plan.last = Arc::downgrade(core);
+        if captured {
+            plan.leave_layout();
+        } else {
+            plan.last = Arc::downgrade(core);
+        }
         drop((inside, scratch, plan));
         if core.device.immediate {
             core.device.printer.flush();
@@ -69,17 +78,23 @@ impl Stream {
 impl StreamCore {
     /// # Safety
     /// As [`Stream::launch_graph`].
-    unsafe fn replay(self: &Arc<Self>, plan: &mut Plan, scratch: &mut Scratch, caller: &dyn Caller) -> Result<()> {
+    unsafe fn replay(
+        self: &Arc<Self>,
+        plan: &mut Plan,
+        scratch: &mut Scratch,
+        captured: bool,
+        caller: &dyn Caller,
+    ) -> Result<()> {
         let device = &self.device;
         plan.lay_out(device)?;
         let Some(layout) = &mut plan.layout else { return Ok(()) };
-        let captured = self.is_captured()?;
         if !device.immediate {
-            if let Some(last) = plan.last.upgrade().filter(|last| !Arc::ptr_eq(last, self)) {
+            let other = plan.last.upgrade().filter(|last| !captured && !Arc::ptr_eq(last, self));
+            if let Some(last) = other {
                 // SAFETY: this stream is alive.
                 unsafe { last.order_before(self.handle, Once::new(device)?.event())? };
             }
-            layout.uses.iter().for_each(|(buffer, writes)| buffer.note_use(self, *writes));
+            layout.uses().for_each(|(buffer, writes)| buffer.note_use(self, writes));
             for handle in &plan.behind_handles {
                 Stream::of(self.clone()).wait_for_handle(*handle)?;
             }
@@ -104,9 +119,9 @@ impl StreamCore {
                     continue;
                 }
                 if !captured && !device.is_measured() {
-                    let (kind, queued) = replay.queue_as_one(layout, piece, &plan.exchanged)?;
+                    let (kind, queued) = replay.queue_as_one(layout, piece, &plan.exchanged);
                     layout.pieces[at].kind = kind;
-                    if queued {
+                    if queued? {
                         continue;
                     }
                 }
@@ -207,7 +222,7 @@ impl<'a> Replay<'a> {
     ///
     /// # Safety
     /// As [`Stream::launch_graph`].
-    unsafe fn queue_as_one(&self, layout: &Layout, piece: &Piece, exchanged: &[usize]) -> Result<(PieceKind, bool)> {
+    unsafe fn queue_as_one(&self, layout: &Layout, piece: &Piece, exchanged: &[usize]) -> (PieceKind, Result<bool>) {
         let (driver, on) = (&*self.device().driver, self.stream.handle);
         let (steps, first) = (piece.steps.clone(), piece.steps.start);
         let launch_of = |place: usize| match &self.steps[first + place].work {
@@ -224,25 +239,32 @@ impl<'a> Replay<'a> {
                     } else {
                         (0..steps.len()).collect()
                     };
-                    if driver.launch_graph(on, graph, &changed, &launch_of)? {
-                        return Ok((PieceKind::Made { graph, channel }, true));
+                    match driver.launch_graph(on, graph, &changed, &launch_of) {
+                        Ok(false) => driver.destroy_graph(graph),
+                        end => {
+                            let channel = if end.is_ok() { channel } else { told };
+                            return (PieceKind::Made { graph, channel }, end);
+                        }
                     }
-                    driver.destroy_graph(graph);
                 }
                 PieceKind::New => {}
-                kind => return Ok((kind, false)),
+                kind => return (kind, Ok(false)),
             }
             let behind: Vec<Vec<usize>> =
                 steps.clone().map(|s| self.steps[s].behind_from(first).map(|b| b - first).collect()).collect();
             let part = |(place, behind)| GraphPart { behind, work: self.part(place, launch_of(place - first)) };
             let parts: Vec<GraphPart<'_>> = steps.zip(behind.iter().map(Vec::as_slice)).map(part).collect();
-            let Some(graph) = driver.make_graph(&parts)? else { return Ok((PieceKind::Apart, false)) };
-            if driver.launch_graph(on, graph, &[], &launch_of)? {
-                return Ok((PieceKind::Made { graph, channel }, true));
+            let graph = match driver.make_graph(&parts) {
+                Ok(Some(graph)) => graph,
+                Ok(None) => return (PieceKind::Apart, Ok(false)),
+                Err(error) => return (PieceKind::New, Err(error)),
+            };
+            match driver.launch_graph(on, graph, &[], &launch_of) {
+                Ok(false) => driver.destroy_graph(graph),
+                end => return (PieceKind::Made { graph, channel }, end),
             }
-            driver.destroy_graph(graph);
         }
-        Ok((PieceKind::Apart, false))
+        (PieceKind::Apart, Ok(false))
     }
 
     /// A step as a part of a graph, from its launch if it is one.

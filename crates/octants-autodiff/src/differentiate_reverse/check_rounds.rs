@@ -1,0 +1,78 @@
+//! Finds rounds whose number the adjoint cannot tell.
+//!
+//! An adjoint runs the rounds of a loop again, by counters that it keeps (`promote_counters`) and by memory as it is
+//! behind the kernel. Where what decides about a round is read from memory that rounds write, it would not run those
+//! that the kernel ran.
+
+use octants_diag::{Code, Diagnostic};
+use octants_ir::{Buffer, BufferId, Op, ValueId};
+
+use super::plan_sweeps::{Plan, Seed, close};
+use crate::memory_use::{MemoryUse, changed_by, memory_use};
+use octants_analysis::{Place, trace_address};
+
+/// Looks for such rounds among those that the adjoint runs.
+///
+/// # Errors
+/// The first.
+pub(super) fn check_rounds(plan: &Plan, buffers: &[Buffer]) -> Result<(), Box<Diagnostic>> {
+    for v in plan.statements().filter(|v| plan.loops.contains_key(v)) {
+        let Op::Loop(inner) = plan.body.inst(v).op else { continue };
+        if !plan.tasks.contains(&inner) {
+            continue;
+        }
+        let Some((read, buffer)) = overwritten_read(plan, v) else { continue };
+        let message = format!(
+            "the gradient cannot tell the number of rounds: it depends on what is read of `{}` here, which the rounds \
+             overwrite",
+            buffers[buffer.index()].name
+        );
+        return Err(Diagnostic::new(Code::Compilation, plan.body.inst(read).span, message).with_hint(
+            "let the loop go on by an integer that its rounds count (`left[()] -= 1`), or keep in each round what \
+             decides about it in an element of its own (`error[step[()]]`)",
+        ));
+    }
+    Ok(())
+}
+
+/// What decides about the rounds of a loop, of what is read of memory that they write.
+fn overwritten_read(plan: &Plan, v: ValueId) -> Option<(ValueId, BufferId)> {
+    let body = plan.body;
+    let mut written = Vec::new();
+    for block in body.inst(v).op.blocks() {
+        body.visit(block, &mut |_, inst| {
+            if let Some(Place::Buffer(b)) = changed_by(&inst.op).map(|a| trace_address(body, a)) {
+                written.push(b);
+            }
+        });
+    }
+    let decides = close(body, &plan.layout, body.root, vec![Seed::Value(v)]);
+    let mut reads: Vec<ValueId> = decides.values.into_iter().collect();
+    reads.sort_by_key(|r| plan.layout.position[r.index()]);
+    reads.into_iter().find_map(|r| match memory_use(&body.inst(r).op) {
+        MemoryUse::Load(a) | MemoryUse::VolatileLoad(a) => match trace_address(body, a) {
+            // An element of each round's own is read as it was.
+            Place::Buffer(b) if written.contains(&b) && !is_of_round(plan, a, v) => Some((r, b)),
+            _ => None,
+        },
+        _ => None,
+    })
+}
+
+/// What a value is computed from changes from round to round of a loop.
+fn is_of_round(plan: &Plan, value: ValueId, rounds: ValueId) -> bool {
+    let (body, layout) = (plan.body, &plan.layout);
+    let changes = |l: octants_ir::LocalId| {
+        let blocks = body.inst(rounds).op.blocks();
+        layout.stores[l.index()].iter().any(|s| blocks.iter().any(|b| layout.is_inside(*s, *b)))
+    };
+    match &body.inst(value).op {
+        Op::Load(a) if matches!(trace_address(body, *a), Place::Local(l) if changes(l)) => true,
+        op if op.is_pure() => {
+            let mut found = false;
+            op.for_each_operand(|u| found |= is_of_round(plan, u, rounds));
+            found
+        }
+        _ => false,
+    }
+}

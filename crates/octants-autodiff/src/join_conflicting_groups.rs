@@ -1,0 +1,76 @@
+//! Joins groups of an adjoint that may not run side by side.
+//!
+//! Groups of a kernel may read the same memory. Their adjoints add to its gradient then, at once, which gives other
+//! sums each time, or wrong ones where an update is not atomic. So two groups that touch the same elements, one of them
+//! writing, become one, with all groups between them: their loops run in order.
+
+use octants_ir::{BlockId, Kernel, LoopGroup, Op, ValueId, task_blocks};
+use octants_passes::conflicting_groups;
+
+/// A parallel loop of a group.
+struct Member {
+    value: ValueId,
+    /// Its group before any were joined.
+    own: LoopGroup,
+    group: LoopGroup,
+}
+
+/// Joins them.
+pub fn join_conflicting_groups(kernel: &mut Kernel) {
+    for block in task_blocks(&kernel.body) {
+        let mut members = members_of(kernel, block);
+        if members.iter().all(|m| m.own == members[0].own) {
+            continue;
+        }
+        let mut conflicts = conflicting_groups(kernel, block);
+        conflicts.extend(groups_around_statements(kernel, block, &members));
+        for (a, b) in conflicts {
+            join(&mut members, a, b);
+        }
+        for Member { value, group, .. } in &members {
+            let is_alone = !members.iter().any(|m| m.group != *group && m.group.region == group.region);
+            let Op::For(l) = &mut kernel.body.inst_mut(*value).op else { continue };
+            if let Some(config) = &mut l.parallel {
+                config.group = (!is_alone).then_some(*group);
+            }
+        }
+    }
+}
+
+fn members_of(kernel: &Kernel, block: BlockId) -> Vec<Member> {
+    let body = &kernel.body;
+    let member = |&value: &ValueId| match &body.inst(value).op {
+        Op::For(l) => l.parallel.as_ref().and_then(|c| c.group).map(|own| Member { value, own, group: own }),
+        _ => None,
+    };
+    body.block(block).iter().filter_map(member).collect()
+}
+
+/// The groups before and behind a statement that does something: it would go with the latter, and may be of the former.
+fn groups_around_statements(kernel: &Kernel, block: BlockId, members: &[Member]) -> Vec<(LoopGroup, LoopGroup)> {
+    let (mut found, mut before, mut does) = (Vec::new(), None, false);
+    for &v in kernel.body.block(block) {
+        match members.iter().find(|m| m.value == v) {
+            Some(member) => {
+                if let (Some(before), true) = (before, does) {
+                    found.push((before, member.own));
+                }
+                (before, does) = (Some(member.own), false);
+            }
+            None => does |= !kernel.body.inst(v).op.is_pure(),
+        }
+    }
+    found
+}
+
+/// Makes one group of two, and of those between them.
+fn join(members: &mut [Member], a: LoopGroup, b: LoopGroup) {
+    if a == b || a.region != b.region {
+        return;
+    }
+    let places = members.iter().enumerate().filter(|(_, m)| m.own == a || m.own == b).map(|(at, _)| at);
+    let (Some(first), Some(last)) = (places.clone().min(), places.max()) else { return };
+    let into = members[first].group;
+    let joined: Vec<LoopGroup> = members[first..=last].iter().map(|m| m.group).collect();
+    members.iter_mut().filter(|m| joined.contains(&m.group)).for_each(|m| m.group = into);
+}

@@ -1,0 +1,155 @@
+"""`g.grad()`: the gradients of what a graph captured, as a graph of its own."""
+
+import numpy as np
+import pytest
+
+import octants as qd
+
+A = qd.types.ndarray(dtype=qd.f32, ndim=1, needs_grad=True)
+N = 40
+
+
+@qd.kernel
+def product(x: A, y: A, out: A):
+    for i in out:
+        out[i] = qd.sin(x[i]) * y[i]
+
+
+@qd.kernel
+def grow(x: A, out: A, k: qd.f32):
+    for i in x:
+        out[i] += x[i] * x[i] * k
+
+
+@qd.kernel
+def repeated(x: A, out: A, n: qd.i32):
+    for i in x:
+        s = x[i]
+        for _ in range(n):
+            s = qd.sin(s) + 0.5
+        out[i] = s
+
+
+@qd.kernel
+def measure(x: A, loss: A):
+    for i in x:
+        loss[0] += x[i] * (i + 1)
+
+
+def array(value=None):
+    made = qd.ndarray(qd.f32, N, needs_grad=True)
+    if value is not None:
+        made.from_numpy(np.linspace(value, value + 1, N, dtype=np.float32))
+    return made
+
+
+class Step:
+    """Launches, fills and copies on two streams, with a graph within."""
+
+    def __init__(self):
+        self.x, self.y = array(0.5), array(1.0)
+        self.parts = [array() for _ in range(5)]
+        self.loss = qd.ndarray(qd.f32, 1, needs_grad=True)
+        self.streams = [qd.default_stream(), qd.create_stream()]
+
+    def run(self, inner=None):
+        here, there = self.streams
+        a, b, c, d, e = self.parts
+        there.wait(here)
+        for each in self.parts:
+            each.fill(0.0)
+        product(self.x, self.y, a)
+        grow(self.x, b, 0.5, qd_stream=there)
+        repeated(self.y, c, 6, qd_stream=there)
+        here.wait(there)
+        d.copy_from(b)
+        grow(a, d, 2.0)
+        if inner is None:
+            grow(c, e, 1.5)
+        else:
+            inner.launch()
+        for each in (d, e, b):
+            measure(each, self.loss)
+
+    def all(self):
+        return [self.x, self.y, *self.parts]
+
+    def gradients(self):
+        return np.stack([each.grad.to_numpy() for each in (self.x, self.y)])
+
+
+def test_the_graph_of_gradients_does_what_a_tape_does(schedule):
+    taped = Step()
+    with qd.ad.Tape(taped.loss):
+        taped.run()
+    step = Step()
+    with qd.graph.capture() as inner:
+        grow(step.parts[2], step.parts[4], 1.5)
+    with qd.graph.capture() as g:
+        step.run(inner)
+    backwards = g.grad()
+    for _ in range(2):
+        step.loss.fill(0.0)
+        for each in step.all():
+            each.grad.fill(0.0)
+        step.loss.grad.fill(1.0)
+        g.launch()
+        backwards.launch()
+        assert np.allclose(step.gradients(), taped.gradients(), rtol=1e-5)
+    assert step.loss[0] == pytest.approx(taped.loss[0], rel=1e-5)
+
+
+def test_arguments_of_gradients_are_updated_by_name(mode):
+    x, y, other, loss = array(1.0), array(), array(2.0), qd.ndarray(qd.f32, 1, needs_grad=True)
+    with qd.graph.capture() as g:
+        grow(x, y, 1.0)
+        measure(y, loss)
+    backwards = g.grad()
+    g.launch()
+    loss.grad.fill(1.0)
+    backwards(k=3.0)
+    weights = np.arange(1, N + 1, dtype=np.float32)
+    assert np.allclose(x.grad.to_numpy(), 2 * x.to_numpy() * 3.0 * weights, rtol=1e-5)
+    with pytest.raises(TypeError, match="different values of `x`"):
+        backwards.update(x=other)
+
+
+def test_a_tape_within_a_capture_is_forward_and_backward_in_one_graph(mode):
+    x, y, loss = array(1.0), array(), qd.ndarray(qd.f32, 1, needs_grad=True)
+    with qd.graph.capture() as g:
+        y.fill(0.0)
+        x.grad.fill(0.0)
+        y.grad.fill(0.0)
+        with qd.ad.Tape(loss, clear_gradients=False):
+            grow(x, y, 1.0)
+            measure(y, loss)
+    for _ in range(2):
+        g.launch()
+        weights = np.arange(1, N + 1, dtype=np.float32)
+        assert np.allclose(x.grad.to_numpy(), 2 * x.to_numpy() * weights, rtol=1e-5)
+
+
+def test_what_has_no_gradient_in_a_graph(mode):
+    x, y = array(1.0), array()
+    count = qd.ndarray(qd.i32, N)
+    count.fill(2)
+
+    @qd.kernel
+    def by_memory(x: A, y: A, count: qd.types.ndarray(dtype=qd.i32, ndim=1)):
+        for i in x:
+            s = x[i]
+            for _ in range(count[i]):
+                s = qd.sin(s)
+            y[i] = s
+
+    with qd.graph.capture() as g:
+        grow.grad(x, y, 1.0)
+    with pytest.raises(RuntimeError, match="no gradient if a derivative is among its launches"):
+        g.grad()
+    with qd.graph.capture() as g:
+        by_memory(x, y, count)
+    with pytest.raises(RuntimeError, match="number depends on memory"):
+        g.grad()
+    with qd.graph.capture() as after:  # what failed has left no capture open
+        grow(x, y, 1.0)
+    after.launch()

@@ -1,0 +1,192 @@
+"""Gradients of kernels declared with `graph=True`: rounds run backwards, their loops in parallel, and sections side by side."""
+
+import numpy as np
+import pytest
+
+import octants as qd
+
+HISTORY = qd.types.ndarray(dtype=qd.f64, ndim=2, needs_grad=True)
+LOSS = qd.types.ndarray(dtype=qd.f64, ndim=1, needs_grad=True)
+COUNTER = qd.types.ndarray(dtype=qd.i32, ndim=0)
+ROUNDS, N = 4, 50
+
+
+@pytest.fixture(autouse=True, params=["in order", "streams", "shuffled"])
+def program(request):
+    options = {"in order": {}, "streams": {"cpu_streams": True}}
+    shuffled = {"cpu_streams": True, "cpu_stream_schedule": "seed:11"}
+    qd.init(arch=qd.cpu, default_fp=qd.f64, **options.get(request.param, shuffled))
+    yield
+    qd.reset()
+
+
+@qd.kernel(graph=True)
+def nested(x: HISTORY, y: HISTORY, loss: LOSS, t: COUNTER, left: COUNTER, inner: COUNTER):
+    while qd.graph.do_while(left):
+        product = 0.0
+        with qd.graph.parallel_context():
+            with qd.graph.parallel():
+                for i in range(x.shape[1]):
+                    x[t[None] + 1, i] = qd.sin(x[t[None], i]) * 1.5
+            with qd.graph.parallel():
+                for i in range(x.shape[1]):
+                    y[t[None] + 1, i] = y[t[None], i] * 0.5 + x[t[None], i]
+        for i in range(x.shape[1]):
+            product += x[t[None] + 1, i] * y[t[None] + 1, i]
+        inner[None] = t[None] + 1
+        while qd.graph.do_while(inner):
+            for i in range(x.shape[1]):
+                loss[0] += product * x[t[None] + 1, i] * inner[None]
+            inner[None] -= 1
+        for _ in range(1):
+            t[None] += 1
+            left[None] -= 1
+    for i in range(x.shape[1]):
+        loss[0] += x[t[None], i]
+
+
+def nested_in_numpy(x, y):
+    loss = 0.0
+    for k in range(ROUNDS):
+        x, y = np.sin(x) * 1.5, y * 0.5 + x
+        for j in range(k + 1, 0, -1):
+            loss += (x * y).sum() * x.sum() * j
+    return loss + x.sum()
+
+
+def counters(*values):
+    made = [qd.ndarray(qd.i32, ()) for _ in values]
+    for counter, value in zip(made, values, strict=True):
+        counter.fill(value)
+    return made
+
+
+def history(first):
+    made = qd.ndarray(qd.f64, (ROUNDS + 1, N), needs_grad=True)
+    values = np.zeros((ROUNDS + 1, N))
+    values[0] = first
+    made.from_numpy(values)
+    return made
+
+
+def slopes(function, x, h=1e-6):
+    """Differences along some elements."""
+    steps = [h * np.eye(N)[i] for i in range(0, N, 7)]
+    return np.array([(function(x + step) - function(x - step)) / (2 * h) for step in steps])
+
+
+def test_rounds_run_backwards():
+    x0, y0 = np.linspace(0, 1, N), np.linspace(1, 2, N)
+    x, y = history(x0), history(y0)
+    loss = qd.ndarray(qd.f64, 1, needs_grad=True)
+    t, left, inner = counters(0, ROUNDS, 0)
+    for _ in range(2):
+        t.fill(0)
+        left.fill(ROUNDS)
+        x.grad.fill(0)
+        y.grad.fill(0)
+        with qd.ad.Tape(loss):
+            nested(x, y, loss, t, left, inner)
+        assert (t[None], left[None], inner[None]) == (ROUNDS, 0, 0)
+        assert np.isclose(loss[0], nested_in_numpy(x0, y0), rtol=1e-12)
+        wanted = slopes(lambda v: nested_in_numpy(v, y0), x0)
+        assert np.allclose(x.grad.to_numpy()[0, ::7], wanted, rtol=1e-6)
+        assert np.allclose(y.grad.to_numpy()[0, ::7], slopes(lambda v: nested_in_numpy(x0, v), y0), rtol=1e-6)
+
+
+def test_loops_of_rounds_are_tasks_of_the_gradient():
+    x, y, loss = history(0), history(0), qd.ndarray(qd.f64, 1, needs_grad=True)
+    text = qd.inspect(nested.grad, x, y, loss, *counters(0, 1, 0), emit="ir")
+    graph = text[text.rindex("  graph {") :]
+    assert graph.count("while ") == 2, "those that run backwards: those of the forward sweep only count"
+    rounds = graph[graph.rindex("while ") :]
+    assert "count argument" in rounds
+
+
+def test_two_launches_that_share_their_counters():
+    @qd.kernel(graph=True)
+    def grow(x: HISTORY, y: HISTORY, t: COUNTER, end: qd.i32):
+        while qd.graph.do_while(t[None] < end):
+            for i in range(x.shape[1]):
+                x[t[None] + 1, i] = x[t[None], i] * y[0, i]
+            for _ in range(1):
+                t[None] += 1
+
+    @qd.kernel
+    def measure(x: HISTORY, loss: LOSS, at: qd.i32):
+        for i in range(x.shape[1]):
+            loss[0] += x[at, i]
+
+    x0, y0 = np.linspace(1, 2, N), np.linspace(0.5, 1.5, N)
+    loss = qd.ndarray(qd.f64, 1, needs_grad=True)
+    gradients = []
+    for on_streams in (False, True):
+        x, y = history(x0), history(y0)
+        (t,) = counters(0)
+        streams = [qd.create_stream() for _ in range(2)] if on_streams else [qd.default_stream()] * 2
+        with qd.ad.Tape(loss):
+            grow(x, y, t, 2, qd_stream=streams[0])
+            streams[1].wait(streams[0])
+            grow(x, y, t, ROUNDS, qd_stream=streams[1])
+            measure(x, loss, ROUNDS, qd_stream=streams[1])
+        assert t[None] == ROUNDS
+        gradients.append((x.grad.to_numpy()[0], y.grad.to_numpy()[0]))
+    assert np.allclose(gradients[0][0], y0**ROUNDS)
+    assert np.allclose(gradients[0][1], ROUNDS * x0 * y0 ** (ROUNDS - 1))
+    assert np.allclose(gradients[0], gradients[1], rtol=1e-12)
+
+
+def test_a_gradient_by_hand_takes_counters_as_they_are():
+    @qd.kernel(graph=True)
+    def power(x: LOSS, y: LOSS, left: COUNTER):
+        while qd.graph.do_while(left):
+            for i in x:
+                y[i] += x[i] * x[i] * left[None]
+            left[None] -= 1
+
+    x, y = (qd.ndarray(qd.f64, N, needs_grad=True) for _ in range(2))
+    x.from_numpy(np.arange(float(N)))
+    y.grad.fill(1.0)
+    (left,) = counters(3)
+    power.grad(x, y, left)
+    assert np.array_equal(x.grad.to_numpy(), 2 * np.arange(N) * (3 + 2 + 1))
+    assert left[None] == 3
+
+
+def test_forward_mode_runs_rounds_of_tasks():
+    x = qd.field(qd.f64, (ROUNDS + 1, N), needs_dual=True)
+    t = qd.field(qd.i32, ())
+
+    @qd.kernel(graph=True)
+    def square():
+        while qd.graph.do_while(t[None] < ROUNDS):
+            for i in range(N):
+                x[t[None] + 1, i] = x[t[None], i] * x[t[None], i]
+            for _ in range(1):
+                t[None] += 1
+
+    values = np.zeros((ROUNDS + 1, N))
+    values[0] = np.linspace(0.9, 1.0, N)
+    x.from_numpy(values)
+    seed = np.zeros((ROUNDS + 1, N))
+    seed[0] = 1.0
+    with qd.ad.FwdMode(x, x, seed=list(seed.ravel())):
+        square()
+        found = x.dual.to_numpy()[ROUNDS]
+    assert np.allclose(found, 2**ROUNDS * values[0] ** (2**ROUNDS - 1))
+
+
+def test_rounds_that_the_gradient_cannot_count_are_refused():
+    @qd.kernel(graph=True)
+    def until(x: LOSS, y: LOSS, error: COUNTER):
+        while qd.graph.do_while(error):
+            largest = 0.0
+            for i in x:
+                y[i] = y[i] * 0.5 + x[i]
+                qd.atomic_max(largest, y[i])
+            error[None] = largest > 1.0
+
+    x, y = (qd.ndarray(qd.f64, N, needs_grad=True) for _ in range(2))
+    (error,) = counters(1)
+    with pytest.raises(qd.OctantsCompilationError, match="cannot tell the number of rounds: it depends on.*`y`"):
+        until.grad(x, y, error)
