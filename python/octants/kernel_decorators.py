@@ -47,13 +47,14 @@ def kernel(
         if checkpoints and not graph:
             raise OctantsSyntaxError("@qd.kernel(checkpoints=True) requires graph=True")
         # "None" is what it is where annotations are text.
-        returned = inspect.signature(function).return_annotation
+        plain = _plain(function, "@qd.kernel")
+        returned = inspect.signature(plain).return_annotation
         if checkpoints and returned not in (inspect.Signature.empty, None, "None"):
             raise OctantsSyntaxError(
                 "@qd.kernel(checkpoints=True) cannot return a value, since a launch returns its qd.GraphStatus: write it "
                 "to an array or field"
             )
-        made: _octants.Kernel = _named(_octants.Kernel(_plain(function, "@qd.kernel"), graph, False, checkpoints))
+        made: _octants.Kernel = _named(_octants.Kernel(plain, graph, False, checkpoints))
         if pure or fastcache:
             made._declare_pure()
         return made
