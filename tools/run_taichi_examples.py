@@ -3,7 +3,8 @@
     python tools/run_taichi_examples.py CHECKOUT/python/taichi/examples --python octants=PYTHON --python quadrants=PYTHON
 
 Each example runs in a process of its own, in which `import taichi` finds the package and windows are played: what is drawn
-is kept, and the program ends after some frames. All run on the CPU. Printed is a table in Markdown.
+is kept, and the program ends after some frames. Programs of DiffTaichi (`difftaichi_programs.py`) are shortened; kept are
+their losses too, and a frame is a tape. All run on the CPU. Printed is a table in Markdown.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import importlib.abc
 import importlib.machinery
 import os
 import runpy
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -23,6 +25,7 @@ from pathlib import Path
 from random import seed
 from typing import Any
 
+import difftaichi_programs
 import numpy as np
 
 MOST_KEPT = 40
@@ -34,7 +37,9 @@ class Drawn:
 
     def __init__(self, frames: int, path: Path) -> None:
         self.frames, self.path, self.count = frames, path, 0
+        self.windows_are_frames = True
         self.arrays: list[np.ndarray[Any, Any]] = []
+        self.losses: list[np.ndarray[Any, Any]] = []
 
     def take(self, values: Any) -> None:
         """Keeps an array, a field or an ndarray."""
@@ -42,6 +47,10 @@ class Drawn:
             values = values.to_numpy()
         if isinstance(values, np.ndarray) and values.dtype.kind in "fiub" and values.size:
             self.arrays = [*self.arrays[-MOST_KEPT:], np.array(values, np.float64)]
+
+    def keep(self, loss: Any) -> None:
+        """Keeps a loss, whatever is drawn later."""
+        self.losses.append(np.array(loss.to_numpy() if hasattr(loss, "to_numpy") else loss, np.float64))
 
     def frame(self) -> None:
         """Ends the program after its last frame."""
@@ -51,7 +60,7 @@ class Drawn:
 
     def save(self) -> None:
         """Writes what was kept."""
-        np.savez(self.path, *self.arrays)
+        np.savez(self.path, *self.arrays, *self.losses)
 
 
 class _Names(type):
@@ -79,7 +88,7 @@ class Widget:
         def method(*args: Any, **kwargs: Any) -> Any:
             for value in (*args, *kwargs.values()):
                 self.drawn.take(value)
-            if name == "show":
+            if name == "show" and self.drawn.windows_are_frames:
                 self.drawn.frame()
             if name.startswith("slider_") or name in ("checkbox", "color_edit_3"):
                 return args[1] if len(args) > 1 else kwargs.get("old_value", kwargs.get("old_color"))
@@ -195,9 +204,16 @@ def run_one(package: str, example: Path, frames: int, result: Path) -> None:
     for name, value in {"GUI": Window, "ui": ui, **color}.items():
         setattr(qd, name, value)
     tools = importlib.import_module(f"{package}.tools")
-    for name in ("imwrite", "imshow"):
-        setattr(tools, name, lambda image, *_, **__: drawn.take(image))
-    tools.imread = lambda *_, **__: np.full((64, 64, 3), 100, np.uint8)  # type: ignore[attr-defined]
+    images: dict[str, Any] = {}
+
+    def write(image: Any, path: str = "", *_: Any, **__: Any) -> None:
+        drawn.take(image)
+        images[str(path)] = image.to_numpy() if hasattr(image, "to_numpy") else image
+        if path:
+            Path(path).touch()
+
+    tools.imwrite = tools.imshow = write  # type: ignore[attr-defined]
+    tools.imread = lambda path, *_, **__: images.get(str(path), np.full((64, 64, 3), 100, np.uint8))  # type: ignore
     tools.imresize = lambda image, width, height=None: np.zeros((width, height or width, *np.shape(image)[2:]))  # type: ignore
     tools.VideoManager = Widget  # type: ignore[attr-defined]
     np.random.seed(1)
@@ -211,13 +227,25 @@ def run_one(package: str, example: Path, frames: int, result: Path) -> None:
     with contextlib.suppress(AttributeError):
         importlib.import_module(f"{package}._lib").core.GGUI_AVAILABLE = True
     sys.argv = [str(example)]
-    sys.path.insert(0, str(example.parent))
-    os.chdir(tempfile.mkdtemp())
+    # In a copy of its folder: it may write files, and read those beside it.
+    folder = Path(tempfile.mkdtemp()) / "examples"
+    shutil.copytree(example.parent, folder)
+    if example.parent.name == "misc":
+        shutil.copytree(example.parent.parent, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("misc"))
+    program = folder / example.name
+    os.chdir(folder)
+    sys.path.insert(0, str(folder))
+    if example.name in difftaichi_programs.PROGRAMS:
+        difftaichi_programs.shorten(program)
+        difftaichi_programs.show_nothing(drawn.take)
+        difftaichi_programs.keep_losses(qd, drawn.keep, drawn.frame, program.read_text())
+        drawn.windows_are_frames = not any(word in program.read_text() for word in ("Tape", "clear_all_gradients"))
     try:
-        runpy.run_path(str(example), run_name="__main__")
+        runpy.run_path(str(program), run_name="__main__")
     finally:
         with contextlib.suppress(Exception):
             drawn.save()
+        shutil.rmtree(folder.parent, ignore_errors=True)
 
 
 def ran(package: str, python: str, example: Path, frames: int, seconds: int, result: Path) -> str:

@@ -54,8 +54,8 @@ fn main() {
     println!("cargo:rustc-link-lib=zstd");
 }
 
-/// Makes a binary that runs with libraries of the system older than those it was built with: the C++ library is linked
-/// statically, and the one function that needs a new C library is our own.
+/// Makes a binary that runs with libraries of the system older than those it was built with, and without some: the C++
+/// library is linked statically, the one function that needs a new C library is our own, and zstd is left out.
 fn depend_on_old_libraries(out: &Path) {
     println!("cargo:rerun-if-changed=src/random_numbers.c");
     // Whole, because the linker sees who calls it only later.
@@ -67,6 +67,8 @@ fn depend_on_old_libraries(out: &Path) {
     let folder = out.join("archives");
     std::fs::create_dir_all(&folder).expect("cargo's folder can be written");
     std::fs::copy(archive.trim(), folder.join("libstdc++.a")).expect("the compiler comes with libstdc++.a");
+    println!("cargo:rerun-if-changed=src/no_zstd.c");
+    cc::Build::new().cargo_metadata(false).out_dir(&folder).file("src/no_zstd.c").compile("zstd");
     println!("cargo:rustc-link-search=native={}", folder.display());
 }
 

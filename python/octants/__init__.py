@@ -151,6 +151,7 @@ from octants.types import (
     int32,
     int64,
     ref,
+    sparse_matrix_builder,
     template,
     u1,
     u8,
@@ -315,6 +316,7 @@ __all__ = [  # and the exceptions
     "select",
     "set_logging_level",
     "sin",
+    "sparse_matrix_builder",
     "sqrt",
     "static",
     "static_assert",
@@ -348,7 +350,7 @@ __all__ = [  # and the exceptions
     "zero",
 ]
 
-_LAZY_MODULES = ("_lib", "ad", "algorithms", "cache", "lang", "linalg", "math", "profiler", "simt", "tools")
+_LAZY_MODULES = ("_lib", "ad", "algorithms", "cache", "interop", "lang", "linalg", "math", "profiler", "simt", "tools")
 _LAZY_NAMES = {
     "global_thread_idx": "octants.simt.block_threads",
     **dict.fromkeys(("eig", "make_spd", "polar_decompose", "randn", "solve", "svd", "sym_eig"), "octants._linalg"),

@@ -436,6 +436,40 @@ class DirectSolver:
     def solve(self, right: Any) -> None:
         """Replaces the right side of a system, an array of the solver's type, by the solution."""
 
+def missing_sparse_library(work: str) -> str | None:
+    """Why the device has no library for "products" or "solvers" of sparse matrices; `None` where it has one."""
+
+@final
+class DeviceProduct:
+    """A sparse matrix by rows in the device's memory, for products by the vendor's library."""
+
+    def __init__(
+        self, shape: tuple[int, int], entries: int, arrays: tuple[Buffer, Buffer, Buffer], dtype_name: str
+    ) -> None: ...
+    def multiply(self, x: Buffer, y: Buffer) -> bool:
+        """Queues `y = A x`. False, with nothing queued, while launches are captured into a graph."""
+
+@final
+class DeviceSolver:
+    """Factors of sparse matrices of one pattern by the vendor's library: "LLT", "LDLT" or "LU"."""
+
+    def __init__(
+        self,
+        extent: int,
+        entries: int,
+        arrays: tuple[Buffer, Buffer, Buffer],
+        dtype_name: str,
+        method: str,
+    ) -> None: ...
+    def analyze(self) -> None:
+        """Orders the unknowns, and finds where the factors have entries."""
+
+    def factorize(self, values: Buffer) -> str | None:
+        """Computes the factors of a matrix of the same pattern with these values. A string says why there are none."""
+
+    def solve(self, right: Buffer, solution: Buffer) -> None:
+        """Queues the solution for a right side."""
+
 @final
 class ElementView:
     """Scalars in a buffer as an argument of kernels: `offset` and `strides` are in bytes."""

@@ -82,9 +82,14 @@ def _determinant_by_elimination(m):
 
 
 @func
+def _check_square(m):
+    static_assert(len(m.get_shape()) == 2 and m.n == m.m, f"expected a square matrix, got shape {m.get_shape()}")
+
+
+@func
 def determinant(m):
     """The determinant of a square matrix."""
-    static_assert(m.n == m.m, "determinant: expected a square matrix")
+    _check_square(m)
     if static(m.n == 1):
         return m[0, 0]
     elif static(m.n == 2):
@@ -177,7 +182,7 @@ def _inverse_by_elimination(m):
 @func
 def inverse(m):
     """The inverse of a square matrix. The components of a singular one are infinite or not numbers."""
-    static_assert(m.n == m.m, "inverse: expected a square matrix")
+    _check_square(m)
     if static(m.n == 1):
         return 1.0 / m
     elif static(m.n == 2):

@@ -6,7 +6,7 @@ are told apart at a launch like any arrays that do.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 from octants.ndarrays import Ndarray
 from octants.types.annotations import BufferViewType
@@ -19,11 +19,12 @@ class BufferView(Ndarray):
     """
 
     _octants_entity = "buffer_view"
+    _octants_builtin = "BufferView"
 
     def __new__(cls, ndarray: Ndarray, offset: int, size: int) -> BufferView:
         """`size` elements from `offset` on."""
         if isinstance(ndarray, BufferView):
-            raise TypeError("a view of a view is made by its own slices, or by view.subview(offset, size)")
+            raise TypeError("Cannot nest BufferView(view, ...); use view.subview(offset, size) instead")
         ndarray = getattr(ndarray, "_impl", ndarray)
         if not isinstance(ndarray, Ndarray):
             raise TypeError(f"qd.BufferView is a view of an ndarray, got {type(ndarray).__name__}")
@@ -69,9 +70,12 @@ class BufferView(Ndarray):
     def __getitem__(self, key: slice) -> BufferView:
         if not isinstance(key, slice):
             raise TypeError(
-                f"in Python a BufferView is indexed with a slice, got {type(key).__name__}: to_numpy() has its elements"
+                f"BufferView host-side indexing requires a slice, got {type(key).__name__}: to_numpy() has the elements"
             )
         return self.subview(*_offset_and_size(key, self.size))
+
+    def __iter__(self) -> NoReturn:
+        raise TypeError("BufferView host-side indexing requires a slice: in Python loop over to_numpy()")
 
     def __class_getitem__(cls, dtype: Any) -> BufferViewType:
         return BufferViewType(dtype)
@@ -83,12 +87,12 @@ class BufferView(Ndarray):
 def view_of_slice(whole: Ndarray, key: slice) -> BufferView:
     """What `whole[key]` stands for."""
     if len(whole.shape) != 1:
-        raise TypeError(f"a slice makes a BufferView, which requires a 1D array, got shape {whole.shape}")
+        raise TypeError(f"ndarray slice to BufferView requires a 1D array, got shape {whole.shape}")
     return BufferView(whole, *_offset_and_size(key, whole.shape[0]))
 
 
 def _offset_and_size(key: slice, length: int) -> tuple[int, int]:
     start, stop, step = key.indices(length)
     if step != 1:
-        raise ValueError(f"BufferView has all elements of its range: a slice requires step=1, got step={step}")
+        raise ValueError(f"BufferView slice requires step=1, got step={step}")
     return start, max(stop - start, 0)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 __all__ = [
     "OctantsAssertionError",
+    "OctantsAttributeError",
     "OctantsCompilationError",
     "OctantsIndexError",
     "OctantsNameError",
@@ -45,6 +46,10 @@ class OctantsSyntaxError(OctantsCompilationError, SyntaxError):
 
 class OctantsNameError(OctantsCompilationError, NameError):
     """A name in a kernel is not defined."""
+
+
+class OctantsAttributeError(OctantsCompilationError, AttributeError):
+    """An object that a kernel uses at compile time lacks an attribute."""
 
 
 class OctantsIndexError(OctantsCompilationError, IndexError):

@@ -17,6 +17,7 @@ from octants import shadow_buffers
 from octants.exceptions import OctantsAssertionError, OctantsRuntimeError
 from octants.host_memory import CopiedMemory, HostMemory, host_access
 from octants.matrix import Matrix
+from octants.placement_checks import refuse_unplaced_fields
 from octants.python_scope import only_in_python, runs_as_python
 from octants.queued_access import Elements
 from octants.snode import NOT_PLACED, Component, Placement, SNode
@@ -104,6 +105,7 @@ class Field(WholeArray):
         tree.check_alive()
         host = self._host
         if host is None:
+            refuse_unplaced_fields()
             host = self._host = host_access(tree.buffer, self._dtype.numpy, self._element_shape, self._placed())
             self._shifted = any(self._parts[0].offset)
         return host
@@ -241,7 +243,7 @@ class Field(WholeArray):
         if arr.shape != memory.shape + memory.element_shape:
             raise ValueError(
                 self._named(
-                    f"shape {memory.shape + memory.element_shape} does not match the numpy array shape {arr.shape}"
+                    f"qd.field shape {memory.shape + memory.element_shape} does not match the numpy array shape {arr.shape}"
                 )
             )
         self._write(arr, qd_stream)
@@ -377,7 +379,7 @@ class MatrixField(Field):
         if arr.shape not in accepted:
             raise ValueError(
                 self._named(
-                    f"shape {self.shape + self._element_shape} does not match the numpy array shape {arr.shape}"
+                    f"qd.field shape {self.shape + self._element_shape} does not match the numpy array shape {arr.shape}"
                 )
             )
         super()._import(arr.reshape(self.shape + self._element_shape), qd_stream)

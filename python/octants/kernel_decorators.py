@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar, overload
 
 from octants import _octants
-from octants.exceptions import OctantsSyntaxError
+from octants.exceptions import OctantsSyntaxError, OctantsTypeError
 
 T = TypeVar("T", bound=type)
 
@@ -123,7 +123,7 @@ def _named(made: Any) -> Any:
 def _plain(fn: Any, decorator: str) -> Callable[..., Any]:
     function = fn.__func__ if isinstance(fn, (staticmethod, classmethod)) else fn
     if not inspect.isfunction(function):
-        raise OctantsSyntaxError(f"{decorator} decorates functions written with `def`, got {fn!r}")
+        raise OctantsTypeError(f"{decorator} decorates functions written with `def`, got {fn!r}")
     if getattr(function, "_octants_registered", False):
         raise OctantsSyntaxError(
             f"{decorator} stands above `.register` of a perf_dispatch: put `.register` on top [KERNEL_ANNOTATION_ORDER]"

@@ -6,6 +6,8 @@ import itertools
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from octants.exceptions import OctantsSyntaxError, OctantsTypeError
 from octants.ops import known_to_compiler
 
@@ -16,12 +18,13 @@ class Ndrange:
     """The product of ranges. `axes` lists them outermost first, where that is not the order they are given in."""
 
     def __init__(self, *args: Any, axes: Any = None) -> None:
-        if not args:
-            raise OctantsSyntaxError("ndrange needs at least one range")
         self.bounds = [_bounds(arg) for arg in args]
         self.axes: tuple[int, ...] | None = None
         if axes is not None:
             order = tuple(axes)
+            for axis in order:
+                if not isinstance(axis, (int, np.integer)) or isinstance(axis, bool):
+                    raise OctantsTypeError(f"entries of axes={axes!r} must be integers, got {axis!r}")
             if sorted(order) != list(range(len(args))):
                 raise OctantsSyntaxError(f"axes={axes!r} is not a permutation of range({len(args)})")
             self.axes = order
@@ -71,6 +74,8 @@ def _bounds(arg: Any) -> tuple[int, int]:
     else:
         begin, end = 0, arg
     for bound in (begin, end):
+        if isinstance(bound, str):
+            raise OctantsSyntaxError(f"{_FORM}, got {arg!r}")
         if isinstance(bound, float) or not hasattr(bound, "__index__"):
             raise OctantsTypeError(f"{_FORM}, got {arg!r}")
     begin, end = begin.__index__(), end.__index__()

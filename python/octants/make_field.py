@@ -65,12 +65,16 @@ def make_matrix_field(
     layout: Layout = Layout.AOS,
 ) -> MatrixField:
     """A field of vectors (`element_shape` of one axis) or matrices."""
+    if isinstance(dtype, (list, tuple)) and np.shape(dtype) != element_shape:
+        kind = "Vector" if len(element_shape) == 1 else "Matrix"
+        raise AssertionError(
+            f"Please set correct dtype list for {kind}. The shape of dtype list should be {element_shape} instead of "
+            f"{np.shape(dtype)}"
+        )
     scalar = _one_dtype(dtype)
     count = int(np.prod(element_shape))
     if count < 1:
         raise ValueError(f"an element has at least one component, got the shape {element_shape}")
-    if isinstance(dtype, (list, tuple)) and np.shape(dtype) != element_shape:
-        raise AssertionError(f"a list of types has the shape of an element, {element_shape}, got {np.shape(dtype)}")
     made = _with_shadow_buffers(
         lambda parts: MatrixField(scalar, element_shape, parts, name), scalar, count, name, needs_grad or needs_dual
     )

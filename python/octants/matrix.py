@@ -17,6 +17,7 @@ import numpy as np
 from octants.exceptions import OctantsIndexError, OctantsRuntimeError, OctantsSyntaxError, OctantsTypeError
 from octants.layouts import Layout
 from octants.python_scope import only_in_python
+from octants.swizzles import SWIZZLES, swizzle_places
 from octants.types.annotations import Template
 from octants.types.primitive import BY_NUMPY, DataType, default_fp, default_ip, resolve_dtype, u1
 
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from octants.fields import MatrixField
     from octants.ndarrays import MatrixNdarray, VectorNdarray
     from octants.tensors import MatrixTensor, VectorTensor
-
-SWIZZLES = ("xyzw", "rgba", "stpq")
 
 WriteBack = Callable[[Any, Any], None]
 
@@ -161,7 +160,7 @@ class Matrix:
         return key
 
     def __getattr__(self, name: str) -> Any:
-        places = _swizzle(name)
+        places = swizzle_places(name)
         if places is None:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         self._check_swizzle(name, places)
@@ -170,7 +169,7 @@ class Matrix:
         return Vector(self.entries[list(places)], self._declared)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        places = _swizzle(name)
+        places = swizzle_places(name)
         if places is None:
             object.__setattr__(self, name, value)
             return
@@ -299,12 +298,10 @@ class Matrix:
     def __matmul__(self, other: Any) -> Any:
         if not isinstance(other, (Matrix, np.ndarray, list, tuple)):
             raise OctantsTypeError(f"@ multiplies matrices and vectors, not {type(other).__name__}")
-        result = np.matmul(self.entries, _operand(other))
-        return tensor(result) if isinstance(result, np.ndarray) else result
+        return _product(self.entries, _operand(other))
 
     def __rmatmul__(self, other: Any) -> Any:
-        result = np.matmul(_operand(other), self.entries)
-        return tensor(result) if isinstance(result, np.ndarray) else result
+        return _product(_operand(other), self.entries)
 
     # Reductions and linear algebra
 
@@ -341,14 +338,21 @@ class Matrix:
         return 1 / np.sqrt(self.norm_sqr() + eps)
 
     def normalized(self, eps: float = 0) -> Matrix:
-        """The value divided by `norm() + eps`."""
+        """The vector divided by `norm() + eps`."""
+        self._check_vector("normalized")
         return tensor(self.entries / (np.sqrt(self.norm_sqr()) + eps))
 
     def dot(self, other: Any) -> Any:
         """Inner product of two vectors."""
-        return (self.entries * _operand(other)).sum()
+        self._check_vector("dot")
+        return self.frobenius_inner(other)
 
-    frobenius_inner = dot
+    def frobenius_inner(self, other: Any) -> Any:
+        """Sum of the products of the components at the same place."""
+        operand = _operand(other)
+        if np.shape(operand) != self.shape:
+            raise ValueError(f"operands have shapes {self.shape} and {np.shape(operand)}: one shape is needed")
+        return (self.entries * operand).sum()
 
     def cross(self, other: Any) -> Any:
         """Cross product of two vectors of 3 components, or its one component for vectors of 2."""
@@ -364,7 +368,11 @@ class Matrix:
         return tensor(np.outer(self.entries, _operand(other)))
 
     def transpose(self) -> Matrix:
-        """Rows become columns."""
+        """Rows of a matrix become columns."""
+        if self.entries.ndim == 1:
+            raise OctantsTypeError(
+                "transpose() cannot apply to a vector: for `a @ b.transpose()` write `a.outer_product(b)`"
+            )
         return tensor(self.entries.T.copy())
 
     def trace(self) -> Any:
@@ -384,14 +392,18 @@ class Matrix:
             raise OctantsTypeError(f"{what}() is for square matrices, not for a value of shape {self.shape}")
         return self.entries
 
+    def _check_vector(self, what: str) -> None:
+        if self.entries.ndim != 1:
+            raise OctantsTypeError(f"{what}() is for vectors, not for a value of shape {self.shape}")
+
     def cast(self, dtype: Any) -> Matrix:
         """The components converted to a scalar type."""
         return type(self)(self.entries, dtype)
 
-    def fill(self, value: Any) -> None:
+    def fill(self, val: Any) -> None:
         """Sets every component."""
         for key in np.ndindex(self.entries.shape):
-            self[key] = value
+            self[key] = val
 
     # Constructors
 
@@ -408,6 +420,8 @@ class Matrix:
     @staticmethod
     def unit(n: int, i: int, dt: Any = None) -> Matrix:
         """The vector with a one at place `i` and zeros elsewhere."""
+        if not 0 <= i < n:
+            raise OctantsIndexError(f"place {i} of a unit vector of {n} components")
         return Vector([int(place == i) for place in range(n)], int if dt is None else dt)
 
     @staticmethod
@@ -537,6 +551,13 @@ def _binary(function: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
     return tensor(np.asarray(function(_operand(a), _operand(b))))
 
 
+def _product(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> Any:
+    if a.shape[-1] != b.shape[0]:
+        raise OctantsTypeError(f"dimension mismatch between {a.shape} and {b.shape} for matrix multiplication")
+    result = np.matmul(a, b)
+    return tensor(result) if isinstance(result, np.ndarray) else result
+
+
 def _is_numeric(value: Any) -> bool:
     return isinstance(value, (Matrix, np.ndarray, list, tuple, int, float, np.generic))
 
@@ -549,16 +570,6 @@ def _operand(value: Any) -> Any:
 
 def _filled(value: int, dt: Any, n: int, m: int | None) -> Matrix:
     return Vector(np.full(n, value), dt) if m is None else Matrix(np.full((n, m), value), dt)
-
-
-def _swizzle(name: str) -> tuple[int, ...] | None:
-    if not 1 <= len(name) <= 4:
-        return None
-    for letters in SWIZZLES:
-        places = tuple(letters.find(letter) for letter in name)
-        if min(places) >= 0:
-            return places
-    return None
 
 
 def _as_entries(arr: Any, declared: DataType | None) -> np.ndarray[Any, Any]:

@@ -17,6 +17,7 @@ from octants.exceptions import OctantsAssertionError, OctantsIndexError, Octants
 from octants.fields import store_component, widened
 from octants.host_memory import CopiedMemory, HostMemory, host_access
 from octants.matrix import Matrix
+from octants.placement_checks import refuse_unplaced_fields
 from octants.python_scope import only_in_python, runs_as_python
 from octants.queued_access import Elements
 from octants.snode import Placement
@@ -128,6 +129,7 @@ class Ndarray(WholeArray, _octants.Ndarray):
             )
         host = self._host
         if host is None:
+            refuse_unplaced_fields()
             host = self._host = host_access(self.buffer, self.dtype.numpy, tuple(self.element_shape), self._placed())
         return host
 

@@ -183,6 +183,8 @@ def _extremum(over_arrays: Callable[[Any, Any], Any], over_scalars: Callable[...
         raise OctantsTypeError("min() and max() need an argument")
     if len(args) == 1:
         (values,) = args
+        if isinstance(values, (int, float, np.generic)):
+            return values
         return over_scalars(values.entries.ravel().tolist() if isinstance(values, Matrix) else values)
     if not any(isinstance(arg, (Matrix, np.ndarray)) for arg in args):
         return over_scalars(*args)

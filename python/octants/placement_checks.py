@@ -1,7 +1,8 @@
-"""Fields that were made without a shape and never placed: kernels are not compiled while a program has one.
+"""Fields that were made without a shape and never placed: a program with one is not run.
 
 Such a field is a mistake in the program's set-up, which a kernel that does not use the field would hide. The extension
-module calls `refuse_unplaced_fields` for each kernel that it compiles.
+module calls `refuse_unplaced_fields` for each kernel that it compiles; so do `qd.sync()` and the first access from
+Python to a field or an ndarray.
 """
 
 from __future__ import annotations

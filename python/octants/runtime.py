@@ -12,7 +12,8 @@ from typing import Any
 
 from octants import _logging, _octants
 from octants.architectures import SUPPORTED, Arch, Extension, cpu
-from octants.exceptions import OctantsRuntimeError
+from octants.exceptions import OctantsOptionError, OctantsRuntimeError
+from octants.placement_checks import refuse_unplaced_fields
 from octants.program_view import ProgramView, view
 from octants.python_scope import only_in_python, runs_as_python
 from octants.snode_trees import root
@@ -77,6 +78,10 @@ def init(arch: Any = None, default_fp: Any = None, default_ip: Any = None, **opt
     """
     global _current
     require_version(options.pop("require_version", None))
+    if "default_up" in options:
+        raise OctantsOptionError(
+            "'default_up' is always the unsigned type of 'default_ip'. Please set 'default_ip' instead."
+        )
     given = {"default_fp": default_fp, "default_ip": default_ip, **options}
     given = {name: value for name, value in given.items() if value is not None}
     if arch is not None:
@@ -134,7 +139,9 @@ def clock_freq_hz() -> float:
 
 
 def sync() -> None:
-    """Waits until everything launched before is done, on every stream."""
+    """Waits until everything launched before is done, on every stream. Raises an `OctantsRuntimeError` while the program
+    has fields that were never placed."""
+    refuse_unplaced_fields()
     _octants.sync()
 
 
@@ -158,7 +165,7 @@ def is_extension_enabled(ext: Extension) -> bool:
     """Whether the running program's machine has the ability."""
     config = current_config()
     if config is None:
-        raise OctantsRuntimeError("no program is running: call qd.init() first")
+        raise OctantsRuntimeError("no program is running. Maybe you forgot to call `qd.init()` first?")
     return ext in SUPPORTED.get(config.arch, frozenset())
 
 

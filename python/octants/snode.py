@@ -2,10 +2,15 @@
 
 A tree is described level by level. When its memory is laid out (`snode_trees.py`), each component gets its place
 (`Placement`): a byte offset, and for each axis the mixed-radix digits by which an index moves through memory.
+
+References lead upward: a field keeps its places, a place the levels above it, the root the tree and its memory. The
+tree and the levels know what is below them by weak references, so that memory goes with the last field or level that
+needs it, and waits for no garbage collector.
 """
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import dataclass, field
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -71,8 +76,11 @@ class SNode:
         self._kind = kind
         self._axes = axes
         self._sizes = sizes
-        self._children: list[SNode] = []
-        self._component: Component | None = None
+        self._below: list[weakref.ref[SNode]] = []
+        self._placed: weakref.ref[Component] | None = None
+        self._dtype: DataType | None = None
+        self._name = ""
+        self._role = SNodeGradType.PRIMAL
         self._offset_bytes_in_parent_cell = 0
         self._cell_bytes = 0
 
@@ -85,7 +93,7 @@ class SNode:
         numbers = axis_numbers(axes)
         sizes = _sizes(dimensions, len(numbers))
         child = SNode(self._tree, self, "dense", numbers, sizes)
-        self._children.append(child)
+        self._below.append(weakref.ref(child))
         return child
 
     def place(self, *args: Any, offset: Any = None) -> SNode:
@@ -111,10 +119,16 @@ class SNode:
         ndim = len(node.shape)
         if offsets and len(offsets) != ndim:
             raise OctantsRuntimeError(f"offset {offset} has {len(offsets)} entries, the field has {ndim} axes")
-        node._component = component
+        node._placed = weakref.ref(component)
+        node._dtype, node._name, node._role = component.dtype, component.name, component.role
         component.node = node
         component.offset = offsets or (0,) * ndim
-        self._children.append(node)
+        self._below.append(weakref.ref(node))
+
+    @property
+    def _component(self) -> Component | None:
+        """What is placed here, as long as there is a field with it."""
+        return None if self._placed is None else self._placed()
 
     @property
     def _placed_field(self) -> Any:
@@ -132,13 +146,14 @@ class SNode:
 
     def _place_shadow_buffers(self, which: str) -> None:
         self._tree.check_open()
-        for child in list(self._children):
-            if child._component is None:
+        for child in self._get_children():
+            component = child._component
+            if component is None:
                 child._place_shadow_buffers(which)
                 continue
-            shadow_buffer = getattr(child._component, which)
+            shadow_buffer = getattr(component, which)
             if shadow_buffer is not None and shadow_buffer.node is None:
-                self._place_component(shadow_buffer, child._component.offset or None)
+                self._place_component(shadow_buffer, component.offset or None)
 
     def pointer(self, axes: Any, dimensions: Any) -> SNode:
         """A sparse level: not supported yet."""
@@ -194,14 +209,6 @@ class SNode:
         return tuple((0, extent) for extent in shape), tuple(range(len(shape)))
 
     @property
-    def _name(self) -> str:
-        return self._component.name if self._component is not None else ""
-
-    @property
-    def _dtype(self) -> DataType | None:
-        return self._component.dtype if self._component is not None else None
-
-    @property
     def _cell_size_bytes(self) -> int:
         self._tree.finalize()
         return self._cell_bytes if self._kind != "place" else 0
@@ -213,16 +220,16 @@ class SNode:
 
     def get_snode_grad_type(self) -> SNodeGradType:
         """Whether the place holds values, gradients or duals."""
-        component = self._component
-        return SNodeGradType.PRIMAL if component is None else component.role
+        return self._role
 
     def has_adjoint_checkbit(self) -> bool:
         """Whether a tape with `validation=True` watches the field."""
-        grad = None if self._component is None else self._component.grad
+        component = self._component
+        grad = None if component is None else component.grad
         return grad is not None and grad.node is not None
 
     def _get_children(self) -> list[SNode]:
-        return list(self._children)
+        return [child for child in (below() for below in self._below) if child is not None]
 
     def _path_from_root(self) -> list[SNode]:
         path: list[SNode] = []
@@ -244,11 +251,10 @@ class SNode:
 
     def measure(self) -> tuple[int, int]:
         """Size and alignment in bytes of everything in this level; fixes the offsets of the levels below."""
-        if self._component is not None:
-            nbytes = self._component.dtype.nbytes
-            return nbytes, nbytes
+        if self._dtype is not None:
+            return self._dtype.nbytes, self._dtype.nbytes
         size, alignment = 0, 1
-        for child in self._children:
+        for child in self._get_children():
             child_size, child_alignment = child.measure()
             size = _round_up(size, child_alignment)
             child._offset_bytes_in_parent_cell = size

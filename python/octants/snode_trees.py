@@ -18,19 +18,26 @@ from octants.exceptions import OctantsRuntimeError
 from octants.program_view import ProgramView, view
 from octants.snode import SNode
 
-# Levels refer to their tree and it to them, so that one that is not used any more waits for the garbage collector.
 _with_memory: weakref.WeakSet[SNodeTree] = weakref.WeakSet()
 
 
 class SNodeTree:
-    """A root, the levels below it, and once finalised their memory."""
+    """What the levels below a root have in common, and once finalised their memory. The levels keep it, not it them."""
 
     def __init__(self) -> None:
         require_program()
-        self.root = SNode(self, None, "root")
+        self._root: weakref.ref[SNode] | None = None
         self.destroyed = False
         self._generation = _octants.generation()
         self._buffer: _octants.Buffer | None = None
+
+    @classmethod
+    def new_root(cls) -> SNode:
+        """The root of a new tree."""
+        tree = cls()
+        root = SNode(tree, None, "root")
+        tree._root = weakref.ref(root)
+        return root
 
     @property
     def finalized(self) -> bool:
@@ -66,9 +73,12 @@ class SNodeTree:
         if self._buffer is not None:
             return
         self.check_alive()
-        nbytes, _ = self.root.measure()
+        top = None if self._root is None else self._root()
+        assert top is not None, "a level that is asked for its memory keeps the root"
+        nbytes, _ = top.measure()
         self._buffer = _octants.Buffer(max(nbytes, 1))
         _with_memory.add(self)
+        root._close(top)
         ProgramView.materialize(view)
 
     @property
@@ -90,22 +100,21 @@ class FieldsBuilder:
     """A tree of its own, laid out by `finalize()`."""
 
     def __init__(self) -> None:
-        self._tree = SNodeTree()
-        self._finalized = False
+        self._root = SNodeTree.new_root()
 
     def _open_root(self) -> SNode:
-        self._tree.check_open()
-        return self._tree.root
+        self._root._tree.check_open()
+        return self._root
 
     @property
     def root(self) -> SNode:
         """The root of the tree."""
-        return self._tree.root
+        return self._root
 
     @property
     def finalized(self) -> bool:
         """Whether `finalize()` was called."""
-        return self._tree.finalized
+        return self._root._tree.finalized
 
     def dense(self, indices: Any, dimensions: Any) -> SNode:
         """As `qd.root.dense`."""
@@ -140,9 +149,9 @@ class FieldsBuilder:
 
     def finalize(self, raise_warning: bool = True) -> SNodeTree:
         """Lays out and allocates the memory; the result can `destroy()` it."""
-        self._tree.check_open()
-        self._tree.finalize()
-        return self._tree
+        tree = self._open_root()._tree
+        tree.finalize()
+        return tree
 
 
 class RootProxy:
@@ -151,27 +160,33 @@ class RootProxy:
     _octants_entity = "snode"
 
     def __init__(self) -> None:
-        self._open: SNodeTree | None = None
-        self._shaped: weakref.WeakSet[SNodeTree] = weakref.WeakSet()
+        self._open: SNode | None = None
+        self._closed_in: int | None = None
+        self._shaped: weakref.WeakSet[SNode] = weakref.WeakSet()
 
     def _current(self) -> SNode:
-        tree = self._open
-        if tree is None or tree.finalized or tree._generation != _octants.generation():
-            tree = self._open = SNodeTree()
-        return tree.root
+        top = self._open
+        if top is None or not top._tree.alive:
+            top = self._open = SNodeTree.new_root()
+        return top
+
+    def _close(self, top: SNode) -> None:
+        """Lets go of a tree that takes no more levels."""
+        if top is self._open:
+            self._open, self._closed_in = None, _octants.generation()
 
     def forget(self) -> None:
         """Lets go of the tree under construction, and of the memory of all trees, when the program ends."""
-        self._open = None
+        self._open = self._closed_in = None
         for tree in list(_with_memory):
             tree._buffer = None
         _with_memory.clear()
 
     def own_tree(self) -> SNode:
         """The root of a new tree for a field that has a shape."""
-        tree = SNodeTree()
-        self._shaped.add(tree)
-        return tree.root
+        top = SNodeTree.new_root()
+        self._shaped.add(top)
+        return top
 
     def dense(self, axes: Any, dimensions: Any) -> SNode:
         """A block of cells: sizes along the given axes, the first axis outermost in memory."""
@@ -207,9 +222,9 @@ class RootProxy:
 
     def _place_shadow_buffers(self, which: str) -> None:
         self._current()._place_shadow_buffers(which)
-        for tree in list(self._shaped):
-            if tree._generation == _octants.generation() and not tree.finalized:
-                tree.root._place_shadow_buffers(which)
+        for top in list(self._shaped):
+            if top._tree.alive and not top._tree.finalized:
+                top._place_shadow_buffers(which)
 
     def deactivate_all(self) -> None:
         """Deactivates sparse cells; dense levels have none."""
@@ -226,7 +241,7 @@ class RootProxy:
     @property
     def finalized(self) -> bool:
         """Whether the tree under construction is in use; a new one starts then."""
-        return self._open is not None and self._open.finalized
+        return self._open is None and self._closed_in == _octants.generation()
 
     def _get_children(self) -> list[SNode]:
         return self._current()._get_children()
@@ -249,4 +264,4 @@ root = RootProxy()
 def require_program() -> None:
     """Raises before `qd.init()`."""
     if not _octants.is_initialized():
-        raise OctantsRuntimeError("no program is running: call qd.init() before creating or placing fields")
+        raise OctantsRuntimeError("no program is running. Maybe you forgot to call `qd.init()` first?")

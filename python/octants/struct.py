@@ -40,7 +40,9 @@ class Struct:
         if (len(args), len(kwargs)) not in ((1, 0), (0, len(kwargs))) or (
             args and not isinstance(args[0], (dict, Struct))
         ):
-            raise OctantsSyntaxError("a Struct is made from one dict, or from keyword arguments")
+            raise OctantsSyntaxError(
+                "Custom structs need to be initialized using either dictionary or keyword arguments"
+            )
         given = dict(args[0].items() if isinstance(args[0], dict) else args[0].entries) if args else kwargs
         methods = given.pop("__struct_methods", {})
         self._fill({key: _value(item) for key, item in given.items()}, None, methods, None)
@@ -270,6 +272,11 @@ class StructField:
             return members[name]
         raise AttributeError(f"this field of structs has no member {name!r}; it has {', '.join(members)}")
 
+    @property
+    def name(self) -> str:
+        """The name given at creation, or `<Struct>`."""
+        return str(self.field_dict.get("name", self._name))
+
     def __setattr__(self, name: str, value: Any) -> NoReturn:
         raise AttributeError(f"a field of structs cannot be assigned to: use .{name}.fill(...) or .{name}[...] = ...")
 
@@ -327,6 +334,10 @@ class StructField:
         for name, member in self.field_dict.items():
             member.from_torch(array_dict[name])
 
+    def to_dlpack(self, versioned: bool = False) -> NoReturn:
+        """Refused: a field of structs is several arrays. Its members have `to_dlpack`."""
+        raise NotImplementedError("a field of structs has no one DLPack capsule: use `.member.to_dlpack()`")
+
     def __str__(self) -> str:
         first = self._leaves()[0]
         return str(first) if first.parent() is None or not first._root.alive else str(self.to_numpy())
@@ -344,6 +355,12 @@ def dataclass(cls: type) -> StructType:
         key: eval(value, namespace) if isinstance(value, str) else value  # noqa: S307
         for key, value in annotations.items()
     }
+    for key in members:
+        # Slots stand for members that have no default.
+        if key in vars(cls) and not isinstance(vars(cls)[key], types.MemberDescriptorType):
+            raise OctantsSyntaxError(
+                f"Default value in @dataclass is not supported: member {key} of {cls.__name__} has one"
+            )
     methods = {
         key: value
         for key, value in vars(cls).items()

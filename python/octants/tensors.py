@@ -13,6 +13,7 @@ import numpy as np
 
 from octants.fields import Field, MatrixField
 from octants.make_field import field
+from octants.matrix import Matrix
 from octants.ndarrays import MatrixNdarray, Ndarray, VectorNdarray, make_ndarray
 from octants.python_scope import only_in_python
 from octants.types.primitive import DataType, resolve_dtype
@@ -84,10 +85,21 @@ class Tensor:
         return bool(self._impl.has_dual())
 
     def __getitem__(self, key: Any) -> Any:
+        self._check_key(key)
         return self._impl[key]
 
     def __setitem__(self, key: Any, value: Any) -> None:
+        self._check_key(key)
         self._impl[key] = value
+
+    def _check_key(self, key: Any) -> None:
+        if self.layout is None:
+            return
+        rank = len(self.layout)
+        if not isinstance(key, (tuple, list, Matrix)):
+            raise TypeError(f"layout-tagged Tensor requires a full tuple key; got {type(key).__name__} for rank {rank}")
+        if len(key) != rank:
+            raise TypeError(f"layout-tagged Tensor key has {len(key)} entries but rank is {rank}")
 
     def __iter__(self) -> NoReturn:
         raise TypeError("a tensor is looped over in a kernel; in Python loop over to_numpy()")
@@ -131,9 +143,9 @@ class Tensor:
         device: tuple[int, int] = self._impl.__dlpack_device__()
         return device
 
-    def fill(self, val: Any, qd_stream: Any = None) -> None:
+    def fill(self, value: Any, qd_stream: Any = None) -> None:
         """Sets all elements to one value."""
-        self._impl.fill(val, qd_stream=qd_stream)
+        self._impl.fill(value, qd_stream=qd_stream)
 
     @only_in_python
     def copy_from(self, other: Any, qd_stream: Any = None) -> None:
@@ -171,6 +183,14 @@ class Tensor:
 
 
 class _CompoundTensor(Tensor):
+    _axes_of_elements: int
+
+    def __init__(self, impl: Any) -> None:
+        super().__init__(impl)
+        if len(getattr(impl, "element_shape", ())) != self._axes_of_elements:
+            kind = "vector" if self._axes_of_elements == 1 else "matrix"
+            raise TypeError(f"{type(self).__name__} requires a {kind}-element impl; got {type(impl).__name__}")
+
     @property
     def element_shape(self) -> tuple[int, ...]:
         """Shape of an element."""
@@ -190,9 +210,13 @@ class _CompoundTensor(Tensor):
 class VectorTensor(_CompoundTensor):
     """A field or an ndarray of vectors behind one interface."""
 
+    _axes_of_elements = 1
+
 
 class MatrixTensor(_CompoundTensor):
     """A field or an ndarray of matrices behind one interface."""
+
+    _axes_of_elements = 2
 
 
 def wrap(impl: Any) -> Tensor:
@@ -259,7 +283,9 @@ def _backend(value: Any) -> Backend:
     try:
         return Backend(value)
     except ValueError:
-        raise ValueError(f"backend={value!r} is not a qd.Backend: use qd.Backend.FIELD or qd.Backend.NDARRAY") from None
+        raise ValueError(
+            f"backend={value!r} is not a valid qd.Backend; expected one of qd.Backend.FIELD, qd.Backend.NDARRAY"
+        ) from None
 
 
 def permutation(layout: Any, shape: Any) -> tuple[int, ...] | None:
@@ -269,7 +295,7 @@ def permutation(layout: Any, shape: Any) -> tuple[int, ...] | None:
     order = tuple(layout)
     ndim = len(shape) if isinstance(shape, (tuple, list)) else 1
     if len(order) != ndim:
-        raise ValueError(f"layout has {len(order)} entries, but shape has {ndim} axes")
+        raise ValueError(f"layout has {len(order)} entries but shape has {ndim} dimensions; they must match")
     if not all(isinstance(axis, (int, np.integer)) for axis in order) or sorted(order) != list(range(ndim)):
         raise ValueError(f"layout={order} is not a permutation of range({ndim})")
     return None if order == tuple(range(ndim)) else tuple(int(axis) for axis in order)

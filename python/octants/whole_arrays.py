@@ -38,7 +38,7 @@ class WholeArray:
         """Sets all elements from an array of shape `shape + element_shape`. On a stream the array is read now, and the elements
         are set when the stream gets there."""
         if not isinstance(arr, (np.ndarray, np.generic)):
-            raise TypeError(f"from_numpy() takes a numpy array, got {type(arr).__name__}")
+            raise TypeError(f"{np.ndarray} expected, but {type(arr)} provided: from_numpy() takes a numpy array")
         if type(arr) is not np.ndarray and isinstance(arr, np.ma.MaskedArray):
             raise ValueError("from_numpy() would lose the mask of a masked array: pass array.filled(...)")
         self._import(np.asarray(arr), qd_stream)

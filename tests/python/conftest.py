@@ -5,7 +5,8 @@ test asks for a schedule or another test bed that only the CPU has. Without the 
 Tests marked `on_cpu` are about the CPU: they look into its memory, or say its name.
 `--arch cpu-separate` lets the CPU play such a device, whose memory the host cannot address. `--arch amdgpu-standin` runs on a
 library that plays HIP's, on its second device, so that a call that forgets to switch shows; schedules made from a seed are its
-streams' own.
+streams' own. `--arch amdgpu-emulator` runs on the same library, which then emulates the machine code of the chip that
+`HIP_STANDIN_ARCH` names (gfx90a by default).
 
 Tests marked `in_place` are about memory that the host addresses, those marked `in_order` about launches that return after their
 work: both are left out elsewhere.
@@ -28,7 +29,7 @@ os.environ.setdefault("OCTANTS_OFFLINE_CACHE", "0")
 
 TEST_BEDS = {"cpu_stream_schedule", "cpu_separate_memory"}
 SEPARATE = "cpu-separate"
-STANDIN = hip_standin.ARCH
+STANDINS = hip_standin.ARCHS
 ONLY_CPU = {
     "in_place": "the host cannot address this memory",
     "in_order": "launches return before their work is done",
@@ -37,7 +38,8 @@ ONLY_CPU = {
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--arch", default="cpu", help=f"where the tests run: cpu, {SEPARATE}, {STANDIN}, cuda, ...")
+    beds = ", ".join(["cpu", SEPARATE, *STANDINS, "cuda"])
+    parser.addoption("--arch", default="cpu", help=f"where the tests run: {beds}, ...")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -46,13 +48,15 @@ def pytest_configure(config: pytest.Config) -> None:
     arch = config.getoption("--arch")
     if arch == "cpu":
         return
+    if arch == hip_standin.EMULATOR:
+        os.environ.setdefault("HIP_STANDIN_ARCH", hip_standin.CHIPS[0])
     original = qd.init
 
     def init(*args: Any, **options: Any) -> Any:
         asked = args[0] if args else options.get("arch", qd.cpu)
         if asked is qd.cpu and arch == SEPARATE:
             options.setdefault("cpu_separate_memory", True)
-        elif asked is qd.cpu and arch == STANDIN:
+        elif asked is qd.cpu and arch in STANDINS:
             args = args[1:]
             schedule = options.get("cpu_stream_schedule", "")
             options = {name: value for name, value in options.items() if not name.startswith("cpu_")}
@@ -76,7 +80,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def no_faults(request: pytest.FixtureRequest) -> Any:
     """No test does what HIP forbids, as far as the stand-in sees it."""
     yield
-    if request.config.getoption("--arch") == STANDIN:
+    if request.config.getoption("--arch") in STANDINS:
         assert hip_standin.take_faults() == ""
 
 
@@ -93,7 +97,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.getoption("--arch") == "cpu":
         return
-    if config.getoption("--arch") == STANDIN:
+    if config.getoption("--arch") in STANDINS:
         try:
             hip_standin.path()
         except hip_standin.Missing as missing:

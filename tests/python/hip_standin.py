@@ -12,8 +12,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 CRATE = "octants-driver-hip-standin"
-# How `--arch` calls it.
+# How `--arch` calls it, and what it calls the same library when it emulates the machine code of a chip, which
+# `HIP_STANDIN_ARCH` names.
 ARCH = "amdgpu-standin"
+EMULATOR = "amdgpu-emulator"
+ARCHS = (ARCH, EMULATOR)
+CHIPS = ("gfx90a", "gfx942", "gfx1100", "gfx1200")
+# Where AMD's library of math functions lies, as folders and patterns below them.
+DEVICE_LIBRARIES = (("/usr/lib", "*/amdgcn/bitcode/ocml.bc"), ("/opt", "rocm*/amdgcn/bitcode/ocml.bc"))
 
 
 class Missing(Exception):

@@ -52,7 +52,7 @@ def program(begin: Any) -> Any:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "library" in metafunc.fixturenames:
-        schedules = ["", "seed:1", "seed:2"] if metafunc.config.getoption("--arch") == hip_standin.ARCH else [""]
+        schedules = ["", "seed:1", "seed:2"] if metafunc.config.getoption("--arch") in hip_standin.ARCHS else [""]
         metafunc.parametrize("library", schedules, indirect=True, ids=lambda name: name or "no schedule")
 
 

@@ -208,10 +208,11 @@ def test_shapes_seen_through_the_tree():
 
 
 def test_a_tree_in_use_takes_no_more():
-    x, y = qd.field(qd.f32), qd.field(qd.f32)
+    x = qd.field(qd.f32)
     block = qd.root.dense(qd.i, 4)
     block.place(x)
     x[0] = 1
+    y = qd.field(qd.f32)
     with pytest.raises(qd.QuadrantsRuntimeError, match="finalized"):
         block.place(y)
     qd.root.dense(qd.i, 4).place(y)
@@ -357,6 +358,7 @@ def test_addresses_of_elements_follow_the_layout():
 
     assert distance(plain, 2, 3) == 4 * (2 * 6 + 3)
     assert distance(turned, 2, 3) == 4 * (3 * 4 + 2)
+    assert distance(plain.snode, 2, 3) == distance(plain, 2, 3)
     assert place_of(x, 3) - place_of(x, 2) == place_of(y, 4) - place_of(y, 3)
     with pytest.raises(qd.OctantsTypeError, match="takes a field or an array"):
         not_an_array(1)

@@ -74,7 +74,7 @@ def start(tmp_path, request):
     there = f"arch=qd.{arch}"
     if arch == "cpu-separate":
         there = "arch=qd.cpu, cpu_separate_memory=True"
-    elif arch == "amdgpu-standin":
+    elif arch in hip_standin.ARCHS:
         there = f"arch=qd.amdgpu, device=1, driver_library={str(hip_standin.path())!r}"
 
     def start(text, **environment):

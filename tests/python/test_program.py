@@ -227,7 +227,7 @@ def test_data_oriented_and_plain_functions():
     assert b.x.to_numpy().tolist() == [1, 2]
     with pytest.raises(qd.QuadrantsSyntaxError):
         qd.data_oriented(3)
-    with pytest.raises(qd.QuadrantsSyntaxError):
+    with pytest.raises(qd.QuadrantsTypeError):
         qd.kernel(3)
 
 

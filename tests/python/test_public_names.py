@@ -78,8 +78,13 @@ def test_indices_are_scaled_from_one_shape_to_another():
     assert [scaled(wide, *index).to_list() for index in ((0, 0), (3, 5), (7, 11))] == [[0, 0], [1, 10], [3, 22]]
     assert scaled(line, 3, 5).to_list() == [3, 5]
     assert scaled(block, 7, 11).to_list() == [1, 2]
-    with pytest.raises(qd.OctantsRuntimeError, match="function of the kernel language"):
-        qd.rescale_index(fine, wide, qd.Vector([0, 0]))
+    assert qd.rescale_index(fine, wide, [7, 11]) == [3, 22]
+
+    @qd.kernel
+    def of_a_list() -> qd.types.vector(2, qd.i32):
+        return qd.rescale_index(fine, wide, [7, 11])
+
+    assert of_a_list() == [3, 22]
 
 
 def test_functions_for_both_worlds():

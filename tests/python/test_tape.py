@@ -353,7 +353,6 @@ def test_checks_against_differences():
 
 def test_clearing():
     x = qd.field(qd.f32, 3, needs_grad=True, needs_dual=True)
-    late = qd.field(qd.f32)
     x.fill(1)
     x.grad.fill(2)
     x.dual.fill(3)
@@ -361,6 +360,7 @@ def test_clearing():
     assert (x[0], x.grad[0], x.dual[0]) == (1, 0, 3)
     qd.ad.clear_all_gradients(qd.types.enums.SNodeGradType.DUAL)
     assert (x[0], x.dual[0]) == (1, 0)
+    late = qd.field(qd.f32)
     qd.root.place(late)  # a tree under construction stays open
     qd.ad.clear_all_gradients()
     qd.root.lazy_grad()

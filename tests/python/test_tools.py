@@ -42,12 +42,43 @@ def test_ply_arguments():
     writer = qd.tools.PLYWriter(2, 1)
     with pytest.raises(ValueError, match="needs 2 numbers"):
         writer.add_vertex_channel("a", "int", [1, 2, 3])
-    with pytest.raises(ValueError, match="not a type of PLY"):
-        writer.add_vertex_channel("a", "f32", [1, 2])
+    with pytest.raises(ValueError, match="a channel's name"):
+        writer.add_vertex_channel(3, "int", [1, 2])
     with pytest.raises(ValueError, match="not among"):
         writer.add_faces([0, 1, 2])
     with pytest.raises(ValueError, match="face_type"):
         qd.tools.PLYWriter(1, face_type="pent")
+
+
+def test_ply_channels_of_made_up_types_are_left_out(tmp_path):
+    writer = qd.tools.PLYWriter(2, 1)
+    writer.add_vertex_pos([0, 1], [0, 1], [0, 1])
+    writer.add_faces([0, 1, 1])
+    with pytest.warns(UserWarning, match="channel a is left out: 'f32' is not a type of PLY"):
+        writer.add_vertex_channel("a", "f32", [1, 2])
+    with pytest.warns(UserWarning, match="channel b is left out"):
+        writer.add_face_channel("b", "foo", [1])
+    writer.export_ascii(str(tmp_path / "left.ply"))
+    header = (tmp_path / "left.ply").read_text().split("end_header")[0]
+    assert [line for line in header.splitlines() if line.startswith("property")] == [
+        *(f"property float {axis}" for axis in "xyz"),
+        "property list uchar int vertex_indices",
+    ]
+
+
+def test_the_machine_is_described_for_bug_reports(capsys):
+    from octants.tools import diagnose
+
+    diagnose.main()
+    out = capsys.readouterr().out
+    assert out.startswith(f"octants {qd.__version_str__}, python ")
+    assert any(line.startswith(("x64: yes", "arm64: yes")) for line in out.splitlines())
+    assert "\ncuda: " in out
+
+
+def test_queues_of_metal_are_refused():
+    with pytest.raises(qd.OctantsRuntimeError, match="does not drive Metal"):
+        qd.interop.get_mps_command_queue()
 
 
 def test_the_mutations_of_streams_still_apply():

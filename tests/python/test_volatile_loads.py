@@ -98,7 +98,7 @@ def test_it_takes_elements_alone():
         return qd.volatile_load(1)
 
     for kernel in (of_a_variable, of_a_number):
-        with pytest.raises(qd.OctantsCompilationError, match="volatile_load` takes an element of a field or an array"):
+        with pytest.raises(qd.OctantsCompilationError, match="volatile_load"):
             kernel()
 
 

@@ -14,7 +14,8 @@ use octants_ir::{Affine, AtomicOp, BlockId, Body, BufferId, Effect, Op, Program,
 
 use crate::addresses::trace_element;
 use crate::affine::Sums;
-use crate::effects::{Effects, function_effects, inst_effects};
+use crate::effects::{Effects, inst_effects};
+use crate::function_effects::function_effects;
 
 /// What is done to an element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -149,28 +149,6 @@ pub fn for_each_local(body: &Body, v: ValueId, f: &mut impl FnMut(LocalId)) {
     }
 }
 
-/// Both addresses are computed in the same way from the same values.
-pub fn same_address(body: &Body, a: ValueId, b: ValueId) -> bool {
-    a == b || same_op(body, a, b)
-}
-
-/// Both values are computed in the same way from the same values.
-pub fn same_value(body: &Body, a: ValueId, b: ValueId) -> bool {
-    if a == b || same_address(body, a, b) {
-        return true;
-    }
-    if body.ty(a) != body.ty(b) {
-        return false;
-    }
-    let same = |x: &ValueId, y: &ValueId| same_value(body, *x, *y);
-    match (&body.inst(a).op, &body.inst(b).op) {
-        (Op::Binary(f, x, u), Op::Binary(g, y, v)) => f == g && same(x, y) && same(u, v),
-        (Op::Unary(f, x), Op::Unary(g, y)) => f == g && same(x, y),
-        (Op::Cast(x), Op::Cast(y)) => same(x, y),
-        _ => false,
-    }
-}
-
 /// A value depends on memory, or on other effects.
 pub fn is_read(body: &Body, v: ValueId) -> bool {
     let op = &body.inst(v).op;
@@ -180,19 +158,4 @@ pub fn is_read(body: &Body, v: ValueId) -> bool {
     let mut any = !op.is_pure();
     op.for_each_operand(|u| any |= is_read(body, u));
     any
-}
-
-fn same_op(body: &Body, a: ValueId, b: ValueId) -> bool {
-    let same = |x: &ValueId, y: &ValueId| same_address(body, *x, *y);
-    let all = |xs: &[ValueId], ys: &[ValueId]| xs.len() == ys.len() && xs.iter().zip(ys).all(|(x, y)| same(x, y));
-    if body.ty(a) != body.ty(b) {
-        return false;
-    }
-    match (&body.inst(a).op, &body.inst(b).op) {
-        (Op::ElementAddr(x, xs), Op::ElementAddr(y, ys)) => same(x, y) && all(xs, ys),
-        (Op::MemberAddr(x, i), Op::MemberAddr(y, j)) => i == j && same(x, y),
-        (Op::BufferAddr(x, xs), Op::BufferAddr(y, ys)) => x == y && all(xs, ys),
-        (x @ (Op::LocalAddr(_) | Op::FrameAddr(_) | Op::Const(_) | Op::Param(_) | Op::LoopIndex(..)), y) => x == y,
-        _ => false,
-    }
 }

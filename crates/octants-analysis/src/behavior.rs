@@ -1,6 +1,7 @@
 //! What code does beyond computing, through its calls too, and how long it is.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use octants_ir::schedule::Behavior;
 use octants_ir::{Body, Effect, FuncId, Op};
@@ -15,8 +16,8 @@ pub struct OwnBehavior {
 }
 
 impl OwnBehavior {
-    /// Looks at a body.
-    pub fn of(body: &Body) -> OwnBehavior {
+    /// Looks at a body. [`own_behavior`](crate::own_behavior) keeps the answer.
+    pub(crate) fn of(body: &Body) -> OwnBehavior {
         let mut own = OwnBehavior { behavior: Behavior::default(), calls: Vec::new() };
         let behavior = &mut own.behavior;
         body.visit(body.root, &mut |_, inst| {
@@ -48,7 +49,7 @@ impl OwnBehavior {
     }
 
     /// All functions that it reaches, which may call themselves; `functions` are the program's.
-    pub fn reached(&self, functions: &[OwnBehavior]) -> Vec<FuncId> {
+    pub fn reached(&self, functions: &[Arc<OwnBehavior>]) -> Vec<FuncId> {
         let mut seen = vec![false; functions.len()];
         let (mut found, mut calls) = (Vec::new(), self.calls.clone());
         while let Some(f) = calls.pop() {
@@ -80,13 +81,13 @@ impl OwnBehavior {
 }
 
 /// The instructions of each function as if all its calls were inlined; very many for those that call themselves.
-pub fn inlined_sizes(functions: &[OwnBehavior]) -> Vec<usize> {
-    fn size(f: FuncId, functions: &[OwnBehavior], known: &mut Vec<Option<usize>>) -> usize {
+pub fn inlined_sizes(functions: &[Arc<OwnBehavior>]) -> Vec<usize> {
+    fn size(f: FuncId, functions: &[Arc<OwnBehavior>], known: &mut Vec<Option<usize>>) -> usize {
         if let Some(size) = known[f.index()] {
             return size;
         }
         known[f.index()] = Some(usize::MAX / 2);
-        let OwnBehavior { behavior, calls } = &functions[f.index()];
+        let OwnBehavior { behavior, calls } = &*functions[f.index()];
         let size = calls.iter().fold(behavior.size, |sum, callee| sum.saturating_add(size(*callee, functions, known)));
         known[f.index()] = Some(size);
         size

@@ -1,5 +1,5 @@
 //! [`Dependence`]: the dependence test. It tells whether two accesses of a buffer reach the same element: in one
-//! iteration, in two iterations of a loop, or in two tasks.
+//! iteration, in two iterations of a loop, in loops that follow one another, or in two tasks.
 //!
 //! Each axis gives an equation of two affine sums. An equation of constants has an answer by itself. Between
 //! iterations, the equations of each axis of the loop are solved together. Between tasks, whose loops have nothing in
@@ -10,8 +10,9 @@ use std::collections::HashMap;
 use octants_ir::schedule::LocalUses;
 use octants_ir::{Affine, Body, BufferId, Op, Term, ValueId};
 
-use crate::addresses::{is_read, same_value};
+use crate::addresses::is_read;
 use crate::affine::Sums;
+use crate::same_values::{SameRanges, same_value};
 use crate::solve_equations::{Equation, Meeting, Multiple, solve};
 
 /// An index on the way to an element.
@@ -131,6 +132,17 @@ impl<'a> Dependence<'a> {
             axes.push(solved);
         }
         BetweenIterations { axes, is_exact }
+    }
+
+    /// The ranges of a later loop's axes by which an access there reaches each element of one in a loop before it. `None`
+    /// where it may not.
+    pub fn in_later_loops(&self, read: &[Subscript], written: &[Subscript]) -> Option<SameRanges> {
+        let mut ranges = SameRanges::default();
+        let mut leads = |(x, y): (&Subscript, &Subscript)| match (x.value, y.value) {
+            (Some(x), Some(y)) => ranges.lead_to_the_same(self.body, x, y),
+            _ => x.sum.is_some() && x.sum == y.sum,
+        };
+        read.iter().zip(written).all(&mut leads).then_some(ranges)
     }
 
     /// Whether accesses in two tasks reach the same element. A range whose end is an extent or a parameter counts as

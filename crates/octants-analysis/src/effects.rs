@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use octants_ir::{AccessSet, Body, Effect, Function, Op, Program, Type, ValueId};
+use octants_ir::{AccessSet, Body, Effect, FuncId, Op, Type, ValueId};
 
 use crate::addresses::{Place, trace_address};
 
@@ -40,6 +40,22 @@ impl Effects {
         }
     }
 
+    /// Adds those of a call with these arguments.
+    fn call(&mut self, callee: &Effects, args: &[Option<Place>]) {
+        self.access.reads.extend(&callee.access.reads);
+        self.access.writes.extend(&callee.access.writes);
+        self.other |= callee.other;
+        for (i, place) in (0..).zip(args) {
+            let Some(place) = place else { continue };
+            if callee.param_reads.contains(&i) {
+                self.read(*place);
+            }
+            if callee.param_writes.contains(&i) {
+                self.write(*place);
+            }
+        }
+    }
+
     /// Changes nothing that anyone could see afterwards.
     pub fn is_silent(&self) -> bool {
         self.access.writes.is_empty()
@@ -49,24 +65,36 @@ impl Effects {
     }
 }
 
-/// The effects of each function, by `FuncId`.
-pub fn function_effects(functions: &[Function]) -> Vec<Effects> {
-    let mut all = vec![Effects::default(); functions.len()];
-    // Each round adds what one more call reaches; the sets only grow, so this ends.
-    loop {
-        let next: Vec<Effects> = functions.iter().map(|f| body_effects(&f.body, &all)).collect();
-        if next == all {
-            return all;
-        }
-        all = next;
+/// The effects of a body by itself, and what it passes to the functions that it calls.
+#[derive(Debug)]
+pub(crate) struct OwnEffects {
+    effects: Effects,
+    /// For each call, where its arguments that are references point.
+    calls: Vec<(FuncId, Vec<Option<Place>>)>,
+}
+
+impl OwnEffects {
+    /// Looks at a body.
+    pub fn of(body: &Body) -> OwnEffects {
+        let mut own = OwnEffects { effects: Effects::default(), calls: Vec::new() };
+        body.visit(body.root, &mut |_, inst| match inst.op.effect() {
+            Effect::Call(f, args) => own.calls.push((f, passed(body, args))),
+            _ => inst_effects(body, &inst.op, &[], &mut own.effects),
+        });
+        own
+    }
+
+    /// The effects of the body, given those of the functions it may call.
+    pub fn with(&self, functions: &[Effects]) -> Effects {
+        let mut e = self.effects.clone();
+        self.calls.iter().for_each(|(f, args)| e.call(&functions[f.index()], args));
+        e
     }
 }
 
-/// The effects of a body, given those of the functions it may call.
-pub fn body_effects(body: &Body, functions: &[Effects]) -> Effects {
-    let mut e = Effects::default();
-    body.visit(body.root, &mut |_, inst| inst_effects(body, &inst.op, functions, &mut e));
-    e
+/// Where the arguments of a call that are references point.
+fn passed(body: &Body, args: &[ValueId]) -> Vec<Option<Place>> {
+    args.iter().map(|a| matches!(body.ty(*a), Type::Ref(_)).then(|| trace_address(body, *a))).collect()
 }
 
 /// Adds the effects of one operation, the blocks in it aside.
@@ -92,32 +120,9 @@ pub fn inst_effects(body: &Body, op: &Op, functions: &[Effects], e: &mut Effects
                 e.write(place(r.target));
             }
         }
-        Effect::Call(func, args) => {
-            let callee = &functions[func.index()];
-            e.access.reads.extend(&callee.access.reads);
-            e.access.writes.extend(&callee.access.writes);
-            e.other |= callee.other;
-            for (i, arg) in args.iter().enumerate() {
-                if matches!(body.ty(*arg), Type::Ref(_)) {
-                    if callee.param_reads.contains(&(i as u32)) {
-                        e.read(place(*arg));
-                    }
-                    if callee.param_writes.contains(&(i as u32)) {
-                        e.write(place(*arg));
-                    }
-                }
-            }
-        }
+        Effect::Call(func, args) => e.call(&functions[func.index()], &passed(body, args)),
         Effect::Print | Effect::Assert | Effect::Draw | Effect::ReadClock | Effect::Exchange | Effect::Synchronize => {
             e.other = true
         }
-    }
-}
-
-/// Fills in the access set of every task.
-pub fn compute_access(program: &mut Program) {
-    let functions = function_effects(&program.functions);
-    for task in &mut program.tasks {
-        task.access = body_effects(&task.body, &functions).access;
     }
 }

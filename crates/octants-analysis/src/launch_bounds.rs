@@ -32,6 +32,8 @@ pub fn launch_bound(buffers: &[Buffer], body: &Body, locals: &LocalUses, v: Valu
             Layout::Dense { shape, .. } => Known(shape[*axis as usize] as i64),
             // An i32 is only asked for where the extent fits.
             Layout::Contiguous | Layout::Strided => Sum(Affine::from(Term::Extent(*b, *axis)), own),
+            // A product of extents.
+            Layout::Flat(_) => Computed,
         },
         Op::Param(p) if matches!(body.ty(v), Type::Scalar(_)) => Sum(Affine::from(Term::Param(*p)), own),
         _ => Computed,

@@ -1,28 +1,29 @@
 //! Facts about code, found once and asked for by passes: where addresses point, what code touches, which elements.
 //!
-//! Nothing here changes a program. A fact holds for the body that it was asked of, as it was then. [`FactsCache`] keeps
-//! what several passes ask for.
+//! Nothing here changes a program. A fact holds for the body that it was asked of, as it was then. [`BodyFacts`] are kept
+//! in the body until it changes.
 //!
-//! Reading order: [`addresses`], [`constants`], [`code_layout`], [`iterations`], [`local_uses`], [`memory_classes`],
-//! [`exits`], [`effects`], [`behavior`], [`cost_model`], [`affine`], [`dependence`], [`same_ranges`], [`access_sets`],
-//! [`launch_bounds`], [`facts_cache`].
+//! Reading order: [`addresses`], [`constants`], [`code_layout`], [`iterations`], `local_uses`, [`memory_classes`],
+//! [`exits`], [`effects`], [`behavior`], [`cost_model`], [`affine`], [`dependence`], [`same_values`], [`access_sets`],
+//! [`launch_bounds`]; [`body_facts`], which keeps some of them, and [`mod@function_effects`].
 
 pub mod access_sets;
 pub mod addresses;
 pub mod affine;
 pub mod behavior;
+pub mod body_facts;
 pub mod code_layout;
 pub mod constants;
 pub mod cost_model;
 pub mod dependence;
 pub mod effects;
 pub mod exits;
-pub mod facts_cache;
+pub mod function_effects;
 pub mod iterations;
 pub mod launch_bounds;
-pub mod local_uses;
+mod local_uses;
 pub mod memory_classes;
-pub mod same_ranges;
+pub mod same_values;
 mod solve_equations;
 
 pub use octants_ir::{Affine, Term};
@@ -30,20 +31,20 @@ pub use octants_ir::{Affine, Term};
 pub use access_sets::{Access, AccessKind, AxisSet, TaskAccess, access_sets, describe_access};
 pub use addresses::{
     Place, first_use_sets, first_uses_set, for_each_element, for_each_local, for_each_use, is_read, points_into,
-    same_address, same_value, trace_address, trace_element, trace_indices,
+    trace_address, trace_element, trace_indices,
 };
 pub use affine::Sums;
 pub use behavior::{OwnBehavior, inlined_sizes};
+pub use body_facts::{BodyFacts, local_uses, own_behavior};
 pub use code_layout::CodeLayout;
 pub use constants::known_int;
 pub use cost_model::{CostModel, UNKNOWN_TRIPS, estimate_trips};
 pub use dependence::{BetweenIterations, Dependence, Subscript};
-pub use effects::{Effects, body_effects, compute_access, function_effects, inst_effects};
+pub use effects::{Effects, inst_effects};
 pub use exits::{exits_of, may_leave};
-pub use facts_cache::FactsCache;
+pub use function_effects::{body_effects, compute_access, function_effects};
 pub use iterations::{locals_of_all_iterations, runs_once, shared_locals, touched_at_own_indices};
 pub use launch_bounds::launch_bound;
-pub use local_uses::find_local_uses;
 pub use memory_classes::MemoryClasses;
-pub use same_ranges::SameRanges;
+pub use same_values::{SameRanges, same_address, same_value};
 pub use solve_equations::Meeting;

@@ -9,8 +9,9 @@ use std::collections::HashMap;
 use octants_ir::schedule::{LocalUse, LocalUses};
 use octants_ir::{BlockId, Body, Op, ValueId};
 
-/// Looks at the locals of a body; `parallel_bodies` are the bodies of the task's parallel loops.
-pub fn find_local_uses(body: &Body, parallel_bodies: &[BlockId]) -> LocalUses {
+/// Looks at the locals of a body. [`BodyFacts`](crate::BodyFacts) keep the answer.
+pub(crate) fn find_local_uses(body: &Body) -> LocalUses {
+    let parallel_bodies = &parallel_bodies(body)[..];
     let locals = vec![Uses::default(); body.locals.len()];
     let mut walk = Walk { body, parallel_bodies, is_outside: true, clock: 0, locals, ends: HashMap::new() };
     walk.block(body.root);
@@ -29,6 +30,17 @@ pub fn find_local_uses(body: &Body, parallel_bodies: &[BlockId]) -> LocalUses {
             is_used_before_loop: uses.is_outside && !parallel_bodies.is_empty(),
         });
     }
+    found
+}
+
+/// The bodies of the parallel loops of a task.
+fn parallel_bodies(body: &Body) -> Vec<BlockId> {
+    let mut found = Vec::new();
+    body.visit(body.root, &mut |_, inst| {
+        if let Op::For(l) = &inst.op {
+            found.extend(l.blocks().filter(|_| l.parallel.is_some()));
+        }
+    });
     found
 }
 

@@ -24,6 +24,7 @@ impl<'a> MemoryClasses<'a> {
 
     /// Two buffers may share an element at a launch.
     pub fn may_alias(&self, a: usize, b: usize) -> bool {
+        let [a, b] = [a, b].map(|b| array_of(self.buffers, b));
         let (x, y) = (&self.buffers[a], &self.buffers[b]);
         a == b || x.shares_memory(y) || self.arrays_may_alias && is_array(x) && is_array(y)
     }
@@ -62,12 +63,24 @@ impl<'a> MemoryClasses<'a> {
     }
 }
 
+/// The array that a flat buffer is the scalars of; else the buffer.
+fn array_of(buffers: &[Buffer], b: usize) -> usize {
+    if let Layout::Flat(of) = buffers[b].layout { of.index() } else { b }
+}
+
 fn is_array(buffer: &Buffer) -> bool {
     !matches!(buffer.layout, Layout::Dense { .. })
 }
 
-fn sharing(buffers: &[Buffer]) -> Vec<usize> {
+/// Each buffer by itself, but flat ones with their arrays.
+fn apart(buffers: &[Buffer]) -> Vec<usize> {
     let mut first: Vec<usize> = (0..buffers.len()).collect();
+    (0..buffers.len()).for_each(|i| unite(&mut first, i, array_of(buffers, i)));
+    first
+}
+
+fn sharing(buffers: &[Buffer]) -> Vec<usize> {
+    let mut first = apart(buffers);
     let mut known: HashMap<(MemorySpace, u32, u64), usize> = HashMap::new();
     for (i, b) in buffers.iter().enumerate() {
         let Layout::Dense { components, .. } = &b.layout else { continue };
@@ -87,7 +100,7 @@ fn overlapping(buffers: &[Buffer]) -> Vec<usize> {
         runs.extend(components.iter().zip(bytes).map(|(c, bytes)| ((b.space, c.root), c.base, c.end(bytes), i)));
     }
     runs.sort_unstable();
-    let mut first: Vec<usize> = (0..buffers.len()).collect();
+    let mut first = apart(buffers);
     let mut reach: Option<((MemorySpace, u32), u64, usize)> = None;
     for (root, begin, end, i) in runs {
         reach = match reach {

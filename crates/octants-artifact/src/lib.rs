@@ -20,7 +20,7 @@ mod trust;
 pub use access::{Access, AccessAxis, AccessKind, Indices, SlotSum, UpdateOp};
 pub use conflict::{Overlap, TaskLaunch};
 pub use key::{Key, KeyMaker, key_of_bytes};
-pub use scatter_copies::ScatterCopies;
+pub use scatter_copies::{CopiedRegion, ScatterCopies};
 pub use store::{Contents, Policy, Store, StoreCounts, StoreOptions};
 pub use task_graph::{Condition, GraphPart, graph_of_groups};
 pub use trace::{
@@ -402,8 +402,8 @@ pub struct HostContext {
     pub copies: *const core::ffi::c_void,
     /// 72: how many copies are to be added.
     pub copy_count: u64,
-    /// 80: into how many parts the memory is cut for that.
-    pub parts: u64,
+    /// 80: bytes of a copy before the region that is added.
+    pub copy_offset: u64,
 }
 
 /// Code of a task: runs iterations `begin..end` of the flattened index space (a serial task ignores them).

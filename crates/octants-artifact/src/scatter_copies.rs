@@ -8,17 +8,36 @@ use crate::{Bound, iterations};
 /// all together add the copies to the shared memory in the end.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ScatterCopies {
-    /// Bytes of fields.
-    pub bytes: u64,
-    /// Of each array the bytes of an element, and the bounds of its axes.
-    pub arrays: Vec<(u64, Vec<(Bound, Bound)>)>,
+    /// What a copy consists of, in order.
+    pub regions: Vec<CopiedRegion>,
     /// Scalars to which an iteration adds, roughly.
     pub updates: u64,
-    /// Runs of equal scalars that a copy consists of.
-    pub regions: u32,
-    /// Symbol of the code, a task's, that adds parts of copies, numbered like iterations, to the shared memory and
+}
+
+/// A run of equal scalars.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct CopiedRegion {
+    /// Bytes of a part of a field, or of each element of an array.
+    pub bytes: u64,
+    /// The bounds of an array's axes. None for a field.
+    pub axes: Vec<(Bound, Bound)>,
+    /// Bytes of a group of scalars. A region takes whole groups in a copy.
+    pub group: u64,
+    /// Symbol of the code, a task's, that adds groups of all copies, numbered like iterations, to the shared memory and
     /// clears them.
-    pub sum_symbol: String,
+    pub merge_symbol: String,
+}
+
+impl CopiedRegion {
+    /// Its bytes in a launch with these argument slots.
+    fn bytes(&self, args: &[u64]) -> Option<u64> {
+        iterations(&self.axes, args)?.checked_mul(self.bytes)
+    }
+
+    /// The number of its groups in such a launch.
+    fn groups(&self, args: &[u64]) -> u64 {
+        self.bytes(args).unwrap_or(0).div_ceil(self.group.max(1))
+    }
 }
 
 impl ScatterCopies {
@@ -26,19 +45,28 @@ impl ScatterCopies {
     pub const MOST_BYTES: u64 = 4 << 20;
     /// An atomic sum takes about as long as so many bytes of a copy.
     pub const BYTES_PER_UPDATE: u64 = 32;
-    /// Bytes to a multiple of which each region is filled up in a copy.
-    const FILL: u64 = 128;
 
-    /// Bytes of a call's copies in a launch with these argument slots; `None` where there are none.
+    /// Bytes of the memory that a call's copy stands for in a launch with these argument slots; `None` where calls
+    /// have no copies.
     pub fn bytes(&self, args: &[u64]) -> Option<u64> {
-        let of_array = |(element, axes): &(u64, Vec<_>)| iterations(axes, args)?.checked_mul(*element);
-        let bytes = self.arrays.iter().try_fold(self.bytes, |sum, array| sum.checked_add(of_array(array)?))?;
+        let bytes = self.regions.iter().try_fold(0u64, |sum, region| sum.checked_add(region.bytes(args)?))?;
         (bytes <= ScatterCopies::MOST_BYTES).then_some(bytes)
+    }
+
+    /// Calls `add` for each region of a copy in such a launch: with its number, the number of its groups, and the bytes
+    /// of a copy before it.
+    pub fn for_each_region(&self, args: &[u64], mut add: impl FnMut(usize, u64, u64)) {
+        let mut offset = 0;
+        for (number, region) in self.regions.iter().enumerate() {
+            let groups = region.groups(args);
+            add(number, groups, offset);
+            offset += groups * region.group;
+        }
     }
 
     /// Bytes of a private copy, given the bytes of the memory that it stands for.
     pub fn room(&self, bytes: u64) -> u64 {
-        bytes + ScatterCopies::FILL * u64::from(self.regions)
+        bytes + self.regions.iter().map(|r| r.group).sum::<u64>()
     }
 
     /// Fewest iterations for which a call takes copies of so many bytes.
@@ -55,13 +83,14 @@ mod tests {
     #[test]
     fn bytes_follow_from_the_argument_slots() {
         let axis = |slot| (Bound::Known(0), Bound::Slot(slot, ScalarKind::I64, 0));
-        let copies = ScatterCopies {
-            bytes: 100,
-            arrays: vec![(8, vec![axis(0), axis(1)]), (4, vec![axis(1)])],
-            updates: 3,
-            ..ScatterCopies::default()
-        };
+        let region = |bytes, axes| CopiedRegion { bytes, axes, group: 64, ..CopiedRegion::default() };
+        let regions = vec![region(100, vec![]), region(8, vec![axis(0), axis(1)]), region(4, vec![axis(1)])];
+        let copies = ScatterCopies { regions, updates: 3 };
         assert_eq!(copies.bytes(&[5, 6]), Some(100 + 8 * 30 + 4 * 6));
+        assert_eq!(copies.room(364), 364 + 3 * 64);
+        let mut regions = Vec::new();
+        copies.for_each_region(&[5, 6], |number, groups, offset| regions.push((number, groups, offset)));
+        assert_eq!(regions, [(0, 2, 0), (1, 4, 128), (2, 1, 384)]);
         assert_eq!(copies.bytes(&[1 << 20, 6]), None);
         assert_eq!(copies.bytes(&[u64::MAX >> 1, 6]), None);
         assert_eq!((copies.least_iterations(960), copies.least_iterations(961)), (10, 11));

@@ -241,4 +241,6 @@ pub struct StoredWarning {
     pub text: String,
     /// File and line.
     pub place: Option<(String, u32)>,
+    /// About how the program is written, not about what it may do.
+    pub is_syntax: bool,
 }

@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 
-use octants_analysis::FactsCache;
 use octants_diag::{Diagnostic, Sources};
 use octants_ir::{AutodiffMode, Kernel, Pass, PassState, ValueId, always, run_pipeline};
 use octants_passes::Alias;
@@ -44,7 +43,6 @@ pub struct Differentiation {
     pub store: Option<StoreNeed>,
     /// Loads of what atomic operations found and overwrote.
     found: HashSet<ValueId>,
-    facts: FactsCache,
     errors: Vec<Diagnostic>,
 }
 
@@ -135,7 +133,7 @@ pub const DIFFERENTIATE: &[Pass<Kernel, Differentiation>] = &[
     Pass { name: "fold_constants", runs: is_simplified, run: |k, _| fold_constants(k, false) },
     Pass { name: "hoist_invariants", runs: is_planned, run: |k, _| hoist_invariants(k) },
     Pass { name: "make_sums_atomic", runs: is_planned, run: |k, _| make_sums_atomic(k) },
-    Pass { name: "eliminate_dead_code", runs: is_simplified, run: |k, d| eliminate_dead_code(k, &d.facts) },
+    Pass { name: "eliminate_dead_code", runs: is_simplified, run: |k, _| eliminate_dead_code(k) },
     Pass { name: "make_updates_atomic", runs: is_planned, run: |k, _| make_updates_atomic(k) },
     Pass { name: "demote_unshared_atomics", runs: is_planned, run: |k, d| d.found = demote_unshared_atomics(k) },
     Pass { name: "refuse_recursion", runs: is_reverse, run: |k, d| _ = d.note(refuse_recursion(k)) },

@@ -8,7 +8,6 @@
 
 #![allow(clippy::unwrap_used)]
 
-use octants_analysis::FactsCache;
 use octants_autodiff::{DIFFERENTIATE, Differentiation, Keeping, differentiate};
 use octants_diag::Diagnostic;
 use octants_file_tests::{Case, check_cases, check_passes_have_cases};
@@ -54,12 +53,12 @@ fn run(case: &Case) -> String {
         return lines("warning", &asked.warnings);
     }
     if mode == Some(AutodiffMode::Reverse) {
-        eliminate_dead_code(&mut kernel, &FactsCache::default());
+        eliminate_dead_code(&mut kernel);
     }
     if let Some(store) = asked.store {
         let mut count = store.count;
         assert_kernel(&count, pass);
-        eliminate_dead_code(&mut count, &FactsCache::default());
+        eliminate_dead_code(&mut count);
         return case.text(&kernel) + &case.text(&count);
     }
     // Unreachable code has no text.

@@ -28,7 +28,7 @@ impl Backend for Cuda {
     }
 
     fn open(&self, settings: &DeviceSettings) -> Result<Box<dyn Driver>, String> {
-        open_gpu(settings, driver::open)
+        open_gpu(settings, folders(HOME_VARIABLES), driver::open)
     }
 
     fn find_device_library(&self, packages: &[PathBuf]) -> Option<PathBuf> {

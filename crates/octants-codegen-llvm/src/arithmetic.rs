@@ -152,7 +152,7 @@ impl Lowering<'_, '_> {
     /// generator. `llvm.minimumnum` needs no guard.
     pub fn float_extremum(&self, op: BinaryOp, ty: T, a: V, b: V) -> V {
         let e = self.e;
-        match (op == BinaryOp::Min, self.u.target.info().has_vectors) {
+        match (op == BinaryOp::Min, self.u.info.has_vectors) {
             (true, true) => e.without_signs_of_zeros(e.intrinsic("llvm.minimumnum", ty, &[a, b])),
             (false, true) => e.without_signs_of_zeros(e.intrinsic("llvm.maximumnum", ty, &[a, b])),
             (true, false) => e.intrinsic("llvm.minnum", ty, &[a, b]),

@@ -60,12 +60,6 @@ impl Lowering<'_, '_> {
         old
     }
 
-    /// Adds to a scalar whose old value nobody asks for.
-    pub fn atomic_sum(&self, ptr: V, leaf: &LeafAt, operand: V) {
-        let add = if leaf.scalar.is_float() { Rmw::LLVMAtomicRMWBinOpFAdd } else { Rmw::LLVMAtomicRMWBinOpAdd };
-        self.mark(self.e.atomic_rmw(add, ptr, operand), leaf);
-    }
-
     fn mark(&self, access: V, leaf: &LeafAt) {
         if let Some(tag) = leaf.tag {
             self.u.metadata.mark_access(self.e, access, tag, true);

@@ -25,7 +25,7 @@ pub(crate) type Bb = LLVMBasicBlockRef;
 pub(crate) use llvm_sys::LLVMIntPredicate as IntCmp;
 pub(crate) use llvm_sys::LLVMRealPredicate as FloatCmp;
 
-const NO_NAME: *const std::ffi::c_char = c"".as_ptr();
+pub(crate) const NO_NAME: *const std::ffi::c_char = c"".as_ptr();
 
 /// Calls into LLVM with handles of this emitter.
 macro_rules! llvm {
@@ -52,7 +52,7 @@ pub(crate) struct AtomicStyle {
 pub(crate) struct Emitter {
     pub ctx: LLVMContextRef,
     pub module: LLVMModuleRef,
-    builder: LLVMBuilderRef,
+    pub(crate) builder: LLVMBuilderRef,
     pub i1: T,
     pub i8: T,
     pub i16: T,

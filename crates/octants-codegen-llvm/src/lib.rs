@@ -27,7 +27,7 @@
 //! Reading order: `compile` (a program), `facts`, `launch_memory`, `pieces`, `unit` (a module), `lower_task`,
 //! `range_loops`, `strided_loops`, `odometer`, `coarsen_threads`, `functions`, `lower_body` (control flow),
 //! `serial_loops`, `lower_op` (values), `memory`, `place`, `aggregates`, `arithmetic`, `math`, `atomics`,
-//! `thread_ops`, `privatize_scatter`, `effects`, `random`; `metadata`, `emit`; `optimize`, `fuse_products`,
+//! `thread_ops`, `private_copies`, `vectors`, `effects`, `random`; `metadata`, `emit`; `optimize`, `fuse_products`,
 //! `tell_strides_apart`; `graph_parts`; `fatal_errors`; `target`.
 
 mod aggregates;
@@ -55,7 +55,7 @@ mod odometer;
 mod optimize;
 mod pieces;
 mod place;
-mod privatize_scatter;
+mod private_copies;
 mod random;
 mod range_loops;
 mod serial_loops;
@@ -64,6 +64,7 @@ mod target;
 mod tell_strides_apart;
 mod thread_ops;
 mod unit;
+mod vectors;
 
 pub use target::known_processors;
 

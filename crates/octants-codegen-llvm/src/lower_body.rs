@@ -188,6 +188,7 @@ impl<'p> Lowering<'_, 'p> {
                     scalars.extend(&place.ptrs);
                     refs.push(Some((*place.shape).clone()));
                 }
+                Some(Val::Vector(_)) => panic!("compiler bug: argument {a} of a call is a whole vector"),
                 None => panic!("compiler bug: argument {a} of a call was not computed"),
             }
         }

@@ -11,6 +11,9 @@ const ROOT_ALIGNMENT: u32 = 64;
 impl Lowering<'_, '_> {
     /// The value of an instruction that is not control flow; `None` for one that yields nothing.
     pub fn value_of(&mut self, v: ValueId) -> Option<Val> {
+        if let Some(value) = self.vector_value(v) {
+            return Some(value);
+        }
         let body = self.body;
         let inst = body.inst(v);
         let ty = &inst.ty;
@@ -91,10 +94,11 @@ impl Lowering<'_, '_> {
                 let indices = self.open.indices.get(l).expect("compiler bug: the index of a loop outside it");
                 vec![indices[*axis as usize].narrow]
             }
-            Op::Store(..) | Op::Reduce(..) | Op::Print(_) | Op::Assert(..) => {
+            Op::Store(..) | Op::VectorStore(..) | Op::Prefetch(_) | Op::Reduce(..) | Op::Print(_) | Op::Assert(..) => {
                 self.run_effect(v);
                 return None;
             }
+            Op::VectorLoad(_) => panic!("compiler bug: a vector is lowered whole"),
             Op::Checkpoint(..) => panic!("compiler bug: a checkpoint is a part of the graph"),
             Op::Balance { .. } => panic!("compiler bug: a schedule expands `balance`"),
             Op::If(..) | Op::For(_) | Op::Loop(_) | Op::Break | Op::Continue | Op::Return(_) | Op::Call(..) => {
@@ -109,6 +113,8 @@ impl Lowering<'_, '_> {
         let body = self.body;
         match &body.inst(v).op {
             Op::Store(a, value) => self.store(*a, *value),
+            Op::VectorStore(a, value) => self.store_vector(&self.place(*a), *value),
+            Op::Prefetch(a) => self.prefetch(&self.place(*a)),
             Op::Reduce(slot, value) => self.reduce(*slot as usize, *value),
             Op::Print(parts) => self.print(v, parts),
             Op::Assert(c, parts) => self.assert(v, *c, parts),

@@ -4,9 +4,9 @@
 
 use std::collections::HashMap;
 
-use octants_artifact::{Bound, ParallelMeta, ScalarKind, ScatterCopies, TaskMeta, WideForm};
+use octants_artifact::{Bound, CopiedRegion, ParallelMeta, ScalarKind, ScatterCopies, TaskMeta, WideForm};
 use octants_ir::schedule::{
-    BodySchedule, CopyMerge, Forms, LaunchBound, LaunchShape, RegionMemory, Role, ScatterPrivatization, TaskSchedule,
+    BodySchedule, Forms, LaunchBound, LaunchShape, RegionMemory, Role, ScatterPrivatization, TaskSchedule,
 };
 use octants_ir::{BlockId, Body, ForLoop, Layout, LoopConfig, MemorySpace, Op, Scalar, Task, TaskKind, Term, ValueId};
 
@@ -67,9 +67,11 @@ fn lower_main(u: &Unit<'_>, number: usize) -> TaskMeta {
             let sums_up = !parallel_loop(task, &task.body).1.reductions.is_empty();
             meta.block_sums = is_grid(schedule) && (sums_up || block_privatization.is_some());
             meta.scatter = thread_privatization.as_ref().map(|s| {
-                let sum_symbol = format!("{symbol}.sum");
-                add_copies(u, number, &sum_symbol, (s, schedule.forms.copy_merge));
-                describe_copies(u.facts, s, sum_symbol)
+                let copies = describe_copies(u.facts, s, schedule.forms.copy_merge.lanes, &symbol);
+                for (region, copied) in copies.regions.iter().enumerate() {
+                    lower_variant(u, number, &copied.merge_symbol, Variant::Merge(region as u32));
+                }
+                copies
             });
             meta.wide = lower_wide(u, number);
             meta.interleave_factor = schedule.interleave_factor();
@@ -123,6 +125,8 @@ enum Variant<'s> {
     Plain(&'s ScatterPrivatization),
     /// Launches that fit a form: threads run groups of iterations.
     Coarse(&'s WideForm),
+    /// Adds the copies of a region up.
+    Merge(u32),
 }
 
 impl Variant<'_> {
@@ -133,7 +137,13 @@ impl Variant<'_> {
             Variant::Shared(_) | Variant::Alone => Role::Main,
             Variant::Plain(_) => Role::Private,
             Variant::Coarse(_) => Role::Coarse,
+            Variant::Merge(region) => Role::Merge(region),
         }
+    }
+
+    /// It runs iterations of the task.
+    fn runs_iterations(self) -> bool {
+        !matches!(self, Variant::Merge(_))
     }
 }
 
@@ -160,22 +170,22 @@ fn uses_floats(body: &Body) -> bool {
 }
 
 /// Tells the launcher how large copies of what a task scatters to are.
-fn describe_copies(facts: &Facts<'_>, scatter: &ScatterPrivatization, sum_symbol: String) -> ScatterCopies {
-    let regions = scatter.regions.len() as u32;
-    let mut out = ScatterCopies { updates: scatter.updates, regions, sum_symbol, ..ScatterCopies::default() };
-    for region in &scatter.regions {
-        match region.memory {
-            RegionMemory::Root { bytes, .. } => out.bytes += bytes,
+fn describe_copies(facts: &Facts<'_>, scatter: &ScatterPrivatization, lanes: u32, symbol: &str) -> ScatterCopies {
+    let regions = scatter.regions.iter().enumerate().map(|(number, region)| {
+        let unit = u64::from(region.scalar.bytes());
+        let (bytes, axes) = match region.memory {
+            RegionMemory::Root { bytes, .. } => (bytes, Vec::new()),
             RegionMemory::Array { buffer } => {
                 let (b, slot) = (&facts.program.buffers[buffer], facts.args.buffers[buffer]);
                 let slot = slot.expect("compiler bug: an array has slots");
                 let axis = |a| (Bound::Known(0), Bound::Slot(slot + 1 + a, ScalarKind::I64, 0));
-                let element = b.elem.leaf_count() as u64 * u64::from(region.scalar.bytes());
-                out.arrays.push((element, (0..b.ndim).map(axis).collect()));
+                (b.elem.leaf_count() as u64 * unit, (0..b.ndim).map(axis).collect())
             }
-        }
-    }
-    out
+        };
+        let merge_symbol = format!("{symbol}.merge{number}");
+        CopiedRegion { bytes, axes, group: u64::from(lanes) * unit, merge_symbol }
+    });
+    ScatterCopies { regions: regions.collect(), updates: scatter.updates }
 }
 
 /// The body that a task's variants are made of, and how it runs.
@@ -194,17 +204,6 @@ fn call_plain(u: &Unit<'_>, number: usize, symbol: &str, scatter: &ScatterPrivat
     u.e.ret(u.e.call(plain, &args));
     l.finish(start);
     entry.function
-}
-
-/// The code that adds the copies of what a task scatters to.
-fn add_copies(u: &Unit<'_>, number: usize, symbol: &str, merged: (&ScatterPrivatization, CopyMerge)) {
-    let entry = u.target.declare_task(&u.e, symbol, 0, None);
-    let Share::Range { begin, end } = entry.share else { panic!("compiler bug: private copies are for ranges") };
-    let l = Lowering::start(u, body_of(u, number), BodyKind::Task, entry.function, entry.context);
-    let start = u.e.block();
-    l.add_copies(merged, (begin, end));
-    u.e.ret(u.e.i32c(0));
-    l.finish(start);
 }
 
 /// The loop of a parallel task, and its value.
@@ -249,12 +248,14 @@ fn lower_variant(u: &Unit<'_>, number: usize, symbol: &str, variant: Variant<'_>
     }
     l.place_private_memory();
     if let (Variant::Shared(Some((scatter, plain))), Share::Range { begin, end }) = (variant, entry.share) {
-        l.scatter_privately((scatter, schedule.forms.copy_merge), plain, (begin, end));
+        l.scatter_privately(scatter, schedule.forms.copy_merge.lanes, plain, (begin, end));
     }
-    if behavior.draws {
+    if behavior.draws && variant.runs_iterations() {
         l.make_random_state();
     }
+    // Copies are zero again after a launch that failed, too.
     if u.facts.schedule.may_fail()
+        && variant.runs_iterations()
         && let Some(out) = u.target.stays_out(&u.e, entry.context)
     {
         let (leave, enter) = (l.new_block(c"stay.out"), l.new_block(c"enter"));

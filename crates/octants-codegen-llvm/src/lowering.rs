@@ -19,6 +19,8 @@ use crate::unit::Unit;
 pub(crate) enum Val {
     /// Scalar leaves, in the order of `Type::leaves`.
     Leaves(Vec<V>),
+    /// A vector that stays whole.
+    Vector(V),
     /// An address.
     Place(Place),
 }
@@ -178,6 +180,7 @@ impl<'u, 'p> Lowering<'u, 'p> {
     pub fn leaves(&self, v: ValueId) -> Vec<V> {
         match &self.values[v.index()] {
             Some(Val::Leaves(l)) => l.clone(),
+            Some(Val::Vector(whole)) => self.lanes(*whole, self.body.ty(v).leaf_count()),
             other => panic!("compiler bug: {v} ({:?}) is not a computed value: {other:?}", self.body.inst(v).op),
         }
     }

@@ -70,7 +70,7 @@ impl Lowering<'_, '_> {
         let v = self.e.load(self.e.memory(leaf.scalar), ptr, leaf.scalar.bytes());
         if let Some(tag) = leaf.tag {
             self.u.metadata.mark_access(self.e, v, tag, independent);
-            if self.u.target.info().has_constant_loads {
+            if self.u.info.has_constant_loads {
                 self.u.metadata.mark_constant(v, tag);
             }
         }
@@ -212,8 +212,14 @@ impl Lowering<'_, '_> {
 
     /// Extent of a buffer's axis, i64.
     pub fn extent(&self, buffer: usize, axis: usize) -> V {
-        match &self.u.program.buffers[buffer].layout {
+        let b = &self.u.program.buffers[buffer];
+        match &b.layout {
             Layout::Dense { shape, .. } => self.e.i64c(shape[axis] as i64),
+            Layout::Flat(of) => self.count_scalars(of.index()),
+            Layout::Contiguous if b.space == MemorySpace::Copies => match axis {
+                0 => self.u.target.count_copies(self.e, self.code.context),
+                _ => panic!("compiler bug: code asks how long a copy is"),
+            },
             Layout::Contiguous | Layout::Strided => {
                 let slot = self.u.facts.args.buffers[buffer].expect("compiler bug: an array has slots");
                 self.argument(slot + 1 + axis as u32, self.e.i64)
@@ -224,9 +230,12 @@ impl Lowering<'_, '_> {
     /// Address of a buffer's element.
     pub fn buffer_place(&self, buffer: usize, index: &[ValueId]) -> Place {
         let b = &self.u.program.buffers[buffer];
+        if let ([thread, scalar], MemorySpace::Copies) = (index, b.space) {
+            return self.copy_place(buffer, *thread, *scalar);
+        }
         // The load-store vectorizer recognizes neighbors by the index of their row, not by 32-bit sums of bytes.
         let is_coarse = self.form.alignment.is_some();
-        let is_short = b.short_offsets && self.u.target.info().counts_in_32_bits && !is_coarse;
+        let is_short = b.short_offsets && self.u.info.counts_in_32_bits && !is_coarse;
         let index = index.iter().map(|v| self.index64(*v));
         let index: Vec<V> = index.map(|v| if is_short { self.e.trunc(v, self.e.i32) } else { v }).collect();
         let metadata = &self.u.metadata;
@@ -242,6 +251,12 @@ impl Lowering<'_, '_> {
                 let from_first = |(v, o): (V, &i64)| if *o == 0 { v } else { e.sub_nsw(v, e.int(e.type_of(v), *o)) };
                 let index: Vec<V> = index.into_iter().zip(offset).map(from_first).collect();
                 self.dense_place(buffer, &b.elem, &index, components)
+            }
+            Layout::Flat(of) => {
+                let slot = self.u.facts.args.buffers[of.index()].expect("compiler bug: an array has slots");
+                let s = b.elem.scalar().expect("compiler bug: flat buffers hold scalars");
+                let ptr = e.gep(e.memory(s), self.argument(slot, e.ptr), index[0]);
+                Place { ptrs: vec![ptr], shape: tagged(PlaceShape::contiguous(&b.elem, None)) }
             }
             Layout::Contiguous => {
                 let base = match (self.parallel.moved.get(&buffer), self.u.facts.args.buffers[buffer]) {

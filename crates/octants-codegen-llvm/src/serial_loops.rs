@@ -44,9 +44,9 @@ impl<'p> Lowering<'_, 'p> {
 
     /// Counts through an axis, and runs the axes inside for each index; `done` follows.
     fn serial_axis(&mut self, nest: &Nest<'p>, axis: usize, done: Bb) {
-        let (e, target) = (self.e, self.u.target);
+        let e = self.e;
         let (begin, end, s) = nest.bounds[axis];
-        let is_short = s.bits() <= 32 && target.info().counts_in_32_bits;
+        let is_short = s.bits() <= 32 && self.u.info.counts_in_32_bits;
         let [begin, end] = [begin, end].map(|v| if is_short { e.trunc(v, e.i32) } else { v });
         let is_last = axis + 1 == nest.bounds.len();
         let unroll = nest.of.hints.unroll.filter(|_| is_last);

@@ -2,7 +2,7 @@
 //!
 //! Barriers are reached by all threads of their scope; the verifier and the front end see to that.
 
-use octants_ir::{GridValue, Op, SubgroupOp, ThreadScope, ValueId};
+use octants_ir::{GridValue, Op, SubgroupOp, TargetInfo, ThreadScope, ValueId};
 
 use crate::emit::{IntCmp, V};
 use crate::lowering::Lowering;
@@ -30,8 +30,8 @@ impl Lowering<'_, '_> {
     /// A barrier of the block; yields for how many of its threads a condition holds.
     fn block_count(&self, condition: V) -> V {
         let (e, target) = (self.e, self.u.target);
-        // A word for each subgroup; a block has at most 1,024 threads, a subgroup at least 32.
-        let words = target.block_memory(e, 32);
+        // A block has at most 1,024 threads, a subgroup at least 32.
+        let words = target.block_memory(e, TargetInfo::BLOCK_COUNT_BYTES / 4);
         let lane = target.grid_value(e, GridValue::Lane);
         let thread = target.grid_value(e, GridValue::Thread);
         let bits = e.i32c(i64::from(target.warp_bits()));
@@ -86,7 +86,8 @@ impl Lowering<'_, '_> {
                 let other = if op == SubgroupOp::ShuffleUp { e.sub(lane, distance) } else { e.add(lane, distance) };
                 // As an unsigned number an index below zero is beyond the last one too.
                 let source = e.select(e.icmp(IntCmp::LLVMIntULT, other, size), other, lane);
-                self.of_other(operands[0], &|s, v| target.shuffle(e, s, v, source))
+                let by = if op == SubgroupOp::ShuffleUp { e.sub(e.i32c(0), distance) } else { distance };
+                self.of_other(operands[0], &|s, v| target.shuffle_by(e, s, v, by, source))
             }
             SubgroupOp::Ballot => vec![target.ballot(e, condition())],
             SubgroupOp::Any => vec![e.not(is_zero(target.ballot(e, condition())))],

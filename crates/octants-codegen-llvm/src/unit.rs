@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 
-use octants_ir::{FuncId, Program};
+use octants_ir::{FuncId, Program, TargetInfo};
 
 use crate::CodegenOptions;
 use crate::emit::{Emitter, V, llvm};
@@ -18,6 +18,8 @@ pub(crate) struct Unit<'p> {
     pub options: &'p CodegenOptions,
     pub facts: &'p Facts<'p>,
     pub target: &'p dyn Target,
+    /// What the machine can do.
+    pub info: TargetInfo,
     pub e: Emitter,
     pub metadata: Metadata,
     pub instances: RefCell<HashMap<InstanceKey, V>>,
@@ -48,6 +50,7 @@ impl<'p> Unit<'p> {
             program: facts.program,
             options: facts.options,
             facts,
+            info: target.info(),
             target,
             e,
             instances: RefCell::default(),

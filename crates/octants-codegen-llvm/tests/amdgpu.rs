@@ -150,10 +150,16 @@ fn each_chip_gets_its_code_object_with_entry_points_and_their_parameters() {
 fn sums_are_combined_in_waves_and_blocks_before_one_atomic_update() {
     for (cpu, wave, adds_floats) in families() {
         let c = CodeObject::of(&reduction(AtomicOp::Add, Scalar::F32), cpu);
-        // Shuffles by halves of the wave, twice: in waves, then the waves' sums.
-        let shuffles = 2 * wave.ilog2() as usize;
+        // Exchanges by halves of the wave, twice: in waves, then the waves' sums. Within rows of 16 lanes they are DPP.
         let kernel = c.code.split("<octants_task_0_wide>:").next().unwrap();
-        assert_eq!(kernel.matches("ds_bpermute_b32").count(), shuffles, "{cpu}\n{kernel}");
+        let of_halves = if wave == 64 { ["ds_bpermute_b32", "ds_swizzle_b32"] } else { ["v_permlanex16_b32"; 2] };
+        for name in of_halves {
+            assert_eq!(kernel.matches(name).count(), 2, "{name} {cpu}\n{kernel}");
+        }
+        assert_eq!(kernel.contains("ds_bpermute_b32"), wave == 64, "{cpu}\n{kernel}");
+        let in_rows = if wave == 64 { ["row_ror:8", "row_half_mirror"] } else { ["row_xmask:8", "row_xmask:4"] };
+        c.assert_has(&in_rows);
+        c.assert_has(&["quad_perm:[2,3,0,1]", "quad_perm:[1,0,3,2]"]);
         c.assert_has(&["s_barrier", if adds_floats { "global_atomic_add_f32" } else { "global_atomic_cmpswap" }]);
         c.assert_lacks(&["flat_atomic", "scratch_"]);
         if adds_floats {
@@ -439,10 +445,17 @@ fn operations_of_threads_are_the_machines_own() {
     let new = ("gfx1100", ["ds_store_b32", "ds_load_b32"]);
     for (cpu, [store, load]) in [old, new] {
         let count = of_threads("i32", "%40: i32 = block_count %18");
+        let (up, down): (&[&str], &[&str]) = match cpu {
+            "gfx90a" => (&["ds_bpermute_b32"], &["ds_bpermute_b32"]),
+            _ => (&["v_permlanex16_b32", "row_shr:3"], &["v_permlanex16_b32", "row_shl:3"]),
+        };
         for (program, wanted) in [
             (subgroup("shuffle(%17, %15)"), &["ds_bpermute_b32"][..]),
-            (subgroup("shuffle_up(%17, %13)"), &["ds_bpermute_b32"]),
-            (subgroup("shuffle_down(%17, %13)"), &["ds_bpermute_b32"]),
+            (subgroup("shuffle(%17, %13)"), &["v_readlane_b32"]),
+            (subgroup("shuffle_xor(%17, %13)"), &["quad_perm:[3,2,1,0]"]),
+            (subgroup("shuffle_up(%17, %16)"), &["ds_bpermute_b32"]),
+            (subgroup("shuffle_up(%17, %13)"), up),
+            (subgroup("shuffle_down(%17, %13)"), down),
             (subgroup("ballot(%18)"), &["v_cmp_"]),
             (subgroup("any(%18)"), &["v_cmp_"]),
             (subgroup("all(%18)"), &["v_cmp_"]),

@@ -114,7 +114,7 @@ fn check(triple: &str, cpu: &str, features: &str) {
     let compile = |fast_math: bool, programs: &[Program]| {
         let options = CodegenOptions { fast_math, ..CodegenOptions::default() };
         for program in programs {
-            assert_program(program, "every_atomic");
+            assert_program(&scheduled::with_access(program), "every_atomic");
             let code = compile_as_one(program, &options, &target);
             assert!(code.as_ref().is_ok_and(|code| !code.is_empty()), "{code:?}\n{program}");
         }

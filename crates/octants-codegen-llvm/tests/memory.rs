@@ -14,6 +14,7 @@ use octants_codegen_llvm::{CodegenOptions, compile_host, target_info};
 use octants_ir::*;
 use octants_schedule::schedule_program;
 use programs::*;
+use scheduled::with_access;
 
 const F32: Type = Type::Scalar(Scalar::F32);
 
@@ -177,7 +178,7 @@ fn overlapping_arrays_are_allowed_when_said() {
     let mut p = program(vec![array("x", Scalar::I32, 1), array("y", Scalar::I32, 1)], vec![], Type::Unit, true, b.body);
     p.tasks[0].kind = TaskKind::Parallel(config);
     let asked = ScheduleOptions { arrays_may_alias: true, ..ScheduleOptions::default() };
-    let schedule = schedule_program(p.clone(), &target_info(&CodeTarget::Host), asked);
+    let schedule = schedule_program(with_access(&p), &target_info(&CodeTarget::Host), asked);
     let artifact = compile_host(&schedule, &|_| String::new(), &CodegenOptions::default()).unwrap();
     let loaded = load(artifact);
     // y is x moved by one: a serial loop counts up.

@@ -88,6 +88,8 @@ pub enum Code {
     Name,
     /// Wrong number of indices, or an index that is known to be outside.
     Index,
+    /// An object known at compile time lacks an attribute.
+    Attribute,
     /// A value of the right type that is not allowed here.
     Value,
     /// Everything else that stops a compilation.

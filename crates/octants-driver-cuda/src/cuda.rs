@@ -116,13 +116,6 @@ impl Vendor for Cuda {
         let _ = unsafe { (self.own.context_pop)(&mut context) };
     }
 
-    unsafe fn best_block(&self, function: RawFunction, most: c_int) -> Called<c_int> {
-        let (mut grid, mut block) = (0, 0);
-        // SAFETY: the trait's contract; the pointers are to variables.
-        let c = unsafe { (self.own.best_block)(&mut grid, &mut block, function, None, 0, most) };
-        called("cuOccupancyMaxPotentialBlockSize", c, block)
-    }
-
     unsafe fn allow_block_memory(&self, function: RawFunction, bytes: u32) -> Called<()> {
         // SAFETY: the trait's contract.
         let c = unsafe {

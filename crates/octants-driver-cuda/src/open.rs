@@ -9,6 +9,7 @@ use crate::choose_target::{OLDEST_CHIP, OLDEST_DRIVER, choose_target};
 use crate::cuda::Cuda;
 use crate::graph_loops::CudaLoops;
 use crate::graphs::{CudaGraphs, EdgeFunctions, GraphFunctions};
+use crate::sparse_libraries::CudaSparse;
 use crate::symbols::{NAMES, Own, code, number};
 
 #[cfg(windows)]
@@ -70,7 +71,8 @@ pub fn open(config: &GpuConfig) -> Result<GpuDriver, Unavailable> {
     // Text for an older chip, where this one is newer than the compiler, is better left to the driver, which knows it.
     let chip = format!("sm_{major}{minor}");
     let exact = matches!(&target, CodeTarget::Device { cpu, .. } if *cpu == chip);
-    let driver = GpuDriver::new(context, target, config)?;
+    let sparse = CudaSparse::new(config, driver);
+    let driver = GpuDriver::new(context, target, config)?.with_sparse_libraries(Box::new(sparse));
     Ok(if exact { driver.with_assembler(Box::new(DriverAssembler::new(&chip))) } else { driver })
 }
 

@@ -12,9 +12,6 @@ use octants_driver_gpu::symbols::{RawDevice, RawFunction};
 
 /// A context.
 pub type CuContext = *mut c_void;
-/// Called by the occupancy calculator; not used here.
-pub type SharedForBlock = Option<unsafe extern "C" fn(c_int) -> usize>;
-
 /// Codes that something here depends on.
 pub mod code {
     #![allow(missing_docs)]
@@ -122,9 +119,6 @@ own_functions! {
         context_pop = "cuCtxPopCurrent_v2"(*mut CuContext);
         /// Sets a function's property.
         function_set = "cuFuncSetAttribute"(RawFunction, c_int, c_int);
-        /// The block size that fills the device best.
-        best_block = "cuOccupancyMaxPotentialBlockSize"(
-            *mut c_int, *mut c_int, RawFunction, SharedForBlock, usize, c_int);
     }
 }
 

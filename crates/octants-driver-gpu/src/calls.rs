@@ -297,13 +297,6 @@ impl Entered<'_> {
         self.library().check_own(allowed, "asking for shared memory of a launch")
     }
 
-    /// Threads of a block that fill the GPU best, at most `most`.
-    pub unsafe fn best_block(&self, function: RawFunction, most: u32) -> Result<u32> {
-        // SAFETY: the contract at the top.
-        let block = unsafe { self.library().vendor.best_block(function, most as c_int) };
-        Ok(self.library().check_own(block, "asking for the best size of a block")?.max(1) as u32)
-    }
-
     /// Launches a grid of blocks in one dimension. `parameter` is the function's only one.
     #[inline]
     pub unsafe fn launch(

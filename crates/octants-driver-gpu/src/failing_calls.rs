@@ -110,10 +110,6 @@ impl Vendor for Acme {
         called("acmeAllowBlockMemory", ())
     }
 
-    unsafe fn best_block(&self, _function: RawFunction, most: c_int) -> Called<c_int> {
-        called("own_best_block", most)
-    }
-
     fn graphs(&self) -> Option<&dyn Graphs> {
         Some(self)
     }
@@ -216,7 +212,6 @@ fn cases<'a>(context: &'a Context, e: &'a Entered<'a>) -> Vec<Case<'a>> {
             case("own_open", "making the GPU's context", || l.open(0)),
             case("own_current", "asking for the thread's device", || context.enter().map(drop)),
             case("own_switch", "giving the thread its device", || context.enter().map(drop)),
-            case("own_best_block", "asking for the best size of a block", move || e.best_block(none, 64)),
             case("driver_version", "asking for the driver's version", || l.driver_version()),
             case("device_get", "looking for GPU 3", || l.device(3)),
             case("device_name", "asking for the GPU's name", || l.device_name(0)),

@@ -1,11 +1,11 @@
 //! [`GpuDriver`]: a GPU behind the runtime's `Driver` trait.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use octants_artifact::{Artifact, CodeTarget, DeviceContext};
 use octants_runtime::{
-    Contents, DevicePtr, Driver, EventHandle, GraphHandle, GraphPart, Launch, ModuleHandle, Pattern, Result, Section,
-    StreamHandle, TaskHandle,
+    Contents, DevicePtr, Driver, ErrorKind, EventHandle, Factors, GraphHandle, GraphPart, Launch, MatrixRows,
+    ModuleHandle, Pattern, ProductCalls, Result, Section, SolverCalls, SparseWork, StreamHandle, TaskHandle,
 };
 
 use crate::context::{Context, Entered};
@@ -15,6 +15,7 @@ use crate::memory::Memory;
 use crate::module::Module;
 use crate::open::{GpuConfig, Unavailable};
 use crate::pinned::Pinned;
+use crate::sparse::{OnDevice, SparseLibraries};
 use crate::streams::Streams;
 use crate::symbols::RawEvent;
 use crate::vendor::Assembler;
@@ -25,13 +26,14 @@ const MOST_RETIRED: usize = 256;
 /// A GPU.
 #[derive(Debug)]
 pub struct GpuDriver {
-    context: Context,
+    context: Arc<Context>,
     target: CodeTarget,
-    streams: Streams,
+    streams: Arc<Streams>,
     memory: Memory,
     pinned: Pinned,
     retired: Mutex<Retired>,
     assembler: Option<Box<dyn Assembler>>,
+    sparse: Option<Box<dyn SparseLibraries>>,
 }
 
 /// Code that is no longer used by the host, and may still be by the device.
@@ -55,7 +57,8 @@ impl GpuDriver {
         let memory = memory.map_err(failed)?;
         let streams = Streams::new(&context).inspect_err(|_| memory.end(&context)).map_err(failed)?;
         let (pinned, retired) = (Pinned::default(), Mutex::default());
-        Ok(GpuDriver { context, target, streams, memory, pinned, retired, assembler: None })
+        let (context, streams) = (Arc::new(context), Arc::new(streams));
+        Ok(GpuDriver { context, target, streams, memory, pinned, retired, assembler: None, sparse: None })
     }
 
     /// The same, with text made to machine code ahead of loading.
@@ -63,6 +66,20 @@ impl GpuDriver {
         let mut driver = self;
         driver.assembler = Some(assembler);
         driver
+    }
+
+    /// The same, with the vendor's libraries for sparse matrices.
+    pub fn with_sparse_libraries(self, sparse: Box<dyn SparseLibraries>) -> GpuDriver {
+        let mut driver = self;
+        driver.sparse = Some(sparse);
+        driver
+    }
+
+    fn sparse(&self) -> Result<&dyn SparseLibraries> {
+        self.sparse.as_deref().ok_or_else(|| {
+            let message = format!("there is no library for sparse matrices on {}", self.context.name);
+            ErrorKind::Misuse { message }.into()
+        })
     }
 
     /// Free and total bytes of the device's memory, as the driver counts them: all processes' together.
@@ -352,6 +369,31 @@ impl Driver for GpuDriver {
         }
     }
 
+    fn missing_sparse_library(&self, work: SparseWork) -> Option<String> {
+        let sparse = match self.sparse() {
+            Ok(sparse) => sparse,
+            Err(e) => return Some(e.to_string()),
+        };
+        match self.context.enter_aside() {
+            Ok(calls) => sparse.missing(&calls, work),
+            Err(e) => Some(e.to_string()),
+        }
+    }
+
+    unsafe fn sparse_product(&self, matrix: &MatrixRows) -> Result<Box<dyn ProductCalls>> {
+        let (context, streams) = (self.context.clone(), self.streams.clone());
+        // SAFETY: the trait's contract.
+        let calls = unsafe { self.sparse()?.product(&self.context.enter_aside()?, matrix)? };
+        Ok(Box::new(OnDevice { context, streams, calls: Some(calls) }))
+    }
+
+    unsafe fn sparse_solver(&self, matrix: &MatrixRows, factors: Factors) -> Result<Box<dyn SolverCalls>> {
+        let (context, streams) = (self.context.clone(), self.streams.clone());
+        // SAFETY: the trait's contract.
+        let calls = unsafe { self.sparse()?.solver(&self.context.enter_aside()?, matrix, factors)? };
+        Ok(Box::new(OnDevice { context, streams, calls: Some(calls) }))
+    }
+
     unsafe fn is_capturing(&self, stream: StreamHandle) -> Result<bool> {
         // SAFETY: the trait's contract.
         unsafe { self.context.enter()?.is_capturing(self.streams.resolve(stream)) }
@@ -380,6 +422,11 @@ impl Driver for GpuDriver {
 impl Drop for GpuDriver {
     fn drop(&mut self) {
         self.close();
+        match self.context.enter_to_free() {
+            Some(_entered) => self.sparse = None,
+            // The libraries have ended, which has given back everything.
+            None => std::mem::forget(self.sparse.take()),
+        }
         self.pinned.end(&self.context);
         self.memory.end(&self.context);
         self.streams.end(&self.context);

@@ -17,7 +17,7 @@
 //!
 //! Reading order: [`symbols`], [`vendor`], [`library`], [`open`], [`last_launches`], [`context`], [`calls`],
 //! [`memory`], [`pinned`], [`streams`], [`plan_grid`], [`loaded_task`], [`describe_graph`], [`graph`], [`module`],
-//! [`graph_of_parts`], [`gpu_driver`]; [`find_device_library`].
+//! [`graph_of_parts`], [`sparse`], [`sparse_products`], [`gpu_driver`]; [`find_device_library`], [`find_library`].
 
 pub mod calls;
 pub mod context;
@@ -25,6 +25,7 @@ pub mod describe_graph;
 #[cfg(test)]
 mod failing_calls;
 pub mod find_device_library;
+pub mod find_library;
 pub mod gpu_driver;
 pub mod graph;
 pub mod graph_of_parts;
@@ -36,15 +37,20 @@ pub mod module;
 pub mod open;
 pub mod pinned;
 pub mod plan_grid;
+pub mod sparse;
+pub mod sparse_products;
 pub mod streams;
 pub mod symbols;
 pub mod vendor;
 
 pub use context::{Context, Entered};
 pub use find_device_library::Places;
+pub use find_library::find_library;
 pub use gpu_driver::GpuDriver;
 pub use library::Library;
 pub use open::{GpuConfig, Unavailable};
+pub use sparse::{SparseLibraries, VendorProduct, VendorSolver};
+pub use sparse_products::{ProductLibrary, ProductNames};
 pub use symbols::{Names, Symbols};
 pub use vendor::{
     Assembler, Called, CopyNode, Decision, Facts, FillNode, GraphLoops, Graphs, KernelNode, Place, RawGraph, RawNode,

@@ -6,7 +6,7 @@ use octants_artifact::{ParallelMeta, TaskMeta, WideForm};
 use octants_runtime::{ErrorKind, Launch, Result};
 
 use crate::context::{Context, Entered};
-use crate::plan_grid::{GridPlan, PREFERRED_BLOCK, Parameter, worthwhile_run};
+use crate::plan_grid::{GridPlan, Parameter, best_block, worthwhile_run};
 use crate::symbols::{RawFunction, RawModule, RawStream, number};
 use crate::vendor::GridShape;
 
@@ -133,7 +133,7 @@ unsafe fn form(
         let most = calls.function_attribute(function, number::FUNCTION_MAX_THREADS_PER_BLOCK)?.max(1) as u32;
         // Any number of whole warps computes the right result, so that more than the registers allow are cut down;
         // unless the threads of a block work together.
-        let block = match meta.block_dim {
+        let asked = match meta.block_dim {
             Some(asked) if meta.cooperates && asked > most => {
                 let message = format!(
                     "the loop asks for blocks of {asked} threads that work together, but this device runs at most \
@@ -141,11 +141,14 @@ unsafe fn form(
                 );
                 return Err(ErrorKind::Misuse { message }.into());
             }
-            Some(asked) if meta.cooperates => asked.max(1),
-            Some(asked) => asked.max(1).next_multiple_of(context.warp).min(most),
-            None => calls.best_block(function, PREFERRED_BLOCK.min(most))?,
+            Some(asked) if meta.cooperates => Some(asked.max(1)),
+            asked => asked.map(|asked| asked.max(1).next_multiple_of(context.warp).min(most)),
         };
-        let resident = calls.blocks_per_multiprocessor(function, block, block_bytes)?;
+        let fits = |block| calls.blocks_per_multiprocessor(function, block, block_bytes);
+        let (block, resident) = match asked {
+            Some(block) => (block, fits(block)?),
+            None => best_block(most, context.warp, fits)?,
+        };
         let plan = GridPlan {
             block,
             fixed: meta.block_dim.is_some(),

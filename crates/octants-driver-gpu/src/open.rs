@@ -18,6 +18,10 @@ pub struct GpuConfig {
     pub keep_bytes: Option<u64>,
     /// The driver's library, where it is not to be looked for by its name.
     pub library: Option<PathBuf>,
+    /// Installations of the vendor's that the user names.
+    pub homes: Vec<PathBuf>,
+    /// Folders of installed packages for Python.
+    pub packages: Vec<PathBuf>,
     /// Memory is managed as on devices that have no pools of it.
     pub plain_memory: bool,
 }

@@ -10,8 +10,9 @@ use std::mem::MaybeUninit;
 use octants_artifact::DeviceContext;
 use octants_runtime::Launch;
 
-/// Threads of a block where the program does not say.
-pub const PREFERRED_BLOCK: u32 = 256;
+/// Threads of a block where the program does not say, in order of preference. A multiprocessor has four schedulers with
+/// registers of their own: blocks of other numbers of warps load them unequally.
+const PREFERRED_BLOCKS: [u32; 2] = [256, 128];
 /// Blocks that every multiprocessor should get, if smaller ones allow it: where iterations differ in length, others
 /// then take up less while it runs one that is long.
 pub const LEAST_EACH: u64 = 2;
@@ -50,6 +51,25 @@ pub struct GridPlan {
     pub lanes: u32,
     /// How often it should do that where there is enough to do.
     pub run: u64,
+}
+
+/// Threads of a block, at most `most`, and how many of these blocks a multiprocessor holds: the size with the most
+/// threads at once. `fits` says how many blocks of a size one holds.
+pub fn best_block<E>(most: u32, warp: u32, fits: impl Fn(u32) -> Result<u32, E>) -> Result<(u32, u32), E> {
+    let mut best: Option<(u32, u32)> = None;
+    for block in PREFERRED_BLOCKS.into_iter().filter(|b| *b <= most) {
+        let resident = fits(block)?;
+        if best.is_none_or(|(known, fit)| block * resident > known * fit) {
+            best = Some((block, resident));
+        }
+    }
+    match best {
+        Some(best) => Ok(best),
+        None => {
+            let block = (most / warp * warp).max(1);
+            Ok((block, fits(block)?))
+        }
+    }
 }
 
 /// How often a thread should run so many iterations of this price.
@@ -160,6 +180,20 @@ mod tests {
         run: 8,
     };
     const FILL: u32 = 132 * 8;
+
+    #[test]
+    fn blocks_load_all_schedulers_equally() {
+        // So many registers of a thread, of 65,536 of a multiprocessor with room for 2,048 threads.
+        let of = |registers: u32| {
+            best_block::<()>(1024, 32, |block| Ok((65_536 / (registers * block)).min(2_048 / block))).ok()
+        };
+        assert_eq!(of(32), Some((256, 8)));
+        assert_eq!(of(96), Some((128, 5)), "not 160, of which four would fit");
+        assert_eq!(of(128), Some((256, 2)));
+        assert_eq!(of(255), Some((256, 1)));
+        assert_eq!(best_block::<()>(100, 32, |_| Ok(1)), Ok((96, 1)));
+        assert_eq!(best_block(1024, 32, |_| Err("lost")), Err("lost"));
+    }
 
     #[test]
     fn a_grid_is_as_large_as_the_work_up_to_a_limit() {

@@ -225,16 +225,10 @@ pub trait Vendor: fmt::Debug + Send + Sync + 'static {
     /// This thread's last switch that is not undone was from `from`.
     unsafe fn switch_back(&self, from: Place);
 
-    /// Threads of a block that fill the device best, at most `most`.
-    ///
-    /// # Safety
-    /// The function's module is loaded, and its device this thread's.
-    unsafe fn best_block(&self, function: RawFunction, most: c_int) -> Called<c_int>;
-
     /// Raises the limit of dynamic shared memory per block for launches of a function.
     ///
     /// # Safety
-    /// As for [`Vendor::best_block`].
+    /// The function's module is loaded, and its device this thread's.
     unsafe fn allow_block_memory(&self, function: RawFunction, bytes: u32) -> Called<()>;
 
     /// The vendor's graphs, where they are used.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use crate::code_object::Reader;
+use crate::emulated::Emulator;
 use crate::outcome::{Outcome, code};
 use crate::processor::{Code, Entry, Processor};
 use crate::twin::Twin;
@@ -38,7 +39,7 @@ pub struct Function {
 }
 
 /// What runs code, the first that takes it.
-const PROCESSORS: &[&dyn Processor] = &[&Twin, &Reader];
+const PROCESSORS: &[&dyn Processor] = &[&Twin, &Emulator, &Reader];
 
 /// Loads code.
 ///

@@ -11,25 +11,27 @@
 //! - A captured stream's work is written down, and done where the graph is launched, in an order that the seed chooses
 //!   among those allowed.
 //! - There are two devices, so that a call that forgets to make its device the thread's own shows.
-//! - Running code is behind a trait ([`processor::Processor`]): code in, memory and arguments in, results out. So far
-//!   it is code of the same form as a GPU's, made for this machine's processor ([`twin`]). Code of real GPUs is read
-//!   and not run ([`code_object`]): an emulator of their instructions could take that place.
+//! - It plays hipSPARSE's products too, for whoever finds it under that name.
+//! - Running code is behind a trait ([`processor::Processor`]): code in, memory and arguments in, results out. It is
+//!   code of the same form as a GPU's, made for this machine's processor ([`twin`]); code of four chips, which is
+//!   emulated ([`emulated`]); or code of other chips, which is read and not run ([`code_object`]).
 //!
 //! What this proves: that our driver's calls are right by HIP's documentation, and that what is built on them computes
-//! right results in every order that they allow. What it does not: that HIP keeps to its documentation, nor anything of
-//! AMD's machine code.
+//! right results in every order that they allow. What it does not: that HIP keeps to its documentation.
 //!
 //! Environment variables, read when the library is first used: `HIP_VISIBLE_DEVICES`; `HIP_STANDIN_SEED`,
-//! `HIP_STANDIN_VERSION`, `HIP_STANDIN_ARCH`, `HIP_STANDIN_MEMORY`.
+//! `HIP_STANDIN_VERSION`, `HIP_STANDIN_ARCH`, `HIP_STANDIN_MEMORY`; `HIP_STANDIN_SABOTAGE=no-barriers`, for tests of
+//! tests: emulated barriers do nothing.
 //!
 //! Reading order: [`exports`] (HIP's functions), [`control`] (ours for tests), [`state`], [`outcome`], [`lock`],
-//! [`faults`], [`memory`], [`work`], [`stream`], [`event`], [`capture`], [`code`], [`processor`], [`twin`], [`fibers`],
-//! [`code_object`].
+//! [`faults`], [`memory`], [`product`], [`work`], [`stream`], [`event`], [`capture`], [`code`], [`processor`],
+//! [`twin`], [`fibers`], [`emulated`], [`code_object`].
 
 pub mod capture;
 pub mod code;
 pub mod code_object;
 pub mod control;
+pub mod emulated;
 pub mod event;
 pub mod exports;
 pub mod faults;
@@ -38,6 +40,7 @@ pub mod lock;
 pub mod memory;
 pub mod outcome;
 pub mod processor;
+pub mod product;
 pub mod state;
 pub mod stream;
 pub mod twin;

@@ -170,6 +170,18 @@ impl Memory {
         false
     }
 
+    /// The block that holds an address, where code of a device may use it now.
+    pub fn usable(&self, at: u64, device: i32) -> Option<std::ops::Range<u64>> {
+        let blocks = lock(&self.blocks);
+        let (start, block) = blocks.live.range(..=at).next_back()?;
+        let is_ours = match block.kind {
+            Kind::Plain(d) | Kind::Pool(d, _) => d == device,
+            Kind::Host => true,
+        };
+        let end = start + block.bytes as u64;
+        (at < end && is_ours && block.life != Life::Coming).then_some(*start..end)
+    }
+
     /// Announces that memory of a pool goes when a stream comes there. False where it is none.
     pub fn announce_release(&self, at: u64) -> bool {
         let mut blocks = lock(&self.blocks);

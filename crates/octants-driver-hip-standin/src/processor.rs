@@ -1,5 +1,7 @@
 //! [`Processor`]: what runs code.
 
+use std::ops::Range;
+
 /// What went wrong in running code: a code of HIP's and a sentence.
 #[derive(Debug, Clone)]
 pub struct Crash {
@@ -20,6 +22,16 @@ pub struct Grid {
     pub warp: u32,
 }
 
+/// What a launch finds: for processors that look at each access.
+pub struct Surroundings<'a> {
+    /// The block of memory that holds an address, where the launch's device may use it now.
+    pub block: &'a (dyn Fn(u64) -> Option<Range<u64>> + Sync),
+    /// Decides the order of threads.
+    pub seed: u64,
+    /// Barriers do nothing, for tests of tests.
+    pub no_barriers: bool,
+}
+
 /// What runs code of some kind.
 pub trait Processor: Send + Sync {
     /// Whether code is of this kind.
@@ -37,7 +49,13 @@ pub trait Code: Send + Sync {
     ///
     /// # Safety
     /// The parameter is what the code expects.
-    unsafe fn run(&self, entry: Entry, grid: Grid, parameter: &[u64]) -> Result<(), Crash>;
+    unsafe fn run(
+        &self,
+        entry: Entry,
+        grid: Grid,
+        parameter: &[u64],
+        surroundings: &Surroundings<'_>,
+    ) -> Result<(), Crash>;
 }
 
 /// An entry point.

@@ -25,6 +25,8 @@ pub struct Settings {
     pub warp: u32,
     /// Bytes of memory of a device.
     pub memory: u64,
+    /// Barriers do nothing where code is emulated.
+    pub no_barriers: bool,
     /// The real devices behind those that the process sees.
     pub visible: Vec<i32>,
 }
@@ -51,6 +53,7 @@ impl Settings {
             warp: if architecture.contains("wave32") || architecture.starts_with("gfx1") { 32 } else { 64 },
             architecture,
             memory: number("HIP_STANDIN_MEMORY", 16 << 30),
+            no_barriers: read("HIP_STANDIN_SABOTAGE").is_some_and(|s| s == "no-barriers"),
             visible,
         }
     }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Instant;
 
 use crate::code::Function;
+use crate::product::Product;
 
 /// A piece of work.
 #[allow(missing_docs)] // The variants tell of their fields.
@@ -21,6 +22,8 @@ pub enum Work {
     Free { at: u64 },
     /// Runs code.
     Launch { function: Arc<Function>, blocks: u32, threads: u32, parameter: Vec<u64> },
+    /// Multiplies a sparse matrix by a vector.
+    Multiply { product: Product },
     /// Does what was captured.
     Graph { graph: Arc<Graph> },
     /// Waits until another stream has completed `count` work items.

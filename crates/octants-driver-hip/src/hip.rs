@@ -97,13 +97,6 @@ impl Vendor for Hip {
         let _ = unsafe { (self.0.device_set)(from.0 as c_int) };
     }
 
-    unsafe fn best_block(&self, function: RawFunction, most: c_int) -> Called<c_int> {
-        let (mut grid, mut block) = (0, 0);
-        // SAFETY: the trait's contract; the pointers are to variables.
-        let c = unsafe { (self.0.best_block)(&mut grid, &mut block, function, 0, most) };
-        called("hipModuleOccupancyMaxPotentialBlockSize", c, block)
-    }
-
     unsafe fn allow_block_memory(&self, _function: RawFunction, _bytes: u32) -> Called<()> {
         // Code declares all that a block can have.
         Ok(())

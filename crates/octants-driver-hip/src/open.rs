@@ -6,6 +6,7 @@ use octants_driver_gpu::{GpuConfig, GpuDriver, Library, Symbols, Unavailable};
 
 use crate::choose_target::choose_target;
 use crate::hip::{Hip, explain_missing};
+use crate::sparse_libraries::HipSparse;
 use crate::symbols::{DESCRIBE, Describe, NAMES, Own, code, layout};
 
 // The names with a number are the runtime's own; the one without comes with the files to develop with.
@@ -38,7 +39,8 @@ pub fn open(config: &GpuConfig) -> Result<GpuDriver, Unavailable> {
         return no(format!("{} calls its architecture `{architecture}`, for which no code can be made", context.name));
     };
     let plain_memory = config.plain_memory || version < POOLS;
-    GpuDriver::new(context, target, &GpuConfig { plain_memory, ..config.clone() })
+    let driver = GpuDriver::new(context, target, &GpuConfig { plain_memory, ..config.clone() })?;
+    Ok(driver.with_sparse_libraries(Box::new(HipSparse::new(config))))
 }
 
 /// The reason for a code of `hipInit`.

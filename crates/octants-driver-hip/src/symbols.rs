@@ -7,7 +7,7 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
-use octants_driver_gpu::symbols::{RawDevice, RawFunction};
+use octants_driver_gpu::symbols::RawDevice;
 use octants_driver_gpu::{Names, own_functions};
 
 /// What functions return.
@@ -129,8 +129,6 @@ own_functions! {
         device_current = "hipGetDevice"(*mut c_int);
         /// Sets it.
         device_set = "hipSetDevice"(c_int);
-        /// The block size that fills the device best.
-        best_block = "hipModuleOccupancyMaxPotentialBlockSize"(*mut c_int, *mut c_int, RawFunction, usize, c_int);
     }
 }
 

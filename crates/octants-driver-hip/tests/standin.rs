@@ -87,7 +87,6 @@ fn functions_have_the_types_of_the_table() {
         last_error: hipGetLastError,
         device_current: hipGetDevice,
         device_set: hipSetDevice,
-        best_block: hipModuleOccupancyMaxPotentialBlockSize,
     };
 }
 

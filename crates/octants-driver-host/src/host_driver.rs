@@ -149,8 +149,7 @@ impl HostDriver {
             symbols.push(task.single_thread_symbol.as_deref().unwrap_or(&task.symbol));
             let count = task.parallel.as_ref().and_then(|p| p.count_symbol.as_ref());
             symbols.push(count.unwrap_or(&task.symbol).as_str());
-            let sum = task.parallel.as_ref().and_then(|p| p.scatter.as_ref()).map(|s| &s.sum_symbol);
-            symbols.push(sum.unwrap_or(&task.symbol).as_str());
+            symbols.extend(copied_regions(task).iter().map(|r| r.merge_symbol.as_str()));
         }
         let linked = linker.link(&artifact.modules, &symbols)?;
         if linked.addresses.contains(&0) {
@@ -160,17 +159,16 @@ impl HostDriver {
         let addresses = linked.addresses.clone();
         let code = Arc::new(Code::new(linker.clone(), linked));
         let threads = self.pool.threads();
-        let load = |(task, at): (&octants_artifact::TaskMeta, &[u64])| {
+        let mut rest = addresses.as_slice();
+        let load = |task: &octants_artifact::TaskMeta| {
+            let (at, others) = rest.split_at(3 + copied_regions(task).len());
+            rest = others;
             // SAFETY: the artifact's symbols are functions of these types; the addresses are not zero.
-            let (shared, alone, count, sum) = unsafe {
-                (
-                    std::mem::transmute::<usize, HostTask>(at[0] as usize),
-                    std::mem::transmute::<usize, HostTask>(at[1] as usize),
-                    std::mem::transmute::<usize, HostCount>(at[2] as usize),
-                    std::mem::transmute::<usize, HostTask>(at[3] as usize),
-                )
-            };
-            let [shared, alone, sum] = [shared, alone, sum].map(|code| Entry::new(code, task.flushes_denormals));
+            let code_at = |address: u64| unsafe { std::mem::transmute::<usize, HostTask>(address as usize) };
+            // SAFETY: as above.
+            let count = unsafe { std::mem::transmute::<usize, HostCount>(at[2] as usize) };
+            let entry = |address: &u64| Entry::new(code_at(*address), task.flushes_denormals);
+            let (shared, alone) = (entry(&at[0]), entry(&at[1]));
             Arc::new(match &task.parallel {
                 None => LoadedTask::serial(code.clone(), alone),
                 Some(meta) => {
@@ -179,12 +177,12 @@ impl HostDriver {
                         (None, Some(_)) => Count::Computed(count),
                         (None, None) => Count::OfSlots(meta.axes.clone()),
                     };
-                    let sum = meta.scatter.as_ref().map(|_| sum);
-                    LoadedTask::parallel(code.clone(), (shared, alone, sum), count, meta, threads)
+                    let merges = at[3..].iter().map(entry).collect();
+                    LoadedTask::parallel(code.clone(), (shared, alone, merges), count, meta, threads)
                 }
             })
         };
-        let tasks = artifact.tasks.iter().zip(addresses.chunks_exact(4)).map(load).collect();
+        let tasks = artifact.tasks.iter().map(load).collect();
         Ok(Module { tasks })
     }
 
@@ -446,4 +444,9 @@ impl Driver for HostDriver {
         }
         self.pool.end();
     }
+}
+
+/// What a copy of the memory that a task scatters to consists of.
+fn copied_regions(task: &octants_artifact::TaskMeta) -> &[octants_artifact::CopiedRegion] {
+    task.parallel.as_ref().and_then(|p| p.scatter.as_ref()).map_or(&[], |s| &s.regions)
 }

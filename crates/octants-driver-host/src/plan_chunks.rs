@@ -126,6 +126,18 @@ impl Shape {
         self.scatter.as_ref().and_then(|s| Some(s.room(s.bytes(args)?)))
     }
 
+    /// Calls `add` for each region of the copies: with its number, the bytes of a copy before it, and the range of its
+    /// groups that is this part of so many.
+    pub fn part_of_copies(&self, (part, parts): (u64, u64), args: &[u64], mut add: impl FnMut(usize, u64, [u64; 2])) {
+        let Some(copies) = &self.scatter else { return };
+        copies.for_each_region(args, |number, groups, offset| {
+            let range = [part, part + 1].map(|p| groups * p / parts);
+            if range[0] < range[1] {
+                add(number, offset, range);
+            }
+        });
+    }
+
     /// Whether a call of its own, of so many iterations, takes copies of what it scatters to.
     pub fn takes_copies(&self, iterations: u64, args: &[u64]) -> bool {
         let pays = |s: &ScatterCopies| s.bytes(args).is_some_and(|bytes| iterations >= s.least_iterations(bytes));
@@ -135,6 +147,8 @@ impl Shape {
 
 #[cfg(test)]
 mod tests {
+    use octants_artifact::CopiedRegion;
+
     use super::*;
 
     fn meta() -> ParallelMeta {
@@ -204,7 +218,8 @@ mod tests {
     #[test]
     fn threads_have_copies_where_they_add_enough() {
         let of = |bytes, updates| {
-            let scatter = Some(ScatterCopies { bytes, updates, ..ScatterCopies::default() });
+            let regions = vec![CopiedRegion { bytes, group: 64, ..CopiedRegion::default() }];
+            let scatter = Some(ScatterCopies { regions, updates });
             Shape::new(&ParallelMeta { scatter, ..meta() }, 4)
         };
         let plan = |shape: &Shape, count: u64, cost| match shape.plan(count, cost, &[]) {
@@ -221,5 +236,15 @@ mod tests {
         assert_eq!(plan(&of(4 << 20, 1), 1 << 16, 1.0), (4, 32, false));
         assert_eq!(plan(&of(2 * ScatterCopies::MOST_BYTES, 100), 1 << 20, 1.0), (4, 52, false));
         assert_eq!(plan(&of(64, 1), 1, 1.0), (1, 1, false));
+    }
+
+    #[test]
+    fn parts_of_copies_are_all_of_their_groups() {
+        let region = |bytes| CopiedRegion { bytes, group: 64, ..CopiedRegion::default() };
+        let scatter = Some(ScatterCopies { regions: vec![region(1000), region(64)], updates: 1 });
+        let shape = Shape::new(&ParallelMeta { scatter, ..meta() }, 4);
+        let mut added = Vec::new();
+        (0..3).for_each(|part| shape.part_of_copies((part, 3), &[], |n, offset, range| added.push((n, offset, range))));
+        assert_eq!(added, [(0, 0, [0, 5]), (0, 0, [5, 10]), (0, 0, [10, 16]), (1, 1024, [0, 1])]);
     }
 }

@@ -70,8 +70,8 @@ enum Kind {
     Parallel {
         count: Count,
         shape: Shape,
-        /// Adds up copies of what the task scatters to.
-        sum: Option<Entry>,
+        /// Adds up copies of the regions that the task scatters to.
+        merges: Vec<Entry>,
     },
 }
 
@@ -111,12 +111,12 @@ impl LoadedTask {
     /// A parallel task, for a pool of `threads` threads.
     pub fn parallel(
         owner: Arc<Code>,
-        (shared, alone, sum): (Entry, Entry, Option<Entry>),
+        (shared, alone, merges): (Entry, Entry, Vec<Entry>),
         count: Count,
         meta: &ParallelMeta,
         threads: u32,
     ) -> LoadedTask {
-        let kind = Kind::Parallel { count, shape: Shape::new(meta, threads), sum };
+        let kind = Kind::Parallel { count, shape: Shape::new(meta, threads), merges };
         LoadedTask { _code: owner, shared, alone, kind, pace: Pace::new(f64::from(meta.cost_per_iteration)) }
     }
 
@@ -193,7 +193,7 @@ impl LoadedTask {
     ) -> std::result::Result<(), Stopped> {
         let (shared, code) = (Shared(context), self.shared);
         let set = if copies { self.take_copies(pool, launch, width as usize) } else { None };
-        let Some((mut set, sum)) = set else {
+        let Some(mut set) = set else {
             return pool.run(count, chunk, width, launch.caller, &|begin, end| {
                 // SAFETY: the contract; the ranges lie within the count and do not overlap.
                 unsafe { code.run(shared.get(), begin, end) };
@@ -212,10 +212,12 @@ impl LoadedTask {
         let parts = copied_bytes(&self.kind, launch).saturating_mul(used.len() as u64) / BYTES_OF_PART;
         let parts = parts.clamp(1, u64::from(width));
         let listed =
-            HostContext { copies: used.as_ptr().cast(), copy_count: used.len() as u64, parts, ..shared.get().clone() };
+            HostContext { copies: used.as_ptr().cast(), copy_count: used.len() as u64, ..shared.get().clone() };
         let listed = Shared(&listed);
         // SAFETY: the contract; nobody writes to the copies any more.
-        pool.run(parts, 1, width, &Patient, &|begin, end| unsafe { sum.run(listed.get(), begin, end) })?;
+        pool.run(parts, 1, width, &Patient, &|begin, end| unsafe {
+            (begin..end).for_each(|part| self.merge((part, parts), launch.args, listed.get()));
+        })?;
         pool.copies().give_back(set);
         Ok(())
     }
@@ -228,23 +230,36 @@ impl LoadedTask {
     unsafe fn run_beside_others(&self, pool: &Pool, launch: &Launch<'_>, context: &HostContext, begin: u64, end: u64) {
         let pays = matches!(&self.kind, Kind::Parallel { shape, .. } if shape.takes_copies(end - begin, launch.args));
         let set = if pays { self.take_copies(pool, launch, 1) } else { None };
-        let Some((mut set, sum)) = set else {
+        let Some(mut set) = set else {
             // SAFETY: the contract.
             return unsafe { self.shared.run(context, begin, end) };
         };
         let own = HostContext { copies: set.of_lane(0) as *const c_void, ..context.clone() };
         // SAFETY: the contract.
         unsafe { self.shared.run(&own, begin, end) };
-        let listed = HostContext { copies: set.used().as_ptr().cast(), copy_count: 1, parts: 1, ..context.clone() };
+        let listed = HostContext { copies: set.used().as_ptr().cast(), copy_count: 1, ..context.clone() };
         // SAFETY: as above.
-        unsafe { sum.run(&listed, 0, 1) };
+        unsafe { self.merge((0, 1), launch.args, &listed) };
         pool.copies().give_back(set);
     }
 
-    /// Copies of what the task scatters to for a number of lanes, and the code that adds them.
-    fn take_copies(&self, pool: &Pool, launch: &Launch<'_>, lanes: usize) -> Option<(Set, Entry)> {
-        let Kind::Parallel { shape, sum: Some(sum), .. } = &self.kind else { return None };
-        Some((pool.copies().take(lanes, shape.copied_room(launch.args)?)?, *sum))
+    /// Copies of what the task scatters to for a number of lanes.
+    fn take_copies(&self, pool: &Pool, launch: &Launch<'_>, lanes: usize) -> Option<Set> {
+        let Kind::Parallel { shape, .. } = &self.kind else { return None };
+        pool.copies().take(lanes, shape.copied_room(launch.args)?)
+    }
+
+    /// Adds a part of the copies that the context lists to the shared memory.
+    ///
+    /// # Safety
+    /// As [`LoadedTask::run`]; nobody writes to the copies, and nobody else adds this part.
+    unsafe fn merge(&self, part: (u64, u64), args: &[u64], listed: &HostContext) {
+        let Kind::Parallel { shape, merges, .. } = &self.kind else { return };
+        shape.part_of_copies(part, args, |region, copy_offset, [begin, end]| {
+            let listed = HostContext { copy_offset, ..listed.clone() };
+            // SAFETY: the contract; groups lie within the copies.
+            unsafe { merges[region].run(&listed, begin, end) }
+        });
     }
 }
 
@@ -419,7 +434,7 @@ fn context(launch: &Launch<'_>) -> HostContext {
         owner: std::ptr::from_ref(launch).cast::<c_void>(),
         copies: std::ptr::null(),
         copy_count: 0,
-        parts: 1,
+        copy_offset: 0,
     }
 }
 

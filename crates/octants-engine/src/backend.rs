@@ -68,6 +68,8 @@ pub struct DeviceSettings {
     pub device: Option<u32>,
     /// The driver's library; looked for where systems have it where not given.
     pub driver_library: Option<PathBuf>,
+    /// Folders of installed packages, in which a device's own libraries are looked for.
+    pub packages: Vec<PathBuf>,
     /// Most threads that work on a launch; all processors where not given.
     pub max_threads: Option<u32>,
     /// Launches on streams run beside one another.

@@ -195,9 +195,10 @@ impl Config {
         self.cpu_stream_schedule.strip_prefix("seed:")?.parse().ok()
     }
 
-    /// What is asked of a device.
-    pub(crate) fn device_settings(&self) -> DeviceSettings {
+    /// What is asked of a device, whose own libraries may be in `packages`.
+    pub(crate) fn device_settings(&self, packages: &[PathBuf]) -> DeviceSettings {
         DeviceSettings {
+            packages: packages.to_vec(),
             device: self.device,
             driver_library: given_path(&self.driver_library),
             max_threads: Some(self.cpu_max_num_threads).filter(|n| *n > 0),

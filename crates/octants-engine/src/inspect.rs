@@ -55,7 +55,7 @@ impl Session {
         machine: &Machine,
         form: Form,
     ) -> Result<Vec<u8>, Error> {
-        let (info, generator) = (machine.info(), machine.code_generator());
+        let (info, generator) = (self.info_of(machine), machine.code_generator());
         let lowering = lowering.kept_as(keeping_on(&info));
         let concurrent = !self.device().is_immediate() || info.has_grid;
         let program = self.split(&lowering.lowered, (arrays_may_alias, concurrent), &info, false, |_| ());

@@ -106,7 +106,7 @@ pub(crate) fn dependence(body: &Body, buffers: &[Buffer], layout: &ArgLayout) ->
                 addresses.insert(slot);
                 slots.extend(slot..=slot + 2 * buffers[b.index()].ndim);
             }
-            (_, None) => is_known = false,
+            (Layout::Flat(_), Some(_)) | (_, None) => is_known = false,
         },
         // Others may write what is read so while it is read; functions are not looked into.
         Op::VolatileLoad(_)
@@ -139,6 +139,9 @@ pub(crate) fn dependence(body: &Body, buffers: &[Buffer], layout: &ArgLayout) ->
         | Op::ElementAddr(..)
         | Op::MemberAddr(..)
         | Op::Load(_)
+        | Op::VectorLoad(_)
+        | Op::VectorStore(..)
+        | Op::Prefetch(_)
         | Op::Store(..)
         | Op::Atomic(..)
         | Op::AtomicCas(..)

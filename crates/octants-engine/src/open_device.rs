@@ -13,7 +13,7 @@ use crate::machine::Machine;
 pub(crate) fn open_device(config: &Config, packages: &[PathBuf]) -> Result<(Box<dyn Driver>, Machine), String> {
     let mut reasons = Vec::new();
     for backend in config.backends.asked_for(config.arch) {
-        let opened = backend.open(&config.device_settings()).and_then(|driver| {
+        let opened = backend.open(&config.device_settings(packages)).and_then(|driver| {
             let target = driver.code_target();
             backend.code_generator().check_target(&target).map_err(|e| e.to_string())?;
             Ok((driver, target))

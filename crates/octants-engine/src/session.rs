@@ -74,7 +74,7 @@ impl Session {
         }
         // A device with memory of its own works asynchronously.
         config.cpu_streams |= config.cpu_separate_memory;
-        let driver = host.open(&config.device_settings()).map_err(Error::Unavailable)?;
+        let driver = host.open(&config.device_settings(packages)).map_err(Error::Unavailable)?;
         let machine = Machine::new(host, driver.code_target());
         Session::over(driver, machine, config, notices, sink)
     }
@@ -137,9 +137,15 @@ impl Session {
         &self.device
     }
 
-    /// What the session's device can do.
+    /// What the session's device can do for the program, whose tasks may hold assertions in debug mode.
     pub fn target_info(&self) -> TargetInfo {
-        self.machine.info()
+        self.info_of(&self.machine)
+    }
+
+    /// What a machine can do for the program.
+    pub(crate) fn info_of(&self, machine: &Machine) -> TargetInfo {
+        let info = machine.info();
+        if self.config().debug { info.with_assertions() } else { info }
     }
 
     /// The processor that code is made for, as the code generator calls it; `None` for the host's own.

@@ -37,7 +37,9 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("octants-driver-cuda", &["octants-driver-gpu", "octants-runtime", "octants-artifact"]),
     ("octants-driver-hip", &["octants-driver-gpu", "octants-runtime", "octants-artifact"]),
     // Plays a vendor's library, and knows as little of us.
-    ("octants-driver-hip-standin", &[]),
+    ("octants-driver-hip-standin", &["octants-amdgpu-emulator"]),
+    // Interprets a vendor's machine code.
+    ("octants-amdgpu-emulator", &[]),
     ("octants-driver-wgpu", &["octants-runtime", "octants-artifact"]),
     (
         "octants-engine",
@@ -262,6 +264,7 @@ fn vendors_are_named_only_where_they_are_driven() {
     let mut wrong = Vec::new();
     for (path, text) in sources() {
         let exempt = (path.starts_with("crates/octants-driver-") && !path.starts_with("crates/octants-driver-gpu/"))
+            || path.starts_with("crates/octants-amdgpu-emulator/")
             || path.contains("/src/target/")
             || VENDOR_FILES.iter().any(|(file, _)| *file == path);
         if exempt {

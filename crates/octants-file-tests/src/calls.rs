@@ -109,7 +109,7 @@ fn run_call(code: &Code, call: &Call, with: &Interpreter) -> Result<(), String> 
         let id = BufferId(i as u32);
         match given(&b.name) {
             Some(value) => fill(&mut memory, id, b, value)?,
-            None if matches!(b.layout, Layout::Dense { .. }) || b.space == MemorySpace::Shared => {}
+            None if matches!(b.layout, Layout::Dense { .. } | Layout::Flat(_)) || b.space == MemorySpace::Shared => {}
             None => return Err(format!("`{}` is not given", b.name)),
         }
     }
@@ -139,6 +139,7 @@ fn run_call(code: &Code, call: &Call, with: &Interpreter) -> Result<(), String> 
 fn fill(memory: &mut Memory, id: BufferId, b: &Buffer, value: &Literal) -> Result<(), String> {
     let shape = match &b.layout {
         Layout::Dense { shape, .. } => shape.clone(),
+        Layout::Flat(_) => return Err(format!("`{}` is a part of the memory of an array", b.name)),
         Layout::Contiguous | Layout::Strided => value.shape(b.ndim as usize),
     };
     let leaves = value.leaves();

@@ -18,6 +18,6 @@ mod operators;
 #[cfg(test)]
 mod tests;
 
-pub use convert::{assign_cast, bit_cast, broadcast, cast, to_condition, type_name, unsupported};
+pub use convert::{assign_cast, bit_cast, broadcast, cast, shape_text, to_condition, type_name, unsupported};
 pub use functions::{math, select};
 pub use operators::{Comparison, Operator, UnaryOperator, binary, combine, compare, overflow, unary};

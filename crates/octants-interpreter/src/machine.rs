@@ -83,7 +83,7 @@ impl<'a> Machine<'a> {
         memory: &'a mut Memory,
         params: Vec<Value>,
     ) -> Self {
-        memory.add_temporary(buffers);
+        memory.add_buffers(buffers);
         let mut machine = Machine {
             settings,
             buffers,

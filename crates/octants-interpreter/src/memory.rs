@@ -31,20 +31,31 @@ impl Memory {
         Memory { buffers: buffers.to_vec(), arrays: vec![None; buffers.len()], roots }
     }
 
-    /// Takes buffers of blocks and threads that code has beyond those that it was made for.
-    pub(crate) fn add_temporary(&mut self, buffers: &[Buffer]) {
-        for b in buffers.iter().skip(self.buffers.len()).filter(|b| b.space.is_temporary()) {
+    /// Takes buffers that code has beyond those that it was made for: of blocks and threads, and in roots.
+    pub(crate) fn add_buffers(&mut self, buffers: &[Buffer]) {
+        let is_argument =
+            |b: &Buffer| !b.space.is_temporary() && matches!(b.layout, Layout::Contiguous | Layout::Strided);
+        for b in buffers.iter().skip(self.buffers.len()).filter(|b| !is_argument(b)) {
             self.buffers.push(b.clone());
             self.arrays.push(None);
         }
         assert_eq!(self.buffers.len(), buffers.len(), "memory is that of the code's buffers");
+        let sizes = root_sizes(buffers, MemorySpace::Global);
+        self.roots.resize_with(self.roots.len().max(sizes.len()), Vec::new);
+        for (root, size) in self.roots.iter_mut().zip(sizes) {
+            root.resize(root.len().max(size), 0);
+        }
     }
 
     /// The shape of a buffer; `None` for an array that was given none.
-    pub fn shape(&self, b: BufferId) -> Option<&[u64]> {
+    pub fn shape(&self, b: BufferId) -> Option<Vec<u64>> {
         match &self.buffers[b.index()].layout {
-            Layout::Dense { shape, .. } => Some(shape),
-            Layout::Contiguous | Layout::Strided => self.arrays[b.index()].as_ref().map(|a| &a.shape[..]),
+            Layout::Dense { shape, .. } => Some(shape.clone()),
+            Layout::Flat(of) => {
+                let elements: u64 = self.shape(*of)?.iter().product();
+                Some(vec![elements * self.buffers[of.index()].elem.leaf_count() as u64])
+            }
+            Layout::Contiguous | Layout::Strided => self.arrays[b.index()].as_ref().map(|a| a.shape.clone()),
         }
     }
 
@@ -55,7 +66,7 @@ impl Memory {
     pub fn allocate(&mut self, b: BufferId, shape: &[u64]) {
         let buffer = &self.buffers[b.index()];
         let reversed = match buffer.layout {
-            Layout::Dense { .. } => return,
+            Layout::Dense { .. } | Layout::Flat(_) => return,
             Layout::Contiguous => false,
             Layout::Strided => true,
         };
@@ -98,13 +109,13 @@ impl Memory {
         let Some(shape) = self.shape(b) else { return Vec::new() };
         let first: Vec<i64> = match &buffer.layout {
             Layout::Dense { offset, .. } => offset.clone(),
-            Layout::Contiguous | Layout::Strided => vec![0; shape.len()],
+            Layout::Contiguous | Layout::Strided | Layout::Flat(_) => vec![0; shape.len()],
         };
         let mut places = Vec::new();
         for linear in 0..shape.iter().product() {
             let mut index = first.clone();
             let mut rest: u64 = linear;
-            for (i, n) in index.iter_mut().zip(shape).rev() {
+            for (i, n) in index.iter_mut().zip(&shape).rev() {
                 *i += (rest % n) as i64;
                 rest /= n;
             }
@@ -128,15 +139,18 @@ impl Memory {
             return Base::Outside(format!("`{}` was not given", buffer.name).into());
         };
         let Layout::Dense { offset, components, .. } = &buffer.layout else {
-            if index.iter().zip(shape).any(|(i, n)| !(0..*n as i64).contains(i)) {
+            if index.iter().zip(&shape).any(|(i, n)| !(0..*n as i64).contains(i)) {
                 return outside();
+            }
+            if let Layout::Flat(of) = buffer.layout {
+                return Base::Element(Region::Array(of.0), index[0] as u64 * element_bytes(buffer));
             }
             let Some(array) = &self.arrays[b.index()] else { return outside() };
             let at = index.iter().zip(&array.strides).map(|(i, s)| *i as u64 * s).sum();
             return Base::Element(Region::Array(b.0), at);
         };
         let from_zero: Vec<i64> = index.iter().zip(offset).map(|(i, first)| i.wrapping_sub(*first)).collect();
-        if from_zero.iter().zip(shape).any(|(i, n)| !(0..*n as i64).contains(i)) {
+        if from_zero.iter().zip(&shape).any(|(i, n)| !(0..*n as i64).contains(i)) {
             return outside();
         }
         let place = |c: &octants_ir::ComponentLayout| {
@@ -152,6 +166,7 @@ impl Memory {
                 MemorySpace::Global => Region::Root(c.root),
                 MemorySpace::Shared => Region::Shared(c.root),
                 MemorySpace::Private => Region::Private(c.root),
+                MemorySpace::Copies => panic!("compiler bug: copies are not dense"),
             };
             (region, at)
         };

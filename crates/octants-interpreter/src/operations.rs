@@ -158,6 +158,19 @@ impl<'a> Machine<'a> {
                 self.write(t, &a, &body.ty(*x).leaves(), &x_leaves, Access::Write)?;
                 Vec::new()
             }
+            Op::VectorLoad(a) => {
+                let a = t.address(*a);
+                match self.read(t, &side_by_side(a), &inst.ty.leaves(), Access::Read)? {
+                    Some(leaves) => leaves,
+                    None => return Ok(Some(t.undefined(v))),
+                }
+            }
+            Op::VectorStore(a, x) => {
+                let (a, x_leaves) = (t.address(*a), leaves(t, *x));
+                self.write(t, &side_by_side(a), &body.ty(*x).leaves(), &x_leaves, Access::Write)?;
+                Vec::new()
+            }
+            Op::Prefetch(_) => Vec::new(),
             Op::Atomic(op, a, x) => {
                 let (a, x) = (t.address(*a), leaves(t, *x));
                 self.update(t, &a, &inst.ty.leaves(), *op, &x)?
@@ -202,6 +215,17 @@ impl<'a> Machine<'a> {
         self.look_at(&new, scalars.first().copied());
         self.write(t, a, scalars, &new, Access::Atomic)?;
         Ok(old)
+    }
+}
+
+/// The scalar at an address and all that follow it in memory.
+fn side_by_side(a: Address) -> Address {
+    match &a.base {
+        Base::Components(all) => {
+            let (region, offset) = all[a.leaf];
+            Address { base: Base::Element(region, offset), leaf: 0 }
+        }
+        _ => a,
     }
 }
 

@@ -2,9 +2,11 @@
 
 use std::collections::HashSet;
 use std::hash::{Hash, Hasher};
+use std::ops::{Deref, DerefMut};
 
 use octants_diag::Span;
 
+use crate::kept_facts::KeptFacts;
 use crate::op::*;
 use crate::operation_table::{BinaryOp, UnaryOp, binary_type, unary_type};
 use crate::types::{Scalar, Type};
@@ -40,7 +42,7 @@ pub struct Local {
 
 /// Structured code: blocks of instructions; `root` runs first.
 #[derive(Debug, Clone, PartialEq, Hash)]
-pub struct Body {
+pub struct Code {
     /// Instruction arena; a block lists which of them run, in order.
     pub insts: Vec<Inst>,
     /// Block arena.
@@ -51,13 +53,53 @@ pub struct Body {
     pub root: BlockId,
 }
 
-impl Default for Body {
+impl Default for Code {
     fn default() -> Self {
-        Body { insts: Vec::new(), blocks: vec![Vec::new()], locals: Vec::new(), root: BlockId(0) }
+        Code { insts: Vec::new(), blocks: vec![Vec::new()], locals: Vec::new(), root: BlockId(0) }
+    }
+}
+
+/// The code of a kernel, a function or a task, with what analyses have found of it. To borrow the code mutably drops
+/// the facts.
+#[derive(Debug, Clone, Default)]
+pub struct Body {
+    code: Code,
+    facts: KeptFacts,
+}
+
+impl Deref for Body {
+    type Target = Code;
+
+    fn deref(&self) -> &Code {
+        &self.code
+    }
+}
+
+impl DerefMut for Body {
+    fn deref_mut(&mut self) -> &mut Code {
+        self.facts.drop_all();
+        &mut self.code
+    }
+}
+
+impl PartialEq for Body {
+    fn eq(&self, other: &Body) -> bool {
+        self.code == other.code
+    }
+}
+
+impl Hash for Body {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.code.hash(state);
     }
 }
 
 impl Body {
+    /// What analyses have found of the code as it is.
+    pub fn facts(&self) -> &KeptFacts {
+        &self.facts
+    }
+
     /// The instruction that yields `v`.
     pub fn inst(&self, v: ValueId) -> &Inst {
         &self.insts[v.index()]

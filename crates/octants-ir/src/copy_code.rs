@@ -1,101 +1,128 @@
-//! Copying of code from one body into another, with values and blocks numbered in the order of the text.
+//! [`Copier`]: copies of code, in another body or in the same one.
 //!
-//! Assumes that every value that the copied code uses was copied before. What becomes of the locals is the caller's
-//! choice: copied (the default) or moved to a frame slot.
+//! Copies go to the cursor of a builder, with values and blocks numbered in the order of the text. Into another body
+//! every value that the copied code uses must have been copied before, and its locals are copied, or become slots of a
+//! frame. In the same body values from outside of the copied code stand for themselves, and locals may too.
 
 use std::collections::HashMap;
 
-use crate::body::Body;
+use crate::body::{Body, Builder};
 use crate::op::{BlockId, FrameSlot, LocalId, Op, ValueId};
 
-/// Copies parts of `source` into `body`.
+/// What becomes of the locals of copied code.
+#[derive(Debug, Clone)]
+pub enum Locals<'a> {
+    /// They stand for themselves: the copy is in the same body.
+    Kept,
+    /// Each gets a copy in the same body.
+    Renewed(HashMap<LocalId, LocalId>),
+    /// The copy is in another body: each gets a copy there, or the slot of a frame that it has here.
+    Moved(&'a HashMap<LocalId, FrameSlot>, HashMap<LocalId, LocalId>),
+}
+
+/// Copies parts of `source`.
 #[derive(Debug)]
 pub struct Copier<'a> {
-    source: &'a Body,
-    /// The copy.
-    pub body: Body,
-    /// The copy of each value of the source, if there is one.
-    values: Vec<Option<ValueId>>,
-    locals: HashMap<LocalId, LocalId>,
-    frame: &'a HashMap<LocalId, FrameSlot>,
+    pub source: &'a Body,
+    /// What stands for a value of the source.
+    pub values: HashMap<ValueId, ValueId>,
+    pub locals: Locals<'a>,
 }
 
 impl<'a> Copier<'a> {
-    /// A copier into an empty body; locals in `frame` become frame slots.
-    pub fn new(source: &'a Body, frame: &'a HashMap<LocalId, FrameSlot>) -> Self {
-        let values = vec![None; source.insts.len()];
-        Copier { source, body: Body::default(), values, locals: HashMap::new(), frame }
+    /// A copier into another body; locals in `frame` become its slots.
+    pub fn into_other(source: &'a Body, frame: &'a HashMap<LocalId, FrameSlot>) -> Self {
+        Copier { source, values: HashMap::new(), locals: Locals::Moved(frame, HashMap::new()) }
     }
 
-    /// The copy of a value.
+    /// What stands for a value.
     pub fn value(&self, v: ValueId) -> ValueId {
-        match self.values[v.index()] {
-            Some(copy) => copy,
-            None => panic!("compiler bug: {v} is used before it is copied\n{}", self.source),
+        match (self.values.get(&v), &self.locals) {
+            (Some(copy), _) => *copy,
+            (None, Locals::Kept | Locals::Renewed(_)) => v,
+            (None, Locals::Moved(..)) => panic!("compiler bug: {v} is used before it is copied\n{}", self.source),
         }
     }
 
-    /// Lets `copy` stand for `v` in what is copied from here on.
-    pub fn set_value(&mut self, v: ValueId, copy: ValueId) {
-        self.values[v.index()] = Some(copy);
+    /// Appends a copy of an instruction, with the code in its blocks.
+    pub fn inst(&mut self, b: &mut Builder, v: ValueId) -> ValueId {
+        self.inst_with(b, v, |_, _| {})
     }
 
-    /// Appends a copy of an instruction, with the blocks in it, to `block`.
-    pub fn inst(&mut self, v: ValueId, block: BlockId) -> ValueId {
-        self.inst_with(v, block, |_, _| {})
+    /// As [`Copier::inst`]; `enter` runs at the start of each block directly in the instruction.
+    pub fn inst_with(
+        &mut self,
+        b: &mut Builder,
+        v: ValueId,
+        mut enter: impl FnMut(&mut Self, &mut Builder),
+    ) -> ValueId {
+        let copy = self.shallow(b, v);
+        copy_blocks(b, self.source, (v, copy), |b, from| {
+            enter(self, b);
+            self.block(b, from);
+        });
+        copy
     }
 
-    /// As [`Copier::inst`]; `enter` runs with each block directly in the instruction before its code is copied.
-    pub fn inst_with(&mut self, v: ValueId, block: BlockId, mut enter: impl FnMut(&mut Self, BlockId)) -> ValueId {
-        let inst = self.source.inst(v).clone();
-        let mut op = inst.op;
+    /// Appends copies of a block's instructions.
+    pub fn block(&mut self, b: &mut Builder, from: BlockId) {
+        let source = self.source;
+        for &v in source.block(from) {
+            self.inst(b, v);
+        }
+    }
+
+    /// Appends a copy of an instruction that still names the blocks of the source.
+    pub fn shallow(&mut self, b: &mut Builder, v: ValueId) -> ValueId {
+        let inst = self.source.inst(v);
+        b.span = inst.span;
+        let mut op = inst.op.clone();
         op.map_operands(|u| self.value(u));
-        if let Op::LocalAddr(l) = &mut op {
-            match self.frame.get(l) {
-                Some(slot) => op = Op::FrameAddr(*slot),
-                None => *l = self.local(*l),
-            }
+        if let Op::LocalAddr(l) = op {
+            op = match &self.locals {
+                Locals::Moved(frame, _) if frame.contains_key(&l) => Op::FrameAddr(frame[&l]),
+                _ => Op::LocalAddr(self.local(b, l)),
+            };
         }
-        let copy = self.body.add_inst(op.clone(), inst.ty, inst.span);
-        self.body.blocks[block.index()].push(copy);
-        self.values[v.index()] = Some(copy);
-        let blocks: Vec<BlockId> = op
-            .blocks()
-            .into_iter()
-            .map(|from| {
-                let to = self.body.add_block();
-                enter(self, to);
-                self.block(from, to);
-                to
-            })
-            .collect();
-        self.body.inst_mut(copy).op.set_blocks(&blocks);
+        let copy = b.push(op, inst.ty.clone());
+        self.values.insert(v, copy);
         copy
     }
 
-    /// Appends copies of a block's instructions to `to`.
-    pub fn block(&mut self, from: BlockId, to: BlockId) {
-        for &v in self.source.block(from) {
-            self.inst(v, to);
+    /// The local that stands for one of the source.
+    pub fn local(&mut self, b: &mut Builder, l: LocalId) -> LocalId {
+        match &mut self.locals {
+            Locals::Kept => l,
+            Locals::Renewed(copies) | Locals::Moved(_, copies) => *copies.entry(l).or_insert_with(|| {
+                let local = &self.source.locals[l.index()];
+                b.body.add_local(local.name.clone(), local.ty.clone())
+            }),
         }
     }
+}
 
-    fn local(&mut self, l: LocalId) -> LocalId {
-        if let Some(copy) = self.locals.get(&l) {
-            return *copy;
-        }
-        let local = &self.source.locals[l.index()];
-        let copy = self.body.add_local(local.name.clone(), local.ty.clone());
-        self.locals.insert(l, copy);
-        copy
+/// Gives `copy` of the instruction `v` of `source` blocks of its own; `code` fills each at the cursor.
+pub fn copy_blocks(
+    b: &mut Builder,
+    source: &Body,
+    (v, copy): (ValueId, ValueId),
+    mut code: impl FnMut(&mut Builder, BlockId),
+) {
+    let mut blocks: Vec<BlockId> = Vec::new();
+    for from in source.inst(v).op.blocks() {
+        let to = b.body.add_block();
+        let back = b.set_cursor(to);
+        code(b, from);
+        b.set_cursor(back);
+        blocks.push(to);
     }
+    b.body.inst_mut(copy).op.set_blocks(&blocks);
 }
 
 /// Numbers values and blocks in the order of the text, and drops what is not reachable and locals that nothing uses.
 pub fn renumber(body: &mut Body) {
     let frame = HashMap::new();
-    let mut copier = Copier::new(body, &frame);
-    let root = copier.body.root;
-    copier.block(body.root, root);
-    *body = copier.body;
+    let mut b = Builder::new();
+    Copier::into_other(body, &frame).block(&mut b, body.root);
+    *body = b.body;
 }

@@ -91,6 +91,10 @@ operations! {
     Op::Load(a)         => "load",          Effect::Read(*a),           Total,   Memory,    STRUCTURE;
     Op::VolatileLoad(a) => "volatile_load", Effect::ReadVolatile(*a),   Total,   Memory,    STRUCTURE;
     Op::Store(a, _)     => "store",         Effect::Write(*a),          Total,   Memory,    STRUCTURE;
+    // The schedule adds vectors and prefetches after differentiation.
+    Op::VectorLoad(a)   => "vector_load",   Effect::Read(*a),           Total,   Memory,    STRUCTURE;
+    Op::VectorStore(a, _) => "vector_store", Effect::Write(*a),         Total,   Memory,    STRUCTURE;
+    Op::Prefetch(_)     => "prefetch",      Effect::Pure,               Total,   Simple,    STRUCTURE;
     Op::Atomic(_, a, _) => "atomic",        Effect::Update(*a),         Total,   Atomic,    STRUCTURE;
     Op::AtomicCas(a, ..) => "atomic_cas",   Effect::Update(*a),         Total,   Atomic,    STRUCTURE;
     Op::Reduce(..)      => "reduce",        Effect::Reduce,             Total,   Simple,    STRUCTURE;

@@ -47,6 +47,8 @@ pub enum Layout {
     Contiguous,
     /// Own pointer; shape and byte strides of the axes known at launch; components of an element contiguous.
     Strided,
+    /// The scalars of a contiguous array, one after the other. Only in the scheduled dialect.
+    Flat(BufferId),
     /// A field: part of a root; shape known at compile time.
     Dense {
         /// Extent of each axis.
@@ -70,11 +72,15 @@ pub enum MemorySpace {
     /// One thread. The buffer is dense, as in shared memory, or contiguous with one axis: then it is as long as whoever
     /// runs the thread makes it.
     Private,
+    /// Of each thread that has scattered to private memory: that memory. The first index is the thread's number, the
+    /// second that of a scalar. Code of whoever adds the copies up reads them, when the threads have ended.
+    Copies,
 }
 
 impl MemorySpace {
     /// Every space.
-    pub const ALL: &[MemorySpace] = &[MemorySpace::Global, MemorySpace::Shared, MemorySpace::Private];
+    pub const ALL: &[MemorySpace] =
+        &[MemorySpace::Global, MemorySpace::Shared, MemorySpace::Private, MemorySpace::Copies];
 
     /// The word in the IR's text.
     pub fn name(self) -> &'static str {
@@ -82,12 +88,13 @@ impl MemorySpace {
             MemorySpace::Global => "global",
             MemorySpace::Shared => "shared",
             MemorySpace::Private => "private",
+            MemorySpace::Copies => "copies",
         }
     }
 
     /// Its memory is the kernel's own: no argument of a launch says where it is.
     pub fn is_temporary(self) -> bool {
-        matches!(self, MemorySpace::Shared | MemorySpace::Private)
+        matches!(self, MemorySpace::Shared | MemorySpace::Private | MemorySpace::Copies)
     }
 }
 
@@ -291,7 +298,7 @@ impl ArgLayout {
         for b in buffers {
             let slots = match b.layout {
                 _ if b.space.is_temporary() => None,
-                Layout::Dense { .. } => None,
+                Layout::Dense { .. } | Layout::Flat(_) => None,
                 Layout::Contiguous => Some(1 + b.ndim),
                 Layout::Strided => Some(1 + 2 * b.ndim),
             };

@@ -42,11 +42,16 @@
 //!   the thread's own value.
 //! - Shared memory is undefined when its block starts. A plain access that races with another thread of the block is
 //!   undefined; a barrier orders accesses before it with accesses after it.
+//! - Private memory that a caller gives a thread is zero at first. The buffers of `copies` are that memory of all threads,
+//!   by thread and scalar, for code that runs when these have ended. It leaves zeros behind.
+//! - `VectorLoad` and `VectorStore` access the scalars of a vector one after the other in memory, from the address on.
+//!   `Prefetch` does nothing that a program could see, wherever its address is.
 //! - `Freeze` of an undefined value is one value of its type, the same at each use.
 //! - `Random` depends on the seed, the launch number, the linear index of the iteration and the count of draws before it
 //!   in that iteration; never on the schedule.
 //!
-//! Reading order: [`types`], [`op`], [`mod@operation_table`], [`mod@instruction_table`], [`body`], [`kernel`],
+//! Reading order: [`types`], [`op`], [`mod@operation_table`], [`mod@instruction_table`], [`body`], [`kept_facts`],
+//! [`kernel`],
 //! [`task_graph`], [`mod@launch_count`], [`mod@task_blocks`]; then [`mod@print`] (the text), [`parse`]; [`verify`]
 //! lists what must hold; [`copy_code`], [`plain_update`] and [`mod@run_pipeline`] serve passes. [`affine`],
 //! [`schedule`], [`target_info`] and [`codegen_options`] are what later stages exchange.
@@ -62,6 +67,7 @@ pub mod codegen_options;
 pub mod copy_code;
 pub mod insert_code;
 pub mod instruction_table;
+pub mod kept_facts;
 pub mod kernel;
 pub mod launch_count;
 mod lex;
@@ -83,14 +89,15 @@ pub mod task_blocks;
 pub mod task_graph;
 pub mod types;
 pub mod verify;
+mod verify_access;
 mod verify_convergence;
 mod verify_graph;
 mod verify_types;
 
 pub use affine::{Affine, Term};
-pub use body::{Body, Builder, Inst, Local};
+pub use body::{Body, Builder, Code, Inst, Local};
 pub use codegen_options::{CodegenError, CodegenOptions, DeviceLibrary};
-pub use copy_code::{Copier, renumber};
+pub use copy_code::{Copier, Locals, copy_blocks, renumber};
 pub use instruction_table::Effect;
 pub use kernel::{
     AccessSet, ArgLayout, AutodiffMode, Buffer, ComponentLayout, Digit, Function, Kernel, Layout, MemorySpace, Param,

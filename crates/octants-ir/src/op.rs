@@ -349,6 +349,13 @@ pub enum Op {
 
     // Memory.
     Load(ValueId),
+    /// Reads a vector: at the address of a local, or from the scalar at the address on. Only in the scheduled dialect,
+    /// as the two below.
+    VectorLoad(ValueId),
+    /// Writes a vector, as it is read.
+    VectorStore(ValueId, ValueId),
+    /// The memory at the address is going to be read and written soon. The address may be outside of its buffer.
+    Prefetch(ValueId),
     /// Reads what others may write meanwhile: each time that it is executed, and in its place.
     VolatileLoad(ValueId),
     Store(ValueId, ValueId),
@@ -439,6 +446,8 @@ impl Op {
             | Op::Fold(_, a)
             | Op::MemberAddr(a, _)
             | Op::Load(a)
+            | Op::VectorLoad(a)
+            | Op::Prefetch(a)
             | Op::BlockCount(a)
             | Op::VolatileLoad(a)
             | Op::Reduce(_, a)
@@ -446,7 +455,12 @@ impl Op {
             | Op::If(a, _, _)
             | Op::LoopIndex(a, _)
             | Op::Return(Some(a)) => on(a),
-            Op::Binary(_, a, b) | Op::MatMul(a, b) | Op::RandomAt(a, b) | Op::Store(a, b) | Op::Atomic(_, a, b) => {
+            Op::Binary(_, a, b)
+            | Op::MatMul(a, b)
+            | Op::RandomAt(a, b)
+            | Op::Store(a, b)
+            | Op::VectorStore(a, b)
+            | Op::Atomic(_, a, b) => {
                 on(a);
                 on(b);
             }

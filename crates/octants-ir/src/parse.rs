@@ -191,6 +191,7 @@ impl Parser {
         let layout = match word.as_str() {
             "contiguous" => Layout::Contiguous,
             "strided" => Layout::Strided,
+            "flat" => Layout::Flat(BufferId(self.id('@')?)),
             "dense" => {
                 self.word("shape")?;
                 self.sign("[")?;

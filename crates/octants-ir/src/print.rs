@@ -182,6 +182,7 @@ impl Printer {
             match &b.layout {
                 Layout::Contiguous => self.line(&format!("buffer {head} contiguous")),
                 Layout::Strided => self.line(&format!("buffer {head} strided")),
+                Layout::Flat(of) => self.line(&format!("buffer {head} flat {of}")),
                 Layout::Dense { shape, offset, components } => {
                     self.open(&format!("buffer {head} dense shape {} offset {}", list(shape), list(offset)));
                     for c in components {
@@ -316,6 +317,8 @@ fn op_text(op: &Op) -> String {
         | Op::Bitcast(a)
         | Op::Splat(a)
         | Op::Freeze(a)
+        | Op::VectorLoad(a)
+        | Op::Prefetch(a)
         | Op::BlockCount(a)
         | Op::Transpose(a)
         | Op::AddressBits(a)
@@ -323,7 +326,7 @@ fn op_text(op: &Op) -> String {
         | Op::VolatileLoad(a)
         | Op::If(a, ..)
         | Op::Return(Some(a)) => format!("{word} {a}"),
-        Op::Binary(_, a, b) | Op::MatMul(a, b) | Op::RandomAt(a, b) | Op::Store(a, b) => {
+        Op::Binary(_, a, b) | Op::MatMul(a, b) | Op::RandomAt(a, b) | Op::Store(a, b) | Op::VectorStore(a, b) => {
             format!("{word} {a}, {b}")
         }
         Op::Select(a, b, c) | Op::AtomicCas(a, b, c) => format!("{word} {a}, {b}, {c}"),

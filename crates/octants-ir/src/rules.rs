@@ -45,8 +45,9 @@ rules! {
         the root of a parallel task is instructions without effects and no local, then one parallel loop; \
         a frame is used in programs only; names of tasks differ",
     ShadowFits = 13: "a shadow buffer is another buffer with as many axes, of floats of the same type or of i32 marks",
-    MemorySpaceFits = 14: "shared buffers are dense, private ones that or contiguous with one axis",
-    DialectFits = 15: "`freeze` stands in programs",
+    MemorySpaceFits = 14: "shared buffers are dense, private ones that or contiguous with one axis, \
+        copies contiguous with two; a flat buffer has one axis of the scalars of a contiguous array",
+    DialectFits = 15: "`freeze`, `prefetch`, `vector_load` and `vector_store` stand in programs",
     Converges = 16: "operations that threads execute together stand where all of them come, or none",
     GroupsFit = 17: "groups of iterations are of parallel loops of programs, which have an axis; \
         their factors are more than one and descend; a loop of a grid has one group, aligned or tiled, \
@@ -71,6 +72,10 @@ rules! {
     ThreadType = 32: "positions in the grid are i32; a barrier is of a subgroup or block, \
         a fence of a block or device; \
         an operation of a subgroup has its operands, values of one type, i32 lanes and u1 conditions",
+    VectorType = 33: "a vector is read and written at the address of a scalar in a buffer, \
+        or of a local of its type",
+    AccessNamed = 34: "the access set of a task names each buffer and frame slot that its code reads, \
+        and each that it writes",
     TasksLaunched = 40: "a launch names a task of the program, and each task is launched",
     GraphCondition = 41: "a condition is an integer: the element of a buffer without axes, or a slot of the frame",
     GroupsOfLaunches = 42: "a `parallel` has groups, and a group is launches of tasks that follow one another",

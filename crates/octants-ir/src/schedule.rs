@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::Arc;
 
 use crate::{
     Affine, Body, FuncId, IterationGroup, LocalId, LoopConfig, Op, Program, Scalar, Task, TaskKind, ValueId, renumber,
@@ -119,7 +120,7 @@ pub struct Behavior {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct BodySchedule {
     /// Facts about its locals.
-    pub locals: LocalUses,
+    pub locals: Arc<LocalUses>,
 }
 
 /// How a function runs.
@@ -200,11 +201,13 @@ pub enum Role {
     Private,
     /// Launches that fit the coarsening's conditions: each thread runs several neighboring iterations.
     Coarse,
+    /// Adds the private copies of a region up, by the number of the region. Its iterations are groups of scalars.
+    Merge(u32),
 }
 
 impl Role {
-    /// Every role.
-    pub const ALL: &[Role] = &[Role::Main, Role::SingleThread, Role::Private, Role::Coarse];
+    /// The roles of code that runs the task's iterations.
+    pub const OF_ITERATIONS: &[Role] = &[Role::Main, Role::SingleThread, Role::Private, Role::Coarse];
 
     /// The word in the text of a scheduled program.
     pub fn name(self) -> &'static str {
@@ -213,6 +216,7 @@ impl Role {
             Role::SingleThread => "single_thread",
             Role::Private => "private",
             Role::Coarse => "coarse",
+            Role::Merge(_) => "merge",
         }
     }
 }
@@ -373,6 +377,8 @@ pub struct Region {
     pub buffers: Vec<usize>,
     /// Of each of them the private buffer that a thread's copy is, where threads have copies.
     pub copies: Vec<usize>,
+    /// The buffer of the copies of all threads, where threads have copies.
+    pub all_copies: Option<usize>,
 }
 
 /// Location of a region.

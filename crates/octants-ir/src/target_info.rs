@@ -13,6 +13,9 @@ pub struct TargetInfo {
     pub subgroup_size: u32,
     /// Most bytes of shared memory that the buffers of a task may take.
     pub max_shared_bytes: u64,
+    /// Bytes of these by which the threads of a block agree whether an earlier assertion has failed; zero where they
+    /// vote.
+    pub assertion_bytes: u64,
     /// Loops become vector instructions.
     pub has_vectors: bool,
     /// Most bytes of memory of a block of threads for copies of what its threads scatter sums to: several blocks are to
@@ -33,6 +36,17 @@ pub struct TargetInfo {
     pub has_constant_loads: bool,
     /// Costs of operations.
     pub costs: CostTable,
+}
+
+impl TargetInfo {
+    /// Bytes of shared memory that each count of a block's votes takes on a machine with a grid: a word for each
+    /// subgroup.
+    pub const BLOCK_COUNT_BYTES: u64 = 4 * 32;
+
+    /// What is left for a program whose tasks may hold assertions.
+    pub fn with_assertions(self) -> TargetInfo {
+        TargetInfo { max_shared_bytes: self.max_shared_bytes - self.assertion_bytes, ..self }
+    }
 }
 
 /// The cost of an operation.

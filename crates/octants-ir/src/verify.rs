@@ -2,9 +2,9 @@
 //!
 //! [`verify_kernel`] and [`verify_program`] return every violation with the instruction that violates;
 //! [`assert_kernel`] and [`assert_program`] panic with all of them and the whole text. Rules about the form of the code
-//! (1 to 18) are here, but for the one about convergence (16) in `verify_convergence`; rules about the types of one
-//! instruction (20 to 33) are in `verify_types`, rules about task graphs (40 to 45) in `verify_graph`. An instruction
-//! that breaks a rule about numbers is looked at no further.
+//! (1 to 19) are here, but for the one about convergence (16) in `verify_convergence`; rules about the types of one
+//! instruction (20 to 33) are in `verify_types`, the one about access sets (34) in `verify_access`, rules about task
+//! graphs (40 to 45) in `verify_graph`. An instruction that breaks a rule about numbers is looked at no further.
 
 use std::collections::HashSet;
 use std::fmt::{self, Write as _};
@@ -17,6 +17,7 @@ use crate::rules::Scope;
 pub use crate::rules::{Rule, Violation};
 use crate::schedule::Scheduled;
 use crate::types::{Scalar, Type};
+use crate::verify_access::verify_access;
 use crate::verify_convergence::{Convergence, RunBy};
 use crate::verify_graph::{verify_graph, verify_rounds};
 use crate::verify_types::check_types;
@@ -73,8 +74,14 @@ fn verify_shadow_buffers(k: &Kernel, out: &mut Vec<Violation>) {
 fn verify_spaces(buffers: &[Buffer], out: &mut Vec<Violation>) {
     for (i, b) in buffers.iter().enumerate() {
         let fits = match (&b.layout, b.space) {
-            (Layout::Dense { .. }, _) | (_, MemorySpace::Global) => true,
+            (Layout::Flat(of), MemorySpace::Global) => buffers.get(of.index()).is_some_and(|of| {
+                (b.ndim, &of.layout) == (1, &Layout::Contiguous)
+                    && of.elem.scalar().map(Type::Scalar) == Some(b.elem.clone())
+            }),
+            (Layout::Dense { .. }, space) => space != MemorySpace::Copies,
+            (_, MemorySpace::Global) => true,
             (Layout::Contiguous, MemorySpace::Private) => b.ndim == 1,
+            (Layout::Contiguous, MemorySpace::Copies) => b.ndim == 2,
             _ => false,
         };
         if !fits {
@@ -103,6 +110,7 @@ pub fn verify_program(p: &Program) -> Vec<Violation> {
         verify_task(&mut scope, &task.body, place, &task.kind, &mut out);
     }
     if out.is_empty() {
+        p.tasks.iter().for_each(|task| verify_access(p, task, &mut out));
         verify_graph(p, &mut out);
     }
     let bodies = p.tasks.iter().map(|t| (format!("task {}", t.name), &t.body, RunBy::of(&t.kind)));
@@ -398,7 +406,9 @@ impl<'a> Verifier<'a> {
             }
             Op::Checkpoint(..) if !self.ends_checkpoint(v, home) => Rule::CheckpointEnds,
             Op::FrameAddr(_) if self.scope.frame.is_none() => Rule::TaskForm,
-            Op::Freeze(_) if !self.scope.is_scheduled => Rule::DialectFits,
+            Op::Freeze(_) | Op::Prefetch(_) | Op::VectorLoad(_) | Op::VectorStore(..) if !self.scope.is_scheduled => {
+                Rule::DialectFits
+            }
             _ => return true,
         };
         self.broken(rule, v);

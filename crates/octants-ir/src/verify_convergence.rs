@@ -255,7 +255,7 @@ impl Divergence<'_> {
                 self.changed |= level > self.result;
                 self.result = self.result.max(level);
             }
-            Op::Store(a, x) => {
+            Op::Store(a, x) | Op::VectorStore(a, x) => {
                 let level = self.of(*x).max(self.of(*a)).max(here);
                 self.store(*a, level);
                 if let Some(l) = self.local_of(*a)
@@ -333,7 +333,7 @@ impl Divergence<'_> {
             }
             // Quotients and comparisons of thread numbers may cut between subgroups.
             Op::Binary(op, ..) if operands == Threads && cuts(*op) => Subgroups,
-            Op::Load(a) | Op::VolatileLoad(a) => match self.local_of(*a) {
+            Op::Load(a) | Op::VolatileLoad(a) | Op::VectorLoad(a) => match self.local_of(*a) {
                 Some(l) => operands.max(self.locals[l.index()]),
                 None if operands == Threads => Lanes,
                 None => operands,

@@ -71,6 +71,7 @@ fn check(scope: &Scope, body: &Body, v: ValueId) -> Checked {
         Op::Grid(_) | Op::Barrier(_) | Op::Fence(_) | Op::BlockCount(_) | Op::Subgroup(..) => {
             c.thread_op(&body.inst(v).op)
         }
+        Op::VectorLoad(_) | Op::VectorStore(..) | Op::Prefetch(_) => c.vector_op(ty, &body.inst(v).op),
         Op::Random | Op::RandomAt(..) | Op::Clock => c.drawn(&body.inst(v).op),
         Op::Balance { number, weight, end, .. } => {
             let i64 = Type::Scalar(Scalar::I64);
@@ -238,6 +239,26 @@ impl<'a> Check<'a> {
             SubgroupResult::Vote => first.is_none_or(|t| *t == Type::U1) && *self.ty == Type::U1,
         };
         need(fits, Rule::ThreadType)
+    }
+
+    fn vector_op(&self, ty: &Type, op: &Op) -> Checked {
+        match op {
+            Op::VectorLoad(a) => self.vector_access(ty, *a),
+            Op::VectorStore(a, x) => self.vector_access(self.of(*x), *a).and_then(|()| self.yields_nothing()),
+            Op::Prefetch(a) => self.pointee(*a, Rule::AddressType).and_then(|_| self.yields_nothing()),
+            op => panic!("compiler bug: {op:?} has no vector"),
+        }
+    }
+
+    /// `vector` has components of the type of the scalar at the address in a buffer, or the type of the local there.
+    fn vector_access(&self, vector: &Type, address: ValueId) -> Checked {
+        let place = self.pointee(address, Rule::VectorType)?;
+        let fits = match (&self.body.inst(address).op, vector) {
+            (Op::BufferAddr(..), Type::Vector(s, _)) => *place == Type::Scalar(*s),
+            (Op::LocalAddr(_), Type::Vector(..)) => place == vector,
+            _ => false,
+        };
+        need(fits, Rule::VectorType)
     }
 
     fn for_loop(&self, l: &ForLoop) -> Checked {

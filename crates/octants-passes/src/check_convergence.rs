@@ -5,7 +5,7 @@
 //! Assumes that locals were simplified: a condition whose operands are the same for all threads is not checked. Bounds
 //! of loops around barriers are compared bit by bit, which only debug mode can afford.
 
-use octants_analysis::{exits_of, find_local_uses};
+use octants_analysis::{exits_of, local_uses};
 use octants_ir::insert_code::bodies;
 use octants_ir::schedule::LocalUses;
 use octants_ir::{
@@ -21,7 +21,7 @@ pub fn check_convergence(kernel: &mut Kernel) {
         if !meetings.inside(body, body.root).any() {
             continue;
         }
-        let locals = find_local_uses(body, &[]);
+        let locals = local_uses(body);
         let mut b = Builder::new();
         b.body = std::mem::take(body);
         let root = b.body.root;
@@ -43,7 +43,7 @@ struct Around {
 
 struct Checks<'a> {
     meetings: &'a Meetings,
-    locals: LocalUses,
+    locals: std::sync::Arc<LocalUses>,
     b: Builder,
 }
 

@@ -62,7 +62,7 @@ fn make_plain(
             Layout::Dense { .. } => !others.any(|other| memory.may_alias(b.index(), other)),
             Layout::Contiguous => !options.arrays_may_alias,
             // Elements of one array may be the same memory.
-            Layout::Strided => false,
+            Layout::Strided | Layout::Flat(_) => false,
         }
     };
     for v in task_statements(body) {
@@ -94,7 +94,8 @@ pub fn demote_unshared_atomics(kernel: &mut Kernel) -> HashSet<ValueId> {
     let mut found = HashSet::new();
     let mut rewrite = Rewrite { used: used_values(body), new: &new, found: Some(&mut found) };
     let mut out = Vec::new();
-    for v in std::mem::take(&mut body.blocks[body.root.index()]) {
+    let root = body.root.index();
+    for v in std::mem::take(&mut body.blocks[root]) {
         match &body.inst(v).op {
             Op::For(l) if l.is_parallel() && !runs_once(body, l) => {
                 let (inner, own) = (l.body, touched_at_own_indices(body, v));
@@ -104,7 +105,7 @@ pub fn demote_unshared_atomics(kernel: &mut Kernel) -> HashSet<ValueId> {
             _ => rewrite.inst(body, v, &|_| true, &mut out),
         }
     }
-    body.blocks[body.root.index()] = out;
+    body.blocks[root] = out;
     found
 }
 

@@ -5,11 +5,11 @@
 
 use octants_ir::{BlockId, Body, Effect, FuncId, Kernel, Op, ValueId, renumber};
 
-use octants_analysis::{Effects, FactsCache, Place, trace_address};
+use octants_analysis::{Effects, Place, function_effects, trace_address};
 
 /// Removes dead code from the kernel and its functions.
-pub fn eliminate_dead_code(kernel: &mut Kernel, facts: &FactsCache) {
-    let effects = facts.function_effects(&kernel.functions);
+pub fn eliminate_dead_code(kernel: &mut Kernel) {
+    let effects = function_effects(&kernel.functions);
     for body in kernel.functions.iter_mut().map(|f| &mut f.body).chain([&mut kernel.body]) {
         while sweep(body, &effects) {}
     }

@@ -2,7 +2,7 @@
 //! in one arm of a branch whose condition is made of constants and the thread's index, or in a loop whose bounds are.
 //! The other ways are found while the program runs, in debug mode (`check_convergence`).
 
-use octants_analysis::find_local_uses;
+use octants_analysis::local_uses;
 use octants_diag::{Code, Diagnostic, Span};
 use octants_ir::schedule::LocalUses;
 use octants_ir::{BlockId, Body, Const, GridValue, Kernel, Op, ValueId};
@@ -28,7 +28,7 @@ pub fn find_divergent_barriers(kernel: &Kernel, subgroup_size: u32) -> Vec<Diagn
     let mut found = Vec::new();
     let mut look = |body: &Body, block: BlockId, block_dim: Option<u32>| {
         let Some(block_dim) = block_dim else { return };
-        let locals = find_local_uses(body, &[]);
+        let locals = local_uses(body);
         let mut search = Search { meetings: &meetings, body, locals, block_dim, subgroup_size, found: Vec::new() };
         search.block(block);
         found.append(&mut search.found);
@@ -43,7 +43,7 @@ pub fn find_divergent_barriers(kernel: &Kernel, subgroup_size: u32) -> Vec<Diagn
 struct Search<'a> {
     meetings: &'a Meetings,
     body: &'a Body,
-    locals: LocalUses,
+    locals: std::sync::Arc<LocalUses>,
     block_dim: u32,
     subgroup_size: u32,
     found: Vec<Diagnostic>,

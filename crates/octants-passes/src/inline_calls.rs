@@ -6,12 +6,13 @@
 //! stay functions; the latter do not where threads work together in them.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use octants_ir::{BlockId, Body, FuncId, Function, Kernel, LocalId, MemorySpace, Op, Type, ValueId};
 
 use crate::offload::push_zero;
 use crate::return_at_end::return_at_end;
-use octants_analysis::{OwnBehavior, Place, trace_address};
+use octants_analysis::{OwnBehavior, Place, own_behavior, trace_address};
 
 /// Functions up to this size are always put in place: with the call around it, their code is no larger.
 const SMALL: usize = 20;
@@ -52,7 +53,7 @@ pub fn inline_all_calls(kernel: &mut Kernel) {
 pub fn inline_cooperating_calls(kernel: &mut Kernel) {
     let is_shared =
         |op: &Op| matches!(op, Op::BufferAddr(b, _) if kernel.buffers[b.index()].space == MemorySpace::Shared);
-    let own: Vec<OwnBehavior> = kernel.functions.iter().map(|f| OwnBehavior::of(&f.body)).collect();
+    let own: Vec<_> = kernel.functions.iter().map(|f| own_behavior(&f.body)).collect();
     let cooperates: Vec<bool> = kernel
         .functions
         .iter()
@@ -64,13 +65,13 @@ pub fn inline_cooperating_calls(kernel: &mut Kernel) {
         })
         .collect();
     let is_of_threads = cooperates.contains(&true) || {
-        let mut found = OwnBehavior::of(&kernel.body).behavior.cooperates;
+        let mut found = own_behavior(&kernel.body).behavior.cooperates;
         kernel.body.visit(kernel.body.root, &mut |_, inst| found |= is_shared(&inst.op));
         found
     };
     let is_wanted = |i: usize| cooperates[i] || is_of_threads && own[i].behavior.draws;
     let reaches =
-        |(i, of): (usize, &OwnBehavior)| is_wanted(i) || of.reached(&own).iter().any(|f| is_wanted(f.index()));
+        |(i, of): (usize, &Arc<OwnBehavior>)| is_wanted(i) || of.reached(&own).iter().any(|f| is_wanted(f.index()));
     let chosen: Vec<bool> = own.iter().enumerate().map(reaches).collect();
     if chosen.contains(&true) {
         for (function, _) in kernel.functions.iter_mut().zip(&chosen).filter(|(_, chosen)| **chosen) {

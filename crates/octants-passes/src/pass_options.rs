@@ -1,6 +1,5 @@
 //! What the pipeline of every kernel is asked for.
 
-use octants_analysis::FactsCache;
 use octants_diag::Sources;
 use octants_ir::PassState;
 
@@ -25,8 +24,6 @@ pub struct PassOptions {
     pub gather: Option<u32>,
     /// The user's files, for lines quoted in run-time messages.
     pub sources: Option<Sources>,
-    /// Facts that its passes share.
-    pub facts: FactsCache,
 }
 
 impl PassState for PassOptions {}

@@ -50,7 +50,7 @@ pub const PIPELINE: &[Pass<Kernel, PassOptions>] = &[
     Pass { name: "check_overflow", runs: |_, o| o.debug, run: |k, o| check_overflow(k, o.sources.as_ref()) },
     Pass { name: "simplify_locals", runs: always, run: |k, _| simplify_locals(k) },
     Pass { name: "fold_constants", runs: always, run: |k, o| fold_constants(k, o.fast_math) },
-    Pass { name: "eliminate_dead_code", runs: always, run: |k, o| eliminate_dead_code(k, &o.facts) },
+    Pass { name: "eliminate_dead_code", runs: always, run: |k, _| eliminate_dead_code(k) },
     Pass { name: "check_convergence", runs: |_, o| o.debug, run: |k, _| check_convergence(k) },
     Pass { name: "make_updates_atomic", runs: always, run: |k, _| make_updates_atomic(k) },
     Pass {
@@ -60,12 +60,12 @@ pub const PIPELINE: &[Pass<Kernel, PassOptions>] = &[
     },
     Pass { name: "hoist_invariants", runs: gathers, run: |k, _| hoist_invariants(k) },
     Pass { name: "gather_updates", runs: gathers, run: |k, o| gather_updates(k, o) },
-    Pass { name: "eliminate_dead_code", runs: gathers, run: |k, o| eliminate_dead_code(k, &o.facts) },
+    Pass { name: "eliminate_dead_code", runs: gathers, run: |k, _| eliminate_dead_code(k) },
     Pass { name: "demote_shadow_atomics", runs: always, run: |k, o| demote_shadow_atomics(k, o) },
     Pass { name: "privatize_reductions", runs: always, run: |k, o| privatize_reductions(k, o) },
     Pass { name: "promote_inner_sums", runs: |_, o| !o.check_bounds && !o.debug, run: |k, o| promote_inner_sums(k, o) },
     Pass { name: "demote_atomics", runs: |_, o| o.launches_in_order, run: |k, o| demote_atomics(k, o) },
     Pass { name: "share_reciprocals", runs: |_, o| o.fast_math, run: |k, _| share_reciprocals(k) },
     Pass { name: "check_bounds", runs: |_, o| o.check_bounds, run: |k, _| check_bounds(k) },
-    Pass { name: "eliminate_dead_code", runs: always, run: |k, o| eliminate_dead_code(k, &o.facts) },
+    Pass { name: "eliminate_dead_code", runs: always, run: |k, _| eliminate_dead_code(k) },
 ];

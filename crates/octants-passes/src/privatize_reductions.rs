@@ -14,7 +14,9 @@ use octants_ir::{
 
 use crate::check_bounds::index_range;
 use crate::pass_options::PassOptions;
-use octants_analysis::{Effects, MemoryClasses, Place, inst_effects, same_address, shared_locals, trace_address};
+use octants_analysis::{
+    Effects, MemoryClasses, Place, function_effects, inst_effects, same_address, shared_locals, trace_address,
+};
 
 /// More accumulators than this would spill out of registers.
 const MOST_REDUCTIONS: usize = 32;
@@ -25,7 +27,7 @@ const MOST_REDUCTIONS: usize = 32;
 /// address is used after it. Where arrays may be the same memory, only if the loop uses no other array.
 pub fn privatize_reductions(kernel: &mut Kernel, options: &PassOptions) {
     let checked = options.check_bounds;
-    let functions = options.facts.function_effects(&kernel.functions);
+    let functions = function_effects(&kernel.functions);
     // One buffer stands for all that may be the same memory.
     let first = MemoryClasses::of(&kernel.buffers, options.arrays_may_alias).sharing();
     let memory = |place: Place| match place {

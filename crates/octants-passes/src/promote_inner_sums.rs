@@ -6,7 +6,6 @@
 //! the address may be invalid.
 
 use std::collections::{HashMap, HashSet};
-use std::rc::Rc;
 
 use octants_ir::{
     AtomicOp, BinaryOp, BlockId, Body, Buffer, Builder, Effect, Inst, Kernel, LocalId, Op, Scalar, Type, ValueId,
@@ -14,7 +13,7 @@ use octants_ir::{
 };
 
 use crate::pass_options::PassOptions;
-use octants_analysis::{Effects, MemoryClasses, Place, inst_effects, same_address, trace_address};
+use octants_analysis::{Effects, MemoryClasses, Place, function_effects, inst_effects, same_address, trace_address};
 use octants_ir::insert_code::{any_bits, constant, push_if, rebuild_blocks};
 
 /// More sums of one loop than this would spill out of registers.
@@ -25,7 +24,7 @@ pub fn promote_inner_sums(kernel: &mut Kernel, options: &PassOptions) {
     let Kernel { body, buffers, functions, .. } = kernel;
     let mut used = vec![false; body.insts.len()];
     body.visit(body.root, &mut |_, inst| inst.op.for_each_operand(|u| used[u.index()] = true));
-    let functions = options.facts.function_effects(functions);
+    let functions = function_effects(functions);
     let mut search = Search { buffers, functions, used, options, loops: HashMap::new(), updates: HashMap::new() };
     for v in task_statements(body) {
         if let Op::For(l) = &body.inst(v).op
@@ -73,7 +72,7 @@ struct Found {
 
 struct Search<'a> {
     buffers: &'a [Buffer],
-    functions: Rc<[Effects]>,
+    functions: Vec<Effects>,
     /// Values that something uses.
     used: Vec<bool>,
     options: &'a PassOptions,

@@ -177,7 +177,8 @@ pub fn param_kind(annotation: &Bound<'_, PyAny>, config: &Config) -> PyResult<Op
             for (name, ty) in fields {
                 if ty.is_instance_of::<PyType>() && ty.hasattr(pyo3::intern!(py, "_octants_data_oriented"))? {
                     let message = format!(
-                        "member `{name}` of dataclass {} is an object of a @qd.data_oriented class: such objects are \
+                        "field '{name}' of dataclass {} has a @qd.data_oriented type, which cannot be flattened into a \
+                         typed-dataclass kernel arg: such objects are \
                          passed in a parameter of their own, annotated qd.template()",
                         annotation.cast::<PyType>()?.name()?
                     );

@@ -36,7 +36,7 @@ pub fn no_program(py: Python<'_>, forked: bool) -> PyErr {
             a fork does not copy: call `init()` here, or start processes with the `spawn` method";
         return runtime_error(py, text);
     }
-    runtime_error(py, "Octants is not initialized: call `init()` first, for example `octants.init(arch=octants.cpu)`")
+    runtime_error(py, "Octants is not initialized. Maybe you forgot to call `qd.init()` first?")
 }
 
 /// Use of an object that an earlier `init` made.
@@ -88,6 +88,7 @@ fn class_of(code: Code) -> &'static str {
         Code::Type => "OctantsTypeError",
         Code::Name => "OctantsNameError",
         Code::Index => "OctantsIndexError",
+        Code::Attribute => "OctantsAttributeError",
         Code::Value => "OctantsValueError",
         Code::Compilation | Code::Host => "OctantsCompilationError",
     }

@@ -53,6 +53,8 @@ pub fn view(value: &Bound<'_, PyAny>) -> PyResult<Option<ArrayView>> {
             // Some arrays on a device say only when asked that the host cannot have them: they show themselves in
             // another way.
             Err(_) if dlpack::device_of(value)?.is_some_and(|d| !dlpack::is_host(d)) => {}
+            // A number of numpy's shows its bytes without a shape.
+            Err(_) if !value.hasattr(pyo3::intern!(py, "__len__"))? => return Ok(None),
             other => return other,
         }
     }

@@ -10,7 +10,7 @@ use crate::errors;
 use crate::evaluate_annotations::evaluate_annotations;
 use crate::names::function_name;
 use crate::plain_python::{self, Caller};
-use crate::signature::{is_method, parameter_names};
+use crate::signature::{check_parameter_kinds, is_method, parameter_names};
 
 /// The Python function in a [`Func`] or a kernel, and what both do as functions do it.
 pub struct Wrapped {
@@ -152,6 +152,7 @@ unsafe extern "C" {
 fn check_declaration(function: &Bound<'_, PyAny>, real: bool) -> PyResult<()> {
     let py = function.py();
     let names = parameter_names(function)?;
+    check_parameter_kinds(function)?;
     let annotations = function.getattr(pyo3::intern!(py, "__annotations__"))?;
     let first = usize::from(is_method(function));
     for name in names.iter().skip(first).filter(|_| real) {

@@ -7,7 +7,7 @@
 //! [`specialization`], [`guard`] and [`guard_group`] (a compiled kernel, how its slots are filled, what it assumes),
 //! [`in_progress`], [`world`], [`classify`], [`source`] (what the compiler asks of Python), [`result`],
 //! [`line_probes`] (kernel coverage), [`plain_python`] (kernels run as Python), [`kept_kernels`] (the folder of
-//! compiled kernels), [`sparse_matrix`], [`inspection`] (a look at code), [`profiler`], `recorder` (a program of
+//! compiled kernels), [`sparse_matrix`], [`device_sparse`], [`inspection`] (a look at code), [`profiler`], `recorder` (a program of
 //! tests), [`errors`], [`names`].
 
 mod annotation;
@@ -21,6 +21,7 @@ mod captured_graph;
 mod classify;
 mod constant;
 mod detached;
+mod device_sparse;
 mod device_work;
 mod dlpack;
 mod element_types;
@@ -80,6 +81,8 @@ fn _octants(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<element_view::ElementView>()?;
     m.add_class::<sparse_matrix::HostMatrix>()?;
     m.add_class::<sparse_matrix::DirectSolver>()?;
+    m.add_class::<device_sparse::DeviceProduct>()?;
+    m.add_class::<device_sparse::DeviceSolver>()?;
     m.add_class::<func::Func>()?;
     m.add_class::<kernel::Kernel>()?;
     kernel::call_as_methods(m.py());
@@ -106,6 +109,7 @@ fn _octants(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(stream_methods::trim_stream_pool, m)?)?;
     m.add_function(wrap_pyfunction!(host_work::before_host_work, m)?)?;
     m.add_function(wrap_pyfunction!(host_work::queueing_stream, m)?)?;
+    m.add_function(wrap_pyfunction!(device_sparse::missing_sparse_library, m)?)?;
     m.add_function(wrap_pyfunction!(device_work::default_stream_behind, m)?)?;
     m.add_function(wrap_pyfunction!(device_work::end_host_work, m)?)?;
     m.add_function(wrap_pyfunction!(captured_graph::capturing, m)?)?;

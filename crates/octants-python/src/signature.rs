@@ -74,6 +74,24 @@ pub fn parameter_names(function: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
         .collect()
 }
 
+/// Parameters of kernels and of functions that kernels call are given by position or by name.
+pub fn check_parameter_kinds(function: &Bound<'_, PyAny>) -> PyResult<()> {
+    let py = function.py();
+    let code = function.getattr(pyo3::intern!(py, "__code__"))?;
+    let keyword_only: usize = code.getattr(pyo3::intern!(py, "co_kwonlyargcount"))?.extract()?;
+    let positional_only: usize = code.getattr(pyo3::intern!(py, "co_posonlyargcount"))?.extract()?;
+    let refuse = |mark: &str, what: &str| {
+        let name = function_name(function);
+        let text = format!("Octants kernels {what}: remove the `{mark}` of `{name}`");
+        Err(errors::syntax_error(py, text))
+    };
+    match (keyword_only, positional_only) {
+        (0, 0) => Ok(()),
+        (0, _) => refuse("/", "only support \"positional or keyword\" parameters"),
+        _ => refuse("*", "do not support keyword parameters"),
+    }
+}
+
 /// Reads a function.
 pub fn declaration<'py>(function: &Bound<'py, PyAny>) -> PyResult<Declaration<'py>> {
     let py = function.py();
@@ -203,6 +221,7 @@ impl Signature {
     /// Checks a kernel's declaration and gives each parameter its meaning.
     pub fn of(function: &Bound<'_, PyAny>, declaration: &Declaration<'_>, config: &Config) -> PyResult<Signature> {
         let py = function.py();
+        check_parameter_kinds(function)?;
         let kernel = function_name(function);
         let mut method = false;
         let mut params = Vec::new();

@@ -17,7 +17,7 @@ use octants_engine::frontend::{
 };
 use octants_engine::ir::Scalar;
 use octants_engine::trace::stored_warning;
-use pyo3::exceptions::{PyAttributeError, PyOSError, PyUserWarning};
+use pyo3::exceptions::{PyAttributeError, PyOSError, PySyntaxWarning, PyUserWarning};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PySlice, PyString, PyTuple, PyWeakrefReference};
 
@@ -193,7 +193,8 @@ impl<'py> PyWorld<'py> {
         if self.is_silent {
             return Ok(());
         }
-        let category = self.py.get_type::<PyUserWarning>();
+        let category =
+            if warning.is_syntax { self.py.get_type::<PySyntaxWarning>() } else { self.py.get_type::<PyUserWarning>() };
         let c_text = |text: &str| CString::new(text.replace('\0', "")).unwrap_or_default();
         let text = c_text(&warning.text);
         match &warning.place {

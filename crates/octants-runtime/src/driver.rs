@@ -9,12 +9,13 @@ use std::time::Duration;
 
 use octants_artifact::{Artifact, CodeTarget};
 
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use crate::kernel_meta::KernelMeta;
 use crate::pattern::Pattern;
 use crate::poll::poll;
 use crate::report::{Failures, Printer};
 use crate::sections::Section;
+use crate::sparse::{Factors, MatrixRows, ProductCalls, SolverCalls, SparseWork};
 
 /// An address in the device's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -345,6 +346,24 @@ pub trait Driver: Send + Sync + 'static {
 
     /// Gives a graph back; what is queued of it still runs.
     unsafe fn destroy_graph(&self, _graph: GraphHandle) {}
+
+    /// Why there is no library of the vendor's for this work with sparse matrices: a sentence that says what to install.
+    /// `None` where there is one.
+    fn missing_sparse_library(&self, _work: SparseWork) -> Option<String> {
+        Some(format!("there is no library for sparse matrices on {}", self.name()))
+    }
+
+    /// Tells the vendor's library of a matrix, for products. The matrix's memory lives as long as the result.
+    unsafe fn sparse_product(&self, _matrix: &MatrixRows) -> Result<Box<dyn ProductCalls>> {
+        let message = self.missing_sparse_library(SparseWork::Products).unwrap_or_default();
+        Err(ErrorKind::Misuse { message }.into())
+    }
+
+    /// Tells the vendor's library of the matrix of a system. The matrix's memory lives as long as the result.
+    unsafe fn sparse_solver(&self, _matrix: &MatrixRows, _factors: Factors) -> Result<Box<dyn SolverCalls>> {
+        let message = self.missing_sparse_library(SparseWork::Solvers).unwrap_or_default();
+        Err(ErrorKind::Misuse { message }.into())
+    }
 
     /// True while what is queued on `stream` is captured into a graph instead of being run. Nothing may then wait for
     /// the stream, and memory of the stream's own must not be exchanged.

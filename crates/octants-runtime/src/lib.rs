@@ -11,9 +11,9 @@
 //!   [`Device::close`] each use of an object of that device is an error that says so.
 //!
 //! Reading order: [`error`], [`kernel_meta`], [`driver`], `cores` (the state behind all handles), [`device`],
-//! [`buffer`], `free_behind`, `sections`, [`kernel`], [`capture`], [`captured_graph`], [`stream`], `track_uses`, [`event`],
-//! [`kept_counters`], [`launch_order`], [`worker_pool`], `fork`,
-//! [`pattern`], `transfer`, `foreign`, `host_work`, `assemble`, [`profile`], `measure`, [`profiler`], [`report`],
+//! [`buffer`], `free_behind`, `sections`, [`kernel`], [`capture`], [`captured_graph`], [`stream`], `track_uses`,
+//! [`event`], [`kept_counters`], [`launch_order`], [`worker_pool`], `fork`, [`pattern`], `transfer`, [`sparse`],
+//! `foreign`, `host_work`, `assemble`, [`profile`], `measure`, [`profiler`], [`report`],
 //! [`render_site`], `site_messages`, [`nesting`], `poll`, `interruptible_wait`, [`renewable`]. A stream is `scratch`,
 //! `staging`, `stage_arguments`, `channel`, `listen` and `adopted` besides.
 
@@ -50,6 +50,7 @@ pub mod report;
 mod scratch;
 mod sections;
 mod site_messages;
+pub mod sparse;
 mod stage_arguments;
 mod staging;
 pub mod stream;
@@ -77,6 +78,9 @@ pub use profiler::Profiler;
 pub use renewable::Renewable;
 pub use report::{Failure, Failures, Printer, TextSink};
 pub use sections::Section;
+pub use sparse::{
+    Factors, MatrixRows, ProductCalls, RealType, RowBuffers, SolverCalls, SparseProduct, SparseSolver, SparseWork,
+};
 pub use stage_arguments::HostArray;
 pub use stream::{Results, Stream};
 pub use worker_pool::PoolStats;

@@ -3,12 +3,13 @@
 //! Work on a stream runs in order. A stream owns what a launch needs besides its arguments: a frame and result slots,
 //! reused from launch to launch and grown when a kernel asks for more.
 //!
-//! Reading order: `launch` (the launcher), `walk`, `replay` (graphs), `results`, `copies`.
+//! Reading order: `launch` (the launcher), `walk`, `replay` (graphs), `results`, `copies`, `sparse`.
 
 mod copies;
 mod launch;
 mod replay;
 mod results;
+mod sparse;
 mod walk;
 
 use std::fmt;

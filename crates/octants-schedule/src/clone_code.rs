@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use octants_ir::schedule::LocalUses;
-use octants_ir::{BlockId, Body, Builder, Local, LocalId, Op, Scalar, ValueId};
+use octants_ir::{BlockId, Body, Builder, Copier, LocalId, Locals, Op, Scalar, ValueId, copy_blocks};
 
 /// Handles an instruction instead of the cloner; `false` leaves it to the cloner.
 pub(crate) type Hook<'h> = dyn FnMut(&mut Cloner<'_>, &mut Builder, ValueId) -> bool + 'h;
@@ -22,10 +22,10 @@ pub(crate) fn plainly(_: &mut Cloner<'_>, _: &mut Builder, _: ValueId) -> bool {
 pub(crate) struct Cloner<'a> {
     pub source: &'a Body,
     pub locals: &'a LocalUses,
-    /// What stands for a value of the source.
-    pub values: HashMap<ValueId, ValueId>,
-    /// What stands for the index of a loop with one axis.
-    pub indices: HashMap<ValueId, ValueId>,
+    /// What stands for values and locals of the source.
+    pub copier: Copier<'a>,
+    /// What stands for the index of a loop's axis.
+    pub indices: HashMap<(ValueId, u32), ValueId>,
     /// Loops that are fully unrolled, with the range of their index.
     unrolled: HashMap<ValueId, Range<i64>>,
     /// The iteration of each unrolled loop around the code that is being copied.
@@ -34,8 +34,6 @@ pub(crate) struct Cloner<'a> {
     pub known: HashSet<ValueId>,
     /// Copied loops have no remainder loops.
     pub drops_remainders: bool,
-    /// Copies of locals, if locals are copied.
-    pub copied_locals: Option<HashMap<LocalId, LocalId>>,
 }
 
 impl<'a> Cloner<'a> {
@@ -44,19 +42,20 @@ impl<'a> Cloner<'a> {
         Cloner {
             source,
             locals,
-            values: HashMap::new(),
+            copier: Copier { source, values: HashMap::new(), locals: Locals::Kept },
             indices: HashMap::new(),
             unrolled: HashMap::new(),
             iterations: HashMap::new(),
             known: HashSet::new(),
             drops_remainders: false,
-            copied_locals: None,
         }
     }
 
     /// A cloner that copies the locals too.
     pub fn with_own_locals(source: &'a Body, locals: &'a LocalUses) -> Cloner<'a> {
-        Cloner { copied_locals: Some(HashMap::new()), ..Cloner::new(source, locals) }
+        let mut cloner = Cloner::new(source, locals);
+        cloner.copier.locals = Locals::Renewed(HashMap::new());
+        cloner
     }
 
     /// Unrolls loops fully, each with the range of its index.
@@ -66,7 +65,12 @@ impl<'a> Cloner<'a> {
 
     /// What stands for a value.
     pub fn value(&self, v: ValueId) -> ValueId {
-        self.values.get(&v).copied().unwrap_or(v)
+        self.copier.value(v)
+    }
+
+    /// Lets `copy` stand for a value.
+    pub fn set_value(&mut self, v: ValueId, copy: ValueId) {
+        self.copier.values.insert(v, copy);
     }
 
     /// Copies the instructions of a block to the cursor.
@@ -89,14 +93,14 @@ impl<'a> Cloner<'a> {
         let inst = source.inst(v);
         b.span = inst.span;
         if let Some(stored) = self.locals.forwarded(v) {
-            let stored = self.value(stored);
-            self.values.insert(v, stored);
-            return;
+            return self.set_value(v, self.value(stored));
         }
         match &inst.op {
             Op::Store(address, _) if self.is_one_value(*address) => {}
             Op::LocalAddr(l) if self.locals.of(*l).is_value => {}
-            Op::LoopIndex(l, 0) if self.indices.contains_key(l) => _ = self.values.insert(v, self.indices[l]),
+            Op::LoopIndex(l, axis) if self.indices.contains_key(&(*l, *axis)) => {
+                self.set_value(v, self.indices[&(*l, *axis)]);
+            }
             Op::If(condition, then, _) if self.known.contains(&self.locals.source(*condition)) => {
                 self.block(b, *then, hook);
             }
@@ -117,10 +121,10 @@ impl<'a> Cloner<'a> {
         for (iteration, index) in self.unrolled[&v].clone().enumerate() {
             self.iterations.insert(v, iteration);
             let index = b.int(index, self.index_type(v));
-            self.indices.insert(v, index);
+            self.indices.insert((v, 0), index);
             self.block(b, l.body, hook);
         }
-        self.indices.remove(&v);
+        self.indices.remove(&(v, 0));
         self.iterations.remove(&v);
     }
 
@@ -132,33 +136,30 @@ impl<'a> Cloner<'a> {
 
     /// The local that stands for one of the source.
     pub fn copy_of_local(&mut self, b: &mut Builder, local: LocalId) -> LocalId {
-        let Some(copies) = &mut self.copied_locals else { return local };
-        *copies.entry(local).or_insert_with(|| {
-            let Local { name, ty } = b.body.locals[local.index()].clone();
-            b.body.add_local(name, ty)
-        })
+        self.copier.local(b, local)
+    }
+
+    /// Copies all that a value is computed from, as far as it is pure and not from the root of the body.
+    pub fn recompute(&mut self, b: &mut Builder, v: ValueId) -> ValueId {
+        let v = self.locals.source(v);
+        let inst = self.source.inst(v);
+        if let Op::LoopIndex(l, axis) = inst.op
+            && let Some(index) = self.indices.get(&(l, axis))
+        {
+            return *index;
+        }
+        if self.source.block(self.source.root).contains(&v) || !inst.op.is_pure() {
+            return v;
+        }
+        let mut op = inst.op.clone();
+        op.map_operands(|u| self.recompute(b, u));
+        b.push(op, inst.ty.clone())
     }
 
     fn copy(&mut self, b: &mut Builder, v: ValueId, hook: &mut Hook<'_>) {
-        let inst = self.source.inst(v);
-        let mut op = inst.op.clone();
-        op.map_operands(|u| self.value(u));
-        if let Op::LocalAddr(l) = &mut op {
-            *l = self.copy_of_local(b, *l);
-        }
-        let copy = b.push(op, inst.ty.clone());
-        self.values.insert(v, copy);
-        let mut blocks: Vec<BlockId> = Vec::new();
-        for from in inst.op.blocks() {
-            let to = b.body.add_block();
-            let back = b.set_cursor(to);
-            self.block(b, from, hook);
-            b.set_cursor(back);
-            blocks.push(to);
-        }
-        let op = &mut b.body.inst_mut(copy).op;
-        op.set_blocks(&blocks);
-        if let (true, Op::For(l)) = (self.drops_remainders, op) {
+        let copy = self.copier.shallow(b, v);
+        copy_blocks(b, self.source, (v, copy), |b, from| self.block(b, from, hook));
+        if let (true, Op::For(l)) = (self.drops_remainders, &mut b.body.inst_mut(copy).op) {
             l.hints.unroll.iter_mut().for_each(|unroll| unroll.remainder_factor = None);
         }
     }

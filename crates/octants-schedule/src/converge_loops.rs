@@ -49,7 +49,7 @@ pub(crate) fn converge_loops(scheduled: &mut Scheduled, of: &Scheduling) {
 
 fn converge_in_body(facts: &ProgramFacts<'_>, body: &mut Body, factor: &dyn Fn(&Body, &ForLoop) -> u32) {
     let source = body.clone();
-    let of_body = BodyFacts::new(facts, &source, None);
+    let of_body = BodyFacts::new(facts, &source);
     let mut plans = HashMap::new();
     find_loops(&of_body, source.root, factor, &mut plans);
     if plans.is_empty() {
@@ -186,7 +186,7 @@ impl Round<'_> {
             cloner.iterations.insert(steps.loop_id, offset as usize);
             for ((load, _), local) in plan.pipelined.loads.iter().zip(&self.ahead) {
                 let value = b.load_local(*local);
-                cloner.values.insert(*load, value);
+                cloner.copier.values.insert(*load, value);
             }
             let mut hook = |cloner: &mut Cloner<'_>, b: &mut Builder, v: ValueId| {
                 steps.has_value(v)

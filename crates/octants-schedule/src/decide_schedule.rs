@@ -1,6 +1,6 @@
 //! [`decide_schedule`]: the schedule of a program before the passes of [`PASSES`](crate::PASSES) carry it out.
 
-use octants_analysis::{OwnBehavior, inlined_sizes};
+use octants_analysis::{inlined_sizes, own_behavior};
 use octants_ir::schedule::{BodySchedule, FunctionSchedule, ScheduleOptions};
 use octants_ir::{Program, Schedule, Scheduled, TargetInfo};
 
@@ -27,7 +27,7 @@ fn decide(program: &Program, target: &TargetInfo, options: ScheduleOptions) -> S
         is_inlined: inlined[i] <= INLINE_SIZE,
     });
     let functions = functions.collect();
-    let tasks: Vec<_> = program.tasks.iter().map(|t| OwnBehavior::of(&t.body)).collect();
+    let tasks: Vec<_> = program.tasks.iter().map(|t| own_behavior(&t.body)).collect();
     let tasks = program.tasks.iter().zip(&tasks).map(|(task, own)| schedule_task(&facts, task, own)).collect();
     Schedule { memory: facts.memory.access_classes(target.has_vectors), tasks, functions }
 }

@@ -19,7 +19,7 @@ pub(crate) fn demote_atomics(scheduled: &mut Scheduled) {
             let is_alone = match variant.role {
                 Role::SingleThread | Role::Private => true,
                 Role::Main => runs_alone,
-                Role::Coarse => false,
+                Role::Coarse | Role::Merge(_) => false,
             };
             if is_alone && functions.demote(&mut variant.body) {
                 forget_independence(&mut variant.body);

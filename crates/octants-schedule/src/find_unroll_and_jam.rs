@@ -292,7 +292,7 @@ impl Search<'_> {
         b.elem.leaf_count() == 1
             && match &b.layout {
                 Layout::Contiguous => true,
-                Layout::Strided => false,
+                Layout::Strided | Layout::Flat(_) => false,
                 Layout::Dense { components, .. } => {
                     components.iter().all(|c| matches!(c.axes.last().map(Vec::as_slice), Some([d]) if d.stride == unit))
                 }

@@ -36,7 +36,7 @@ mod split_structs;
 mod thread_code;
 mod values;
 
-use octants_analysis::{MemoryClasses, OwnBehavior, find_local_uses};
+use octants_analysis::{MemoryClasses, local_uses, own_behavior};
 use octants_ir::{
     BinaryOp, Body, Builder, CodeSizeHint, Const, ForLoop, Layout, LoopConfig, MemorySpace, Op, Program, Range, Scalar,
     Scheduled, Task, TaskId, TaskKind, Type, ValueId, launch_count, renumber,
@@ -77,7 +77,7 @@ pub(crate) fn form_thread_loops(scheduled: &mut Scheduled, of: &Scheduling) {
 
 /// The threads of a task's loop meet, tell one another apart, or share memory of a block.
 fn cooperates(program: &Program, task: &Task) -> bool {
-    let mut found = OwnBehavior::of(&task.body).behavior.cooperates;
+    let mut found = own_behavior(&task.body).behavior.cooperates;
     task.body.visit(task.body.root, &mut |_, inst| {
         found |= matches!(inst.op, Op::BufferAddr(b, _) if program.buffers[b.index()].space == MemorySpace::Shared);
     });
@@ -115,7 +115,7 @@ fn form(program: &mut Program, number: usize, spaces: &[MemorySpace], of: &Sched
         of: l,
         block_dim,
         subgroup_size: of.target.subgroup_size,
-        locals: &find_local_uses(&body, &[l.body]),
+        locals: &local_uses(&body),
         overlapping,
         spaces: spaces.to_vec(),
     };

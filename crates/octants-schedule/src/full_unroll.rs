@@ -7,11 +7,11 @@
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-use octants_analysis::{find_local_uses, may_leave};
+use octants_analysis::{local_uses, may_leave};
 use octants_ir::{BinaryOp, BlockId, Body, Builder, Const, ForLoop, Op, Scheduled, SubgroupOp, Type, ValueId};
 
 use crate::clone_code::{Cloner, Hook, plainly, remove_unused};
-use crate::facts::{BodyFacts, ProgramFacts, parallel_bodies};
+use crate::facts::{BodyFacts, ProgramFacts};
 use crate::schedule_task::has_many_loops;
 use crate::scheduling::Scheduling;
 
@@ -71,7 +71,7 @@ pub(crate) fn full_unroll(scheduled: &mut Scheduled, of: &Scheduling) {
 }
 
 fn unroll_in_body(facts: &ProgramFacts<'_>, body: &mut Body) {
-    let of_body = BodyFacts::new(facts, body, None);
+    let of_body = BodyFacts::new(facts, body);
     let mut plans = Vec::new();
     plan_in_block(&of_body, body.root, None, &mut plans);
     if plans.is_empty() {
@@ -79,7 +79,7 @@ fn unroll_in_body(facts: &ProgramFacts<'_>, body: &mut Body) {
     }
     for (v, plan) in plans {
         let source = body.clone();
-        let locals = find_local_uses(&source, &parallel_bodies(&source));
+        let locals = local_uses(&source);
         let Op::For(l) = &source.inst(v).op else { panic!("compiler bug: {v} is no loop") };
         let mut b = Builder::new();
         b.body = std::mem::take(body);
@@ -151,9 +151,9 @@ pub(crate) fn insert_versions(
     let largest = b.int(guard.largest_index, scalar);
     let own = b.binary(BinaryOp::Lt, largest, bound);
     let all = b.push(Op::Subgroup(SubgroupOp::AllHere, vec![own]), Type::U1);
-    let around = cloner.values.clone();
+    let around = cloner.copier.values.clone();
     let mut version = |b: &mut Builder, cloner: &mut Cloner<'_>, known: HashSet<ValueId>| {
-        cloner.values.clone_from(&around);
+        cloner.copier.values.clone_from(&around);
         let others = std::mem::replace(&mut cloner.known, known);
         cloner.insts(b, rest, hook);
         at_end(cloner, b);
@@ -166,7 +166,7 @@ pub(crate) fn insert_versions(
     b.set_cursor(blocks[1]);
     version(b, cloner, HashSet::new());
     b.set_cursor(back);
-    cloner.values = around;
+    cloner.copier.values = around;
 }
 
 /// The full unroll of loops in a block.

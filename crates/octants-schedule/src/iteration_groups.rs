@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use octants_analysis::find_local_uses;
+use octants_analysis::local_uses;
 use octants_ir::schedule::{LocalUses, Variant};
 use octants_ir::{
     BinaryOp, BlockId, Body, Builder, CodeSizeHint, Const, Effect, GroupPlacement, IterationGroup, LoopHints, Op, Type,
@@ -14,7 +14,6 @@ use octants_ir::{
 };
 
 use crate::clone_code::Cloner;
-use crate::facts::parallel_bodies;
 
 /// Gives a variant's parallel loop a group of iterations for each factor. `jammed` are the inner loops that all
 /// iterations of a group run together; those that are `true` are vectorized across them.
@@ -26,7 +25,7 @@ pub(crate) fn add_groups(
     jammed: &HashMap<ValueId, bool>,
 ) {
     let source = variant.body.clone();
-    let locals = find_local_uses(&source, &parallel_bodies(&source));
+    let locals = local_uses(&source);
     let Op::For(l) = &source.inst(loop_id).op else { panic!("compiler bug: the parallel loop is a loop") };
     let axis = l.dims.len() as u32 - 1;
     let mut b = Builder::new();
@@ -108,7 +107,7 @@ impl Grouping<'_> {
                 }
                 _ => return false,
             };
-            cloner.values.insert(v, value);
+            cloner.copier.values.insert(v, value);
             true
         };
         let lane = first.index;
@@ -138,7 +137,7 @@ impl Grouping<'_> {
         let block = l.body;
         b.span = inst.span;
         let together = b.push(Op::For(l), inst.ty.clone());
-        self.lanes.iter_mut().for_each(|lane| _ = lane.cloner.values.insert(v, together));
+        self.lanes.iter_mut().for_each(|lane| _ = lane.cloner.copier.values.insert(v, together));
         let back = b.set_cursor(block);
         self.all_lanes(b, self.source.block(inner));
         b.set_cursor(back);
@@ -155,7 +154,7 @@ fn share(first: &Cloner<'_>, cloner: &mut Cloner<'_>, b: &Builder, v: ValueId) -
     let of_first = first.value(v);
     let is_same = of_first != v && b.body.inst(of_first).op == op;
     if is_same {
-        cloner.values.insert(v, of_first);
+        cloner.copier.values.insert(v, of_first);
     }
     is_same
 }

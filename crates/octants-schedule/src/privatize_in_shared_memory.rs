@@ -6,7 +6,7 @@
 //! barrier, run the parallel loop on the copies, meet again, and add what is not zero. The size of an array is known at
 //! launch only, so with arrays there is a second loop without copies, for arrays that are too large.
 
-use octants_analysis::find_local_uses;
+use octants_analysis::local_uses;
 use octants_ir::insert_code::{any_bits, push_if, zero};
 use octants_ir::schedule::{Region, RegionMemory, ScatterPrivatization, Variant};
 use octants_ir::{
@@ -15,7 +15,6 @@ use octants_ir::{
 };
 
 use crate::clone_code::{Cloner, plainly};
-use crate::facts::parallel_bodies;
 use crate::scheduling::Scheduling;
 use crate::shared_buffers::{add_buffer_in_root, add_shared_buffer, flat_buffer, next_root};
 
@@ -118,7 +117,7 @@ fn privatize(variant: &mut Variant, copies: &[Copy], limit: u64) {
             b.set_cursor(blocks[0]);
             code.insert(&mut b, v);
             b.set_cursor(blocks[1]);
-            let locals = find_local_uses(&source, &parallel_bodies(&source));
+            let locals = local_uses(&source);
             let mut cloner = Cloner::with_own_locals(&source, &locals);
             cloner.inst(&mut b, v, &mut plainly);
         }

@@ -1,6 +1,6 @@
 //! Private copies of the memory that a task scatters sums to: the private variant adds to buffers of one thread.
 //!
-//! `scatter_privatization` has decided what is copied. Whoever calls the variant makes the copies, and adds them up.
+//! `scatter_privatization` has decided what is copied. Whoever calls the variant makes the copies; `merge_copies` adds them up.
 
 use std::collections::HashMap;
 
@@ -51,7 +51,7 @@ fn add_copy(scheduled: &mut Scheduled, start: u64, buffer: usize, root: u32) -> 
             }
         }
         // What is passed has no shape: an index counts all elements.
-        Layout::Contiguous | Layout::Strided => copy.ndim = 1,
+        Layout::Contiguous | Layout::Strided | Layout::Flat(_) => copy.ndim = 1,
     }
     let ndim = copy.ndim as usize;
     program.buffers.push(copy);

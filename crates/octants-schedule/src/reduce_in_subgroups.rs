@@ -189,7 +189,7 @@ fn add_to(
             let index = b.cast(number, cloner.index_type(inner));
             let first = b.int(indices.start, cloner.index_type(inner));
             let index = if indices.start == 0 { index } else { b.binary(BinaryOp::Add, first, index) };
-            cloner.indices.insert(inner, index);
+            cloner.indices.insert((inner, 0), index);
             steps.enter(b, &mut cloner, steps.start);
         }
         None => {

@@ -146,10 +146,11 @@ fn regions(facts: &ProgramFacts<'_>, buffers: &BTreeSet<usize>, most: u64) -> Op
                     scalar,
                     buffers: vec![b],
                     copies: Vec::new(),
+                    all_copies: None,
                 });
                 continue;
             }
-            Layout::Strided => return None,
+            Layout::Strided | Layout::Flat(_) => return None,
             Layout::Dense { components, .. } => components,
         };
         for c in components {
@@ -180,6 +181,7 @@ fn regions(facts: &ProgramFacts<'_>, buffers: &BTreeSet<usize>, most: u64) -> Op
             scalar,
             buffers,
             copies: Vec::new(),
+            all_copies: None,
         });
     }
     // A buffer with components in several roots would get several copies.

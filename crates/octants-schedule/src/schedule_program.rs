@@ -1,6 +1,6 @@
 //! [`schedule_program`]: decides how a program runs on a kind of machine, and rewrites the variants of its tasks so.
 
-use octants_analysis::find_local_uses;
+use octants_analysis::local_uses;
 use octants_ir::schedule::ScheduleOptions;
 use octants_ir::{Pass, Program, Scheduled, TargetInfo, always, run_pipeline};
 
@@ -9,11 +9,11 @@ use crate::coarsen_threads::coarsen_threads;
 use crate::converge_loops::converge_loops;
 use crate::decide_schedule::decide_schedule;
 use crate::demote_atomics::demote_atomics;
-use crate::facts::parallel_bodies;
 use crate::form_thread_loops::form_thread_loops;
 use crate::freeze_conditional_loads::freeze_conditional_loads;
 use crate::full_unroll::full_unroll;
 use crate::hint_loops::hint_loops;
+use crate::merge_copies::merge_copies;
 use crate::privatize_in_shared_memory::privatize_in_shared_memory;
 use crate::privatize_scatter::privatize_scatter;
 use crate::reduce_in_blocks::reduce_in_blocks;
@@ -79,14 +79,15 @@ pub const PASSES: &[Pass<Scheduled, Scheduling>] = &[
         runs: |_, s| !s.target.has_grid,
         run: |scheduled, _| privatize_scatter(scheduled),
     },
+    Pass { name: "merge_copies", runs: |_, s| !s.target.has_grid, run: |scheduled, _| merge_copies(scheduled) },
 ];
 
 /// Finds the uses of locals in the bodies as the passes have left them.
 fn find_uses_of_locals(scheduled: &mut Scheduled) {
     for variant in scheduled.schedule.tasks.iter_mut().flat_map(|t| &mut t.variants) {
-        variant.schedule.locals = find_local_uses(&variant.body, &parallel_bodies(&variant.body));
+        variant.schedule.locals = local_uses(&variant.body);
     }
     for (function, schedule) in scheduled.program.functions.iter().zip(&mut scheduled.schedule.functions) {
-        schedule.body.locals = find_local_uses(&function.body, &[]);
+        schedule.body.locals = local_uses(&function.body);
     }
 }

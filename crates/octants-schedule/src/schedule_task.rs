@@ -61,7 +61,7 @@ pub(crate) fn schedule_task(facts: &ProgramFacts<'_>, task: &Task, own: &OwnBeha
     let parallel = ParallelLoop::of(task);
     // A function counts once for each direct call.
     let behavior = own.with(own.called().map(|f| facts.behaviors[f.index()]));
-    let of_body = BodyFacts::new(facts, &task.body, parallel.map(|p| p.of.body));
+    let of_body = BodyFacts::new(facts, &task.body);
     let mut found = TaskSchedule {
         behavior,
         size: own.behavior.size,

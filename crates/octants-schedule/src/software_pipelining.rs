@@ -57,16 +57,16 @@ impl PipelinedLoads {
 
     /// Loads for the next iteration.
     pub fn load_ahead(&self, b: &mut Builder, cloner: &mut Cloner<'_>, locals: &[LocalId]) {
-        let around = cloner.values.clone();
+        let around = cloner.copier.values.clone();
         for step in &self.steps {
             match *step {
                 AddressStep::Compute(v) => cloner.inst(b, v, &mut plainly),
-                AddressStep::Stored(v, stored) => _ = cloner.values.insert(v, cloner.value(stored)),
+                AddressStep::Stored(v, stored) => _ = cloner.copier.values.insert(v, cloner.value(stored)),
             }
         }
         let loaded: Vec<ValueId> = self.loads.iter().map(|(_, address)| b.load(cloner.value(*address))).collect();
         locals.iter().zip(loaded).for_each(|(local, value)| b.store_local(*local, value));
-        cloner.values = around;
+        cloner.copier.values = around;
     }
 }
 

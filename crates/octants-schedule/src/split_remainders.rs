@@ -5,7 +5,9 @@
 //! loop counts from zero to a multiple of the factor, so that it needs no remainder. A loop of several axes becomes a
 //! loop of the outer ones around two loops of the last.
 
-use octants_analysis::{find_local_uses, may_leave};
+use std::collections::HashSet;
+
+use octants_analysis::{local_uses, may_leave};
 use octants_ir::insert_code::rebuild_blocks;
 use octants_ir::schedule::LocalUses;
 use octants_ir::{
@@ -13,7 +15,6 @@ use octants_ir::{
 };
 
 use crate::clone_code::{Cloner, plainly};
-use crate::facts::parallel_bodies;
 
 /// Splits loops in the variants of tasks, and in functions.
 pub(crate) fn split_remainders(scheduled: &mut Scheduled) {
@@ -23,15 +24,16 @@ pub(crate) fn split_remainders(scheduled: &mut Scheduled) {
 }
 
 fn split_in_body(body: &mut Body) {
-    let mut loops = Vec::new();
+    let mut loops = HashSet::new();
     body.visit(body.root, &mut |v, inst| {
         loops.extend(matches!(&inst.op, Op::For(l) if factors(l).is_some() && !may_leave(body, l.body)).then_some(v));
     });
-    for v in loops {
-        let source = body.clone();
-        let locals = find_local_uses(&source, &parallel_bodies(&source));
-        rebuild_blocks(body, |b, at| if at == v { split(b, (&source, &locals), v) } else { b.place(at) });
+    if loops.is_empty() {
+        return;
     }
+    let source = body.clone();
+    let locals = local_uses(&source);
+    rebuild_blocks(body, |b, v| if loops.contains(&v) { split(b, (&source, &locals), v) } else { b.place(v) });
 }
 
 /// The unroll factors of the loop and of its remainder.
@@ -73,7 +75,7 @@ fn split(b: &mut Builder, (source, locals): (&Body, &LocalUses), v: ValueId) {
         let mut own_index = |cloner: &mut Cloner<'_>, b: &mut Builder, at: ValueId| {
             let is_own = source.inst(at).op == Op::LoopIndex(v, axis);
             if is_own {
-                cloner.values.insert(at, index);
+                cloner.set_value(at, index);
             }
             is_own || plainly(cloner, b, at)
         };

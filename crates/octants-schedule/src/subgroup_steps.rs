@@ -36,10 +36,10 @@ impl Steps {
             b.binary(BinaryOp::Add, self.begin, step)
         };
         let index = b.cast(index, self.index);
-        cloner.indices.insert(self.loop_id, index);
+        cloner.indices.insert((self.loop_id, 0), index);
         if self.descending {
             let remaining = b.cast(step, self.index);
-            cloner.values.extend(self.mirrored.iter().map(|v| (*v, remaining)));
+            cloner.copier.values.extend(self.mirrored.iter().map(|v| (*v, remaining)));
         }
     }
 

@@ -9,9 +9,9 @@
 //! The loop as it is stays beside the tiles, and each launch decides: a short inner loop does not pay for barriers, and
 //! a product with few tiles would leave multiprocessors idle.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
-use octants_analysis::find_local_uses;
+use octants_analysis::{Place, local_uses, trace_address};
 use octants_ir::insert_code::{push_if, zero};
 use octants_ir::schedule::{LaunchShape, LocalUses, Role, Variant};
 use octants_ir::{
@@ -20,7 +20,7 @@ use octants_ir::{
 };
 
 use crate::clone_code::{Cloner, remove_unused};
-use crate::facts::{BodyFacts, ProgramFacts, parallel_bodies};
+use crate::facts::{BodyFacts, ProgramFacts};
 use crate::find_tiling::{Tiling, find_tiling, pitch, shared_elements};
 use crate::scheduling::Scheduling;
 use crate::shared_buffers::{add_shared_buffer, flat_buffer};
@@ -34,8 +34,7 @@ pub(crate) fn tile_in_shared_memory(scheduled: &mut Scheduled, of: &Scheduling) 
     let facts = ProgramFacts::of(&scheduled.program, &of.target, of.options);
     let plan = |found: &octants_ir::schedule::TaskSchedule| {
         let body = &found.variant(Role::Main)?.body;
-        let parallel = parallel_bodies(body).first().copied();
-        find_tiling(&BodyFacts::new(&facts, body, parallel), found)
+        find_tiling(&BodyFacts::new(&facts, body), found)
     };
     let plans: Vec<Option<Tiling>> = scheduled.schedule.tasks.iter().map(plan).collect();
     for (task, plan) in plans.into_iter().enumerate() {
@@ -56,7 +55,7 @@ pub(crate) fn tile_in_shared_memory(scheduled: &mut Scheduled, of: &Scheduling) 
 
 fn rewrite(variant: &mut Variant, plan: &Tiling, copies: &[BufferId], full_grid: u32) {
     let source = variant.body.clone();
-    let locals = find_local_uses(&source, &parallel_bodies(&source));
+    let locals = local_uses(&source);
     let Some((&v, prologue)) = source.block(source.root).split_last() else {
         panic!("compiler bug: a task without a loop")
     };
@@ -106,8 +105,11 @@ struct Tiles<'a> {
     threads: ValueId,
     /// This thread along each axis, i64, and the threads along it.
     positions: Vec<[ValueId; 2]>,
-    /// Instructions for which each iteration has a value: indices of the parallel loop, and staged loads.
+    /// Instructions for which each iteration has a value: indices of the parallel loop, staged loads, `invariant`.
     replaced: HashSet<ValueId>,
+    /// Of all pairs, what the inner loop computes in each iteration alike, in order. It runs before the tiles: a barrier
+    /// keeps LLVM from moving loads out of the loop around it.
+    invariant: Vec<ValueId>,
 }
 
 /// An iteration of a thread in a tile.
@@ -138,11 +140,11 @@ impl<'a> Tiles<'a> {
             Some(threads) => b.int(threads.into(), Scalar::I64),
             None => grid(b, GridValue::BlockSize),
         };
-        let copier = Copier { source, locals };
-        let extent = |b: &mut Builder, range: Range| {
+        let mut cloner = Cloner::new(source, locals);
+        let mut extent = |b: &mut Builder, range: Range| {
             let index = source.ty(range.begin).scalar().expect("compiler bug: a bound is a scalar");
             let [begin, end] = [range.begin, range.end].map(|v| {
-                let v = copier.copy(b, v, &HashMap::new());
+                let v = cloner.recompute(b, v);
                 b.cast(v, Scalar::I64)
             });
             let [difference, none] = [b.binary(BinaryOp::Sub, end, begin), b.int(0, Scalar::I64)];
@@ -181,8 +183,23 @@ impl<'a> Tiles<'a> {
         let is_index = |op: &Op| matches!(op, Op::LoopIndex(l, _) if *l == plan.parallel);
         let indices = (0..source.insts.len() as u32).map(ValueId).filter(|v| is_index(&source.inst(*v).op));
         let loads = plan.staged.iter().flat_map(|s| s.loads.iter().copied());
-        let replaced = indices.chain(loads).collect();
-        Tiles { source, locals, plan, copies, axes, inner, counts, count, thread, threads, positions, replaced }
+        let invariant = if plan.axes.len() == 1 { invariant_insts(source, plan) } else { Vec::new() };
+        let replaced = indices.chain(loads).chain(invariant.iter().copied()).collect();
+        Tiles {
+            source,
+            locals,
+            plan,
+            copies,
+            axes,
+            inner,
+            counts,
+            count,
+            thread,
+            threads,
+            positions,
+            replaced,
+            invariant,
+        }
     }
 
     /// The inner loop is long enough to pay for barriers; of a product, there are tiles for as many blocks as keep the
@@ -241,6 +258,7 @@ impl<'a> Tiles<'a> {
         for lane in &mut lanes {
             self.zero_locals(b, lane, l);
             lane.cloner.insts(b, &insts[..at], &mut |_, _, v| self.replaced.contains(&v));
+            lane.cloner.insts(b, &self.invariant, &mut |_, _, _| false);
         }
         let steps = b.int(self.plan.steps.into(), Scalar::I64);
         let ranges = divide_up(b, self.inner.trips, steps);
@@ -306,7 +324,7 @@ impl<'a> Tiles<'a> {
     fn set_indices(&self, cloner: &mut Cloner<'a>, indices: &[ValueId]) {
         for v in &self.replaced {
             if let Op::LoopIndex(_, axis) = self.source.inst(*v).op {
-                cloner.values.insert(*v, indices[axis as usize]);
+                cloner.copier.values.insert(*v, indices[axis as usize]);
             }
         }
     }
@@ -421,12 +439,12 @@ impl<'a> Tiles<'a> {
         (first, step): (ValueId, ValueId),
     ) -> ValueId {
         let position = b.binary(BinaryOp::Add, first, step);
-        let mut indices = HashMap::from([((self.plan.inner, 0), self.index(b, self.inner, position))]);
+        let mut cloner = Cloner::new(self.source, self.locals);
+        cloner.indices.insert((self.plan.inner, 0), self.index(b, self.inner, position));
         if let Some((axis, index)) = along {
-            indices.insert((self.plan.parallel, axis as u32), index);
+            cloner.indices.insert((self.plan.parallel, axis as u32), index);
         }
-        let copier = Copier { source: self.source, locals: self.locals };
-        let address = copier.copy(b, self.plan.staged[number].address, &indices);
+        let address = cloner.recompute(b, self.plan.staged[number].address);
         b.load(address)
     }
 
@@ -450,10 +468,10 @@ impl<'a> Tiles<'a> {
             let index = b.cast(index, self.inner.index);
             let read: Vec<Vec<ValueId>> = (0..self.plan.staged.len()).map(|n| self.read(b, n, step)).collect();
             for lane in lanes {
-                lane.cloner.indices.insert(self.plan.inner, index);
+                lane.cloner.indices.insert((self.plan.inner, 0), index);
                 for (staged, values) in self.plan.staged.iter().zip(&read) {
                     let value = values[staged.axis.map_or(0, |axis| lane.numbers[axis as usize])];
-                    lane.cloner.values.extend(staged.loads.iter().map(|load| (*load, value)));
+                    lane.cloner.copier.values.extend(staged.loads.iter().map(|load| (*load, value)));
                 }
                 lane.cloner.block(b, inner.body, &mut |_, _, v| self.replaced.contains(&v));
             }
@@ -479,29 +497,29 @@ impl<'a> Tiles<'a> {
     }
 }
 
-/// Copies what a value is computed from in the parallel loop, where that is pure.
-struct Copier<'a> {
-    source: &'a Body,
-    locals: &'a LocalUses,
-}
-
-impl Copier<'_> {
-    /// The copy of a value, for some indices of loops.
-    fn copy(&self, b: &mut Builder, v: ValueId, indices: &HashMap<(ValueId, u32), ValueId>) -> ValueId {
-        let v = self.locals.source(v);
-        let inst = self.source.inst(v);
-        if let Op::LoopIndex(l, axis) = inst.op
-            && let Some(index) = indices.get(&(l, axis))
-        {
-            return *index;
+/// What each iteration of the inner loop computes alike, in order: operations on values from outside the loop, and loads
+/// of buffers, which are constant in loops that run in tiles. The loop has iterations where it runs in tiles.
+fn invariant_insts(source: &Body, plan: &Tiling) -> Vec<ValueId> {
+    let Op::For(inner) = &source.inst(plan.inner).op else { panic!("compiler bug: no inner loop") };
+    let mut varying = HashSet::new();
+    let is_given = |op: &Op| matches!(op, Op::LoopIndex(l, _) if *l == plan.parallel);
+    source.visit(inner.body, &mut |v, inst| varying.extend((!is_given(&inst.op)).then_some(v)));
+    let mut invariant = Vec::new();
+    for &v in source.block(inner.body) {
+        let op = &source.inst(v).op;
+        let is_steady = match op {
+            Op::LoopIndex(..) | Op::LocalAddr(_) => false,
+            Op::Load(a) => matches!(trace_address(source, *a), Place::Buffer(_)),
+            op => op.is_pure(),
+        };
+        let mut follows_none = true;
+        op.for_each_operand(|u| follows_none &= !varying.contains(&u));
+        if is_steady && follows_none {
+            varying.remove(&v);
+            invariant.push(v);
         }
-        if self.source.block(self.source.root).contains(&v) || !inst.op.is_pure() {
-            return v;
-        }
-        let mut op = inst.op.clone();
-        op.map_operands(|u| self.copy(b, u, indices));
-        b.push(op, inst.ty.clone())
     }
+    invariant
 }
 
 fn unrolled(factor: u32) -> LoopHints {

@@ -20,7 +20,7 @@ pub(crate) fn unroll_and_jam(scheduled: &mut Scheduled, of: &Scheduling) {
         if is_huge(&of.target, found.behavior) {
             continue;
         }
-        let of_body = BodyFacts::new(&facts, &task.body, Some(p.of.body));
+        let of_body = BodyFacts::new(&facts, &task.body);
         let [shared, alone] = find_unroll_and_jam(&of_body, p.loop_id, p.of);
         for variant in &mut found.variants {
             let is_alone = matches!(variant.role, Role::SingleThread | Role::Private);

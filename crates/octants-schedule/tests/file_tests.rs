@@ -2,7 +2,7 @@
 //!
 //! A case holds a program, after `; run: schedule_program`, and its schedule as text; or it runs passes of the table
 //! [`PASSES`], and holds the program of a variant. Its options are `cpu` or `gpu`, the kind of machine,
-//! `arrays_may_alias`, and which variant is shown. Calls of a schedule run all variants.
+//! `arrays_may_alias`, `concurrent_launches`, and which variant is shown. Calls of a schedule run all variants.
 
 #![allow(clippy::unwrap_used)]
 
@@ -14,7 +14,7 @@ use octants_ir::schedule::Role;
 use octants_ir::verify::assert_program;
 use octants_ir::{Program, ScheduleOptions, run_pass};
 use octants_schedule::{PASSES, Scheduling, decide_schedule, describe_schedule, schedule_program};
-use private_variant::runnable;
+use private_variant::{runnable, with_copies};
 use targets::{CPU, GPU};
 
 const CRATE: &str = env!("CARGO_MANIFEST_DIR");
@@ -27,17 +27,26 @@ fn run(case: &Case) -> String {
     };
     let program: Program = case.parse();
     assert_program(&program, "parsing");
-    let options = ScheduleOptions { arrays_may_alias: case.has("arrays_may_alias"), ..ScheduleOptions::default() };
+    let options = ScheduleOptions {
+        arrays_may_alias: case.has("arrays_may_alias"),
+        concurrent_launches: case.has("concurrent_launches"),
+        ..ScheduleOptions::default()
+    };
     if case.runs("schedule_program") {
         let scheduled = schedule_program(program, &target, options);
-        Role::ALL.iter().for_each(|role| case.assert_calls(&runnable(&scheduled, *role).to_string()));
+        Role::OF_ITERATIONS.iter().for_each(|role| case.assert_calls(&runnable(&scheduled, *role).to_string()));
+        if let Some(program) = with_copies(&scheduled, 3) {
+            assert_program(&program, "making fields of copies");
+            case.assert_calls(&program.to_string());
+        }
         return describe_schedule(&scheduled);
     }
     let mut scheduled = decide_schedule(program, &target, options);
     for pass in &case.passes {
         assert!(run_pass(PASSES, pass, &mut scheduled, &mut Scheduling { target, options }), "no pass `{pass}`");
     }
-    let shown: Vec<Role> = Role::ALL.iter().copied().filter(|role| case.has(role.name())).collect();
+    let all = Role::OF_ITERATIONS.iter().copied().chain([Role::Merge(0)]);
+    let shown: Vec<Role> = all.filter(|role| case.has(role.name())).collect();
     let [role] = shown[..] else { panic!("{}: which variant is shown?", case.path.display()) };
     case.text(&scheduled.program_of(role))
 }

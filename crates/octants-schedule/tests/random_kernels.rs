@@ -14,10 +14,10 @@ use octants_interpreter::shaped_loops::append_shaped_loop;
 use octants_interpreter::{Interpreter, Leaf, Memory};
 use octants_ir::schedule::Role;
 use octants_ir::{BufferId, Kernel, Program, Scalar, ScheduleOptions, TaskKind, run_pipeline};
-use octants_ir::{assert_scheduled, verify::assert_kernel};
+use octants_ir::{assert_program, assert_scheduled, verify::assert_kernel};
 use octants_passes::{PIPELINE, PassOptions, offload};
 use octants_schedule::schedule_program;
-use private_variant::runnable;
+use private_variant::{runnable, with_copies};
 use targets::{CPU, GPU};
 
 fn run(program: &Program, kernel: &Kernel, seed: u64) -> Memory {
@@ -31,7 +31,7 @@ fn run(program: &Program, kernel: &Kernel, seed: u64) -> Memory {
 #[test]
 fn variants_compute_what_the_program_computes() {
     let seeds = std::env::var("OCTANTS_TEST_SEEDS").ok().and_then(|s| s.parse().ok()).unwrap_or(100);
-    let mut variants = 0;
+    let (mut variants, mut merged) = (0, 0);
     for seed in 0..seeds {
         let floats = [Scalar::F64, Scalar::F32][seed as usize % 2];
         let mut kernel = random_kernel(seed);
@@ -44,16 +44,19 @@ fn variants_compute_what_the_program_computes() {
         for target in &[CPU, GPU] {
             let scheduled = schedule_program(program.clone(), target, ScheduleOptions::default());
             assert_scheduled(&scheduled, "scheduling it");
-            for role in Role::ALL {
-                let variant = runnable(&scheduled, *role);
+            let roles = Role::OF_ITERATIONS.iter().map(|role| (role.name(), runnable(&scheduled, *role)));
+            let copies = with_copies(&scheduled, 1 + seed % 4).map(|program| ("merged", program));
+            merged += usize::from(copies.is_some());
+            for (role, variant) in roles.chain(copies) {
                 if variant == program {
                     continue;
                 }
+                assert_program(&variant, role);
                 variants += 1;
                 let after = run(&variant, &kernel, seed);
-                // Threads of a grid add up their sums in another order.
-                let is_grid = variant.tasks.iter().any(|t| matches!(t.kind, TaskKind::Grid(_)));
-                let error = if is_grid { [1e-9, 1e-3][seed as usize % 2] } else { 0.0 };
+                // Threads of a grid add up their sums in another order, as do merges of copies.
+                let reorders = role == "merged" || variant.tasks.iter().any(|t| matches!(t.kind, TaskKind::Grid(_)));
+                let error = if reorders { [1e-9, 1e-3][seed as usize % 2] } else { 0.0 };
                 for b in (0..kernel.buffers.len() as u32).map(BufferId) {
                     let same = before.get(b).iter().zip(&after.get(b)).all(|(a, c)| match (a, c) {
                         (Leaf::Float(a), Leaf::Float(c)) => {
@@ -61,10 +64,11 @@ fn variants_compute_what_the_program_computes() {
                         }
                         (a, c) => a == c,
                     });
-                    assert!(same, "{b} differs in the {} variant\n{program}\n----\n{variant}", role.name());
+                    assert!(same, "{b} differs in the {role} variant\n{program}\n----\n{variant}");
                 }
             }
         }
     }
+    assert!(merged > 0, "no kernel has copies");
     assert!(variants > seeds, "only {variants} variants of {seeds} kernels differ from them");
 }

@@ -40,7 +40,7 @@ class SparseCG:
         The solution is an ndarray where `b` is one and the host cannot address the device's memory; else a numpy array.
         """
         begin, apply, advance, turn = CONJUGATE_GRADIENTS[self.dtype]
-        rows = self.matrix._rows_on_device()
+        rows = self.matrix._rows_on_device().arrays
         inverse = self._array(1 / self._diagonal())
         b, x = self._array(self._right), self._array(self._guess)
         r, p, ap = (self._array(None) for _ in range(3))

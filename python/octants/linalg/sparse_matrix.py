@@ -1,7 +1,7 @@
 """Sparse matrices: `SparseMatrix`.
 
-The entries lie in the host's memory, by columns. A product with an ndarray is a kernel's: the rows are copied to the
-device then, and kept there until the matrix changes.
+The entries lie in the host's memory, by columns. For a product with an ndarray the rows are copied to the device, and
+kept there until the matrix changes. On a GPU the vendor's library multiplies, where there is one; else a kernel does.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import numpy as np
 from octants import _octants
 from octants.exceptions import OctantsRuntimeError
 from octants.fields import Field
-from octants.linalg import row_kernels
+from octants.linalg.device_rows import DeviceRows
 from octants.ndarrays import Ndarray
 from octants.ndarrays import ndarray as make_ndarray
 from octants.snode_trees import require_program
-from octants.types.primitive import BY_NAME, DataType, f32, i32, i64, resolve_dtype
+from octants.types.primitive import BY_NAME, DataType, f32, resolve_dtype
 
 __all__ = ["SparseMatrix", "real_type"]
 
@@ -55,7 +55,7 @@ class SparseMatrix:
     ) -> None:
         require_program()
         self._storage_format = storage_format
-        self._rows: tuple[Ndarray, Ndarray, Ndarray] | None = None
+        self._rows: DeviceRows | None = None
         if sm is None:
             if n is None:
                 raise OctantsRuntimeError("a sparse matrix needs a number of rows: qd.linalg.SparseMatrix(n, m)")
@@ -198,7 +198,7 @@ class SparseMatrix:
             if tuple(other.shape) != (self.m,):
                 raise OctantsRuntimeError(f"{text} ({tuple(other.shape)})")
             result = make_ndarray(other.dtype, self.n)
-            row_kernels.multiply(*self._rows_on_device(), other, result)
+            self._rows_on_device().multiply(other, result)
             return result
         if isinstance(other, (Field, np.ndarray)):
             assert tuple(other.shape) == (self.m,), f"{text} ({tuple(other.shape)})"
@@ -227,23 +227,14 @@ class SparseMatrix:
                 f"sparse matrices of two types cannot be combined: {self.dtype} and {other.dtype}"
             )
 
-    def _rows_on_device(self) -> tuple[Ndarray, Ndarray, Ndarray]:
-        """Where each row's entries begin, their columns, and their values, as ndarrays."""
-        if self._rows is None or not self._rows[0].alive:
+    def _rows_on_device(self) -> DeviceRows:
+        """The rows on the device, copied there when they are first needed."""
+        if self._rows is None or not self._rows.alive:
             starts, columns, values = self.matrix.transpose().by_columns()
-            index = i32 if max(len(values), self.m) < 2**31 else i64
-            self._rows = (_on_device(starts, index), _on_device(columns, index), _on_device(values, self.dtype))
+            self._rows = DeviceRows(self.shape, starts, columns, values, self.dtype)
         return self._rows
 
 
 def _numbers(starts: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """The column of each entry, from where the columns' entries begin."""
     return np.repeat(np.arange(len(starts) - 1), np.diff(starts))
-
-
-def _on_device(values: np.ndarray[Any, Any], dtype: DataType) -> Ndarray:
-    # An ndarray has at least one element; one that no row's range reaches is never read.
-    made = make_ndarray(dtype, max(len(values), 1))
-    if len(values):
-        made.from_numpy(values.astype(dtype.numpy, copy=False))
-    return made

@@ -9,6 +9,7 @@ import numpy as np
 from octants import _octants
 from octants.exceptions import OctantsRuntimeError
 from octants.fields import Field
+from octants.linalg.factors import DeviceFactors, HostFactors
 from octants.linalg.sparse_matrix import SparseMatrix
 from octants.ndarrays import Ndarray
 from octants.ndarrays import ndarray as make_ndarray
@@ -18,19 +19,26 @@ __all__ = ["SparseSolver"]
 
 _METHODS = ["LLT", "LDLT", "LU"]
 _ORDERINGS = {"AMD": "minimum_degree", "COLAMD": "column_minimum_degree"}
+_PLACES = ["auto", "device", "host"]
 
 
 class SparseSolver:
     """Solves `A x = b` for a square matrix, by factors of it that are computed once.
 
     `solver_type` is "LLT" for symmetric, positive definite matrices, "LDLT" for symmetric ones, both of which read the lower
-    triangle alone, or "LU" for any that can be inverted. `ordering`, "AMD" or "COLAMD", decides how many entries the factors
-    of the first two have; "LU" orders columns by COLAMD always. The factors are computed and kept on the host, with GPUs too.
+    triangle alone, or "LU" for any that can be inverted. `ordering`, "AMD" or "COLAMD", decides how many entries the host's
+    factors of the first two have; "LU" orders columns by COLAMD always there.
 
-    Raises `OctantsRuntimeError` for another method, ordering or type.
+    The factors are computed and kept on the device by the library of its vendor, where that is installed; else on the
+    host. `runs_on="host"` or `"device"` leaves no choice.
+
+    Raises `OctantsRuntimeError` for another method, ordering, type or place, and for `runs_on="device"` without such a
+    library.
     """
 
-    def __init__(self, dtype: Any = f32, solver_type: str = "LLT", ordering: str = "AMD") -> None:
+    def __init__(
+        self, dtype: Any = f32, solver_type: str = "LLT", ordering: str = "AMD", *, runs_on: str = "auto"
+    ) -> None:
         if solver_type not in _METHODS or ordering not in _ORDERINGS:
             raise OctantsRuntimeError(
                 f"The solver type {solver_type} with {ordering} is not supported for now. Only {_METHODS} with "
@@ -39,9 +47,15 @@ class SparseSolver:
         self.dtype = resolve_dtype(dtype)
         if self.dtype.name not in ("f32", "f64"):
             raise OctantsRuntimeError(f"a sparse solver works in f32 or f64, not in {self.dtype}")
+        if runs_on not in _PLACES:
+            raise OctantsRuntimeError(f"a sparse solver runs_on one of {_PLACES}, not on {runs_on!r}")
+        missing = _octants.missing_sparse_library("solvers") if runs_on == "device" else None
+        if missing is not None:
+            raise OctantsRuntimeError(f'{missing}. With runs_on="host" the host computes the factors')
         self.matrix: SparseMatrix | None = None
+        self._method, self._ordering, self._runs_on = solver_type, ordering, runs_on
         self._failure: str | None = None
-        self._solver = _octants.DirectSolver(self.dtype.name, solver_type, _ORDERINGS[ordering])
+        self._factors: HostFactors | DeviceFactors | None = None
 
     def compute(self, sparse_matrix: SparseMatrix) -> None:
         """Analyzes the pattern of a matrix and factorizes it. `info()` tells whether that succeeded."""
@@ -54,7 +68,11 @@ class SparseSolver:
         Raises `OctantsRuntimeError` for what is no sparse matrix, for one that is not square, and for one of another type.
         """
         self._take(sparse_matrix)
-        self._failure = self._solver.analyze(sparse_matrix.matrix)
+        if self._uses_device(sparse_matrix):
+            self._factors = DeviceFactors(self.dtype, self._method)
+        else:
+            self._factors = HostFactors(self.dtype, self._method, _ORDERINGS[self._ordering])
+        self._failure = self._factors.analyze(sparse_matrix)
 
     def factorize(self, sparse_matrix: SparseMatrix) -> None:
         """Computes the factors of a matrix whose pattern was analyzed. `info()` tells whether that succeeded.
@@ -62,11 +80,11 @@ class SparseSolver:
         Raises `OctantsRuntimeError` as `analyze_pattern` does, and where no pattern was analyzed.
         """
         self._take(sparse_matrix)
-        if not self._solver.is_analyzed:
+        if self._factors is None or not self._factors.is_analyzed:
             if self._failure is None:
                 raise OctantsRuntimeError("Please call analyze_pattern() before calling factorize().")
             return
-        self._failure = self._solver.factorize(sparse_matrix.matrix)
+        self._failure = self._factors.factorize(sparse_matrix)
 
     def solve(self, b: Any) -> Any:
         """The solution for a right side: an ndarray for an ndarray, a numpy array for a field or a numpy array.
@@ -80,24 +98,34 @@ class SparseSolver:
             raise OctantsRuntimeError(f"The parameter type: {type(b)} is not supported in linear solvers for now.")
         if self._failure is not None:
             raise OctantsRuntimeError(f"The system cannot be solved: {self._failure}")
-        if not self._solver.is_factorized:
+        if self._factors is None or not self._factors.is_factorized:
             raise OctantsRuntimeError("Please call factorize() before calling solve().")
         if tuple(b.shape) != (self.matrix.n,):
             raise OctantsRuntimeError(
                 f"Dimension mismatch between sparse matrix {self.matrix.shape} and right side ({tuple(b.shape)})"
             )
-        values = b if isinstance(b, np.ndarray) else b.to_numpy()
-        x = np.array(values, self.dtype.numpy)
-        self._solver.solve(x)
+        x = self._factors.solve(b.to_numpy() if isinstance(b, Field) else b)
         if not isinstance(b, Ndarray):
+            return x if isinstance(x, np.ndarray) else x.to_numpy()
+        if isinstance(x, Ndarray) and x.dtype == b.dtype:
             return x
         result = make_ndarray(b.dtype, self.matrix.m)
-        result.from_numpy(x.astype(b.dtype.numpy, copy=False))
+        values = x if isinstance(x, np.ndarray) else x.to_numpy()
+        result.from_numpy(values.astype(b.dtype.numpy, copy=False))
         return result
 
     def info(self) -> bool:
         """Whether the last step succeeded."""
         return self._failure is None
+
+    def _uses_device(self, sparse_matrix: SparseMatrix) -> bool:
+        if self._runs_on == "host" or _octants.missing_sparse_library("solvers") is not None:
+            return False
+        if sparse_matrix._rows_on_device().may_use_library("solvers"):
+            return True
+        if self._runs_on == "device":
+            raise OctantsRuntimeError("the device's solver takes matrices of 1 to 2^31 - 1 entries")
+        return False
 
     def _take(self, sparse_matrix: SparseMatrix) -> None:
         if not isinstance(sparse_matrix, SparseMatrix):

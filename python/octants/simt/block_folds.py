@@ -50,7 +50,7 @@ def _check_block_dim(block_dim: template()) -> None:
 
 @func
 def reduce(value: Any, block_dim: template(), op: template(), dtype: template()) -> Any:
-    """The values of all threads combined by `op`, an associative function, on the block's first thread."""
+    """The values of all threads, in their order, combined by `op`, an associative function, on the first thread."""
     _check_block_dim(block_dim)
     result = _reduce_tiled(value, op, log2_group_size())
     if static(block_dim > group_size()):
@@ -68,7 +68,7 @@ def reduce(value: Any, block_dim: template(), op: template(), dtype: template())
 
 @func
 def reduce_all(value: Any, block_dim: template(), op: template(), dtype: template()) -> Any:
-    """The values of all threads combined by `op`, an associative function, on each thread."""
+    """The values of all threads, in their order, combined by `op`, an associative function, on each thread."""
     result = reduce(value, block_dim, op, dtype)
     everyones = SharedArray(1, dtype)
     if thread_idx() == 0:

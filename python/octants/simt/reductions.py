@@ -43,9 +43,10 @@ __all__ = [
 
 @func
 def _reduce_tiled(value: Any, op: template(), log2_size: template()) -> Any:
+    # From neighbors outward: the operands keep their order, so that `op` need not commute.
     result = value
     for k in static(range(log2_size)):
-        result = op(result, shuffle_down(result, static(1 << (log2_size - 1 - k))))
+        result = op(result, shuffle_down(result, static(1 << k)))
     return result
 
 

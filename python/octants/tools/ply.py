@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -20,6 +21,9 @@ _TYPES = {
 
 _CORNERS = {"tri": 3, "quad": 4}
 
+# Types of channels, as PLY calls them, and their values.
+_Channels = dict[str, tuple[str, np.ndarray[Any, Any]]]
+
 
 class PLYWriter:
     """Collects channels of vertices and faces, then writes them: `add_vertex_pos(x, y, z)`, `export("out.ply")`."""
@@ -35,13 +39,16 @@ class PLYWriter:
         self.num_faces = num_faces
         self.corners = _CORNERS[face_type]
         self.comment = comment
-        self._vertex: dict[str, tuple[str, np.ndarray[Any, Any]]] = {}
-        self._face: dict[str, tuple[str, np.ndarray[Any, Any]]] = {}
+        self._vertex: _Channels = {}
+        self._face: _Channels = {}
         self._indices: np.ndarray[Any, Any] | None = None
 
     def add_vertex_channel(self, key: str, data_type: str, data: Any) -> None:
-        """A number per vertex under a name; `data_type` is one of PLY's (char, uchar, ..., float, double)."""
-        self._vertex[key] = data_type, _flat(key, data_type, data, self.num_vertices)
+        """A number per vertex under a name; `data_type` is one of PLY's (char, uchar, ..., float, double).
+
+        A channel of another type is left out with a warning.
+        """
+        _add(self._vertex, key, data_type, data, self.num_vertices)
 
     def add_vertex_pos(self, x: Any, y: Any, z: Any) -> None:
         """Positions."""
@@ -91,8 +98,8 @@ class PLYWriter:
         self._indices = values.astype("<i4").reshape(self.num_faces, self.corners)
 
     def add_face_channel(self, key: str, data_type: str, data: Any) -> None:
-        """A number per face under a name."""
-        self._face[key] = data_type, _flat(key, data_type, data, self.num_faces)
+        """A number per face under a name, as `add_vertex_channel` has it."""
+        _add(self._face, key, data_type, data, self.num_faces)
 
     def add_face_id(self) -> None:
         """Numbers the faces."""
@@ -153,13 +160,18 @@ class PLYWriter:
                     file.write(table.tobytes())
 
 
-def _flat(key: str, data_type: str, data: Any, count: int) -> np.ndarray[Any, Any]:
+def _add(channels: _Channels, key: str, data_type: str, data: Any, count: int) -> None:
+    if not isinstance(key, str):
+        raise ValueError(f"a channel's name is a string, got {key!r}")
     if data_type not in _TYPES:
-        raise ValueError(f"channel {key}: {data_type!r} is not a type of PLY, which are {', '.join(_TYPES)}")
+        kinds = ", ".join(_TYPES)
+        text = f"channel {key} is left out: {data_type!r} is not a type of PLY, which are {kinds}"
+        warnings.warn(text, stacklevel=3)
+        return
     values = np.asarray(data).ravel()
     if values.size != count:
         raise ValueError(f"channel {key} needs {count} numbers, got {values.size}")
-    return values
+    channels[key] = data_type, values
 
 
 def _table(columns: list[tuple[str, Any, np.ndarray[Any, Any]]]) -> np.ndarray[Any, Any]:

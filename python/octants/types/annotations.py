@@ -41,16 +41,23 @@ class NdarrayType:
         ndim: int | None = None,
         element_dim: int | None = None,
         element_shape: tuple[int, ...] | None = None,
+        field_dim: None = None,
         needs_grad: bool | None = None,
         boundary: str = "unsafe",
         layout: Layout = Layout.AOS,
     ) -> None:
+        if field_dim is not None:
+            raise ValueError("The field_dim argument for ndarray type is already deprecated. Please use ndim instead.")
         if boundary not in ("unsafe", "clamp"):
-            raise ValueError(f'boundary is "unsafe" or "clamp", got {boundary!r}')
+            raise ValueError(f"Invalid boundary argument: {boundary}. Valid options: 'unsafe', 'clamp'")
         if element_dim is not None and not 0 <= element_dim <= 2:
-            raise ValueError(f"element_dim is 0, 1 or 2, got {element_dim}")
+            raise ValueError(
+                f"Only scalars, vectors, and matrices are allowed as elements, got element_dim={element_dim}"
+            )
         if element_shape is not None and element_dim is not None and len(element_shape) != element_dim:
             raise ValueError(f"element_shape {element_shape} does not have element_dim={element_dim} axes")
+        if isinstance(dtype, MatrixType) and (element_shape is not None or element_dim is not None):
+            raise TypeError(f"dtype={dtype} has the shape of elements: leave out element_shape and element_dim")
         if element_shape:
             dtype = (
                 vector(element_shape[0], dtype)

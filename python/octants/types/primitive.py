@@ -40,7 +40,8 @@ class DataType:
         if "dtype" in STAND_INS:
             return STAND_INS["dtype"](self, *args)
         raise OctantsSyntaxError(
-            f"{self.name}(...) converts a value inside a kernel; in Python use int(), float() or numpy.{self.numpy.name}()"
+            f"Octants data types cannot be called outside kernels, where {self.name}(...) converts a value: in Python "
+            f"use int(), float() or numpy.{self.numpy.name}()"
         )
 
     def __reduce__(self) -> tuple[Any, tuple[str]]:

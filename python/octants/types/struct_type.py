@@ -71,6 +71,15 @@ class StructType:
         """`value` (a struct or a dict) converted to this type."""
         return self(value)
 
+    def filled_with_scalar(self, value: Any) -> Struct:
+        """A struct of which every number is `value`."""
+        from octants.struct import Struct
+
+        def filled(type_: Any) -> Any:
+            return type_.filled_with_scalar(value) if isinstance(type_, StructType) else convert_member(type_, value)
+
+        return Struct._of_type(self, {key: filled(type_) for key, type_ in self.members.items()})
+
     def field(self, shape: Any = None, offset: Any = None, needs_grad: bool = False, **kwargs: Any) -> StructField:
         """A field of such structs: the arguments of `qd.Struct.field` after the members."""
         from octants.struct import Struct

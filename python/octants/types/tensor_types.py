@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, overload
 
 import numpy as np
 
-from octants.exceptions import OctantsSyntaxError, OctantsTypeError
+from octants.exceptions import OctantsSyntaxError
 from octants.types.primitive import DataType, default_fp, resolve_dtype
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class MatrixType:
 
     def _entries(self, args: tuple[Any, ...]) -> np.ndarray[Any, Any]:
         if not args:
-            raise OctantsTypeError(f"{self!r} needs components")
+            raise OctantsSyntaxError(f"Custom type instances need to be created with an initial value: {self!r}")
         flat: list[Any] = []
         for arg in args:
             flat.extend(_scalars(arg))

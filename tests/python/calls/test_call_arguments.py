@@ -50,6 +50,16 @@ def test_what_is_no_integer_is_refused(value: object):
         add(value, 1.0)
 
 
+@pytest.mark.parametrize("value", [3.0, np.float32(3), np.int64(3), "x", None, b"abc"])
+def test_what_is_no_array_is_refused(value: object):
+    @qd.kernel
+    def first(a: qd.types.ndarray()) -> qd.f32:
+        return a[0]
+
+    with pytest.raises(qd.OctantsRuntimeTypeError, match="kernel `first` takes an array there"):
+        first(value)
+
+
 @pytest.mark.parametrize("value", [np.int64(2), np.uint8(2), True])
 def test_numpy_integers_and_booleans_are_integers(value: object):
     assert add(value, 0.0) == int(value)

@@ -226,6 +226,30 @@ def test_any_operator_in_a_loop(group_size: int) -> None:
     assert (y[::128, 3] == wanted[::128, 3]).all()
 
 
+def test_operators_need_not_commute(group_size: int) -> None:
+    @qd.func
+    def compose(f: Any, g: Any) -> Any:
+        # A number `97 a + b` stands for the function `x -> a x + b` of integers modulo 97: first `f`, then `g`.
+        a = (f // 97) * (g // 97) % 97
+        return 97 * a + ((f % 97) * (g // 97) + g % 97) % 97
+
+    @qd.kernel
+    def fold(x: qd.types.ndarray(), y: qd.types.ndarray()):
+        qd.loop_config(block_dim=128)
+        for i in range(x.shape[0]):
+            y[i, 0] = block.reduce_all(x[i], 128, compose, qd.i32)
+            y[i, 1] = block.reduce(x[i], 128, compose, qd.i32)
+
+    x, y = np.random.default_rng(1).integers(97, 97 * 97, N).astype(np.int32), np.zeros((N, 2), np.int32)
+    fold(x, y)
+    for b in range(0, N, 128):
+        wanted = int(x[b])
+        for g in map(int, x[b + 1 : b + 128]):
+            wanted = 97 * ((wanted // 97) * (g // 97) % 97) + ((wanted % 97) * (g // 97) + g % 97) % 97
+        assert (y[b : b + 128, 0] == wanted).all()
+        assert y[b, 1] == wanted
+
+
 @pytest.mark.parametrize("radix_bits, start, bits", [(8, 0, 8), (8, 8, 5), (6, 3, 6)])
 def test_radix_ranks(group_size: int, radix_bits: int, start: int, bits: int) -> None:
     threads = 1 << radix_bits

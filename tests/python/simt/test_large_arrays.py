@@ -50,6 +50,15 @@ def test_a_block_may_use_all_its_memory(group_size: int, kibibytes: int) -> None
         reverse_in_blocks(kibibytes * KIB // 4)
 
 
+def test_debug_mode_leaves_room_for_its_assertions() -> None:
+    qd.init(arch=qd.cpu, debug=True)
+    most = qd.lang.impl.get_max_shared_memory_bytes()
+    reverse_in_blocks(most // 4)
+    with pytest.raises(qd.OctantsCompilationError, match=f"does not fit into a block's memory of {most} bytes"):
+        reverse_in_blocks(most // 4 + 1)
+    qd.reset()
+
+
 def test_several_arrays_fit_together_or_not_at_all(group_size: int) -> None:
     half = qd.lang.impl.get_max_shared_memory_bytes() // 8
 

@@ -105,7 +105,7 @@ def test_s6_s7_what_is_gone(mode):
             # The handle of a stream of the program before is not one of this program's.
             assert said(lambda: fill(y, 1, qd_stream=qd.Stream.from_handle(1 << 40))) == unknown_handle(1 << 40)
     qd.reset()
-    text = "Octants is not initialized: call `init()` first, for example `octants.init(arch=octants.cpu)`"
+    text = "Octants is not initialized. Maybe you forgot to call `qd.init()` first?"
     assert {said(qd.create_stream), said(qd.default_stream), said(lambda: qd.Stream.from_handle(0))} == {text}
 
 

@@ -152,11 +152,10 @@ fn indices(body: &Body, addr: ValueId) -> &[ValueId] {
 /// The write is certain to change, after the read, what the read found.
 fn overwrites(plan: &Plan, dependence: &Dependence<'_>, load: &Access, write: &Access) -> bool {
     let (body, layout) = (plan.body, &plan.layout);
-    let (x, y) = (indices(body, load.addr), indices(body, write.addr));
     if !load.is_same_component(write, dependence) {
         return false;
     }
-    if overwrites_later(plan, (load.inst, x), (write.inst, y)) {
+    if overwrites_later(plan, dependence, (load.inst, &load.element), (write.inst, &write.element)) {
         return true;
     }
     if dependence.within_iteration(&load.element, &write.element) != Meeting::Certain {
@@ -174,7 +173,7 @@ fn overwrites(plan: &Plan, dependence: &Dependence<'_>, load: &Access, write: &A
         match &body.inst(owner).op {
             // The next iteration writes before it reads, or after: either way what this one read is gone.
             Op::For(_) | Op::Loop(_) if here && !plan.is_parallel(owner) => {
-                return !x.iter().any(|i| depends_on_loop(plan, *i, owner));
+                return !indices(body, load.addr).iter().any(|i| depends_on_loop(plan, *i, owner));
             }
             _ => {}
         }

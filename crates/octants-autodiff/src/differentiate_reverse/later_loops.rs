@@ -1,25 +1,25 @@
 //! Whether a later statement of a kernel is certain to overwrite what an earlier one has read: it stands in loops over
 //! the same ranges, or in loops that run for certain, and under no condition. Indices are compared as functions of
-//! these loops' indices ([`SameRanges`]).
+//! these loops' indices, by the dependence test.
 
-use octants_analysis::{SameRanges, known_int};
+use octants_analysis::{Dependence, SameRanges, Subscript, known_int};
 use octants_ir::{Op, ValueId};
 
 use super::plan_sweeps::Plan;
 
-/// Each element that is `read` somewhere in a statement of the root, with these indices, is `written` with those in a
-/// later one.
+/// Each element that is `read` somewhere in a statement of the root, with these subscripts, is `written` with those in
+/// a later one.
 pub(super) fn overwrites_later(
     plan: &Plan,
-    (read, from): (ValueId, &[ValueId]),
-    (written, to): (ValueId, &[ValueId]),
+    dependence: &Dependence<'_>,
+    (read, from): (ValueId, &[Subscript]),
+    (written, to): (ValueId, &[Subscript]),
 ) -> bool {
     let position = |v| plan.layout.position[statement(plan, v).index()];
     if position(read) >= position(written) {
         return false;
     }
-    let mut ranges = SameRanges::of(plan.body);
-    from.iter().zip(to).all(|(x, y)| ranges.lead_to_the_same(*x, *y)) && runs_wherever_read(plan, written, &ranges)
+    dependence.in_later_loops(from, to).is_some_and(|ranges| runs_wherever_read(plan, written, &ranges))
 }
 
 /// The statement of the root that an instruction stands in.
@@ -28,7 +28,7 @@ fn statement(plan: &Plan, v: ValueId) -> ValueId {
 }
 
 /// A write runs for each element that was read.
-fn runs_wherever_read(plan: &Plan, written: ValueId, ranges: &SameRanges<'_>) -> bool {
+fn runs_wherever_read(plan: &Plan, written: ValueId, ranges: &SameRanges) -> bool {
     let mut around = std::iter::successors(plan.layout.around(written), |u| plan.layout.around(*u));
     around.all(|v| {
         let Op::For(l) = &plan.body.inst(v).op else { return false };

@@ -17,6 +17,7 @@ use inkwell::targets::TargetMachine;
 use llvm_sys::LLVMAtomicOrdering as Ordering;
 use octants_ir::{Scalar, ThreadScope};
 
+use super::amdgpu_lanes::Lanes;
 use super::gpu::{Gpu, Maker, Register, open_machine};
 use super::inline_math::trigonometric;
 use super::link_code_object::{Undefined, link_code_object};
@@ -123,6 +124,11 @@ impl Amdgpu {
         v
     }
 
+    /// Exchanges among the threads of a wave.
+    fn lanes<'a>(&self, e: &'a Emitter) -> Lanes<'a> {
+        Lanes { e, warp_bits: self.warp_bits }
+    }
+
     /// A bit for each thread of the wave that executes this and for which the condition holds.
     fn votes(&self, e: &Emitter, condition: V) -> V {
         e.intrinsic("llvm.amdgcn.ballot", if self.warp_bits == 5 { e.i32 } else { e.i64 }, &[condition])
@@ -216,13 +222,23 @@ impl Maker for Amdgpu {
     }
 
     fn exchange(&self, e: &Emitter, word: V, bits: i64) -> V {
+        if let Some(moved) = self.lanes(e).exchange(word, bits) {
+            return moved;
+        }
         // The number of a byte in a register of the wave, which wraps around.
         let source = e.shl(e.xor(self.register(e, Register::Thread), e.i32c(bits)), e.i32c(2));
         let f = e.declare("llvm.amdgcn.ds.bpermute", e.i32, &mut [e.i32, e.i32]);
         e.call(f, &[source, word])
     }
 
+    fn shuffle_by(&self, e: &Emitter, word: V, by: i64) -> Option<V> {
+        self.lanes(e).shift(word, by)
+    }
+
     fn shuffle(&self, e: &Emitter, word: V, lane: V) -> V {
+        if let Some(lane) = e.as_int(lane) {
+            return self.lanes(e).of_lane(word, lane);
+        }
         let f = e.declare("llvm.amdgcn.ds.bpermute", e.i32, &mut [e.i32, e.i32]);
         e.call(f, &[e.shl(lane, e.i32c(2)), word])
     }

@@ -131,7 +131,7 @@ const SEED: i64 = 40;
 const LAUNCH: i64 = 48;
 const COPIES: i64 = 64;
 const COPY_COUNT: i64 = 72;
-const PARTS: i64 = 80;
+const COPY_OFFSET: i64 = 80;
 const CONTEXT_BYTES: u64 = 88;
 
 /// Width in bits of vectors in large functions.
@@ -196,6 +196,7 @@ pub(crate) const INFO: TargetInfo = TargetInfo {
     subgroup_size: 32,
     // As much as any GPU has: programs written for one run here.
     max_shared_bytes: 227 << 10,
+    assertion_bytes: 0,
     has_vectors: true,
     shared_bytes: 0,
     private_bytes: ScatterCopies::MOST_BYTES,
@@ -293,8 +294,12 @@ impl Target for Cpu {
         self.field(e, e.ptr, context, COPIES)
     }
 
-    fn count_copies(&self, e: &Emitter, context: V) -> (V, V) {
-        (self.field(e, e.i64, context, COPY_COUNT), self.field(e, e.i64, context, PARTS))
+    fn count_copies(&self, e: &Emitter, context: V) -> V {
+        self.field(e, e.i64, context, COPY_COUNT)
+    }
+
+    fn copy_offset(&self, e: &Emitter, context: V) -> V {
+        self.field(e, e.i64, context, COPY_OFFSET)
     }
 
     fn vector_forms(&self, name: &str, scalar: Scalar, operands: usize) -> Vec<VectorForm> {

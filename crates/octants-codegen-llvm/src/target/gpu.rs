@@ -61,6 +61,7 @@ pub(super) const INFO: TargetInfo = TargetInfo {
     has_grid: true,
     subgroup_size: 32,
     max_shared_bytes: 48 << 10,
+    assertion_bytes: 0,
     has_vectors: false,
     // Several blocks find room on a multiprocessor.
     shared_bytes: 32 << 10,
@@ -75,7 +76,8 @@ pub(super) const INFO: TargetInfo = TargetInfo {
 
 /// The same for AMD's GPUs, with subgroups of a size given as its binary logarithm.
 pub(super) fn info(subgroup_bits: u32) -> TargetInfo {
-    TargetInfo { subgroup_size: 1 << subgroup_bits, max_shared_bytes: 64 << 10, ..INFO }
+    // The answer of [`Maker::agree`], aligned as arrays are.
+    TargetInfo { subgroup_size: 1 << subgroup_bits, max_shared_bytes: 64 << 10, assertion_bytes: 16, ..INFO }
 }
 
 /// What one maker's GPUs want.
@@ -122,6 +124,11 @@ pub(super) trait Maker {
     fn exchange(&self, e: &Emitter, word: V, bits: i64) -> V;
     /// The i32 of the thread of the warp with this index.
     fn shuffle(&self, e: &Emitter, word: V, lane: V) -> V;
+    /// The i32 of the thread of the warp that is so many further (before where negative), and the own one where there
+    /// is none; nothing where [`Maker::shuffle`] is as good.
+    fn shuffle_by(&self, _e: &Emitter, _word: V, _by: i64) -> Option<V> {
+        None
+    }
     /// A bit for each thread of the warp that has not ended and for which the condition, an i1, holds: i64.
     fn ballot(&self, e: &Emitter, condition: V) -> V;
     /// Orders a thread's accesses to memory, as other threads of the block or device see them.
@@ -413,6 +420,13 @@ impl Target for Gpu {
 
     fn shuffle(&self, e: &Emitter, s: Scalar, value: V, lane: V) -> V {
         self.by_words(e, s, value, &|word| self.maker.shuffle(e, word, lane))
+    }
+
+    fn shuffle_by(&self, e: &Emitter, s: Scalar, value: V, by: V, lane: V) -> V {
+        let by = e.as_int(by);
+        self.by_words(e, s, value, &|word| {
+            by.and_then(|by| self.maker.shuffle_by(e, word, by)).unwrap_or_else(|| self.maker.shuffle(e, word, lane))
+        })
     }
 
     fn shuffle_xor(&self, e: &Emitter, s: Scalar, value: V, bits: V) -> V {

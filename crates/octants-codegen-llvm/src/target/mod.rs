@@ -3,6 +3,7 @@
 //! The lowering asks a [`Target`] and never looks at which one it is.
 
 mod amdgpu;
+mod amdgpu_lanes;
 pub(crate) mod cpu;
 mod device_library;
 mod gpu;
@@ -169,6 +170,11 @@ pub(crate) trait Target {
     fn shuffle(&self, _e: &Emitter, _s: Scalar, _value: V, _lane: V) -> V {
         panic!("compiler bug: this target has no warps")
     }
+    /// The value of the subgroup's thread with an index, which is the own one plus `by`, or the own one where that
+    /// is none.
+    fn shuffle_by(&self, e: &Emitter, s: Scalar, value: V, _by: V, lane: V) -> V {
+        self.shuffle(e, s, value, lane)
+    }
     /// The value of the subgroup's thread whose index differs in these bits, an i32.
     fn shuffle_xor(&self, _e: &Emitter, _s: Scalar, _value: V, _bits: V) -> V {
         panic!("compiler bug: this target has no warps")
@@ -223,9 +229,13 @@ pub(crate) trait Target {
     fn copies(&self, e: &Emitter, _context: V) -> V {
         e.zero(e.ptr)
     }
-    /// How many copies are added, and in how many parts, i64.
-    fn count_copies(&self, e: &Emitter, _context: V) -> (V, V) {
-        (e.i64c(0), e.i64c(1))
+    /// Bytes of a copy before the region that is added, i64.
+    fn copy_offset(&self, e: &Emitter, _context: V) -> V {
+        e.i64c(0)
+    }
+    /// How many copies are added, i64.
+    fn count_copies(&self, e: &Emitter, _context: V) -> V {
+        e.i64c(0)
     }
     /// The function with C's name `name`, where the target has a way of its own to compute it.
     fn math(&self, _e: &Emitter, _name: &'static str, _s: Scalar, _args: &[V]) -> Option<V> {

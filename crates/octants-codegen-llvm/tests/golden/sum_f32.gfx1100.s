@@ -42,66 +42,54 @@ octants_task_0:
 	s_cbranch_execnz .LBB0_2
 	s_or_b32 exec_lo, exec_lo, s8
 .LBB0_4:
-	s_delay_alu instid0(SALU_CYCLE_1) | instskip(SKIP_1) | instid1(VALU_DEP_1)
+	s_delay_alu instid0(SALU_CYCLE_1) | instskip(SKIP_3) | instid1(VALU_DEP_1)
 	s_or_b32 exec_lo, exec_lo, s7
-	v_lshlrev_b32_e32 v4, 2, v0
-	v_xor_b32_e32 v1, 64, v4
-	ds_bpermute_b32 v5, v1, v3
-	s_waitcnt lgkmcnt(0)
-	v_add_f32_e32 v5, v3, v5
-	v_xor_b32_e32 v2, 32, v4
-	v_xor_b32_e32 v3, 16, v4
-	ds_bpermute_b32 v6, v2, v5
-	s_waitcnt lgkmcnt(0)
-	v_add_f32_e32 v6, v5, v6
-	v_xor_b32_e32 v5, 8, v4
-	ds_bpermute_b32 v7, v3, v6
-	s_waitcnt lgkmcnt(0)
-	v_add_f32_e32 v6, v6, v7
-	ds_bpermute_b32 v7, v5, v6
-	s_waitcnt lgkmcnt(0)
-	v_add_f32_e32 v8, v6, v7
-	v_xor_b32_e32 v6, 4, v4
-	v_and_b32_e32 v7, 31, v0
-	v_lshrrev_b32_e32 v0, 5, v0
-	ds_bpermute_b32 v9, v6, v8
-	v_cmp_eq_u32_e32 vcc_lo, 0, v7
+	s_mov_b32 s0, 0x76543210
+	v_lshrrev_b32_e32 v2, 5, v0
+	v_permlanex16_b32 v1, v3, s0, 0xfedcba98 op_sel:[0,1]
+	v_add_f32_e32 v1, v3, v1
+	s_delay_alu instid0(VALU_DEP_1) | instskip(NEXT) | instid1(VALU_DEP_1)
+	v_add_f32_dpp v1, v1, v1 row_xmask:8 row_mask:0xf bank_mask:0xf bound_ctrl:1
+	v_add_f32_dpp v1, v1, v1 row_xmask:4 row_mask:0xf bank_mask:0xf bound_ctrl:1
+	s_delay_alu instid0(VALU_DEP_1) | instskip(SKIP_1) | instid1(VALU_DEP_2)
+	v_add_f32_dpp v3, v1, v1 quad_perm:[2,3,0,1] row_mask:0xf bank_mask:0xf bound_ctrl:1
+	v_and_b32_e32 v1, 31, v0
+	v_mov_b32_dpp v4, v3 quad_perm:[1,0,3,2] row_mask:0xf bank_mask:0xf bound_ctrl:1
+	s_delay_alu instid0(VALU_DEP_2)
+	v_cmp_eq_u32_e32 vcc_lo, 0, v1
 	s_and_saveexec_b32 s0, vcc_lo
-	s_cbranch_execz .LBB0_6
-	v_lshlrev_b32_e32 v10, 2, v0
-	s_waitcnt lgkmcnt(0)
-	v_add_f32_e32 v8, v8, v9
-	ds_store_b32 v10, v8
-.LBB0_6:
+	v_lshlrev_b32_e32 v5, 2, v2
+	s_delay_alu instid0(VALU_DEP_3)
+	v_add_f32_e32 v3, v3, v4
+	ds_store_b32 v5, v3
 	s_or_b32 exec_lo, exec_lo, s0
 	s_waitcnt lgkmcnt(0)
 	s_barrier
 	buffer_gl0_inv
 	s_mov_b32 s1, exec_lo
-	v_cmpx_eq_u32_e32 0, v0
+	v_cmpx_eq_u32_e32 0, v2
 	s_cbranch_execz .LBB0_12
-	ds_load_b32 v0, v4
+	v_lshlrev_b32_e32 v0, 2, v0
 	s_lshr_b32 s0, s6, 5
-	s_delay_alu instid0(SALU_CYCLE_1) | instskip(SKIP_1) | instid1(VALU_DEP_1)
-	v_cmp_gt_u32_e64 s0, s0, v7
+	s_delay_alu instid0(SALU_CYCLE_1)
+	v_cmp_gt_u32_e64 s0, s0, v1
+	ds_load_b32 v0, v0
 	s_waitcnt lgkmcnt(0)
 	v_cndmask_b32_e64 v0, 0, v0, s0
-	ds_bpermute_b32 v1, v1, v0
-	s_waitcnt lgkmcnt(0)
+	s_mov_b32 s0, 0x76543210
+	s_delay_alu instid0(VALU_DEP_1) | instid1(SALU_CYCLE_1)
+	v_permlanex16_b32 v1, v0, s0, 0xfedcba98 op_sel:[0,1]
+	s_delay_alu instid0(VALU_DEP_1) | instskip(NEXT) | instid1(VALU_DEP_1)
 	v_add_f32_e32 v0, v0, v1
-	ds_bpermute_b32 v1, v2, v0
-	s_waitcnt lgkmcnt(0)
-	v_add_f32_e32 v0, v0, v1
-	ds_bpermute_b32 v1, v3, v0
-	s_waitcnt lgkmcnt(0)
-	v_add_f32_e32 v0, v0, v1
-	ds_bpermute_b32 v1, v5, v0
-	s_waitcnt lgkmcnt(0)
-	v_add_f32_e32 v0, v0, v1
-	ds_bpermute_b32 v1, v6, v0
+	v_add_f32_dpp v0, v0, v0 row_xmask:8 row_mask:0xf bank_mask:0xf bound_ctrl:1
+	s_delay_alu instid0(VALU_DEP_1) | instskip(NEXT) | instid1(VALU_DEP_1)
+	v_add_f32_dpp v0, v0, v0 row_xmask:4 row_mask:0xf bank_mask:0xf bound_ctrl:1
+	v_add_f32_dpp v0, v0, v0 quad_perm:[2,3,0,1] row_mask:0xf bank_mask:0xf bound_ctrl:1
+	s_delay_alu instid0(VALU_DEP_1)
+	v_mov_b32_dpp v1, v0 quad_perm:[1,0,3,2] row_mask:0xf bank_mask:0xf bound_ctrl:1
 	s_and_b32 exec_lo, exec_lo, vcc_lo
 	s_cbranch_execz .LBB0_12
-	s_waitcnt lgkmcnt(0)
+	s_delay_alu instid0(VALU_DEP_1)
 	v_add_f32_e32 v1, v0, v1
 	v_bfrev_b32_e32 v0, 1
 	s_mov_b32 s0, exec_lo

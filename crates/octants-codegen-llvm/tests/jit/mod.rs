@@ -15,7 +15,7 @@ use octants_diag::Span;
 use octants_ir::*;
 use octants_schedule::schedule_program;
 
-use super::scheduled::compile_host;
+use super::scheduled::{compile_host, with_access};
 
 unsafe extern "C" {
     fn dlopen(name: *const c_char, flags: c_int) -> *mut c_void;
@@ -133,7 +133,7 @@ pub fn build_with(program: &Program, options: &CodegenOptions) -> Loaded {
 pub fn build_concurrent(program: &Program) -> Loaded {
     let options = CodegenOptions::default();
     let asked = ScheduleOptions { concurrent_launches: true, ..ScheduleOptions::default() };
-    let scheduled = schedule_program(program.clone(), &target_info(&CodeTarget::Host), asked);
+    let scheduled = schedule_program(with_access(program), &target_info(&CodeTarget::Host), asked);
     load(octants_codegen_llvm::compile_host(&scheduled, &|_| String::new(), &options).expect("compiles"))
 }
 
@@ -174,7 +174,7 @@ impl Loaded {
             owner: (&raw const host).cast(),
             copies: std::ptr::null(),
             copy_count: 0,
-            parts: 1,
+            copy_offset: 0,
         };
         let mut counts = Vec::new();
         for t in &a.tasks {
@@ -217,10 +217,14 @@ impl Loaded {
                 run(code, &HostContext { copies: own, ..context.clone() }, begin, end);
             }
             if let Some(scatter) = scatter {
-                let sum: HostTask = unsafe { std::mem::transmute(self.address(&scatter.sum_symbol)) };
-                let context =
-                    HostContext { copies: pointers.as_ptr().cast(), copy_count: 2, parts: 3, ..context.clone() };
-                [(1, 3), (0, 1)].into_iter().for_each(|(begin, end)| run(sum, &context, begin, end));
+                let context = HostContext { copies: pointers.as_ptr().cast(), copy_count: 2, ..context.clone() };
+                scatter.for_each_region(args, |region, groups, copy_offset| {
+                    let symbol = &scatter.regions[region].merge_symbol;
+                    let merge: HostTask = unsafe { std::mem::transmute(self.address(symbol)) };
+                    let context = HostContext { copy_offset, ..context.clone() };
+                    let (first, groups) = (groups as i64 / 3, groups as i64);
+                    [(first, groups), (0, first)].into_iter().for_each(|(begin, end)| run(merge, &context, begin, end));
+                });
                 assert!(copies.iter().flatten().all(|word| *word == 0), "copies are zero again");
             }
         }

@@ -8,10 +8,17 @@ use octants_diag::Span;
 use octants_ir::{Program, ScheduleOptions, Scheduled};
 use octants_schedule::schedule_program;
 
+/// The program with the access sets of its tasks.
+pub fn with_access(program: &Program) -> Program {
+    let mut program = program.clone();
+    octants_analysis::compute_access(&mut program);
+    program
+}
+
 /// How a program runs on a machine.
 pub fn scheduled(program: &Program, options: &CodegenOptions, target: &CodeTarget) -> Scheduled {
     let asked = ScheduleOptions { opt_level: options.opt_level, ..ScheduleOptions::default() };
-    schedule_program(program.clone(), &target_info(target), asked)
+    schedule_program(with_access(program), &target_info(target), asked)
 }
 
 /// See [`octants_codegen_llvm::compile_host`].

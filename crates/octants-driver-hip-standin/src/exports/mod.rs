@@ -5,6 +5,7 @@ mod devices;
 mod errors;
 mod graphs;
 mod memory;
+mod sparse;
 mod streams;
 
 use std::cell::Cell;
@@ -16,6 +17,7 @@ pub use devices::*;
 pub use errors::*;
 pub use graphs::*;
 pub use memory::*;
+pub use sparse::*;
 pub use streams::*;
 
 use crate::capture::Queued;

@@ -1,6 +1,5 @@
 //! [`Executable`]: from IR to code that is loaded, made anew or found on disk.
 
-use octants_analysis::FactsCache;
 use octants_artifact::{Artifact, Dependence, Key};
 use octants_autodiff::Kept;
 use octants_diag::Span;
@@ -136,7 +135,7 @@ impl Session {
         let layout = ArgLayout::new(kernel.roots, &kernel.buffers, &kernel.params);
         let ret = kernel.ret.clone();
         let concurrent = !self.device.is_immediate();
-        let (machine, info) = (&self.machine, self.machine.info());
+        let (machine, info) = (&self.machine, self.target_info());
         let program = self.split(lowered, (arrays_may_alias, concurrent), &info, self.config().print_ir, |pass| {
             watch.lap(Phase::Passes, pass)
         });
@@ -234,7 +233,6 @@ impl Session {
             inlines_cooperation: !info.has_grid,
             gather: info.has_grid.then_some(LEAST_GATHERED),
             sources: Some(lowered.sources.clone()),
-            facts: FactsCache::default(),
         };
         run_pipeline_with(PIPELINE, &mut kernel, &mut options, &mut done);
         if shows {

@@ -1,6 +1,6 @@
 //! Limits of blocks of threads on devices whose threads run those of a block in loops.
 
-use octants_analysis::OwnBehavior;
+use octants_analysis::own_behavior;
 use octants_ir::{FuncId, MemorySpace, Op, Program, Scheduled, TargetInfo, TaskKind};
 use octants_schedule::block_memory;
 
@@ -17,7 +17,7 @@ pub(super) fn check_block_dims(program: &Program, info: &TargetInfo) -> Result<(
     for task in program.tasks.iter().filter(|_| !info.has_grid) {
         if let TaskKind::Parallel(config) = &task.kind
             && let Some(dim) = config.block_dim.filter(|dim| *dim > MOST_THREADS)
-            && OwnBehavior::of(&task.body).behavior.cooperates
+            && own_behavior(&task.body).behavior.cooperates
         {
             let message = format!(
                 "the loop asks for blocks of {dim} threads that work together, but this device runs at most \
@@ -32,9 +32,9 @@ pub(super) fn check_block_dims(program: &Program, info: &TargetInfo) -> Result<(
 /// Refuses functions that are still called although threads meet in them, or use memory of their block: their code has
 /// to stand in the loop.
 pub(super) fn check_cooperating_functions(program: &Program, info: &TargetInfo) -> Result<(), Error> {
-    let own: Vec<OwnBehavior> = program.functions.iter().map(|f| OwnBehavior::of(&f.body)).collect();
+    let own: Vec<_> = program.functions.iter().map(|f| own_behavior(&f.body)).collect();
     for task in program.tasks.iter().filter(|_| !info.has_grid) {
-        let called = OwnBehavior::of(&task.body).reached(&own);
+        let called = own_behavior(&task.body).reached(&own);
         let cooperates = |f: &FuncId| {
             let mut found = own[f.index()].behavior.cooperates;
             let body = &program.functions[f.index()].body;
@@ -56,10 +56,18 @@ pub(super) fn check_cooperating_functions(program: &Program, info: &TargetInfo) 
     Ok(())
 }
 
+/// The most places of a variant at which a block counts votes.
+fn block_counts(scheduled: &Scheduled) -> u64 {
+    let variants = scheduled.schedule.tasks.iter().flat_map(|task| &task.variants);
+    let counts = |body: &octants_ir::Body| body.insts.iter().filter(|i| matches!(i.op, Op::BlockCount(_))).count();
+    variants.map(|v| counts(&v.body) as u64).max().unwrap_or(0)
+}
+
 /// Refuses blocks that share or keep more than fits. What a kernel's own arrays take is looked at with the kernel's
 /// lines; code for another machine than the running program's, and what the schedule adds, are seen here.
 pub(crate) fn check_block_memory(scheduled: &Scheduled, info: &TargetInfo) -> Result<(), Error> {
-    let (shared, most) = (block_memory(scheduled, MemorySpace::Shared), info.max_shared_bytes);
+    let counts = if info.has_grid { block_counts(scheduled) * TargetInfo::BLOCK_COUNT_BYTES } else { 0 };
+    let (shared, most) = (block_memory(scheduled, MemorySpace::Shared) + counts, info.max_shared_bytes);
     if shared > most {
         let message = format!(
             "the threads of a block share {shared} bytes in `{}`, but a block of this device has {most} bytes of \

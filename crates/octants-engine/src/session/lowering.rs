@@ -119,7 +119,7 @@ impl Session {
     ) -> Result<Lowering, CompileError> {
         let mut watch = Stopwatch::default();
         self.lowered.fetch_add(1, Ordering::Relaxed);
-        let info = self.machine.info();
+        let info = self.target_info();
         let options = Options {
             subgroup_size: info.subgroup_size,
             shared_bytes: info.max_shared_bytes,

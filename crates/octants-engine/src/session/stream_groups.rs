@@ -73,7 +73,7 @@ impl Session {
             if found.certain {
                 errors.push(*diagnostic);
             } else {
-                world.warn(*diagnostic);
+                world.warn(Diagnostic { code: Code::Value, ..*diagnostic });
             }
         }
         if errors.is_empty() { Ok(()) } else { Err(CompileError::User(errors, lowered.sources.clone())) }

@@ -6,7 +6,7 @@ use octants_artifact::{
     ArgumentPlan, ArraySource, ArrayType, Outcome, ParamSource, Reach as StoredReach, ScalarKind, StoredWarning,
     ValueType,
 };
-use octants_diag::{Diagnostic, Sources};
+use octants_diag::{Code, Diagnostic, Sources};
 use octants_frontend::{Capture, Lowered, NdarrayDesc, Obj, Reach};
 use octants_ir::{ArgLayout, Scalar, StructType, Type};
 use octants_runtime::Pointer;
@@ -195,5 +195,5 @@ pub fn stored_warning(warning: &Diagnostic, sources: &Sources) -> StoredWarning 
         None => warning.message.clone(),
     };
     let place = warning.span.and_then(|s| Some((sources.get(s.file)?.path.clone(), sources.position(s)?.line)));
-    StoredWarning { text, place }
+    StoredWarning { text, place, is_syntax: warning.code == Code::Syntax }
 }

@@ -36,7 +36,8 @@ pub fn unsupported(b: &Builder, symbol: &str, l: ValueId, r: ValueId) -> Box<Dia
     }
 }
 
-fn shape_text(ty: &Type) -> String {
+/// `(3,)` or `(2, 3)`, as Python shows a shape.
+pub fn shape_text(ty: &Type) -> String {
     match ty.shape().as_slice() {
         [n] => format!("({n},)"),
         [n, m] => format!("({n}, {m})"),
@@ -134,19 +135,18 @@ fn non_zero(b: &mut Builder, v: ValueId, s: Scalar) -> ValueId {
     b.binary(BinaryOp::Ne, v, zero)
 }
 
-/// What `if`, `while` and `assert` test: a scalar integer becomes `u1`.
-pub fn to_condition(b: &mut Builder, v: ValueId) -> Result<ValueId> {
+/// What `if`, `while` or `assert` (`what`) tests: a scalar integer becomes `u1`.
+pub fn to_condition(b: &mut Builder, what: &str, v: ValueId) -> Result<ValueId> {
     match b.ty(v) {
         Type::Scalar(s) if s.is_int() => {
             let s = *s;
             Ok(non_zero(b, v, s))
         }
         ty => {
-            let error =
-                Diagnostic::new(Code::Type, b.span, format!("conditions must be an integer; found {}", type_name(ty)));
-            Err(error.with_hint(match ty {
-                t if t.is_tensor() => "say which components count: `x.any()` or `x.all()`",
-                _ => "compare it with something, as in `x != 0`",
+            let message = format!("`{what}` conditions must be an integer; found {}", type_name(ty));
+            Err(Diagnostic::new(Code::Type, b.span, message).with_hint(match ty {
+                t if t.is_tensor() => String::from("say which components count: `x.any()` or `x.all()`"),
+                _ => format!("Consider using `{what} x != 0` instead of `{what} x` for float values."),
             }))
         }
     }

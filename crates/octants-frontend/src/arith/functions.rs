@@ -5,7 +5,7 @@ use std::sync::Arc;
 use octants_diag::{Code, Diagnostic, Result};
 use octants_ir::{BinaryOp, Builder, Domain, Op, Scalar, StructType, Type, UnaryOp, ValueId};
 
-use super::convert::{broadcast, expect_integers, promote_pair, to_mask, type_name, unsupported};
+use super::convert::{broadcast, cast, expect_integers, promote_pair, to_mask, type_name, unsupported};
 use super::operators::{Operator, UnaryOperator, arithmetic, binary, combine, unary};
 use crate::world::Options;
 
@@ -176,6 +176,11 @@ fn logical(b: &mut Builder, o: &Options, op: BinaryOp, symbol: &str, l: ValueId,
     let (l, r) = promote_pair(b, symbol, l, r, ls.promote(rs))?;
     let truth = to_mask(b, symbol, l)?;
     let ty = b.ty(l).clone();
+    if let Some(s) = ty.scalar().filter(|_| ty.is_tensor()) {
+        let other = to_mask(b, symbol, r)?;
+        let both = combine(b, o, op, symbol, truth, other)?;
+        return cast(b, both, s);
+    }
     let (yes, no) = if op == BinaryOp::And { (r, l) } else { (l, r) };
     Ok(b.push(Op::Select(truth, yes, no), ty))
 }

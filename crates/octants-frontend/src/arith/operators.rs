@@ -3,7 +3,7 @@
 use octants_diag::{Code, Diagnostic, Result};
 use octants_ir::{BinaryOp, Builder, Const, Domain, Op, ReduceOp, Scalar, TextPart, Type, UnaryOp, ValueId};
 
-use super::convert::{expect_integers, promote_pair, type_name, unsupported};
+use super::convert::{expect_integers, promote_pair, shape_text, type_name, unsupported};
 use crate::world::Options;
 
 /// A binary operator of Python's grammar, comparisons and `and`/`or` apart.
@@ -291,7 +291,12 @@ fn matmul(b: &mut Builder, l: ValueId, r: ValueId) -> Result<ValueId> {
             return Err(Diagnostic::new(
                 Code::Type,
                 b.span,
-                format!("unsupported operand type(s) for '@': '{}' and '{}'", type_name(&lt), type_name(&rt)),
+                if lt.is_tensor() && rt.is_tensor() {
+                    let (lt, rt) = (shape_text(&lt), shape_text(&rt));
+                    format!("dimension mismatch between {lt} and {rt} for matrix multiplication")
+                } else {
+                    format!("unsupported operand type(s) for '@': '{}' and '{}'", type_name(&lt), type_name(&rt))
+                },
             )
             .with_hint("the columns of the left side must be as many as the rows of the right side"));
         }
@@ -318,11 +323,11 @@ pub fn unary(b: &mut Builder, _o: &Options, op: UnaryOperator, v: ValueId) -> Re
         UnaryOperator::Pos => v,
         UnaryOperator::Neg => b.unary(UnaryOp::Neg, v),
         UnaryOperator::Invert => {
-            expect_integers(b, "~", v)?;
+            expect_integers(b, "bit_not", v)?;
             b.unary(if s == Scalar::U1 { UnaryOp::LogicNot } else { UnaryOp::BitNot }, v)
         }
         UnaryOperator::Not => {
-            expect_integers(b, "not", v)?;
+            expect_integers(b, "logic_not", v)?;
             if s == Scalar::U1 {
                 b.unary(UnaryOp::LogicNot, v)
             } else {

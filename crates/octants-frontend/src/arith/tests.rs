@@ -241,7 +241,7 @@ fn conditions_are_integers() {
         [(Type::I32, true), (Type::U1, true), (Scalar::F32.into(), false), (Type::Vector(Scalar::I32, 2), false)]
     {
         let v = value(&mut b, ty.clone());
-        let c = to_condition(&mut b, v);
+        let c = to_condition(&mut b, "if", v);
         assert_eq!(c.is_ok(), ok, "{ty}");
         if let Ok(c) = c {
             assert_eq!(b.ty(c), &Type::U1);

@@ -9,6 +9,7 @@ use octants_diag::{Code, Result};
 use octants_ir::{BinaryOp, Layout, Op, Scalar, TextPart, Type, ValueId};
 
 use super::Lowerer;
+use super::builtins::Call;
 use crate::value::{ArrayView, Value};
 
 impl Lowerer<'_> {
@@ -23,6 +24,25 @@ impl Lowerer<'_> {
             }
             _ => None,
         }
+    }
+
+    /// `qd.BufferView(array, offset, size)`.
+    pub(super) fn lower_buffer_view(&mut self, call: Call) -> Result<Value> {
+        let mut args = call.args;
+        let named = call.kwargs.iter().position(|(name, _)| name == "ndarray" || name == "arr");
+        let array = match named {
+            Some(at) if args.is_empty() => call.kwargs[at].1.clone(),
+            None if !args.is_empty() => args.remove(0),
+            _ => return self.err(Code::Type, "`qd.BufferView` takes an array, `offset` and `size`"),
+        };
+        if matches!(array, Value::View(_)) {
+            return self.err(Code::Type, "Cannot nest BufferView(view, ...); use view.subview(offset, size) instead");
+        }
+        let Some(view) = self.as_view(&array) else {
+            let what = self.describe(&array);
+            return self.err(Code::Type, format!("`qd.BufferView` is a view of an array with one axis, not of {what}"));
+        };
+        self.lower_subview(&view, &args, &call.kwargs)
     }
 
     /// `view.subview(offset, size)`.

@@ -175,6 +175,10 @@ impl Lowerer<'_> {
                 let v = self.struct_value(m)?;
                 Value::Var(self.new_local(name, v))
             }
+            Value::Method(ref m) if matches!(self.runtime_type(&m.0), Some(Type::Scalar(_))) => {
+                let what = self.describe(&m.0);
+                return self.err(Code::Attribute, format!("{what} has no attribute `{}`", m.1));
+            }
             Value::Obj(o) => match self.world.entity(o) {
                 Entity::TensorConst { .. } | Entity::StructConst { .. } => {
                     let v = self.rt(&value)?;
@@ -236,6 +240,10 @@ impl Lowerer<'_> {
             return self.err(Code::Syntax, format!("{what} cannot be assigned. Maybe it is not a Quadrants object?"));
         };
         let to = self.b.pointee(place.addr).clone();
+        if matches!(to, Type::Struct(_)) && matches!(self.runtime_type(value), Some(Type::Scalar(_))) {
+            let what = self.describe(value);
+            return self.err(Code::Type, format!("Only dict or Struct can be assigned to a Struct, not {what}"));
+        }
         let v = self.value_for(value, &to)?;
         self.b.store(place.addr, v);
         Ok(())
@@ -278,7 +286,7 @@ impl Lowerer<'_> {
             _ => self.unpack(value)?,
         };
         if values.len() != items.len() {
-            return self.err(Code::Value, format!("a slice of {} is assigned {} values", items.len(), values.len()));
+            return self.err(Code::Type, format!("a slice of {} is assigned {} values", items.len(), values.len()));
         }
         let values = values.into_iter().map(|v| self.detach(v)).collect::<Result<Vec<_>>>()?;
         items.iter().zip(&values).try_for_each(|(p, v)| self.store_slice(p, v))
@@ -295,7 +303,7 @@ impl Lowerer<'_> {
             _ => self.unpack(value)?,
         };
         if values.len() != n {
-            return self.err(Code::Value, format!("{n} components are assigned {} values", values.len()));
+            return self.err(Code::Type, format!("{n} components are assigned {} values", values.len()));
         }
         values.into_iter().map(|v| self.detach_deep(v)).collect()
     }

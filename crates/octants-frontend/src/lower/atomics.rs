@@ -14,13 +14,13 @@ impl Lowerer<'_> {
     pub(super) fn lower_atomic(&mut self, op: AtomicOp, call: Call) -> Result<Value> {
         let name = &call.name;
         let [x, y] = &call.args[..] else { return self.err(Code::Type, format!("`{name}` takes a place and a value")) };
-        let Some(place) = self.place(x) else { return self.not_a_place(x) };
+        let Some(place) = self.place(x) else { return self.not_a_place(name, x) };
         let ty = self.b.pointee(place.addr).clone();
         let Some(scalar) = ty.scalar() else {
             return self.err(Code::Type, format!("`{name}` on a value of type {ty}", ty = type_name(&ty)));
         };
         if !op.domain().contains(scalar) {
-            return self.err(Code::Type, format!("`{name}` takes integers, not {ty}", ty = type_name(&ty)));
+            return self.err(Code::Type, format!("'{name}' requires integer operands, got {ty}", ty = type_name(&ty)));
         }
         let v = self.operand_for(y, &ty)?;
         let v = arith::assign_cast(&mut self.b, v, &ty)?;
@@ -50,7 +50,7 @@ impl Lowerer<'_> {
 
     pub(super) fn lower_compare_and_swap(&mut self, call: Call) -> Result<Value> {
         let (x, expected, desired) = (&call.args[0], &call.args[1], &call.args[2]);
-        let Some(place) = self.place(x) else { return self.not_a_place(x) };
+        let Some(place) = self.place(x) else { return self.not_a_place(&call.name, x) };
         let ty = self.b.pointee(place.addr).clone();
         let e = self.value_for(expected, &ty)?;
         let d = self.value_for(desired, &ty)?;
@@ -61,8 +61,13 @@ impl Lowerer<'_> {
         let x = &call.args[0];
         let Some(place) = self.place(x).filter(|place| place.global) else {
             let what = self.describe(x);
-            return self
-                .err(Code::Type, format!("`volatile_load` takes an element of a field or an array, not {what}"));
+            let message = match self.as_array(x) {
+                Ok(Some(_)) => String::from(
+                    "cannot pass a Field directly to 'qd.volatile_load'; index it first (e.g. `field[None]`)",
+                ),
+                _ => format!("qd.volatile_load() requires a global lvalue (field / ndarray subscript), not {what}"),
+            };
+            return self.err(Code::Syntax, message);
         };
         let ty = self.b.pointee(place.addr).clone();
         Ok(Value::Rt(self.b.push(Op::VolatileLoad(place.addr), ty)))
@@ -81,13 +86,19 @@ impl Lowerer<'_> {
             return self.err(Code::Type, format!("`get_addr` takes a field or an array, not {what}"));
         };
         let element = self.element(buffer, std::slice::from_ref(index))?;
-        let Some(place) = self.place(&element) else { return self.not_a_place(array) };
+        let Some(place) = self.place(&element) else { return self.not_a_place("get_addr", array) };
         Ok(Value::Rt(self.b.push(Op::AddressBits(place.addr), Scalar::U64.into())))
     }
 
-    fn not_a_place<T>(&mut self, v: &Value) -> Result<T> {
+    fn not_a_place<T>(&mut self, name: &str, v: &Value) -> Result<T> {
         let what = self.describe(v);
-        Err(Diagnostic::new(Code::Type, self.b.span, format!("cannot use {what} as the target of an atomic operation"))
+        let message = match self.as_array(v) {
+            Ok(Some(_)) => format!(
+                "cannot use a Field directly as the first operand of '{name}'; index it first (e.g. `field[None]`)"
+            ),
+            _ => format!("cannot use a non-writable target as the first operand of '{name}': {what}"),
+        };
+        Err(Diagnostic::new(Code::Syntax, self.b.span, message)
             .with_hint("the first argument must be an element of an array or field, or a variable"))
     }
 }

@@ -63,6 +63,7 @@ fn ignore_hint(_: &mut Lowerer<'_>, _: Call) -> Result<Value> {
 
 /// By name, in the order of `str`.
 static BUILTINS: &[Builtin] = &[
+    row("BufferView", Any, |l, c| l.lower_buffer_view(c)),
     row("Matrix", Any, |l, c| l.lower_matrix(&c.args, &c.kwargs)),
     row("Struct", Any, |l, c| l.lower_struct(c)),
     row("Vector", Any, |l, c| l.lower_matrix(&c.args, &c.kwargs)),

@@ -157,7 +157,7 @@ impl Lowerer<'_> {
             Value::Array(_) | Value::Dataclass(_) | Value::Members(_) => true,
             _ => {
                 return Err(Diagnostic::new(
-                    Code::Compilation,
+                    Code::Type,
                     self.b.span,
                     format!("{what} must be a compile-time constant, but this value is known only at run time"),
                 )
@@ -173,7 +173,10 @@ impl Lowerer<'_> {
             Value::Dict(items) => Ok(items.iter().map(|(k, _)| k.clone()).collect()),
             Value::Str(s) => Ok(s.chars().map(|c| Value::str(c.encode_utf8(&mut [0; 4]))).collect()),
             Value::Range(bounds) => {
-                let (Value::Int(a), Value::Int(b)) = (&bounds.0, &bounds.1) else { return self.not_compile_time() };
+                let (Value::Int(a), Value::Int(b)) = (&bounds.0, &bounds.1) else {
+                    let bound = if matches!(bounds.0, Value::Int(_)) { &bounds.1 } else { &bounds.0 };
+                    return self.not_compile_time(bound);
+                };
                 Ok((*a..*b).map(Value::Int).collect())
             }
             Value::Ndrange(n) => Ok(self.ndrange_items(n)?.into_iter().map(|t| Value::tuple(ints(&t))).collect()),
@@ -211,7 +214,7 @@ impl Lowerer<'_> {
                 Some(octants_ir::Type::Matrix(_, n, _)) => {
                     (0..n).map(|i| self.subscript(v, vec![Value::Int(i128::from(i))])).collect()
                 }
-                _ => self.not_compile_time(),
+                _ => self.not_compile_time(v),
             },
         }
     }
@@ -229,15 +232,23 @@ impl Lowerer<'_> {
         self.world.iterate(obj).map_err(|e| self.host_error(e))
     }
 
-    fn not_compile_time<T>(&mut self) -> Result<T> {
-        Err(Diagnostic::new(Code::Syntax, self.b.span, "what is iterated here must be known at compile time")
+    fn not_compile_time<T>(&mut self, v: &Value) -> Result<T> {
+        if let Some(name) = self.live_name(v) {
+            let message = format!(
+                "'{name}' is a primitive member of a @qd.data_oriented(template_primitives=False) object, so it is a \
+                 runtime kernel argument and cannot be used inside qd.static()"
+            );
+            return Err(Diagnostic::new(Code::Syntax, self.b.span, message)
+                .with_hint("decorate the class with @qd.data_oriented, which compiles numbers in"));
+        }
+        Err(Diagnostic::new(Code::Type, self.b.span, "what is iterated here must be known at compile time")
             .with_hint("use a run-time `for` over `range(...)` or `qd.ndrange(...)`"))
     }
 
     fn ndrange_items(&mut self, n: &crate::value::Ndrange) -> Result<Vec<Vec<i128>>> {
         let mut bounds = Vec::new();
         for d in &n.dims {
-            let (Value::Int(a), Value::Int(b)) = d else { return self.not_compile_time() };
+            let (Value::Int(a), Value::Int(b)) = d else { return self.not_compile_time(&d.1) };
             bounds.push((*a, *b));
         }
         let mut all: Vec<Vec<i128>> = vec![vec![0; bounds.len()]];

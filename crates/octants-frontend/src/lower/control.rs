@@ -19,7 +19,7 @@ impl Lowerer<'_> {
             return self.scoped(|s| s.lower_stmts(if cond { then } else { orelse }));
         }
         self.b.span = test.span;
-        let cond = self.condition(&cond)?;
+        let cond = self.condition("if", &cond)?;
         let (a, flow_a) = self.in_block(|s| s.lower_stmts(then))?;
         let (b, flow_b) = self.in_block(|s| {
             if orelse.is_empty() {
@@ -31,10 +31,13 @@ impl Lowerer<'_> {
             match flow {
                 Flow::Normal | Flow::Return => {}
                 Flow::Break | Flow::Continue => {
-                    return self.err(
-                        Code::Syntax,
-                        "You are trying to `break` or `continue` a static `for` loop from inside an `if` that is decided at run time",
+                    let word = if flow == Flow::Break { "break" } else { "continue" };
+                    let message = format!(
+                        "You are trying to `{word}` a static `for` loop, but the `{word}` statement is inside a \
+                         non-static `if`."
                     );
+                    return Err(Diagnostic::new(Code::Syntax, self.b.span, message)
+                        .with_hint("decide it at compile time by `if qd.static(...)`, or loop at run time"));
                 }
             }
         }
@@ -60,7 +63,7 @@ impl Lowerer<'_> {
             let cond = s.lower_expr(test)?;
             s.b.span = test.span;
             if !matches!(cond, Value::Bool(true)) {
-                let cond = s.condition(&cond)?;
+                let cond = s.condition("while", &cond)?;
                 s.break_unless(cond);
             }
             s.lower_stmts(body)
@@ -104,15 +107,23 @@ impl Lowerer<'_> {
         self.b.span = test.span;
         let parts = match message {
             Some(m) => {
-                let m = self.lower_expr(m)?;
-                self.text_of(&m)?
+                let text = self.lower_expr(m)?;
+                let is_constant =
+                    matches!(m.kind, ExprKind::Int(_) | ExprKind::Float(_) | ExprKind::Bool(_) | ExprKind::None);
+                if !is_constant && !matches!(text, Value::Str(_) | Value::Text(_)) {
+                    let what = self.describe(&text);
+                    let message =
+                        format!("the message of an assertion must be a constant or a formatted string, not {what}");
+                    return Err(Diagnostic::new(Code::Syntax, m.span, message).with_hint("write an f-string"));
+                }
+                self.text_of(&text)?
             }
             None => vec![octants_ir::TextPart::Text(self.source_text(test.span))],
         };
         if !self.options.debug {
             return Ok(());
         }
-        let cond = self.condition(&cond)?;
+        let cond = self.condition("assert", &cond)?;
         self.b.push(Op::Assert(cond, parts), Type::Unit);
         Ok(())
     }
@@ -127,7 +138,7 @@ impl Lowerer<'_> {
     }
 
     /// A scalar truth value at run time.
-    pub(super) fn condition(&mut self, v: &Value) -> Result<ValueId> {
+    pub(super) fn condition(&mut self, what: &str, v: &Value) -> Result<ValueId> {
         match v {
             Value::Bool(_) | Value::Int(_) | Value::Float(_) => {
                 let truth = match v {
@@ -144,7 +155,7 @@ impl Lowerer<'_> {
             }
             _ => {
                 let v = self.rt(v)?;
-                arith::to_condition(&mut self.b, v)
+                arith::to_condition(&mut self.b, what, v)
             }
         }
     }

@@ -60,7 +60,7 @@ impl Lowerer<'_> {
 
     fn do_while_condition<'e>(&mut self, e: &'e Expr) -> Result<Condition<'e>> {
         let value = match self.lower_expr(e) {
-            Err(d) if matches!(d.code, Code::Name | Code::Compilation) => {
+            Err(d) if matches!(d.code, Code::Name | Code::Attribute | Code::Compilation) => {
                 let what = "qd.graph.do_while() does not resolve to an ndarray kernel parameter";
                 return self.err(Code::Syntax, format!("{what}: {}", d.message));
             }
@@ -68,7 +68,7 @@ impl Lowerer<'_> {
         };
         if self.as_array(&value)?.is_none() && !value.is_compile_time() {
             // An error of its type is found here, where the user's text is.
-            self.condition(&value)?;
+            self.condition("while", &value)?;
             return Ok(Condition::Expression(e));
         }
         self.counter(&value, "qd.graph.do_while()").map(Condition::Counter)
@@ -80,7 +80,7 @@ impl Lowerer<'_> {
             Condition::Counter(buffer) => self.element(*buffer, &[])?,
             Condition::Expression(e) => self.lower_expr(e)?,
         };
-        let again = self.condition(&value)?;
+        let again = self.condition("while", &value)?;
         Ok((value, again))
     }
 

@@ -274,7 +274,7 @@ impl Lowerer<'_> {
             return self.logic_rest(Value::Rt(v), more, is_and);
         }
         // result = left; if left (or not left): result = right, in the type that both promote to.
-        let cond = arith::to_condition(&mut self.b, l)?;
+        let cond = arith::to_condition(&mut self.b, if is_and { "and" } else { "or" }, l)?;
         let span = self.b.span;
         let (block, r) = self.in_block(|s| {
             let r = s.lower_expr(next)?;
@@ -377,12 +377,12 @@ impl Lowerer<'_> {
         }
         let cond_value = self.rt(&cond)?;
         if self.b.ty(cond_value).is_tensor() {
-            let a = self.lower_expr(then)?;
-            let b = self.lower_expr(orelse)?;
-            let (a, b) = (self.rt(&a)?, self.rt(&b)?);
-            return Ok(Value::Rt(arith::select(&mut self.b, &self.options, cond_value, a, b)?));
+            let ty = type_name(self.b.ty(cond_value));
+            let message = format!("the condition of a conditional expression is one truth value, not {ty}");
+            return Err(Diagnostic::new(Code::Syntax, test.span, message)
+                .with_hint("use `qd.select(condition, x, y)` to choose component by component"));
         }
-        let cond = arith::to_condition(&mut self.b, cond_value)?;
+        let cond = arith::to_condition(&mut self.b, "if", cond_value)?;
         // Both sides are lowered in blocks of their own: only one of them runs.
         let (block_a, a) = self.in_block(|s| {
             let v = s.lower_expr(then)?;
@@ -509,7 +509,7 @@ impl Lowerer<'_> {
                     Entity::Broken(_) | Entity::Opaque => format!("'{what}' object has no attribute '{name}'"),
                     _ => format!("{what} has no attribute `{name}`"),
                 };
-                self.err(Code::Compilation, message)
+                self.err(Code::Attribute, message)
             }
             Err(e) => Err(self.host_error(e)),
         }

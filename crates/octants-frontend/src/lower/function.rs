@@ -282,7 +282,12 @@ impl Lowerer<'_> {
             Some(v) => Ok(v),
             None => {
                 let what = self.describe(v);
-                self.err(Code::Type, format!("argument `{name}` must be {ty}, got {what}", ty = type_name(ty)))
+                let (code, must_be) = if ty.is_tensor() {
+                    (Code::Syntax, "is expected to be a Matrix:")
+                } else {
+                    (Code::Type, "must be")
+                };
+                self.err(code, format!("Argument {name} {must_be} {ty}, got {what}", ty = type_name(ty)))
             }
         }
     }
@@ -295,7 +300,7 @@ impl Lowerer<'_> {
             return self.err(
                 Code::Syntax,
                 format!(
-                    "argument `{name}` of type {} is expected to be a Matrix with n {want}, but got {got}",
+                    "Argument {name} of type {} is expected to be a Matrix with n {want}, but got {got}",
                     type_name(ty)
                 ),
             );
@@ -307,10 +312,12 @@ impl Lowerer<'_> {
     }
 
     fn argument_mismatch<T>(&mut self, name: &str, ty: &Type, from: &Type) -> Result<T> {
-        self.err(
-            Code::Type,
-            format!("argument `{name}` must be {ty}, got {from}", ty = type_name(ty), from = type_name(from)),
-        )
+        let (wanted, found) = (type_name(ty), type_name(from));
+        if ty.is_tensor() && !from.is_tensor() {
+            let message = format!("Argument {name} of type {wanted} is expected to be a Matrix, but got {found}.");
+            return self.err(Code::Syntax, message);
+        }
+        self.err(Code::Type, format!("argument `{name}` must be {wanted}, got {found}"))
     }
 
     /// What the callee's name for a parameter stands for. `v` is as its annotation wants it already; it is a copy, so
@@ -411,7 +418,7 @@ impl Lowerer<'_> {
         }
         let what = self.describe(&v);
         let wanted = type_name(&Type::Scalar(scalar));
-        self.err(Code::Compilation, format!("Return type error: expected {wanted}, got {what}"))
+        self.err(Code::Compilation, format!("Return (type={what}) cannot be converted into required type {wanted}"))
     }
 }
 

@@ -21,12 +21,27 @@ struct LoopBox {
     position: Vec<usize>,
     /// One loop variable holds all indices.
     grouped: bool,
-    /// Made by `qd.ndrange`, for messages.
-    is_ndrange: bool,
+    kind: BoxKind,
+}
+
+/// What a box of a loop was made of.
+#[derive(Clone, Copy, PartialEq)]
+enum BoxKind {
+    Range,
+    Ndrange,
+    /// The elements of a field or an array.
+    Elements,
 }
 
 impl Lowerer<'_> {
     pub(super) fn lower_for(&mut self, target: &Expr, iter: &Expr, body: &[Stmt]) -> Result<Flow> {
+        if let ExprKind::IfExp(test, ..) = &iter.kind
+            && !syntax_facts::is_static_call(test)
+        {
+            let message = "Using non static inlined if statement as for-loop iterable is not currently supported.";
+            return Err(Diagnostic::new(Code::Syntax, iter.span, message)
+                .with_hint("decide it at compile time: `... if qd.static(...) else ...`"));
+        }
         let mut iterable = self.lower_expr(iter)?;
         self.b.span = iter.span;
         if let Value::Obj(o) = iterable
@@ -47,10 +62,14 @@ impl Lowerer<'_> {
         let config = self.pending_config.take();
         let Some(bounds) = self.loop_box(&iterable)? else {
             let what = self.describe(&iterable);
-            return Err(Diagnostic::new(Code::Syntax, iter.span, format!("cannot loop over {what} in a kernel"))
-                .with_hint(
-                    "loop over `range(...)`, `qd.ndrange(...)`, a field or an array, or unroll with `qd.static(...)`",
-                ));
+            return Err(Diagnostic::new(
+                Code::Syntax,
+                iter.span,
+                format!("Cannot loop over the object {what} in a kernel"),
+            )
+            .with_hint(
+                "loop over `range(...)`, `qd.ndrange(...)`, a field or an array, or unroll with `qd.static(...)`",
+            ));
         };
         self.runtime_for(target, bounds, body, config)?;
         Ok(Flow::Normal)
@@ -66,6 +85,19 @@ impl Lowerer<'_> {
             ExprKind::Tuple(items) | ExprKind::List(items) => items.iter().map(name).collect(),
             _ => Ok(vec![name(target)?]),
         }
+    }
+
+    /// In Python a loop's variable outlives the loop. Here it does not, so it must not share its name with a variable
+    /// that does.
+    fn check_loop_variable(&self, name: &str, target: &Expr) -> Result<()> {
+        match self.lookup(name) {
+            Some(Binding { value: Value::Rt(_), immutable: Some("loop index") }) => {}
+            Some(Binding { value: Value::Var(_) | Value::Place(_), immutable: None }) if name != "_" => {}
+            _ => return Ok(()),
+        }
+        let message =
+            format!("Variable '{name}' is already declared in the outer scope and cannot be used as loop variable");
+        Err(Diagnostic::new(Code::Syntax, target.span, message).with_hint("give the loop variable another name"))
     }
 
     fn static_for(&mut self, target: &Expr, items: Vec<Value>, body: &[Stmt]) -> Result<Flow> {
@@ -112,7 +144,7 @@ impl Lowerer<'_> {
                 ranges: vec![self.range(&bounds.0, &bounds.1)?],
                 position: vec![0],
                 grouped: false,
-                is_ndrange: false,
+                kind: BoxKind::Range,
             },
             Value::Ndrange(n) => self.ndrange_box(n, false)?,
             Value::Grouped(inner) => match &**inner {
@@ -149,7 +181,7 @@ impl Lowerer<'_> {
                     };
                     ranges.push(self.range(&Value::Int(begin.into()), &end)?);
                 }
-                LoopBox { position: (0..ranges.len()).collect(), ranges, grouped: false, is_ndrange: false }
+                LoopBox { position: (0..ranges.len()).collect(), ranges, grouped: false, kind: BoxKind::Elements }
             }
         }))
     }
@@ -221,7 +253,7 @@ impl Lowerer<'_> {
             ranges.push(self.range(&n.dims[axis].0, &n.dims[axis].1)?);
             position[axis] = level;
         }
-        Ok(LoopBox { ranges, position, grouped, is_ndrange: true })
+        Ok(LoopBox { ranges, position, grouped, kind: BoxKind::Ndrange })
     }
 
     /// The extent of an array's axis: known at compile time for fields; i64 where i32 does not hold it.
@@ -279,7 +311,6 @@ impl Lowerer<'_> {
 
     fn runtime_for(&mut self, target: &Expr, bounds: LoopBox, body: &[Stmt], config: Option<LoopConfig>) -> Result<()> {
         let names = self.loop_targets(target)?.into_iter().map(str::to_owned).collect::<Vec<_>>();
-        let is_tuple = matches!(target.kind, ExprKind::Tuple(_) | ExprKind::List(_));
         let axes = bounds.ranges.len();
         if bounds.grouped && names.len() != 1 {
             return self.err(Code::Syntax, format!("Group for should have 1 loop target, found {}", names.len()));
@@ -288,28 +319,27 @@ impl Lowerer<'_> {
             return Err(Diagnostic::new(
                 Code::Syntax,
                 target.span,
-                if bounds.is_ndrange {
-                    format!(
+                match bounds.kind {
+                    BoxKind::Range => format!("a range has one index, and there are {} loop variables", names.len()),
+                    BoxKind::Ndrange => format!(
                         "Ndrange for loop with number of the loop variables not equal to the dimension of the ndrange is \
                          not supported: {} variables, {axes} axes",
                         names.len()
-                    )
-                } else {
-                    format!(
-                        "the number of the loop variables ({}) is not equal to the dimension of what is looped over \
-                         ({axes})",
+                    ),
+                    BoxKind::Elements => format!(
+                        "Number of struct-for indices does not match loop variable dimensionality ({} != {axes}).",
                         names.len()
-                    )
+                    ),
                 },
             )
-            .with_hint("use `qd.grouped(...)` to get all indices as one vector"));
+            .with_hint(
+                "Maybe you wanted to use \"for I in qd.grouped(x)\" to group all indices into a single vector I?",
+            ));
         }
-        if !is_tuple
-            && names.len() == 1
-            && let Some(Binding { value: Value::Rt(_), immutable: Some("loop index") }) = self.lookup(&names[0])
-        {
-            return self
-                .err(Code::Syntax, format!("loop variable `{}` is already the index of an enclosing loop", names[0]));
+        if bounds.kind != BoxKind::Ndrange {
+            for name in &names {
+                self.check_loop_variable(name, target)?;
+            }
         }
         let parallel = self.at_top_level();
         let config = parallel.then(|| LoopConfig { group: self.group, ..config.unwrap_or_default() });
@@ -343,7 +373,8 @@ impl Lowerer<'_> {
                 s.bind_value(&names[0], Value::None);
             } else {
                 // Those of `ndrange` may be assigned: what an iteration makes of them is its own.
-                let assigned = if bounds.is_ndrange { syntax_facts::of(body).assigned } else { HashSet::default() };
+                let assigned =
+                    if bounds.kind == BoxKind::Ndrange { syntax_facts::of(body).assigned } else { HashSet::default() };
                 for (name, index) in names.iter().zip(indices) {
                     if assigned.contains(name) {
                         let value = s.variable(name, Value::Rt(index))?;

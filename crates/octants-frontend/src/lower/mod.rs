@@ -231,6 +231,8 @@ pub(crate) struct Lowerer<'w> {
     reached: HashMap<Obj, (u32, Vec<String>)>,
     /// Tuples and lists of the outside that were taken apart; forgotten when Python code runs, which may change them.
     lifted: HashMap<Obj, Value>,
+    /// Numbers of template arguments that are read at launch.
+    live_numbers: Vec<ValueId>,
     /// Named tuples of the outside that were taken apart, for their names.
     named_tuples: Vec<(Rc<Vec<Value>>, Obj)>,
     /// Variables that hold such a tuple.
@@ -290,6 +292,7 @@ impl<'w> Lowerer<'w> {
             struct_objects: HashMap::new(),
             reached: HashMap::new(),
             lifted: HashMap::new(),
+            live_numbers: Vec::new(),
             named_tuples: Vec::new(),
             named_variables: Vec::new(),
             ret: Type::Unit,
@@ -328,8 +331,7 @@ impl<'w> Lowerer<'w> {
             if matches!(spec, ArgSpec::Value(Type::Struct(_), _)) && parsed.facts.assigned_in.contains(&param.name) {
                 value = self.variable(&param.name, value)?;
             }
-            let scalar = matches!(spec, ArgSpec::Value(..));
-            self.bind(&param.name, Binding { value, immutable: scalar.then_some("kernel argument") });
+            self.bind(&param.name, Binding { value, immutable: Some("kernel argument") });
         }
         self.lower_body(&parsed.body)?;
         if self.ret != Type::Unit && self.frame().returned.is_none() {
@@ -337,7 +339,7 @@ impl<'w> Lowerer<'w> {
             return Err(Diagnostic::new(
                 Code::Syntax,
                 span,
-                format!("kernel `{}` is annotated with a return type but does not return a value", parsed.source.name),
+                format!("Kernel has a return type but does not have a return statement: `{}`", parsed.source.name),
             )
             .with_hint("add a `return` as the last statement, or drop the annotation"));
         }

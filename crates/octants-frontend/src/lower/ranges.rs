@@ -43,6 +43,9 @@ impl Lowerer<'_> {
     }
 
     pub(super) fn lower_ndrange(&mut self, call: Call) -> Result<Value> {
+        if call.args.is_empty() {
+            return self.err(Code::Syntax, "`qd.ndrange` takes at least one range");
+        }
         let mut dims = Vec::new();
         for a in &call.args {
             let as_pair = match a {
@@ -89,16 +92,31 @@ impl Lowerer<'_> {
             Some(v) => v,
         };
         let mut order = Vec::new();
-        for item in self.unpack(&v)? {
+        let Ok(items) = self.unpack(&v) else {
+            return self.err(Code::Type, "`axes` of qd.ndrange must be a tuple of integers");
+        };
+        for item in items {
             match item {
                 Value::Int(i) => order.push(i),
-                _ => return self.err(Code::Type, "`axes` of qd.ndrange must be integers"),
+                other => {
+                    let what = self.describe(&other);
+                    return self
+                        .err(Code::Type, format!("qd.ndrange(axes=...) entries must be Python ints; got {what}"));
+                }
             }
+        }
+        if order.len() != n {
+            let message = format!(
+                "qd.ndrange(axes=...) has {} entries but ndrange was called with {n} dimension argument(s); they must \
+                 match",
+                order.len()
+            );
+            return self.err(Code::Syntax, message);
         }
         let mut sorted = order.clone();
         sorted.sort_unstable();
         if sorted != (0..n as i128).collect::<Vec<_>>() {
-            return self.err(Code::Syntax, format!("`axes` of qd.ndrange must be a permutation of range({n})"));
+            return self.err(Code::Syntax, format!("qd.ndrange(axes={order:?}) is not a permutation of range({n})"));
         }
         Ok(order.into_iter().map(|i| i as usize).collect())
     }
@@ -120,7 +138,7 @@ impl Lowerer<'_> {
 
     pub(super) fn lower_loop_config(&mut self, call: Call) -> Result<Value> {
         if !call.args.is_empty() {
-            return self.err(Code::Syntax, "`qd.loop_config` takes keyword arguments only");
+            return self.err(Code::Type, "`qd.loop_config` takes keyword arguments only");
         }
         let mut config = self.pending_config.take().unwrap_or_default();
         for (name, v) in &call.kwargs {
@@ -141,7 +159,7 @@ impl Lowerer<'_> {
                     }
                 }
                 "block_dim_adaptive" | "bit_vectorize" => {}
-                other => return self.err(Code::Syntax, format!("`qd.loop_config` has no option `{other}`")),
+                other => return self.err(Code::Type, format!("`qd.loop_config` has no option `{other}`")),
             }
         }
         self.pending_config = Some(LoopConfig { group: None, ..config });

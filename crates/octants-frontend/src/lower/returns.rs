@@ -4,7 +4,7 @@ use octants_diag::{Code, Diagnostic, Result, Span};
 use octants_ir::{Op, Scalar, Type, ValueId};
 
 use super::{Flow, Lowerer, ReturnMode};
-use crate::arith::type_name;
+use crate::arith::{self, type_name};
 use crate::ast::Expr;
 use crate::value::Value;
 
@@ -106,7 +106,8 @@ impl Lowerer<'_> {
             Some(value) => self.checked_result(value, ty),
             None => {
                 let what = self.describe(v);
-                self.err(Code::Compilation, format!("Return type error: expected {ty}, got {what}", ty = type_name(ty)))
+                let ty = type_name(ty);
+                self.err(Code::Compilation, format!("Return (type={what}) cannot be converted into required type {ty}"))
             }
         }
     }
@@ -122,15 +123,22 @@ impl Lowerer<'_> {
             || ty.scalar().is_none()
             || (ty.is_tensor() && float_to_int)
         {
-            return self.err(
-                Code::Type,
-                format!(
-                    "Return type mismatch: expected {ty}, got {found}",
-                    ty = type_name(ty),
-                    found = type_name(&found)
-                ),
-            );
+            return self.err(Code::Type, mismatch(ty, &found));
         }
         Ok(self.b.cast(value, ty.scalar().unwrap_or(Scalar::F32)))
     }
+}
+
+/// What is wrong with a result of type `found` where `ty` is annotated.
+fn mismatch(ty: &Type, found: &Type) -> String {
+    let (wanted, given) = (ty.shape(), found.shape());
+    if !ty.is_tensor() || found.scalar().is_none() || wanted == given {
+        let (ty, found) = (type_name(ty), type_name(found));
+        return format!("Return (type={found}) cannot be converted into required type {ty}");
+    }
+    if wanted.len() != given.len() {
+        return format!("Return matrix ndim mismatch, expecting={}, got={}.", wanted.len(), given.len());
+    }
+    let (wanted, given) = (arith::shape_text(ty), arith::shape_text(found));
+    format!("Return matrix shape mismatch, expecting={wanted}, got={given}.")
 }

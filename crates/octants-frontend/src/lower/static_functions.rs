@@ -53,6 +53,10 @@ impl Lowerer<'_> {
     }
 
     pub(super) fn lower_static_assert(&mut self, call: Call) -> Result<Value> {
+        if !call.args[0].is_compile_time() && self.runtime_type(&call.args[0]).is_some() {
+            return Err(Diagnostic::new(Code::Type, self.b.span, "Static assert with non-static condition.")
+                .with_hint("write `assert`, which is checked in debug mode"));
+        }
         if !self.compile_time_truth(&call.args[0], "the condition of `static_assert`")? {
             let message = match call.args.get(1) {
                 Some(Value::Str(s)) => format!("Static assertion failed: {s}"),

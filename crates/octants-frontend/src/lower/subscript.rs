@@ -1,7 +1,7 @@
 //! `x[...]`: elements of arrays and fields, components of vectors and matrices, slices, and indexing at compile time.
 
 use octants_diag::{Code, Diagnostic, Result};
-use octants_ir::{BinaryOp, BufferId, Op, Scalar, Type, ValueId};
+use octants_ir::{BinaryOp, BufferId, Layout, Op, Scalar, Type, ValueId};
 
 use super::Lowerer;
 use crate::arith;
@@ -217,7 +217,7 @@ impl Lowerer<'_> {
     }
 
     fn bad_index<T>(&mut self, s: Scalar) -> Result<T> {
-        Err(Diagnostic::new(Code::Type, self.b.span, format!("indices must be integers, not {s}"))
+        Err(Diagnostic::new(Code::Type, self.b.span, format!("indices must be integers, however '{s}' is provided"))
             .with_hint("convert it: `int(x)`"))
     }
 
@@ -246,12 +246,14 @@ impl Lowerer<'_> {
             let addr = self.b.element_addr(addr, rest);
             return Ok(Value::global(addr));
         }
+        let is_field = matches!(self.buffers[buffer.index()].layout, Layout::Dense { .. });
+        let kind = if is_field { "Field" } else { "Array" };
         let shown = if name.is_empty() { String::from("the field") } else { format!("`{name}`") };
         Err(Diagnostic::new(
             Code::Index,
             self.b.span,
             format!(
-                "Field with dim {ndim} accessed with indices of dim {}: {shown} takes {ndim} indices",
+                "{kind} with dim {ndim} accessed with indices of dim {}: {shown} takes {ndim} indices",
                 indices.len()
             ),
         )

@@ -1,7 +1,7 @@
 //! Methods of vectors and matrices: `v.dot(w)`, `m.transpose()`, `v.norm()`. Those written in the kernel language are
 //! asked of the outside.
 
-use octants_diag::{Code, Result};
+use octants_diag::{Code, Diagnostic, Result};
 use octants_ir::{BinaryOp, Op, ReduceOp, Scalar, Type, ValueId};
 
 use super::Lowerer;
@@ -36,11 +36,18 @@ impl Lowerer<'_> {
 
     fn dot_of_vectors(&mut self, a: ValueId, b: ValueId) -> Result<ValueId> {
         let (ta, tb) = (self.b.ty(a), self.b.ty(b));
-        if !matches!((ta, tb), (Type::Vector(_, a), Type::Vector(_, b)) if a == b) {
-            let (ta, tb) = (type_name(ta), type_name(tb));
-            return self.err(Code::Type, format!("dot takes two vectors of one length, got {ta} and {tb}"));
+        match (ta, tb) {
+            (Type::Vector(_, n), Type::Vector(_, m)) if n == m => {}
+            (Type::Vector(..), Type::Vector(..)) => return self.unequal_shapes(a, b),
+            (Type::Vector(..), _) => return self.err(Code::Type, "rhs for dot is not a vector"),
+            _ => return self.err(Code::Type, "lhs for dot is not a vector"),
         }
         self.dot(a, b)
+    }
+
+    fn unequal_shapes<T>(&self, a: ValueId, b: ValueId) -> Result<T> {
+        let (a, b) = (arith::shape_text(self.b.ty(a)), arith::shape_text(self.b.ty(b)));
+        self.err(Code::Type, format!("required shapes to be the same, got shapes [{a}, {b}]"))
     }
 
     fn dot(&mut self, a: ValueId, b: ValueId) -> Result<ValueId> {
@@ -66,6 +73,10 @@ impl Lowerer<'_> {
 
     /// The vector over its norm plus eps, so that a zero vector stays finite.
     fn normalized(&mut self, v: ValueId, eps: Option<ValueId>) -> Result<ValueId> {
+        if !matches!(self.b.ty(v), Type::Vector(..)) {
+            let ty = type_name(self.b.ty(v));
+            return self.err(Code::Type, format!("expected a vector, got {ty}"));
+        }
         let mut n = self.norm(v, None)?;
         if let Some(eps) = eps {
             n = self.op(Operator::Add, n, eps)?;
@@ -75,25 +86,20 @@ impl Lowerer<'_> {
         self.op(Operator::Mul, inverse, v)
     }
 
-    fn transpose(&mut self, v: ValueId) -> ValueId {
+    fn transpose(&mut self, v: ValueId) -> Result<ValueId> {
         match *self.b.ty(v) {
-            Type::Matrix(s, n, m) => self.b.push(Op::Transpose(v), Type::Matrix(s, m, n)),
-            Type::Vector(s, n) => {
-                let parts = (0..n).map(|i| self.b.extract(v, i)).collect();
-                self.b.push(Op::MakeTensor(parts), Type::Matrix(s, 1, n))
-            }
-            _ => v,
+            Type::Matrix(s, n, m) => Ok(self.b.push(Op::Transpose(v), Type::Matrix(s, m, n))),
+            _ => Err(Diagnostic::new(Code::Type, self.b.span, "`transpose()` cannot apply to a vector")
+                .with_hint("for `a @ b.transpose()` write `a.outer_product(b)`")),
         }
     }
 
     fn trace(&mut self, v: ValueId) -> Result<ValueId> {
         let ty = self.b.ty(v);
-        let [n, m] = ty.shape()[..] else {
-            return self.err(Code::Type, format!("trace takes a matrix, not {ty}", ty = type_name(ty)));
+        let (n, m) = match ty.shape()[..] {
+            [n, m] if n == m => (n, m),
+            _ => return self.err(Code::Type, format!("expected a square matrix, got shape {}", arith::shape_text(ty))),
         };
-        if n != m {
-            return self.err(Code::Type, "trace takes a square matrix");
-        }
         let mut sum = self.b.extract(v, 0);
         for i in 1..n {
             let d = self.b.extract(v, i * m + i);
@@ -155,7 +161,7 @@ impl Lowerer<'_> {
                 self.op(Operator::Div, one, n)?
             }
             "normalized" => self.normalized(base_value, eps)?,
-            "transpose" => self.transpose(base_value),
+            "transpose" => self.transpose(base_value)?,
             "trace" => self.trace(base_value)?,
             "cast" => {
                 let Some(t) = arg(0, "dtype") else { return self.err(Code::Type, "`cast` takes a type") };
@@ -212,6 +218,7 @@ impl Lowerer<'_> {
                 Ok(self.b.push(Op::MakeTensor(parts), Type::Vector(s, 3)))
             }
             (Type::Vector(_, 2), Type::Vector(_, 2)) => Ok(minor(self, 0, 1)),
+            (Type::Vector(_, n), Type::Vector(_, m)) if n != m => self.unequal_shapes(a, b),
             (ta, tb) => self.err(
                 Code::Type,
                 format!(

@@ -2,12 +2,13 @@
 
 use std::rc::Rc;
 
-use octants_diag::{Code, Result};
-use octants_ir::{Op, TextPart, Type};
+use octants_diag::{Code, Diagnostic, Result};
+use octants_ir::{Op, TextPart, Type, ValueId};
 
 use super::Lowerer;
 use crate::ast::FPart;
 use crate::value::Value;
+use crate::world::Entity;
 
 impl Lowerer<'_> {
     pub(super) fn lower_fstring(&mut self, parts: &[FPart]) -> Result<Value> {
@@ -17,7 +18,7 @@ impl Lowerer<'_> {
                 FPart::Text(t) => push_text(&mut out, t),
                 FPart::Value(e, spec) => {
                     let v = self.lower_expr(e)?;
-                    self.push_value(&mut out, &v, spec.as_deref())?;
+                    self.push_field(&mut out, &v, spec.as_deref())?;
                 }
             }
         }
@@ -29,6 +30,50 @@ impl Lowerer<'_> {
         let mut out = Vec::new();
         self.push_value(&mut out, v, None)?;
         Ok(out)
+    }
+
+    /// A replacement field. A constant without a specification is Python's text of it; the conversion of others fits their
+    /// type.
+    fn push_field(&mut self, out: &mut Vec<TextPart>, v: &Value, spec: Option<&str>) -> Result<()> {
+        if spec.is_none()
+            && matches!(v, Value::Float(_) | Value::Bool(_) | Value::Tuple(_) | Value::List(_))
+            && v.is_compile_time()
+            && let Some(obj) = self.to_host(v)
+        {
+            let text = self.world.format(obj, "").map_err(|e| self.host_error(e))?;
+            push_text(out, &text);
+            return Ok(());
+        }
+        let first = out.len();
+        self.push_value(out, v, spec)?;
+        for part in out.get(first.saturating_sub(1)..).unwrap_or_default() {
+            if let TextPart::Value(value, Some(spec)) = part {
+                self.check_conversion(*value, spec)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The last letter of a specification, where that is one of `printf`'s, converts the kind of number that is printed.
+    fn check_conversion(&self, value: ValueId, spec: &str) -> Result<()> {
+        let Some(scalar) = self.b.ty(value).scalar() else { return Ok(()) };
+        let fits = match spec.chars().last() {
+            Some(c @ ('c' | 's' | 'n' | 'p')) => {
+                return self.err(Code::Type, format!("conversion '{c}' is not supported."));
+            }
+            Some('d' | 'i') => scalar.is_signed(),
+            Some('o' | 'x' | 'X' | 'u') => !scalar.is_float() && !scalar.is_signed(),
+            Some('f' | 'F' | 'e' | 'E' | 'a' | 'A' | 'g' | 'G') => scalar.is_float(),
+            _ => true,
+        };
+        if fits {
+            return Ok(());
+        }
+        let message = format!("'{spec}' doesn't match '{scalar}'.");
+        Err(Diagnostic::new(Code::Type, self.b.span, message).with_hint(
+            "`d` and `i` are for signed integers, `u`, `x`, `X` and `o` for unsigned ones, `f`, `e`, `g` and `a` for \
+             floats: convert the value with `qd.cast`",
+        ))
     }
 
     fn push_value(&mut self, out: &mut Vec<TextPart>, v: &Value, spec: Option<&str>) -> Result<()> {
@@ -47,16 +92,15 @@ impl Lowerer<'_> {
                 let text = self.world.format(obj, spec.unwrap_or("")).map_err(|e| self.host_error(e))?;
                 push_text(out, &text);
             }
-            Value::Tuple(items) | Value::List(items) | Value::Static(items) if !v.is_compile_time() => {
-                let (open, close) = if matches!(v, Value::Tuple(_)) { ("(", ")") } else { ("[", "]") };
-                push_text(out, open);
+            Value::Tuple(items) | Value::List(items) | Value::Static(items) => {
+                push_text(out, "[");
                 for (i, item) in items.iter().enumerate() {
                     if i > 0 {
                         push_text(out, ", ");
                     }
                     self.push_value(out, item, spec)?;
                 }
-                push_text(out, close);
+                push_text(out, "]");
             }
             Value::Int(_) | Value::Float(_) | Value::Bool(_) => {
                 let rt = match v {
@@ -79,9 +123,10 @@ impl Lowerer<'_> {
                 }
                 Some(rt) => out.push(TextPart::Value(rt, spec.map(str::to_owned))),
                 None => {
-                    let Some(obj) = self.to_host(v) else {
+                    let is_memory = |l: &Self, o| matches!(l.world.entity(o), Entity::Field(_) | Entity::Ndarray(_));
+                    let Some(obj) = self.to_host(v).filter(|o| !is_memory(self, *o)) else {
                         let what = self.describe(v);
-                        return self.err(Code::Type, format!("{what} cannot be printed"));
+                        return self.err(Code::Type, format!("{what} cannot be printed: print its elements"));
                     };
                     let text = self.world.format(obj, spec.unwrap_or("")).map_err(|e| self.host_error(e))?;
                     push_text(out, &text);
@@ -176,7 +221,7 @@ impl Lowerer<'_> {
                     Some(i) => {
                         used_names[i] = true;
                         let v = kwargs[i].1.clone();
-                        self.push_value(&mut out, &v, spec.filter(|s| !s.is_empty()))?;
+                        self.push_field(&mut out, &v, spec.filter(|s| !s.is_empty()))?;
                         rest = &tail[close + 1..];
                         continue;
                     }
@@ -190,7 +235,7 @@ impl Lowerer<'_> {
                 );
             };
             used[v] = true;
-            self.push_value(&mut out, &arg.clone(), spec.filter(|s| !s.is_empty()))?;
+            self.push_field(&mut out, &arg.clone(), spec.filter(|s| !s.is_empty()))?;
             rest = &tail[close + 1..];
         }
         push_text(&mut out, rest);

@@ -44,7 +44,7 @@ impl Lowerer<'_> {
     /// A barrier that counts the threads of the block whose predicate is not zero.
     pub(super) fn lower_block_count(&mut self, call: Call) -> Result<Value> {
         self.check_in_parallel_loop(&call)?;
-        let condition = self.condition(&call.args[0])?;
+        let condition = self.condition("if", &call.args[0])?;
         Ok(Value::Rt(self.b.push(Op::BlockCount(condition), Type::I32)))
     }
 
@@ -64,7 +64,7 @@ impl Lowerer<'_> {
     /// A bit for each thread of the subgroup whose predicate is not zero: u64.
     pub(super) fn lower_ballot(&mut self, call: Call) -> Result<Value> {
         self.check_in_parallel_loop(&call)?;
-        let condition = self.condition(&call.args[0])?;
+        let condition = self.condition("if", &call.args[0])?;
         Ok(Value::Rt(self.b.push(Op::Subgroup(SubgroupOp::Ballot, vec![condition]), Scalar::U64.into())))
     }
 

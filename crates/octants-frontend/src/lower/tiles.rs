@@ -45,7 +45,7 @@ impl Lowerer<'_> {
         let name = self.buffers[array.index()].name.clone();
         let shown = if name.is_empty() { String::from("a field") } else { format!("`{name}`") };
         Err(Diagnostic::new(
-            Code::Index,
+            Code::Syntax,
             self.b.span,
             format!("arrays and fields cannot be sliced in a kernel: {shown}"),
         )

@@ -57,11 +57,25 @@ impl Lowerer<'_> {
             _ => None,
         };
         match found {
-            Some(value) => value,
+            Some(value) => {
+                if let Value::Rt(id) = value {
+                    self.live_numbers.push(id);
+                }
+                value
+            }
             None => {
                 let now = self.world.freeze(obj);
                 self.lift(now)
             }
+        }
+    }
+
+    /// The name of a number that is read at launch.
+    pub(super) fn live_name(&self, v: &Value) -> Option<String> {
+        let Value::Rt(id) = v else { return None };
+        match self.b.body.inst(*id).op {
+            Op::Param(i) if self.live_numbers.contains(id) => Some(self.params.get(i as usize)?.name.clone()),
+            _ => None,
         }
     }
 

@@ -58,7 +58,7 @@ def wrong_inside(a):
 def mixed_returns(a):
     if a > 0:
         return vec2(1.0)
-    return vec3(1.0)  #~ ERROR Return type mismatch: expected [Tensor (2) f32], got [Tensor (3) f32]
+    return vec3(1.0)  #~ ERROR Return matrix shape mismatch, expecting=(2,), got=(3,).
 
 
 @qd.func
@@ -75,7 +75,7 @@ def no_annotation(a: qd.i32):
 
 @qd.func
 def annotated_number(a) -> qd.i32:
-    return nothing  #~ ERROR Return type error: expected i32, got an object of type
+    return nothing  #~ ERROR Return (type=an object of type
 
 
 @qd.func(requires_top_level=True)
@@ -123,22 +123,22 @@ def twice() -> qd.i32:
 
 @qd.kernel
 def text_for_scalar(v: vec2) -> qd.f32:
-    return typed("1", v)  #~ ERROR argument `a` must be f32, got a string #~ AT typed("1", v)
+    return typed("1", v)  #~ ERROR Argument a must be f32, got a string #~ AT typed("1", v)
 
 
 @qd.kernel
 def scalar_for_vector(a: qd.f32) -> qd.f32:
-    return typed(a, a)  #~ ERROR argument `v` must be [Tensor (2) f32], got f32
+    return typed(a, a)  #~ ERROR Argument v of type [Tensor (2) f32] is expected to be a Matrix, but got f32
 
 
 @qd.kernel
 def string_for_scalar(v: vec2) -> qd.f32:
-    return typed("s", v)  #~ ERROR argument `a` must be f32, got a string
+    return typed("s", v)  #~ ERROR Argument a must be f32, got a string
 
 
 @qd.kernel
 def field_for_scalar(v: vec2) -> qd.f32:
-    return typed(x, v)  #~ ERROR argument `a` must be f32
+    return typed(x, v)  #~ ERROR Argument a must be f32
 
 
 @qd.kernel

@@ -34,14 +34,14 @@ def continues_nowhere(n: qd.i32):
 def breaks_static_at_run_time(n: qd.i32):
     for i in qd.static(range(3)):
         if n > i:
-            break  #~ ERROR `break` or `continue` a static `for` loop #~ AT break
+            break  #~ ERROR You are trying to `break` a static `for` loop #~ AT break
 
 
 @qd.kernel
 def continues_static_at_run_time(n: qd.i32):
     for i in qd.static(range(3)):
         if n > i:
-            continue  #~ ERROR `break` or `continue` a static `for` loop
+            continue  #~ ERROR `continue` statement is inside a non-static `if`
 
 
 @qd.kernel
@@ -70,12 +70,12 @@ def returns_without_annotation(n: qd.i32):
 
 @qd.kernel
 def never_returns(n: qd.i32) -> qd.i32:
-    pass  #~ ERROR does not return a value #~ HINT drop the annotation
+    pass  #~ ERROR Kernel has a return type but does not have a return statement #~ HINT drop the annotation
 
 
 @qd.kernel
 def returns_nothing(n: qd.i32) -> qd.i32:
-    return  #~ ERROR does not return a value
+    return  #~ ERROR Kernel has a return type but does not have a return statement
 
 
 @qd.kernel
@@ -85,12 +85,12 @@ def returns_too_many(n: qd.i32) -> (qd.i32, qd.f32):
 
 @qd.kernel
 def returns_other_shape(v: vec2) -> qd.f32:
-    return v  #~ ERROR Return type mismatch: expected f32, got [Tensor (2) f32]
+    return v  #~ ERROR Return (type=[Tensor (2) f32]) cannot be converted into required type f32
 
 
 @qd.kernel
 def returns_text() -> qd.f32:
-    return "s"  #~ ERROR expected f32, got a string
+    return "s"  #~ ERROR Return (type=a string) cannot be converted
 
 
 @qd.kernel
@@ -112,7 +112,7 @@ def static_assert_fails():
 
 @qd.kernel
 def static_assert_at_run_time(a: qd.i32):
-    qd.static_assert(a > 2)  #~ ERROR must be a compile-time constant
+    qd.static_assert(a > 2)  #~ ERROR Static assert with non-static condition
 
 
 @qd.kernel
@@ -127,13 +127,13 @@ def comprehension_condition(n: qd.i32):
 
 @qd.kernel
 def loops_over_a_number(n: qd.i32):
-    for i in n:  #~ ERROR cannot loop over i32 in a kernel #~ AT n #~ HINT qd.static
+    for i in n:  #~ ERROR Cannot loop over the object i32 in a kernel #~ AT n #~ HINT qd.static
         pass
 
 
 @qd.kernel
 def loops_over_a_list(n: qd.i32):
-    for i in [1, 2]:  #~ ERROR cannot loop over a list in a kernel
+    for i in [1, 2]:  #~ ERROR Cannot loop over the object a list in a kernel
         pass
 
 
@@ -169,13 +169,13 @@ def too_few_targets(n: qd.i32):
 
 @qd.kernel
 def too_many_targets(n: qd.i32):
-    for i, j in range(n):  #~ ERROR the number of the loop variables (2) #~ AT i, j
+    for i, j in range(n):  #~ ERROR a range has one index #~ AT i, j
         pass
 
 
 @qd.kernel
 def field_targets():
-    for i in x:  #~ ERROR the number of the loop variables (1) is not equal to the dimension
+    for i in x:  #~ ERROR does not match loop variable dimensionality (1 != 2)
         pass
 
 
@@ -211,19 +211,19 @@ def ndrange_triple():
 
 @qd.kernel
 def ndrange_axes_repeated(n: qd.i32):
-    for i, j in qd.ndrange(n, n, axes=(0, 0)):  #~ ERROR must be a permutation of range(2)
+    for i, j in qd.ndrange(n, n, axes=(0, 0)):  #~ ERROR is not a permutation of range(2)
         pass
 
 
 @qd.kernel
 def ndrange_axes_count(n: qd.i32):
-    for i, j in qd.ndrange(n, n, axes=(0,)):  #~ ERROR must be a permutation of range(2)
+    for i, j in qd.ndrange(n, n, axes=(0,)):  #~ ERROR they must match
         pass
 
 
 @qd.kernel
 def ndrange_axes_type(n: qd.i32):
-    for i, j in qd.ndrange(n, n, axes=(0, n)):  #~ ERROR must be integers
+    for i, j in qd.ndrange(n, n, axes=(0, n)):  #~ ERROR must be Python ints
         pass
 
 
@@ -255,7 +255,7 @@ def config_positional(n: qd.i32):
 
 @qd.kernel
 def assert_message(n: qd.i32):
-    assert n > 0, range(n)  #~ ERROR a loop range cannot be printed
+    assert n > 0, range(n)  #~ ERROR must be a constant or a formatted string, not a loop range
 
 
 @qd.kernel

@@ -118,7 +118,7 @@ def changes_a_loop_index(n: qd.i32):
 
 @qd.kernel
 def assigns_an_array(a: qd.types.ndarray(qd.f32, 1)):
-    a = 3  #~ ERROR Variable 'a' cannot be assigned
+    a = 3  #~ ERROR Kernel argument "a" is immutable
 
 
 @qd.kernel
@@ -129,7 +129,7 @@ def assigns_a_call(n: qd.i32):
 @qd.kernel
 def shadowed_index(n: qd.i32):
     for i in range(n):
-        for i in range(n):  #~ ERROR loop variable `i` is already the index of an enclosing loop
+        for i in range(n):  #~ ERROR Variable 'i' is already declared in the outer scope
             pass
 
 

@@ -57,7 +57,7 @@ def static_conditional(a: qd.i32) -> qd.i32:
 
 @qd.kernel
 def vectors(a: qd.types.vector(3, qd.f32), b: qd.types.vector(3, qd.f32)) -> qd.types.vector(3, qd.f32):
-    return a if a > b else b
+    return qd.select(a > b, a, b)
 
 
 @qd.kernel

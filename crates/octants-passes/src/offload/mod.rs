@@ -21,8 +21,8 @@ mod outline;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use octants_ir::{
-    AccessSet, BlockId, Body, Const, Copier, CostClass, FrameSlot, Kernel, LocalId, LoopGroup, Op, Program, Task,
-    TaskGraph, TaskId, TaskKind, Type, ValueId,
+    AccessSet, BlockId, Body, Builder, Const, Copier, CostClass, FrameSlot, Kernel, LocalId, LoopGroup, Op, Program,
+    Task, TaskGraph, TaskId, TaskKind, Type, ValueId,
 };
 
 use outline::{Outline, Statement, build_graph, kept_conditions, move_segments, normalize_rounds, outline};
@@ -304,41 +304,42 @@ impl<'a> Cut<'a> {
     }
 
     fn task_body(&self, segment: &Segment, frame: &HashMap<LocalId, FrameSlot>) -> Body {
-        let mut copier = Copier::new(self.source, frame);
-        let root = copier.body.root;
+        let mut copier = Copier::into_other(self.source, frame);
+        let mut b = Builder::new();
+        let root = b.cursor();
         for &l in &segment.zeroed {
-            let zero = push_zero(&mut copier.body, root, &self.source.locals[l.index()].ty);
-            push_frame_store(&mut copier.body, root, frame[&l], zero);
+            let zero = push_zero(&mut b.body, root, &self.source.locals[l.index()].ty);
+            push_frame_store(&mut b.body, root, frame[&l], zero);
         }
         // An address in a private local cannot be computed before the loop: it differs by iteration.
         let mut inner = Vec::new();
         for position in segment.copied.union(&segment.imported) {
             let v = self.order[*position];
             if segment.imported.contains(position) {
-                let copy = push_frame_load(&mut copier.body, root, self.slots[&v], self.source.ty(v));
-                copier.set_value(v, copy);
+                let copy = push_frame_load(&mut b.body, root, self.slots[&v], self.source.ty(v));
+                copier.values.insert(v, copy);
             } else if segment.parallel.is_some() && self.is_private(v, frame) {
                 inner.push(v);
             } else {
-                copier.inst(v, root);
+                copier.inst(&mut b, v);
             }
         }
         for &v in segment.statements.iter().filter(|v| segment.live.contains(v)) {
-            let copy = copier.inst_with(v, root, |copier, block| {
+            let copy = copier.inst_with(&mut b, v, |copier, b| {
                 for &u in &inner {
-                    copier.inst(u, block);
+                    copier.inst(b, u);
                 }
             });
             if segment.parallel.is_none()
-                && let Op::For(l) = &mut copier.body.inst_mut(copy).op
+                && let Op::For(l) = &mut b.body.inst_mut(copy).op
             {
                 l.parallel = None;
             }
             if let Some(slot) = self.slots.get(&v) {
-                push_frame_store(&mut copier.body, root, *slot, copy);
+                push_frame_store(&mut b.body, root, *slot, copy);
             }
         }
-        copier.body
+        b.body
     }
 
     fn is_private(&self, v: ValueId, frame: &HashMap<LocalId, FrameSlot>) -> bool {

@@ -122,7 +122,8 @@ pub fn struct_words(words: &mut SmallVec<[u64; 48]>, ty: &Type, value: &Bound<'_
             Err(_) => Err(None),
         },
         _ => tensor_words(words, ty, value).map_err(|e| match e {
-            ScalarError::Raised(e) => Some(e),
+            // Another number of components is another type.
+            ScalarError::Raised(e) if !e.is_instance_of::<PyValueError>(value.py()) => Some(e),
             _ => None,
         }),
     }

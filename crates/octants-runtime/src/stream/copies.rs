@@ -174,7 +174,7 @@ impl Stream {
 }
 
 impl StreamCore {
-    fn range(&self, buffer: &Buffer, offset: u64, bytes: u64) -> Result<(PinnedBuffer, DevicePtr)> {
+    pub(super) fn range(&self, buffer: &Buffer, offset: u64, bytes: u64) -> Result<(PinnedBuffer, DevicePtr)> {
         if !buffer.is_of(&self.device) && buffer.alive() {
             return Err(ErrorKind::ForeignDevice { what: "array" }.into());
         }

@@ -1,0 +1,148 @@
+//! [`Surroundings`]: what a wave reaches beside its registers: memory that is there, and the block's own.
+
+use std::cell::RefCell;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use crate::fault::Fault;
+
+/// Tells what memory of the process the device may use.
+pub trait AddressSpace: Sync {
+    /// The block of memory that holds an address, if there is one and the device may use it now.
+    fn block(&self, address: u64) -> Option<Range<u64>>;
+}
+
+/// What the emulator leaves out on purpose, for tests of tests.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Sabotage {
+    /// Waves do not wait at barriers.
+    pub no_barriers: bool,
+}
+
+/// What a launch reaches.
+pub struct Surroundings<'a> {
+    /// The device's memory.
+    pub memory: &'a dyn AddressSpace,
+    /// What is left out.
+    pub sabotage: Sabotage,
+    /// Blocks that were asked for before: the last one first.
+    known: RefCell<Vec<Range<u64>>>,
+}
+
+impl std::fmt::Debug for Surroundings<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Surroundings").field("sabotage", &self.sabotage).finish()
+    }
+}
+
+impl<'a> Surroundings<'a> {
+    /// Those of a launch, with memory of the launch itself.
+    pub fn new(memory: &'a dyn AddressSpace, sabotage: Sabotage, own: Vec<Range<u64>>) -> Surroundings<'a> {
+        Surroundings { memory, sabotage, known: RefCell::new(own) }
+    }
+
+    /// Makes sure that memory is there.
+    pub fn check(&self, address: u64, bytes: u64) -> Result<(), Fault> {
+        let mut known = self.known.borrow_mut();
+        let holds = |range: &Range<u64>| range.start <= address && address + bytes <= range.end;
+        match known.iter().position(holds) {
+            Some(0) => Ok(()),
+            Some(at) => {
+                known.swap(0, at);
+                Ok(())
+            }
+            None => match self.memory.block(address) {
+                Some(block) if holds(&block) => {
+                    known.insert(0, block);
+                    Ok(())
+                }
+                Some(block) => Err(Fault::address(format!(
+                    "{bytes} bytes at {address:#x}, of which {} are past the end of {} bytes",
+                    address + bytes - block.end,
+                    block.end - block.start
+                ))),
+                None => Err(Fault::address(format!("{bytes} bytes at {address:#x}, where there is no memory"))),
+            },
+        }
+    }
+
+    /// Loads 8 to 64 bits of the device's memory.
+    pub fn load(&self, address: u64, bits: u32) -> Result<u64, Fault> {
+        self.check(address, u64::from(bits / 8))?;
+        // SAFETY: the memory is there. Others may write to it: aligned words are read at once.
+        Ok(unsafe {
+            match bits {
+                8 => (address as *const u8).read_volatile().into(),
+                16 => (address as *const u16).read_unaligned().into(),
+                32 if address.is_multiple_of(4) => (*(address as *const AtomicU32)).load(Ordering::Relaxed).into(),
+                32 => (address as *const u32).read_unaligned().into(),
+                _ if address.is_multiple_of(8) => (*(address as *const AtomicU64)).load(Ordering::Relaxed),
+                _ => (address as *const u64).read_unaligned(),
+            }
+        })
+    }
+
+    /// Stores 8 to 64 bits.
+    pub fn store(&self, address: u64, bits: u32, value: u64) -> Result<(), Fault> {
+        self.check(address, u64::from(bits / 8))?;
+        // SAFETY: as above.
+        unsafe {
+            match bits {
+                8 => (address as *mut u8).write_volatile(value as u8),
+                16 => (address as *mut u16).write_unaligned(value as u16),
+                32 if address.is_multiple_of(4) => {
+                    (*(address as *const AtomicU32)).store(value as u32, Ordering::Relaxed)
+                }
+                32 => (address as *mut u32).write_unaligned(value as u32),
+                _ if address.is_multiple_of(8) => (*(address as *const AtomicU64)).store(value, Ordering::Relaxed),
+                _ => (address as *mut u64).write_unaligned(value),
+            }
+        }
+        Ok(())
+    }
+
+    /// Replaces a word of 32 or 64 bits by what a function makes of it; the old one.
+    pub fn update(&self, address: u64, bits: u32, change: &dyn Fn(u64) -> u64) -> Result<u64, Fault> {
+        let bytes = u64::from(bits / 8);
+        self.check(address, bytes)?;
+        if !address.is_multiple_of(bytes) {
+            return Err(Fault::address(format!(
+                "an atomic update of {bytes} bytes at {address:#x}, which is not aligned"
+            )));
+        }
+        // SAFETY: the memory is there, and aligned.
+        Ok(unsafe {
+            if bits == 32 {
+                let word = &*(address as *const AtomicU32);
+                let changed = |old: u32| Some(change(old.into()) as u32);
+                word.fetch_update(Ordering::AcqRel, Ordering::Acquire, changed).unwrap_or_else(|old| old).into()
+            } else {
+                let word = &*(address as *const AtomicU64);
+                let changed = |old| Some(change(old));
+                word.fetch_update(Ordering::AcqRel, Ordering::Acquire, changed).unwrap_or_else(|old| old)
+            }
+        })
+    }
+}
+
+/// Reads up to 64 bits of a block's or a thread's own memory.
+pub fn read_own(memory: &[u8], what: &str, at: u64, bits: u32) -> Result<u64, Fault> {
+    let bytes = own(memory.len(), what, at, bits)?;
+    Ok(memory[bytes].iter().rev().fold(0, |n, b| n << 8 | u64::from(*b)))
+}
+
+/// Writes up to 64 bits of it.
+pub fn write_own(memory: &mut [u8], what: &str, at: u64, bits: u32, value: u64) -> Result<(), Fault> {
+    let bytes = own(memory.len(), what, at, bits)?;
+    let count = bytes.len();
+    memory[bytes].copy_from_slice(&value.to_le_bytes()[..count]);
+    Ok(())
+}
+
+fn own(all: usize, what: &str, at: u64, bits: u32) -> Result<Range<usize>, Fault> {
+    let bytes = u64::from(bits / 8);
+    if at + bytes <= all as u64 {
+        return Ok(at as usize..(at + bytes) as usize);
+    }
+    Err(Fault::address(format!("{bytes} bytes at {at} of {all} bytes of {what} memory")))
+}

@@ -1,0 +1,80 @@
+//! [`Emulator`]: runs code objects of AMD's GPUs, instruction by instruction, on the memory that this library hands out.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use octants_amdgpu_emulator::fault::FaultKind;
+use octants_amdgpu_emulator::launch::{self, Options};
+use octants_amdgpu_emulator::program::{CHIPS, Program};
+use octants_amdgpu_emulator::surroundings::{AddressSpace, Sabotage};
+
+use crate::processor::{Code, Crash, Entry, GPU, Grid, Processor, Surroundings, machine_of};
+
+/// What emulates instructions.
+#[derive(Debug)]
+pub struct Emulator;
+
+/// HIP's codes of a launch that failed, and of an access to memory that is not there.
+const LAUNCH_FAILURE: i32 = 719;
+const ILLEGAL_ADDRESS: i32 = 700;
+/// Where an ELF file says which chip it is for.
+const CHIP: usize = 48;
+
+impl Processor for Emulator {
+    fn takes(&self, image: &[u8]) -> bool {
+        machine_of(image) == Some(GPU)
+            && CHIPS.iter().any(|c| image.get(CHIP).is_some_and(|b| u32::from(*b) == c.machine))
+    }
+
+    fn load(&self, image: &[u8]) -> Result<Box<dyn Code>, String> {
+        let program = Program::load(image)?;
+        let mut names: Vec<String> = program.object.kernels.keys().cloned().collect();
+        names.sort();
+        Ok(Box::new(Emulated { program, names, launches: AtomicU64::new(0) }))
+    }
+}
+
+struct Emulated {
+    program: Program,
+    /// Kernels in order: an entry is a number here.
+    names: Vec<String>,
+    launches: AtomicU64,
+}
+
+/// What code may use.
+struct DeviceMemory<'a>(&'a Surroundings<'a>);
+
+impl AddressSpace for DeviceMemory<'_> {
+    fn block(&self, address: u64) -> Option<Range<u64>> {
+        (self.0.block)(address)
+    }
+}
+
+impl Code for Emulated {
+    fn entry(&self, name: &str) -> Option<Entry> {
+        let at = self.names.iter().position(|n| n == name)?;
+        let kernel = self.program.kernel(name)?;
+        let (parameter_bytes, most_threads) = (kernel.metadata.argument_bytes, kernel.metadata.most_threads);
+        Some(Entry { at, parameter_bytes, most_threads })
+    }
+
+    unsafe fn run(
+        &self,
+        entry: Entry,
+        grid: Grid,
+        parameter: &[u64],
+        surroundings: &Surroundings<'_>,
+    ) -> Result<(), Crash> {
+        let kernel = self.names.get(entry.at).and_then(|name| self.program.kernel(name));
+        let kernel = kernel.ok_or_else(|| Crash { code: LAUNCH_FAILURE, why: "no such kernel".into() })?;
+        let seed = surroundings.seed.wrapping_mul(0x1_0000_0001);
+        let seed = seed.wrapping_add(self.launches.fetch_add(1, Ordering::Relaxed));
+        let options = Options { seed, sabotage: Sabotage { no_barriers: surroundings.no_barriers } };
+        let shape = launch::Grid { blocks: grid.blocks, threads: grid.threads };
+        let memory = DeviceMemory(surroundings);
+        launch::run(&self.program, kernel, shape, parameter, &memory, &options).map_err(|fault| {
+            let code = if fault.kind == FaultKind::Address { ILLEGAL_ADDRESS } else { LAUNCH_FAILURE };
+            Crash { code, why: fault.why }
+        })
+    }
+}

@@ -1,0 +1,85 @@
+//! [`Product`]: a sparse matrix times a vector, as a stream does it.
+
+use std::sync::Arc;
+
+use crate::faults::note;
+use crate::state::state;
+
+/// A matrix by rows, in a device's memory.
+#[derive(Debug)]
+pub struct Matrix {
+    /// Number of rows.
+    pub rows: usize,
+    /// Number of columns.
+    pub columns: usize,
+    /// Number of entries.
+    pub entries: usize,
+    /// Where each row's entries begin and the last one's end.
+    pub starts: u64,
+    /// The column of each entry.
+    pub column_numbers: u64,
+    /// The value of each entry.
+    pub values: u64,
+    /// Values of 64 bits.
+    pub is_double: bool,
+}
+
+/// A product with what was looked over for it.
+#[derive(Debug)]
+pub struct Product {
+    /// The matrix.
+    pub matrix: Arc<Matrix>,
+    /// The vector.
+    pub x: u64,
+    /// The result.
+    pub y: u64,
+    /// Memory besides.
+    pub workspace: u64,
+}
+
+/// Bytes of memory besides.
+pub const WORKSPACE_BYTES: usize = 64;
+
+impl Product {
+    /// Computes it, unless some of the memory is not the device's.
+    pub fn run(&self, device: i32) {
+        let m = &*self.matrix;
+        let size = if m.is_double { 8 } else { 4 };
+        let parts = [
+            (m.starts, 4 * (m.rows + 1)),
+            (m.column_numbers, 4 * m.entries),
+            (m.values, size * m.entries),
+            (self.x, size * m.columns),
+            (self.y, size * m.rows),
+            (self.workspace, WORKSPACE_BYTES),
+        ];
+        if parts.iter().any(|(at, bytes)| !state().memory.check("a sparse product", *at, *bytes, device)) {
+            return;
+        }
+        // SAFETY: the memory is checked, and has been aligned by whoever allocated it.
+        unsafe { if m.is_double { self.multiply::<f64>() } else { self.multiply::<f32>() } }
+    }
+
+    unsafe fn multiply<T: Copy + Default + std::ops::Mul<Output = T> + std::ops::AddAssign>(&self) {
+        let m = &*self.matrix;
+        // SAFETY: the caller's contract.
+        let (starts, columns, values, x, y) = unsafe {
+            (
+                std::slice::from_raw_parts(m.starts as *const i32, m.rows + 1),
+                std::slice::from_raw_parts(m.column_numbers as *const i32, m.entries),
+                std::slice::from_raw_parts(m.values as *const T, m.entries),
+                std::slice::from_raw_parts(self.x as *const T, m.columns),
+                std::slice::from_raw_parts_mut(self.y as *mut T, m.rows),
+            )
+        };
+        for (row, sum) in y.iter_mut().enumerate() {
+            *sum = T::default();
+            for entry in starts[row] as usize..starts[row + 1] as usize {
+                match x.get(columns[entry] as usize) {
+                    Some(factor) => *sum += values[entry] * *factor,
+                    None => note(format!("a sparse matrix names column {}", columns[entry])),
+                }
+            }
+        }
+    }
+}

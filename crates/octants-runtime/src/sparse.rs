@@ -1,0 +1,239 @@
+//! Sparse matrices that a library of the device's vendor computes with: products with vectors, and direct solvers.
+//!
+//! A driver provides [`ProductCalls`] and [`SolverCalls`]. [`SparseProduct`] and [`SparseSolver`] own what these need:
+//! the memory of the matrix, and a workspace for the stream that computes. The work itself is queued by methods of
+//! [`crate::Stream`].
+
+use std::fmt;
+use std::mem::ManuallyDrop;
+use std::sync::{Arc, Mutex};
+
+use crate::buffer::Buffer;
+use crate::cores::DeviceCore;
+use crate::device::Device;
+use crate::driver::{Contents, DevicePtr, StreamHandle};
+use crate::error::{ErrorKind, Result};
+
+/// The type of a matrix's elements.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RealType {
+    /// 32 bits.
+    F32,
+    /// 64 bits.
+    F64,
+}
+
+impl RealType {
+    /// Bytes of an element.
+    pub fn bytes(self) -> u64 {
+        match self {
+            RealType::F32 => 4,
+            RealType::F64 => 8,
+        }
+    }
+}
+
+/// Work with sparse matrices that a library may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SparseWork {
+    /// Products with vectors.
+    Products,
+    /// Direct solvers.
+    Solvers,
+}
+
+/// What a direct solver factorizes a matrix into.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Factors {
+    /// `L L^T`, for symmetric, positive definite matrices. Reads the lower triangle.
+    Llt,
+    /// `L D L^T`, for symmetric matrices. Reads the lower triangle.
+    Ldlt,
+    /// `L U`.
+    Lu,
+}
+
+/// A matrix by rows, in a device's memory: entries of a row follow one another, by increasing columns. Offsets and
+/// column numbers have 32 bits, and count from zero.
+#[derive(Debug, Clone, Copy)]
+pub struct MatrixRows {
+    /// Number of rows.
+    pub rows: u64,
+    /// Number of columns.
+    pub columns: u64,
+    /// Number of entries.
+    pub entries: u64,
+    /// Where each row's entries begin and the last one's end.
+    pub starts: DevicePtr,
+    /// The column of each entry.
+    pub column_numbers: DevicePtr,
+    /// The value of each entry.
+    pub values: DevicePtr,
+    /// The type of the values.
+    pub real: RealType,
+}
+
+/// Calls of a library that was told of a matrix. Memory that is given to them lives until the work is done.
+#[allow(clippy::missing_safety_doc)] // One contract for all, above.
+pub trait ProductCalls: Send {
+    /// Bytes of memory that the products need besides.
+    fn workspace_bytes(&self) -> u64;
+
+    /// Queues `y = A x`.
+    unsafe fn multiply(&mut self, stream: StreamHandle, workspace: DevicePtr, x: DevicePtr, y: DevicePtr)
+    -> Result<()>;
+}
+
+/// Calls of a library that was told of a system's matrix. Memory that is given to them lives until the work is done.
+#[allow(clippy::missing_safety_doc)] // As above.
+pub trait SolverCalls: Send {
+    /// Orders the unknowns and finds where the factors have entries.
+    unsafe fn analyze(&mut self, stream: StreamHandle) -> Result<()>;
+
+    /// Computes the factors of a matrix of the same pattern with these values. A sentence says why there are none.
+    unsafe fn factorize(&mut self, stream: StreamHandle, values: DevicePtr) -> Result<Option<String>>;
+
+    /// Queues the solution for a right side.
+    unsafe fn solve(&mut self, stream: StreamHandle, right: DevicePtr, solution: DevicePtr) -> Result<()>;
+}
+
+/// A matrix by rows in buffers.
+#[derive(Clone)]
+pub struct RowBuffers {
+    /// Number of rows.
+    pub rows: u64,
+    /// Number of columns.
+    pub columns: u64,
+    /// Number of entries.
+    pub entries: u64,
+    /// Where each row's entries begin and the last one's end: 32-bit integers.
+    pub starts: Buffer,
+    /// The column of each entry: 32-bit integers.
+    pub column_numbers: Buffer,
+    /// The value of each entry.
+    pub values: Buffer,
+    /// The type of the values.
+    pub real: RealType,
+}
+
+impl RowBuffers {
+    fn at(&self) -> Result<MatrixRows> {
+        Ok(MatrixRows {
+            rows: self.rows,
+            columns: self.columns,
+            entries: self.entries,
+            starts: self.starts.at(0, 4 * (self.rows + 1))?,
+            column_numbers: self.column_numbers.at(0, 4 * self.entries)?,
+            values: self.values.at(0, self.real.bytes() * self.entries)?,
+            real: self.real,
+        })
+    }
+
+    fn check(&self, core: &Arc<DeviceCore>) -> Result<()> {
+        core.check_open("device")?;
+        for buffer in self.buffers() {
+            if !buffer.is_of(core) {
+                return Err(ErrorKind::ForeignDevice { what: "array" }.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// The memory.
+    pub(crate) fn buffers(&self) -> [&Buffer; 3] {
+        [&self.starts, &self.column_numbers, &self.values]
+    }
+}
+
+/// The calls, dropped unless the device was abandoned by a fork: its library is then the parent's.
+pub(crate) struct Calls<T: ?Sized> {
+    core: Arc<DeviceCore>,
+    calls: ManuallyDrop<Box<T>>,
+}
+
+impl<T: ?Sized> Calls<T> {
+    pub(crate) fn get(&mut self) -> &mut T {
+        &mut self.calls
+    }
+}
+
+impl<T: ?Sized> Drop for Calls<T> {
+    fn drop(&mut self) {
+        if !self.core.is_abandoned() {
+            // SAFETY: dropped here alone.
+            unsafe { ManuallyDrop::drop(&mut self.calls) }
+        }
+    }
+}
+
+/// A matrix that vectors can be multiplied by.
+pub struct SparseProduct {
+    pub(crate) matrix: RowBuffers,
+    pub(crate) open: Mutex<OpenProduct>,
+}
+
+/// What one multiplication at a time uses.
+pub(crate) struct OpenProduct {
+    pub(crate) calls: Calls<dyn ProductCalls>,
+    /// The memory besides, and the number of the stream that it is for.
+    workspace: Option<(u32, Buffer)>,
+}
+
+impl OpenProduct {
+    /// The memory besides, for work on a stream. That for another stream is given back behind its work.
+    pub(crate) fn workspace(&mut self, core: &Arc<DeviceCore>, stream: u32) -> Result<Buffer> {
+        if let Some((_, buffer)) = self.workspace.as_ref().filter(|(number, _)| *number == stream) {
+            return Ok(buffer.clone());
+        }
+        let bytes = self.calls.get().workspace_bytes().max(1);
+        let buffer = Buffer::allocate(core, bytes, Contents::Any)?;
+        self.workspace = Some((stream, buffer.clone()));
+        Ok(buffer)
+    }
+}
+
+/// A direct solver for matrices of one pattern.
+pub struct SparseSolver {
+    pub(crate) matrix: RowBuffers,
+    pub(crate) calls: Mutex<Calls<dyn SolverCalls>>,
+}
+
+impl Device {
+    /// Why there is no library for this work with sparse matrices: a sentence that says what to install. `None` where
+    /// there is one.
+    pub fn missing_sparse_library(&self, work: SparseWork) -> Option<String> {
+        self.core().driver.missing_sparse_library(work)
+    }
+
+    /// A matrix for products by the vendor's library.
+    pub fn sparse_product(&self, matrix: RowBuffers) -> Result<SparseProduct> {
+        let core = self.core();
+        matrix.check(core)?;
+        // SAFETY: the memory is that of the buffers, which the product keeps.
+        let calls = unsafe { core.driver.sparse_product(&matrix.at()?)? };
+        let calls = Calls { core: core.clone(), calls: ManuallyDrop::new(calls) };
+        Ok(SparseProduct { matrix, open: Mutex::new(OpenProduct { calls, workspace: None }) })
+    }
+
+    /// A direct solver by the vendor's library, for matrices of this one's pattern.
+    pub fn sparse_solver(&self, matrix: RowBuffers, factors: Factors) -> Result<SparseSolver> {
+        let core = self.core();
+        matrix.check(core)?;
+        // SAFETY: as above.
+        let calls = unsafe { core.driver.sparse_solver(&matrix.at()?, factors)? };
+        let calls = Calls { core: core.clone(), calls: ManuallyDrop::new(calls) };
+        Ok(SparseSolver { matrix, calls: Mutex::new(calls) })
+    }
+}
+
+impl fmt::Debug for SparseProduct {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SparseProduct").field("rows", &self.matrix.rows).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for SparseSolver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SparseSolver").field("rows", &self.matrix.rows).finish_non_exhaustive()
+    }
+}

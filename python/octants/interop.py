@@ -1,0 +1,15 @@
+"""Sharing queues with other libraries, by Quadrants' names."""
+
+from __future__ import annotations
+
+from octants.exceptions import OctantsRuntimeError
+
+__all__ = ["get_mps_command_queue"]
+
+
+def get_mps_command_queue() -> int:
+    """The queue of torch's Metal device. Always raises `OctantsRuntimeError`: Octants does not drive Metal."""
+    raise OctantsRuntimeError(
+        "Octants does not drive Metal, so that no queue of torch's Metal device can be shared; on the CPU and on "
+        "NVIDIA and AMD GPUs use qd.init(follow_torch_stream=True)"
+    )

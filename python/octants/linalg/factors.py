@@ -1,0 +1,96 @@
+"""Factors of sparse matrices: `HostFactors` on the host, `DeviceFactors` by the library of the device's vendor."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from octants import _octants
+from octants.linalg.device_rows import DeviceRows
+from octants.ndarrays import Ndarray
+from octants.ndarrays import ndarray as make_ndarray
+from octants.types.primitive import DataType
+
+if TYPE_CHECKING:
+    from octants.linalg.sparse_matrix import SparseMatrix
+
+__all__ = ["DeviceFactors", "HostFactors"]
+
+
+class HostFactors:
+    """Factors in the host's memory. The first two steps return why they failed, if they did."""
+
+    def __init__(self, dtype: DataType, method: str, ordering: str) -> None:
+        self._dtype = dtype
+        self._solver = _octants.DirectSolver(dtype.name, method, ordering)
+
+    @property
+    def is_analyzed(self) -> bool:
+        """Whether a pattern was analyzed."""
+        return self._solver.is_analyzed
+
+    @property
+    def is_factorized(self) -> bool:
+        """Whether there are factors."""
+        return self._solver.is_factorized
+
+    def analyze(self, matrix: SparseMatrix) -> str | None:
+        """Orders the unknowns, and finds where the factors have entries."""
+        return self._solver.analyze(matrix.matrix)
+
+    def factorize(self, matrix: SparseMatrix) -> str | None:
+        """Computes the factors of a matrix with the pattern that was analyzed."""
+        return self._solver.factorize(matrix.matrix)
+
+    def solve(self, right: np.ndarray[Any, Any] | Ndarray) -> np.ndarray[Any, Any]:
+        """The solution for a right side."""
+        values = right if isinstance(right, np.ndarray) else right.to_numpy()
+        x = np.array(values, self._dtype.numpy)
+        self._solver.solve(x)
+        return x
+
+
+class DeviceFactors:
+    """Factors in the device's memory. The first two steps return why they failed, if they did."""
+
+    def __init__(self, dtype: DataType, method: str) -> None:
+        self._dtype, self._method = dtype, method
+        self._rows: DeviceRows | None = None
+        self._solver: _octants.DeviceSolver | None = None
+        self.is_factorized = False
+
+    @property
+    def is_analyzed(self) -> bool:
+        """Whether a pattern was analyzed."""
+        return self._solver is not None
+
+    def analyze(self, matrix: SparseMatrix) -> None:
+        """Orders the unknowns, and finds where the factors have entries."""
+        self._rows = rows = matrix._rows_on_device()
+        self._solver = _octants.DeviceSolver(matrix.n, rows.entries, rows.buffers, self._dtype.name, self._method)
+        self._solver.analyze()
+
+    def factorize(self, matrix: SparseMatrix) -> str | None:
+        """Computes the factors of a matrix with the pattern that was analyzed."""
+        assert self._solver is not None
+        assert self._rows is not None
+        self.is_factorized = False
+        rows = matrix._rows_on_device()
+        if not rows.has_pattern_of(self._rows):
+            return "the matrix has another pattern than the one that was analyzed"
+        failure = self._solver.factorize(rows.values.buffer)
+        self.is_factorized = failure is None
+        return failure
+
+    def solve(self, right: np.ndarray[Any, Any] | Ndarray) -> Ndarray:
+        """The solution for a right side, on the device."""
+        assert self._solver is not None
+        extent = right.shape[0]
+        x = make_ndarray(self._dtype, extent)
+        if not isinstance(right, Ndarray) or right.dtype != self._dtype:
+            values = right if isinstance(right, np.ndarray) else right.to_numpy()
+            right = make_ndarray(self._dtype, extent)
+            right.from_numpy(np.ascontiguousarray(values, self._dtype.numpy))
+        self._solver.solve(right.buffer, x.buffer)
+        return x

@@ -1,0 +1,16 @@
+"""Swizzles: components of vectors by letters, as in `v.x` and `v.zyx`."""
+
+from __future__ import annotations
+
+SWIZZLES = ("xyzw", "rgba", "stpq")
+
+
+def swizzle_places(name: str) -> tuple[int, ...] | None:
+    """The places of components that a name stands for; None where it is no swizzle."""
+    if not 1 <= len(name) <= 4:
+        return None
+    for letters in SWIZZLES:
+        places = tuple(letters.find(letter) for letter in name)
+        if min(places) >= 0:
+            return places
+    return None

@@ -1,0 +1,403 @@
+"""Mistakes that are refused, with the exception that programs written for Quadrants catch and the words they look for."""
+
+import numpy as np
+import pytest
+
+import octants as qd
+
+
+@pytest.fixture(autouse=True)
+def program():
+    qd.init(arch=qd.cpu)
+    yield
+    qd.reset()
+
+
+def refused(kernel, *args, error, match):
+    with pytest.raises(error, match=match):
+        kernel(*args)
+
+
+def test_loop_variables_do_not_share_names_with_variables():
+    @qd.kernel
+    def shadows() -> qd.i32:
+        i = 0
+        for i in range(4):  # noqa: B007
+            pass
+        return i
+
+    refused(shadows, error=qd.OctantsSyntaxError, match="Variable 'i' is already declared in the outer scope")
+
+
+def test_loops_over_what_has_no_elements():
+    x = qd.field(qd.i32, (2, 3))
+
+    @qd.kernel
+    def no_ranges():
+        for i in qd.ndrange():  # noqa: B007
+            pass
+
+    @qd.kernel
+    def over_a_number():
+        for i in 3:  # noqa: B007
+            pass
+
+    @qd.kernel
+    def one_index_for_two():
+        for i in x:
+            x[i, 0] = 1
+
+    @qd.kernel
+    def chosen_at_run_time(n: qd.i32):
+        for i in range(2) if n > 0 else range(3):  # noqa: B007
+            pass
+
+    @qd.kernel
+    def unrolled_at_run_time(n: qd.i32):
+        for i in qd.static(range(n)):  # noqa: B007
+            pass
+
+    refused(no_ranges, error=qd.OctantsSyntaxError, match="at least one range")
+    refused(over_a_number, error=qd.OctantsSyntaxError, match="Cannot loop over the object an int")
+    refused(one_index_for_two, error=qd.OctantsSyntaxError, match=r"loop variable dimensionality \(1 != 2\)")
+    refused(chosen_at_run_time, 1, error=qd.OctantsSyntaxError, match="non static inlined if")
+    refused(unrolled_at_run_time, 3, error=qd.OctantsTypeError, match="known at compile time")
+
+
+def test_axes_of_ndrange():
+    for axes, error, match in (
+        ((1, 1), qd.OctantsSyntaxError, "not a permutation"),
+        ((0,), qd.OctantsSyntaxError, "they must match"),
+        (("a", 0), qd.OctantsTypeError, "must be Python ints"),
+        (1, qd.OctantsTypeError, "tuple of integers"),
+    ):
+
+        @qd.kernel
+        def loop(order: qd.template()):
+            for i, j in qd.ndrange(2, 3, axes=order):  # noqa: B007
+                pass
+
+        refused(loop, axes, error=error, match=match)
+    with pytest.raises(qd.OctantsTypeError):
+        qd.ndrange(2, 3, axes=("a", 0))
+    assert list(qd.ndrange()) == [()]
+
+
+def test_options_of_loops():
+    @qd.kernel
+    def unknown():
+        qd.loop_config(block=8)
+        for i in range(2):  # noqa: B007
+            pass
+
+    @qd.kernel
+    def positional():
+        qd.loop_config(8)
+        for i in range(2):  # noqa: B007
+            pass
+
+    refused(unknown, error=qd.OctantsTypeError, match="no option `block`")
+    refused(positional, error=qd.OctantsTypeError, match="keyword arguments only")
+
+
+def test_vectors_and_matrices_where_the_other_is_needed():
+    v, m = qd.Vector([3.0, 4.0]), qd.Matrix([[1.0, 2.0], [3.0, 4.0]])
+    for name in ("dot", "normalized", "transpose", "trace", "determinant", "inverse"):
+        wrong = m if name in ("dot", "normalized") else v
+        args = (wrong,) if name == "dot" else ()
+
+        @qd.kernel
+        def in_a_kernel():
+            x = wrong
+            y = getattr(x, name)(*args)
+            print(y)
+
+        with pytest.raises(qd.OctantsCompilationError, match="vector|matrix"):
+            in_a_kernel()
+        with pytest.raises(qd.OctantsTypeError, match="vector|matrices"):
+            getattr(wrong, name)(*args)
+    with pytest.raises(qd.OctantsTypeError, match=r"dimension mismatch between \(2, 2\) and \(3,\)"):
+        m @ qd.Vector([1, 2, 3])
+    with pytest.raises(ValueError, match="one shape is needed"):
+        v.dot(qd.Vector([1, 2, 3]))
+    with pytest.raises(IndexError):
+        qd.Vector.unit(3, 3)
+
+
+def test_products_of_matrices_that_do_not_fit():
+    @qd.kernel
+    def product():
+        a = qd.Matrix([[1, 2], [3, 4], [5, 6]])
+        b = qd.Vector([1, 2])
+        c = b @ a
+        print(c)
+
+    refused(product, error=qd.OctantsTypeError, match=r"dimension mismatch between \(2,\) and \(3, 2\)")
+
+
+def test_a_number_is_no_struct():
+    pair = qd.types.struct(a=qd.i32, b=qd.f32)
+
+    @qd.kernel
+    def assign():
+        s = pair(1, 2)
+        s = 3
+        print(s.a)
+
+    refused(assign, error=qd.OctantsTypeError, match="Only dict or Struct can be assigned to a Struct")
+
+
+def test_members_of_structs_have_no_defaults():
+    with pytest.raises(qd.OctantsSyntaxError, match="Default value in @dataclass"):
+
+        @qd.dataclass
+        class Point:
+            x: qd.f32 = 3
+
+
+def test_struct_arguments_with_other_members():
+    pair = qd.types.struct(v=qd.types.vector(3, qd.f32))
+    other = qd.types.struct(v=qd.types.vector(2, qd.f32))
+
+    @qd.kernel
+    def take(s: pair) -> qd.f32:
+        return s.v.sum()
+
+    assert take(pair([1, 2, 3])) == 6
+    refused(take, other([1, 2]), error=qd.OctantsRuntimeTypeError, match="cannot be converted into required type")
+
+
+def test_conditions_are_integers():
+    @qd.kernel
+    def branch(x: qd.f32) -> qd.i32:
+        y = 0
+        if x:
+            y = 1
+        return y
+
+    @qd.kernel
+    def choose(n: qd.i32):
+        v = qd.Vector([n, 0])
+        w = v if v else v + 1
+        print(w)
+
+    refused(branch, 1.0, error=qd.OctantsTypeError, match="`if` conditions must be an integer; found f32")
+    refused(choose, 1, error=qd.OctantsSyntaxError, match="qd.select")
+
+
+def test_logic_of_vectors_is_component_by_component():
+    @qd.kernel
+    def logic(a: qd.i32, b: qd.i32) -> qd.types.vector(4, qd.i32):
+        v, w = qd.Vector([a, b]), qd.Vector([b, 3])
+        x, y = v or w, v and w
+        return qd.Vector([x[0], x[1], y[0], y[1]])
+
+    assert logic(2, 0) == [1, 1, 0, 0]
+    assert logic(4, 6) == [1, 1, 1, 1]
+
+
+def test_leaving_unrolled_loops_at_run_time():
+    @qd.kernel
+    def leave(n: qd.i32):
+        for i in qd.static(range(3)):  # noqa: B007
+            if n > 1:
+                break
+
+    refused(leave, 1, error=qd.OctantsSyntaxError, match="`break` statement is inside a non-static `if`")
+
+
+def test_parameters_stay_what_they_are():
+    x = qd.field(qd.i32, 3)
+
+    @qd.kernel
+    def rebind(a: qd.template(), b: qd.types.ndarray()):
+        a = 3  # noqa: F841
+
+    @qd.kernel
+    def add(b: qd.types.ndarray()):
+        b += 3
+
+    refused(rebind, x, np.zeros(3), error=qd.OctantsSyntaxError, match='Kernel argument "a" is immutable')
+    refused(add, np.zeros(3), error=qd.OctantsSyntaxError, match='Kernel argument "b" is immutable')
+
+
+def test_kinds_of_parameters():
+    with pytest.raises(qd.OctantsSyntaxError, match="do not support keyword parameters"):
+
+        @qd.kernel
+        def by_name(*, a: qd.i32):
+            pass
+
+    with pytest.raises(qd.OctantsSyntaxError, match="positional or keyword"):
+
+        @qd.func
+        def by_position(a, /):
+            pass
+
+    with pytest.raises(TypeError):
+        qd.kernel(3)
+
+
+def test_results_that_do_not_fit_their_annotation():
+    @qd.kernel
+    def shape() -> qd.types.vector(3, qd.f32):
+        return qd.Vector([1, 2])
+
+    @qd.kernel
+    def axes() -> qd.types.vector(3, qd.f32):
+        return qd.Matrix([[1, 2], [3, 4]])
+
+    @qd.kernel
+    def scalar() -> qd.i32:
+        return qd.Vector([1, 2])
+
+    @qd.kernel
+    def nothing() -> qd.i32:
+        pass
+
+    refused(shape, error=qd.OctantsTypeError, match=r"shape mismatch, expecting=\(3,\), got=\(2,\)")
+    refused(axes, error=qd.OctantsTypeError, match="ndim mismatch, expecting=1, got=2")
+    refused(scalar, error=qd.OctantsTypeError, match="cannot be converted into required type i32")
+    refused(nothing, error=qd.OctantsSyntaxError, match="does not have a return statement")
+
+
+def test_targets_of_atomic_operations():
+    x = qd.field(qd.i32, 3)
+
+    @qd.kernel
+    def of_an_argument(a: qd.i32):
+        qd.atomic_add(a, 1)
+
+    @qd.kernel
+    def of_a_field():
+        qd.atomic_cas(x, 0, 1)
+
+    @qd.kernel
+    def of_a_local():
+        y = 3
+        z = qd.volatile_load(y)
+        print(z)
+
+    refused(of_an_argument, 1, error=qd.OctantsSyntaxError, match="non-writable target as the first operand")
+    refused(of_a_field, error=qd.OctantsSyntaxError, match="index it first")
+    refused(of_a_local, error=qd.OctantsSyntaxError, match="requires a global lvalue")
+
+
+def test_attributes_that_are_not_there():
+    @qd.data_oriented
+    class Holder:
+        def __init__(self):
+            self.x = qd.ndarray(qd.i32, 3)
+
+        @qd.kernel
+        def step(self):
+            for i in range(3):
+                self.x[i] += 1
+
+    @qd.kernel
+    def of_a_number(a: qd.i32):
+        b = a.nothing
+        print(b)
+
+    holder = Holder()
+    holder.step()
+    del holder.x
+    refused(holder.step, error=AttributeError, match="'Holder' object has no attribute 'x'")
+    refused(of_a_number, 3, error=AttributeError, match="no attribute `nothing`")
+
+
+def test_static_assertions_of_run_time_values():
+    @qd.kernel
+    def check(n: qd.i32):
+        qd.static_assert(n > 2, "too small")
+
+    refused(check, 3, error=qd.OctantsTypeError, match="Static assert with non-static condition")
+
+
+def test_unrolling_much_is_a_syntax_warning():
+    @qd.kernel
+    def long():
+        for i in qd.static(range(40)):  # noqa: B007
+            pass
+
+    with pytest.warns(SyntaxWarning, match="unrolling more than 32 iterations"):
+        long()
+
+
+def test_views_of_arrays():
+    data = qd.ndarray(qd.f32, 10)
+
+    @qd.kernel
+    def middle(a: qd.types.ndarray()):
+        view = qd.BufferView(a, 2, 3)
+        for i in range(view.size):
+            view[i] = i + 1
+
+    @qd.kernel
+    def of_a_view(a: qd.types.ndarray()):
+        part = a[2:5]
+        view = qd.BufferView(part, offset=1, size=1)
+        view[0] = 1
+
+    middle(data)
+    assert data.to_numpy()[2:5].tolist() == [1, 2, 3]
+    refused(of_a_view, data, error=qd.OctantsTypeError, match="Cannot nest BufferView")
+    with pytest.raises(TypeError, match="requires a slice"):
+        list(data[2:5])
+
+
+def test_tensors_of_another_kind():
+    with pytest.raises(TypeError, match="requires a vector-element impl"):
+        qd.VectorTensor(qd.ndarray(qd.f32, 3))
+    tensor = qd.tensor(qd.f32, (2, 3), layout=(1, 0))
+    tensor.fill(value=2)
+    with pytest.raises(TypeError, match="requires a full tuple key"):
+        tensor[0]
+    with pytest.raises(TypeError, match="has 1 entries but rank is 2"):
+        tensor[0,]
+    assert tensor[1, 2] == 2
+
+
+def test_options_and_types():
+    with pytest.raises(KeyError, match="unsigned type of 'default_ip'"):
+        qd.init(arch=qd.cpu, default_up=qd.u32)
+    with pytest.raises(ValueError, match="use ndim"):
+        qd.types.ndarray(field_dim=2)
+    with pytest.raises(TypeError):
+        qd.types.ndarray(dtype=qd.types.vector(3, qd.f32), element_dim=1)
+    with pytest.raises(qd.OctantsSyntaxError):
+        qd.types.vector(3, qd.f32)()
+    with pytest.raises(AssertionError, match="correct dtype list"):
+        qd.Vector.field(3, dtype=[qd.f32, qd.f32], shape=2)
+    assert qd.max(3) == 3
+    assert qd.types.struct(a=qd.i32, v=qd.types.vector(2, qd.f32)).filled_with_scalar(2).v == [2, 2]
+
+
+def test_numbers_read_at_launch_are_not_static():
+    @qd.data_oriented(template_primitives=False)
+    class Counter:
+        def __init__(self):
+            self.n = 3
+
+        @qd.kernel
+        def unroll(self):
+            for i in qd.static(range(self.n)):  # noqa: B007
+                pass
+
+    refused(Counter().unroll, error=qd.OctantsSyntaxError, match="cannot be used inside qd.static")
+
+
+def test_a_program_with_a_field_that_was_never_placed():
+    x, n = qd.field(qd.f32, 3), qd.ndarray(qd.f32, 3)
+    before = qd.field(qd.f32, 2)
+    before[0] = 1
+    waiting = qd.field(qd.f32)
+    for use in (qd.sync, lambda: x[0], lambda: x.fill(1), lambda: n[0], n.to_numpy):
+        with pytest.raises(qd.OctantsRuntimeError, match="not placed"):
+            use()
+    # What was in use before goes on.
+    assert before[0] == 1
+    qd.root.dense(qd.i, 4).place(waiting)
+    qd.sync()
+    assert x[0] == 0
+    assert n.to_numpy().tolist() == [0, 0, 0]
