@@ -422,7 +422,7 @@ def test_a_drawing_shows_steps_waits_and_the_critical_path(tmp_path):
     names = [element.text for element in ElementTree.fromstring(text).iter("{http://www.w3.org/2000/svg}text")]
     assert names.count("scale") == 4
     assert names.count("add") == 1
-    assert any(f"{what} 200 bytes" in names for what in ("copy", "fill"))
+    assert any(str(name) in ("copy 200 bytes", "fill 200 bytes") for name in names)
     assert names[-1] == f"critical path: {len(critical_path(g.steps, None))} of {len(g)} steps"
     titles = [title.text for title in ElementTree.fromstring(text).iter("{http://www.w3.org/2000/svg}title")]
     crossing = (
