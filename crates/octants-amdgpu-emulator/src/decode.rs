@@ -84,6 +84,10 @@ fn simple(name: &str) -> Option<Op> {
         "v_mbcnt_lo_u32_b32" => Op::CountBelow { high: false },
         "v_mbcnt_hi_u32_b32" => Op::CountBelow { high: true },
         "v_swap_b32" => Op::Swap,
+        "v_movrels_b32" => Op::MoveRelative { source: true, destination: false },
+        "v_movreld_b32" => Op::MoveRelative { source: false, destination: true },
+        "v_movrelsd_b32" => Op::MoveRelative { source: true, destination: true },
+        "s_set_gpr_idx_off" => Op::IndexRegisters(0),
         "v_pk_mov_b32" => Op::PackedMove,
         "v_permlane16_b32" => Op::PermuteRow { opposite: false },
         "v_permlanex16_b32" => Op::PermuteRow { opposite: true },
@@ -275,9 +279,19 @@ impl Decoder {
     }
 }
 
+/// The registers that an index is added to, as `gpr_idx(SRC0,DST)` names them.
+fn indexed(text: &str) -> Option<u8> {
+    let names = text.strip_prefix("gpr_idx(")?.strip_suffix(')')?;
+    names.split(',').map(str::trim).try_fold(0, |all, name| {
+        let bit = ["SRC0", "SRC1", "SRC2", "DST"].iter().position(|n| *n == name)?;
+        Some(all | 1 << bit)
+    })
+}
+
 /// Operations on registers of the hardware; nothing inside where the register cannot be read.
 fn register_op(name: &str, words: &[&str]) -> Option<Option<Op>> {
     Some(match name {
+        "s_set_gpr_idx_on" => words.get(1).and_then(|w| indexed(w)).map(Op::IndexRegisters),
         "s_getreg_b32" => words
             .get(1)
             .and_then(|w| hardware_register(w))

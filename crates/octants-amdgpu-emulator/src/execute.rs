@@ -50,6 +50,11 @@ pub fn run(around: &Surroundings<'_>, shared: &mut [u8], wave: &mut Wave, inst: 
         Op::WriteLane => exchange::write_lane(wave, inst),
         Op::CountBelow { high } => exchange::count_below(wave, inst, *high),
         Op::Swap => exchange::swap(wave, inst),
+        Op::MoveRelative { source, destination } => exchange::move_relative(wave, inst, *source, *destination),
+        Op::IndexRegisters(which) => {
+            exchange::index_registers(wave, inst, *which);
+            Ok(())
+        }
         Op::PermuteRow { opposite } => exchange::permute_row(wave, inst, *opposite, false),
         Op::PermuteRowByLane { opposite } => exchange::permute_row(wave, inst, *opposite, true),
         Op::PermuteHalves => exchange::permute_halves(wave, inst),

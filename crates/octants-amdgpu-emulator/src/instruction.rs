@@ -104,6 +104,11 @@ pub enum Op {
     CountBelow { high: bool },
     /// Exchanges two registers.
     Swap,
+    /// Moves a register; M0 is added to the number of the source, or of the destination.
+    MoveRelative { source: bool, destination: bool },
+    /// From here on an index is added to the numbers of vector registers: a bit each for three sources and the
+    /// destination.
+    IndexRegisters(u8),
     /// Two registers from two pairs.
     PackedMove,
     /// Lanes of each row of 16, or of the opposite row, chosen by scalars.

@@ -5,7 +5,7 @@ use crate::instruction::Instruction;
 use crate::lanewise::Row;
 use crate::modifiers::{Dpp, Source};
 use crate::number::Ty;
-use crate::operand::{Operand, Value};
+use crate::operand::{Operand, Value, scalar};
 use crate::wave::Wave;
 
 fn wrong() -> Fault {
@@ -112,6 +112,22 @@ pub fn swap(wave: &mut Wave, inst: &Instruction) -> Result<(), Fault> {
     wave.write(a, Ty::B32, &second, exec);
     wave.write(b, Ty::B32, &first, exec);
     Ok(())
+}
+
+/// Moves a register to or from one whose number M0 is added to.
+pub fn move_relative(wave: &mut Wave, inst: &Instruction, source: bool, destination: bool) -> Result<(), Fault> {
+    let [to, from] = &inst.operands[..] else { return Err(wrong()) };
+    let row = wave.row(&wave.relative(from, source)?, Ty::B32);
+    wave.write(&wave.relative(to, destination)?, Ty::B32, &row, wave.exec());
+    Ok(())
+}
+
+/// Sets which registers an index is added to, and the index where one is given.
+pub fn index_registers(wave: &mut Wave, inst: &Instruction, which: u8) {
+    if let Some(index) = inst.operands.first() {
+        wave.scalars[scalar::M0 as usize] = wave.scalar(index, 32) as u32 & 0xff;
+    }
+    wave.indexed = which;
 }
 
 /// Lanes of a row, or of the other row of its pair, by numbers of four bits each, or by a register.

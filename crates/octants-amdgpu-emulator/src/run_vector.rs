@@ -78,7 +78,7 @@ const VCC: Operand = Operand {
 
 /// Computes an operation of lanes.
 pub fn compute_lanes(wave: &Wave, inst: &Instruction, op: &Lanewise, in_place: bool) -> Result<Computed, Fault> {
-    let to = *operand(inst, 0)?;
+    let to = wave.relative(operand(inst, 0)?, wave.indexed & 8 != 0)?;
     let mut rows = [[0; 64]; 3];
     for n in 0..op.count {
         let from = match inst.operands.get(n + 1) {
@@ -87,7 +87,8 @@ pub fn compute_lanes(wave: &Wave, inst: &Instruction, op: &Lanewise, in_place: b
             None if op.from[n] == Ty::Mask => &VCC,
             None => return Err(wrong()),
         };
-        rows[n] = source(wave, inst, from, n, op.from[n]);
+        let from = wave.relative(from, wave.indexed >> n & 1 != 0)?;
+        rows[n] = source(wave, inst, &from, n, op.from[n]);
     }
     let mut row = [0; 64];
     (op.run)(wave.lanes, &mut row, &rows[0], &rows[1], &rows[2]);

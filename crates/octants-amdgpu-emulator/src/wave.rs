@@ -1,5 +1,6 @@
 //! [`Wave`]: the registers of threads that run in step, and how operands are read and written.
 
+use crate::fault::Fault;
 use crate::garbage::Garbage;
 use crate::lanewise::Row;
 use crate::modifiers::Modifiers;
@@ -47,6 +48,8 @@ pub struct Wave {
     pub steps: u64,
     /// Results of 16 bits leave the upper half of a register as it was.
     pub keeps_upper_half: bool,
+    /// Vector registers whose numbers the low byte of M0 is added to: a bit each for three sources and the destination.
+    pub indexed: u8,
 }
 
 impl Wave {
@@ -72,7 +75,21 @@ impl Wave {
             signaled: false,
             steps: 0,
             keeps_upper_half: false,
+            indexed: 0,
         }
+    }
+
+    /// An operand whose register M0 is added to, where `applies`.
+    pub fn relative(&self, operand: &Operand, applies: bool) -> Result<Operand, Fault> {
+        let Value::Vector(at) = operand.value else { return Ok(*operand) };
+        if !applies {
+            return Ok(*operand);
+        }
+        let at = u32::from(at) + self.scalars[scalar::M0 as usize];
+        if at >= VECTORS as u32 / 2 {
+            return Err(Fault::launch(format!("the vector register {at} by an index, of 256")));
+        }
+        Ok(Operand { value: Value::Vector(at as u16), ..*operand })
     }
 
     /// All lanes, as a mask.

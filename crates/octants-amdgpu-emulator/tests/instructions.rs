@@ -148,6 +148,19 @@ fn exchanges_among_lanes() {
 }
 
 #[test]
+fn registers_by_an_index() {
+    let mut b = Bench::new(32);
+    b.run(&["s_mov_b32 m0, 2", "v_mov_b32_e32 v12, 7", "v_movrels_b32_e32 v3, v10"]).expect(3, |_| 7);
+    b.run(&["v_movreld_b32_e32 v20, v0"]).expect(22, |n| n);
+    b.wave.scalars[124] = 300;
+    assert!(b.try_run("v_movrels_b32_e32 v3, v10").unwrap_err().why.contains("the vector register 310 by an index"));
+    let mut b = Bench::new(64);
+    b.run(&["s_mov_b32 s0, 5", "s_set_gpr_idx_on s0, gpr_idx(DST)", "v_mov_b32_e32 v1, v0", "s_set_gpr_idx_off"]);
+    b.expect(6, |n| n);
+    b.run(&["s_set_gpr_idx_on s0, gpr_idx(SRC0)", "v_mov_b32_e32 v2, v1", "s_set_gpr_idx_off"]).expect(2, |n| n);
+}
+
+#[test]
 fn divisions_are_exact_although_reciprocals_are_not() {
     let pairs = [
         (1.0f32, 3.0f32),
