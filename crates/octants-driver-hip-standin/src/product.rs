@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use crate::faults::note;
-use crate::state::state;
 
 /// A matrix by rows, in a device's memory.
 #[derive(Debug)]
@@ -41,8 +40,8 @@ pub struct Product {
 pub const WORKSPACE_BYTES: usize = 64;
 
 impl Product {
-    /// Computes it, unless some of the memory is not the device's.
-    pub fn run(&self, device: i32) {
+    /// Computes it, unless some of the memory, by address and bytes, cannot be used.
+    pub fn run(&self, can_use: impl Fn(u64, usize) -> bool) {
         let m = &*self.matrix;
         let size = if m.is_double { 8 } else { 4 };
         let parts = [
@@ -53,7 +52,7 @@ impl Product {
             (self.y, size * m.rows),
             (self.workspace, WORKSPACE_BYTES),
         ];
-        if parts.iter().any(|(at, bytes)| !state().memory.check("a sparse product", *at, *bytes, device)) {
+        if !parts.iter().all(|(at, bytes)| can_use(*at, *bytes)) {
             return;
         }
         // SAFETY: the memory is checked, and has been aligned by whoever allocated it.

@@ -139,7 +139,9 @@ impl Stream {
                     memory.chunks_exact_mut(pattern.len()).for_each(|chunk| chunk.copy_from_slice(pattern));
                 }
             }
-            Work::Multiply { product } => product.run(self.device),
+            Work::Multiply { product } => {
+                product.run(|at, bytes| state.memory.check("a sparse product", at, bytes, self.device));
+            }
             Work::Allocate { at } => state.memory.make_valid(*at),
             Work::Free { at } => state.memory.release(*at),
             Work::Launch { function, blocks, threads, parameter } => {

@@ -33,7 +33,7 @@ pub fn dumps_stages() -> bool {
 }
 
 /// Variables of Quadrants that have it run code from files: ignoring them would run other code than the user has edited.
-const REFUSED: &[&str] = &["QD_LOAD_IR", "QUADRANTS_LOAD_PTX"];
+const REFUSED: &[&str] = &["QD_LOAD_IR"];
 
 /// Variables of Quadrants that print or write what only Quadrants has.
 const WITHOUT_EFFECT: &[&str] = &["QD_DUMP_CFG", "QD_DUMP_SIMPLIFY", "QD_DUMP_AST", "QD_DEBUG_ADSTACK"];

@@ -15,7 +15,6 @@ use crate::pattern::Pattern;
 use crate::poll::poll;
 use crate::report::{Failures, Printer};
 use crate::sections::Section;
-use crate::sparse::{Factors, MatrixRows, ProductCalls, SolverCalls, SparseWork};
 
 /// An address in the device's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -148,6 +147,89 @@ pub struct Launch<'a> {
     pub printer: &'a Arc<Printer>,
     /// Who launches.
     pub caller: &'a dyn Caller,
+}
+
+/// The type of a matrix's elements.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RealType {
+    /// 32 bits.
+    F32,
+    /// 64 bits.
+    F64,
+}
+
+impl RealType {
+    /// Bytes of an element.
+    pub fn bytes(self) -> u64 {
+        match self {
+            RealType::F32 => 4,
+            RealType::F64 => 8,
+        }
+    }
+}
+
+/// Work with sparse matrices that a library may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SparseWork {
+    /// Products with vectors.
+    Products,
+    /// Direct solvers.
+    Solvers,
+}
+
+/// What a direct solver factorizes a matrix into.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Factors {
+    /// `L L^T`, for symmetric, positive definite matrices. Reads the lower triangle.
+    Llt,
+    /// `L D L^T`, for symmetric matrices. Reads the lower triangle.
+    Ldlt,
+    /// `L U`.
+    Lu,
+}
+
+/// A matrix by rows, in a device's memory: entries of a row follow one another, by increasing columns. Offsets and
+/// column numbers have 32 bits, and count from zero.
+#[derive(Debug, Clone, Copy)]
+pub struct MatrixRows {
+    /// Number of rows.
+    pub rows: u64,
+    /// Number of columns.
+    pub columns: u64,
+    /// Number of entries.
+    pub entries: u64,
+    /// Where each row's entries begin and the last one's end.
+    pub starts: DevicePtr,
+    /// The column of each entry.
+    pub column_numbers: DevicePtr,
+    /// The value of each entry.
+    pub values: DevicePtr,
+    /// The type of the values.
+    pub real: RealType,
+}
+
+/// Calls of a library that was told of a matrix. Memory that is given to them lives until the work is done.
+#[allow(clippy::missing_safety_doc)] // One contract for all, above.
+pub trait ProductCalls: Send {
+    /// Bytes of memory that the products need besides.
+    fn workspace_bytes(&self) -> u64;
+
+    /// Queues `y = A x`.
+    unsafe fn multiply(&mut self, stream: StreamHandle, workspace: DevicePtr, x: DevicePtr, y: DevicePtr)
+    -> Result<()>;
+}
+
+/// Calls of a library that was told of a system's matrix. Memory that is given to them lives until the work is done.
+#[allow(clippy::missing_safety_doc)] // As above.
+pub trait SolverCalls: Send {
+    /// Orders the unknowns and finds where the factors have entries.
+    unsafe fn analyze(&mut self, stream: StreamHandle) -> Result<()>;
+
+    /// Computes the factors of a matrix of the same pattern with these values. A sentence says why there are none.
+    unsafe fn factorize(&mut self, stream: StreamHandle, values: DevicePtr) -> Result<Option<String>>;
+
+    /// Queues the solution for a right side.
+    unsafe fn solve(&mut self, stream: StreamHandle, right: DevicePtr, solution: DevicePtr) -> Result<()>;
 }
 
 /// A back end. Handles and addresses given to it come from the same driver and are alive: the safe types of this crate

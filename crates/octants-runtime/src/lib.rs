@@ -63,8 +63,8 @@ pub use capture::Capture;
 pub use captured_graph::CapturedGraph;
 pub use device::{Device, DeviceConfig};
 pub use driver::{
-    Caller, Contents, DevicePtr, Driver, EventHandle, GraphHandle, GraphPart, Launch, ModuleHandle, PartWork, Patient,
-    StreamHandle, TaskHandle,
+    Caller, Contents, DevicePtr, Driver, EventHandle, Factors, GraphHandle, GraphPart, Launch, MatrixRows,
+    ModuleHandle, PartWork, Patient, ProductCalls, RealType, SolverCalls, SparseWork, StreamHandle, TaskHandle,
 };
 pub use error::{DeviceError, ErrorKind, Result};
 pub use event::Event;
@@ -78,9 +78,7 @@ pub use profiler::Profiler;
 pub use renewable::Renewable;
 pub use report::{Failure, Failures, Printer, TextSink};
 pub use sections::Section;
-pub use sparse::{
-    Factors, MatrixRows, ProductCalls, RealType, RowBuffers, SolverCalls, SparseProduct, SparseSolver, SparseWork,
-};
+pub use sparse::{RowBuffers, SparseProduct, SparseSolver};
 pub use stage_arguments::HostArray;
 pub use stream::{Results, Stream};
 pub use worker_pool::PoolStats;
