@@ -48,7 +48,7 @@ pub enum Op {
     BarrierWait,
     /// Stops the launch.
     Trap,
-    /// Goes elsewhere by so many words.
+    /// Branches by a number of words.
     Branch(When, i64),
     /// The address of the next instruction.
     GetPc,
@@ -56,7 +56,7 @@ pub enum Op {
     SetPc,
     /// Goes to an address, and keeps the next instruction's.
     SwapPc,
-    /// Calls so many words away.
+    /// Calls at a distance in words.
     Call(i64),
     /// On scalars.
     Scalar(ScalarOp),
@@ -80,7 +80,7 @@ pub enum Op {
     ScalarLoad { bits: u32, signed: bool },
     /// On lanes; the destination is the last source too.
     Lanes(Lanewise, bool),
-    /// The same on both halves, each of so many bits.
+    /// The same on both halves, each of the given width in bits.
     Packed(Lanewise, bool),
     /// Sources of 16 or 32 bits each: where the result goes.
     Mixed(Mixed),

@@ -57,7 +57,7 @@ pub enum LdsOp {
     /// One access. `returns` where an update gives the old value back; `expected_first` where the expected value
     /// of a swap comes before the new one.
     One { action: Action, returns: bool, expected_first: bool },
-    /// Two accesses, of so many bits each, with offsets in units of so many bytes.
+    /// Two accesses of `bits` each, with offsets in units of `unit` bytes.
     Two { bits: u32, unit: u64, stores: bool },
     /// Each lane gets what the lane that it names has.
     BackwardPermute,

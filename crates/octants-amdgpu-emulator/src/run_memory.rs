@@ -173,7 +173,7 @@ pub fn run_memory(
     }
 }
 
-/// The register so many behind another.
+/// The register at a distance from another.
 pub fn behind(operand: &Operand, count: u32) -> Operand {
     let value = match operand.value {
         Value::Vector(at) => Value::Vector(at + count as u16),
@@ -236,7 +236,7 @@ pub fn placed(old: u32, value: u32, place: Place) -> u32 {
     }
 }
 
-/// A loaded value of so many bits, as 32.
+/// A loaded value of the given width in bits, extended to 32.
 pub fn extended(value: u64, bits: u32, signed: bool) -> u32 {
     match (bits, signed) {
         (8, true) => value as i8 as u32,

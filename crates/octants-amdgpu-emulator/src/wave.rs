@@ -133,7 +133,7 @@ impl Wave {
         }
     }
 
-    /// Reads a scalar operand of so many bits.
+    /// Reads a scalar operand of the given width in bits.
     pub fn scalar(&self, operand: &Operand, bits: u32) -> u64 {
         let value = match operand.value {
             Value::Scalar(at) if bits == 64 => self.pair(at),
