@@ -30,10 +30,10 @@ def result() -> qd.i32:
         7,
         8,
     ),
-    "a default that must be named": (
+    "a default": (
         """
 @qd.func
-def shift(a, *, by={{1|2}}):
+def shift(a, by={{1|2}}):
     return a + by
 
 @qd.kernel

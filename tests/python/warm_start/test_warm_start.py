@@ -259,7 +259,7 @@ def result() -> qd.i32:
         results, counts, printed, err = run([text])
         assert (results, counts[-1]["lowered"]) == ([780], lowered)
         assert printed == ["a line"]
-        assert err.count("m0.py:14: UserWarning") == 1
+        assert err.count("m0.py:14: SyntaxWarning") == 1
 
 
 def test_options_that_matter_are_looked_at(run):
