@@ -130,16 +130,17 @@ class Program:
         return [a.grad.to_numpy() for a in self.arrays]
 
 
-def serial_gradients(seed):
-    qd.init(arch=qd.cpu, cpu_streams=True, fast_math=False)
+def serial_gradients(seed, **options):
+    qd.init(arch=qd.cpu, cpu_streams=True, fast_math=False, **options)
     return Program(seed, streams=False).run()
 
 
 @pytest.mark.parametrize("schedule", [None, *range(6)])
 def test_s20_a_tape_over_streams_has_the_gradients_of_one_stream(schedule):
     for seed in range(PROGRAMS):
-        expected = serial_gradients(seed)
+        # A schedule is the CPU's, also where tests run on another device.
         options = {} if schedule is None else {"cpu_stream_schedule": f"seed:{schedule}"}
+        expected = serial_gradients(seed, **options)
         qd.init(arch=qd.cpu, cpu_streams=True, fast_math=False, **options)
         for number, (found, wanted) in enumerate(zip(Program(seed, streams=True).run(), expected, strict=True)):
             assert (found == wanted).all(), f"program {seed}, array {number}"

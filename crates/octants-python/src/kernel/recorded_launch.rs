@@ -48,9 +48,9 @@ impl RecordedLaunch {
     ) -> PyResult<(Py<PyAny>, RecordedLaunch)> {
         let (result, mut launch) = Self::launch(kernel, args, (stream, mode))?;
         if mode == AutodiffMode::Validation {
-            launch.trip_counts = launch.trip_counts_now(kernel, args)?;
+            launch.trip_counts = launch.trip_counts_now(kernel, args, None)?;
         } else if launch.spec.records_trip_counts.load(Ordering::Relaxed) {
-            launch.trip_counts = launch.trip_counts_now(kernel, args)?;
+            launch.trip_counts = launch.trip_counts_now(kernel, args, None)?;
             if launch.trip_counts.is_empty() {
                 launch.spec.has_no_trip_counts();
             }
@@ -68,7 +68,7 @@ impl RecordedLaunch {
         let (_, mut launch) = Self::launch(kernel, args, (scope_stream(kernel.py())?, AutodiffMode::None))?;
         if launch.spec.may_record_trip_counts {
             let args = with_gradients.call0()?.cast_into::<PyTuple>()?;
-            launch.trip_counts = launch.trip_counts_now(kernel, args.as_slice())?;
+            launch.trip_counts = launch.trip_counts_now(kernel, args.as_slice(), None)?;
         }
         Ok(launch)
     }
@@ -94,15 +94,17 @@ impl RecordedLaunch {
         Ok((result, launch))
     }
 
-    /// How often the loops of the launch run as memory is now; under validation also what its gradient reads.
+    /// How often the loops of the launch run as memory is now; under validation also what its gradient reads. Among
+    /// gradients of an order this has its place, too: it reads what they change for a while.
     fn trip_counts_now<'py>(
         &self,
         kernel: &Bound<'py, Kernel>,
         args: &[Bound<'py, PyAny>],
+        order: Option<Arc<runtime::LaunchOrder>>,
     ) -> PyResult<TripCountRecord> {
         let mode = if self.mode == AutodiffMode::Validation { AutodiffMode::Reads } else { AutodiffMode::Trips };
         let numbers = self.spec.numbers(&self.slots);
-        let asked = Asked { numbers: Some(&numbers), stream: self.stream.as_ref(), ..self.following(mode, None) };
+        let asked = Asked { numbers: Some(&numbers), stream: self.stream.as_ref(), ..self.following(mode, order) };
         Kernel::take_trip_counts(kernel, args, asked)
     }
 
@@ -179,11 +181,12 @@ impl RecordedLaunch {
         if !others {
             self.check_arguments(kernel, args)?;
         }
+        let order = order.map(|order| order.get().0.clone());
         if !self.trip_counts.is_empty() {
-            self.trip_counts.check(&self.trip_counts_now(kernel, args)?, &kernel.get().name, kernel.py())?;
+            let now = self.trip_counts_now(kernel, args, order.clone())?;
+            self.trip_counts.check(&now, &kernel.get().name, kernel.py())?;
         }
         let numbers = self.spec.numbers(&self.slots);
-        let order = order.map(|order| order.get().0.clone());
         let asked = Asked {
             numbers: Some(&numbers),
             stream: self.stream.as_ref(),
