@@ -136,6 +136,12 @@ def test_two_launches_that_share_their_counters():
     assert np.allclose(gradients[0], gradients[1], rtol=1e-12)
 
 
+@pytest.mark.parametrize("schedule", [103, 105, 109, 112])
+def test_gradients_find_the_counters_of_their_own_launches(schedule):
+    qd.init(arch=qd.cpu, cpu_streams=True, cpu_stream_schedule=f"seed:{schedule}", default_fp=qd.f64)
+    test_two_launches_that_share_their_counters()
+
+
 def test_a_gradient_by_hand_takes_counters_as_they_are():
     @qd.kernel(graph=True)
     def power(x: LOSS, y: LOSS, left: COUNTER):
