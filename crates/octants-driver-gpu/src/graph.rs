@@ -27,7 +27,7 @@ const MOST_STREAMS: usize = 8;
 /// A module's graphs.
 #[derive(Debug)]
 pub enum Graph {
-    /// None is made yet, after so many launches.
+    /// None is made yet. The number of launches.
     None(u32),
     /// Those that are ready, at least one.
     Made(Vec<Made>),

@@ -8,9 +8,9 @@
 
 use crate::emit::{Emitter, V};
 
-/// DPP's controls; those of a quad have two bits for each lane. The lane so many further in the row.
+/// DPP's controls; those of a quad have two bits for each lane. The lane at a distance behind in the row.
 const ROW_LEFT: i64 = 0x100;
-/// The lane so many before in the row.
+/// The lane at a distance before in the row.
 const ROW_RIGHT: i64 = 0x110;
 /// The same, around the row's end.
 const ROW_ROTATE: i64 = 0x120;
@@ -32,7 +32,7 @@ const ALL: i64 = 15;
 const SWIZZLE_KEEP: i64 = 0x1f;
 const SWIZZLE_XOR: i64 = 10;
 
-/// Exchanges of a wave with so many threads as this power of two says.
+/// Exchanges between the lanes of a wave.
 pub(super) struct Lanes<'a> {
     pub e: &'a Emitter,
     pub warp_bits: u32,
