@@ -87,7 +87,7 @@ def _keys_of_tile(
 
 
 @func
-def _load(source: template(), begin: Any, left: Any, dtype: template(), threads: template(), items: template()) -> Any:
+def _load(source: template(), begin: Any, left: Any, dtype: template(), items: template()) -> Any:
     """The thread's elements of a tile, one of each row; zeros from `left` on."""
     result = Vector.zero(dtype, static(items))
     if left == static(BLOCK * items):
