@@ -459,8 +459,9 @@ fn loops_and_groups_become_nodes_of_one_graph_at_the_first_launch() {
     let module = Module::load(&context, &artifact).unwrap();
     let entered = context.enter().unwrap();
     let condition = |slot| Condition { slot: Some(slot), offset: 0, kind: ScalarKind::I32 };
-    let inner = Section::While(condition(1), [Section::InOrder(2..3)].into());
-    let outer = Section::While(condition(0), [Section::Groups([0..1, 1..2].into()), inner].into());
+    let inner = Section::While(1, condition(1), [Section::InOrder(2..3)].into());
+    let group = |tasks| [Section::InOrder(tasks)].into();
+    let outer = Section::While(0, condition(0), [Section::Groups([group(0..1), group(1..2)].into()), inner].into());
     let sections = [outer, Section::InOrder(3..4)];
     let (meta, failures) = (Arc::new(KernelMeta::of(&artifact)), Arc::new(Failures::default()));
     let printer = Arc::new(Printer::new(Arc::new(|_: &str| ())));
@@ -474,6 +475,7 @@ fn loops_and_groups_become_nodes_of_one_graph_at_the_first_launch() {
             result: DevicePtr(0),
             channel: DevicePtr(0),
             speaker: 0,
+            rounds: DevicePtr(0),
             seed: 0,
             number: 0,
             nested: false,

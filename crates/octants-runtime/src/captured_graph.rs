@@ -96,15 +96,11 @@ impl CapturedLaunch {
         let kernel = &self.kernel;
         fn asks_host(sections: &[Section]) -> bool {
             let asks = |s: &Section| {
-                matches!(s, Section::If(..) | Section::Checkpoint(..)) || s.parts().into_iter().any(asks_host)
+                matches!(s, Section::If(..) | Section::Checkpoint(..)) || s.parts().iter().any(|part| asks_host(part))
             };
             sections.iter().any(asks)
         }
-        !self.arrays.is_empty()
-            || self.foreign
-            || kernel.spilled_at.is_some()
-            || !kernel.may_be_one
-            || asks_host(&kernel.sections)
+        !self.arrays.is_empty() || self.foreign || kernel.spilled_at.is_some() || asks_host(&kernel.sections)
     }
 
     /// The host may have to decide.

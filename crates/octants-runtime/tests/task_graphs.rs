@@ -172,7 +172,10 @@ fn a_choice_runs_one_side_and_a_launch_ends_at_a_checkpoint_and_resumes_there() 
 #[test]
 fn groups_in_a_loop_fork_and_join_in_each_round() {
     let (device, log) = device_that(|d| d);
-    let body = vec![GraphPart::Parallel(vec![(0, 1), (1, 3)]), GraphPart::Tasks(3, 4)];
+    let body = vec![
+        GraphPart::Parallel(vec![vec![GraphPart::Tasks(0, 1)], vec![GraphPart::Tasks(1, 3)]]),
+        GraphPart::Tasks(3, 4),
+    ];
     let kernel = load(&device, &artifact(4, vec![repeat(FLAG, body)]));
     let flag = device.allocate(4).unwrap();
     log.task_writes(3, Some(0), &[1, 0]);

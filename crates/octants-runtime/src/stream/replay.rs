@@ -162,6 +162,7 @@ impl<'a> Replay<'a> {
             result: self.result,
             channel,
             speaker,
+            rounds: launch.kernel.rounds_in(layout.frame(self.steps[step].lane)),
             seed: device.seed.load(Ordering::Relaxed),
             number: self.number + layout.ordinals[step],
             nested: false,
