@@ -256,6 +256,9 @@ fn cases<'a>(context: &'a Context, e: &'a Entered<'a>) -> Vec<Case<'a>> {
             case("pool_trim", "giving back what a pool keeps", move || e.trim_pool(none)),
             case("pool_allocate", "allocating 77 bytes", move || e.allocate_on(none, 77, none)),
             case("pool_free", "giving memory back", move || e.free_on(0, none)),
+            case("graph_instantiate", "making another library's graph ready", || e.instantiate_graph(1)),
+            case("graph_launch", "launching another library's graph", move || e.launch_graph(none, none)),
+            case("graph_exec_destroy", "giving another library's graph back", move || e.destroy_graph(none)),
         ]
     }
 }

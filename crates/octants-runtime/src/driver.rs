@@ -439,6 +439,20 @@ pub trait Driver: Send + Sync + 'static {
     /// Gives a graph back; what is queued of it still runs.
     unsafe fn destroy_graph(&self, _graph: GraphHandle) {}
 
+    /// Makes a graph ready that another library has described, as it is now.
+    unsafe fn ready_foreign_graph(&self, _graph: u64) -> Result<GraphHandle> {
+        let message = format!("there are no graphs of other libraries on {}", self.name());
+        Err(ErrorKind::Misuse { message }.into())
+    }
+
+    /// Queues such a graph. It does not run beside itself.
+    unsafe fn launch_foreign_graph(&self, _stream: StreamHandle, _graph: GraphHandle) -> Result<()> {
+        Err(ErrorKind::CompilerBug("a graph of another library on a device that has none".into()).into())
+    }
+
+    /// Gives such a graph back; what is queued of it still runs.
+    unsafe fn destroy_foreign_graph(&self, _graph: GraphHandle) {}
+
     /// Why there is no library of the vendor's for this work with sparse matrices: a sentence that says what to install.
     /// `None` where there is one.
     fn missing_sparse_library(&self, _work: SparseWork) -> Option<String> {
