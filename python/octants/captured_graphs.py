@@ -66,13 +66,15 @@ class CapturedGraph:
 
     def add_graph(self, graph: Any, stream: Any = None) -> None:
         """In the block of `capture`: adds another library's graph as a step, on a stream, by default the current one. It is a
-        CuPy graph, a `torch.cuda.CUDAGraph(keep_graph=True)`, or the driver's handle of a graph as an int. The graph is taken as
-        it is now, and kept with its memory.
+        CuPy graph, a `torch.cuda.CUDAGraph(keep_graph=True)`, or the driver's handle of a graph as an int. The graph is taken
+        as it is now, and kept with its memory.
 
         Raises TypeError where no handle can be had, and RuntimeError outside of the block, and on devices without graphs.
         """
         if _capturing.get(threading.get_ident()) is not self:
-            raise OctantsRuntimeError("a graph is added in the `with` block that captures this one, on a thread that takes part")
+            raise OctantsRuntimeError(
+                "a graph is added in the `with` block that captures this one, on a thread that takes part"
+            )
         self._graph.add_foreign(_graph_handle(graph), graph, stream)
         self._note(_refuse_gradient)
 
@@ -224,8 +226,8 @@ def _graph_handle(graph: Any) -> int:
     handle = raw() if callable(raw) else getattr(graph, "graph", None)
     if not isinstance(handle, int):
         raise TypeError(
-            f"{type(graph).__name__!r} object shows no handle of a graph: give an int, a CuPy graph, or a torch graph made with "
-            "`torch.cuda.CUDAGraph(keep_graph=True)`"
+            f"{type(graph).__name__!r} object shows no handle of a graph: give an int, a CuPy graph, or a torch graph made "
+            "with `torch.cuda.CUDAGraph(keep_graph=True)`"
         )
     return handle
 

@@ -1,4 +1,4 @@
-"""Contexts with `allow_nesting=True`: loops by what is in memory and further contexts in sections, and contexts beside checkpoints."""
+"""Contexts with `allow_nesting=True`: loops by what is in memory and contexts in sections, and contexts beside checkpoints."""
 
 import warnings
 
@@ -150,7 +150,8 @@ def test_a_context_in_a_kernel_with_checkpoints():
     a, b = zeros(2)
     flag, n = scalars(0, 3)
     status = run(a, b, flag, n)
-    assert status.yielded and status.checkpoint == 7
+    assert status.yielded
+    assert status.checkpoint == 7
     assert (a.to_numpy()[0], b.to_numpy()[0], int(n.to_numpy())) == (2, 4, 2)
     flag.fill(0)
     a.fill(5)
@@ -227,7 +228,9 @@ def test_nested_sections_that_touch_the_same_elements_are_found():
                     n[()] -= 1
 
     (x,), (n,) = zeros(1), scalars(1)
-    with pytest.raises(qd.OctantsSyntaxError, match=r"two qd.graph.parallel\(\) sections write the same elements of `x`"):
+    with pytest.raises(
+        qd.OctantsSyntaxError, match=r"two qd.graph.parallel\(\) sections write the same elements of `x`"
+    ):
         certain(x, n)
     with pytest.warns(UserWarning, match=r"two qd.graph.parallel\(\) sections may write the same elements of `x`"):
         in_a_loop(x, n)

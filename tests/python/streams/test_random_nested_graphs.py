@@ -14,7 +14,11 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "fuzz"))
 from graph_programs import ARRAYS, SIZE, graph_program
 
 PROGRAMS = int(os.environ.get("OCTANTS_TEST_SEEDS", "50"))
-OPTIONS = [{}, {"cpu_streams": True}, *({"cpu_streams": True, "cpu_stream_schedule": f"seed:{seed}"} for seed in (3, 8))]
+OPTIONS = [
+    {},
+    {"cpu_streams": True},
+    *({"cpu_streams": True, "cpu_stream_schedule": f"seed:{seed}"} for seed in (3, 8)),
+]
 
 
 def kernel_of(program, path):
@@ -63,5 +67,7 @@ def test_nested_programs_do_what_python_does(tmp_path, first):
         for captured in (False, True):
             found = on_device(program, kernel, captured)
             for number, (is_, wanted) in enumerate(zip(found, expected, strict=True)):
-                assert (is_ == wanted).all(), f"program {seed}, array {number}, captured {captured}, {options}\n{program.kernel}"
+                assert (is_ == wanted).all(), (
+                    f"program {seed}, array {number}, captured {captured}, {options}\n{program.kernel}"
+                )
     qd.reset()
