@@ -212,6 +212,22 @@ def test_select_and_its_count_as_the_next_length(n: int) -> None:
     assert total[0] == chosen.max(initial=-np.inf)
 
 
+@pytest.mark.parametrize("components", [1, 3])
+@pytest.mark.parametrize("n", [10, 9000])
+def test_select_vectors(n: int, components: int) -> None:
+    random = np.random.default_rng(n)
+    a = random.random((n, components), dtype=np.float32)
+    flags = random.integers(0, 2, n, dtype=np.int32)
+    x, out = (qd.Vector.ndarray(components, qd.f32, n) for _ in range(2))
+    count = zeros(1, "i32")
+    x.from_numpy(a)
+    launch.select(x, array(flags, "i32"), out, count)
+    kept = int(count.to_numpy()[0])
+    assert kept == flags.sum()
+    np.testing.assert_array_equal(out.to_numpy()[:kept], a[flags != 0])
+
+
+
 # More counts than a block holds, too. The ranges end at multiples of 1/100, so that no rounding decides.
 @pytest.mark.parametrize("bins", [1, 12, 6000])
 @pytest.mark.parametrize("name", ["i32", "f32", "u8"])

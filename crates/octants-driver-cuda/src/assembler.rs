@@ -12,6 +12,8 @@ use std::sync::OnceLock;
 
 use octants_driver_gpu::{Assembler, libloading, own_functions};
 
+use crate::spare_registers::{crowd, relax, spill};
+
 #[cfg(windows)]
 const LIBRARY: &str = "nvptxJitCompiler64.dll";
 #[cfg(not(windows))]
@@ -33,6 +35,10 @@ own_functions! {
         size = "nvPTXCompilerGetCompiledProgramSize"(*mut c_void, *mut usize);
         /// The result.
         get = "nvPTXCompilerGetCompiledProgram"(*mut c_void, *mut c_void);
+        /// Bytes of the log.
+        log_size = "nvPTXCompilerGetInfoLogSize"(*mut c_void, *mut usize);
+        /// The log.
+        log = "nvPTXCompilerGetInfoLog"(*mut c_void, *mut c_char);
         /// Gives all back.
         destroy = "nvPTXCompilerDestroy"(*mut *mut c_void);
     }
@@ -53,25 +59,43 @@ impl Functions {
         (told == 0 && major >= OLDEST).then_some(functions)
     }
 
-    fn assemble(&self, text: &[u8], chip: &str) -> Option<Vec<u8>> {
-        let options = [CString::new(format!("--gpu-name={chip}")).ok()?, CString::new("-O3").ok()?];
+    /// The machine code, and the log.
+    fn assemble(&self, text: &[u8], chip: &str) -> Option<(Vec<u8>, String)> {
+        let options = [format!("--gpu-name={chip}"), "-O3".into(), "--verbose".into()];
+        let options = options.map(|o| CString::new(o).unwrap_or_default());
         let options = options.each_ref().map(|o| o.as_ptr());
         let text = CString::new(text).ok()?;
         let mut work = null_mut();
-        // SAFETY: the text and the options end with zeros, and live as long as the work; the result has room.
+        // SAFETY: the text and the options end with zeros, and live as long as the work; the results have room.
         unsafe {
             if (self.create)(&mut work, text.as_bytes().len(), text.as_ptr()) != 0 {
                 return None;
             }
-            let mut size = 0;
+            let (mut size, mut log_size) = (0, 0);
             let done = (self.compile)(work, options.len() as c_int, options.as_ptr()) == 0
-                && (self.size)(work, &mut size) == 0;
-            let mut code = vec![0; size];
-            let done = done && (self.get)(work, code.as_mut_ptr().cast()) == 0;
+                && (self.size)(work, &mut size) == 0
+                && (self.log_size)(work, &mut log_size) == 0;
+            let (mut code, mut log) = (vec![0; size], vec![0; log_size + 1]);
+            let done = done
+                && (self.get)(work, code.as_mut_ptr().cast()) == 0
+                && (log_size == 0 || (self.log)(work, log.as_mut_ptr().cast()) == 0);
             let _ = (self.destroy)(&mut work);
             // What is wrong with a text the driver says better.
-            done.then_some(code)
+            done.then(|| (code, String::from_utf8_lossy(&log).into_owned()))
         }
+    }
+
+    /// The machine code, with as many registers for each function as let most threads run without keeping much in
+    /// memory.
+    fn assemble_for_threads(&self, text: &[u8], chip: &str) -> Option<Vec<u8>> {
+        let crowded = std::str::from_utf8(text).ok().and_then(crowd);
+        let Some((lines, crowded)) = crowded else { return Some(self.assemble(text, chip)?.0) };
+        let (code, log) = self.assemble(lines.join("\n").as_bytes(), chip)?;
+        let spilling = spill(&log, &crowded);
+        if spilling.is_empty() {
+            return Some(code);
+        }
+        Some(self.assemble(relax(lines, spilling).as_bytes(), chip)?.0)
     }
 }
 
@@ -91,7 +115,7 @@ impl DriverAssembler {
 
 impl Assembler for DriverAssembler {
     fn assemble(&self, text: &[u8]) -> Option<Vec<u8>> {
-        self.functions.get_or_init(Functions::of_driver).as_ref()?.assemble(text, &self.chip)
+        self.functions.get_or_init(Functions::of_driver).as_ref()?.assemble_for_threads(text, &self.chip)
     }
 }
 

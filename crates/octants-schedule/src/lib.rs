@@ -11,7 +11,7 @@
 //! `intra_iteration_dependence`; for serial loops
 //! `hint_loops`, `prefetch`, `split_remainders`, `unroll_arrays`, `full_unroll`, `find_converged_loops`,
 //! `converge_loops`, `subgroup_steps`, `reduce_in_subgroups`, `software_pipelining`; for single instructions
-//! `balance_threads`, `demote_atomics`, `freeze_conditional_loads`.
+//! `balance_threads`, `narrow_barriers`, `demote_atomics`, `freeze_conditional_loads`.
 //! `clone_code` and `shared_buffers` serve several of them; [`describe_schedule`] is for people and tests.
 
 mod balance_threads;
@@ -34,6 +34,7 @@ mod hint_loops;
 mod intra_iteration_dependence;
 mod iteration_groups;
 mod merge_copies;
+mod narrow_barriers;
 mod prefetch;
 mod privatize_in_shared_memory;
 mod privatize_scatter;

@@ -14,6 +14,7 @@ use crate::freeze_conditional_loads::freeze_conditional_loads;
 use crate::full_unroll::full_unroll;
 use crate::hint_loops::hint_loops;
 use crate::merge_copies::merge_copies;
+use crate::narrow_barriers::narrow_barriers;
 use crate::privatize_in_shared_memory::privatize_in_shared_memory;
 use crate::privatize_scatter::privatize_scatter;
 use crate::reduce_in_blocks::reduce_in_blocks;
@@ -61,6 +62,7 @@ pub const PASSES: &[Pass<Scheduled, Scheduling>] = &[
         runs: |_, s| s.target.has_grid && s.options.opt_level >= 2,
         run: |scheduled, s| tile_in_shared_memory(scheduled, s),
     },
+    Pass { name: "narrow_barriers", runs: |_, s| s.target.has_grid, run: |scheduled, s| narrow_barriers(scheduled, s) },
     // Behind the passes that look at whole loops.
     Pass { name: "split_remainders", runs: always, run: |scheduled, _| split_remainders(scheduled) },
     Pass {

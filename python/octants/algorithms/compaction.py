@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from octants.algorithms.compact_in_tiles import compact_in_tiles
 from octants.algorithms.element_types import PAIR, bits_type, check_type, width
 from octants.algorithms.scans import scan
-from octants.algorithms.tile_shapes import check_capacity
+from octants.algorithms.tile_shapes import check_capacity, runs_in_blocks
 from octants.kernel_decorators import func
 from octants.matrix import Vector
 from octants.ops import bit_cast, cast, max, static
@@ -69,6 +70,17 @@ def _keep(sink: template(), i: Any, place: Any, flag: Any) -> None:
 
 
 @func(requires_top_level=True)
+def _compact(
+    arr: template(), source: template(), keeps: template(), out: template(), count: template(), scratch: template(), n
+) -> None:
+    _clear_count(count)
+    if static(runs_in_blocks() and getattr(arr, "element_shape", None) == ()):
+        compact_in_tiles(arr, source, keeps, out, count, scratch, n)
+    else:
+        scan(source, keeps, (arr, out, count, n), _keep, scratch, n, u32, add, u32(0), False)
+
+
+@func(requires_top_level=True)
 def select(
     arr: template(),
     flags: template(),
@@ -84,8 +96,7 @@ def select(
     than `arr`, as long as what is selected.
     """
     static(_check(log256_max_n))
-    _clear_count(num_out)
-    scan((flags,), _flag, (arr, out, num_out, n), _keep, scratch, n, u32, add, u32(0), False)
+    _compact(arr, (flags,), _flag, out, num_out, scratch, n)
 
 
 @func
@@ -103,8 +114,7 @@ def unique(
     `arr`.
     """
     static(_check(log256_max_n))
-    _clear_count(num_out)
-    scan((arr,), _head, (arr, out, num_out, n), _keep, scratch, n, u32, add, u32(0), False)
+    _compact(arr, (arr,), _head, out, num_out, scratch, n)
 
 
 # Run-length codes and sums by key scan pairs: the number of runs that begin, in the high half of a word, and what the

@@ -29,7 +29,7 @@ from octants.simt.lanes import group_size, invocation_id, log2_group_size, shuff
 from octants.simt.scans import _inclusive_tiled
 from octants.types import i32, i64, template, u64
 
-__all__ = ["clear_words", "first_in_tile", "scan_in_tiles", "scan_words", "take_tile"]
+__all__ = ["clear_words", "first_in_tile", "scan_in_tiles", "scan_words", "sum_before_tile", "take_tile", "words_for"]
 
 # The first word of scratch memory counts the tiles that have been taken.
 _SUMS = 1
@@ -182,6 +182,14 @@ def clear_words(scratch: template(), words: Any) -> None:
         scratch[k] = static(scratch.dtype)(0)
 
 
+@func
+def words_for(n, scratch: template(), dtype: template(), items: template()) -> Any:
+    """Words of scratch memory to be cleared for `n` elements in tiles of so many a thread, with sums of `dtype`."""
+    tile = static(BLOCK * items)
+    slots = tree_slots((n + tile - 1) // tile)
+    return cast(static(_SUMS) + slots * static(published_words(scratch.dtype, dtype)), i32)
+
+
 @func(requires_top_level=True)
 def scan_in_tiles(
     source: template(),
@@ -199,7 +207,7 @@ def scan_in_tiles(
     `result` the values up to it (`inclusive`) or before it combined by `op`.
     """
     items = static(items_of(dtype))
-    clear_words(scratch, cast(static(_SUMS) + _words_for(n, scratch, dtype), i32))
+    clear_words(scratch, words_for(n, scratch, dtype, items))
     loop_config(block_dim=static(BLOCK))
     for _ in range(static(GRID * BLOCK)):
         taken = SharedArray(1, i32)
@@ -232,9 +240,3 @@ def scan_in_tiles(
                 _set_item(results, k, op(before, _item(results, k, dtype)), dtype)
             _store_tile(sink, store, begin, left, results, values, dtype, items)
             tile = take_tile(scratch, 0, taken)
-
-
-@func
-def _words_for(n, scratch: template(), dtype: template()) -> Any:
-    tile = static(BLOCK * items_of(dtype))
-    return tree_slots((n + tile - 1) // tile) * static(published_words(scratch.dtype, dtype))

@@ -27,11 +27,23 @@ from octants.algorithms.tile_shapes import (
     GRID,
     REDUCTION_BLOCKS,
     SMALLEST_TILE,
+    SORT_BLOCK,
     items_of_pairs,
 )
 from octants.kernel_decorators import func
 from octants.matrix import Vector
-from octants.ops import atomic_add, atomic_exchange, bit_cast, cast, loop_config, min, popcnt, static, volatile_load
+from octants.ops import (
+    atomic_add,
+    atomic_exchange,
+    atomic_or,
+    bit_cast,
+    cast,
+    loop_config,
+    min,
+    popcnt,
+    static,
+    volatile_load,
+)
 from octants.simt import block, subgroup
 from octants.simt.lanes import group_size, invocation_id
 from octants.types import i32, i64, template, u32, u64
@@ -76,10 +88,10 @@ def _keys_of_tile(
 
 
 @func
-def _load(source: template(), begin: Any, left: Any, dtype: template(), items: template()) -> Any:
+def _load(source: template(), begin: Any, left: Any, dtype: template(), threads: template(), items: template()) -> Any:
     """The thread's elements of a tile, one of each row; zeros from `left` on."""
     result = Vector.zero(dtype, static(items))
-    if left == static(BLOCK * items):
+    if left == static(threads * items):
         result = _keys_of_tile(source, begin, left, dtype, True, items)
     else:
         result = _keys_of_tile(source, begin, left, dtype, False, items)
@@ -102,7 +114,8 @@ def count_digits(
     passes = static(end_bit // DIGIT_BITS)
     word = static(scratch.dtype)
     tile_size = static(BLOCK * items)
-    states = ((cast(n, i64) + static(BLOCK * items - 1)) // tile_size) * static(DIGITS)
+    sort_tile = static(SORT_BLOCK * items_of_pairs(key_dtype, values.dtype, has_values))
+    states = ((cast(n, i64) + static(sort_tile - 1)) // sort_tile) * static(DIGITS)
     clear_words(scratch, static(_STATES) + states * _state_words(scratch, n))
     loop_config(block_dim=static(BLOCK))
     for i in range(static(REDUCTION_BLOCKS * BLOCK)):
@@ -115,7 +128,7 @@ def count_digits(
         while cast(tile, i64) * tile_size < n:
             begin = cast(tile, i64) * tile_size
             left = cast(min(cast(n, i64) - begin, i64(static(BLOCK * items))), i32)
-            held = _load(keys, begin, left, key_dtype, items)
+            held = _load(keys, begin, left, key_dtype, BLOCK, items)
             rest = left - first_in_tile(items)
             for k in static(range(items)):
                 if k * group_size() < rest:
@@ -183,43 +196,55 @@ def _look_back(scratch: template(), first: Any, words: Any, tile: Any, digit: An
 
 
 @func
-def _lanes_with(digit: Any) -> Any:
-    """A bit for each thread of the subgroup with the same digit."""
-    mask = static(u32 if group_size() == 32 else u64)
-    same = ~mask(0)
-    for bit in static(range(DIGIT_BITS)):
-        is_set = (digit >> bit) & 1
-        votes = cast(subgroup.ballot(is_set), mask)
-        # The votes of those that agree: all bits of the second operand are set where this thread's is not.
-        same = same & (votes ^ (cast(is_set, mask) - mask(1)))
-    return same
+def _digit_in_tile(key: Any, is_left: Any, shift: template(), key_dtype: template(), descending: template()) -> Any:
+    """The digit of a key; the largest one for what stands behind the last key, so that it stays behind."""
+    digit = i32(static(DIGITS - 1))
+    if is_left:
+        digit = digit_of(key, shift, key_dtype, descending)
+    return digit
 
 
 @func
-def _rank_in_group(digits: Any, counts: template(), items: template()) -> Any:
-    """How many keys of the subgroup come before each of the thread's among those with its digit, and in the upper half
-    the digit; counts the digits.
+def _places_in_tile(
+    keys: Any,
+    rest: Any,
+    counts: template(),
+    lanes: template(),
+    shift: template(),
+    key_dtype: template(),
+    descending: template(),
+    items: template(),
+) -> Any:
+    """Where each of the thread's keys belongs in the tile. `counts` holds where the keys of a subgroup with each digit
+    begin, and then where they end; `lanes` holds zeros, then and now.
+
+    The threads of a subgroup that hold equal digits find each other through a word of `lanes`, a bit for each: the
+    ranking by matching of Adinets and Merrill.
     """
-    mask = static(u32 if group_size() == 32 else u64)
-    earlier_lanes = (mask(1) << cast(invocation_id(), mask)) - mask(1)
+    mask = static(lanes.dtype)
+    own = mask(1) << cast(invocation_id(), mask)
     group = block.thread_idx() // group_size()
-    ranks = Vector.zero(i32, static(items))
+    places = Vector.zero(i32, static(items))
     for k in static(range(items)):
-        same = _lanes_with(digits[k])
-        before = cast(popcnt(same & earlier_lanes), i32)
-        counted = counts[group, digits[k]]
+        digit = _digit_in_tile(keys[k], k * group_size() < rest, shift, key_dtype, descending)
+        at = group * static(DIGITS) + digit
+        atomic_or(lanes[at], own)
         subgroup.sync()
+        same = lanes[at]
+        first = counts[at]
+        subgroup.sync()
+        before = cast(popcnt(same & (own - mask(1))), i32)
         if before == 0:
-            counts[group, digits[k]] = counted + cast(popcnt(same), i32)
+            counts[at] = first + cast(popcnt(same), i32)
+            lanes[at] = mask(0)
         subgroup.sync()
-        # In one word with its digit a rank takes one register, and the place of the count none, until it is used.
-        ranks[k] = (counted + before) | (digits[k] << 16)
-    return ranks
+        places[k] = first + before
+    return places
 
 
 @func
 def _exchange(held: template(), elements: Any, places: Any, items: template()) -> Any:
-    """The elements of the block, each put at its place in the tile; a thread gets each `BLOCK`-th of them."""
+    """The elements of the block, each put at its place in the tile; a thread gets each `SORT_BLOCK`-th of them."""
     word = static(held.dtype)
     block.sync()
     for k in static(range(items)):
@@ -227,7 +252,7 @@ def _exchange(held: template(), elements: Any, places: Any, items: template()) -
     block.sync()
     result = Vector.zero(word, static(items))
     for k in static(range(items)):
-        result[k] = held[block.thread_idx() + static(k * BLOCK)]
+        result[k] = held[block.thread_idx() + static(k * SORT_BLOCK)]
     return result
 
 
@@ -242,10 +267,10 @@ def _move_values(
     places: Any,
     items: template(),
 ) -> None:
-    values = _exchange(held, _load(source, begin, left, static(source.dtype), items), ranks, items)
+    values = _exchange(held, _load(source, begin, left, static(source.dtype), SORT_BLOCK, items), ranks, items)
     rest = left - block.thread_idx()
     for k in static(range(items)):
-        if static(k * BLOCK) < rest:
+        if static(k * SORT_BLOCK) < rest:
             target[places[k]] = bit_cast(values[k], static(source.dtype))
 
 
@@ -267,73 +292,77 @@ def sort_by_digit_in_tiles(
     number = static(shift // DIGIT_BITS)
     word = static(scratch.dtype)
     key_bits = static(bits_type(key_dtype))
-    loop_config(block_dim=static(BLOCK))
-    for _ in range(static(GRID * BLOCK)):
+    groups = static(SORT_BLOCK // group_size())
+    loop_config(block_dim=static(SORT_BLOCK))
+    for _ in range(static(GRID * SORT_BLOCK)):
         taken = block.SharedArray(1, i32)
-        counts = block.SharedArray((static(BLOCK // group_size()), static(DIGITS)), i32)
+        counts = block.SharedArray(static(groups * DIGITS), i32)
         offsets = block.SharedArray(static(DIGITS), word)
-        held = block.SharedArray(static(BLOCK * items), key_bits)
+        held = block.SharedArray(static(SORT_BLOCK * items), key_bits)
+        lanes = block.SharedArray(static(groups * DIGITS), static(u32 if group_size() == 32 else u64))
         thread = block.thread_idx()
         group = thread // group_size()
-        tiles = cast((cast(n, i64) + static(BLOCK * items - 1)) // static(BLOCK * items), i32)
+        tiles = cast((cast(n, i64) + static(SORT_BLOCK * items - 1)) // static(SORT_BLOCK * items), i32)
         words = _state_words(scratch, n)
         area = cast(tiles, i64) * static(DIGITS) * words
         states = static(_STATES) + area * static(number % 2)
         others = static(_STATES) + area * static(1 - number % 2)
+        for k in static(range(groups * DIGITS // SORT_BLOCK)):
+            lanes[thread + static(k * SORT_BLOCK)] = static(lanes.dtype)(0)
         tile = take_tile(scratch, number, taken)
         while tile < tiles:
-            begin = cast(tile, i64) * static(BLOCK * items)
-            left = cast(min(cast(n, i64) - begin, i64(static(BLOCK * items))), i32)
+            begin = cast(tile, i64) * static(SORT_BLOCK * items)
+            left = cast(min(cast(n, i64) - begin, i64(static(SORT_BLOCK * items))), i32)
             row = cast(tile, i64) * static(DIGITS) * words + cast(thread, i64)
-            keys = _load(source, begin, left, key_dtype, items)
-            digits = Vector.zero(i32, static(items))
+            keys = _load(source, begin, left, key_dtype, SORT_BLOCK, items)
             rest = left - first_in_tile(items)
+            for k in static(range(groups * DIGITS // SORT_BLOCK)):
+                counts[thread + static(k * SORT_BLOCK)] = 0
+            block.sync()
             for k in static(range(items)):
-                digits[k] = i32(static(DIGITS - 1))
-                if k * group_size() < rest:
-                    digits[k] = digit_of(keys[k], shift, key_dtype, descending)
-            for k in static(range(BLOCK // group_size())):
-                counts[k, thread] = 0
+                digit = _digit_in_tile(keys[k], k * group_size() < rest, shift, key_dtype, descending)
+                atomic_add(counts[group * static(DIGITS) + digit], 1)
             block.sync()
-            ranks = _rank_in_group(digits, counts, items)
-            block.sync()
-            # Each thread now handles one digit: an exclusive sum of its counts over the subgroups.
+            # Threads now handle a digit each: first the counts of the tile, which others may be waiting for.
             total = 0
-            for k in static(range(BLOCK // group_size())):
-                count = counts[k, thread]
-                counts[k, thread] = total
-                total += count
-            if tile == 0:
-                _publish(scratch, states + row, words, cast(total, word), _UP_TO_TILE)
-            else:
-                _publish(scratch, states + row, words, cast(total, word), _OF_TILE)
-            smaller = block.exclusive_add(total, static(BLOCK), i32)
-            for k in static(range(BLOCK // group_size())):
-                counts[k, thread] = counts[k, thread] + smaller
-            before = _look_back(scratch, states, words, tile, thread)
-            if tile > 0:
-                _publish(scratch, states + row, words, before + cast(total, word), _UP_TO_TILE)
-            scratch[others + row] = word(0)
-            if words == 2:
-                scratch[others + row + static(DIGITS)] = word(0)
-            offsets[thread] = scratch[static(_COUNTS + number * DIGITS) + thread] + before - cast(smaller, word)
+            if thread < static(DIGITS):
+                for k in static(range(groups)):
+                    total += counts[static(k * DIGITS) + thread]
+                if tile == 0:
+                    _publish(scratch, states + row, words, cast(total, word), _UP_TO_TILE)
+                else:
+                    _publish(scratch, states + row, words, cast(total, word), _OF_TILE)
+            smaller = block.exclusive_add(total, static(SORT_BLOCK), i32)
+            if thread < static(DIGITS):
+                first = smaller
+                for k in static(range(groups)):
+                    count = counts[static(k * DIGITS) + thread]
+                    counts[static(k * DIGITS) + thread] = first
+                    first += count
             block.sync()
-            for k in static(range(items)):
-                ranks[k] = (ranks[k] & 0xFFFF) + counts[group, ranks[k] >> 16]
+            ranks = _places_in_tile(keys, rest, counts, lanes, shift, key_dtype, descending, items)
+            if thread < static(DIGITS):
+                before = _look_back(scratch, states, words, tile, thread)
+                if tile > 0:
+                    _publish(scratch, states + row, words, before + cast(total, word), _UP_TO_TILE)
+                scratch[others + row] = word(0)
+                if words == 2:
+                    scratch[others + row + static(DIGITS)] = word(0)
+                offsets[thread] = scratch[static(_COUNTS + number * DIGITS) + thread] + before - cast(smaller, word)
             sorted_keys = _exchange(held, keys, ranks, items)
             places = Vector.zero(word, static(items))
             rest = left - thread
             for k in static(range(items)):
                 key = bit_cast(sorted_keys[k], key_dtype)
-                local = cast(thread + static(k * BLOCK), word)
+                local = cast(thread + static(k * SORT_BLOCK), word)
                 places[k] = offsets[digit_of(key, shift, key_dtype, descending)] + local
-                if static(k * BLOCK) < rest:
+                if static(k * SORT_BLOCK) < rest:
                     target[places[k]] = key
             if static(has_values):
                 if static(width(source_values.dtype) == width(key_dtype)):
                     _move_values(source_values, target_values, held, begin, left, ranks, places, items)
                 else:
                     value_bits = static(bits_type(source_values.dtype))
-                    held_values = block.SharedArray(static(BLOCK * items), value_bits)
+                    held_values = block.SharedArray(static(SORT_BLOCK * items), value_bits)
                     _move_values(source_values, target_values, held_values, begin, left, ranks, places, items)
             tile = take_tile(scratch, number, taken)

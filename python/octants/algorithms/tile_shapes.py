@@ -16,6 +16,9 @@ CHUNKS = 64
 BLOCK = 256
 """Threads of a block."""
 
+SORT_BLOCK = int(__import__("os").environ.get("EXP_SB", "256"))
+"""Threads of a block of a sort, a multiple of `DIGITS`."""
+
 REDUCTION_BLOCKS = 1024
 """Blocks of a reduction. The number is the same on each device, so that the order of a sum's terms is too."""
 
@@ -51,7 +54,8 @@ def items_of(dtype: Any) -> int:
 
 def items_of_pairs(key_dtype: Any, value_dtype: Any, has_values: bool) -> int:
     """Elements that a thread of a sort's tile holds: a tile's keys and values lie in the memory of its block."""
-    return min(items_of(key_dtype), items_of(value_dtype)) if has_values else items_of(key_dtype)
+    exp = int(__import__("os").environ.get("EXP_ITEMS", "16")) / 16
+    return int((min(items_of(key_dtype), items_of(value_dtype)) if has_values else items_of(key_dtype)) * exp)
 
 
 def check_capacity(log256_max_n: int | None) -> None:

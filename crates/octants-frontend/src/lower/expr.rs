@@ -519,7 +519,7 @@ impl Lowerer<'_> {
     fn array_attribute(&mut self, base: &Value, name: &str) -> Result<Option<Value>> {
         if let Value::View(view) = base {
             return match self.view_attribute(view, base, name)? {
-                None if matches!(name, "dtype" | "n" | "m" | "ndim") => {
+                None if matches!(name, "dtype" | "element_shape" | "n" | "m" | "ndim") => {
                     self.attribute(&Value::Array(view.array), name).map(Some)
                 }
                 found => Ok(found),
@@ -536,7 +536,7 @@ impl Lowerer<'_> {
                 return self.subscript(&shape, vec![Value::Int(0)]).map(Some);
             }
         }
-        if !matches!(name, "shape" | "dtype" | "n" | "m" | "ndim") {
+        if !matches!(name, "shape" | "dtype" | "element_shape" | "n" | "m" | "ndim") {
             if let Value::Array(b) = base {
                 if let Some(obj) = self.buffer_objects[b.index()] {
                     return Ok(Some(self.host_attribute(obj, name)?));
@@ -573,6 +573,9 @@ impl Lowerer<'_> {
                 Value::tuple((0..decl.ndim).map(extent).collect())
             }
             "ndim" => constant(u64::from(decl.ndim)),
+            // Structs have none.
+            "element_shape" if matches!(decl.elem, Type::Struct(_)) => Value::None,
+            "element_shape" => Value::tuple(decl.elem.shape().iter().map(|n| constant(u64::from(*n))).collect()),
             "n" => constant(u64::from(decl.elem.shape().first().copied().unwrap_or(1))),
             "m" => constant(u64::from(decl.elem.shape().get(1).copied().unwrap_or(1))),
             _ => match self.buffer_objects[buffer.index()] {

@@ -1,0 +1,93 @@
+//! How many registers a function may take: where the text asks for room for some blocks on a multiprocessor, more of
+//! them find room with fewer registers each, which helps code that waits for memory unless values no longer fit.
+//!
+//! [`crowd`] asks for the most blocks that are worth while, [`spill`] reads in the assembler's log which functions that
+//! was too much for, and [`relax`] gives these the room back that the text left them.
+
+/// Threads of a multiprocessor that there should be room for: 64 registers each.
+const CROWD: u32 = 1024;
+/// Bytes of registers that a function may keep in memory to make that room. On an H200 sorts and solvers with up to as
+/// many ran faster than with more registers.
+const FEW: u32 = 64;
+
+const BLOCKS: &str = ".minnctapersm ";
+
+/// A function that gets less room than the text asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Crowded {
+    name: String,
+    /// The line of the text, and what stood there.
+    line: usize,
+    asked: String,
+}
+
+/// The lines of a text that asks for room for more threads, with the functions that get less of it; `None` where there
+/// are none. Functions that ask for one block want all registers, and keep them.
+pub(crate) fn crowd(text: &str) -> Option<(Vec<String>, Vec<Crowded>)> {
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    let (mut name, mut threads, mut crowded) = (String::new(), None, Vec::new());
+    for (number, line) in lines.iter_mut().enumerate() {
+        if let Some((_, after)) = line.split_once(".entry ") {
+            name = after.chars().take_while(|c| *c != '(' && !c.is_whitespace()).collect();
+            threads = None;
+        } else if let Some(after) = line.trim().strip_prefix(".maxntid ") {
+            threads = after.split(',').next().and_then(|n| n.trim().parse::<u32>().ok());
+        } else if let (Some(asked), Some(threads)) = (line.trim().strip_prefix(BLOCKS), threads) {
+            let most = CROWD / threads.max(1);
+            if asked.trim().parse::<u32>().is_ok_and(|asked| asked > 1 && asked < most) {
+                let asked = std::mem::replace(line, format!("{BLOCKS}{most}"));
+                crowded.push(Crowded { name: name.clone(), line: number, asked });
+            }
+        }
+    }
+    (!crowded.is_empty()).then_some((lines, crowded))
+}
+
+/// Which of the functions keep too much in memory, by the assembler's log.
+pub(crate) fn spill(log: &str, crowded: &[Crowded]) -> Vec<Crowded> {
+    let mut lines = log.lines();
+    let mut found = Vec::new();
+    while let Some(line) = lines.next() {
+        let Some((_, name)) = line.split_once("Function properties for ") else { continue };
+        let words: Vec<&str> = lines.next().unwrap_or_default().split_whitespace().collect();
+        let stored = words.windows(4).find(|w| w[1..] == ["bytes", "spill", "stores,"]);
+        if stored.and_then(|w| w[0].parse::<u32>().ok()).is_some_and(|bytes| bytes > FEW) {
+            found.extend(crowded.iter().filter(|c| c.name == name.trim().trim_matches('\'')).cloned());
+        }
+    }
+    found
+}
+
+/// The text in which these functions have the room that it asked for first.
+pub(crate) fn relax(mut lines: Vec<String>, spilling: Vec<Crowded>) -> String {
+    for function in spilling {
+        lines[function.line] = function.asked;
+    }
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = ".visible .entry one(\n)\n.maxntid 32\n.minnctapersm 20\n{\n}\n.visible .entry two(\n)\n\
+                        .maxntid 256\n.minnctapersm 2\n{\n}\n.visible .entry three(\n)\n.maxntid 256\n.minnctapersm 1\n{\n}";
+
+    #[test]
+    fn functions_that_spill_get_their_room_back() {
+        let (lines, crowded) = crowd(TEXT).expect("two functions have room to spare");
+        assert_eq!(crowded.iter().map(|c| &c.name[..]).collect::<Vec<_>>(), ["one", "two"]);
+        assert!(lines.join("\n").contains(".minnctapersm 32\n") && lines.join("\n").contains(".minnctapersm 4\n"));
+        let log = "ptxas info    : Function properties for one\n    16 bytes stack frame, 16 bytes spill stores, 12 bytes \
+                   spill loads\nptxas info    : Function properties for two\n    300 bytes stack frame, 288 bytes spill \
+                   stores, 284 bytes spill loads\n";
+        let spilling = spill(log, &crowded);
+        assert_eq!(spilling, crowded[1..]);
+        assert_eq!(relax(lines, spilling), TEXT.replacen("minnctapersm 20", "minnctapersm 32", 1));
+    }
+
+    #[test]
+    fn a_text_with_nothing_to_spare_stays() {
+        assert_eq!(crowd(".visible .entry all(\n)\n.maxntid 256\n.minnctapersm 4\n{\n}"), None);
+    }
+}

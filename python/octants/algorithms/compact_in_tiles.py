@@ -1,0 +1,107 @@
+"""Compaction in one pass over memory: the elements that a condition holds for, moved together in their order.
+
+Blocks take tiles in order, and pass on how many elements they keep as a scan does (`scan_in_tiles`). A subgroup counts
+its own by votes, and all elements are loaded before the first is stored.
+"""
+
+# mypy: ignore-errors
+# Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
+
+from __future__ import annotations
+
+from typing import Any
+
+from octants.algorithms.scan_in_tiles import clear_words, first_in_tile, sum_before_tile, take_tile, words_for
+from octants.algorithms.tile_shapes import BLOCK, GRID, items_of
+from octants.kernel_decorators import func
+from octants.matrix import Vector
+from octants.ops import cast, loop_config, min, popcnt, static
+from octants.simt.block_threads import SharedArray, sync, thread_idx
+from octants.simt.identities import add
+from octants.simt.lanes import group_size, invocation_id
+from octants.simt.votes import ballot
+from octants.types import i32, i64, template, u32, u64
+
+__all__ = ["compact_in_tiles"]
+
+
+@func
+def _keeps_of_tile(source: template(), keeps: template(), at: Any, rest: Any, full: template(), items: template()):
+    """Which of its elements the thread keeps, a bit for each row."""
+    kept = u32(0)
+    for k in static(range(items)):
+        if static(full):
+            kept = kept | (cast(keeps(source, at + k * group_size()), u32) << static(k))
+        elif k * group_size() < rest:
+            kept = kept | (cast(keeps(source, at + k * group_size()), u32) << static(k))
+    return kept
+
+
+@func
+def _values_of_tile(arr: template(), at: Any, rest: Any, full: template(), items: template()) -> Any:
+    values = Vector.zero(static(arr.dtype), static(items))
+    for k in static(range(items)):
+        if static(full):
+            values[k] = arr[at + k * group_size()]
+        elif k * group_size() < rest:
+            values[k] = arr[at + k * group_size()]
+    return values
+
+
+@func(requires_top_level=True)
+def compact_in_tiles(
+    arr: template(), source: template(), keeps: template(), out: template(), count: template(), scratch: template(), n
+) -> None:
+    """Copies each `arr[i]`, a scalar, for which `keeps(source, i)`, 0 or 1, to the front of `out`; their number to
+    `count[0]`, unless `n` is 0.
+    """
+    items = static(items_of(arr.dtype))
+    size = static(BLOCK * items)
+    clear_words(scratch, words_for(n, scratch, u32, items))
+    loop_config(block_dim=static(BLOCK))
+    for _ in range(static(GRID * BLOCK)):
+        taken = SharedArray(1, i32)
+        parts = SharedArray(static(BLOCK // group_size()), u32)
+        before_tile = SharedArray(1, u32)
+        tiles = cast((n + static(size - 1)) // size, i32)
+        earlier_lanes = (u64(1) << cast(invocation_id(), u64)) - u64(1)
+        group = thread_idx() // group_size()
+        tile = take_tile(scratch, 0, taken)
+        while tile < tiles:
+            begin = cast(tile, i64) * size
+            left = cast(min(cast(n, i64) - begin, i64(size)), i32)
+            at, rest = begin + cast(first_in_tile(items), i64), left - first_in_tile(items)
+            values = Vector.zero(static(arr.dtype), static(items))
+            kept = u32(0)
+            if left == size:
+                kept = _keeps_of_tile(source, keeps, at, rest, True, items)
+                values = _values_of_tile(arr, at, rest, True, items)
+            else:
+                kept = _keeps_of_tile(source, keeps, at, rest, False, items)
+                values = _values_of_tile(arr, at, rest, False, items)
+            places = Vector.zero(u32, static(items))
+            total = u32(0)
+            for k in static(range(items)):
+                votes = ballot((kept >> static(k)) & u32(1))
+                places[k] = total + cast(popcnt(votes & earlier_lanes), u32)
+                total += cast(popcnt(votes), u32)
+            if invocation_id() == 0:
+                parts[group] = total
+            sync()
+            before, tile_sum = u32(0), u32(0)
+            for k in static(range(BLOCK // group_size())):
+                tile_sum += parts[k]
+                if k < group:
+                    before += parts[k]
+            if group == 0:
+                earlier = sum_before_tile(scratch, tile, tiles, tile_sum, add, u32(0), u32)
+                if invocation_id() == 0:
+                    before_tile[0] = earlier
+            sync()
+            before += before_tile[0]
+            for k in static(range(items)):
+                if (kept >> static(k)) & u32(1) != 0:
+                    out[before + places[k]] = values[k]
+            if tile == tiles - 1 and thread_idx() == 0:
+                count[0] = cast(before_tile[0] + tile_sum, static(count.dtype))
+            tile = take_tile(scratch, 0, taken)
