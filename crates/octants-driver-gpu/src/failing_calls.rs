@@ -123,9 +123,12 @@ impl Graphs for Acme {
     unsafe fn add_kernel(&self, _to: RawGraph, behind: &[RawNode], kernel: &KernelNode) -> Called<RawNode> {
         note(format!("kernel behind {}", behind.len()));
         // SAFETY: a parameter of tasks is longer than that.
-        let words = unsafe { std::slice::from_raw_parts(kernel.parameter.cast::<u64>(), 3) };
-        if words[0] == SWITCH {
-            note(format!("deciding by {} bytes", words[2]));
+        let words = unsafe { std::slice::from_raw_parts(kernel.parameter.cast::<u64>(), 5) };
+        match words {
+            [SWITCH, _, bytes, _, 0] => note(format!("deciding by {bytes} bytes")),
+            [SWITCH, _, bytes, _, rounds] => note(format!("deciding by {bytes} bytes, counting at {rounds}")),
+            [0, 0, 0, 0, rounds] if *rounds > 0 => note(format!("no rounds at {rounds}")),
+            _ => {}
         }
         called("graph_kernel", RawNode(null_mut()))
     }
@@ -468,6 +471,7 @@ fn loops_and_groups_become_nodes_of_one_graph_at_the_first_launch() {
     let sections = [outer, Section::InOrder(3..4)];
     let (meta, failures) = (Arc::new(KernelMeta::of(&artifact)), Arc::new(Failures::default()));
     let printer = Arc::new(Printer::new(Arc::new(|_: &str| ())));
+    let rounds = Cell::new(0);
     let calls_on = |stream: RawStream, args: &[u64]| {
         LAUNCHING.take();
         let launch = Launch {
@@ -478,7 +482,7 @@ fn loops_and_groups_become_nodes_of_one_graph_at_the_first_launch() {
             result: DevicePtr(0),
             channel: DevicePtr(0),
             speaker: 0,
-            rounds: DevicePtr(0),
+            rounds: DevicePtr(rounds.get()),
             seed: 0,
             number: 0,
             nested: false,
@@ -520,6 +524,15 @@ fn loops_and_groups_become_nodes_of_one_graph_at_the_first_launch() {
     assert_eq!(calls_on(other, &[64, 256]), first);
     assert_eq!(calls_on(other, &[64, 256]), "graph_launch");
     assert_eq!(calls(&[64, 256]), "graph_launch");
+    // Where tasks of rounds draw random numbers a word for each loop counts the rounds, from zero.
+    rounds.set(512);
+    DESCRIBED.take();
+    calls_on(std::ptr::without_provenance_mut(16), &[64, 128]);
+    let told = DESCRIBED.take();
+    let of_rounds: Vec<&String> = told.iter().filter(|t| t.contains("rounds") || t.contains("deciding")).collect();
+    let counting = |at| format!("deciding by 4 bytes, counting at {at}");
+    let expected = ["no rounds at 512", "no rounds at 520", "deciding by 0 bytes", &counting(520), &counting(512)];
+    assert_eq!(of_rounds, expected);
 }
 
 #[test]
