@@ -256,6 +256,13 @@ def test_a_failed_assertion_ends_the_loops_of_all_sections():
     assert (b.to_numpy() <= 3).all()
 
 
+def test_python_runs_the_blocks_as_they_are():
+    seen = []
+    with qd.graph.parallel_context(allow_nesting=True), qd.graph.parallel():
+        seen.append(1)
+    assert seen == [1]
+
+
 def test_gradients_of_nested_sections_are_those_in_order():
     history = qd.types.ndarray(dtype=qd.f64, ndim=2, needs_grad=True)
     loss_type = qd.types.ndarray(dtype=qd.f64, ndim=1, needs_grad=True)
