@@ -291,3 +291,17 @@ def test_fill_with_a_vector(options):
         array = make()
         array.fill(qd.Vector([1.0, 2.0, 3.0]))
         np.testing.assert_array_equal(array.to_numpy(), np.broadcast_to([1.0, 2.0, 3.0], (*array.shape, 3)))
+
+
+def test_element_shapes_in_kernels():
+    v = qd.Matrix.ndarray(2, 3, qd.f32, 4)
+    s = qd.ndarray(qd.f32, 4)
+    f = qd.Vector.field(3, qd.i32, shape=2)
+
+    @qd.kernel
+    def count(a: qd.types.ndarray(), b: qd.types.ndarray(), c: qd.template()) -> qd.i32:
+        return qd.static(
+            len(a.element_shape) * 100 + a.element_shape[1] * 10 + len(b.element_shape) + c.element_shape[0]
+        )
+
+    assert count(v, s, f) == 233

@@ -10,6 +10,11 @@ const CROWD: u32 = 1024;
 /// many ran faster than with more registers.
 const FEW: u32 = 64;
 
+/// Lines of a function from which on it is long: to assemble it once more would take seconds.
+const LONG: usize = 3000;
+
+const ENTRY: &str = ".entry ";
+const THREADS: &str = ".maxntid ";
 const BLOCKS: &str = ".minnctapersm ";
 
 /// A function that gets less room than the text asks for.
@@ -22,22 +27,24 @@ pub(crate) struct Crowded {
 }
 
 /// The lines of a text that asks for room for more threads, with the functions that get less of it; `None` where there
-/// are none. Functions that ask for one block want all registers, and keep them.
+/// are none. Functions that ask for one block want all registers, and keep them; so do long ones, which would spill.
 pub(crate) fn crowd(text: &str) -> Option<(Vec<String>, Vec<Crowded>)> {
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
-    let (mut name, mut threads, mut crowded) = (String::new(), None, Vec::new());
-    for (number, line) in lines.iter_mut().enumerate() {
-        if let Some((_, after)) = line.split_once(".entry ") {
-            name = after.chars().take_while(|c| *c != '(' && !c.is_whitespace()).collect();
-            threads = None;
-        } else if let Some(after) = line.trim().strip_prefix(".maxntid ") {
-            threads = after.split(',').next().and_then(|n| n.trim().parse::<u32>().ok());
-        } else if let (Some(asked), Some(threads)) = (line.trim().strip_prefix(BLOCKS), threads) {
-            let most = CROWD / threads.max(1);
-            if asked.trim().parse::<u32>().is_ok_and(|asked| asked > 1 && asked < most) {
-                let asked = std::mem::replace(line, format!("{BLOCKS}{most}"));
-                crowded.push(Crowded { name: name.clone(), line: number, asked });
-            }
+    let entries: Vec<usize> = (0..lines.len()).filter(|n| lines[*n].contains(ENTRY)).collect();
+    let ends = entries.iter().skip(1).copied().chain([lines.len()]);
+    let mut crowded = Vec::new();
+    for (begin, end) in entries.iter().copied().zip(ends).filter(|(begin, end)| end - begin < LONG) {
+        let name = lines[begin].split(ENTRY).nth(1).unwrap_or_default();
+        let name = name.chars().take_while(|c| *c != '(' && !c.is_whitespace()).collect();
+        let number = |prefix| {
+            let (line, text) = (begin..end).find_map(|n| Some((n, lines[n].trim().strip_prefix(prefix)?)))?;
+            Some((line, text.split(',').next()?.trim().parse::<u32>().ok()?))
+        };
+        let (Some((_, threads)), Some((line, blocks))) = (number(THREADS), number(BLOCKS)) else { continue };
+        let most = CROWD / threads.max(1);
+        if blocks > 1 && blocks < most {
+            let asked = std::mem::replace(&mut lines[line], format!("{BLOCKS}{most}"));
+            crowded.push(Crowded { name, line, asked });
         }
     }
     (!crowded.is_empty()).then_some((lines, crowded))

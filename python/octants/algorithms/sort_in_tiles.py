@@ -27,7 +27,6 @@ from octants.algorithms.tile_shapes import (
     GRID,
     REDUCTION_BLOCKS,
     SMALLEST_TILE,
-    SORT_BLOCK,
     items_of_pairs,
 )
 from octants.kernel_decorators import func
@@ -91,7 +90,7 @@ def _keys_of_tile(
 def _load(source: template(), begin: Any, left: Any, dtype: template(), threads: template(), items: template()) -> Any:
     """The thread's elements of a tile, one of each row; zeros from `left` on."""
     result = Vector.zero(dtype, static(items))
-    if left == static(threads * items):
+    if left == static(BLOCK * items):
         result = _keys_of_tile(source, begin, left, dtype, True, items)
     else:
         result = _keys_of_tile(source, begin, left, dtype, False, items)
@@ -114,8 +113,7 @@ def count_digits(
     passes = static(end_bit // DIGIT_BITS)
     word = static(scratch.dtype)
     tile_size = static(BLOCK * items)
-    sort_tile = static(SORT_BLOCK * items_of_pairs(key_dtype, values.dtype, has_values))
-    states = ((cast(n, i64) + static(sort_tile - 1)) // sort_tile) * static(DIGITS)
+    states = ((cast(n, i64) + static(BLOCK * items - 1)) // tile_size) * static(DIGITS)
     clear_words(scratch, static(_STATES) + states * _state_words(scratch, n))
     loop_config(block_dim=static(BLOCK))
     for i in range(static(REDUCTION_BLOCKS * BLOCK)):
@@ -128,7 +126,7 @@ def count_digits(
         while cast(tile, i64) * tile_size < n:
             begin = cast(tile, i64) * tile_size
             left = cast(min(cast(n, i64) - begin, i64(static(BLOCK * items))), i32)
-            held = _load(keys, begin, left, key_dtype, BLOCK, items)
+            held = _load(keys, begin, left, key_dtype, items)
             rest = left - first_in_tile(items)
             for k in static(range(items)):
                 if k * group_size() < rest:
@@ -244,7 +242,7 @@ def _places_in_tile(
 
 @func
 def _exchange(held: template(), elements: Any, places: Any, items: template()) -> Any:
-    """The elements of the block, each put at its place in the tile; a thread gets each `SORT_BLOCK`-th of them."""
+    """The elements of the block, each put at its place in the tile; a thread gets each `BLOCK`-th of them."""
     word = static(held.dtype)
     block.sync()
     for k in static(range(items)):
@@ -252,7 +250,7 @@ def _exchange(held: template(), elements: Any, places: Any, items: template()) -
     block.sync()
     result = Vector.zero(word, static(items))
     for k in static(range(items)):
-        result[k] = held[block.thread_idx() + static(k * SORT_BLOCK)]
+        result[k] = held[block.thread_idx() + static(k * BLOCK)]
     return result
 
 
@@ -267,10 +265,10 @@ def _move_values(
     places: Any,
     items: template(),
 ) -> None:
-    values = _exchange(held, _load(source, begin, left, static(source.dtype), SORT_BLOCK, items), ranks, items)
+    values = _exchange(held, _load(source, begin, left, static(source.dtype), items), ranks, items)
     rest = left - block.thread_idx()
     for k in static(range(items)):
-        if static(k * SORT_BLOCK) < rest:
+        if static(k * BLOCK) < rest:
             target[places[k]] = bit_cast(values[k], static(source.dtype))
 
 
@@ -292,77 +290,74 @@ def sort_by_digit_in_tiles(
     number = static(shift // DIGIT_BITS)
     word = static(scratch.dtype)
     key_bits = static(bits_type(key_dtype))
-    groups = static(SORT_BLOCK // group_size())
-    loop_config(block_dim=static(SORT_BLOCK))
-    for _ in range(static(GRID * SORT_BLOCK)):
+    groups = static(BLOCK // group_size())
+    loop_config(block_dim=static(BLOCK))
+    for _ in range(static(GRID * BLOCK)):
         taken = block.SharedArray(1, i32)
         counts = block.SharedArray(static(groups * DIGITS), i32)
         offsets = block.SharedArray(static(DIGITS), word)
-        held = block.SharedArray(static(SORT_BLOCK * items), key_bits)
+        held = block.SharedArray(static(BLOCK * items), key_bits)
         lanes = block.SharedArray(static(groups * DIGITS), static(u32 if group_size() == 32 else u64))
         thread = block.thread_idx()
         group = thread // group_size()
-        tiles = cast((cast(n, i64) + static(SORT_BLOCK * items - 1)) // static(SORT_BLOCK * items), i32)
+        tiles = cast((cast(n, i64) + static(BLOCK * items - 1)) // static(BLOCK * items), i32)
         words = _state_words(scratch, n)
         area = cast(tiles, i64) * static(DIGITS) * words
         states = static(_STATES) + area * static(number % 2)
         others = static(_STATES) + area * static(1 - number % 2)
-        for k in static(range(groups * DIGITS // SORT_BLOCK)):
-            lanes[thread + static(k * SORT_BLOCK)] = static(lanes.dtype)(0)
+        for k in static(range(groups * DIGITS // BLOCK)):
+            lanes[thread + static(k * BLOCK)] = static(lanes.dtype)(0)
         tile = take_tile(scratch, number, taken)
         while tile < tiles:
-            begin = cast(tile, i64) * static(SORT_BLOCK * items)
-            left = cast(min(cast(n, i64) - begin, i64(static(SORT_BLOCK * items))), i32)
+            begin = cast(tile, i64) * static(BLOCK * items)
+            left = cast(min(cast(n, i64) - begin, i64(static(BLOCK * items))), i32)
             row = cast(tile, i64) * static(DIGITS) * words + cast(thread, i64)
-            keys = _load(source, begin, left, key_dtype, SORT_BLOCK, items)
+            keys = _load(source, begin, left, key_dtype, items)
             rest = left - first_in_tile(items)
-            for k in static(range(groups * DIGITS // SORT_BLOCK)):
-                counts[thread + static(k * SORT_BLOCK)] = 0
+            for k in static(range(groups * DIGITS // BLOCK)):
+                counts[thread + static(k * BLOCK)] = 0
             block.sync()
             for k in static(range(items)):
                 digit = _digit_in_tile(keys[k], k * group_size() < rest, shift, key_dtype, descending)
                 atomic_add(counts[group * static(DIGITS) + digit], 1)
             block.sync()
-            # Threads now handle a digit each: first the counts of the tile, which others may be waiting for.
+            # Each thread now handles one digit: first its count in the tile, which others may be waiting for.
             total = 0
-            if thread < static(DIGITS):
-                for k in static(range(groups)):
-                    total += counts[static(k * DIGITS) + thread]
-                if tile == 0:
-                    _publish(scratch, states + row, words, cast(total, word), _UP_TO_TILE)
-                else:
-                    _publish(scratch, states + row, words, cast(total, word), _OF_TILE)
-            smaller = block.exclusive_add(total, static(SORT_BLOCK), i32)
-            if thread < static(DIGITS):
-                first = smaller
-                for k in static(range(groups)):
-                    count = counts[static(k * DIGITS) + thread]
-                    counts[static(k * DIGITS) + thread] = first
-                    first += count
+            for k in static(range(groups)):
+                total += counts[static(k * DIGITS) + thread]
+            if tile == 0:
+                _publish(scratch, states + row, words, cast(total, word), _UP_TO_TILE)
+            else:
+                _publish(scratch, states + row, words, cast(total, word), _OF_TILE)
+            smaller = block.exclusive_add(total, static(BLOCK), i32)
+            first = smaller
+            for k in static(range(groups)):
+                count = counts[static(k * DIGITS) + thread]
+                counts[static(k * DIGITS) + thread] = first
+                first += count
             block.sync()
             ranks = _places_in_tile(keys, rest, counts, lanes, shift, key_dtype, descending, items)
-            if thread < static(DIGITS):
-                before = _look_back(scratch, states, words, tile, thread)
-                if tile > 0:
-                    _publish(scratch, states + row, words, before + cast(total, word), _UP_TO_TILE)
-                scratch[others + row] = word(0)
-                if words == 2:
-                    scratch[others + row + static(DIGITS)] = word(0)
-                offsets[thread] = scratch[static(_COUNTS + number * DIGITS) + thread] + before - cast(smaller, word)
+            before = _look_back(scratch, states, words, tile, thread)
+            if tile > 0:
+                _publish(scratch, states + row, words, before + cast(total, word), _UP_TO_TILE)
+            scratch[others + row] = word(0)
+            if words == 2:
+                scratch[others + row + static(DIGITS)] = word(0)
+            offsets[thread] = scratch[static(_COUNTS + number * DIGITS) + thread] + before - cast(smaller, word)
             sorted_keys = _exchange(held, keys, ranks, items)
             places = Vector.zero(word, static(items))
             rest = left - thread
             for k in static(range(items)):
                 key = bit_cast(sorted_keys[k], key_dtype)
-                local = cast(thread + static(k * SORT_BLOCK), word)
+                local = cast(thread + static(k * BLOCK), word)
                 places[k] = offsets[digit_of(key, shift, key_dtype, descending)] + local
-                if static(k * SORT_BLOCK) < rest:
+                if static(k * BLOCK) < rest:
                     target[places[k]] = key
             if static(has_values):
                 if static(width(source_values.dtype) == width(key_dtype)):
                     _move_values(source_values, target_values, held, begin, left, ranks, places, items)
                 else:
                     value_bits = static(bits_type(source_values.dtype))
-                    held_values = block.SharedArray(static(SORT_BLOCK * items), value_bits)
+                    held_values = block.SharedArray(static(BLOCK * items), value_bits)
                     _move_values(source_values, target_values, held_values, begin, left, ranks, places, items)
             tile = take_tile(scratch, number, taken)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from octants import _octants
 from octants.algorithms.element_types import is_pair, width
 from octants.architectures import arm64, x64
 
@@ -15,9 +16,6 @@ CHUNKS = 64
 
 BLOCK = 256
 """Threads of a block."""
-
-SORT_BLOCK = int(__import__("os").environ.get("EXP_SB", "256"))
-"""Threads of a block of a sort, a multiple of `DIGITS`."""
 
 REDUCTION_BLOCKS = 1024
 """Blocks of a reduction. The number is the same on each device, so that the order of a sum's terms is too."""
@@ -36,6 +34,9 @@ DIGITS = 1 << DIGIT_BITS
 
 _MOST_LEVELS = 4
 
+# Bytes of shared memory of a block, of devices on which several blocks with large tiles run at once.
+_ROOM_FOR_BLOCKS = 96 << 10
+
 
 def runs_in_blocks() -> bool:
     """Whether the algorithms run as blocks of threads that share memory, rather than as chunks of a parallel loop."""
@@ -53,9 +54,12 @@ def items_of(dtype: Any) -> int:
 
 
 def items_of_pairs(key_dtype: Any, value_dtype: Any, has_values: bool) -> int:
-    """Elements that a thread of a sort's tile holds: a tile's keys and values lie in the memory of its block."""
-    exp = int(__import__("os").environ.get("EXP_ITEMS", "16")) / 16
-    return int((min(items_of(key_dtype), items_of(value_dtype)) if has_values else items_of(key_dtype)) * exp)
+    """Elements that a thread of a sort's tile holds: a tile's keys and values lie in the memory of its block.
+
+    Larger tiles look back less often. They are worth their memory where several blocks still find room.
+    """
+    items = min(items_of(key_dtype), items_of(value_dtype)) if has_values else items_of(key_dtype)
+    return items * 3 // 2 if _octants.max_shared_bytes() >= _ROOM_FOR_BLOCKS else items
 
 
 def check_capacity(log256_max_n: int | None) -> None:
