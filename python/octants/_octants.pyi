@@ -139,6 +139,9 @@ class CapturedGraph:
     def launch(self, stream: Any = None) -> None:
         """Launches the graph on a stream, the current one where none is given."""
 
+    def add_foreign(self, handle: int, holder: Any, stream: Any = None) -> None:
+        """Notes a graph that another library has described, by its handle, on a stream, and keeps what holds it."""
+
     def noted_steps(self) -> int:
         """Steps that were noted so far, by all threads."""
 

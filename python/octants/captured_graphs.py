@@ -64,6 +64,20 @@ class CapturedGraph:
         if outer is not None:
             outer._note(self)
 
+    def add_graph(self, graph: Any, stream: Any = None) -> None:
+        """In the block of `capture`: adds another library's graph as a step, on a stream, by default the current one. It is a
+        CuPy graph, a `torch.cuda.CUDAGraph(keep_graph=True)`, or the driver's handle of a graph as an int. The graph is taken
+        as it is now, and kept with its memory.
+
+        Raises TypeError where no handle can be had, and RuntimeError outside of the block, and on devices without graphs.
+        """
+        if _capturing.get(threading.get_ident()) is not self:
+            raise OctantsRuntimeError(
+                "a graph is added in the `with` block that captures this one, on a thread that takes part"
+            )
+        self._graph.add_foreign(_graph_handle(graph), graph, stream)
+        self._note(_refuse_gradient)
+
     def grad(self) -> CapturedGraph:
         """A graph of the gradients of this graph's launches, fills and copies, the last first: launched behind this one, with
         the gradients of what it wrote set, it adds to the gradients of what it read.
@@ -202,6 +216,24 @@ def _add_back(taken: Any, added: Any) -> None:
     from octants.element_kernels import add_back
 
     add_back(taken, added)
+
+
+def _graph_handle(graph: Any) -> int:
+    """The driver's handle of another library's graph."""
+    if isinstance(graph, int) and not isinstance(graph, bool):
+        return graph
+    raw = getattr(graph, "raw_cuda_graph", None)
+    handle = raw() if callable(raw) else getattr(graph, "graph", None)
+    if not isinstance(handle, int):
+        raise TypeError(
+            f"{type(graph).__name__!r} object shows no handle of a graph: give an int, a CuPy graph, or a torch graph made "
+            "with `torch.cuda.CUDAGraph(keep_graph=True)`"
+        )
+    return handle
+
+
+def _refuse_gradient() -> None:
+    raise OctantsRuntimeError("a captured graph has no gradient if another library's graph is among its steps")
 
 
 _capturing: dict[int, CapturedGraph] = {}

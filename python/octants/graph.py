@@ -50,9 +50,10 @@ do_while = kernel_only(
 
 @known_to_compiler("graph_parallel_context")
 @contextmanager
-def parallel_context() -> Iterator[None]:
+def parallel_context(*, allow_nesting: bool = False) -> Iterator[None]:
     """In a kernel, `with qd.graph.parallel_context():` holds `with qd.graph.parallel():` blocks, none of which needs what
-    another one does. Nothing outside of kernels."""
+    another one does. With `allow_nesting=True` the blocks may hold `qd.graph.do_while` loops and further contexts, and the
+    context may stand in a kernel with checkpoints. Nothing outside of kernels."""
     yield
 
 

@@ -10,6 +10,9 @@ from octants.timelines import Task
 _WIDE, _HIGH, _GAP, _MARGIN = 170, 40, 30, 20
 _OF_PATH, _OF_STREAM, _OF_EVENT = "#e45756", "#4c78a8", "#f58518"
 
+_LAUNCHES = 1 << 40
+"""The numbers of rounds are those of their launches, and multiples of this."""
+
 Steps = Sequence[tuple[str, int, list[int]]]
 """Of each step what it does, its stream, and the steps that it waits for."""
 
@@ -24,7 +27,7 @@ def times_of(steps: Steps, tasks: Sequence[Task]) -> list[float]:
     last_of: dict[str, int] = {}
     launches: dict[int, list[Task]] = {}
     for task in tasks:
-        launches.setdefault(task.launch, []).append(task)
+        launches.setdefault(task.launch % _LAUNCHES, []).append(task)
     for number in sorted(launches):
         kernel = launches[number][0].kernel
         found = next((i for i in range(next_step, len(steps)) if steps[i][0] == kernel), last_of.get(kernel))

@@ -95,6 +95,10 @@ class Ndarray(WholeArray, _octants.Ndarray):
         """The array itself while the program that made it runs, None afterwards."""
         return self if self.alive else None
 
+    def device_allocation_ptr(self) -> int:
+        """What tells the array's memory from that of others: its address on the device."""
+        return self.buffer.ptr
+
     @property
     def _physical_shape(self) -> tuple[int, ...]:
         shape = self.shape

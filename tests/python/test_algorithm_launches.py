@@ -227,7 +227,6 @@ def test_select_vectors(n: int, components: int) -> None:
     np.testing.assert_array_equal(out.to_numpy()[:kept], a[flags != 0])
 
 
-
 # More counts than a block holds, too. The ranges end at multiples of 1/100, so that no rounding decides.
 @pytest.mark.parametrize("bins", [1, 12, 6000])
 @pytest.mark.parametrize("name", ["i32", "f32", "u8"])

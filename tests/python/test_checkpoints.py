@@ -199,8 +199,8 @@ def test_misuse_is_refused_with_the_line():
                     for i in a:
                         a[i] = 1
 
-    for checkpoints in (False, True):
-        refused("cannot appear inside a qd.graph.parallel", "with qd.checkpoint(0", in_section, checkpoints=checkpoints)
+    refused("cannot appear inside a qd.graph.parallel", "with qd.checkpoint(0", in_section, checkpoints=False)
+    refused("not supported in a kernel with checkpoints=True", "with qd.graph.parallel_context", in_section)
     refused("bare top-level assignment", "a[0] = 1", bare)
     refused("cannot be nested", "with qd.checkpoint(1", nested)
     refused("label 0 is already used", "with qd.checkpoint(0", twice)

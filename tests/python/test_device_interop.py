@@ -434,6 +434,51 @@ def test_a_captured_graph_is_a_part_of_another_librarys_graph(library):
     assert (y.to_numpy() == N * (2 * 8 + 4 + 1)).all()
 
 
+def test_another_librarys_graph_is_a_step_of_a_captured_graph(library):
+    side = library.stream()
+    x, y = (qd.ndarray(qd.f32, shape=N) for _ in range(2))
+    add(x, 0.0)
+    qd.sync()
+    with library.captured(side) as graph:
+        add(x, 1.0, qd_stream=side)
+    with qd.graph.capture() as step:
+        copy(y, x)
+        step.add_graph(graph.graph.value)
+        add(x, 10.0)
+    with pytest.raises(RuntimeError, match="in the `with` block"):
+        step.add_graph(graph.graph.value)
+    # It was taken as it was.
+    graph.destroy()
+    for _ in range(2):
+        step.launch()
+    qd.sync()
+    assert (x.to_numpy() == 22.0).all()
+    assert (y.to_numpy() == 11.0).all()
+    assert [what for what, *_ in step.steps][1] == "graph of another library"
+    with pytest.raises(RuntimeError, match="no gradient if another library's graph"):
+        step.grad()
+    with qd.graph.capture() as other, pytest.raises(TypeError, match="shows no handle"):
+        other.add_graph("a graph")
+
+
+def test_torchs_graph_is_a_step_of_a_captured_graph(torch):
+    if not hasattr(torch.cuda.CUDAGraph, "raw_cuda_graph"):
+        pytest.skip("this torch shows no handle of its graphs")
+    x = torch.zeros(N, device="cuda")
+    graph = torch.cuda.CUDAGraph(keep_graph=True)
+    with torch.cuda.graph(graph):
+        x += 1.0
+    with qd.graph.capture() as step:
+        add(x, 10.0)
+        step.add_graph(graph)
+        add(x, 100.0)
+    for _ in range(3):
+        step.launch()
+    qd.sync()
+    torch.cuda.synchronize()
+    assert (x == 333.0).all()
+
+
 def test_a_graph_with_work_of_the_hosts_is_refused_in_a_capture(library):
     side, x = library.stream(), qd.ndarray(qd.f32, shape=N)
     host = np.zeros(N, np.float32)

@@ -196,3 +196,42 @@ def test_rounds_that_the_gradient_cannot_count_are_refused():
     (error,) = counters(1)
     with pytest.raises(qd.OctantsCompilationError, match="cannot tell the number of rounds: it depends on.*`y`"):
         until.grad(x, y, error)
+
+
+def test_a_counter_that_was_not_set_back_is_an_error_of_a_gradient_by_hand():
+    @qd.kernel(graph=True)
+    def powers(x: HISTORY, t: COUNTER, left: COUNTER):
+        while qd.graph.do_while(left):
+            for i in range(x.shape[1]):
+                x[t[None] + 1, i] = 2.0 * x[t[None], i]
+            t[None] += 1
+            left[None] -= 1
+
+    @qd.kernel(graph=True)
+    def by_flag(x: HISTORY, t: COUNTER, going: COUNTER):
+        while qd.graph.do_while(going):
+            for i in range(x.shape[1]):
+                x[t[None] + 1, i] = 2.0 * x[t[None], i]
+            t[None] += 1
+            going[None] = t[None] < ROUNDS
+
+    x = history(np.ones(N))
+    t, left = counters(0, ROUNDS)
+    last = np.zeros((ROUNDS + 1, N))
+    last[ROUNDS] = 1.0
+    powers(x, t, left)
+    x.grad.from_numpy(last)
+    t.fill(0)
+
+    def gradient():
+        powers.grad(x, t, left)
+        qd.sync()
+
+    with pytest.raises(AssertionError, match="begins with its counter `left` as it is, which is 0"):
+        gradient()
+    for kernel, begin in ((powers, ROUNDS), (by_flag, 0)):
+        t.fill(0)
+        left.fill(begin)
+        x.grad.from_numpy(last)
+        kernel.grad(x, t, left)
+        assert (x.grad.to_numpy()[0] == 2.0**ROUNDS).all()

@@ -335,11 +335,16 @@ pub struct DeviceContext {
     pub kernel: u64,
     /// 48: number of the task in its kernel.
     pub task: u64,
+    /// 56: address of the number of rounds that the loop around the task has ended in this launch, where the device counts
+    /// them; zero elsewhere.
+    pub rounds: u64,
 }
 
 impl DeviceContext {
     /// Size; offset of the argument slots.
-    pub const BYTES: u64 = 56;
+    pub const BYTES: u64 = 64;
+    /// The number of a launch has as many bits. For random numbers those above it count rounds.
+    pub const LAUNCH_BITS: u32 = 40;
     /// Most bytes of argument slots that follow it. More are in memory of the device, and their address is in the place of the
     /// first slot.
     pub const MOST_ARGUMENT_BYTES: u64 = 4000;

@@ -10,8 +10,8 @@ use crate::ScalarKind;
 pub enum GraphPart {
     /// Tasks from the first number to before the second, in order.
     Tasks(u32, u32),
-    /// Lists of tasks that do not wait for one another; each is a first and an end.
-    Parallel(Vec<(u32, u32)>),
+    /// Groups of parts that do not wait for one another.
+    Parallel(Vec<Vec<GraphPart>>),
     /// A body that runs, and again while its condition, read behind each round, is not zero.
     While {
         /// What decides.
@@ -74,7 +74,10 @@ pub fn graph_of_groups(groups: &[Option<u32>]) -> Vec<GraphPart> {
     }
     let parts = runs.chunk_by(|a, b| a.0.is_some() && b.0.is_some()).map(|same| match same {
         [(_, (first, end))] => GraphPart::Tasks(*first, *end),
-        groups => GraphPart::Parallel(groups.iter().map(|(_, run)| *run).collect()),
+        groups => {
+            let group = |(first, end): (u32, u32)| vec![GraphPart::Tasks(first, end)];
+            GraphPart::Parallel(groups.iter().map(|(_, run)| group(*run)).collect())
+        }
     });
     let parts: Vec<GraphPart> = parts.collect();
     if parts.iter().all(|p| matches!(p, GraphPart::Tasks(..))) { Vec::new() } else { parts }

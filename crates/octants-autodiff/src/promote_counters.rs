@@ -9,8 +9,11 @@
 
 use std::collections::BTreeSet;
 
-use octants_analysis::{Place, runs_once, trace_address};
-use octants_ir::{BlockId, Body, BufferId, Effect, ForLoop, Kernel, Op, Type, ValueId, task_blocks};
+use octants_analysis::{Place, first_use_sets, runs_once, trace_address};
+use octants_ir::{
+    BinaryOp, BlockId, Body, BufferId, Const, Effect, ForLoop, Kernel, LocalId, Op, TextPart, Type, ValueId,
+    task_blocks,
+};
 
 /// Makes them.
 pub fn promote_counters(kernel: &mut Kernel) {
@@ -18,7 +21,8 @@ pub fn promote_counters(kernel: &mut Kernel) {
     if rounds.is_empty() {
         return;
     }
-    let mut writes = Writes { body: &kernel.body, rounds, serial: BTreeSet::new(), others: BTreeSet::new() };
+    let mut writes =
+        Writes { body: &kernel.body, rounds: rounds.clone(), serial: BTreeSet::new(), others: BTreeSet::new() };
     let mut single = Vec::new();
     writes.block(kernel.body.root, Around::default(), &mut single);
     let Writes { serial, others, .. } = writes;
@@ -35,10 +39,71 @@ pub fn promote_counters(kernel: &mut Kernel) {
             config.serialize = true;
         }
     }
-    counters.into_iter().for_each(|b| promote(kernel, b));
+    for b in counters {
+        if let Some(local) = promote(kernel, b) {
+            refuse_zero(kernel, local, &rounds);
+        }
+    }
 }
 
-fn promote(kernel: &mut Kernel, b: BufferId) {
+/// Adds a check in front of each loop that counts a local down to zero: one that begins with zero would run once for each
+/// value of its type. That is how a launch has left the counter, and nobody has set it back.
+fn refuse_zero(kernel: &mut Kernel, counter: LocalId, rounds: &[BlockId]) {
+    let name = kernel.body.locals[counter.index()].name.clone();
+    for block in task_blocks(&kernel.body) {
+        for v in kernel.body.block(block).to_vec() {
+            let Op::Loop(inner) = kernel.body.inst(v).op else { continue };
+            if !rounds.contains(&inner) || !counts_down(&kernel.body, inner, counter) {
+                continue;
+            }
+            let body = &mut kernel.body;
+            let (span, ty) = (body.inst(v).span, body.locals[counter.index()].ty.clone());
+            let address = body.add_inst(Op::LocalAddr(counter), Type::Ref(Box::new(ty.clone())), span);
+            let value = body.add_inst(Op::Load(address), ty.clone(), span);
+            let zero = body.add_inst(Op::Const(Const::Int(0)), ty, span);
+            let counts = body.add_inst(Op::Binary(BinaryOp::Ne, value, zero), Type::U1, span);
+            let text = format!(
+                "the gradient of a qd.graph.do_while() loop begins with its counter `{name}` as it is, which is 0: set it to \
+                 what it was when the kernel was launched, or use a tape"
+            );
+            let check = body.add_inst(Op::Assert(counts, vec![TextPart::Text(text)]), Type::Unit, span);
+            let statements = &mut body.blocks[block.index()];
+            let at = statements.iter().position(|u| *u == v).unwrap_or(0);
+            statements.splice(at..at, [address, value, zero, counts, check]);
+        }
+    }
+}
+
+/// A round begins with the value of a local that is not set before, and is the last one when that is zero at its end.
+/// By now the end of the loop may be a flag that the round sets.
+fn counts_down(body: &Body, round: BlockId, counter: LocalId) -> bool {
+    let is_zero = |v: ValueId| matches!(body.as_const(v), Some(Const::Int(0)));
+    let reads = |condition: ValueId| {
+        let read = match body.inst(condition).op {
+            Op::Binary(BinaryOp::Ne, x, zero) if is_zero(zero) => x,
+            Op::Cast(x) => x,
+            _ => condition,
+        };
+        matches!(body.inst(read).op, Op::Load(a) if body.inst(a).op == Op::LocalAddr(counter))
+    };
+    let is_exit = |b: BlockId| {
+        let of_exit = |v: &ValueId| match body.inst(*v).op {
+            Op::Const(_) | Op::LocalAddr(_) | Op::Break => true,
+            Op::Store(a, _) => matches!(body.inst(a).op, Op::LocalAddr(_)),
+            _ => false,
+        };
+        !body.block(b).is_empty() && body.block(b).iter().all(of_exit)
+    };
+    let statements = body.block(round);
+    let ends = |v: &ValueId| match body.inst(*v).op {
+        Op::If(c, yes, no) => reads(c) && body.block(yes).is_empty() && is_exit(no),
+        _ => false,
+    };
+    statements.iter().any(ends) && first_use_sets(body, statements, counter) == Some(false)
+}
+
+/// The local that a counter becomes, where the kernel uses it.
+fn promote(kernel: &mut Kernel, b: BufferId) -> Option<LocalId> {
     let buffer = &kernel.buffers[b.index()];
     let (name, ty) = (buffer.name.clone(), buffer.elem.clone());
     let body = &mut kernel.body;
@@ -49,7 +114,7 @@ fn promote(kernel: &mut Kernel, b: BufferId) {
         span = span.or(Some(inst.span));
         inst.op = Op::LocalAddr(local);
     }
-    let Some(span) = span else { return };
+    let span = span?;
     let reference = Type::Ref(Box::new(ty.clone()));
     let memory = body.add_inst(Op::BufferAddr(b, Vec::new()), reference.clone(), span);
     let first = body.add_inst(Op::Load(memory), ty, span);
@@ -57,6 +122,7 @@ fn promote(kernel: &mut Kernel, b: BufferId) {
     let store = body.add_inst(Op::Store(address, first), Type::Unit, span);
     let root = body.root;
     body.blocks[root.index()].splice(0..0, [memory, first, address, store]);
+    Some(local)
 }
 
 /// What stands around an instruction.

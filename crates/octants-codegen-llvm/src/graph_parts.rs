@@ -26,7 +26,7 @@ fn add(facts: &Facts<'_>, graph: &TaskGraph, out: &mut Vec<GraphPart>) {
             Some(GraphPart::Tasks(_, end)) if *end == task.0 => *end += 1,
             _ => out.push(GraphPart::Tasks(task.0, task.0 + 1)),
         },
-        TaskGraph::Parallel(groups) => out.push(GraphPart::Parallel(groups.iter().map(|g| group(facts, g)).collect())),
+        TaskGraph::Parallel(groups) => out.push(GraphPart::Parallel(groups.iter().map(|g| within(facts, g)).collect())),
         TaskGraph::While { condition, body } => {
             out.push(GraphPart::While { condition: place(facts, *condition), body: within(facts, body) });
         }
@@ -40,14 +40,6 @@ fn add(facts: &Facts<'_>, graph: &TaskGraph, out: &mut Vec<GraphPart>) {
             yields_on: place(facts, *yields_on),
             body: within(facts, body),
         }),
-    }
-}
-
-/// The tasks of a group, which follow one another.
-fn group(facts: &Facts<'_>, group: &TaskGraph) -> (u32, u32) {
-    match within(facts, group)[..] {
-        [GraphPart::Tasks(first, end)] => (first, end),
-        _ => panic!("compiler bug: a group of tasks that do not follow one another\n{}", facts.program),
     }
 }
 

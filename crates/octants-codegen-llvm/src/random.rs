@@ -4,9 +4,10 @@
 //! number of 32-bit words drawn so far (i32), number of the task (i32). Four draws in a row share one block of the
 //! generator once the optimizer knows the count, since the block is computed by a function without side effects.
 
+use octants_artifact::DeviceContext;
 use octants_ir::Scalar;
 
-use crate::emit::{IntCmp, V};
+use crate::emit::{IntCmp, T, V};
 use crate::lowering::Lowering;
 
 const DRAWS: i64 = 8;
@@ -99,7 +100,13 @@ impl Lowering<'_, '_> {
         let e = self.e;
         let key = self.at_entry(|| {
             let metadata = &self.u.metadata;
-            let (seed, launch) = self.u.target.random_key(e, &|load| metadata.mark_invariant(load), self.code.context);
+            let invariant = |load| metadata.mark_invariant(load);
+            let (seed, mut launch) = self.u.target.random_key(e, &invariant, self.code.context);
+            if let Some(at) = self.u.target.rounds_at(e, &invariant, self.code.context) {
+                let rounds = e.call(self.rounds(e.type_of(at)), &[at]);
+                e.set_fast_call(rounds, true);
+                launch = e.add(launch, e.shl(rounds, e.i64c(DeviceContext::LAUNCH_BITS.into())));
+            }
             // The finaliser of SplitMix64.
             let mut z = e.add(seed, e.mul(launch, e.i64c(0x9E37_79B9_7F4A_7C15_u64 as i64)));
             for (shift, factor) in [(30, 0xBF58_476D_1CE4_E5B9_u64), (27, 0x94D0_49BB_1331_11EB)] {
@@ -110,6 +117,28 @@ impl Lowering<'_, '_> {
         });
         self.code.random_key.set(Some(key));
         key
+    }
+
+    /// The module's function that reads the number of rounds at an address of this type: none at null.
+    fn rounds(&self, address: T) -> V {
+        const NAME: &str = "octants.rounds";
+        if let Some(f) = self.u.helpers.borrow().get(NAME) {
+            return *f;
+        }
+        let e = self.e;
+        let f = e.add_function(NAME, e.function_type(e.i64, &mut [address]));
+        e.set_internal(f);
+        e.set_fast_call(f, false);
+        e.function_attribute(f, "inlinehint", 0);
+        self.u.target.finish_function(e, f);
+        self.u.helpers.borrow_mut().insert(NAME.to_owned(), f);
+        let [entry, counted, not] = [c"entry", c"counted", c"not"].map(|name| e.add_block(f, name));
+        let at = e.param(f, 0);
+        let is_null = || e.icmp(IntCmp::LLVMIntEQ, e.ptrtoint(at, e.i64), e.i64c(0));
+        e.in_block(entry, || e.cond_br(is_null(), not, counted));
+        e.in_block(counted, || e.ret(e.load(e.i64, at, 8)));
+        e.in_block(not, || e.ret(e.i64c(0)));
+        f
     }
 
     /// The module's generator: four counter words and two key words to four random words.

@@ -58,9 +58,9 @@ const DECIDE: &[u8] = b".version 6.0
 
 .extern .func cudaGraphSetConditional(.param .b64 switch, .param .b32 value);
 
-.visible .entry decide(.param .align 8 .b8 decision[32])
+.visible .entry decide(.param .align 8 .b8 decision[40])
 {
-    .reg .b64 %switch, %at, %bytes, %failed, %value;
+    .reg .b64 %switch, %at, %bytes, %failed, %rounds, %value;
     .reg .b32 %stop, %on;
     .reg .pred %p;
 
@@ -68,6 +68,16 @@ const DECIDE: &[u8] = b".version 6.0
     ld.param.u64 %at, [decision+8];
     ld.param.u64 %bytes, [decision+16];
     ld.param.u64 %failed, [decision+24];
+    ld.param.u64 %rounds, [decision+32];
+    setp.eq.u64 %p, %rounds, 0;
+    @%p bra read;
+    ld.u64 %value, [%rounds];
+    add.u64 %value, %value, 1;
+    setp.ne.u64 %p, %switch, 0;
+    selp.u64 %value, %value, 0, %p;
+    st.u64 [%rounds], %value;
+    @!%p ret;
+read:
     mov.u64 %value, 1;
     setp.eq.u64 %p, %bytes, 1;
     @%p ld.u8 %value, [%at];
@@ -150,6 +160,7 @@ mod tests {
             ("at", std::mem::offset_of!(octants_driver_gpu::Decision, condition)),
             ("bytes", std::mem::offset_of!(octants_driver_gpu::Decision, bytes)),
             ("failed", std::mem::offset_of!(octants_driver_gpu::Decision, failed)),
+            ("rounds", std::mem::offset_of!(octants_driver_gpu::Decision, rounds)),
         ] {
             assert!(text.contains(&format!("ld.param.u64 %{name}, [decision+{offset}];")), "{name}");
         }

@@ -98,6 +98,9 @@ pub const NAMES: Names = Names {
     pool_trim: "cuMemPoolTrimTo",
     pool_allocate: "cuMemAllocFromPoolAsync",
     pool_free: "cuMemFreeAsync",
+    graph_instantiate: "cuGraphInstantiateWithFlags",
+    graph_launch: "cuGraphLaunch",
+    graph_exec_destroy: "cuGraphExecDestroy",
 };
 
 own_functions! {

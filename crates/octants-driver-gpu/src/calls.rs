@@ -24,7 +24,8 @@ use octants_runtime::{DeviceError, Pattern, Result};
 use crate::context::Entered;
 use crate::library::call;
 use crate::symbols::{
-    Address, PoolProperties, RawDevice, RawEvent, RawFunction, RawModule, RawPool, RawStream, number,
+    Address, PoolProperties, RawDevice, RawEvent, RawFunction, RawGraphExec, RawGraphHandle, RawModule, RawPool,
+    RawStream, number,
 };
 use crate::vendor::GridShape;
 
@@ -212,6 +213,23 @@ impl Entered<'_> {
         let mut status = 0;
         call!(self.library(), stream_capturing(stream, &mut status), "asking whether a stream is captured")
             .map(|()| status != 0)
+    }
+
+    /// A graph that another library has described, ready to be launched.
+    pub unsafe fn instantiate_graph(&self, graph: u64) -> Result<RawGraphExec> {
+        let (mut ready, graph) = (null_mut(), graph as RawGraphHandle);
+        let doing = "making another library's graph ready";
+        call!(self.library(), graph_instantiate?(&mut ready, graph, 0), doing).map(|()| ready)
+    }
+
+    /// Launches it.
+    pub unsafe fn launch_graph(&self, ready: RawGraphExec, stream: RawStream) -> Result<()> {
+        call!(self.library(), graph_launch?(ready, stream), "launching another library's graph")
+    }
+
+    /// Gives it back.
+    pub unsafe fn destroy_graph(&self, ready: RawGraphExec) -> Result<()> {
+        call!(self.library(), graph_exec_destroy?(ready), "giving another library's graph back")
     }
 
     /// A new event.

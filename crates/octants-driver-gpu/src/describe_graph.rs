@@ -8,7 +8,7 @@ use std::ffi::c_void;
 use std::ops::Range;
 
 use octants_artifact::{Condition, DeviceChannel};
-use octants_runtime::{Launch, Section};
+use octants_runtime::{Launch, Section, loops_of};
 
 use crate::context::{Context, Entered};
 use crate::loaded_task::{LoadedTask, load_code};
@@ -28,10 +28,12 @@ pub struct Node {
 
 #[derive(Debug, Clone, Copy)]
 enum What {
-    /// A task of the module.
-    Task(usize),
-    /// What decides about a loop; without a condition it turns the loop on.
-    Decision { function: RawFunction, switch: u64, condition: Option<Condition> },
+    /// A task of the module, in the loop of this number if it stands in one.
+    Task(usize, Option<u32>),
+    /// What decides about the loop of this number; without a condition it turns the loop on.
+    Decision { function: RawFunction, switch: u64, number: u32, condition: Option<Condition> },
+    /// What sets the rounds of the loop of this number to zero.
+    Reset { function: RawFunction, number: u32 },
 }
 
 /// What a node is told: all that may differ from one launch to the next.
@@ -53,12 +55,18 @@ impl What {
     /// What a launch tells it; `None` where that cannot be a node of a graph.
     fn told(self, calls: &Entered<'_>, tasks: &[LoadedTask], launch: &Launch<'_>) -> Option<Told> {
         Some(match self {
-            What::Task(number) => {
+            What::Task(number, within) => {
                 let task = tasks.get(number)?;
                 let (function, shape) = task.plan_node(calls, launch.args)?;
-                Told { function, shape, parameter: task.parameter(launch).words().to_vec() }
+                let rounds = within.map_or(0, |number| launch.rounds_at(number));
+                Told { function, shape, parameter: task.parameter(launch, rounds).words().to_vec() }
             }
-            What::Decision { function, switch, condition } => {
+            What::Reset { function, number } => {
+                let rounds = launch.rounds_at(number);
+                let decision = Decision { switch: 0, condition: 0, bytes: 0, failed: 0, rounds };
+                Told { function, shape: GridShape::ONE, parameter: decision.words().to_vec() }
+            }
+            What::Decision { function, switch, number, condition } => {
                 let failed = match launch.channel.0 {
                     0 => 0,
                     channel => channel + std::mem::offset_of!(DeviceChannel, failed) as u64,
@@ -67,7 +75,8 @@ impl What {
                     None => (0, 0),
                     Some(c) => (c.address(launch.args, launch.frame.0)?, u64::from(c.kind.bytes())),
                 };
-                let decision = Decision { switch, condition: at, bytes, failed };
+                let rounds = condition.map_or(0, |_| launch.rounds_at(number));
+                let decision = Decision { switch, condition: at, bytes, failed, rounds };
                 Told { function, shape: GridShape::ONE, parameter: decision.words().to_vec() }
             }
         })
@@ -117,6 +126,8 @@ pub struct Description<'a> {
 struct Described<'a> {
     tasks: &'a [LoadedTask],
     launch: &'a Launch<'a>,
+    /// The loop around what is described.
+    within: Option<u32>,
 }
 
 impl<'a> Description<'a> {
@@ -140,8 +151,18 @@ impl<'a> Description<'a> {
         }
         let in_order = [Section::InOrder(0..tasks.len())];
         let sections = if sections.is_empty() { &in_order } else { sections };
+        let what = Described { tasks, launch, within: None };
+        let mut behind = behind;
+        if launch.rounds.0 != 0 {
+            let function = self.decide.ok_or(NotAGraph::Ever)?;
+            for number in 0..loops_of(sections) as u32 {
+                // SAFETY: the contract above.
+                behind =
+                    vec![unsafe { self.kernel(&what, self.outermost, &behind, What::Reset { function, number })? }];
+            }
+        }
         // SAFETY: the contract above.
-        unsafe { self.sections(&Described { tasks, launch }, self.outermost, behind, sections) }
+        unsafe { self.sections(&what, self.outermost, behind, sections) }
     }
 
     /// Adds a fill behind some nodes.
@@ -182,11 +203,13 @@ impl<'a> Description<'a> {
                     Section::Groups(groups) => {
                         let mut ends = Vec::with_capacity(groups.len());
                         for group in groups {
-                            ends.extend(self.chain(what, to, last.clone(), group.clone())?);
+                            ends.extend(self.sections(what, to, last.clone(), group)?);
                         }
                         vec![ever(self.graphs.add_join(to, &ends))?]
                     }
-                    Section::While(condition, body) => vec![self.rounds(what, to, &last, (*condition, body))?],
+                    Section::While(number, condition, body) => {
+                        vec![self.rounds(what, to, &last, (*number, *condition, body))?]
+                    }
                     // What ends a launch is the host's to read.
                     Section::If(..) | Section::Checkpoint(..) => return Err(NotAGraph::Ever),
                 }
@@ -207,7 +230,7 @@ impl<'a> Description<'a> {
         let mut last = behind;
         for task in tasks {
             // SAFETY: the contract above.
-            last = vec![unsafe { self.kernel(what, to, &last, What::Task(task))? }];
+            last = vec![unsafe { self.kernel(what, to, &last, What::Task(task, what.within))? }];
         }
         Ok(last)
     }
@@ -219,19 +242,20 @@ impl<'a> Description<'a> {
         what: &Described<'_>,
         to: RawGraph,
         behind: &[RawNode],
-        (condition, body): (Condition, &[Section]),
+        (number, condition, body): (u32, Condition, &[Section]),
     ) -> Result<RawNode, NotAGraph> {
         let loops: &dyn GraphLoops = self.graphs.loops().ok_or(NotAGraph::Ever)?;
         let function = self.decide.ok_or(NotAGraph::Ever)?;
         // SAFETY: the contract above.
         unsafe {
             let switch = ever(loops.create_switch(to))?;
-            let turn = |condition| What::Decision { function, switch, condition };
+            let turn = |condition| What::Decision { function, switch, number, condition };
             let mut before = behind.to_vec();
             if to != self.outermost {
                 before = vec![self.kernel(what, to, behind, turn(None))?];
             }
             let (node, inside) = ever(loops.add_loop(to, switch, &before))?;
+            let what = &Described { within: Some(number), ..*what };
             let last = self.sections(what, inside, Vec::new(), body)?;
             self.kernel(what, inside, &last, turn(Some(condition)))?;
             Ok(node)
@@ -248,7 +272,7 @@ impl<'a> Description<'a> {
         what: What,
     ) -> Result<RawNode, NotAGraph> {
         let told = what.told(self.calls, of.tasks, of.launch).ok_or(NotAGraph::Now)?;
-        let waits_itself = matches!(what, What::Task(number) if of.tasks[number].waits_itself);
+        let waits_itself = matches!(what, What::Task(number, _) if of.tasks[number].waits_itself);
         // SAFETY: the contract above.
         let raw = ever(unsafe {
             match behind {
@@ -264,7 +288,7 @@ impl<'a> Description<'a> {
 
     /// A node is a task, not a loop or a join.
     fn is_task(&self, node: RawNode) -> bool {
-        self.nodes.iter().rev().any(|n| n.raw == node && matches!(n.what, What::Task(_)))
+        self.nodes.iter().rev().any(|n| n.raw == node && matches!(n.what, What::Task(..)))
     }
 }
 
@@ -285,6 +309,6 @@ fn ever<T>(called: Called<T>) -> Result<T, NotAGraph> {
 
 /// Some section runs again and again.
 pub fn has_loops(sections: &[Section]) -> bool {
-    let is_loop = |s: &Section| matches!(s, Section::While(..)) || s.parts().into_iter().any(has_loops);
+    let is_loop = |s: &Section| matches!(s, Section::While(..)) || s.parts().iter().any(|part| has_loops(part));
     sections.iter().any(is_loop)
 }

@@ -123,9 +123,12 @@ impl Graphs for Acme {
     unsafe fn add_kernel(&self, _to: RawGraph, behind: &[RawNode], kernel: &KernelNode) -> Called<RawNode> {
         note(format!("kernel behind {}", behind.len()));
         // SAFETY: a parameter of tasks is longer than that.
-        let words = unsafe { std::slice::from_raw_parts(kernel.parameter.cast::<u64>(), 3) };
-        if words[0] == SWITCH {
-            note(format!("deciding by {} bytes", words[2]));
+        let words = unsafe { std::slice::from_raw_parts(kernel.parameter.cast::<u64>(), 5) };
+        match words {
+            [SWITCH, _, bytes, _, 0] => note(format!("deciding by {bytes} bytes")),
+            [SWITCH, _, bytes, _, rounds] => note(format!("deciding by {bytes} bytes, counting at {rounds}")),
+            [0, 0, 0, 0, rounds] if *rounds > 0 => note(format!("no rounds at {rounds}")),
+            _ => {}
         }
         called("graph_kernel", RawNode(null_mut()))
     }
@@ -256,6 +259,9 @@ fn cases<'a>(context: &'a Context, e: &'a Entered<'a>) -> Vec<Case<'a>> {
             case("pool_trim", "giving back what a pool keeps", move || e.trim_pool(none)),
             case("pool_allocate", "allocating 77 bytes", move || e.allocate_on(none, 77, none)),
             case("pool_free", "giving memory back", move || e.free_on(0, none)),
+            case("graph_instantiate", "making another library's graph ready", || e.instantiate_graph(1)),
+            case("graph_launch", "launching another library's graph", move || e.launch_graph(none, none)),
+            case("graph_exec_destroy", "giving another library's graph back", move || e.destroy_graph(none)),
         ]
     }
 }
@@ -459,11 +465,13 @@ fn loops_and_groups_become_nodes_of_one_graph_at_the_first_launch() {
     let module = Module::load(&context, &artifact).unwrap();
     let entered = context.enter().unwrap();
     let condition = |slot| Condition { slot: Some(slot), offset: 0, kind: ScalarKind::I32 };
-    let inner = Section::While(condition(1), [Section::InOrder(2..3)].into());
-    let outer = Section::While(condition(0), [Section::Groups([0..1, 1..2].into()), inner].into());
+    let inner = Section::While(1, condition(1), [Section::InOrder(2..3)].into());
+    let group = |tasks| [Section::InOrder(tasks)].into();
+    let outer = Section::While(0, condition(0), [Section::Groups([group(0..1), group(1..2)].into()), inner].into());
     let sections = [outer, Section::InOrder(3..4)];
     let (meta, failures) = (Arc::new(KernelMeta::of(&artifact)), Arc::new(Failures::default()));
     let printer = Arc::new(Printer::new(Arc::new(|_: &str| ())));
+    let rounds = Cell::new(0);
     let calls_on = |stream: RawStream, args: &[u64]| {
         LAUNCHING.take();
         let launch = Launch {
@@ -474,6 +482,7 @@ fn loops_and_groups_become_nodes_of_one_graph_at_the_first_launch() {
             result: DevicePtr(0),
             channel: DevicePtr(0),
             speaker: 0,
+            rounds: DevicePtr(rounds.get()),
             seed: 0,
             number: 0,
             nested: false,
@@ -515,6 +524,15 @@ fn loops_and_groups_become_nodes_of_one_graph_at_the_first_launch() {
     assert_eq!(calls_on(other, &[64, 256]), first);
     assert_eq!(calls_on(other, &[64, 256]), "graph_launch");
     assert_eq!(calls(&[64, 256]), "graph_launch");
+    // Where tasks of rounds draw random numbers a word for each loop counts the rounds, from zero.
+    rounds.set(512);
+    DESCRIBED.take();
+    calls_on(std::ptr::without_provenance_mut(16), &[64, 128]);
+    let told = DESCRIBED.take();
+    let of_rounds: Vec<&String> = told.iter().filter(|t| t.contains("rounds") || t.contains("deciding")).collect();
+    let counting = |at| format!("deciding by 4 bytes, counting at {at}");
+    let expected = ["no rounds at 512", "no rounds at 520", "deciding by 0 bytes", &counting(520), &counting(512)];
+    assert_eq!(of_rounds, expected);
 }
 
 #[test]

@@ -17,7 +17,7 @@ use crate::open::{GpuConfig, Unavailable};
 use crate::pinned::Pinned;
 use crate::sparse::{OnDevice, SparseLibraries};
 use crate::streams::Streams;
-use crate::symbols::RawEvent;
+use crate::symbols::{RawEvent, RawGraphExec};
 use crate::vendor::Assembler;
 
 /// Code that was given back is unloaded together, this many at once.
@@ -367,6 +367,22 @@ impl Driver for GpuDriver {
             // SAFETY: the trait's contract.
             unsafe { graph.destroy(graphs) }
         }
+    }
+
+    unsafe fn ready_foreign_graph(&self, graph: u64) -> Result<GraphHandle> {
+        // SAFETY: the trait's contract.
+        unsafe { self.context.enter_aside()?.instantiate_graph(graph) }.map(|ready| GraphHandle(ready as u64))
+    }
+
+    unsafe fn launch_foreign_graph(&self, stream: StreamHandle, graph: GraphHandle) -> Result<()> {
+        // SAFETY: as above; the handle is `ready_foreign_graph`'s.
+        unsafe { self.context.enter()?.launch_graph(graph.0 as RawGraphExec, self.streams.resolve(stream)) }
+    }
+
+    unsafe fn destroy_foreign_graph(&self, graph: GraphHandle) {
+        let Some(calls) = self.context.enter_to_free() else { return };
+        // SAFETY: as above. There is no one to tell of an error.
+        let _ = unsafe { calls.destroy_graph(graph.0 as RawGraphExec) };
     }
 
     fn missing_sparse_library(&self, work: SparseWork) -> Option<String> {

@@ -216,10 +216,11 @@ impl LoadedTask {
         })
     }
 
-    /// What its code is given. The launch's number only where that makes a difference: a graph has to be told of it.
+    /// What its code is given, with the address where the device counts rounds, if it does. The launch's number only where
+    /// that makes a difference: a graph has to be told of it.
     #[inline]
-    pub fn parameter(&self, launch: &Launch<'_>) -> Parameter {
-        Parameter::new(launch, self.number, if self.is_numbered { launch.number } else { 0 })
+    pub fn parameter(&self, launch: &Launch<'_>, rounds: u64) -> Parameter {
+        Parameter::new(launch, self.number, if self.is_numbered { launch.number } else { 0 }, rounds)
     }
 
     /// Threads that the device runs at once; `None` for a serial task.
@@ -237,7 +238,7 @@ impl LoadedTask {
     #[inline]
     pub unsafe fn launch(&self, calls: &Entered<'_>, stream: RawStream, launch: &Launch<'_>) -> Result<()> {
         let Some((function, shape)) = self.plan(calls, launch.args) else { return Ok(()) };
-        let mut parameter = self.parameter(launch);
+        let mut parameter = self.parameter(launch, 0);
         // SAFETY: the contract above; the driver copies the parameter before it returns.
         unsafe { calls.launch(function, shape, stream, parameter.address(), self.kernel) }
     }

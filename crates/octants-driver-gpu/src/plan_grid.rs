@@ -121,9 +121,10 @@ impl GridPlan {
 pub struct Parameter([MaybeUninit<u64>; WORDS], usize);
 
 impl Parameter {
-    /// The context of a launch's task, and behind it its argument slots, or where they lie if they are too many.
+    /// The context of a launch's task, and behind it its argument slots, or where they lie if they are too many. The device
+    /// counts rounds at the address `rounds`, if any.
     #[inline]
-    pub fn new(launch: &Launch<'_>, task: u32, number: u64) -> Parameter {
+    pub fn new(launch: &Launch<'_>, task: u32, number: u64, rounds: u64) -> Parameter {
         let context = DeviceContext {
             frame: launch.frame.0,
             result: launch.result.0,
@@ -132,6 +133,7 @@ impl Parameter {
             launch: number,
             kernel: launch.speaker,
             task: u64::from(task),
+            rounds,
         };
         match launch.args_at {
             None => Parameter::of(&context, launch.args),
@@ -141,8 +143,8 @@ impl Parameter {
 
     #[inline]
     fn of(context: &DeviceContext, args: &[u64]) -> Parameter {
-        let DeviceContext { frame, result, channel, seed, launch, kernel, task } = *context;
-        let head = [frame, result, channel, seed, launch, kernel, task];
+        let DeviceContext { frame, result, channel, seed, launch, kernel, task, rounds } = *context;
+        let head = [frame, result, channel, seed, launch, kernel, task, rounds];
         let mut words = [const { MaybeUninit::uninit() }; WORDS];
         debug_assert!(args.len() <= WORDS - CONTEXT_WORDS, "compiler bug: more argument slots than a launch takes");
         for (to, from) in words.iter_mut().zip(head.iter().chain(args)) {
@@ -263,7 +265,8 @@ mod tests {
 
     #[test]
     fn the_parameter_is_the_context_with_the_slots_behind_it() {
-        let context = DeviceContext { frame: 1, result: 2, channel: 3, seed: 4, launch: 5, kernel: 6, task: 7 };
+        let context =
+            DeviceContext { frame: 1, result: 2, channel: 3, seed: 4, launch: 5, kernel: 6, task: 7, rounds: 8 };
         for count in [0usize, 3, WORDS - CONTEXT_WORDS] {
             let args: Vec<u64> = (0..count as u64).map(|n| n + 100).collect();
             let mut parameter = Parameter::of(&context, &args);

@@ -5,7 +5,7 @@
 //! has a type of its own name where the vendors' headers have one, so that declarations can be checked against the
 //! headers from what [`Names::signatures`] tells.
 
-use std::ffi::{c_char, c_int, c_uint, c_void};
+use std::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};
 
 use libloading::Library;
 
@@ -19,6 +19,10 @@ pub type RawEvent = *mut c_void;
 pub type RawModule = *mut c_void;
 /// A function of a module.
 pub type RawFunction = *mut c_void;
+/// A graph that some library has described.
+pub type RawGraphHandle = *mut c_void;
+/// A graph that is ready to be launched.
+pub type RawGraphExec = *mut c_void;
 /// A memory pool.
 pub type RawPool = *mut c_void;
 /// An address in the device's memory.
@@ -278,6 +282,12 @@ functions! {
         pool_allocate(*mut Address, usize, RawPool, RawStream);
         /// Gives it back.
         pool_free(Address, RawStream);
+        /// Makes a graph ready, as it is now.
+        graph_instantiate(*mut RawGraphExec, RawGraphHandle, c_ulonglong);
+        /// Launches it.
+        graph_launch(RawGraphExec, RawStream);
+        /// Gives it back.
+        graph_exec_destroy(RawGraphExec);
     }
 }
 

@@ -160,7 +160,8 @@ pub trait Graphs {
 }
 
 /// The parameter of the function `decide` of [`GraphLoops::code`]: it turns `switch` on where the integer at
-/// `condition` is not zero and the one at `failed` is, and off elsewhere.
+/// `condition` is not zero and the one at `failed` is, and off elsewhere. It adds one to the integer of 64 bits at
+/// `rounds`, which is set to zero where there is no switch.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Decision {
@@ -172,12 +173,14 @@ pub struct Decision {
     pub bytes: u64,
     /// Address of a 32-bit word that ends the loop; zero for none.
     pub failed: u64,
+    /// Address of the number of rounds that have ended; zero where no one asks for it.
+    pub rounds: u64,
 }
 
 impl Decision {
     /// The parameter as words.
-    pub fn words(&self) -> [u64; 4] {
-        [self.switch, self.condition, self.bytes, self.failed]
+    pub fn words(&self) -> [u64; 5] {
+        [self.switch, self.condition, self.bytes, self.failed, self.rounds]
     }
 }
 

@@ -96,12 +96,18 @@ pub const NAMES: Names = Names {
     pool_trim: "hipMemPoolTrimTo",
     pool_allocate: "hipMallocFromPoolAsync",
     pool_free: "hipFreeAsync",
+    graph_instantiate: "hipGraphInstantiateWithFlags",
+    graph_launch: "hipGraphLaunch",
+    graph_exec_destroy: "hipGraphExecDestroy",
 };
 
 /// The versions of ROCm that brought functions which came after 4.2.
 const SINCE: &[(&str, &str)] = &[
     ("hipStreamIsCapturing", "4.3"),
     ("hipThreadExchangeStreamCaptureMode", "5.0"),
+    ("hipGraphInstantiateWithFlags", "5.0"),
+    ("hipGraphLaunch", "4.3"),
+    ("hipGraphExecDestroy", "4.3"),
     ("hipMemPoolCreate", "5.4"),
     ("hipMemPoolDestroy", "5.4"),
     ("hipMemPoolSetAttribute", "5.4"),

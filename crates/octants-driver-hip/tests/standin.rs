@@ -80,6 +80,9 @@ fn functions_have_the_types_of_the_table() {
         pool_trim: Some(hipMemPoolTrimTo),
         pool_allocate: Some(hipMallocFromPoolAsync),
         pool_free: Some(hipFreeAsync),
+        graph_instantiate: Some(hipGraphInstantiateWithFlags),
+        graph_launch: Some(hipGraphLaunch),
+        graph_exec_destroy: Some(hipGraphExecDestroy),
     };
     let _ = Own {
         error_name: hipGetErrorName,

@@ -366,6 +366,7 @@ impl QueuedTask {
             result: held.result,
             channel: DevicePtr(0),
             speaker: 0,
+            rounds: DevicePtr(0),
             seed: held.seed,
             number: held.number,
             nested: false,

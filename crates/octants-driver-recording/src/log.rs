@@ -117,6 +117,15 @@ impl State {
         }
     }
 
+    /// Makes sure of the same for copies of a stream from a range that it writes to next.
+    pub(crate) fn settle_before(&mut self, stream: u64, to: u64, bytes: u64) {
+        let meets = |r: &HostRead| to < r.from + r.bytes.len() as u64 && r.from < to + bytes;
+        let reads = self.reads.extract_if(.., |r| r.at.stream == stream && meets(r));
+        for read in reads.collect::<Vec<_>>() {
+            self.check_source(&read);
+        }
+    }
+
     pub(crate) fn check_source(&mut self, read: &HostRead) {
         // SAFETY: whoever queued the copy keeps its source until the copy is done.
         let now = unsafe { std::slice::from_raw_parts(read.from as *const u8, read.bytes.len()) };

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use octants_artifact::{Artifact, CodeTarget, DeviceChannel};
+use octants_artifact::{Artifact, CodeTarget, DeviceChannel, DeviceContext};
 use octants_runtime::{
     Contents, DevicePtr, Driver, ErrorKind, EventHandle, Launch, ModuleHandle, Pattern, Result, Section, StreamHandle,
     TaskHandle,
@@ -11,6 +11,8 @@ use octants_runtime::{
 use crate::clock::{Clock, Moment};
 use crate::log::{Block, HostRead, Launched, Line, Log, Said, State};
 
+/// The largest number of a launch.
+const MOST_NUMBER: u64 = (1 << DeviceContext::LAUNCH_BITS) - 1;
 /// Larger blocks are refused.
 const MOST: u64 = 1 << 30;
 
@@ -164,11 +166,11 @@ impl State {
         self.settle();
     }
 
-    /// Makes a copy between memory that is there, and notes that it is used.
-    fn copy(&mut self, stream: StreamHandle, to: u64, from: u64, bytes: u64) -> Moment {
+    /// Makes a copy between memory that is there, and notes that it is used, by a launch if it is a part of one.
+    fn copy(&mut self, stream: StreamHandle, (to, from): (u64, u64), bytes: u64, launch: Option<u64>) -> Moment {
         let (now, known) = self.queue(stream);
         for address in [to, from] {
-            self.note_use(address, None, now, &known);
+            self.note_use(address, launch, now, &known);
             if self.block(address).is_some_and(|(start, b)| address + bytes > start + b.bytes) {
                 self.mistakes.push(format!("a copy of {bytes} bytes leaves its block"));
                 return now;
@@ -403,7 +405,7 @@ impl Driver for RecordingDriver {
     unsafe fn copy_to_device(&self, stream: StreamHandle, to: DevicePtr, from: *const u8, bytes: u64) -> Result<()> {
         self.call("copy_to_device", format!("copy_to_device {bytes} on {}", stream.0))?;
         let mut s = self.log.state();
-        let at = s.copy(stream, to.0, from as u64, bytes);
+        let at = s.copy(stream, (to.0, from as u64), bytes, None);
         // SAFETY: the trait's contract.
         let bytes = unsafe { std::slice::from_raw_parts(from, bytes as usize) }.to_vec();
         s.reads.push(HostRead { from: from as u64, bytes, at });
@@ -414,7 +416,11 @@ impl Driver for RecordingDriver {
     unsafe fn copy_to_host(&self, stream: StreamHandle, to: *mut u8, from: DevicePtr, bytes: u64) -> Result<()> {
         self.call("copy_to_host", format!("copy_to_host {bytes} on {}", stream.0))?;
         let mut s = self.log.state();
-        s.copy(stream, to as u64, from.0, bytes);
+        // Copies that the stream makes before have read what this one writes over.
+        s.settle_before(stream.0, to as u64, bytes);
+        // What a launch decides by is copied behind its tasks.
+        let launch = s.launched.iter().rev().find(|l| l.stream == stream.0).map(|l| l.number & MOST_NUMBER);
+        s.copy(stream, (to as u64, from.0), bytes, launch);
         self.end_call(&mut s, stream);
         Ok(())
     }
@@ -422,7 +428,7 @@ impl Driver for RecordingDriver {
     unsafe fn copy_on_device(&self, stream: StreamHandle, to: DevicePtr, from: DevicePtr, bytes: u64) -> Result<()> {
         self.call("copy_on_device", format!("copy_on_device {bytes} on {}", stream.0))?;
         let mut s = self.log.state();
-        s.copy(stream, to.0, from.0, bytes);
+        s.copy(stream, (to.0, from.0), bytes, None);
         self.end_call(&mut s, stream);
         Ok(())
     }
@@ -431,7 +437,7 @@ impl Driver for RecordingDriver {
         self.call("fill", format!("fill {bytes} on {}", stream.0))?;
         let copies = pattern.repeat(bytes / pattern.bytes());
         let mut s = self.log.state();
-        s.copy(stream, at.0, copies.as_ptr() as u64, bytes);
+        s.copy(stream, (at.0, copies.as_ptr() as u64), bytes, None);
         self.end_call(&mut s, stream);
         Ok(true)
     }
@@ -474,10 +480,12 @@ impl Driver for RecordingDriver {
             at: now,
             known: known.clone(),
         });
-        // Frame and results belong to one launch at a time; the arrays are the user's affair.
+        // Frame and results belong to one launch at a time, whose rounds are told apart by the bits above its number; the
+        // arrays are the user's affair.
+        let whole = number & MOST_NUMBER;
         for own in [launch.frame.0, launch.result.0] {
-            let uses = s.note_use(own, Some(number), now, &known);
-            for (other, at) in uses.into_iter().filter(|(other, at)| *other != Some(number) && !known.knows(*at)) {
+            let uses = s.note_use(own, Some(whole), now, &known);
+            for (other, at) in uses.into_iter().filter(|(other, at)| *other != Some(whole) && !known.knows(*at)) {
                 let other = other.map_or("a copy".into(), |n| format!("launch {n}"));
                 let stream = at.stream;
                 s.mistakes

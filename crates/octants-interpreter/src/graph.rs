@@ -1,5 +1,6 @@
 //! Runs the task graph of a program.
 
+use std::collections::HashMap;
 use std::rc::Rc;
 
 use octants_ir::{Condition, Program, Scalar, Task, TaskGraph, TaskId, TaskKind};
@@ -10,6 +11,9 @@ use crate::scalar::integer;
 use crate::thread::Activation;
 use crate::value::{Base, Value};
 
+/// The number of a launch has as many bits: those above it count rounds.
+const LAUNCH_BITS: u32 = 40;
+
 /// A run of a program.
 pub(crate) struct Launch<'m, 'a> {
     pub machine: &'m mut Machine<'a>,
@@ -17,8 +21,8 @@ pub(crate) struct Launch<'m, 'a> {
     pub params: Rc<[Value]>,
     /// What the last task that returns something has returned.
     pub returned: Option<Vec<u64>>,
-    /// Rounds that were launches of their own.
-    pub rounds: u64,
+    /// Rounds that each loop has ended.
+    pub rounds: HashMap<*const TaskGraph, u64>,
 }
 
 impl<'a> Launch<'_, 'a> {
@@ -29,16 +33,20 @@ impl<'a> Launch<'_, 'a> {
                 parts.iter().try_for_each(|part| if self.has_failed() { Ok(()) } else { self.run(part) })
             }
             TaskGraph::While { condition, body } => {
-                let key = self.machine.key;
-                self.run(body)?;
-                while !self.has_failed() && self.holds(*condition)? {
-                    self.rounds += 1;
-                    let settings = self.machine.settings;
-                    self.machine.key = random_key(settings.seed, settings.launch.wrapping_add(self.rounds));
+                let outer = self.machine.key;
+                loop {
+                    // A round draws as a launch of another number would, which the rounds of the loop before it tell.
+                    let rounds = self.rounds.entry(std::ptr::from_ref(graph)).or_default();
+                    let (settings, ended) = (self.machine.settings, *rounds);
+                    *rounds += 1;
+                    let launch = settings.launch.wrapping_add(ended << LAUNCH_BITS);
+                    self.machine.key = random_key(settings.seed, launch);
                     self.run(body)?;
+                    self.machine.key = outer;
+                    if self.has_failed() || !self.holds(*condition)? {
+                        return Ok(());
+                    }
                 }
-                self.machine.key = key;
-                Ok(())
             }
             TaskGraph::If { condition, then, otherwise } => {
                 let part = if self.holds(*condition)? { then } else { otherwise };

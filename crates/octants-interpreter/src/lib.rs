@@ -35,6 +35,7 @@ mod thread;
 mod thread_memory;
 mod value;
 
+use std::collections::HashMap;
 use std::rc::Rc;
 
 use octants_ir::{Kernel, Program, Type};
@@ -128,7 +129,7 @@ impl Interpreter {
         let mut machine = Machine::new(self, &p.buffers, &p.functions, memory, params);
         machine.frame = p.frame.iter().map(zeros).collect();
         let params: Rc<[Value]> = machine.params.clone().into();
-        let mut launch = Launch { machine: &mut machine, program: p, params, returned: None, rounds: 0 };
+        let mut launch = Launch { machine: &mut machine, program: p, params, returned: None, rounds: HashMap::new() };
         launch.run(&p.graph)?;
         let returned = launch.returned;
         Ok(outcome(machine, returned, &p.ret))

@@ -189,7 +189,7 @@ impl<'a> Machine<'a> {
                 self.printed.push(text);
                 Vec::new()
             }
-            Op::Fence(_) => Vec::new(),
+            Op::Fence(_) | Op::Section(_) => Vec::new(),
             _ => return Ok(None),
         };
         Ok(Some(Value::of(found)))

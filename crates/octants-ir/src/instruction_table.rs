@@ -108,6 +108,7 @@ operations! {
     Op::LoopIndex(..)   => "loop_index",    Effect::Index,              Total,   Free,      ZERO;
     Op::Balance { .. }  => "balance",       Effect::Exchange,           Total,   Simple,    STRUCTURE;
     Op::Checkpoint(..)  => "checkpoint",    Effect::Synchronize,        Total,   Simple,    STRUCTURE;
+    Op::Section(_)      => "section",       Effect::Synchronize,        Total,   Simple,    STRUCTURE;
     Op::Break           => "break",         Effect::Leave,              Total,   Simple,    STRUCTURE;
     Op::Continue        => "continue",      Effect::Leave,              Total,   Simple,    STRUCTURE;
     Op::Return(_)       => "return",        Effect::Leave,              Total,   Simple,    STRUCTURE;

@@ -397,6 +397,9 @@ pub enum Op {
     /// The end of a checkpoint with this label, which is the `loop` that the `break` behind it leaves: a launch may end
     /// here when the integer is not zero, and another one resume at the start of the loop. Only in task blocks.
     Checkpoint(i64, ValueId),
+    /// The end of a section of a `graph.parallel_context`, which is the `loop` that the `break` behind it leaves. Sections
+    /// that hold other parts of the graph have this form; others are loops with a group. Only in task blocks.
+    Section(LoopGroup),
     Continue,
     /// From a function, or a kernel's result (at the end of the kernel's root).
     Return(Option<ValueId>),
@@ -432,6 +435,7 @@ impl Op {
             | Op::LocalAddr(_)
             | Op::FrameAddr(_)
             | Op::Loop(_)
+            | Op::Section(_)
             | Op::Break
             | Op::Continue
             | Op::Return(None) => {}

@@ -274,16 +274,19 @@ impl Parser {
                 "block_dim" => c.block_dim = Some(p.int()?),
                 "num_threads" => c.num_threads = Some(p.int()?),
                 "name" => c.name = Some(p.name()?),
-                "group" => {
-                    let number = p.int()?;
-                    let region = if p.eat_word("of") { Some(p.int()?) } else { None };
-                    c.group = Some(LoopGroup { region, number });
-                }
+                "group" => c.group = Some(p.loop_group()?),
                 other => return p.fail(format!("`{other}` is not a property of a loop")),
             }
             Ok(())
         })?;
         Ok(c)
+    }
+
+    /// A group's number, and its region's.
+    pub(crate) fn loop_group(&mut self) -> Parsed<LoopGroup> {
+        let number = self.int()?;
+        let region = if self.eat_word("of") { Some(self.int()?) } else { None };
+        Ok(LoopGroup { region, number })
     }
 
     /// A body up to its closing brace, which is taken too.

@@ -71,6 +71,7 @@ pub(crate) fn parse_op(p: &mut Parser) -> Parsed<Op> {
         "loop" => Op::Loop(NO_BLOCK),
         "loop_index" => Op::LoopIndex(p.value()?, next_int(p)?),
         "checkpoint" => Op::Checkpoint(p.int()?, p.value()?),
+        "section" => Op::Section(p.loop_group()?),
         "break" => Op::Break,
         "continue" => Op::Continue,
         "return" => Op::Return(returned(p)?),

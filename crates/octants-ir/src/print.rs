@@ -350,6 +350,7 @@ fn op_text(op: &Op) -> String {
         Op::For(l) => for_text(word, l),
         Op::Call(func, vs) => format!("{word} {func}({})", commas(vs)),
         Op::Checkpoint(label, v) => format!("{word} {label} {v}"),
+        Op::Section(group) => format!("{word} {}", group_number(*group)),
         Op::Print(parts) => format!("{word}({})", parts_text(parts)),
         Op::Assert(c, parts) => format!("{word} {c}, ({})", parts_text(parts)),
     }
@@ -404,11 +405,15 @@ fn config_text(c: &LoopConfig) -> String {
     items.extend(c.block_dim.map(|n| format!("block_dim {n}")));
     items.extend(c.num_threads.map(|n| format!("num_threads {n}")));
     items.extend(c.name.as_ref().map(|n| format!("name {}", name(n))));
-    items.extend(c.group.map(|g| match g.region {
-        None => format!("group {}", g.number),
-        Some(region) => format!("group {} of {region}", g.number),
-    }));
+    items.extend(c.group.map(|g| format!("group {}", group_number(g))));
     if items.is_empty() { String::new() } else { format!("({})", items.join(", ")) }
+}
+
+fn group_number(group: LoopGroup) -> String {
+    match group.region {
+        None => group.number.to_string(),
+        Some(region) => format!("{} of {region}", group.number),
+    }
 }
 
 fn access_text(a: &AccessSet) -> String {

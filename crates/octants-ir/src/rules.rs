@@ -53,7 +53,7 @@ rules! {
         their factors are more than one and descend; a loop of a grid has one group, aligned or tiled, \
         of a power of two; tiles are of two axes",
     GridForm = 18: "in a task of a grid, parallel loops stand in no loop",
-    CheckpointEnds = 19: "`checkpoint` stands before the `break` that ends a block whose loops are tasks",
+    CheckpointEnds = 19: "`checkpoint` or `section` stands before the `break` that ends a block whose loops are tasks",
     ConstType = 20: "a constant is an integer of an integer type or a float of a float type",
     UnaryType = 21: "a unary operation's type follows from its operand's, which suits the operation",
     BinaryType = 22: "the operands of a binary operation are of one type, which suits the operation; \
@@ -78,9 +78,9 @@ rules! {
         and each that it writes",
     TasksLaunched = 40: "a launch names a task of the program, and each task is launched",
     GraphCondition = 41: "a condition is an integer: the element of a buffer without axes, or a slot of the frame",
-    GroupsOfLaunches = 42: "a `parallel` has groups, and a group is launches of tasks that follow one another",
+    GroupsOfLaunches = 42: "a `parallel` has groups, and each launches a task",
     RoundsLaunch = 43: "a round of a `while` launches a task",
-    CheckpointsApart = 44: "no two checkpoints have one label, and none stands in another",
+    CheckpointsApart = 44: "no two checkpoints have one label, and none stands in another, nor in a group",
     CountOfTask = 45: "the count of a launch is what the bounds of its task tell",
 }
 

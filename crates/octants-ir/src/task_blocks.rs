@@ -2,10 +2,10 @@
 //! repeated.
 
 use crate::body::Body;
-use crate::op::{BlockId, Op, ValueId};
+use crate::op::{BlockId, LoopGroup, Op, ValueId};
 
 /// The blocks of a kernel's body in which a parallel loop may stand: the root, and the body of each `loop` there that
-/// holds one or is a checkpoint. In order, outer before inner.
+/// holds one, or is a checkpoint or a section. In order, outer before inner.
 pub fn task_blocks(body: &Body) -> Vec<BlockId> {
     let mut blocks = vec![body.root];
     add_task_blocks(body, body.root, &mut blocks);
@@ -18,7 +18,7 @@ fn add_task_blocks(body: &Body, block: BlockId, blocks: &mut Vec<BlockId>) -> bo
     for &v in body.block(block) {
         match &body.inst(v).op {
             Op::For(l) => holds |= l.parallel.is_some(),
-            Op::Checkpoint(..) => holds = true,
+            Op::Checkpoint(..) | Op::Section(_) => holds = true,
             Op::Loop(inner) => {
                 let at = blocks.len();
                 blocks.push(*inner);
@@ -46,6 +46,17 @@ pub enum RoundEnd {
     Repeats(ValueId, bool),
     /// None follows.
     Leaves,
+}
+
+/// The group that a `loop` with this block is a section of.
+pub fn section_of(body: &Body, block: BlockId) -> Option<LoopGroup> {
+    match body.block(block) {
+        [.., end, _] => match body.inst(*end).op {
+            Op::Section(group) => Some(group),
+            _ => None,
+        },
+        _ => None,
+    }
 }
 
 /// How a round ends, in a block that only its last instruction leaves; `None` for any other block.

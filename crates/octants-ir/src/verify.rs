@@ -404,7 +404,7 @@ impl<'a> Verifier<'a> {
                     None => Rule::ReduceInParallel,
                 }
             }
-            Op::Checkpoint(..) if !self.ends_checkpoint(v, home) => Rule::CheckpointEnds,
+            Op::Checkpoint(..) | Op::Section(_) if !self.ends_part(v, home) => Rule::CheckpointEnds,
             Op::FrameAddr(_) if self.scope.frame.is_none() => Rule::TaskForm,
             Op::Freeze(_) | Op::Prefetch(_) | Op::VectorLoad(_) | Op::VectorStore(..) if !self.scope.is_scheduled => {
                 Rule::DialectFits
@@ -415,7 +415,8 @@ impl<'a> Verifier<'a> {
         false
     }
 
-    fn ends_checkpoint(&self, v: ValueId, home: BlockId) -> bool {
+    /// A checkpoint's or a section's end stands where one may.
+    fn ends_part(&self, v: ValueId, home: BlockId) -> bool {
         let ends = matches!(self.body.block(home), [.., c, b] if *c == v && self.body.inst(*b).op == Op::Break);
         ends && home != self.body.root && self.of_tasks[home.index()]
     }

@@ -13,7 +13,7 @@ use crate::types::Type;
 /// Checks the graph of a program whose tasks are sound.
 pub(crate) fn verify_graph(program: &Program, out: &mut Vec<Violation>) {
     let mut v = GraphVerifier { program, launched: BTreeSet::new(), labels: BTreeSet::new(), out };
-    v.part(&program.graph, false);
+    v.part(&program.graph, true);
     for (i, task) in program.tasks.iter().enumerate() {
         if !v.launched.contains(&i) {
             v.report(Rule::TasksLaunched, format!("task {} is not launched", task.name));
@@ -41,7 +41,8 @@ impl GraphVerifier<'_> {
         self.out.push(Violation { rule, place: "graph".into(), detail });
     }
 
-    fn part(&mut self, part: &TaskGraph, in_checkpoint: bool) {
+    /// Checks a part; `may_stop` where a checkpoint may stand.
+    fn part(&mut self, part: &TaskGraph, may_stop: bool) {
         if let Some(condition) = part.condition() {
             self.condition(condition);
         }
@@ -51,13 +52,13 @@ impl GraphVerifier<'_> {
                 if groups.is_empty() {
                     self.report(Rule::GroupsOfLaunches, "a `parallel` without a group".into());
                 }
-                for group in groups.iter().filter(|g| !is_of_launches(g)) {
-                    self.report(Rule::GroupsOfLaunches, format!("a group of {} parts", group.parts().len()));
+                for group in groups {
+                    self.launches_some(Rule::GroupsOfLaunches, "a group", group);
                 }
             }
-            TaskGraph::While { body, .. } => self.launches_some("a `while`", body),
+            TaskGraph::While { body, .. } => self.launches_some(Rule::RoundsLaunch, "a `while`", body),
             TaskGraph::Checkpoint { label, .. } => {
-                if in_checkpoint || !self.labels.insert(*label) {
+                if !self.labels.insert(*label) || !may_stop {
                     self.report(Rule::CheckpointsApart, format!("checkpoint {label}"));
                 }
             }
@@ -72,8 +73,8 @@ impl GraphVerifier<'_> {
                 }
             },
         }
-        let in_checkpoint = in_checkpoint || matches!(part, TaskGraph::Checkpoint { .. });
-        part.parts().into_iter().for_each(|p| self.part(p, in_checkpoint));
+        let may_stop = may_stop && !matches!(part, TaskGraph::Checkpoint { .. } | TaskGraph::Parallel(_));
+        part.parts().into_iter().for_each(|p| self.part(p, may_stop));
     }
 
     fn condition(&mut self, condition: Condition) {
@@ -86,22 +87,11 @@ impl GraphVerifier<'_> {
         }
     }
 
-    fn launches_some(&mut self, what: &str, body: &TaskGraph) {
+    fn launches_some(&mut self, rule: Rule, what: &str, body: &TaskGraph) {
         let mut any = false;
         body.visit(&mut |p| any |= matches!(p, TaskGraph::Launch { .. }));
         if !any {
-            self.report(Rule::RoundsLaunch, format!("{what} without a launch"));
+            self.report(rule, format!("{what} without a launch"));
         }
     }
-}
-
-/// A part is launches of tasks that follow one another, at least one.
-fn is_of_launches(part: &TaskGraph) -> bool {
-    let parts = if let TaskGraph::Launch { .. } = part { vec![part] } else { part.parts() };
-    let task = |p: &&TaskGraph| match p {
-        TaskGraph::Launch { task, .. } => Some(task.index()),
-        _ => None,
-    };
-    let tasks: Option<Vec<usize>> = parts.iter().map(task).collect();
-    tasks.is_some_and(|tasks| !tasks.is_empty() && tasks.windows(2).all(|t| t[1] == t[0] + 1))
 }

@@ -121,7 +121,7 @@ fn check(scope: &Scope, body: &Body, v: ValueId) -> Checked {
             _ => Ok(()),
         },
         Op::Call(f, args) => c.call(*f, args),
-        Op::Loop(_) | Op::Break | Op::Continue | Op::Return(_) | Op::Print(_) => c.yields_nothing(),
+        Op::Loop(_) | Op::Section(_) | Op::Break | Op::Continue | Op::Return(_) | Op::Print(_) => c.yields_nothing(),
     }
 }
 

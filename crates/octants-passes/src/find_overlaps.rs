@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use octants_diag::Span;
-use octants_ir::{BlockId, Body, BufferId, Effect, ForLoop, Kernel, LoopGroup, Op, ValueId, task_blocks};
+use octants_ir::{BlockId, Body, BufferId, Effect, ForLoop, Kernel, LoopGroup, Op, ValueId, section_of, task_blocks};
 
 use crate::offload::statement_groups;
 use octants_analysis::{
@@ -218,6 +218,8 @@ impl<'a> Search<'a> {
                     }));
                 }
             }
+            // A section runs, whatever is in it.
+            Effect::Loop(b) if section_of(self.body, b).is_some() => self.block(b),
             Effect::Branch(..) | Effect::Loop(_) => {
                 self.conditional += 1;
                 for b in inst.op.blocks() {

@@ -215,6 +215,22 @@ impl CapturedGraph {
         Ok(())
     }
 
+    /// Notes a graph that another library has described, by its handle, on a stream, and keeps what holds it.
+    #[pyo3(signature = (handle, holder, stream = None))]
+    fn add_foreign(
+        &self,
+        py: Python<'_>,
+        handle: u64,
+        holder: &Bound<'_, PyAny>,
+        stream: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        let stream = stream_or_current(py, stream)?;
+        // SAFETY: the user says that the handle is one of the device's graphs, and what holds it is kept with its memory.
+        unsafe { stream.add_foreign_graph(handle) }.map_err(|e| raised(py, e))?;
+        hold_objects([holder]);
+        Ok(())
+    }
+
     /// Steps that were noted so far, by all threads.
     fn noted_steps(&self) -> usize {
         self.capture.noted_steps()

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::buffer::Buffer;
 use crate::cores::{DeviceCore, StreamCore};
-use crate::driver::{DevicePtr, EventHandle};
+use crate::driver::{DevicePtr, EventHandle, GraphHandle, StreamHandle};
 use crate::error::{ErrorKind, Result};
 use crate::kernel::LoadedKernel;
 use crate::nesting::{self, capture_refusal};
@@ -53,6 +53,33 @@ pub(crate) enum Work {
     Launch(Arc<CapturedLaunch>),
     Fill { to: Buffer, at: DevicePtr, pattern: Pattern, bytes: u64 },
     Copy { to: Buffer, at: DevicePtr, from: Buffer, from_at: DevicePtr, bytes: u64 },
+    Foreign(Arc<ForeignGraph>),
+}
+
+/// A graph that another library has described.
+pub(crate) struct ForeignGraph {
+    device: Arc<DeviceCore>,
+    ready: GraphHandle,
+}
+
+impl ForeignGraph {
+    /// Queues it.
+    ///
+    /// # Safety
+    /// The stream is alive, and so is the memory that the graph uses.
+    pub(crate) unsafe fn launch(&self, on: StreamHandle) -> Result<()> {
+        // SAFETY: the contract above; the graph was made ready for this value.
+        unsafe { self.device.driver.launch_foreign_graph(on, self.ready) }
+    }
+}
+
+impl Drop for ForeignGraph {
+    fn drop(&mut self) {
+        if !self.device.is_abandoned() {
+            // SAFETY: as above, and no one else has it.
+            unsafe { self.device.driver.destroy_foreign_graph(self.ready) }
+        }
+    }
 }
 
 /// A launch as it was noted.
@@ -259,6 +286,19 @@ impl Capture {
         if bytes > 0 {
             let _ = self.noted()?.add(stream, Work::Copy { to: to.clone(), at, from: from.clone(), from_at, bytes });
         }
+        Ok(())
+    }
+
+    /// Notes a graph that another library has described.
+    ///
+    /// # Safety
+    /// The handle is one of the device's graphs. The memory that it uses is alive when the noted graph is launched.
+    pub(crate) unsafe fn note_foreign_graph(&self, stream: &Arc<StreamCore>, graph: u64) -> Result<()> {
+        self.check(&stream.device, "stream")?;
+        // SAFETY: the contract above.
+        let ready = unsafe { self.device.driver.ready_foreign_graph(graph)? };
+        let foreign = ForeignGraph { device: self.device.clone(), ready };
+        let _ = self.noted()?.add(stream, Work::Foreign(Arc::new(foreign)));
         Ok(())
     }
 

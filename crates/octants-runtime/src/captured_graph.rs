@@ -96,15 +96,11 @@ impl CapturedLaunch {
         let kernel = &self.kernel;
         fn asks_host(sections: &[Section]) -> bool {
             let asks = |s: &Section| {
-                matches!(s, Section::If(..) | Section::Checkpoint(..)) || s.parts().into_iter().any(asks_host)
+                matches!(s, Section::If(..) | Section::Checkpoint(..)) || s.parts().iter().any(|part| asks_host(part))
             };
             sections.iter().any(asks)
         }
-        !self.arrays.is_empty()
-            || self.foreign
-            || kernel.spilled_at.is_some()
-            || !kernel.may_be_one
-            || asks_host(&kernel.sections)
+        !self.arrays.is_empty() || self.foreign || kernel.spilled_at.is_some() || asks_host(&kernel.sections)
     }
 
     /// The host may have to decide.
@@ -120,6 +116,16 @@ impl Work {
             Work::Launch(launch) => launch.buffers.iter().map(|(b, writes)| (b, *writes)).collect(),
             Work::Fill { to, .. } => vec![(to, true)],
             Work::Copy { to, from, .. } => vec![(to, true), (from, false)],
+            Work::Foreign(_) => Vec::new(),
+        }
+    }
+
+    /// It stands between the graphs that are made of others.
+    fn is_alone(&self) -> bool {
+        match self {
+            Work::Launch(launch) => launch.is_alone(),
+            Work::Foreign(_) => true,
+            Work::Fill { .. } | Work::Copy { .. } => false,
         }
     }
 }
@@ -187,6 +193,7 @@ impl CapturedGraph {
             Work::Launch(launch) => launch.kernel.meta.name.to_string(),
             Work::Fill { bytes, .. } => format!("fill {bytes} bytes"),
             Work::Copy { bytes, .. } => format!("copy {bytes} bytes"),
+            Work::Foreign(_) => "graph of another library".into(),
         };
         plan.steps.iter().map(|s| (what(&s.work), s.lane, s.behind.clone())).collect()
     }
@@ -254,7 +261,7 @@ impl Layout {
                 Work::Launch(launch) => Some(&**launch),
                 _ => None,
             };
-            let alone = !device.immediate && launch.is_some_and(CapturedLaunch::is_alone);
+            let alone = !device.immediate && step.work.is_alone();
             match layout.pieces.last_mut() {
                 Some(piece) if !alone && !matches!(piece.kind, PieceKind::Alone) => piece.steps.end = place + 1,
                 _ => {

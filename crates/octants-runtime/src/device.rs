@@ -17,7 +17,7 @@ use crate::kernel::{LoadedCode, LoadedKernel};
 use crate::kernel_meta::KernelMeta;
 use crate::nesting::{self, refuse_while_capturing};
 use crate::report::{TextSink, lock};
-use crate::sections::{draws_again, sections};
+use crate::sections::{draws_again, loops_of, sections};
 use crate::stream::Stream;
 use crate::worker_pool::PoolStats;
 
@@ -174,6 +174,9 @@ impl Device {
         let (module, tasks) = core.driver.load(artifact)?;
         let (own_frame, args) = (artifact.frame_bytes.next_multiple_of(8), 8 * u64::from(artifact.arg_slots));
         let spilled_at = (args > core.driver.max_argument_bytes()).then_some(own_frame);
+        let spilled_end = spilled_at.map_or(artifact.frame_bytes, |at| at + args);
+        let rounds_at = draws_again(artifact, &sections).then_some(spilled_end.next_multiple_of(8));
+        let rounds = 8 * loops_of(&sections);
         let meta = Arc::new(KernelMeta::of(artifact));
         let code = LoadedCode {
             core: core.clone(),
@@ -183,9 +186,9 @@ impl Device {
             in_graph: AtomicBool::new(false),
             tasks: tasks.into_boxed_slice(),
             speaks: !artifact.sites.is_empty() && core.driver.code_target() != CodeTarget::Host,
-            frame_bytes: spilled_at.map_or(artifact.frame_bytes, |at| at + args),
+            frame_bytes: rounds_at.map_or(spilled_end, |at| at + rounds),
             spilled_at,
-            may_be_one: !draws_again(artifact, &sections),
+            rounds_at,
             sections,
         };
         if code.tasks.len() != artifact.tasks.len() {

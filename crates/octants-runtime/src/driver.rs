@@ -138,6 +138,9 @@ pub struct Launch<'a> {
     pub seed: u64,
     /// Number of the launch in the program.
     pub number: u64,
+    /// Where a device that decides about loops counts the rounds of each, in the frame: a word for each loop. Null where
+    /// no one asks for their number.
+    pub rounds: DevicePtr,
     /// Launched from within a running task: must not wait for other tasks.
     pub nested: bool,
     /// Where assertion failures of the stream go. A driver whose code cannot call back records them here by the time
@@ -147,6 +150,13 @@ pub struct Launch<'a> {
     pub printer: &'a Arc<Printer>,
     /// Who launches.
     pub caller: &'a dyn Caller,
+}
+
+impl Launch<'_> {
+    /// Where the rounds of the loop of this number are counted; zero for nowhere.
+    pub fn rounds_at(&self, number: u32) -> u64 {
+        if self.rounds.0 == 0 { 0 } else { self.rounds.0 + 8 * u64::from(number) }
+    }
 }
 
 /// The type of a matrix's elements.
@@ -428,6 +438,20 @@ pub trait Driver: Send + Sync + 'static {
 
     /// Gives a graph back; what is queued of it still runs.
     unsafe fn destroy_graph(&self, _graph: GraphHandle) {}
+
+    /// Makes a graph ready that another library has described, as it is now.
+    unsafe fn ready_foreign_graph(&self, _graph: u64) -> Result<GraphHandle> {
+        let message = format!("there are no graphs of other libraries on {}", self.name());
+        Err(ErrorKind::Misuse { message }.into())
+    }
+
+    /// Queues such a graph. It does not run beside itself.
+    unsafe fn launch_foreign_graph(&self, _stream: StreamHandle, _graph: GraphHandle) -> Result<()> {
+        Err(ErrorKind::CompilerBug("a graph of another library on a device that has none".into()).into())
+    }
+
+    /// Gives such a graph back; what is queued of it still runs.
+    unsafe fn destroy_foreign_graph(&self, _graph: GraphHandle) {}
 
     /// Why there is no library of the vendor's for this work with sparse matrices: a sentence that says what to install.
     /// `None` where there is one.

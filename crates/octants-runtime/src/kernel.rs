@@ -9,7 +9,7 @@ use crate::cores::DeviceCore;
 use crate::driver::{DevicePtr, ModuleHandle, TaskHandle};
 use crate::kernel_meta::KernelMeta;
 use crate::scratch::Room;
-use crate::sections::{Section, decides};
+use crate::sections::{Section, conditions_at_once};
 
 /// An argument slot that holds an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,8 +47,8 @@ pub struct LoadedCode {
     pub(crate) spilled_at: Option<u64>,
     /// How the tasks follow one another; empty where each runs once, in order.
     pub(crate) sections: Box<[Section]>,
-    /// The driver may make one piece of work of them.
-    pub(crate) may_be_one: bool,
+    /// Where in the frame the device counts rounds, if the code asks for their number.
+    pub(crate) rounds_at: Option<u64>,
 }
 
 impl Deref for LoadedKernel {
@@ -92,22 +92,27 @@ impl LoadedKernel {
         self.tasks.iter().filter_map(|t| unsafe { self.core.driver.threads_at_once(*t) }).min()
     }
 
-    /// Its frame and result slots; behind these a word for what decides, where the host needs a copy.
+    /// Its frame and result slots; behind these words for what decides, where the host needs copies.
     #[inline]
     pub(crate) fn room(&self) -> Room {
         Room { frame_bytes: self.frame_bytes, result_bytes: self.result_bytes }
     }
 
-    /// Where a copy of what decides about tasks lies, in a launch with its results there.
-    pub(crate) fn condition_at(&self, result: DevicePtr) -> DevicePtr {
-        DevicePtr(result.0 + 8 * self.meta.result.len() as u64)
+    /// Where a copy of what decides about tasks lies, the one with this number, in a launch with its results there.
+    pub(crate) fn condition_at(&self, result: DevicePtr, word: u64) -> DevicePtr {
+        DevicePtr(result.0 + 8 * (self.meta.result.len() as u64 + word))
+    }
+
+    /// Where the device counts rounds, in a launch with this frame.
+    pub(crate) fn rounds_in(&self, frame: DevicePtr) -> DevicePtr {
+        self.rounds_at.map_or(DevicePtr(0), |at| DevicePtr(frame.0 + at))
     }
 
     /// Bytes of result slots of a kernel with these sections, on this device.
     pub(crate) fn result_bytes(core: &DeviceCore, meta: &KernelMeta, sections: &[Section]) -> u64 {
         // Elsewhere the host reads what decides where it lies.
-        let copies = !core.host_addressable && decides(sections);
-        8 * (meta.result.len() as u64 + u64::from(copies))
+        let copies = if core.host_addressable { 0 } else { conditions_at_once(sections) };
+        8 * (meta.result.len() as u64 + copies)
     }
 
     /// The user's name.

@@ -77,7 +77,7 @@ pub use profile::{KernelTotal, Lane, Span, SpanId, Total};
 pub use profiler::Profiler;
 pub use renewable::Renewable;
 pub use report::{Failure, Failures, Printer, TextSink};
-pub use sections::Section;
+pub use sections::{Section, loops_of};
 pub use sparse::{RowBuffers, SparseProduct, SparseSolver};
 pub use stage_arguments::HostArray;
 pub use stream::{Results, Stream};

@@ -3,9 +3,10 @@
 //! A kernel whose tasks all run in order has no sections: its launch walks nothing. Neighbors that run in order are one
 //! section, and on a device that works at once groups are such neighbors too.
 
+use std::cell::Cell;
 use std::ops::Range;
 
-use octants_artifact::{Artifact, Condition, GraphPart};
+use octants_artifact::{Artifact, Condition, DeviceContext, GraphPart};
 
 use crate::error::{ErrorKind, Result};
 
@@ -14,10 +15,10 @@ use crate::error::{ErrorKind, Result};
 pub enum Section {
     /// Tasks one after the other.
     InOrder(Range<usize>),
-    /// At least two groups of tasks, each in order, independent of one another.
-    Groups(Box<[Range<usize>]>),
-    /// Sections that run, and again while a condition holds.
-    While(Condition, Box<[Section]>),
+    /// At least two groups of sections, independent of one another.
+    Groups(Box<[Box<[Section]>]>),
+    /// Sections that run, and again while a condition holds. Its number among the loops of the kernel.
+    While(u32, Condition, Box<[Section]>),
     /// Sections for a condition that holds, and for one that does not.
     If(Condition, [Box<[Section]>; 2]),
     /// Sections behind which a launch ends where a condition holds, and at which another may resume, by their label.
@@ -25,19 +26,25 @@ pub enum Section {
 }
 
 impl Section {
-    /// The sections directly in this one.
-    pub fn parts(&self) -> [&[Section]; 2] {
+    /// The lists of sections directly in this one.
+    pub fn parts(&self) -> &[Box<[Section]>] {
         match self {
-            Section::InOrder(_) | Section::Groups(_) => [&[], &[]],
-            Section::While(_, body) | Section::Checkpoint(_, _, body) => [body, &[]],
-            Section::If(_, [then, otherwise]) => [then, otherwise],
+            Section::InOrder(_) => &[],
+            Section::Groups(groups) => groups,
+            Section::While(_, _, body) | Section::Checkpoint(_, _, body) => std::slice::from_ref(body),
+            Section::If(_, both) => both,
         }
+    }
+
+    /// What this section itself reads.
+    fn reads_condition(&self) -> bool {
+        matches!(self, Section::While(..) | Section::If(..) | Section::Checkpoint(..))
     }
 
     /// It, or a section within it, is the checkpoint of this label.
     pub(crate) fn holds_checkpoint(&self, of: i64) -> bool {
         let within = |s: &Section| s.holds_checkpoint(of);
-        matches!(self, Section::Checkpoint(label, ..) if *label == of) || self.parts().into_iter().flatten().any(within)
+        matches!(self, Section::Checkpoint(label, ..) if *label == of) || self.parts().iter().flatten().any(within)
     }
 }
 
@@ -48,26 +55,50 @@ pub(crate) fn sections(artifact: &Artifact, forks: bool) -> Result<Box<[Section]
     if artifact.graph.is_empty() {
         return Ok(Box::default());
     }
-    let making = Making { artifact, forks };
+    let making = Making { artifact, forks, loops: Cell::new(0) };
     let sections = making.sections(&artifact.graph)?;
     Ok(if *sections == [Section::InOrder(0..tasks)] { Box::default() } else { sections })
 }
 
 /// Some section reads a condition.
 pub(crate) fn decides(sections: &[Section]) -> bool {
-    sections.iter().any(|s| matches!(s, Section::While(..) | Section::If(..) | Section::Checkpoint(..)))
+    sections.iter().any(|s| s.reads_condition() || s.parts().iter().any(|part| decides(part)))
 }
 
-/// Some task that may run again in a launch draws random numbers, other ones in each round: only the host counts
-/// rounds.
+/// How many conditions may be waited for at a time.
+pub(crate) fn conditions_at_once(sections: &[Section]) -> u64 {
+    let of = |s: &Section| {
+        let within = s.parts().iter().map(|part| conditions_at_once(part));
+        match s {
+            Section::Groups(_) => within.sum(),
+            _ => within.max().unwrap_or(0).max(u64::from(s.reads_condition())),
+        }
+    };
+    sections.iter().map(of).max().unwrap_or(0)
+}
+
+/// Number of loops in sections.
+pub fn loops_of(sections: &[Section]) -> u64 {
+    let of = |s: &Section| {
+        u64::from(matches!(s, Section::While(..))) + s.parts().iter().map(|part| loops_of(part)).sum::<u64>()
+    };
+    sections.iter().map(of).sum()
+}
+
+/// The number of a launch for a task that draws random numbers, from the number of the launch and those of the rounds
+/// that the loop around the task has ended in this launch.
+pub fn round_number(launch: u64, rounds: u64) -> u64 {
+    launch.wrapping_add(rounds << DeviceContext::LAUNCH_BITS)
+}
+
+/// Some task that may run again in a launch draws random numbers, other ones in each round.
 pub(crate) fn draws_again(artifact: &Artifact, sections: &[Section]) -> bool {
     fn any(artifact: &Artifact, sections: &[Section], again: bool) -> bool {
         let draws = |tasks: &Range<usize>| again && artifact.tasks[tasks.clone()].iter().any(|t| t.draws_random);
         sections.iter().any(|section| match section {
             Section::InOrder(tasks) => draws(tasks),
-            Section::Groups(groups) => groups.iter().any(draws),
-            Section::While(_, body) => any(artifact, body, true),
-            _ => section.parts().into_iter().any(|part| any(artifact, part, again)),
+            Section::While(_, _, body) => any(artifact, body, true),
+            _ => section.parts().iter().any(|part| any(artifact, part, again)),
         })
     }
     any(artifact, sections, false)
@@ -76,6 +107,8 @@ pub(crate) fn draws_again(artifact: &Artifact, sections: &[Section]) -> bool {
 struct Making<'a> {
     artifact: &'a Artifact,
     forks: bool,
+    /// Loops so far.
+    loops: Cell<u32>,
 }
 
 impl Making<'_> {
@@ -90,15 +123,16 @@ impl Making<'_> {
             match part {
                 GraphPart::Tasks(first, end) => in_order(self.tasks((*first, *end))?, out),
                 GraphPart::Parallel(groups) => {
-                    let groups = groups.iter().map(|g| self.tasks(*g)).collect::<Result<Vec<_>>>()?;
                     if self.forks && groups.len() > 1 {
-                        out.push(Section::Groups(groups.into_boxed_slice()));
+                        let groups = groups.iter().map(|g| self.sections(g)).collect::<Result<_>>()?;
+                        out.push(Section::Groups(groups));
                     } else {
-                        groups.into_iter().for_each(|g| in_order(g, out));
+                        groups.iter().try_for_each(|g| self.add(g, out))?;
                     }
                 }
                 GraphPart::While { condition, body } => {
-                    out.push(Section::While(self.condition(condition)?, self.sections(body)?));
+                    let number = self.loops.replace(self.loops.get() + 1);
+                    out.push(Section::While(number, self.condition(condition)?, self.sections(body)?));
                 }
                 GraphPart::If { condition, then, otherwise } => {
                     let both = [self.sections(then)?, self.sections(otherwise)?];
@@ -156,7 +190,8 @@ mod tests {
         assert_eq!(*sections(&artifact(3, Vec::new()), true).unwrap(), []);
         let groups = graph_of_groups(&[None, Some(0), Some(1)]);
         assert_eq!(*sections(&artifact(3, groups.clone()), false).unwrap(), []);
-        let forked = [Section::InOrder(0..1), Section::Groups([1..2, 2..3].into())];
+        let group = |tasks| [Section::InOrder(tasks)].into();
+        let forked = [Section::InOrder(0..1), Section::Groups([group(1..2), group(2..3)].into())];
         assert_eq!(*sections(&artifact(3, groups), true).unwrap(), forked);
     }
 
@@ -168,10 +203,23 @@ mod tests {
         let parts = vec![GraphPart::Tasks(0, 1), checkpoint(3, 1), GraphPart::While { condition: FLAG, body }];
         let found = sections(&artifact(3, parts), true).unwrap();
         let of = |label, n| Section::Checkpoint(label, FLAG, [Section::InOrder(n..n + 1)].into());
-        assert_eq!(*found, [Section::InOrder(0..1), of(3, 1), Section::While(FLAG, [of(5, 2)].into())]);
+        assert_eq!(*found, [Section::InOrder(0..1), of(3, 1), Section::While(0, FLAG, [of(5, 2)].into())]);
         assert!(decides(&found));
         let holding = |label| found.iter().position(|s| s.holds_checkpoint(label));
         assert_eq!([3, 5, 0].map(holding), [Some(1), Some(2), None]);
+    }
+
+    #[test]
+    fn groups_hold_sections_and_each_of_them_may_wait_for_a_condition_of_its_own() {
+        let rounds = |n| GraphPart::While { condition: FLAG, body: vec![GraphPart::Tasks(n, n + 1)] };
+        let inner = GraphPart::Parallel(vec![vec![rounds(1)], vec![rounds(2)], vec![GraphPart::Tasks(3, 4)]]);
+        let outer =
+            GraphPart::While { condition: FLAG, body: vec![GraphPart::Parallel(vec![vec![inner], vec![rounds(4)]])] };
+        let artifact = artifact(5, vec![rounds(0), outer]);
+        let found = sections(&artifact, true).unwrap();
+        assert!(decides(&found));
+        assert_eq!(conditions_at_once(&found), 3);
+        assert_eq!(conditions_at_once(&sections(&artifact, false).unwrap()), 1);
     }
 
     #[test]

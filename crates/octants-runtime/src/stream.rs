@@ -3,8 +3,11 @@
 //! Work on a stream runs in order. A stream owns what a launch needs besides its arguments: a frame and result slots,
 //! reused from launch to launch and grown when a kernel asks for more.
 //!
-//! Reading order: `launch` (the launcher), `walk`, `replay` (graphs), `results`, `copies`, `sparse`.
+//! Reading order: `launch` (the launcher), `walk`, `branches`, `copied_condition`, `replay` (graphs), `results`,
+//! `copies`, `sparse`.
 
+mod branches;
+mod copied_condition;
 mod copies;
 mod launch;
 mod replay;

@@ -62,18 +62,19 @@ fn a_loop_runs_until_its_condition_is_zero_and_each_round_is_a_launch_of_its_own
         let (flag, stream) = (device.allocate(4).unwrap(), device.default_stream().clone());
         log.task_writes(2, Some(0), &[2, -1, 0]);
         launch(&stream, &kernel, &flag).unwrap();
-        let rounds = [("t1", 0), ("t2", 0), ("t1", 1), ("t2", 1), ("t1", 2), ("t2", 2)];
+        let of_round = |round: u64| [("t1", round << 40), ("t2", round << 40)];
+        let rounds = [of_round(0), of_round(1), of_round(2)].concat();
         assert_eq!(tasks(&log), named(&[&[("t0", 0)], &rounds[..], &[("t3", 0)]].concat()));
         // The body runs once in any case.
         launch(&stream, &kernel, &flag).unwrap();
-        assert_eq!(tasks(&log), named(&[("t0", 3), ("t1", 3), ("t2", 3), ("t3", 3)]));
+        assert_eq!(tasks(&log), named(&[("t0", 1), ("t1", 1), ("t2", 1), ("t3", 1)]));
         drop((kernel, flag, stream));
         finish(device, &log);
     }
 }
 
 #[test]
-fn a_driver_that_makes_one_of_all_tasks_is_given_the_loops_too_unless_they_draw_random_numbers() {
+fn a_driver_that_makes_one_of_all_tasks_is_given_the_loops_too_and_counts_rounds_where_they_draw_random_numbers() {
     let (device, log) = device_that(RecordingDriver::making_one);
     let graph = vec![GraphPart::Tasks(0, 1), repeat(FLAG, vec![GraphPart::Tasks(1, 2)])];
     let flag = device.allocate(4).unwrap();
@@ -90,7 +91,7 @@ fn a_driver_that_makes_one_of_all_tasks_is_given_the_loops_too_unless_they_draw_
     };
     assert_eq!(calls(None), ["launch_as_one"]);
     assert_eq!(calls(Some(0)), ["launch_as_one"], "that task runs once");
-    assert_eq!(calls(Some(1)), ["launch", "launch"], "each round has a number of its own, which only the host counts");
+    assert_eq!(calls(Some(1)), ["launch_as_one"], "the device counts the rounds, in the frame");
     drop(flag);
     finish(device, &log);
 }
@@ -118,7 +119,8 @@ fn the_host_waits_for_the_launching_stream_alone_and_reads_no_more_than_the_cond
     };
     let shared = ["allocate", "launch", "synchronize", "launch", "synchronize"];
     assert_eq!(calls(RecordingDriver::sharing_memory), shared);
-    let round = ["launch", "copy_to_host", "synchronize"];
+    // It sees the copy in its own memory, and waits for nothing.
+    let round = ["launch", "copy_to_host"];
     assert_eq!(calls(|d| d), [&["allocate", "allocate_pinned"], &round[..], &round].concat());
 }
 
@@ -172,7 +174,10 @@ fn a_choice_runs_one_side_and_a_launch_ends_at_a_checkpoint_and_resumes_there() 
 #[test]
 fn groups_in_a_loop_fork_and_join_in_each_round() {
     let (device, log) = device_that(|d| d);
-    let body = vec![GraphPart::Parallel(vec![(0, 1), (1, 3)]), GraphPart::Tasks(3, 4)];
+    let body = vec![
+        GraphPart::Parallel(vec![vec![GraphPart::Tasks(0, 1)], vec![GraphPart::Tasks(1, 3)]]),
+        GraphPart::Tasks(3, 4),
+    ];
     let kernel = load(&device, &artifact(4, vec![repeat(FLAG, body)]));
     let flag = device.allocate(4).unwrap();
     log.task_writes(3, Some(0), &[1, 0]);
@@ -184,6 +189,33 @@ fn groups_in_a_loop_fork_and_join_in_each_round() {
     assert!(launched[3].is_behind(&launched[0]) && launched[3].is_behind(&launched[2]));
     assert!(launched[4].is_behind(&launched[3]));
     drop((kernel, flag));
+    finish(device, &log);
+}
+
+#[test]
+fn groups_that_loop_go_on_side_by_side_and_have_a_word_each_for_what_decides() {
+    let other = Condition { slot: Some(0), offset: 4, kind: ScalarKind::I32 };
+    let groups = vec![
+        vec![repeat(FLAG, vec![GraphPart::Tasks(0, 1)])],
+        vec![GraphPart::Tasks(1, 2), repeat(other, vec![GraphPart::Tasks(2, 3)])],
+        vec![GraphPart::Tasks(3, 4)],
+    ];
+    let graph = vec![GraphPart::Parallel(groups), GraphPart::Tasks(4, 5)];
+    let (device, log) = device_that(|d| d);
+    let kernel = load(&device, &artifact(5, graph));
+    let flags = device.allocate(8).unwrap();
+    // The first integer is set by the first task, twice to one; the second one is zero.
+    log.task_writes(0, Some(0), &[1, 1, 0]);
+    launch(device.default_stream(), &kernel, &flags).unwrap();
+    let launched = log.take_launched();
+    let order: Vec<&str> = launched.iter().map(|l| l.task.as_str()).collect();
+    assert_eq!((order[0], order.last()), ("t3", Some(&"t4")), "what waits for nothing is queued first");
+    assert_eq!(order.iter().filter(|t| **t == "t0").count(), 3);
+    let place = |task| launched.iter().position(|l| l.task == task).unwrap();
+    let last_of_first = launched.iter().rposition(|l| l.task == "t0").unwrap();
+    assert!(!launched[place("t2")].is_behind(&launched[place("t0")]));
+    assert!([last_of_first, place("t2"), place("t3")].iter().all(|t| launched[place("t4")].is_behind(&launched[*t])));
+    drop((kernel, flags));
     finish(device, &log);
 }
 

@@ -368,6 +368,9 @@ impl Closure<'_> {
                 }
             }
             Effect::For(&ForLoop { body: inner, .. }) | Effect::Loop(inner) => {
+                if let Some(guard) = self.guard_of(v) {
+                    self.run(guard);
+                }
                 if let Exit::If(exit) | Exit::Always(exit) = exit_of(self.body, inner) {
                     self.value(exit);
                 }
@@ -381,7 +384,20 @@ impl Closure<'_> {
             Effect::Leave | Effect::Call(..) => {}
             Effect::Print | Effect::Assert => {}
         }
-        // What stands in a branch or loop needs that to be run.
+        self.run_around(v);
+    }
+
+    /// The assertion directly in front of a loop: `promote_counters` adds one that keeps the loop from running forever.
+    fn guard_of(&self, v: ValueId) -> Option<ValueId> {
+        let block = self.body.block(self.layout.home[v.index()]);
+        let at = block.iter().position(|u| *u == v)?;
+        let changes = |u: &&ValueId| !matches!(self.body.inst(**u).op.effect(), Effect::Pure | Effect::Read(_));
+        let before = *block[..at].iter().rev().find(changes)?;
+        matches!(self.body.inst(before).op, Op::Assert(..)).then_some(before)
+    }
+
+    /// What stands in a branch or loop needs that to be run.
+    fn run_around(&mut self, v: ValueId) {
         if let Some(owner) = self.layout.around(v)
             && self.layout.is_inside(owner, self.region)
         {

@@ -25,6 +25,7 @@ const SEED: i64 = 24;
 pub(super) const LAUNCH: i64 = 32;
 pub(super) const KERNEL: i64 = 40;
 pub(super) const TASK: i64 = 48;
+const ROUNDS: i64 = 56;
 const ARGS: i64 = DeviceContext::BYTES as i64;
 
 /// Where the channel says that an assertion has failed.
@@ -363,6 +364,10 @@ impl Target for Gpu {
         invariant(seed);
         invariant(launch);
         (seed, launch)
+    }
+
+    fn rounds_at(&self, e: &Emitter, invariant: &dyn Fn(V), context: V) -> Option<V> {
+        Some(self.global_pointer(e, e.byte_offset(context, ROUNDS), invariant))
     }
 
     fn print(&self, e: &Emitter, context: V, site: u32, values: V, count: usize) {

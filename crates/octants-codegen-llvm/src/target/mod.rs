@@ -133,6 +133,11 @@ pub(crate) trait Target {
     }
     /// Seed and launch number, two i64.
     fn random_key(&self, e: &Emitter, invariant: &dyn Fn(V), context: V) -> (V, V);
+    /// Address of the number of rounds that the loop around the task has ended, null where the number of the launch tells
+    /// rounds apart; `None` where it always does.
+    fn rounds_at(&self, _e: &Emitter, _invariant: &dyn Fn(V), _context: V) -> Option<V> {
+        None
+    }
     /// Calls the host's printer with a number of values in memory.
     fn print(&self, e: &Emitter, context: V, site: u32, values: V, count: usize);
     /// Calls the host's error reporter with a number of values in memory.

@@ -3,7 +3,7 @@
 
 use octants_diag::{Code, Diagnostic, Span};
 use octants_frontend::{Lowered, World};
-use octants_ir::{LoopGroup, Op, run_pipeline, task_statements};
+use octants_ir::{LoopGroup, Op, run_pipeline, section_of, task_statements};
 use octants_passes::{Alias, PIPELINE, PassOptions, find_overlaps};
 
 use super::{Lowering, Session};
@@ -31,6 +31,7 @@ impl Session {
         let body = &lowered.kernel.body;
         let group_of = |v| match &body.inst(v).op {
             Op::For(l) => l.parallel.as_ref()?.group,
+            Op::Loop(inner) => section_of(body, *inner),
             _ => None,
         };
         let mut groups: Vec<LoopGroup> = task_statements(body).into_iter().filter_map(group_of).collect();

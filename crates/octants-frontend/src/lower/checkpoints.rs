@@ -54,22 +54,16 @@ impl Lowerer<'_> {
         }
         self.graph_section = GraphSection::Checkpoint;
         let flow = match self.options.mode {
-            AutodiffMode::None => self.in_block(|s| {
-                let flow = s.scoped(|s| s.lower_stmts(body))?;
+            AutodiffMode::None => self.lower_part(body, |s| {
                 let value = s.element(buffer, &[])?;
                 let value = s.value_for(&value, &Type::I32)?;
                 s.b.push(Op::Checkpoint(number, value), Type::Unit);
-                s.b.push(Op::Break, Type::Unit);
-                Ok(flow)
+                Ok(())
             }),
-            _ => self.scoped(|s| s.lower_stmts(body)).map(|flow| (self.b.cursor(), flow)),
+            _ => self.scoped(|s| s.lower_stmts(body)),
         };
         self.graph_section = GraphSection::Outside;
-        let (block, flow) = flow?;
-        if self.options.mode == AutodiffMode::None {
-            self.b.push(Op::Loop(block), Type::Unit);
-        }
-        match flow {
+        match flow? {
             Flow::Normal => Ok(Flow::Normal),
             _ => self.err(Code::Syntax, "a 'with qd.checkpoint():' block cannot be left by a jump or a `return`"),
         }

@@ -23,8 +23,9 @@ enum Condition<'e> {
 impl Lowerer<'_> {
     pub(super) fn lower_do_while(&mut self, condition: &Expr, body: &[Stmt]) -> Result<()> {
         self.check_graph_kernel("qd.graph.do_while()")?;
-        if !matches!(self.graph_section, GraphSection::Outside | GraphSection::Checkpoint) {
-            return self.err(Code::Syntax, "qd.graph.do_while() cannot appear inside a qd.graph.parallel() section");
+        if let GraphSection::Context { .. } | GraphSection::Section { nests: false } = self.graph_section {
+            let message = "qd.graph.do_while() cannot appear inside a qd.graph.parallel() section";
+            return self.refuse_nesting(message, "the context");
         }
         if !self.at_top_level() {
             return self.err(

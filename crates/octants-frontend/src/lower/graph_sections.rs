@@ -2,9 +2,12 @@
 //!
 //! Sections do not depend on one another, so that they may run in any order or at once: each is a group of loops, and
 //! a context a region of groups. Kernels that only check what a gradient relies on run them in order.
+//!
+//! With `allow_nesting=True` a context goes beyond what Quadrants accepts: its sections may hold loops by what is in
+//! memory, and further contexts. Such a section is a `loop` that is left at its end. Gradients run it in order.
 
-use octants_diag::{Code, Result};
-use octants_ir::AutodiffMode;
+use octants_diag::{Code, Diagnostic, Result};
+use octants_ir::{AutodiffMode, LoopGroup, Op, Type};
 
 use super::{Flow, Lowerer};
 use crate::ast::{Arguments, ExprKind, Stmt, StmtKind};
@@ -16,10 +19,10 @@ use crate::world::GraphUse;
 pub(super) enum GraphSection {
     /// In neither.
     Outside,
-    /// Directly in a `parallel_context`.
-    Context,
-    /// In a section of one.
-    Section,
+    /// Directly in a `parallel_context`, the one of this number.
+    Context { nests: bool, region: u32 },
+    /// In a section of one. Those that nest may hold loops by what is in memory, and contexts.
+    Section { nests: bool },
     /// In a checkpoint.
     Checkpoint,
 }
@@ -39,51 +42,106 @@ impl Lowerer<'_> {
     }
 
     pub(super) fn lower_graph_block(&mut self, name: &str, arguments: &Arguments, body: &[Stmt]) -> Result<Flow> {
-        if name == "checkpoint" {
-            return self.lower_checkpoint(arguments, body);
+        match name {
+            "checkpoint" => return self.lower_checkpoint(arguments, body),
+            _ => self.check_graph_kernel(&format!("qd.{}()", name.replacen('_', ".", 1)))?,
         }
-        self.check_graph_kernel(&format!("qd.{}()", name.replacen('_', ".", 1)))?;
-        let inner = match (name, self.graph_section) {
-            ("graph_parallel_context", GraphSection::Outside | GraphSection::Checkpoint) => GraphSection::Context,
-            ("graph_parallel_context", _) => {
-                return self.err(Code::Syntax, "qd.graph.parallel_context() and its sections cannot be nested");
-            }
-            (_, GraphSection::Context) => GraphSection::Section,
-            (_, GraphSection::Section) => {
-                return self.err(Code::Syntax, "qd.graph.parallel() sections cannot be nested");
-            }
-            (_, GraphSection::Outside | GraphSection::Checkpoint) => {
-                return self.err(
-                    Code::Syntax,
-                    "qd.graph.parallel() can only be used directly inside a qd.graph.parallel_context() block",
-                );
-            }
+        let flow = match name {
+            "graph_parallel_context" => self.lower_context(arguments, body),
+            _ => self.lower_section(arguments, body),
         };
-        let takes = match inner {
-            GraphSection::Section => "no arguments but `allow_overlap=`",
-            _ => "no arguments",
-        };
-        let overlap = self.overlap_argument(arguments, &name.replacen('_', ".", 1), takes)?;
-        if overlap {
-            self.overlap_allowed.insert(self.next_group);
-        }
-        let outer = std::mem::replace(&mut self.graph_section, inner);
-        let mode = self.options.mode;
-        let forks = matches!(mode, AutodiffMode::None | AutodiffMode::Forward | AutodiffMode::Reverse);
-        let is_group = inner == GraphSection::Section && forks && self.at_top_level();
-        self.next_region += u32::from(inner == GraphSection::Context);
-        let region = Some(self.next_region - 1);
-        let flow = if is_group { self.lower_group(region, body) } else { self.scoped(|s| s.lower_stmts(body)) };
-        self.graph_section = outer;
         match flow? {
             Flow::Normal => Ok(Flow::Normal),
             _ => self.err(Code::Syntax, "a 'with qd.graph.parallel():' block cannot be left by a jump or a `return`"),
         }
     }
 
+    fn lower_context(&mut self, arguments: &Arguments, body: &[Stmt]) -> Result<Flow> {
+        let outer = self.graph_section;
+        let within = matches!(outer, GraphSection::Section { nests: true });
+        let takes = "no arguments but `allow_nesting=`";
+        let nests = self.flag_argument(arguments, "graph.parallel_context", "allow_nesting", takes)? || within;
+        let is_nested = matches!(outer, GraphSection::Context { .. } | GraphSection::Section { .. });
+        if is_nested && !within {
+            let message = "qd.graph.parallel_context() and its sections cannot be nested";
+            return self.refuse_nesting(message, "the outer context");
+        }
+        if self.graph == GraphUse::WithCheckpoints && !nests {
+            let message = "qd.graph.parallel_context() is not supported in a kernel with checkpoints=True";
+            return self.refuse_nesting(message, "the context");
+        }
+        let region = self.next_region;
+        self.next_region += 1;
+        self.graph_section = GraphSection::Context { nests, region };
+        let flow = self.scoped(|s| s.lower_stmts(body));
+        self.graph_section = outer;
+        flow
+    }
+
+    fn lower_section(&mut self, arguments: &Arguments, body: &[Stmt]) -> Result<Flow> {
+        let outer = self.graph_section;
+        let (nests, region) = match outer {
+            GraphSection::Context { nests, region } => (nests, region),
+            GraphSection::Section { .. } => {
+                return self.err(Code::Syntax, "qd.graph.parallel() sections cannot be nested");
+            }
+            GraphSection::Outside | GraphSection::Checkpoint => {
+                return self.err(
+                    Code::Syntax,
+                    "qd.graph.parallel() can only be used directly inside a qd.graph.parallel_context() block",
+                );
+            }
+        };
+        let takes = "no arguments but `allow_overlap=`";
+        if self.flag_argument(arguments, "graph.parallel", "allow_overlap", takes)? {
+            self.overlap_allowed.insert(self.next_group);
+        }
+        self.graph_section = GraphSection::Section { nests };
+        let mode = self.options.mode;
+        let forks = matches!(mode, AutodiffMode::None | AutodiffMode::Forward | AutodiffMode::Reverse);
+        let flow = match (nests, forks && self.at_top_level()) {
+            (true, true) if mode == AutodiffMode::None => self.lower_nesting_section(region, body),
+            (false, true) => self.lower_group(Some(region), body),
+            _ => self.scoped(|s| s.lower_stmts(body)),
+        };
+        self.graph_section = outer;
+        flow
+    }
+
+    /// A section that may hold loops by what is in memory, and contexts: a `loop` that is left at its end.
+    fn lower_nesting_section(&mut self, region: u32, body: &[Stmt]) -> Result<Flow> {
+        let group = LoopGroup { region: Some(region), number: self.next_group };
+        self.next_group += 1;
+        self.lower_part(body, |s| {
+            s.b.push(Op::Section(group), Type::Unit);
+            Ok(())
+        })
+    }
+
+    /// Statements that are a part of the graph: a `loop` that is left at its end, behind what `end` adds.
+    pub(super) fn lower_part(&mut self, body: &[Stmt], end: impl FnOnce(&mut Self) -> Result<()>) -> Result<Flow> {
+        self.rounds += 1;
+        let lowered = self.in_block(|s| {
+            let flow = s.scoped(|s| s.lower_stmts(body))?;
+            end(s)?;
+            s.b.push(Op::Break, Type::Unit);
+            Ok(flow)
+        });
+        self.rounds -= 1;
+        let (block, flow) = lowered?;
+        self.b.push(Op::Loop(block), Type::Unit);
+        Ok(flow)
+    }
+
+    /// The error of what Quadrants refuses, and contexts with `allow_nesting=True` have.
+    pub(super) fn refuse_nesting<T>(&self, message: &str, context: &str) -> Result<T> {
+        let hint = format!("{context} may say `qd.graph.parallel_context(allow_nesting=True)`");
+        Err(Diagnostic::new(Code::Syntax, self.b.span, message).with_hint(hint))
+    }
+
     /// Directly in a context there are sections alone, and what chooses or repeats them at compile time.
     pub(super) fn check_graph_section(&mut self, s: &Stmt) -> Result<()> {
-        if self.graph_section != GraphSection::Context {
+        if !matches!(self.graph_section, GraphSection::Context { .. }) {
             return Ok(());
         }
         let allowed = match &s.kind {

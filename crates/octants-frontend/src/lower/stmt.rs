@@ -147,7 +147,7 @@ impl Lowerer<'_> {
         if !stands_in_body {
             return self.err(Code::Syntax, "qd.stream_parallel() must stand at the top level of the kernel");
         }
-        if self.overlap_argument(arguments, "stream_parallel", "only `allow_overlap=`")? {
+        if self.flag_argument(arguments, "stream_parallel", "allow_overlap", "only `allow_overlap=`")? {
             self.overlap_allowed.insert(self.next_group);
         }
         match self.lower_group(None, body)? {
@@ -156,18 +156,25 @@ impl Lowerer<'_> {
         }
     }
 
-    /// The value of `allow_overlap=`, where a block takes that and nothing else, as `takes` says in words.
-    pub(super) fn overlap_argument(&mut self, arguments: &Arguments, name: &str, takes: &str) -> Result<bool> {
-        let is_known = |n: &Option<String>| n.as_deref().is_some_and(|n| n == "allow_overlap" && takes.contains(n));
+    /// The value of a keyword that is known while compiling, where a block takes that and nothing else, as `takes` says in
+    /// words.
+    pub(super) fn flag_argument(
+        &mut self,
+        arguments: &Arguments,
+        block: &str,
+        keyword: &str,
+        takes: &str,
+    ) -> Result<bool> {
+        let is_known = |n: &Option<String>| n.as_deref() == Some(keyword);
         if !arguments.positional.is_empty() || !arguments.keywords.iter().all(|(n, _)| is_known(n)) {
-            return self.err(Code::Syntax, format!("qd.{name}() takes {takes}"));
+            return self.err(Code::Syntax, format!("qd.{block}() takes {takes}"));
         }
-        let mut overlap = false;
+        let mut set = false;
         for (_, value) in &arguments.keywords {
             let value = self.lower_expr(value)?;
-            overlap = self.compile_time_truth(&value, &format!("`allow_overlap` of qd.{name}"))?;
+            set = self.compile_time_truth(&value, &format!("`{keyword}` of qd.{block}"))?;
         }
-        Ok(overlap)
+        Ok(set)
     }
 
     /// Statements that are a group of a region.

@@ -61,31 +61,11 @@ pub fn offload(mut kernel: Kernel) -> Program {
     let graph = TaskGraph::default();
     let mut program = Program { name, params, buffers, roots, functions, ret, frame, tasks, graph };
     compute_access(&mut program);
-    join_dependent_groups(&program.tasks, &mut groups);
     program.graph = build_graph(&outline, (&program.tasks, &groups), &of_segment, &|v| slots[&v]);
     if cfg!(debug_assertions) {
         octants_ir::assert_program(&program, "offload");
     }
     program
-}
-
-/// Groups of which one needs what another leaves in the frame cannot run side by side: they become one.
-fn join_dependent_groups(tasks: &[Task], groups: &mut [Option<LoopGroup>]) {
-    for later in 0..tasks.len() {
-        let Some(group) = groups[later] else { continue };
-        let needs = |(t, of): (&Task, &Option<LoopGroup>)| {
-            let (a, b) = (&t.access, &tasks[later].access);
-            of.is_some_and(|g| g != group && g.region == group.region)
-                && (!a.frame_writes.is_disjoint(&b.frame_reads)
-                    || !a.frame_writes.is_disjoint(&b.frame_writes)
-                    || !a.frame_reads.is_disjoint(&b.frame_writes))
-        };
-        let Some(earlier) = tasks[..later].iter().zip(&*groups).position(needs) else { continue };
-        // Those between the two as well, so that a group stays in one piece.
-        let into = groups[earlier];
-        let last = groups.iter().rposition(|g| *g == Some(group)).unwrap_or(later);
-        groups[earlier..=last].iter_mut().filter(|g| g.is_some()).for_each(|g| *g = into);
-    }
 }
 
 /// Letters, digits and underscores.

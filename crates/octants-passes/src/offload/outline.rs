@@ -1,9 +1,11 @@
 //! The outline of a kernel: its statements in the order of the text, the segments that they form, and which of these
 //! are repeated. Of segments that became tasks it makes the program's graph.
 
+use std::collections::BTreeSet;
+
 use octants_ir::{
     BinaryOp, BlockId, Body, Condition, Const, Effect, FrameSlot, LoopGroup, Op, RoundEnd, Task, TaskGraph, TaskId,
-    Type, UnaryOp, ValueId, round_end, task_blocks,
+    Type, UnaryOp, ValueId, round_end, section_of, task_blocks,
 };
 
 /// What runs, in order.
@@ -25,6 +27,12 @@ pub(super) enum Outline {
         body: Vec<Outline>,
         /// What decides whether a launch ends behind it.
         condition: RoundCondition,
+    },
+    /// A section that holds more than tasks in order.
+    Section {
+        group: LoopGroup,
+        /// What stands in it.
+        body: Vec<Outline>,
     },
 }
 
@@ -98,7 +106,7 @@ impl<F: FnMut(Statement) -> usize> Walk<'_, F> {
         if let (Some(_), Some((_, before))) = (end, statements.split_last()) {
             statements = before;
         }
-        if checkpoint_of(self.body, b).is_some() {
+        if checkpoint_of(self.body, b).is_some() || section_of(self.body, b).is_some() {
             statements = statements.split_last().map_or(&[][..], |(_, before)| before);
         }
         for (&v, group) in statements.iter().zip(statement_groups(self.body, statements)) {
@@ -126,14 +134,20 @@ impl<F: FnMut(Statement) -> usize> Walk<'_, F> {
                 self.begins = true;
                 out.push(Outline::Rounds { body, condition: self.condition(inner, c) });
             }
-            Some(RoundEnd::Leaves) => match checkpoint_of(self.body, inner) {
-                None => self.block(inner, repeats, out),
-                Some((label, c)) => {
+            Some(RoundEnd::Leaves) => match (checkpoint_of(self.body, inner), section_of(self.body, inner)) {
+                (None, None) => self.block(inner, repeats, out),
+                (checkpoint, section) => {
                     self.begins = true;
                     let mut body = Vec::new();
                     self.block(inner, repeats, &mut body);
                     self.begins = true;
-                    out.push(Outline::Checkpoint { label, body, condition: self.condition(inner, c) });
+                    out.push(match (checkpoint, section) {
+                        (_, Some(group)) => Outline::Section { group, body },
+                        (Some((label, c)), _) => {
+                            Outline::Checkpoint { label, body, condition: self.condition(inner, c) }
+                        }
+                        (None, None) => panic!("compiler bug: {inner} is neither a checkpoint nor a section"),
+                    });
                 }
             },
             None => panic!("compiler bug: {inner} is left elsewhere than at its end\n{}", self.body),
@@ -182,11 +196,15 @@ fn checkpoint_of(body: &Body, block: BlockId) -> Option<(i64, ValueId)> {
 pub(super) fn kept_conditions(outline: &[Outline]) -> Vec<ValueId> {
     let mut kept = Vec::new();
     for part in outline {
-        if let Outline::Rounds { body, condition } | Outline::Checkpoint { body, condition, .. } = part {
-            kept.extend(kept_conditions(body));
-            if let RoundCondition::Value(v) = condition {
-                kept.push(*v);
+        match part {
+            Outline::Segment(_) => {}
+            Outline::Rounds { body, condition } | Outline::Checkpoint { body, condition, .. } => {
+                kept.extend(kept_conditions(body));
+                if let RoundCondition::Value(v) = condition {
+                    kept.push(*v);
+                }
             }
+            Outline::Section { body, .. } => kept.extend(kept_conditions(body)),
         }
     }
     kept
@@ -197,7 +215,9 @@ pub(super) fn move_segments(outline: &mut [Outline]) {
     for part in outline {
         match part {
             Outline::Segment(number) => *number += 1,
-            Outline::Rounds { body, .. } | Outline::Checkpoint { body, .. } => move_segments(body),
+            Outline::Rounds { body, .. } | Outline::Checkpoint { body, .. } | Outline::Section { body, .. } => {
+                move_segments(body);
+            }
         }
     }
 }
@@ -226,8 +246,15 @@ pub(super) fn build_graph(
                 let body = Box::new(build_graph(body, (tasks, groups), of_segment, slots));
                 parts.push((None, TaskGraph::Checkpoint { label, yields_on, body }));
             }
+            Outline::Section { group, body } => {
+                let body = build_graph(body, (tasks, groups), of_segment, slots);
+                if body != TaskGraph::default() {
+                    parts.push((Some(*group), body));
+                }
+            }
         }
     }
+    join_dependent_groups(tasks, &mut parts);
     let mut out = Vec::new();
     for run in parts.chunk_by(|a, b| LoopGroup::are_neighbors(a.0, b.0)) {
         if run[0].0.is_none() {
@@ -241,12 +268,60 @@ pub(super) fn build_graph(
     TaskGraph::Sequence(out)
 }
 
+/// Groups of which one needs what another leaves in the frame cannot run side by side: they become one.
+fn join_dependent_groups(tasks: &[Task], parts: &mut [(Option<LoopGroup>, TaskGraph)]) {
+    let uses: Vec<FrameUses> = parts.iter().map(|(_, part)| FrameUses::of(tasks, part)).collect();
+    for later in 0..parts.len() {
+        let Some(group) = parts[later].0 else { continue };
+        let needs = |before: usize| {
+            let (of, a, b) = (parts[before].0, &uses[before], &uses[later]);
+            of.is_some_and(|g| g != group && g.region == group.region) && a.conflict_with(b)
+        };
+        let Some(earlier) = (0..later).find(|before| needs(*before)) else { continue };
+        // Those between the two as well, so that a group stays in one piece.
+        let into = parts[earlier].0;
+        let last = parts.iter().rposition(|(g, _)| *g == Some(group)).unwrap_or(later);
+        parts[earlier..=last].iter_mut().filter(|(g, _)| g.is_some()).for_each(|(g, _)| *g = into);
+    }
+}
+
+/// The slots of the frame that a part of a graph uses.
+#[derive(Default)]
+struct FrameUses {
+    reads: BTreeSet<FrameSlot>,
+    writes: BTreeSet<FrameSlot>,
+}
+
+impl FrameUses {
+    fn of(tasks: &[Task], part: &TaskGraph) -> FrameUses {
+        let mut uses = FrameUses::default();
+        part.visit(&mut |part| {
+            if let TaskGraph::Launch { task, .. } = part {
+                let access = &tasks[task.index()].access;
+                uses.reads.extend(&access.frame_reads);
+                uses.writes.extend(&access.frame_writes);
+            }
+            if let Some(Condition::Frame(slot)) = part.condition() {
+                uses.reads.insert(slot);
+            }
+        });
+        uses
+    }
+
+    fn conflict_with(&self, other: &FrameUses) -> bool {
+        !self.writes.is_disjoint(&other.reads)
+            || !self.writes.is_disjoint(&other.writes)
+            || !self.reads.is_disjoint(&other.writes)
+    }
+}
+
 /// The group of each statement of a block. One that is no loop of a group is part of the next one's, which may need
 /// what it computes, if the group before is of the same region; all of a root with `stream_parallel` is made of
 /// groups, so that what comes behind the last one is part of that.
 pub(crate) fn statement_groups(body: &Body, order: &[ValueId]) -> Vec<Option<LoopGroup>> {
     let own = |v: &ValueId| match &body.inst(*v).op {
         Op::For(l) => l.parallel.as_ref().and_then(|c| c.group),
+        Op::Loop(inner) => section_of(body, *inner),
         _ => None,
     };
     let mut groups: Vec<Option<LoopGroup>> = order.iter().map(own).collect();

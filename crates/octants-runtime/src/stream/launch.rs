@@ -190,6 +190,7 @@ impl StreamCore {
             result: scratch.result,
             channel: scratch.voice.0,
             speaker: scratch.voice.1,
+            rounds: kernel.rounds_in(scratch.frame),
             seed: device.seed.load(Ordering::Relaxed),
             number: device.launches.fetch_add(1, Ordering::Relaxed),
             nested,
@@ -259,7 +260,7 @@ impl StreamCore {
             kernel.in_graph.store(true, Ordering::Relaxed);
         }
         let measures = !captured && device.is_measured();
-        if !captured && !measures && kernel.may_be_one {
+        if !captured && !measures {
             // SAFETY: the contract above.
             if unsafe { device.driver.launch_as_one(self.handle, kernel.module, &kernel.sections, launch)? } {
                 return Ok(());

@@ -75,6 +75,23 @@ impl Stream {
     }
 }
 
+impl Stream {
+    /// Adds a graph that another library has described to the graph that this thread captures, on this stream.
+    ///
+    /// # Safety
+    /// The handle is one of the device's graphs. The memory that it uses is alive when the captured graph is launched.
+    pub unsafe fn add_foreign_graph(&self, graph: u64) -> Result<()> {
+        match capture::current() {
+            // SAFETY: the contract above.
+            Some(capture) => unsafe { capture.note_foreign_graph(&self.0, graph) },
+            None => {
+                let message = "this thread captures nothing that a graph could be added to".into();
+                Err(ErrorKind::Misuse { message }.into())
+            }
+        }
+    }
+}
+
 impl StreamCore {
     /// # Safety
     /// As [`Stream::launch_graph`].
@@ -162,6 +179,7 @@ impl<'a> Replay<'a> {
             result: self.result,
             channel,
             speaker,
+            rounds: launch.kernel.rounds_in(layout.frame(self.steps[step].lane)),
             seed: device.seed.load(Ordering::Relaxed),
             number: self.number + layout.ordinals[step],
             nested: false,
@@ -177,11 +195,19 @@ impl<'a> Replay<'a> {
     /// As [`Stream::launch_graph`].
     unsafe fn run_alone(&self, piece: &Piece, scratch: &mut Scratch) -> Result<()> {
         for step in &self.steps[piece.steps.clone()] {
-            if let Work::Launch(launch) = &step.work {
-                // SAFETY: the contract above.
-                unsafe {
-                    self.stream.run(&launch.kernel, (&launch.args, &launch.arrays), scratch, self.caller, false)?
-                };
+            // SAFETY: the contract above.
+            unsafe {
+                match &step.work {
+                    Work::Launch(launch) => {
+                        let args = (&*launch.args, &*launch.arrays);
+                        let _ = self.stream.run(&launch.kernel, args, scratch, self.caller, false)?;
+                    }
+                    Work::Foreign(graph) => {
+                        self.stream.check_not_capturing("take a graph of another library")?;
+                        graph.launch(self.stream.handle)?;
+                    }
+                    work => self.set(self.stream.handle, work)?,
+                }
             }
         }
         Ok(())
@@ -275,7 +301,7 @@ impl<'a> Replay<'a> {
             }
             (Work::Fill { at, pattern, bytes, .. }, _) => PartWork::Fill { at: *at, pattern: *pattern, bytes: *bytes },
             (Work::Copy { at, from_at, bytes, .. }, _) => PartWork::Copy { to: *at, from: *from_at, bytes: *bytes },
-            (Work::Launch(_), None) => unreachable!("a launch is described as one"),
+            (Work::Launch(_) | Work::Foreign(_), _) => unreachable!("compiler bug: a part of a graph that is none"),
         }
     }
 
@@ -343,7 +369,7 @@ impl<'a> Replay<'a> {
         // SAFETY: the ranges were checked at the capture, and the graph keeps their buffers.
         unsafe {
             match work {
-                Work::Launch(_) => Ok(()),
+                Work::Launch(_) | Work::Foreign(_) => Ok(()),
                 Work::Fill { at, pattern, bytes, .. } => driver.fill(on, *at, *pattern, *bytes).map(|_| ()),
                 Work::Copy { at, from_at, bytes, .. } => driver.copy_on_device(on, *at, *from_at, *bytes),
             }

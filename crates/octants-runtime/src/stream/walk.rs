@@ -1,24 +1,28 @@
 //! [`Walk`]: how a kernel's sections get on a stream.
 //!
 //! Groups go to worker streams between a fork and a join, where the device has streams. The host decides about loops
-//! and choices: it waits for the launching stream alone, and reads the condition. Each round after the first has a
-//! launch number of its own, so that it draws other random numbers, and while launches are measured each counts as a
-//! launch. So it does behind a checkpoint, where a launch may end. A launch that resumes at one walks to it past all
-//! that stands before; loops around it go on from there.
+//! and choices: it waits for the stream that these are on, no other, and reads the condition. Groups that it decides
+//! about go on side by side: while one waits, the others are queued. Each round draws random numbers of its own
+//! ([`round_number`]), and while launches are measured each counts as a launch. Behind a checkpoint the host decides
+//! whether the launch ends. A launch that resumes at one walks to it past all that stands before; loops around it go on
+//! from there.
 
+use std::cell::{Cell, RefCell};
 use std::ops::Range;
-use std::sync::atomic::Ordering;
 
 use octants_artifact::Condition;
 
+use super::branches::{self, Branch};
+use super::copied_condition::CopiedCondition;
 use crate::cores::StreamCore;
-use crate::driver::{DevicePtr, Launch, StreamHandle};
+use crate::driver::{Launch, StreamHandle};
 use crate::error::{ErrorKind, Result};
 use crate::fork::Fork;
+use crate::interruptible_wait::{LOOK, leave_if_interrupted};
 use crate::kernel::LoadedKernel;
 use crate::measure::Measured;
 use crate::scratch::Scratch;
-use crate::sections::Section;
+use crate::sections::{Section, conditions_at_once, round_number};
 
 /// What a driver call means for the work.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -29,16 +33,31 @@ pub(super) enum Pace {
     Queued { captured: bool },
 }
 
+/// Where a branch of a walk is.
+#[derive(Clone, Copy)]
+struct Place {
+    /// Its stream.
+    on: StreamHandle,
+    /// The first of the words that copies of its conditions have.
+    word: u64,
+    /// No other branch goes on while this one waits.
+    alone: bool,
+}
+
 /// A launch on its way through the sections of a kernel.
 pub(super) struct Walk<'a> {
     stream: &'a StreamCore,
     /// Where the tasks go: the stream itself, or a worker's where nothing is decided.
     on: StreamHandle,
     kernel: &'a LoadedKernel,
-    scratch: &'a mut Scratch,
+    scratch: RefCell<&'a mut Scratch>,
     pace: Pace,
     measures: bool,
-    measured: Option<Measured<'a>>,
+    measured: RefCell<Option<Measured<'a>>>,
+    /// Rounds that each loop has ended.
+    rounds: RefCell<Vec<u64>>,
+    /// Some branch has gone on.
+    moved: Cell<bool>,
 }
 
 impl<'a> Walk<'a> {
@@ -50,7 +69,17 @@ impl<'a> Walk<'a> {
         pace: Pace,
         measures: bool,
     ) -> Walk<'a> {
-        Walk { stream, on: stream.handle, kernel, scratch, pace, measures, measured: None }
+        Walk {
+            stream,
+            on: stream.handle,
+            kernel,
+            scratch: RefCell::new(scratch),
+            pace,
+            measures,
+            measured: RefCell::default(),
+            rounds: RefCell::default(),
+            moved: Cell::default(),
+        }
     }
 
     /// The same on a worker stream of a launch, for a kernel that decides nothing.
@@ -62,93 +91,131 @@ impl<'a> Walk<'a> {
     ///
     /// # Safety
     /// As [`crate::Stream::launch`], for the arguments of `launch`.
-    pub(super) unsafe fn run(mut self, launch: &Launch<'_>) -> Result<()> {
-        let kernel = self.kernel;
+    pub(super) unsafe fn run(self, launch: &Launch<'_>) -> Result<()> {
+        let (kernel, at) = (self.kernel, Place { on: self.on, word: 0, alone: true });
         // SAFETY: the contract above.
         let end = unsafe {
             if kernel.sections.is_empty() {
                 self.tasks(self.on, 0..kernel.tasks.len(), launch)
             } else {
-                self.sections(&kernel.sections, launch)
+                branches::run(self.sections(at, &kernel.sections, launch), &self.moved, launch.caller)
             }
         };
-        end.and_then(|()| self.end_measure(launch))
+        end.and_then(|()| self.end_measure(self.on, launch))
     }
 
     /// # Safety
     /// As [`Walk::run`].
-    unsafe fn sections(&mut self, sections: &[Section], launch: &Launch<'_>) -> Result<()> {
-        for section in sections {
-            if let Some(label) = self.scratch.checkpoints.resumes_at
-                && !section.holds_checkpoint(label)
-            {
-                continue;
-            }
-            // SAFETY: the contract above.
-            unsafe {
-                match section {
-                    Section::InOrder(tasks) => self.tasks(self.on, tasks.clone(), launch)?,
-                    Section::Groups(groups) => self.groups(groups, launch)?,
-                    Section::While(condition, body) => self.rounds(condition, body, launch)?,
-                    Section::If(condition, [then, otherwise]) => {
-                        let resumes = self.scratch.checkpoints.resumes_at;
-                        let holds = match resumes {
-                            Some(label) => then.iter().any(|s| s.holds_checkpoint(label)),
-                            None => self.holds(condition, launch)?,
-                        };
-                        let taken = if holds { then } else { otherwise };
-                        self.sections(taken, launch)?;
-                    }
-                    Section::Checkpoint(label, condition, body) => {
-                        self.scratch.checkpoints.resumes_at = None;
-                        self.sections(body, launch)?;
-                        if self.holds(condition, launch)? {
-                            self.scratch.checkpoints.ended_at = Some(*label);
+    unsafe fn sections<'w>(&'w self, at: Place, sections: &'w [Section], launch: &'w Launch<'_>) -> Branch<'w> {
+        Box::pin(async move {
+            for section in sections {
+                let resumes = self.scratch.borrow().checkpoints.resumes_at;
+                if resumes.is_some_and(|label| !section.holds_checkpoint(label)) {
+                    continue;
+                }
+                // SAFETY: the contract above.
+                unsafe {
+                    match section {
+                        Section::InOrder(tasks) => self.tasks(at.on, tasks.clone(), launch)?,
+                        Section::Groups(groups) => self.groups(at, groups, launch).await?,
+                        Section::While(number, condition, body) => {
+                            self.rounds(at, (*number, condition, body), launch).await?;
+                        }
+                        Section::If(condition, [then, otherwise]) => {
+                            let holds = match resumes {
+                                Some(label) => then.iter().any(|s| s.holds_checkpoint(label)),
+                                None => self.holds(at, condition, launch).await?,
+                            };
+                            let taken = if holds { then } else { otherwise };
+                            self.sections(at, taken, launch).await?;
+                        }
+                        Section::Checkpoint(label, condition, body) => {
+                            self.scratch.borrow_mut().checkpoints.resumes_at = None;
+                            self.sections(at, body, launch).await?;
+                            if self.holds(at, condition, launch).await? {
+                                self.scratch.borrow_mut().checkpoints.ended_at = Some(*label);
+                            }
                         }
                     }
                 }
+                if self.has_ended() {
+                    break;
+                }
             }
-            if self.scratch.checkpoints.ended_at.is_some() {
-                break;
-            }
-        }
-        Ok(())
+            Ok(())
+        })
+    }
+
+    /// The launch has ended behind a checkpoint.
+    fn has_ended(&self) -> bool {
+        self.scratch.borrow().checkpoints.ended_at.is_some()
     }
 
     /// # Safety
     /// As [`Walk::run`].
-    unsafe fn groups(&mut self, groups: &[Range<usize>], launch: &Launch<'_>) -> Result<()> {
+    async unsafe fn groups(&self, at: Place, groups: &[Box<[Section]>], launch: &Launch<'_>) -> Result<()> {
         let Pace::Queued { captured } = self.pace else {
-            // SAFETY: the contract above.
-            return groups.iter().try_for_each(|g| unsafe { self.tasks(self.on, g.clone(), launch) });
+            let what = "groups of a kernel on a device that does everything at once";
+            return Err(ErrorKind::CompilerBug(what.into()).into());
         };
-        let fork = Fork::new(&self.stream.device, self.on, captured, groups.len() - 1)?;
-        for (i, tasks) in groups.iter().enumerate() {
-            // SAFETY: the contract above; the fork holds its streams.
-            unsafe { self.tasks(fork.stream(i), tasks.clone(), launch)? };
+        let fork = Fork::new(&self.stream.device, at.on, captured, groups.len() - 1)?;
+        // What waits for nothing is queued ahead of what does, which may keep this thread.
+        let (mut branches, mut deciding) = (Vec::with_capacity(groups.len()), Vec::new());
+        for (i, sections) in groups.iter().enumerate() {
+            let place = Place { on: fork.stream(i), ..at };
+            match conditions_at_once(sections) {
+                // SAFETY: the contract above; the fork holds its streams.
+                0 => branches.push(unsafe { self.sections(place, sections, launch) }),
+                conditions => deciding.push((place, conditions, sections)),
+            }
         }
+        let (alone, mut word) = (at.alone && deciding.len() <= 1, at.word);
+        for (place, conditions, sections) in deciding {
+            // SAFETY: as above.
+            branches.push(unsafe { self.sections(Place { word, alone, ..place }, sections, launch) });
+            word += conditions;
+        }
+        branches::all(branches).await?;
         fork.join()
     }
 
     /// # Safety
     /// As [`Walk::run`].
-    unsafe fn rounds(&mut self, condition: &Condition, body: &[Section], launch: &Launch<'_>) -> Result<()> {
-        // SAFETY: the contract above.
-        unsafe {
-            self.sections(body, launch)?;
-            while self.scratch.checkpoints.ended_at.is_none() && self.holds(condition, launch)? {
-                let number = self.stream.device.launches.fetch_add(1, Ordering::Relaxed);
-                self.sections(body, &Launch { number, ..*launch })?;
+    async unsafe fn rounds(
+        &self,
+        at: Place,
+        (loop_number, condition, body): (u32, &Condition, &[Section]),
+        launch: &Launch<'_>,
+    ) -> Result<()> {
+        loop {
+            let round = Launch { number: round_number(launch.number, self.rounds_of(loop_number)), ..*launch };
+            // SAFETY: the contract above.
+            unsafe { self.sections(at, body, &round).await? };
+            self.end_round(loop_number);
+            // SAFETY: the contract above.
+            if self.has_ended() || !unsafe { self.holds(at, condition, launch).await? } {
+                return Ok(());
             }
         }
-        Ok(())
+    }
+
+    fn rounds_of(&self, loop_number: u32) -> u64 {
+        self.rounds.borrow().get(loop_number as usize).copied().unwrap_or(0)
+    }
+
+    fn end_round(&self, loop_number: u32) {
+        let (mut rounds, place) = (self.rounds.borrow_mut(), loop_number as usize);
+        if rounds.len() <= place {
+            rounds.resize(place + 1, 0);
+        }
+        rounds[place] += 1;
     }
 
     /// Runs or queues tasks in order on a stream.
     ///
     /// # Safety
     /// As [`Walk::run`]; the stream is alive.
-    unsafe fn tasks(&mut self, on: StreamHandle, tasks: Range<usize>, launch: &Launch<'_>) -> Result<()> {
+    unsafe fn tasks(&self, on: StreamHandle, tasks: Range<usize>, launch: &Launch<'_>) -> Result<()> {
         let (device, kernel) = (&*self.stream.device, self.kernel);
         if self.pace == Pace::Done && !self.measures {
             // SAFETY: the contract above.
@@ -162,7 +229,8 @@ impl<'a> Walk<'a> {
                 continue;
             }
             let start = || Measured::new(device, &kernel.meta, launch.number);
-            let measured = self.measured.get_or_insert_with(start);
+            let mut measured = self.measured.borrow_mut();
+            let measured = measured.get_or_insert_with(start);
             if self.pace == Pace::Done {
                 measured.run(task, run)?;
                 self.stream.report_pending()?;
@@ -176,41 +244,43 @@ impl<'a> Walk<'a> {
     }
 
     /// Keeps what was measured since the last time.
-    fn end_measure(&mut self, launch: &Launch<'_>) -> Result<()> {
+    fn end_measure(&self, on: StreamHandle, launch: &Launch<'_>) -> Result<()> {
         match (self.measured.take(), self.pace) {
             (Some(measured), Pace::Queued { .. }) => {
                 drop(measured);
                 // SAFETY: the stream is alive.
-                unsafe { self.stream.device.bound_pending(self.on, launch.caller) }
+                unsafe { self.stream.device.bound_pending(on, launch.caller) }
             }
             _ => Ok(()),
         }
     }
 
-    /// Waits for what is queued on the launching stream, and reads an integer: whether it is not zero. An assertion
-    /// that has failed until then is the error.
+    /// Waits for what a branch has queued, and reads an integer: whether it is not zero. An assertion that has failed
+    /// until then is the error.
     ///
     /// # Safety
     /// As [`Walk::run`].
-    unsafe fn holds(&mut self, condition: &Condition, launch: &Launch<'_>) -> Result<bool> {
-        self.end_measure(launch)?;
+    async unsafe fn holds(&self, at: Place, condition: &Condition, launch: &Launch<'_>) -> Result<bool> {
+        self.end_measure(at.on, launch)?;
         let (stream, device) = (self.stream, &*self.stream.device);
         let bytes = condition.kind.bytes() as usize;
-        let Some(at) = condition.address(launch.args, launch.frame.0) else {
+        let Some(address) = condition.address(launch.args, launch.frame.0) else {
             return Err(ErrorKind::CompilerBug(format!("{condition:?} of {} arguments", launch.args.len())).into());
         };
-        let mut read_at = at;
         launch.caller.will_block();
+        let mut copy = None;
         if let Pace::Queued { .. } = self.pace {
             stream.check_not_capturing("launch a kernel that loops or chooses by what is in memory")?;
             if !device.host_addressable {
-                read_at = self.kernel.condition_at(launch.result).0;
-                // SAFETY: both lie in memory of their kind, and the word is the launch's own until it has waited.
-                unsafe { device.driver.copy_to_host(stream.handle, read_at as *mut u8, DevicePtr(at), bytes as u64)? };
+                let word = self.kernel.condition_at(launch.result, at.word);
+                // SAFETY: both lie in memory of their kind, and the word is the branch's own until it has waited.
+                copy = Some(unsafe { CopiedCondition::queue(&*device.driver, at.on, word, (address, bytes))? });
             }
             // SAFETY: the stream is alive. Where the wait is left, the word is still the stream's.
-            unsafe { stream.wait_or_leave(launch.caller) }.inspect_err(|_| self.scratch.is_written = true)?;
-            stream.hear(self.scratch);
+            let waited = unsafe { self.wait(at, copy.as_ref(), launch).await };
+            waited.inspect_err(|_| self.scratch.borrow_mut().is_written = true)?;
+            self.moved.set(true);
+            stream.hear(&mut self.scratch.borrow_mut());
             stream.report_pending()?;
         } else if !device.host_addressable {
             let message = "a kernel that loops or chooses by what is in memory cannot be launched by a task's print";
@@ -219,9 +289,38 @@ impl<'a> Walk<'a> {
         if launch.caller.is_interrupted() {
             return Err(ErrorKind::Interrupted.into());
         }
+        if let Some(copy) = copy {
+            return Ok(copy.value() != 0);
+        }
         let mut value = [0u8; 8];
         // SAFETY: the host reaches the integer there, and the work that writes it is done.
-        unsafe { std::ptr::copy_nonoverlapping(read_at as *const u8, value.as_mut_ptr(), bytes) };
+        unsafe { std::ptr::copy_nonoverlapping(address as *const u8, value.as_mut_ptr(), bytes) };
         Ok(value != [0; 8])
+    }
+
+    /// Waits for what a branch has queued, or for a copy that is the last of that.
+    ///
+    /// # Safety
+    /// The stream is alive.
+    async unsafe fn wait(&self, at: Place, copy: Option<&CopiedCondition>, launch: &Launch<'_>) -> Result<()> {
+        let driver = &*self.stream.device.driver;
+        if at.alone {
+            if copy.is_some_and(CopiedCondition::watch) {
+                return Ok(());
+            }
+            // SAFETY: the contract above.
+            return unsafe {
+                if launch.caller.can_be_interrupted() {
+                    leave_if_interrupted(launch.caller, || driver.synchronize_for(at.on, LOOK))
+                } else {
+                    driver.synchronize(at.on)
+                }
+            };
+        }
+        // SAFETY: as above.
+        while !(copy.is_some_and(CopiedCondition::is_there) || unsafe { driver.query_stream(at.on)? }) {
+            branches::pause().await;
+        }
+        Ok(())
     }
 }

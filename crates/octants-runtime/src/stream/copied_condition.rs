@@ -1,0 +1,78 @@
+//! [`CopiedCondition`]: an integer of the device that the host waits for in its own memory.
+//!
+//! The stream copies it to a pinned word, behind all work that it was given. The host looks at the word, and sees the
+//! copy without a call of the driver: a wait for the stream would come back later, and in many drivers only after the
+//! thread has slept. The word holds a mark until then. Where the integer happens to be the mark the host learns of the
+//! copy from the driver.
+
+use std::time::{Duration, Instant};
+
+use crate::driver::{DevicePtr, Driver, StreamHandle};
+use crate::error::Result;
+
+/// What no condition is likely to be, in each of its lengths.
+const MARK: u64 = 0x5bd1_e995_a5c3_965a;
+/// The word is watched for this long.
+const WATCHED: Duration = Duration::from_micros(200);
+
+/// A copy under way.
+pub(super) struct CopiedCondition {
+    word: *const u64,
+    /// The bits of the word that are the integer.
+    mask: u64,
+}
+
+impl CopiedCondition {
+    /// Queues a copy of an integer, at this address and of this length.
+    ///
+    /// # Safety
+    /// The stream is alive. The word is pinned, aligned, and no one else's until the copy is there.
+    pub(super) unsafe fn queue(
+        driver: &dyn Driver,
+        on: StreamHandle,
+        word: DevicePtr,
+        (address, bytes): (u64, usize),
+    ) -> Result<CopiedCondition> {
+        let at = word.0 as *mut u64;
+        // SAFETY: the contract above.
+        unsafe {
+            at.write_volatile(MARK);
+            driver.copy_to_host(on, at.cast(), DevicePtr(address), bytes as u64)?;
+        }
+        let mask = if bytes >= 8 { u64::MAX } else { (1 << (8 * bytes)) - 1 };
+        Ok(CopiedCondition { word: at, mask })
+    }
+
+    /// The integer; the mark before it is there.
+    pub(super) fn value(&self) -> u64 {
+        // SAFETY: the word lives as long as the copy. The device writes it behind the host's back.
+        u64::from_le(unsafe { self.word.read_volatile() }) & self.mask
+    }
+
+    /// The copy is there. False where that cannot be told.
+    pub(super) fn is_there(&self) -> bool {
+        let is_there = self.value() != MARK & self.mask;
+        if is_there {
+            // What the stream wrote before it copied is there, too.
+            std::sync::atomic::fence(std::sync::atomic::Ordering::Acquire);
+        }
+        is_there
+    }
+
+    /// Watches for the copy for a short time; whether it is there.
+    pub(super) fn watch(&self) -> bool {
+        let start = Instant::now();
+        loop {
+            for _ in 0..64 {
+                if self.is_there() {
+                    return true;
+                }
+                std::hint::spin_loop();
+            }
+            if start.elapsed() >= WATCHED {
+                return false;
+            }
+            std::thread::yield_now();
+        }
+    }
+}
