@@ -226,8 +226,8 @@ def ragged():
 
 
 @qd.kernel
-def empty_vector():
-    m = qd.Vector([])  #~ ERROR at least one component
+def empty_row():
+    m = qd.Matrix([[]])  #~ ERROR at least one component
 
 
 @qd.kernel
