@@ -379,3 +379,12 @@ def test_orders_of_axes_that_do_not_fit():
         qd.ndrange(2, 3, axes=(0, 2))
     with pytest.raises(qd.OctantsTypeError, match="entries must be Python ints"):
         qd.ndrange(2, 3, axes="ij")
+
+
+def test_copies_between_backends_are_refused():
+    field = qd.tensor(qd.f32, shape=4, backend=qd.Backend.FIELD)
+    array = qd.tensor(qd.f32, shape=4)
+    with pytest.raises(TypeError, match="two tensors of one backend"):
+        field.copy_from(array)
+    with pytest.raises(AssertionError, match="two tensors of one backend"):
+        array.copy_from(field)
