@@ -164,6 +164,7 @@ from octants.types import (
     uint32,
     uint64,
 )
+from octants.types.enums import DeviceCapability, Format
 from octants.version import VERSION as __version__
 from octants.version import VERSION_TEXT as __version_str__
 
@@ -177,9 +178,11 @@ __all__ = [  # and the exceptions
     "Arch",
     "Backend",
     "BufferView",
+    "DeviceCapability",
     "Event",
     "Field",
     "FieldsBuilder",
+    "Format",
     "GraphStatus",
     "Layout",
     "Matrix",

@@ -3,41 +3,28 @@
 from __future__ import annotations
 
 import platform
-from enum import Enum
+from enum import Enum, IntEnum
 
 
-class Arch(Enum):
-    """A kind of machine."""
+class Arch(IntEnum):
+    """A kind of machine. The numbers are those that Quadrants gives them."""
 
-    x64 = "x64"
-    arm64 = "arm64"
-    python = "python"
-    cuda = "cuda"
-    metal = "metal"
-    vulkan = "vulkan"
-    amdgpu = "amdgpu"
+    x64 = 0
+    arm64 = 1
+    python = 3
+    cuda = 4
+    metal = 5
+    amdgpu = 7
+    vulkan = 8
 
-    def __repr__(self) -> str:
+    def __str__(self) -> str:
         return f"Arch.{self.name}"
 
-    def __int__(self) -> int:
-        return _NUMBERS[self]
+    __repr__ = __str__
 
     @classmethod
     def _missing_(cls, value: object) -> Arch | None:
-        return next((arch for arch, number in _NUMBERS.items() if number == value), None)
-
-
-# `int(arch)`, and back by `Arch(number)`: the numbers that Quadrants gives them.
-_NUMBERS = {
-    Arch.x64: 0,
-    Arch.arm64: 1,
-    Arch.python: 3,
-    Arch.cuda: 4,
-    Arch.metal: 5,
-    Arch.amdgpu: 7,
-    Arch.vulkan: 8,
-}
+        return cls.__members__.get(value) if isinstance(value, str) else None
 
 
 class Extension(Enum):

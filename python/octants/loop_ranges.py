@@ -24,9 +24,16 @@ class Ndrange:
             order = tuple(axes)
             for axis in order:
                 if not isinstance(axis, (int, np.integer)) or isinstance(axis, bool):
-                    raise OctantsTypeError(f"entries of axes={axes!r} must be integers, got {axis!r}")
+                    raise OctantsTypeError(
+                        f"qd.ndrange(axes={order}) entries must be Python ints; got {type(axis).__name__} ({axis!r})"
+                    )
+            if len(order) != len(args):
+                raise OctantsSyntaxError(
+                    f"qd.ndrange(axes={order}) has {len(order)} entries but ndrange was called with {len(args)} dimension "
+                    "argument(s); they must match"
+                )
             if sorted(order) != list(range(len(args))):
-                raise OctantsSyntaxError(f"axes={axes!r} is not a permutation of range({len(args)})")
+                raise OctantsSyntaxError(f"qd.ndrange(axes={order}) is not a permutation of range({len(args)})")
             self.axes = order
 
     @property

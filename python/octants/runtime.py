@@ -39,7 +39,7 @@ class Config:
             values[name] = BY_NAME[values[name]]
         # Kernels that run as Python have a program on the CPU.
         is_plain = self._given.get("arch") == Arch.python.name
-        values["arch"] = Arch.python if is_plain else cpu if values["arch"] == "cpu" else Arch(values["arch"])
+        values["arch"] = Arch.python if is_plain else cpu if values["arch"] == "cpu" else Arch[values["arch"]]
         object.__setattr__(self, "_values", values)
         set_default_types(values["default_ip"], values["default_fp"])
 

@@ -272,7 +272,11 @@ class SNode:
             stride = node._cell_bytes * prod(node._sizes)
             for axis, extent in zip(node._axes, node._sizes, strict=True):
                 stride //= extent
-                digits.setdefault(axis, []).append((extent, stride))
+                of_axis = digits.setdefault(axis, [])
+                # Levels of one axis that follow one another without a gap count as one.
+                if of_axis and of_axis[-1][1] == extent * stride:
+                    extent *= of_axis.pop()[0]
+                of_axis.append((extent, stride))
         return Placement(base, tuple(tuple(digits[axis]) for axis in sorted(digits)))
 
 

@@ -116,6 +116,11 @@ class FieldsBuilder:
         """Whether `finalize()` was called."""
         return self._root._tree.finalized
 
+    @property
+    def empty(self) -> bool:
+        """Whether the tree has no levels and no places yet."""
+        return not self._root._below
+
     def dense(self, indices: Any, dimensions: Any) -> SNode:
         """As `qd.root.dense`."""
         return self._open_root().dense(indices, dimensions)

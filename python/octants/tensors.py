@@ -152,7 +152,9 @@ class Tensor:
         """Sets all elements from a tensor of the same backend and shape."""
         source = other._unwrap() if isinstance(other, Tensor) else other
         if not isinstance(source, Field if self._is_field() else Ndarray):
-            raise AssertionError(
+            # Quadrants' classes of the two.
+            error = TypeError if self._is_field() else AssertionError
+            raise error(
                 f"copy_from() needs two tensors of one backend, got {type(source).__name__} for {self!r}; "
                 "go through to_numpy() and from_numpy()"
             )

@@ -162,10 +162,10 @@ def test_views_without_a_copy():
     with pytest.raises(ValueError, match="copy=False"):
         x.to_numpy(dtype=np.float64, copy=False)
     nested = qd.field(qd.f32)
-    qd.root.dense(qd.i, 2).dense(qd.i, 2).place(nested)
+    qd.root.dense(qd.ij, 2).dense(qd.ij, 2).place(nested)
     with pytest.raises(ValueError, match="copy=False"):
         nested.to_numpy(copy=False)
-    assert nested.to_numpy(copy=None).shape == (4,)
+    assert nested.to_numpy(copy=None).shape == (4, 4)
     soa = qd.Vector.field(3, qd.i32, shape=4, layout=qd.Layout.SOA)
     soa.to_numpy(copy=False)[2, 1] = 8
     assert soa[2].y == 8

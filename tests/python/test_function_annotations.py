@@ -1,8 +1,11 @@
 """What annotations of a `@qd.func` do: scalar types convert, vector and matrix types ask for a shape, others say nothing."""
 
+import dataclasses
 import re
 from collections.abc import Iterator
+from typing import Optional
 
+import numpy as np
 import pytest
 
 import octants as qd
@@ -317,6 +320,7 @@ def test_functions_that_are_compiled_once_convert_as_those_that_are_inlined() ->
     assert integers(7) == 67
 
 
+@pytest.mark.filterwarnings("ignore:Calling non-quadrants function")
 def test_annotations_of_a_function_without_decorator_are_comments() -> None:
     def plain(x: int) -> int:
         return x * 2
@@ -390,3 +394,64 @@ def test_an_array_in_reserve_may_belong_to_a_program_that_has_ended() -> None:
         double(a)
         assert a.to_numpy().tolist() == [6, 6]
         qd.init(arch=qd.cpu, debug=False)
+
+
+def test_arrays_that_may_be_left_out():
+    array = qd.types.NDArray[qd.f32, 1]
+
+    @qd.kernel
+    def total(x: array | None, y: qd.Tensor | None, z: Optional[qd.Template]) -> qd.f32:
+        s = 0.0
+        if qd.static(x is not None):
+            for i in range(x.shape[0]):
+                s += x[i]
+        if qd.static(y is not None):
+            s += 10 * y[0]
+        if qd.static(z is not None):
+            s += 100 * z
+        return s
+
+    ones = qd.ndarray(qd.f32, shape=3)
+    ones.fill(1)
+    for _ in range(2):
+        assert total(None, None, None) == 0
+        assert total(ones, None, None) == 3
+        assert total(np.ones(4, np.float32), ones, 2) == 214
+    with pytest.raises(TypeError, match="Expect element type f32 for argument x"):
+        total(qd.ndarray(qd.i32, shape=3), None, None)
+
+
+def test_other_values_may_not_be_left_out():
+    @qd.kernel
+    def number(n: int | None):
+        pass
+
+    @qd.kernel
+    def either(x: qd.Tensor | qd.Template):
+        pass
+
+    with pytest.raises(qd.OctantsSyntaxError, match="only supported for qd.Tensor, qd.types.Template and"):
+        number(None)
+    with pytest.raises(qd.OctantsSyntaxError, match="of the form 'T | None'"):
+        either(None)
+
+
+def test_tensor_parameters_take_arrays_of_other_libraries():
+    @dataclasses.dataclass
+    class State:
+        x: qd.Tensor
+
+    @qd.kernel
+    def count(x: qd.Tensor, state: State):
+        for i in range(3):
+            x[i] += i
+            state.x[i] += 2 * i
+
+    numpy, foreign = np.zeros(3), np.zeros(3, np.int32)
+    for _ in range(2):
+        count(numpy, State(foreign))
+    field = qd.tensor(qd.f32, shape=3, backend=qd.Backend.FIELD)
+    count(field, State(qd.tensor(qd.f32, shape=3)))
+    assert numpy.tolist() == [0, 2, 4]
+    assert foreign.tolist() == [0, 4, 8]
+    assert field.to_numpy().tolist() == [0, 1, 2]

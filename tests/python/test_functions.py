@@ -454,3 +454,21 @@ def test_a_kernel_has_its_own_struct_argument():
     assert given.a == 2
     with pytest.raises(qd.OctantsSyntaxError, match="immutable"):
         replaced(given)
+
+
+def test_kernels_as_class_methods():
+    @qd.data_oriented
+    class Steps:
+        SIZE = 3
+
+        @classmethod
+        @qd.kernel
+        def scaled(cls, n: qd.i32) -> qd.i32:
+            return cls.SIZE * n
+
+    class Larger(Steps):
+        SIZE = 5
+
+    assert Steps.scaled(2) == 6
+    assert Larger.scaled(2) == 10
+    assert Steps().scaled(3) == 9

@@ -109,7 +109,7 @@ def test_capsules_are_the_memory_and_outlive_the_program(library):
 
 def test_what_dlpack_cannot_describe_is_refused(library):
     a, b = qd.field(qd.f32), qd.field(qd.f32)
-    qd.root.dense(qd.i, 2).dense(qd.i, 2).place(a, b)
+    qd.root.dense(qd.ij, 2).dense(qd.ij, 2).place(a, b)
     with pytest.raises(ValueError, match="one array with a stride per axis"):
         a.__dlpack__()
     c, d = qd.field(qd.f64), qd.field(qd.i8)
@@ -433,3 +433,17 @@ def test_arrays_of_numpy_and_of_its_subclasses_are_the_same_to_a_kernel():
     double(own, made[0])
     double(made[0], own)
     assert _octants.compiled_count() == shared
+
+
+def test_levels_of_one_axis_without_gaps_are_one_array():
+    x = qd.field(qd.f32)
+    qd.root.dense(qd.i, 2).dense(qd.i, 3).place(x)
+    view = x.to_numpy(copy=False)
+    view[...] = range(6)
+    assert view.shape == (6,)
+    assert x[4] == 4
+
+    blocks = qd.field(qd.f32)
+    qd.root.dense(qd.ij, 2).dense(qd.ij, 2).place(blocks)
+    with pytest.raises(ValueError, match="copy=False"):
+        blocks.to_numpy(copy=False)

@@ -1,5 +1,7 @@
 """Mistakes that are refused, with the exception that programs written for Quadrants catch and the words they look for."""
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -441,3 +443,30 @@ def test_members_of_structs_are_numbers():
     with pytest.raises(TypeError, match="A number is expected"):
         s.a = "x"
     assert s.a == 1
+
+
+def test_a_call_of_a_plain_function_warns():
+    def plain(x):
+        return x + 1
+
+    @qd.pyfunc
+    def declared(x):
+        return x + 1
+
+    @qd.kernel
+    def unrolled() -> qd.i32:
+        total = 0
+        for i in qd.static(range(3)):
+            total += plain(i)
+        return total
+
+    @qd.kernel
+    def no_warning(n: qd.i32) -> qd.i32:
+        return qd.static(plain(2)) + declared(n)
+
+    with pytest.warns(SyntaxWarning, match='Calling non-quadrants function "plain"') as seen:
+        assert unrolled() == 6
+    assert len(seen) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert no_warning(4) == 8

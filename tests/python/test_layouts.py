@@ -362,3 +362,29 @@ def test_addresses_of_elements_follow_the_layout():
     assert place_of(x, 3) - place_of(x, 2) == place_of(y, 4) - place_of(y, 3)
     with pytest.raises(qd.OctantsTypeError, match="takes a field or an array"):
         not_an_array(1)
+
+
+def test_a_builder_knows_whether_it_is_empty():
+    builder = qd.FieldsBuilder()
+    assert builder.empty
+    assert not builder.finalized
+    builder.dense(qd.i, 4).place(qd.field(qd.f32))
+    assert not builder.empty
+
+
+def test_orders_of_axes_that_do_not_fit():
+    with pytest.raises(qd.OctantsSyntaxError, match="has 1 entries but ndrange was called with 2"):
+        qd.ndrange(2, 3, axes=(0,))
+    with pytest.raises(qd.OctantsSyntaxError, match="is not a permutation of range"):
+        qd.ndrange(2, 3, axes=(0, 2))
+    with pytest.raises(qd.OctantsTypeError, match="entries must be Python ints"):
+        qd.ndrange(2, 3, axes="ij")
+
+
+def test_copies_between_backends_are_refused():
+    field = qd.tensor(qd.f32, shape=4, backend=qd.Backend.FIELD)
+    array = qd.tensor(qd.f32, shape=4)
+    with pytest.raises(TypeError, match="two tensors of one backend"):
+        field.copy_from(array)
+    with pytest.raises(AssertionError, match="two tensors of one backend"):
+        array.copy_from(field)

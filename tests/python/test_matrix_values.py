@@ -118,7 +118,7 @@ def test_constructors():
     assert qd.Matrix.diag(2, 3.0).to_list() == [[3, 0], [0, 3]]
     assert qd.Matrix.rows([qd.Vector([1, 2]), [3, 4]]).to_list() == [[1, 2], [3, 4]]
     assert qd.Matrix.cols([qd.Vector([1, 2]), [3, 4]]).to_list() == [[1, 3], [2, 4]]
-    for bad in (3, "ab", [], [[1], [2, 3]], np.zeros((2, 2, 2))):
+    for bad in (3, "ab", [[]], [[1], [2, 3]], np.zeros((2, 2, 2))):
         with pytest.raises((TypeError, ValueError)):
             qd.Vector(bad)
 
@@ -257,3 +257,17 @@ def test_the_components_of_a_matrix_are_converted_once():
         return qd.Matrix([[a, -3], [b, 20]])[0, 1]
 
     assert last(1, 2) == -3
+
+
+def test_vectors_without_components():
+    empty = qd.Vector([])
+    assert (empty.n, len(empty), str(empty)) == (0, 0, "[]")
+
+    @qd.kernel
+    def count() -> qd.i32:
+        none = qd.Vector([])
+        return len(none)
+
+    assert count() == 0
+    with pytest.raises(TypeError, match="at least one component"):
+        qd.Matrix([[]])

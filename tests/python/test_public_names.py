@@ -234,3 +234,15 @@ def test_what_the_machine_has():
     assert {core.with_cuda(), core.with_amdgpu()} <= {True, False}
     assert not core.with_vulkan()
     assert not core.with_metal()
+
+
+def test_kinds_of_machines_are_numbers():
+    assert qd.cuda == 4
+    assert sorted([qd.vulkan, qd.x64]) == [qd.x64, qd.vulkan]
+    assert str(qd.x64) == f"{qd.x64}" == repr(qd.x64) == "Arch.x64"
+
+
+def test_names_of_formats_and_abilities():
+    assert qd.Format.rgba8.value == 3
+    assert qd.Format.depth32f.value == len(qd.Format) - 1
+    assert qd.DeviceCapability.spirv_has_int64 == "spirv_has_int64"

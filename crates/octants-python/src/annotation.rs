@@ -59,6 +59,14 @@ pub struct ArrayKind {
     pub clamped: bool,
     /// A `qd.BufferView`, and nothing else.
     pub view: bool,
+    /// `None`, a compile-time value, may stand for the array.
+    pub optional: bool,
+}
+
+impl ArrayKind {
+    /// Any array.
+    pub const ANY: ArrayKind =
+        ArrayKind { elem: None, rank: None, ndim: None, clamped: false, view: false, optional: false };
 }
 
 /// The scalar type that an object names: `qd.f32`, `int`, `float`, `bool`, numpy's scalar types.
@@ -146,6 +154,9 @@ fn evaluated<'py>(class: &Bound<'py, PyAny>, text: &Bound<'py, PyAny>) -> PyResu
 /// The kind of a parameter, or `None` when the annotation is not one that a kernel can have.
 pub fn param_kind(annotation: &Bound<'_, PyAny>, config: &Config) -> PyResult<Option<ParamKind>> {
     let py = annotation.py();
+    if let Some(inner) = optional(annotation)? {
+        return optional_kind(annotation, &inner, config).map(Some);
+    }
     let of_instance = marker(annotation);
     match of_instance.as_deref() {
         Some("template") => return Ok(Some(ParamKind::Template)),
@@ -199,6 +210,44 @@ pub fn param_kind(annotation: &Bound<'_, PyAny>, config: &Config) -> PyResult<Op
     })
 }
 
+/// The alternatives of `T | None`, `typing.Optional[T]` and other unions, `None` among them as its type.
+fn optional<'py>(annotation: &Bound<'py, PyAny>) -> PyResult<Option<Vec<Bound<'py, PyAny>>>> {
+    let py = annotation.py();
+    if marker(annotation).as_deref() == Some("optional_ndarray") {
+        let inner = annotation.getattr(pyo3::intern!(py, "inner"))?;
+        return Ok(Some(vec![inner, py.None().into_bound(py).get_type().into_any()]));
+    }
+    let typing = py.import("typing")?;
+    let origin = typing.call_method1("get_origin", (annotation,))?;
+    let is_union = origin.is(&typing.getattr("Union")?) || origin.is(&py.import("types")?.getattr("UnionType")?);
+    if !is_union {
+        return Ok(None);
+    }
+    annotation.getattr(pyo3::intern!(py, "__args__"))?.extract().map(Some)
+}
+
+/// The kind of a parameter that takes `None` as well.
+fn optional_kind(annotation: &Bound<'_, PyAny>, members: &[Bound<'_, PyAny>], config: &Config) -> PyResult<ParamKind> {
+    let py = annotation.py();
+    let none = py.None().into_bound(py).get_type();
+    let mut others = members.iter().filter(|m| !m.is(&none) && !m.is_none());
+    let (Some(inner), None, 2) = (others.next(), others.next(), members.len()) else {
+        return Ok(ParamKind::Refused(format!(
+            "Quadrants kernels only support optional annotations of the form 'T | None', got: {}",
+            annotation.repr()?
+        )));
+    };
+    Ok(match param_kind(inner, config)? {
+        Some(ParamKind::Array(kind)) if !kind.view => ParamKind::Array(ArrayKind { optional: true, ..kind }),
+        Some(kind @ (ParamKind::Either | ParamKind::Template)) => kind,
+        _ => ParamKind::Refused(format!(
+            "Optional ('T | None') kernel arguments are only supported for qd.Tensor, qd.types.Template and \
+             qd.types.NDArray, got: {}",
+            inner.repr()?
+        )),
+    })
+}
+
 fn array_kind(annotation: &Bound<'_, PyAny>, config: &Config) -> PyResult<ArrayKind> {
     let py = annotation.py();
     let dtype = annotation.getattr(pyo3::intern!(py, "dtype"))?;
@@ -214,5 +263,5 @@ fn array_kind(annotation: &Bound<'_, PyAny>, config: &Config) -> PyResult<ArrayK
     let fixed = rank == Some(0) || elem.as_ref().is_some_and(Type::is_tensor);
     let clamped = text_attribute(annotation, pyo3::intern!(py, "boundary")).as_deref() == Some("clamp");
     let view = text_attribute(annotation, pyo3::intern!(py, "of")).as_deref() == Some("views");
-    Ok(ArrayKind { elem, rank: rank.filter(|_| !fixed), ndim, clamped, view })
+    Ok(ArrayKind { elem, rank: rank.filter(|_| !fixed), ndim, clamped, view, optional: false })
 }

@@ -18,7 +18,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFloat};
 use smallvec::SmallVec;
 
-pub use self::array_argument::{array_argument, is_view};
+pub use self::array_argument::{array_argument, is_array, is_view};
 pub use self::compile_time_key::by_identity;
 use self::compile_time_key::template_key;
 pub use self::overlaps::{Overlap, Span};
@@ -29,7 +29,6 @@ use crate::element_types::type_word;
 use crate::errors;
 use crate::held::Held;
 use crate::names::{marker, unwrap_tensor};
-use crate::ndarray::Ndarray;
 use crate::scalar::scalar_to_slot;
 
 /// What a call's arguments come to.
@@ -141,9 +140,13 @@ impl<'py> Gathered<'py> {
                 Ok(())
             }
             ParamKind::Array(wanted) => {
-                if !self.take_plain(wanted, value)? {
-                    self.push_array(array_argument(wanted, value, place)?, value.py());
+                if self.take_plain(wanted, value)? {
+                    return Ok(());
                 }
+                if wanted.optional && value.is_none() {
+                    return self.template(value, place);
+                }
+                self.push_array(array_argument(wanted, value, place)?, value.py());
                 Ok(())
             }
             ParamKind::Template => self.template(value, place),
@@ -163,8 +166,8 @@ impl<'py> Gathered<'py> {
             }
             ParamKind::Either => {
                 let value = unwrap_tensor(value.clone())?;
-                if value.is_instance_of::<Ndarray>() {
-                    let any = const { &ArrayKind { elem: None, rank: None, ndim: None, clamped: false, view: false } };
+                if is_array(&value)? {
+                    let any = const { &ArrayKind::ANY };
                     if !self.take_plain(any, &value)? {
                         self.push_array(array_argument(any, &value, place)?, value.py());
                     }

@@ -182,6 +182,20 @@ pub fn is_tensor(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(unsafe { ffi::PyType_IsSubtype(ffi::Py_TYPE(object.as_ptr()), class.cast()) } != 0)
 }
 
+/// `octants.fields.Field`, the base of fields of scalars, vectors and matrices.
+fn field_class(py: Python<'_>) -> PyResult<&'static Py<PyType>> {
+    static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    CLASS.get_or_try_init(py, || Ok(py.import("octants.fields")?.getattr("Field")?.cast_into::<PyType>()?.unbind()))
+}
+
+/// Whether an object is a field. By its type alone: this stands on the hot path.
+#[inline]
+pub fn is_field(object: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let class = field_class(object.py())?.as_ptr();
+    // SAFETY: both are live types.
+    Ok(unsafe { ffi::PyType_IsSubtype(ffi::Py_TYPE(object.as_ptr()), class.cast()) } != 0)
+}
+
 /// Unwraps `qd.Tensor` objects; anything else is returned as it is.
 #[inline]
 pub fn unwrap_tensor<'py>(object: Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {

@@ -14,7 +14,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyString, PyWeakrefMethods, PyWeakrefReference};
 
 use crate::annotation::ParamKind;
-use crate::argument::by_identity;
+use crate::argument::{by_identity, is_array};
 use crate::names::unwrap_tensor;
 use crate::ndarray::Ndarray;
 
@@ -143,9 +143,15 @@ impl Members {
 /// It adds the same to a call as long as it lives.
 fn is_constant(kind: &ParamKind, value: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(match kind {
+        ParamKind::Array(wanted) if wanted.optional && value.is_none() => true,
         ParamKind::Array(_) => unwrap_tensor(value.clone())?.is_instance_of::<Ndarray>(),
         // An ndarray, or a compile-time value: the key has that by value where it cannot change, by identity otherwise.
-        ParamKind::Either | ParamKind::Template => true,
+        // Another library's array may be resized.
+        ParamKind::Either => {
+            let value = unwrap_tensor(value.clone())?;
+            value.is_instance_of::<Ndarray>() || !is_array(&value)?
+        }
+        ParamKind::Template => true,
         ParamKind::Scalar(_) => {
             value.is_exact_instance_of::<PyInt>()
                 || value.is_exact_instance_of::<PyFloat>()

@@ -557,7 +557,11 @@ impl World for PyWorld<'_> {
     }
 
     fn warn(&self, warning: Diagnostic) {
-        self.warnings.borrow_mut().push(warning);
+        let mut warnings = self.warnings.borrow_mut();
+        // An unrolled loop comes to the same line again.
+        if !warnings.iter().any(|w| w.span == warning.span && w.message == warning.message) {
+            warnings.push(warning);
+        }
     }
 
     fn type_name(&self, obj: Obj) -> String {

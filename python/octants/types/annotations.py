@@ -91,12 +91,31 @@ class NdarrayType:
     def __class_getitem__(cls, args: Any) -> NdarrayType:
         return cls(*args) if isinstance(args, tuple) else cls(args)
 
+    def __or__(self, other: object) -> OptionalNdarrayType:
+        if other is None or other is type(None):
+            return OptionalNdarrayType(self)
+        return NotImplemented
+
+    __ror__ = __or__
+
     def __repr__(self) -> str:
         return f"NdarrayType(dtype={self.dtype}, ndim={self.ndim}, layout={self.layout}, needs_grad={self.needs_grad})"
 
 
 ndarray = NdarrayType
 NDArray = NdarrayType
+
+
+class OptionalNdarrayType:
+    """An array parameter that takes `None` as well: `qd.types.NDArray[qd.f32, 1] | None`."""
+
+    _octants_entity = "optional_ndarray"
+
+    def __init__(self, inner: NdarrayType) -> None:
+        self.inner = inner
+
+    def __repr__(self) -> str:
+        return f"{self.inner!r} | None"
 
 
 class BufferViewType(NdarrayType):

@@ -59,6 +59,9 @@ impl Lowerer<'_> {
         let arguments = self.lower_arguments(&callee, arguments);
         self.static_depth -= u32::from(is_static);
         let (args, kwargs) = arguments?;
+        if self.static_depth == 0 {
+            self.warn_of_plain_call(func, &callee);
+        }
         // A list that is a variable grows in place.
         if let (Value::Method(m), ExprKind::Attribute(base, _)) = (&callee, &func.kind)
             && let (Value::List(_), ExprKind::Name(name), "append") = (&m.0, &base.kind, m.1.as_str())
@@ -73,6 +76,38 @@ impl Lowerer<'_> {
             return Ok(Value::None);
         }
         self.call(&callee, args, kwargs)
+    }
+
+    /// A function that is not part of the kernel language is easily taken for one that runs with the kernel.
+    fn warn_of_plain_call(&mut self, func: &Expr, callee: &Value) {
+        let Value::Obj(obj) = *callee else { return };
+        let function = match self.world.entity(obj) {
+            Entity::Method(function, _) => function,
+            _ => obj,
+        };
+        let is_plain = match self.world.entity(function) {
+            Entity::Func(FuncKind::Plain) => !self.is_part_of_the_language(function),
+            Entity::Partial { .. } => true,
+            _ => false,
+        };
+        if !is_plain {
+            return;
+        }
+        let name = dotted_name(func).unwrap_or_else(|| self.describe(callee));
+        let text = format!(
+            "Calling non-quadrants function \"{name}\": it runs in Python while the kernel is compiled if all its \
+             arguments are known by then, and is compiled like a @qd.func otherwise"
+        );
+        let hint = "make it a @qd.func, or call it in qd.static(...)";
+        self.world.warn(*Diagnostic::new(Code::Syntax, func.span, text).with_hint(hint));
+    }
+
+    /// A `@qd.pyfunc`, or a function of this package.
+    fn is_part_of_the_language(&self, function: Obj) -> bool {
+        let attribute = |name| self.world.attribute(function, name).ok().flatten();
+        let module = attribute("__module__").map(|m| self.world.entity(m));
+        matches!(module, Some(Entity::Str(m)) if m == "octants" || m.starts_with("octants."))
+            || attribute("_octants_pyfunc").is_some()
     }
 
     fn lookup_mut(&mut self, name: &str) -> Option<&mut Value> {
@@ -394,5 +429,14 @@ impl Lowerer<'_> {
         let result = self.call_function(method, kind, args, kwargs);
         self.self_by_reference = false;
         result
+    }
+}
+
+/// `f`, `self.f`, `module.f`.
+fn dotted_name(e: &Expr) -> Option<String> {
+    match &e.kind {
+        ExprKind::Name(name) => Some(name.clone()),
+        ExprKind::Attribute(base, name) => Some(format!("{}.{name}", dotted_name(base)?)),
+        _ => None,
     }
 }

@@ -1,7 +1,7 @@
 //! Expressions: names, literals, operators, attributes, comprehensions.
 
 use octants_diag::{Code, Diagnostic, Result};
-use octants_ir::{Op, Scalar, Type};
+use octants_ir::{BufferId, Op, Scalar, Type};
 
 use super::Lowerer;
 use crate::arith;
@@ -515,6 +515,15 @@ impl Lowerer<'_> {
         }
     }
 
+    /// A kernel gets a view as an array of its own: what is around it is not among the arguments.
+    fn outside_of_view(&self, array: BufferId, name: &str) -> Box<Diagnostic> {
+        let text = format!(
+            "`{}` is an array of its own in a kernel, which does not know what it is a view of: it has no `{name}`",
+            self.buffers[array.index()].name
+        );
+        Diagnostic::new(Code::Attribute, self.b.span, text).with_hint("pass the whole ndarray and the offset as well")
+    }
+
     /// Attributes of fields and arrays that are known to the compiler.
     fn array_attribute(&mut self, base: &Value, name: &str) -> Result<Option<Value>> {
         if let Value::View(view) = base {
@@ -548,6 +557,9 @@ impl Lowerer<'_> {
                 }
                 if name == "grad" {
                     return self.err(Code::Type, format!("`{}` has no gradient", self.buffers[b.index()].name));
+                }
+                if matches!(name, "offset" | "get_ndarray" | "arr") {
+                    return Err(self.outside_of_view(*b, name));
                 }
                 return Ok(Some(Value::Method(std::rc::Rc::new((base.clone(), name.to_owned())))));
             }

@@ -42,6 +42,7 @@ impl Lowerer<'_> {
             return Err(Diagnostic::new(Code::Syntax, iter.span, message)
                 .with_hint("decide it at compile time: `... if qd.static(...) else ...`"));
         }
+        self.refuse_repeated_targets(target)?;
         let mut iterable = self.lower_expr(iter)?;
         self.b.span = iter.span;
         if let Value::Obj(o) = iterable
@@ -87,13 +88,27 @@ impl Lowerer<'_> {
         }
     }
 
+    /// Two loop variables of one loop have one name. `_` may: nobody reads it.
+    fn refuse_repeated_targets(&self, target: &Expr) -> Result<()> {
+        let (ExprKind::Tuple(items) | ExprKind::List(items)) = &target.kind else { return Ok(()) };
+        for (i, item) in items.iter().enumerate() {
+            let ExprKind::Name(name) = &item.kind else { continue };
+            let before = items[..i].iter().any(|e| matches!(&e.kind, ExprKind::Name(n) if n == name));
+            if before && name != "_" {
+                let text = format!("Recreating variables is not allowed: this loop has two variables `{name}`");
+                return Err(Diagnostic::new(Code::Syntax, item.span, text));
+            }
+        }
+        Ok(())
+    }
+
     /// In Python a loop's variable outlives the loop. Here it does not, so it must not share its name with a variable
     /// that does.
     fn check_loop_variable(&self, name: &str, target: &Expr) -> Result<()> {
         match self.lookup(name) {
-            Some(Binding { value: Value::Rt(_), immutable: Some("loop index") }) => {}
-            Some(Binding { value: Value::Var(_) | Value::Place(_), immutable: None }) if name != "_" => {}
-            _ => return Ok(()),
+            None => return Ok(()),
+            Some(Binding { immutable: None, .. }) if name == "_" => return Ok(()),
+            Some(_) => {}
         }
         let message =
             format!("Variable '{name}' is already declared in the outer scope and cannot be used as loop variable");

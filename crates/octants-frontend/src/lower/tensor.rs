@@ -88,6 +88,8 @@ impl Lowerer<'_> {
             Some(v) => Some(self.dtype_of(&v)?),
         };
         let v = match items.items() {
+            // A vector of no components has no value at run time.
+            Some([]) => return Ok(Value::list(Vec::new())),
             Some(list) => self.make_tensor(list, s)?,
             None => {
                 let v = match &items {

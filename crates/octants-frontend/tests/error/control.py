@@ -261,3 +261,15 @@ def assert_message(n: qd.i32):
 @qd.kernel
 def prints_a_range(n: qd.i32):
     print(range(n))  #~ ERROR a loop range cannot be printed
+
+
+@qd.kernel
+def loop_variable_named_like_an_argument(n: qd.i32):
+    for n in range(3):  #~ ERROR Variable 'n' is already declared in the outer scope #~ AT n
+        pass
+
+
+@qd.kernel
+def two_loop_variables_of_one_name():
+    for i, i in qd.ndrange(2, 3):  #~ ERROR Recreating variables is not allowed
+        pass

@@ -226,8 +226,8 @@ def ragged():
 
 
 @qd.kernel
-def empty_vector():
-    m = qd.Vector([])  #~ ERROR at least one component
+def empty_row():
+    m = qd.Matrix([[]])  #~ ERROR at least one component
 
 
 @qd.kernel
@@ -376,3 +376,8 @@ def bit_cast_width(a: qd.f32):
 @qd.kernel
 def cast_to_value(a: qd.f32):
     b = qd.cast(a, 3)  #~ ERROR an int is not a type
+
+
+@qd.kernel
+def what_a_view_is_of(v: qd.types.ndarray(qd.f32, 1)):
+    v.get_ndarray()[0] = 1.0  #~ ERROR which does not know what it is a view of #~ HINT pass the whole ndarray

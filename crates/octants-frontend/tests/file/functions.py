@@ -130,12 +130,12 @@ def real(a: qd.i32) -> qd.f32:
 
 @qd.kernel
 def host_call(a: qd.i32) -> qd.i32:
-    return a + at_compile_time(4) + at_compile_time(n=2)
+    return a + at_compile_time(4) + at_compile_time(n=2)  #~ WARN Calling non-quadrants function
 
 
 @qd.kernel
 def plain_function_at_run_time(a: qd.i32) -> qd.i32:
-    return at_compile_time(a)
+    return at_compile_time(a)  #~ WARN Calling non-quadrants function
 
 
 @qd.func

@@ -9,9 +9,9 @@ use crate::annotation::ArrayKind;
 use crate::array;
 use crate::array_view::ArrayView;
 use crate::element_types::{element_type, scalar_of};
-use crate::errors;
-use crate::names::{marker, unwrap_tensor};
+use crate::names::{Known, is_field, marker, unwrap_tensor};
 use crate::ndarray::Ndarray;
+use crate::{errors, program};
 
 /// The view of an array argument, checked against its annotation.
 pub fn array_argument(wanted: &ArrayKind, value: &Bound<'_, PyAny>, place: &Place<'_>) -> PyResult<ArrayView> {
@@ -49,6 +49,22 @@ pub fn array_argument(wanted: &ArrayKind, value: &Bound<'_, PyAny>, place: &Plac
         Some(ndim) if ndim as usize != view.extents.len() => Err(wrong_ndim(&view, ndim, own, place)),
         _ => Ok(view),
     }
+}
+
+/// Whether an argument of a `qd.Tensor` parameter is an array, of ours or of another library, and no field.
+pub fn is_array(value: &Bound<'_, PyAny>) -> PyResult<bool> {
+    if value.is_instance_of::<Ndarray>() {
+        return Ok(true);
+    }
+    // Fields export themselves to other libraries too.
+    if value.is_none() || is_field(value)? {
+        return Ok(false);
+    }
+    let py = value.py();
+    Ok(marker(value).is_none()
+        && (value.is_instance(Known::get(py)?.np_ndarray.bind(py))?
+            || value.hasattr(pyo3::intern!(py, "__dlpack__"))?
+            || program::array_protocol().is_some_and(|name| value.hasattr(name).unwrap_or(false))))
 }
 
 /// Whether it is a `qd.BufferView`.

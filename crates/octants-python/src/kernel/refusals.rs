@@ -1,7 +1,7 @@
 //! What kernels do not take: floats where options allow none, methods of just any class.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyFloat};
+use pyo3::types::{PyDict, PyFloat, PyType};
 
 use crate::annotation::ParamKind;
 use crate::argument::templated_float;
@@ -27,7 +27,8 @@ pub fn refuse_floats(kinds: &[(&str, &ParamKind)], args: &[Bound<'_, PyAny>], ke
 /// Methods are kernels of data-oriented classes only.
 pub fn check_class(instance: &Bound<'_, PyAny>) -> PyResult<()> {
     let py = instance.py();
-    let class = instance.get_type();
+    // A class method gets the class itself.
+    let class = instance.cast::<PyType>().map_or_else(|_| instance.get_type(), Clone::clone);
     if class.hasattr(pyo3::intern!(py, "_octants_data_oriented"))?
         || class.hasattr(pyo3::intern!(py, "__dataclass_fields__"))?
     {

@@ -15,6 +15,7 @@ use super::{Kernel, Prepared};
 use crate::annotation::ParamKind;
 use crate::argument::{Gathered, Place, Span};
 use crate::flattened::Flat;
+use crate::names::{is_field, is_tensor};
 use crate::ndarray::Ndarray;
 use crate::specialization::{Copy, Slots, Specialization};
 
@@ -119,7 +120,9 @@ fn meets_another(spans: &[Span], flats: &[Arc<Flat>]) -> bool {
 fn may_run_python(kind: &ParamKind, value: &Bound<'_, PyAny>) -> bool {
     match kind {
         // Taken already, or known by identity.
-        ParamKind::Dataclass(..) | ParamKind::Template | ParamKind::Either => false,
+        ParamKind::Dataclass(..) | ParamKind::Template => false,
+        // An array of another library is asked for its memory.
+        ParamKind::Either => is_foreign(value),
         ParamKind::Scalar(_) => {
             !(value.is_exact_instance_of::<PyInt>()
                 || value.is_exact_instance_of::<PyFloat>()
@@ -128,6 +131,14 @@ fn may_run_python(kind: &ParamKind, value: &Bound<'_, PyAny>) -> bool {
         ParamKind::Array(_) => !value.is_instance_of::<Ndarray>(),
         ParamKind::Tensor(_) | ParamKind::Struct(..) | ParamKind::Refused(_) => true,
     }
+}
+
+/// Whether a `qd.Tensor` parameter gets neither a tensor of ours nor a number.
+fn is_foreign(value: &Bound<'_, PyAny>) -> bool {
+    !(value.is_none()
+        || value.is_instance_of::<Ndarray>()
+        || is_tensor(value).unwrap_or(false)
+        || is_field(value).unwrap_or(false))
 }
 
 /// Holds what a call uses of dataclasses whose members may be assigned to before it ends.

@@ -8,15 +8,14 @@ use pyo3::prelude::*;
 use pyo3::types::{PyTuple, PyWeakrefReference};
 
 use super::Alive;
-use crate::annotation::ParamKind;
-use crate::argument::{Gathered, Overlap, Place, array_argument, by_identity};
+use crate::annotation::{ArrayKind, ParamKind};
+use crate::argument::{Gathered, Overlap, Place, array_argument, by_identity, is_array};
 use crate::array;
 use crate::array_view::ArrayView;
 use crate::classify::Handles;
 use crate::errors;
 use crate::guard::{MARKS, Step, read_marks};
 use crate::names::unwrap_tensor;
-use crate::ndarray::Ndarray;
 use crate::world::PyWorld;
 
 /// A value or array argument: where it is in the parameter list.
@@ -74,6 +73,9 @@ impl Described {
                 let ty = octants_engine::ir::Type::Struct(ty.clone());
                 ArgSpec::Value(ty, Some(world.handle(object.bind(py).clone())))
             }
+            ParamKind::Array(wanted) if wanted.optional && value.is_none() => {
+                self.template(value.clone(), leaf, world)?
+            }
             ParamKind::Array(wanted) => {
                 self.leaves.push(leaf);
                 let desc = array_argument(wanted, value, place)?.desc();
@@ -82,8 +84,8 @@ impl Described {
             }
             ParamKind::Either => {
                 let value = unwrap_tensor(value.clone())?;
-                if value.is_instance_of::<Ndarray>() {
-                    return self.describe(&ParamKind::Array(Default::default()), &value, place, leaf, world);
+                if is_array(&value)? {
+                    return self.describe(&ParamKind::Array(ArrayKind::ANY), &value, place, leaf, world);
                 }
                 self.template(value, leaf, world)?
             }
