@@ -87,6 +87,7 @@ fn lower_main(u: &Unit<'_>, number: usize) -> TaskMeta {
         waits_itself: target.waits_for_work_before(),
         draws_random: schedule.behavior.draws,
         flushes_denormals: target.flushes_denormals() && uses_floats(&task.body),
+        polls: target.poll_offset().is_some() && schedule.behavior.runs_long,
         reads: task.access.reads.iter().map(|b| b.0).collect(),
         writes: task.access.writes.iter().map(|b| b.0).collect(),
         access: Vec::new(),
@@ -238,6 +239,9 @@ fn lower_variant(u: &Unit<'_>, number: usize, symbol: &str, variant: Variant<'_>
         u.target.prefer_loads_ahead(&u.e, entry.function, threads);
     }
     let start = u.e.block();
+    if behavior.runs_long && variant.runs_iterations() {
+        l.mark_polled();
+    }
     l.form.ret = &u.program.ret;
     if let Variant::Coarse(form) = variant {
         l.form.alignment = Some(form.alignment);

@@ -105,7 +105,20 @@ fn run(module: &Module<'_>, machine: &TargetMachine, passes: &str) -> Result<(),
 const OPTIONS: [&CStr; 3] =
     [c"-dag-maps-huge-region=200", c"-enable-load-in-loop-pre=false", c"-grow-region-complexity-budget=300"];
 
+/// Lets the host end long loops of the functions that call [`POLLED`]: see `poll_loops.cpp`. `offset` is that of the
+/// host's function in the context.
+pub(crate) fn poll_loops(module: &Module<'_>, machine: &TargetMachine, offset: u32) {
+    // SAFETY: both live, and no other thread uses them.
+    unsafe { octants_poll_loops(module.as_mut_ptr(), machine.as_mut_ptr(), offset) }
+}
+
+/// The function that marks functions with long loops, called with their context.
+pub(crate) const POLLED: &str = "octants.polled";
+
 unsafe extern "C" {
+    /// See `poll_loops.cpp`.
+    fn octants_poll_loops(module: LLVMModuleRef, machine: LLVMTargetMachineRef, offset: u32);
+
     /// Adds a pass to each pipeline of the X86 code generator: see `keep_masks.cpp`.
     fn octants_keep_masks();
 

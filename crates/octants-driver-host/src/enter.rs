@@ -1,34 +1,136 @@
-//! [`Entry`]: how the code of a task is entered. Code that computes with floats under fast math wants a processor that
-//! treats denormals as zero; it is set back for whoever comes next on the thread.
+//! [`Entry`]: how the code of a task is entered, and left before its end.
+//!
+//! Code that computes with floats under fast math wants a processor that treats denormals as zero; it is set back for
+//! whoever comes next on the thread.
+//!
+//! Code with long loops calls `poll` now and then. When the launch has been interrupted `poll` does not return: it
+//! takes the stack back to where the code was entered. The code holds nothing that would have to be given back.
+
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use octants_artifact::{HostContext, HostTask};
+
+use crate::watch::Watch;
 
 /// The code of a task.
 #[derive(Debug, Clone, Copy)]
 pub struct Entry {
     code: HostTask,
-    flushes: bool,
+    form: EntryForm,
+}
+
+/// What the code of a task wants.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct EntryForm {
+    /// Denormals are zero while it runs.
+    pub flushes: bool,
+    /// It calls `poll` now and then.
+    pub polls: bool,
+}
+
+/// What code that polls is given.
+#[repr(C)]
+struct Polled<'a> {
+    /// The first member, because code hands its address to [`poll`].
+    context: HostContext,
+    /// The stack where the code was entered.
+    stack: Cell<usize>,
+    watch: &'a Watch<'a>,
 }
 
 impl Entry {
-    /// Code, and whether denormals are zero while it runs.
-    pub fn new(code: HostTask, flushes: bool) -> Entry {
-        Entry { code, flushes }
+    /// Code, and what it wants.
+    pub fn new(code: HostTask, form: EntryForm) -> Entry {
+        Entry { code, form }
     }
 
-    /// Runs iterations `begin..end`.
+    /// Runs iterations `begin..end`, or some of them once `watch` is stopped.
     ///
     /// # Safety
     /// The code is loaded, and `context` holds what it expects.
     #[inline]
-    pub unsafe fn run(self, context: *const HostContext, begin: u64, end: u64) {
+    pub unsafe fn run(self, context: &HostContext, begin: u64, end: u64, watch: &Watch<'_>) {
         let (begin, end) = (begin as i64, end as i64);
-        // What failed is recorded by then.
+        // What failed is recorded by then, and `watch` knows whether the code was left.
         // SAFETY: the contract above.
         let _: u32 = unsafe {
-            if self.flushes { enter_flushing(context, begin, end, self.code) } else { (self.code)(context, begin, end) }
+            match self.form {
+                EntryForm { polls: true, flushes } => {
+                    let context = HostContext { poll, ..context.clone() };
+                    let polled = Polled { context, stack: Cell::new(0), watch };
+                    let bits = if flushes { FLUSHING } else { 0 };
+                    enter_polled(&raw const polled.context, begin, end, self.code, polled.stack.as_ptr(), bits)
+                }
+                EntryForm { flushes: true, .. } => enter_flushing(context, begin, end, self.code),
+                EntryForm { .. } => (self.code)(context, begin, end),
+            }
         };
     }
+
+    /// Runs a part of the code that is never left early.
+    ///
+    /// # Safety
+    /// As [`Entry::run`].
+    pub unsafe fn run_to_its_end(self, context: &HostContext, begin: u64, end: u64) {
+        let (begin, end) = (begin as i64, end as i64);
+        // SAFETY: the contract above.
+        let _: u32 = unsafe {
+            if self.form.flushes {
+                enter_flushing(context, begin, end, self.code)
+            } else {
+                (self.code)(context, begin, end)
+            }
+        };
+    }
+}
+
+/// For contexts of code that is not left.
+///
+/// # Safety
+/// None; a function that compiled code calls is unsafe.
+pub unsafe extern "C" fn go_on(_: *const HostContext) {}
+
+/// Called by long loops now and then.
+///
+/// # Safety
+/// Called by code that [`Entry::run`] has entered, with its context.
+unsafe extern "C" fn poll(context: *const HostContext) {
+    // SAFETY: the context is the first member of what `run` has made, which lives until the code is left.
+    let polled = unsafe { &*context.cast::<Polled<'_>>() };
+    // What panics goes on: code cannot be unwound.
+    let ends = as_entered(|| catch_unwind(AssertUnwindSafe(|| polled.watch.ends_code())).unwrap_or(false));
+    if ends && CAN_LEAVE {
+        // SAFETY: `enter_polled` has written where it stood, and waits there; no frame in between owns anything.
+        unsafe { leave(polled.stack.get()) }
+    }
+}
+
+/// Bits 6 and 15 of MXCSR: denormal operands are zero, and so are results that would be denormal.
+const FLUSHING: u32 = 0x8040;
+
+/// Code of this process can be left.
+const CAN_LEAVE: bool = cfg!(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(windows)));
+
+/// Runs something, Python's handlers of signals perhaps, as if no code had been entered.
+#[cfg(target_arch = "x86_64")]
+fn as_entered<T>(run: impl FnOnce() -> T) -> T {
+    let mut held = 0u32;
+    // SAFETY: MXCSR is stored, then loaded with fewer bits, none of them reserved.
+    unsafe {
+        core::arch::asm!("stmxcsr [{}]", in(reg) &raw mut held, options(nostack, preserves_flags));
+        let plain = held & !FLUSHING;
+        core::arch::asm!("ldmxcsr [{}]", in(reg) &raw const plain, options(nostack, preserves_flags));
+    }
+    let end = run();
+    // SAFETY: as it was.
+    unsafe { core::arch::asm!("ldmxcsr [{}]", in(reg) &raw const held, options(nostack, preserves_flags)) };
+    end
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn as_entered<T>(run: impl FnOnce() -> T) -> T {
+    run()
 }
 
 /// Calls `code` with the other parameters between setting the processor and setting it back. No artifact asks for it on
@@ -36,18 +138,18 @@ impl Entry {
 #[cfg(all(target_arch = "x86_64", not(windows)))]
 #[unsafe(naked)]
 unsafe extern "C" fn enter_flushing(context: *const HostContext, begin: i64, end: i64, code: HostTask) -> u32 {
-    // Bits 6 and 15 of MXCSR: denormal operands are zero, and so are results that would be denormal.
     core::arch::naked_asm!(
         "sub rsp, 24",
         "stmxcsr [rsp + 8]",
         "mov eax, [rsp + 8]",
-        "or eax, 0x8040",
+        "or eax, {flushing}",
         "mov [rsp + 12], eax",
         "ldmxcsr [rsp + 12]",
         "call rcx",
         "ldmxcsr [rsp + 8]",
         "add rsp, 24",
         "ret",
+        flushing = const FLUSHING,
     )
 }
 
@@ -55,4 +157,151 @@ unsafe extern "C" fn enter_flushing(context: *const HostContext, begin: i64, end
 unsafe fn enter_flushing(context: *const HostContext, begin: i64, end: i64, code: HostTask) -> u32 {
     // SAFETY: the caller's contract.
     unsafe { code(context, begin, end) }
+}
+
+/// Calls `code` with the other parameters, with `bits` of MXCSR set meanwhile. Writes to `stack` what [`leave`] takes.
+///
+/// # Safety
+/// That of `code`.
+#[cfg(all(target_arch = "x86_64", not(windows)))]
+#[unsafe(naked)]
+unsafe extern "C" fn enter_polled(
+    context: *const HostContext,
+    begin: i64,
+    end: i64,
+    code: HostTask,
+    stack: *mut usize,
+    bits: u32,
+) -> u32 {
+    core::arch::naked_asm!(
+        "push rbp",
+        "push rbx",
+        "push r12",
+        "push r13",
+        "push r14",
+        "push r15",
+        "sub rsp, 24",
+        "stmxcsr [rsp + 8]",
+        "mov eax, [rsp + 8]",
+        "or eax, r9d",
+        "mov [rsp + 12], eax",
+        "ldmxcsr [rsp + 12]",
+        "mov [r8], rsp",
+        "call rcx",
+        "ldmxcsr [rsp + 8]",
+        "add rsp, 24",
+        "pop r15",
+        "pop r14",
+        "pop r13",
+        "pop r12",
+        "pop rbx",
+        "pop rbp",
+        "ret",
+    )
+}
+
+/// Returns from the call of [`enter_polled`] that wrote `stack`.
+///
+/// # Safety
+/// That call is on this thread's stack, and frames above it own nothing.
+#[cfg(all(target_arch = "x86_64", not(windows)))]
+#[unsafe(naked)]
+unsafe extern "C" fn leave(stack: usize) -> ! {
+    core::arch::naked_asm!(
+        "mov rsp, rdi",
+        "xor eax, eax",
+        "ldmxcsr [rsp + 8]",
+        "add rsp, 24",
+        "pop r15",
+        "pop r14",
+        "pop r13",
+        "pop r12",
+        "pop rbx",
+        "pop rbp",
+        "ret",
+    )
+}
+
+/// As on other processors; no bits are asked for.
+///
+/// # Safety
+/// That of `code`.
+#[cfg(all(target_arch = "aarch64", not(windows)))]
+#[unsafe(naked)]
+unsafe extern "C" fn enter_polled(
+    context: *const HostContext,
+    begin: i64,
+    end: i64,
+    code: HostTask,
+    stack: *mut usize,
+    bits: u32,
+) -> u32 {
+    core::arch::naked_asm!(
+        "stp x29, x30, [sp, #-160]!",
+        "stp x19, x20, [sp, #16]",
+        "stp x21, x22, [sp, #32]",
+        "stp x23, x24, [sp, #48]",
+        "stp x25, x26, [sp, #64]",
+        "stp x27, x28, [sp, #80]",
+        "stp d8, d9, [sp, #96]",
+        "stp d10, d11, [sp, #112]",
+        "stp d12, d13, [sp, #128]",
+        "stp d14, d15, [sp, #144]",
+        "mov x9, sp",
+        "str x9, [x4]",
+        "blr x3",
+        "ldp d14, d15, [sp, #144]",
+        "ldp d12, d13, [sp, #128]",
+        "ldp d10, d11, [sp, #112]",
+        "ldp d8, d9, [sp, #96]",
+        "ldp x27, x28, [sp, #80]",
+        "ldp x25, x26, [sp, #64]",
+        "ldp x23, x24, [sp, #48]",
+        "ldp x21, x22, [sp, #32]",
+        "ldp x19, x20, [sp, #16]",
+        "ldp x29, x30, [sp], #160",
+        "ret",
+    )
+}
+
+/// As on other processors.
+///
+/// # Safety
+/// As there.
+#[cfg(all(target_arch = "aarch64", not(windows)))]
+#[unsafe(naked)]
+unsafe extern "C" fn leave(stack: usize) -> ! {
+    core::arch::naked_asm!(
+        "mov sp, x0",
+        "mov w0, #0",
+        "ldp d14, d15, [sp, #144]",
+        "ldp d12, d13, [sp, #128]",
+        "ldp d10, d11, [sp, #112]",
+        "ldp d8, d9, [sp, #96]",
+        "ldp x27, x28, [sp, #80]",
+        "ldp x25, x26, [sp, #64]",
+        "ldp x23, x24, [sp, #48]",
+        "ldp x21, x22, [sp, #32]",
+        "ldp x19, x20, [sp, #16]",
+        "ldp x29, x30, [sp], #160",
+        "ret",
+    )
+}
+
+#[cfg(not(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(windows))))]
+unsafe fn enter_polled(
+    context: *const HostContext,
+    begin: i64,
+    end: i64,
+    code: HostTask,
+    _stack: *mut usize,
+    _bits: u32,
+) -> u32 {
+    // SAFETY: the caller's contract.
+    unsafe { code(context, begin, end) }
+}
+
+#[cfg(not(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(windows))))]
+unsafe fn leave(_stack: usize) -> ! {
+    unreachable!("compiler bug: code is not left here")
 }

@@ -12,7 +12,7 @@
 //! - No panic crosses into compiled code.
 //!
 //! Reading order: [`host_driver`], [`run_task`], [`enter`], [`plan_chunks`], [`pool`], `job_slot`, `lane`, `ranges`,
-//! `apart`, [`copies`], [`queues`], [`schedule`], [`linker`], [`memory`], `arena`, `map_pages`, [`separate_memory`].
+//! `watch`, `apart`, [`copies`], [`queues`], [`schedule`], [`linker`], [`memory`], `arena`, `map_pages`, [`separate_memory`].
 
 mod apart;
 mod arena;
@@ -31,5 +31,6 @@ mod ranges;
 pub mod run_task;
 pub mod schedule;
 pub mod separate_memory;
+mod watch;
 
 pub use host_driver::{HostConfig, HostDriver};

@@ -3,17 +3,18 @@
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use octants_artifact::{Bound, HostContext, HostCount, ParallelMeta, iterations};
 use octants_runtime::{DevicePtr, ErrorKind, Failure, Failures, KernelMeta, Launch, Patient, Printer, Result};
 
 use crate::copies::Set;
-use crate::enter::Entry;
+use crate::enter::{Entry, go_on};
 use crate::linker::{Linked, Linker};
 use crate::plan_chunks::{Plan, Shape};
 use crate::pool::{Pool, Ranges, Stopped};
+use crate::watch::Watch;
 
 /// Work from this many nanoseconds on is long for a caller that others wait for.
 const LONG: f64 = 10_000.0;
@@ -127,10 +128,13 @@ impl LoadedTask {
     #[inline]
     pub unsafe fn run(&self, pool: &Pool, launch: &Launch<'_>, company: Company) -> Result<()> {
         let context = context(launch);
+        let stop = AtomicBool::new(false);
+        let watch = Watch::of_caller(launch.caller, &stop);
         let Kind::Parallel { count, shape, .. } = &self.kind else {
+            let known = self.pace.cost();
             // SAFETY: the caller's contract; the context outlives the call.
-            self.pace.time(1, 1, launch, || unsafe { self.shared.run(&context, 0, 0) });
-            return Ok(());
+            self.pace.time(1, 1, launch, || unsafe { self.shared.run(&context, 0, 0, &watch) });
+            return self.end(known, unless_stopped(&watch));
         };
         // SAFETY: as above.
         let count = unsafe { count.of(launch, &context) };
@@ -140,8 +144,8 @@ impl LoadedTask {
         // A task within a task runs beside others, which may work on the same data.
         if launch.nested {
             // SAFETY: as above.
-            unsafe { self.shared.run(&context, 0, count) };
-            return Ok(());
+            unsafe { self.shared.run(&context, 0, count, &watch) };
+            return self.end(self.pace.cost(), unless_stopped(&watch));
         }
         let plan =
             if self.pace.probes(count) { Plan::Inline } else { shape.plan(count, self.pace.cost(), launch.args) };
@@ -152,14 +156,14 @@ impl LoadedTask {
                 // SAFETY: as above.
                 let piece = |begin, end| unsafe {
                     match is_alone {
-                        true => self.alone.run(&context, begin, end),
-                        false => self.run_beside_others(pool, launch, &context, begin, end),
+                        true => self.alone.run(&context, begin, end, &watch),
+                        false => self.run_beside_others(pool, launch, (&context, &watch), begin, end),
                     }
                 };
                 let known = self.pace.cost();
                 if known * (count as f64) < SHORT || !launch.caller.can_be_interrupted() {
                     self.pace.time(count, 1, launch, || piece(0, count));
-                    return Ok(());
+                    return self.end(known, unless_stopped(&watch));
                 }
                 let unit = shape.together(known);
                 // What iterations cost may depend on arguments: the first piece is a small part. With copies each piece
@@ -167,7 +171,7 @@ impl LoadedTask {
                 let copies = !is_alone && shape.takes_copies(count, launch.args);
                 let most = if copies { count } else { count.div_ceil(FIRST_PART) };
                 let first = ((PIECE.as_nanos() as f64 / known / 4.0) as u64).clamp(1, most);
-                let run = || run_in_pieces(count, (first, unit), launch, piece);
+                let run = || run_in_pieces(count, (first, unit), &watch, piece);
                 self.end(known, self.pace.time(count, 1, launch, run))
             }
             Plan::Split { width, chunk, copies } => {
@@ -194,17 +198,19 @@ impl LoadedTask {
         let (shared, code) = (Shared(context), self.shared);
         let set = if copies { self.take_copies(pool, launch, width as usize) } else { None };
         let Some(mut set) = set else {
-            return pool.run(count, chunk, width, launch.caller, &|begin, end| {
+            return pool.share(count, chunk, width, launch.caller, &|ranges| {
+                let watch = ranges.watch();
                 // SAFETY: the contract; the ranges lie within the count and do not overlap.
-                unsafe { code.run(shared.get(), begin, end) };
+                ranges.for_each(|(begin, end)| unsafe { code.run(shared.get(), begin, end, watch) });
             });
         };
         // A thread's copy serves for all that it runs.
         let many = |ranges: &mut Ranges<'_>| {
             let own = set.of_lane(ranges.lane()) as *const c_void;
             let own = HostContext { copies: own, ..shared.get().clone() };
+            let watch = ranges.watch();
             // SAFETY: as above.
-            ranges.for_each(|(begin, end)| unsafe { code.run(&own, begin, end) });
+            ranges.for_each(|(begin, end)| unsafe { code.run(&own, begin, end, watch) });
         };
         // What panicked or was interrupted leaves copies behind that are not zero: they are dropped.
         pool.share(count, chunk, width, launch.caller, &many)?;
@@ -227,16 +233,27 @@ impl LoadedTask {
     ///
     /// # Safety
     /// As [`LoadedTask::run`]; the range lies within the count.
-    unsafe fn run_beside_others(&self, pool: &Pool, launch: &Launch<'_>, context: &HostContext, begin: u64, end: u64) {
+    unsafe fn run_beside_others(
+        &self,
+        pool: &Pool,
+        launch: &Launch<'_>,
+        (context, watch): (&HostContext, &Watch<'_>),
+        begin: u64,
+        end: u64,
+    ) {
         let pays = matches!(&self.kind, Kind::Parallel { shape, .. } if shape.takes_copies(end - begin, launch.args));
         let set = if pays { self.take_copies(pool, launch, 1) } else { None };
         let Some(mut set) = set else {
             // SAFETY: the contract.
-            return unsafe { self.shared.run(context, begin, end) };
+            return unsafe { self.shared.run(context, begin, end, watch) };
         };
         let own = HostContext { copies: set.of_lane(0) as *const c_void, ..context.clone() };
         // SAFETY: the contract.
-        unsafe { self.shared.run(&own, begin, end) };
+        unsafe { self.shared.run(&own, begin, end, watch) };
+        if watch.is_stopped() {
+            // The copy is dropped: it may not be whole, and is not zero.
+            return;
+        }
         let listed = HostContext { copies: set.used().as_ptr().cast(), copy_count: 1, ..context.clone() };
         // SAFETY: as above.
         unsafe { self.merge((0, 1), launch.args, &listed) };
@@ -258,7 +275,7 @@ impl LoadedTask {
         shape.part_of_copies(part, args, |region, copy_offset, [begin, end]| {
             let listed = HostContext { copy_offset, ..listed.clone() };
             // SAFETY: the contract; groups lie within the copies.
-            unsafe { merges[region].run(&listed, begin, end) }
+            unsafe { merges[region].run_to_its_end(&listed, begin, end) }
         });
     }
 }
@@ -292,7 +309,7 @@ impl LoadedTask {
 fn run_in_pieces(
     count: u64,
     (first, unit): (u64, u64),
-    launch: &Launch<'_>,
+    watch: &Watch<'_>,
     piece: impl Fn(u64, u64),
 ) -> std::result::Result<(), Stopped> {
     let mut length = first.next_multiple_of(unit);
@@ -308,11 +325,15 @@ fn run_in_pieces(
         } else if time > PIECE * 4 {
             length = (length / 4).max(1).next_multiple_of(unit);
         }
-        if begin < count && launch.caller.is_interrupted() {
+        if watch.is_stopped() || begin < count && watch.look() {
             return Err(Stopped::Interrupted);
         }
     }
     Ok(())
+}
+
+fn unless_stopped(watch: &Watch<'_>) -> std::result::Result<(), Stopped> {
+    if watch.is_stopped() { Err(Stopped::Interrupted) } else { Ok(()) }
 }
 
 /// A task of a launch that has returned: all that it needs, by value. Used again for other tasks, so that queueing one
@@ -417,7 +438,11 @@ impl QueuedTask {
     /// Runs some iterations.
     pub fn run_piece(&self, pool: &Pool, begin: u64, end: u64) {
         // SAFETY: as in `run`; the range lies within the count.
-        self.with(|task, launch| unsafe { task.run_beside_others(pool, launch, &context(launch), begin, end) });
+        self.with(|task, launch| unsafe {
+            let stop = AtomicBool::new(false);
+            let watch = Watch::of_caller(launch.caller, &stop);
+            task.run_beside_others(pool, launch, (&context(launch), &watch), begin, end);
+        });
     }
 }
 
@@ -435,6 +460,7 @@ fn context(launch: &Launch<'_>) -> HostContext {
         copies: std::ptr::null(),
         copy_count: 0,
         copy_offset: 0,
+        poll: go_on,
     }
 }
 

@@ -132,7 +132,8 @@ const LAUNCH: i64 = 48;
 const COPIES: i64 = 64;
 const COPY_COUNT: i64 = 72;
 const COPY_OFFSET: i64 = 80;
-const CONTEXT_BYTES: u64 = 88;
+const POLL: i64 = 88;
+const CONTEXT_BYTES: u64 = 96;
 
 /// Width in bits of vectors in large functions.
 const NARROW: u32 = 256;
@@ -225,6 +226,10 @@ impl Target for Cpu {
         self.describe_context(e, function, 0);
         let share = Share::Range { begin: e.param(function, 1), end: e.param(function, 2) };
         TaskEntry { function, context: e.param(function, 0), share }
+    }
+
+    fn poll_offset(&self) -> Option<u32> {
+        Some(POLL as u32)
     }
 
     fn return_from_task(&self, e: &Emitter, status: V) {
