@@ -121,3 +121,36 @@ pub fn inlined_sizes(functions: &[Arc<OwnBehavior>]) -> Vec<usize> {
     let mut known = vec![None; functions.len()];
     (0..functions.len() as u32).map(|i| size(FuncId(i), functions, &mut known)).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use octants_ir::{Builder, ForLoop, Range, Scalar, Type};
+
+    use super::*;
+
+    /// Nested loops with these numbers of iterations, `None` for one that a parameter gives.
+    fn runs_long(trips: &[Option<i64>]) -> bool {
+        let mut b = Builder::new();
+        for trips in trips {
+            let begin = b.int(0, Scalar::I32);
+            let end = match trips {
+                Some(n) => b.int(*n, Scalar::I32),
+                None => b.push(Op::Param(0), Type::I32),
+            };
+            let body = b.body.add_block();
+            b.push(Op::For(Box::new(ForLoop::serial(vec![Range { begin, end }], body))), Type::Unit);
+            b.set_cursor(body);
+        }
+        OwnBehavior::of(&b.body).behavior.runs_long
+    }
+
+    #[test]
+    fn loops_of_many_or_unknown_iterations_run_long() {
+        assert!(!runs_long(&[]) && !runs_long(&[Some(100), Some(100)]) && !runs_long(&[Some(0), None]));
+        assert!(runs_long(&[Some(100), Some(1000)]) && runs_long(&[None]) && runs_long(&[Some(3), None]));
+        let mut b = Builder::new();
+        let body = b.body.add_block();
+        b.push(Op::Loop(body), Type::Unit);
+        assert!(OwnBehavior::of(&b.body).behavior.runs_long);
+    }
+}
