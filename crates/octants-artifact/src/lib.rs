@@ -406,7 +406,8 @@ pub struct HostContext {
     pub copy_count: u64,
     /// 80: bytes of a copy before the region that is added.
     pub copy_offset: u64,
-    /// 88: called by long loops now and then: (context). Need not return.
+    /// 88: called by long loops now and then: (context). Need not return. On x86-64 it keeps all registers, and the
+    /// stack need not be aligned.
     pub poll: unsafe extern "C" fn(*const HostContext),
 }
 

@@ -1,8 +1,10 @@
-// Lets long loops of code for processors be left: their back edges call the host now and then.
+// Lets long loops of code for processors be left: they call the host now and then.
 //
 // It runs behind LLVM's passes, so that these see the loops as they are: a call in a loop would keep it from becoming
 // vector code. Each loop that may be long counts its iterations down in a register, and calls when the count is zero.
-// The call is the function that the context holds (`HostContext::poll`), which may never return.
+// The call is the function that the context holds (`HostContext::poll`), which may never return. On x86-64 it keeps all
+// registers, and code calls it by assembly that says so: a call of the usual kind has LLVM spill the vectors of the
+// loop, partly on the way that is run often.
 //
 // `octants.polled(context)` marks a function, and says where its context is. It is removed here.
 #include <llvm-c/Core.h>
@@ -11,6 +13,7 @@
 #include <llvm/Analysis/LoopInfo.h>
 #include <llvm/Analysis/ScalarEvolution.h>
 #include <llvm/IR/IRBuilder.h>
+#include <llvm/IR/InlineAsm.h>
 #include <llvm/IR/MDBuilder.h>
 #include <llvm/IR/Module.h>
 #include <llvm/Passes/PassBuilder.h>
@@ -25,7 +28,7 @@ constexpr uint64_t most_iterations = 1 << 14;
 
 struct Polled {
     llvm::BasicBlock *header;
-    llvm::SmallVector<llvm::BasicBlock *, 2> latches;
+    llvm::SmallPtrSet<llvm::BasicBlock *, 2> latches;
     unsigned interval;
 };
 
@@ -40,57 +43,59 @@ uint64_t find_polled(llvm::Loop &loop, llvm::ScalarEvolution &evolution, llvm::S
     if (all <= most_iterations)
         return all;
     Polled polled{loop.getHeader(), {}, loop.isInnermost() ? innermost_interval : outer_interval};
-    loop.getLoopLatches(polled.latches);
-    const auto has_one_edge = [&](llvm::BasicBlock *latch) {
-        return llvm::isa<llvm::BranchInst, llvm::SwitchInst>(latch->getTerminator()) &&
-               llvm::count(llvm::successors(latch), polled.header) == 1;
-    };
-    if (llvm::all_of(polled.latches, has_one_edge))
-        found.push_back(polled);
+    llvm::SmallVector<llvm::BasicBlock *, 2> latches;
+    loop.getLoopLatches(latches);
+    polled.latches.insert_range(latches);
+    found.push_back(polled);
     return all;
 }
 
-// Makes the back edges of a loop count, and call `poll(context)`.
-void poll(const Polled &loop, llvm::Value *context, unsigned offset) {
-    llvm::BasicBlock *header = loop.header;
-    llvm::Function &function = *header->getParent();
-    llvm::LLVMContext &all = function.getContext();
-    // `again` counts, `call` is run seldom, both go on in `back`.
-    auto *again = llvm::BasicBlock::Create(all, "poll.again", &function);
-    auto *call = llvm::BasicBlock::Create(all, "poll.call", &function);
-    auto *back = llvm::BasicBlock::Create(all, "poll.back", &function);
-    llvm::IRBuilder<> builder(again);
-    for (llvm::PHINode &phi : header->phis()) {
-        llvm::PHINode *joined = builder.CreatePHI(phi.getType(), loop.latches.size());
-        for (llvm::BasicBlock *latch : loop.latches) {
-            joined->addIncoming(phi.getIncomingValueForBlock(latch), latch);
-            phi.removeIncomingValue(latch, false);
-        }
-        phi.addIncoming(joined, back);
+void call_host(llvm::IRBuilder<> &builder, llvm::Value *context, unsigned offset) {
+    auto *type = llvm::FunctionType::get(builder.getVoidTy(), {builder.getPtrTy()}, false);
+    llvm::CallInst *call;
+    if (builder.GetInsertBlock()->getModule()->getTargetTriple().isX86_64()) {
+        // A function that calls nothing may use the 128 bytes below its stack.
+        const std::string text = "leaq -128(%rsp), %rsp\n\tcallq *" + std::to_string(offset) +
+                                 "(%rdi)\n\tleaq 128(%rsp), %rsp";
+        call = builder.CreateCall(type, llvm::InlineAsm::get(type, text, "{rdi},~{dirflag},~{fpsr},~{flags}", true),
+                                  {context});
+    } else {
+        llvm::Value *field = builder.CreateConstInBoundsGEP1_64(builder.getInt8Ty(), context, offset);
+        call = builder.CreateCall(type, builder.CreateAlignedLoad(builder.getPtrTy(), field, llvm::Align(8)), {context});
     }
-    for (llvm::BasicBlock *latch : loop.latches)
-        latch->getTerminator()->replaceSuccessorWith(header, again);
-    llvm::Value *interval = builder.getInt32(loop.interval);
+    call->addFnAttr(llvm::Attribute::Cold);
+    call->addFnAttr(llvm::Attribute::NoUnwind);
+}
+
+// Makes the header of a loop count, and call `poll(context)`. The exit stays where it is, behind the body. `ends` has
+// the headers whose ends became blocks of their own.
+void poll(const Polled &loop, llvm::Value *context, unsigned offset,
+          llvm::DenseMap<llvm::BasicBlock *, llvm::BasicBlock *> &ends) {
+    llvm::BasicBlock *header = loop.header;
+    llvm::LLVMContext &all = header->getContext();
+    llvm::BasicBlock *body = header->splitBasicBlock(header->getFirstInsertionPt(), "poll.body");
+    ends[body] = header;
+    auto *call = llvm::BasicBlock::Create(all, "poll.call", header->getParent());
+    llvm::IRBuilder<> builder(header, header->getTerminator()->getIterator());
     auto *left = llvm::PHINode::Create(builder.getInt32Ty(), 2, "poll.left");
     left->insertBefore(header->begin());
+    llvm::Value *interval = builder.getInt32(loop.interval);
     llvm::Value *less = builder.CreateSub(left, builder.getInt32(1));
     llvm::MDNode *seldom = llvm::MDBuilder(all).createBranchWeights(1, 1 << 20);
-    builder.CreateCondBr(builder.CreateICmpEQ(less, builder.getInt32(0)), call, back, seldom);
+    builder.CreateCondBr(builder.CreateICmpEQ(less, builder.getInt32(0)), call, body, seldom);
+    header->getTerminator()->eraseFromParent();
     builder.SetInsertPoint(call);
-    llvm::Value *field = builder.CreateConstInBoundsGEP1_64(builder.getInt8Ty(), context, offset);
-    llvm::Value *target = builder.CreateAlignedLoad(builder.getPtrTy(), field, llvm::Align(8));
-    auto *type = llvm::FunctionType::get(builder.getVoidTy(), {builder.getPtrTy()}, false);
-    llvm::CallInst *called = builder.CreateCall(type, target, {context});
-    called->addFnAttr(llvm::Attribute::Cold);
-    called->addFnAttr(llvm::Attribute::NoUnwind);
-    builder.CreateBr(back);
-    builder.SetInsertPoint(back);
+    call_host(builder, context, offset);
+    builder.CreateBr(body);
+    builder.SetInsertPoint(body, body->begin());
     llvm::PHINode *next = builder.CreatePHI(builder.getInt32Ty(), 2);
-    next->addIncoming(less, again);
+    next->addIncoming(less, header);
     next->addIncoming(interval, call);
-    builder.CreateBr(header);
-    for (llvm::BasicBlock *from : llvm::predecessors(header))
-        left->addIncoming(from == back ? next : interval, from);
+    for (llvm::BasicBlock *from : llvm::predecessors(header)) {
+        const auto end = ends.find(from);
+        const bool goes_round = loop.latches.contains(end == ends.end() ? from : end->second);
+        left->addIncoming(goes_round ? static_cast<llvm::Value *>(next) : interval, from);
+    }
 }
 
 } // namespace
@@ -118,7 +123,8 @@ extern "C" void octants_poll_loops(LLVMModuleRef of, LLVMTargetMachineRef machin
         for (llvm::Loop *loop : analyses.getResult<llvm::LoopAnalysis>(*function))
             find_polled(*loop, evolution, loops);
         analyses.clear(*function, function->getName());
+        llvm::DenseMap<llvm::BasicBlock *, llvm::BasicBlock *> ends;
         for (const Polled &loop : loops)
-            poll(loop, context, offset);
+            poll(loop, context, offset, ends);
     }
 }

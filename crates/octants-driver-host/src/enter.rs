@@ -3,13 +3,16 @@
 //! Code that computes with floats under fast math wants a processor that treats denormals as zero; it is set back for
 //! whoever comes next on the thread.
 //!
-//! Code with long loops calls `poll` now and then. When the launch has been interrupted `poll` does not return: it
-//! takes the stack back to where the code was entered. The code holds nothing that would have to be given back.
+//! Code with long loops calls `HostContext::poll` now and then. When the launch has been interrupted that does not
+//! return: it takes the stack back to where the code was entered. The code holds nothing that would have to be given
+//! back.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::AtomicBool;
 
 use octants_artifact::{HostContext, HostTask};
+use octants_runtime::Caller;
 
 use crate::watch::Watch;
 
@@ -25,14 +28,14 @@ pub struct Entry {
 pub struct EntryForm {
     /// Denormals are zero while it runs.
     pub flushes: bool,
-    /// It calls `poll` now and then.
+    /// It polls now and then.
     pub polls: bool,
 }
 
 /// What code that polls is given.
 #[repr(C)]
 struct Polled<'a> {
-    /// The first member, because code hands its address to [`poll`].
+    /// The first member, because code hands its address to [`answer`].
     context: HostContext,
     /// The stack where the code was entered.
     stack: Cell<usize>,
@@ -51,27 +54,51 @@ impl Entry {
     /// The code is loaded, and `context` holds what it expects.
     #[inline]
     pub unsafe fn run(self, context: &HostContext, begin: u64, end: u64, watch: &Watch<'_>) {
-        let (begin, end) = (begin as i64, end as i64);
-        // What failed is recorded by then, and `watch` knows whether the code was left.
         // SAFETY: the contract above.
-        let _: u32 = unsafe {
-            match self.form {
-                EntryForm { polls: true, flushes } => {
-                    let context = HostContext { poll, ..context.clone() };
-                    let polled = Polled { context, stack: Cell::new(0), watch };
-                    let bits = if flushes { FLUSHING } else { 0 };
-                    enter_polled(&raw const polled.context, begin, end, self.code, polled.stack.as_ptr(), bits)
-                }
-                EntryForm { flushes: true, .. } => enter_flushing(context, begin, end, self.code),
-                EntryForm { .. } => (self.code)(context, begin, end),
+        unsafe {
+            if self.form.polls {
+                self.run_polled(context, begin, end, watch)
+            } else {
+                self.run_to_its_end(context, begin, end)
             }
-        };
+        }
     }
 
-    /// Runs a part of the code that is never left early.
+    /// Runs iterations `begin..end` for the thread that launches, or some of them once it is interrupted: false then.
     ///
     /// # Safety
     /// As [`Entry::run`].
+    #[inline]
+    pub unsafe fn run_for(self, caller: &dyn Caller, context: &HostContext, begin: u64, end: u64) -> bool {
+        if !self.form.polls {
+            // SAFETY: the contract above.
+            unsafe { self.run_to_its_end(context, begin, end) };
+            return true;
+        }
+        let stop = AtomicBool::new(false);
+        // SAFETY: as above.
+        unsafe { self.run_polled(context, begin, end, &Watch::of_caller(caller, &stop)) };
+        !stop.into_inner()
+    }
+
+    /// # Safety
+    /// As [`Entry::run`].
+    #[inline(never)]
+    unsafe fn run_polled(self, context: &HostContext, begin: u64, end: u64, watch: &Watch<'_>) {
+        let context = HostContext { poll: poll(), ..context.clone() };
+        let polled = Polled { context, stack: Cell::new(0), watch };
+        let bits = if self.form.flushes { FLUSHING } else { 0 };
+        let (context, stack) = (&raw const polled.context, polled.stack.as_ptr());
+        // What failed is recorded by then, and `watch` knows whether the code was left.
+        // SAFETY: the contract above.
+        let _: u32 = unsafe { enter_polled(context, begin as i64, end as i64, self.code, stack, bits) };
+    }
+
+    /// Runs iterations `begin..end` whatever happens.
+    ///
+    /// # Safety
+    /// As [`Entry::run`].
+    #[inline]
     pub unsafe fn run_to_its_end(self, context: &HostContext, begin: u64, end: u64) {
         let (begin, end) = (begin as i64, end as i64);
         // SAFETY: the contract above.
@@ -85,32 +112,116 @@ impl Entry {
     }
 }
 
-/// For contexts of code that is not left.
+/// For contexts of code that is not left: returns, and keeps all registers.
 ///
 /// # Safety
 /// None; a function that compiled code calls is unsafe.
-pub unsafe extern "C" fn go_on(_: *const HostContext) {}
+#[unsafe(naked)]
+pub unsafe extern "C" fn go_on(_: *const HostContext) {
+    core::arch::naked_asm!("ret")
+}
 
-/// Called by long loops now and then.
+/// Long loops have called: does not return when the launch has been interrupted.
 ///
 /// # Safety
 /// Called by code that [`Entry::run`] has entered, with its context.
-unsafe extern "C" fn poll(context: *const HostContext) {
+unsafe extern "C" fn answer(context: *const HostContext) {
     // SAFETY: the context is the first member of what `run` has made, which lives until the code is left.
     let polled = unsafe { &*context.cast::<Polled<'_>>() };
     // What panics goes on: code cannot be unwound.
     let ends = as_entered(|| catch_unwind(AssertUnwindSafe(|| polled.watch.ends_code())).unwrap_or(false));
-    if ends && CAN_LEAVE {
+    if ends {
         // SAFETY: `enter_polled` has written where it stood, and waits there; no frame in between owns anything.
         unsafe { leave(polled.stack.get()) }
     }
 }
 
+/// What long loops call.
+#[cfg(all(target_arch = "x86_64", not(windows)))]
+fn poll() -> unsafe extern "C" fn(*const HostContext) {
+    if std::arch::is_x86_feature_detected!("xsave") { poll_keeping_vectors } else { poll_keeping_sse }
+}
+
+#[cfg(not(all(target_arch = "x86_64", not(windows))))]
+fn poll() -> unsafe extern "C" fn(*const HostContext) {
+    answer
+}
+
+/// Calls [`answer`], and keeps all registers: those of numbers by `$save` and `$restore`, in 2,688 bytes at the stack
+/// pointer, whose header is zero.
+macro_rules! poll_keeping {
+    ($save:literal, $restore:literal) => {
+        core::arch::naked_asm!(
+            "push rbp",
+            "mov rbp, rsp",
+            "push rax",
+            "push rcx",
+            "push rdx",
+            "push rsi",
+            "push rdi",
+            "push r8",
+            "push r9",
+            "push r10",
+            "push r11",
+            "sub rsp, 2688",
+            "and rsp, -64",
+            // The header.
+            "xor eax, eax",
+            "mov [rsp + 512], rax",
+            "mov [rsp + 520], rax",
+            "mov [rsp + 528], rax",
+            "mov [rsp + 536], rax",
+            "mov [rsp + 544], rax",
+            "mov [rsp + 552], rax",
+            "mov [rsp + 560], rax",
+            "mov [rsp + 568], rax",
+            // x87, SSE, AVX, and the three parts of AVX-512.
+            "mov eax, 0xe7",
+            "xor edx, edx",
+            $save,
+            "call {answer}",
+            "mov eax, 0xe7",
+            "xor edx, edx",
+            $restore,
+            "lea rsp, [rbp - 72]",
+            "pop r11",
+            "pop r10",
+            "pop r9",
+            "pop r8",
+            "pop rdi",
+            "pop rsi",
+            "pop rdx",
+            "pop rcx",
+            "pop rax",
+            "pop rbp",
+            "ret",
+            answer = sym answer,
+        )
+    };
+}
+
+/// For processors whose system saves vectors by `xsave`.
+///
+/// # Safety
+/// As [`answer`].
+#[cfg(all(target_arch = "x86_64", not(windows)))]
+#[unsafe(naked)]
+unsafe extern "C" fn poll_keeping_vectors(context: *const HostContext) {
+    poll_keeping!("xsave64 [rsp]", "xrstor64 [rsp]")
+}
+
+/// For others, which have vectors of 128 bits alone.
+///
+/// # Safety
+/// As [`answer`].
+#[cfg(all(target_arch = "x86_64", not(windows)))]
+#[unsafe(naked)]
+unsafe extern "C" fn poll_keeping_sse(context: *const HostContext) {
+    poll_keeping!("fxsave64 [rsp]", "fxrstor64 [rsp]")
+}
+
 /// Bits 6 and 15 of MXCSR: denormal operands are zero, and so are results that would be denormal.
 const FLUSHING: u32 = 0x8040;
-
-/// Code of this process can be left.
-const CAN_LEAVE: bool = cfg!(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(windows)));
 
 /// Runs something, Python's handlers of signals perhaps, as if no code had been entered.
 #[cfg(target_arch = "x86_64")]

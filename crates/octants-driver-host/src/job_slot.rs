@@ -12,7 +12,8 @@ use std::time::Instant;
 use octants_runtime::Renewable;
 
 use crate::apart::Apart;
-use crate::lane::{Lane, pack, state};
+use crate::lane::{Lane, pack};
+use crate::lane_state as state;
 use crate::ranges::Ranges;
 use crate::watch::Watch;
 

@@ -24,7 +24,8 @@ use octants_runtime::{Caller, Renewable, nesting};
 use crate::apart::Apart;
 use crate::copies::Copies;
 use crate::job_slot::{Body, Job, Slot, panicked};
-use crate::lane::{LOOKS, Lane, SPIN, pack, state};
+use crate::lane::{LOOKS, Lane, SPIN, pack};
+use crate::lane_state as state;
 use crate::watch::Watch;
 
 pub use crate::job_slot::Stopped;

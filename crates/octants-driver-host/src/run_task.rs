@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use octants_artifact::{Bound, HostContext, HostCount, ParallelMeta, iterations};
@@ -14,7 +14,6 @@ use crate::enter::{Entry, go_on};
 use crate::linker::{Linked, Linker};
 use crate::plan_chunks::{Plan, Shape};
 use crate::pool::{Pool, Ranges, Stopped};
-use crate::watch::Watch;
 
 /// Work from this many nanoseconds on is long for a caller that others wait for.
 const LONG: f64 = 10_000.0;
@@ -128,13 +127,11 @@ impl LoadedTask {
     #[inline]
     pub unsafe fn run(&self, pool: &Pool, launch: &Launch<'_>, company: Company) -> Result<()> {
         let context = context(launch);
-        let stop = AtomicBool::new(false);
-        let watch = Watch::of_caller(launch.caller, &stop);
         let Kind::Parallel { count, shape, .. } = &self.kind else {
             let known = self.pace.cost();
             // SAFETY: the caller's contract; the context outlives the call.
-            self.pace.time(1, 1, launch, || unsafe { self.shared.run(&context, 0, 0, &watch) });
-            return self.end(known, unless_stopped(&watch));
+            let run = || unless_left(unsafe { self.shared.run_for(launch.caller, &context, 0, 0) });
+            return self.end(known, self.pace.time(1, 1, launch, run));
         };
         // SAFETY: as above.
         let count = unsafe { count.of(launch, &context) };
@@ -144,8 +141,8 @@ impl LoadedTask {
         // A task within a task runs beside others, which may work on the same data.
         if launch.nested {
             // SAFETY: as above.
-            unsafe { self.shared.run(&context, 0, count, &watch) };
-            return self.end(self.pace.cost(), unless_stopped(&watch));
+            let ended = unsafe { self.shared.run_for(launch.caller, &context, 0, count) };
+            return self.end(self.pace.cost(), unless_left(ended));
         }
         let plan =
             if self.pace.probes(count) { Plan::Inline } else { shape.plan(count, self.pace.cost(), launch.args) };
@@ -156,14 +153,13 @@ impl LoadedTask {
                 // SAFETY: as above.
                 let piece = |begin, end| unsafe {
                     match is_alone {
-                        true => self.alone.run(&context, begin, end, &watch),
-                        false => self.run_beside_others(pool, launch, (&context, &watch), begin, end),
+                        true => self.alone.run_for(launch.caller, &context, begin, end),
+                        false => self.run_beside_others(pool, launch, &context, begin, end),
                     }
                 };
                 let known = self.pace.cost();
                 if known * (count as f64) < SHORT || !launch.caller.can_be_interrupted() {
-                    self.pace.time(count, 1, launch, || piece(0, count));
-                    return self.end(known, unless_stopped(&watch));
+                    return self.end(known, self.pace.time(count, 1, launch, || unless_left(piece(0, count))));
                 }
                 let unit = shape.together(known);
                 // What iterations cost may depend on arguments: the first piece is a small part. With copies each piece
@@ -171,7 +167,7 @@ impl LoadedTask {
                 let copies = !is_alone && shape.takes_copies(count, launch.args);
                 let most = if copies { count } else { count.div_ceil(FIRST_PART) };
                 let first = ((PIECE.as_nanos() as f64 / known / 4.0) as u64).clamp(1, most);
-                let run = || run_in_pieces(count, (first, unit), &watch, piece);
+                let run = || run_in_pieces(count, (first, unit), launch, piece);
                 self.end(known, self.pace.time(count, 1, launch, run))
             }
             Plan::Split { width, chunk, copies } => {
@@ -229,7 +225,7 @@ impl LoadedTask {
     }
 
     /// Runs some iterations on this thread, beside others of the program, with a copy of what they scatter to where
-    /// that pays.
+    /// that pays. False when the caller was interrupted meanwhile.
     ///
     /// # Safety
     /// As [`LoadedTask::run`]; the range lies within the count.
@@ -237,27 +233,27 @@ impl LoadedTask {
         &self,
         pool: &Pool,
         launch: &Launch<'_>,
-        (context, watch): (&HostContext, &Watch<'_>),
+        context: &HostContext,
         begin: u64,
         end: u64,
-    ) {
+    ) -> bool {
         let pays = matches!(&self.kind, Kind::Parallel { shape, .. } if shape.takes_copies(end - begin, launch.args));
         let set = if pays { self.take_copies(pool, launch, 1) } else { None };
         let Some(mut set) = set else {
             // SAFETY: the contract.
-            return unsafe { self.shared.run(context, begin, end, watch) };
+            return unsafe { self.shared.run_for(launch.caller, context, begin, end) };
         };
         let own = HostContext { copies: set.of_lane(0) as *const c_void, ..context.clone() };
         // SAFETY: the contract.
-        unsafe { self.shared.run(&own, begin, end, watch) };
-        if watch.is_stopped() {
+        if !unsafe { self.shared.run_for(launch.caller, &own, begin, end) } {
             // The copy is dropped: it may not be whole, and is not zero.
-            return;
+            return false;
         }
         let listed = HostContext { copies: set.used().as_ptr().cast(), copy_count: 1, ..context.clone() };
         // SAFETY: as above.
         unsafe { self.merge((0, 1), launch.args, &listed) };
         pool.copies().give_back(set);
+        true
     }
 
     /// Copies of what the task scatters to for a number of lanes.
@@ -309,15 +305,15 @@ impl LoadedTask {
 fn run_in_pieces(
     count: u64,
     (first, unit): (u64, u64),
-    watch: &Watch<'_>,
-    piece: impl Fn(u64, u64),
+    launch: &Launch<'_>,
+    piece: impl Fn(u64, u64) -> bool,
 ) -> std::result::Result<(), Stopped> {
     let mut length = first.next_multiple_of(unit);
     let mut begin = 0;
     while begin < count {
         let end = begin.saturating_add(length).min(count);
         let start = Instant::now();
-        piece(begin, end);
+        let ended = piece(begin, end);
         begin = end;
         let time = start.elapsed();
         if time * 2 < PIECE {
@@ -325,15 +321,15 @@ fn run_in_pieces(
         } else if time > PIECE * 4 {
             length = (length / 4).max(1).next_multiple_of(unit);
         }
-        if watch.is_stopped() || begin < count && watch.look() {
+        if !ended || begin < count && launch.caller.is_interrupted() {
             return Err(Stopped::Interrupted);
         }
     }
     Ok(())
 }
 
-fn unless_stopped(watch: &Watch<'_>) -> std::result::Result<(), Stopped> {
-    if watch.is_stopped() { Err(Stopped::Interrupted) } else { Ok(()) }
+fn unless_left(ended: bool) -> std::result::Result<(), Stopped> {
+    if ended { Ok(()) } else { Err(Stopped::Interrupted) }
 }
 
 /// A task of a launch that has returned: all that it needs, by value. Used again for other tasks, so that queueing one
@@ -438,11 +434,7 @@ impl QueuedTask {
     /// Runs some iterations.
     pub fn run_piece(&self, pool: &Pool, begin: u64, end: u64) {
         // SAFETY: as in `run`; the range lies within the count.
-        self.with(|task, launch| unsafe {
-            let stop = AtomicBool::new(false);
-            let watch = Watch::of_caller(launch.caller, &stop);
-            task.run_beside_others(pool, launch, (&context(launch), &watch), begin, end);
-        });
+        self.with(|task, launch| unsafe { task.run_beside_others(pool, launch, &context(launch), begin, end) });
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use octants_runtime::Caller;
 
-use crate::lane::state;
+use crate::lane_state as state;
 
 /// Between two looks at the caller. Code that ends earlier does not keep the caller's thread from what others need.
 const BETWEEN: Duration = Duration::from_millis(5);
@@ -15,7 +15,7 @@ const BETWEEN: Duration = Duration::from_millis(5);
 pub struct Watch<'a> {
     /// The launch has been interrupted; all threads that run it know by this.
     stop: &'a AtomicBool,
-    /// Who launches, on its own thread, if it may be interrupted.
+    /// Who launches, on its own thread.
     caller: Option<&'a dyn Caller>,
     /// The lane of another thread, for which the caller may wait.
     lane: Option<&'a AtomicU32>,
@@ -25,8 +25,7 @@ pub struct Watch<'a> {
 impl<'a> Watch<'a> {
     /// Of the thread that launches.
     pub fn of_caller(caller: &'a dyn Caller, stop: &'a AtomicBool) -> Watch<'a> {
-        let caller = Some(caller).filter(|c| c.can_be_interrupted());
-        Watch { stop, caller, lane: None, next: Cell::new(None) }
+        Watch { stop, caller: Some(caller), lane: None, next: Cell::new(None) }
     }
 
     /// Of a thread that has taken a lane.

@@ -120,6 +120,7 @@ pub(crate) struct Cpu {
     flush_denormals: bool,
     fuses: bool,
     counts_cycles: bool,
+    polls: bool,
 }
 
 const ARGS: i64 = 0;
@@ -172,6 +173,7 @@ impl Cpu {
         let target = Cpu {
             widest_vector,
             counts_cycles: x86,
+            polls: !name.contains("windows"),
             fuses: options.fast_math && (!x86 || abilities.fma),
             flush_denormals: options.fast_math && x86 && !name.contains("windows"),
             vector_math: options.fast_math && options.vector_math && glibc,
@@ -229,7 +231,7 @@ impl Target for Cpu {
     }
 
     fn poll_offset(&self) -> Option<u32> {
-        Some(POLL as u32)
+        self.polls.then_some(POLL as u32)
     }
 
     fn return_from_task(&self, e: &Emitter, status: V) {

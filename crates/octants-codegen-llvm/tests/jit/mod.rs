@@ -69,8 +69,11 @@ unsafe extern "C" fn on_fail(context: *const HostContext, site: u32, values: *co
     host.failed.lock().unwrap().push(Message { site, values });
 }
 
-/// Long loops are never ended here.
-unsafe extern "C" fn go_on(_: *const HostContext) {}
+/// Long loops are never ended here. Keeps all registers.
+#[unsafe(naked)]
+unsafe extern "C" fn go_on(_: *const HostContext) {
+    core::arch::naked_asm!("ret")
+}
 
 /// How to run.
 #[derive(Debug, Clone, Copy)]
