@@ -153,7 +153,7 @@ fn is_grid(schedule: &TaskSchedule) -> bool {
     schedule.variant(Role::Main).is_some_and(|v| matches!(v.shape, LaunchShape::Grid { .. }))
 }
 
-/// Threads of a block, if the code counts on so many.
+/// Threads of a block, if the code relies on that number.
 fn fixed_block(schedule: &TaskSchedule) -> Option<u32> {
     match schedule.variant(Role::Main)?.shape {
         LaunchShape::Grid { block_size } if schedule.hints.shares_tiles => block_size,

@@ -97,9 +97,10 @@ fn run(module: &Module<'_>, machine: &TargetMachine, passes: &str) -> Result<(),
 
 /// Options of LLVM that are the process's:
 ///
-/// - The schedulers remember fewer of a block's accesses to memory, each of which they compare with all that come later: beyond so many the order
-///   of the earlier ones is kept as it is. By default these are 1,000, and a block of some thousand accesses then takes seconds.
-/// - A load is not replaced with what an earlier iteration loaded: carried from iteration to iteration it would keep the loop from becoming vector code.
+/// - The schedulers track at most 200 memory accesses of a block, and keep the order of earlier ones. They compare each
+///   with all later ones: at the default of 1,000, a block of some thousand accesses takes seconds.
+/// - A load is not replaced with what an earlier iteration loaded: the carried value would keep the loop from becoming
+///   vector code.
 /// - The register allocator's budget for region splitting, in basic blocks, is 300 instead of 10,000. Splitting took a
 ///   third of the emission time of code with many blocks.
 const OPTIONS: [&CStr; 3] =

@@ -50,7 +50,7 @@ pub(crate) struct TaskEntry {
 pub(crate) enum Share {
     /// All from `begin` to before `end`, both i64.
     Range { begin: V, end: V },
-    /// Every so many of them; the function is entered by that many threads at once.
+    /// With the stride of the grid: each of its threads enters the function.
     Strided,
 }
 
