@@ -9,6 +9,9 @@ fn main() {
     println!("cargo:rerun-if-changed=src/target/name_processors.cpp");
     println!("cargo:rerun-if-changed=src/target/keep_masks.cpp");
     println!("cargo:rerun-if-changed=src/default_pipeline.cpp");
+    println!("cargo:rerun-if-changed=src/limit_uniform_chains.cpp");
+    println!("cargo:rerun-if-changed=src/limit_uniform_chains.h");
+    println!("cargo:rerun-if-changed=src/poll_loops.cpp");
     println!("cargo:rerun-if-changed=src/skip_passes.cpp");
     println!("cargo:rerun-if-changed=build.rs");
     // llvm-sys has found LLVM, and says where.
@@ -41,6 +44,8 @@ fn main() {
         .file("src/target/name_processors.cpp")
         .file("src/target/keep_masks.cpp")
         .file("src/default_pipeline.cpp")
+        .file("src/limit_uniform_chains.cpp")
+        .file("src/poll_loops.cpp")
         .file("src/skip_passes.cpp")
         .compile("octants_llvm");
     if is_static {

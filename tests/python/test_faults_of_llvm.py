@@ -1,7 +1,11 @@
 """What LLVM's faults would make of kernels: code that reads masks nobody wrote, and code that is none."""
 
 import itertools
+import os
 import re
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -150,3 +154,33 @@ def test_what_is_not_a_number_gives_way_in_vectors():
         low[None], high[None] = 1e9, 0
         work()
         assert (low[None], high[None]) == (np.nanmin(numbers), np.nanmax(numbers))
+
+
+CHAIN = """
+import numpy as np
+import octants as qd
+
+qd.init(arch=qd.cpu, offline_cache=False)
+
+@qd.kernel
+def turn(x: qd.types.ndarray(dtype=qd.i32, ndim=1), n: qd.i32):
+    for i in x:
+        x[i] = n
+        for _ in range(18):
+            if x[i] % 4 == 1:
+                x[i] = n - x[i]
+
+x = np.zeros(40, np.int32)
+turn(x, 6)
+assert (x == 6).all()
+turn(x, 9)
+assert (x == 0).all()
+"""
+
+
+def test_chains_of_values_that_no_iteration_changes_compile(tmp_path):
+    # The loop vectorizer asked of each value whether it is the same in all lanes, which took twice as long with each link.
+    script = tmp_path / "chain.py"
+    script.write_text(CHAIN)
+    env = os.environ | {"PYTHONPATH": str(Path(qd.__file__).parents[1])}
+    subprocess.run([sys.executable, str(script)], check=True, timeout=60, env=env)

@@ -1,4 +1,4 @@
-"""Ctrl-C ends a long launch between chunks and tasks, and every wait. The program goes on."""
+"""Ctrl-C ends a long launch between chunks and tasks, long loops of a chunk, and every wait. The program goes on."""
 
 import os
 import subprocess
@@ -49,6 +49,52 @@ def rounds(x: ROWS, n: qd.i32, left: qd.types.ndarray(dtype=qd.i32, ndim=0)):
             for _ in range(n):
                 x[i] = qd.sin(x[i]) + 1.0
 
+@qd.kernel
+def endless(x: ROWS) -> qd.i32:
+    i = 0
+    while x[0] >= 0.0:
+        i = (i * 5 + 1) & 1023
+        x[1] += 1.0
+    return i
+
+@qd.kernel
+def in_order(x: ROWS, n: qd.i64):
+    qd.loop_config(serialize=True)
+    for i in range(n):
+        x[i % 8] = qd.sin(x[i % 8]) + 1.0
+
+@qd.kernel
+def vectors(x: ROWS, n: qd.i64):
+    for i in range(1):
+        for k in range(n):
+            for j in range(1024):
+                x[j] = x[j] * 0.5 + 1.0
+
+@qd.kernel
+def last_iteration(x: ROWS, n: qd.i64):
+    for i in x:
+        for k in range(n if i == x.shape[0] - 1 else qd.i64(3)):
+            x[i] = qd.sin(x[i]) + 1.0
+
+@qd.real_func
+def first_below(n: qd.i64) -> qd.i32:
+    steps = 0
+    while n >= 0:
+        n = n // 2 if n % 2 == 0 else 3 * n + 1
+        steps = (steps + 1) & 1023
+    return steps
+
+@qd.kernel
+def in_a_function(x: ROWS):
+    for i in range(4):
+        x[i] = first_below(i + 27)
+
+@qd.kernel
+def scatter(x: ROWS, n: qd.i64):
+    for i in range(1000):
+        for k in range(n):
+            x[(i * k) % 8] += 1.0
+
 def launches(x, n):
     while True:
         chunks(x, n // 100)
@@ -90,10 +136,21 @@ IN_ORDER = [
     "launches(x, 20_000)",
     "rounds(x, 10, left)",
 ]
+LONG = 1 << 50
+IN_ONE_CHUNK = [
+    "endless(small)",
+    f"in_order(small, {LONG})",
+    f"vectors(x, {LONG})",
+    f"last_iteration(x, {LONG})",
+    "in_a_function(small)",
+    f"scatter(x, {LONG})",
+]
 QUEUED = ["chunks(x, 5_000); qd.sync()", "chunks(x, 5_000); x[0]", "returns(x, 5_000)", "rounds(x, 10, left)"]
 CASES = [
     *((wait, {}) for wait in IN_ORDER),
     *((wait, {"cpu_max_num_threads": 1}) for wait in IN_ORDER[:1]),
+    *((wait, {}) for wait in IN_ONE_CHUNK),
+    *((wait, {"opt_level": 0, "cpu_max_num_threads": 1}) for wait in IN_ONE_CHUNK),
     *((wait, {"cpu_streams": True}) for wait in QUEUED),
 ]
 
@@ -107,6 +164,31 @@ def test_a_long_launch_is_interrupted(tmp_path, wait, options):
     assert done.returncode == 0, done.stderr
     # On an idle machine half a second; chunks that have begun are ended.
     assert float(done.stdout) < 10.0
+
+
+def test_long_loops_are_still_vector_code():
+    qd.init(arch=qd.cpu)
+    rows = qd.types.ndarray(dtype=qd.f32, ndim=1)
+
+    @qd.kernel
+    def sums(x: rows, y: rows, n: qd.i32):
+        for i in range(64):
+            s = 0.0
+            for j in range(n):
+                s += x[j] * 0.5
+            y[i] = s
+
+    @qd.kernel
+    def scale(x: rows):
+        for i in x:
+            x[i] *= 0.5
+
+    x, y = qd.ndarray(qd.f32, 64), qd.ndarray(qd.f32, 64)
+    code = qd.inspect(sums, x, y, 64, emit="llvm")
+    assert "poll.call" in code
+    assert " x float>" in code
+    # Between its iterations a launch ends anyway.
+    assert "poll.call" not in qd.inspect(scale, x, emit="llvm")
 
 
 def test_handlers_that_do_not_raise_change_nothing(tmp_path):

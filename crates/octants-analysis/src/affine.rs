@@ -34,9 +34,14 @@ impl<'a> Sums<'a> {
         Sums { arithmetic: Arithmetic::Exact, ..Sums::new(body) }
     }
 
+    /// The same sums, seen through loads of locals that hold one value.
+    pub fn seen_through(self, locals: &'a LocalUses) -> Sums<'a> {
+        Sums { locals: Some(locals), ..self }
+    }
+
     /// Exact sums, seen through loads of locals that hold one value.
     pub fn through(body: &'a Body, locals: &'a LocalUses) -> Sums<'a> {
-        Sums { locals: Some(locals), ..Sums::new(body) }
+        Sums::new(body).seen_through(locals)
     }
 
     /// What a value is, where it is such a sum of signed integers.

@@ -4,7 +4,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use octants_ir::schedule::Behavior;
-use octants_ir::{Body, Effect, FuncId, Op};
+use octants_ir::{BlockId, Body, Effect, FuncId, Op};
+
+use crate::constants::known_int;
+
+/// Iterations of serial loops, nested ones multiplied, above which code runs long. As many again in a callee still take
+/// well below a second.
+const LONG: u64 = 1 << 14;
 
 /// A body by itself.
 #[derive(Debug)]
@@ -45,6 +51,7 @@ impl OwnBehavior {
                 | Effect::Print => {}
             }
         });
+        behavior.runs_long = serial_iterations(body, body.root) > LONG;
         own
     }
 
@@ -75,9 +82,28 @@ impl OwnBehavior {
             all.cooperates |= callee.cooperates;
             all.atomics += callee.atomics;
             all.size += callee.size;
+            all.runs_long |= callee.runs_long;
             all
         })
     }
+}
+
+/// Iterations of the serial loops of a block, without callees; very many where unknown. Iterations of parallel loops
+/// count once, because a launch can end between them.
+fn serial_iterations(body: &Body, block: BlockId) -> u64 {
+    let of_inst = |op: &Op| match op {
+        Op::Loop(_) => u64::MAX,
+        Op::If(_, then, otherwise) => serial_iterations(body, *then).max(serial_iterations(body, *otherwise)),
+        Op::For(l) => {
+            let inside = serial_iterations(body, l.body).max(1);
+            let trips = |(begin, end): (Option<i64>, Option<i64>)| Some(end?.saturating_sub(begin?).max(0) as u64);
+            let dims = l.dims.iter().map(|d| trips((known_int(body, d.begin), known_int(body, d.end))));
+            let all = || dims.fold(inside, |n, d| d.map_or(u64::MAX, |d| n.saturating_mul(d)));
+            if l.parallel.is_some() { serial_iterations(body, l.body) } else { all() }
+        }
+        _ => 0,
+    };
+    body.block(block).iter().map(|v| of_inst(&body.inst(*v).op)).fold(0, u64::saturating_add)
 }
 
 /// The instructions of each function as if all its calls were inlined; very many for those that call themselves.
@@ -94,4 +120,37 @@ pub fn inlined_sizes(functions: &[Arc<OwnBehavior>]) -> Vec<usize> {
     }
     let mut known = vec![None; functions.len()];
     (0..functions.len() as u32).map(|i| size(FuncId(i), functions, &mut known)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use octants_ir::{Builder, ForLoop, Range, Scalar, Type};
+
+    use super::*;
+
+    /// Nested loops with these numbers of iterations, `None` for one that a parameter gives.
+    fn runs_long(trips: &[Option<i64>]) -> bool {
+        let mut b = Builder::new();
+        for trips in trips {
+            let begin = b.int(0, Scalar::I32);
+            let end = match trips {
+                Some(n) => b.int(*n, Scalar::I32),
+                None => b.push(Op::Param(0), Type::I32),
+            };
+            let body = b.body.add_block();
+            b.push(Op::For(Box::new(ForLoop::serial(vec![Range { begin, end }], body))), Type::Unit);
+            b.set_cursor(body);
+        }
+        OwnBehavior::of(&b.body).behavior.runs_long
+    }
+
+    #[test]
+    fn loops_of_many_or_unknown_iterations_run_long() {
+        assert!(!runs_long(&[]) && !runs_long(&[Some(100), Some(100)]) && !runs_long(&[Some(0), None]));
+        assert!(runs_long(&[Some(100), Some(1000)]) && runs_long(&[None]) && runs_long(&[Some(3), None]));
+        let mut b = Builder::new();
+        let body = b.body.add_block();
+        b.push(Op::Loop(body), Type::Unit);
+        assert!(OwnBehavior::of(&b.body).behavior.runs_long);
+    }
 }

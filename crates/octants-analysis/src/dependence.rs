@@ -5,13 +5,14 @@
 //! iterations, the equations of each axis of the loop are solved together. Between tasks, whose loops have nothing in
 //! common, ranges of indices are compared.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use octants_ir::schedule::LocalUses;
 use octants_ir::{Affine, Body, BufferId, Op, Term, ValueId};
 
-use crate::addresses::is_read;
+use crate::addresses::{Place, is_read, trace_address};
 use crate::affine::Sums;
+use crate::fixed_distance::{Distance, fixed_distance};
 use crate::same_values::{SameRanges, same_value};
 use crate::solve_equations::{Equation, Meeting, Multiple, solve};
 
@@ -54,24 +55,37 @@ pub struct BetweenIterations {
 pub struct Dependence<'a> {
     body: &'a Body,
     sums: Sums<'a>,
+    memory: KnownMemory,
+}
+
+/// What diagnostics know of a kernel's memory.
+#[derive(Debug, Clone, Default)]
+pub struct KnownMemory {
     /// Arrays that are the same as others, which have their extents.
-    same_arrays: HashMap<BufferId, BufferId>,
+    pub same_arrays: HashMap<BufferId, BufferId>,
+    /// Buffers that the kernel does not write.
+    pub constants: HashSet<BufferId>,
 }
 
 impl<'a> Dependence<'a> {
     /// For decisions about code: sums are exact, and seen through locals that hold one value.
     pub fn of(body: &'a Body, locals: &'a LocalUses) -> Dependence<'a> {
-        Dependence { body, sums: Sums::through(body, locals), same_arrays: HashMap::new() }
+        Dependence { body, sums: Sums::through(body, locals), memory: KnownMemory::default() }
     }
 
     /// For decisions about code that may still have locals in memory: sums are exact.
     pub fn exact(body: &'a Body) -> Dependence<'a> {
-        Dependence { body, sums: Sums::new(body), same_arrays: HashMap::new() }
+        Dependence { body, sums: Sums::new(body), memory: KnownMemory::default() }
     }
 
-    /// For diagnostics: arithmetic is taken not to wrap. `same_arrays` are the same as others.
-    pub fn as_meant(body: &'a Body, same_arrays: HashMap<BufferId, BufferId>) -> Dependence<'a> {
-        Dependence { body, sums: Sums::as_meant(body), same_arrays }
+    /// For diagnostics: arithmetic is taken not to wrap.
+    pub fn as_meant(body: &'a Body, memory: KnownMemory) -> Dependence<'a> {
+        Dependence { body, sums: Sums::as_meant(body), memory }
+    }
+
+    /// The same, seen through locals that hold one value.
+    pub fn as_meant_through(body: &'a Body, locals: &'a LocalUses, memory: KnownMemory) -> Dependence<'a> {
+        Dependence { body, sums: Sums::as_meant(body).seen_through(locals), memory }
     }
 
     /// The subscripts on the way to an address, outermost first; unknown from where it is not known what it points to.
@@ -160,7 +174,7 @@ impl<'a> Dependence<'a> {
         let mut sum = self.sums.of(v)?;
         for term in sum.terms.keys().copied().collect::<Vec<_>>() {
             if let Term::Extent(b, axis) = term
-                && let Some(same) = self.same_arrays.get(&b)
+                && let Some(same) = self.memory.same_arrays.get(&b)
             {
                 sum = sum.replace(term, &Affine::from(Term::Extent(*same, axis)))?;
             }
@@ -230,7 +244,34 @@ impl<'a> Dependence<'a> {
     fn ranges_meet(&mut self, x: &Subscript, y: &Subscript) -> Meeting {
         match (self.range(x), self.range(y)) {
             (Some(x), Some(y)) => x.meets(&y),
-            _ => Meeting::Perhaps,
+            _ => self.points_meet(x, y),
+        }
+    }
+
+    /// Whether subscripts meet whose ranges say nothing: those that no loop changes, and steps of different remainders.
+    fn points_meet(&self, x: &Subscript, y: &Subscript) -> Meeting {
+        if let (Some(x), Some(y)) = (&x.sum, &y.sum) {
+            let Some(apart) = x.times(-1).and_then(|x| y.plus(&x)) else { return Meeting::Perhaps };
+            if let Some(by) = apart.as_constant() {
+                return certain(by == 0);
+            }
+            // Sums of multiples of a number that differ by no multiple of it.
+            let step = apart.terms.values().fold(0, |step, factor| common_divisor(step, factor.unsigned_abs()));
+            let is_apart = step > 1 && !apart.constant.unsigned_abs().is_multiple_of(step);
+            return if is_apart { Meeting::Apart } else { Meeting::Perhaps };
+        }
+        let Some(values) = x.value.zip(y.value) else { return Meeting::Perhaps };
+        let source = |v| self.sums.source(v);
+        let is_fixed = |load: ValueId| match self.body.inst(load).op {
+            Op::Load(a) => {
+                matches!(trace_address(self.body, a), Place::Buffer(b) if self.memory.constants.contains(&b))
+            }
+            _ => false,
+        };
+        match fixed_distance(self.body, values, &source, &is_fixed) {
+            Distance::Known(by) => certain(by == 0),
+            Distance::Different => Meeting::Apart,
+            Distance::Unknown => Meeting::Perhaps,
         }
     }
 
@@ -251,6 +292,10 @@ impl<'a> Dependence<'a> {
         });
         Some(IndexRange { low, high: end.and_then(|end| end.plus(&Affine::from(sum.constant))) })
     }
+}
+
+fn common_divisor(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { common_divisor(b, a % b) }
 }
 
 /// What an axis says of two iterations.

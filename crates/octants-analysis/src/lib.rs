@@ -4,7 +4,7 @@
 //! in the body until it changes.
 //!
 //! Reading order: [`addresses`], [`constants`], [`code_layout`], [`iterations`], `local_uses`, [`memory_classes`],
-//! [`exits`], [`effects`], [`behavior`], [`cost_model`], [`affine`], [`dependence`], [`same_values`], [`access_sets`],
+//! [`exits`], [`effects`], [`behavior`], [`cost_model`], [`affine`], [`dependence`], `fixed_distance`, [`same_values`], [`access_sets`],
 //! [`launch_bounds`]; [`body_facts`], which keeps some of them, and [`mod@function_effects`].
 
 pub mod access_sets;
@@ -18,6 +18,7 @@ pub mod cost_model;
 pub mod dependence;
 pub mod effects;
 pub mod exits;
+mod fixed_distance;
 pub mod function_effects;
 pub mod iterations;
 pub mod launch_bounds;
@@ -39,7 +40,7 @@ pub use body_facts::{BodyFacts, local_uses, own_behavior};
 pub use code_layout::CodeLayout;
 pub use constants::known_int;
 pub use cost_model::{CostModel, UNKNOWN_TRIPS, estimate_trips};
-pub use dependence::{BetweenIterations, Dependence, Subscript};
+pub use dependence::{BetweenIterations, Dependence, KnownMemory, Subscript};
 pub use effects::{Effects, inst_effects};
 pub use exits::{exits_of, may_leave};
 pub use function_effects::{body_effects, compute_access, function_effects};

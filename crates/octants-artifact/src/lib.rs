@@ -106,6 +106,8 @@ pub struct TaskMeta {
     pub draws_random: bool,
     /// On the host: the processor is to treat denormals as zero while the code runs.
     pub flushes_denormals: bool,
+    /// On the host: long loops of its code call [`HostContext::poll`] now and then.
+    pub polls: bool,
     /// Indices of the kernel's buffers it reads.
     pub reads: Vec<u32>,
     /// Indices of the kernel's buffers it writes.
@@ -409,6 +411,9 @@ pub struct HostContext {
     pub copy_count: u64,
     /// 80: bytes of a copy before the region that is added.
     pub copy_offset: u64,
+    /// 88: called by long loops now and then: (context). Need not return. On x86-64 it keeps all registers, and the
+    /// stack need not be aligned.
+    pub poll: unsafe extern "C" fn(*const HostContext),
 }
 
 /// Code of a task: runs iterations `begin..end` of the flattened index space (a serial task ignores them).

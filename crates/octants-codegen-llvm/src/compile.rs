@@ -17,7 +17,7 @@ use crate::fatal_errors::{Diagnostics, on_a_thread, on_threads};
 use crate::fuse_products::fuse_products;
 use crate::graph_parts::graph_parts;
 use crate::lower_task::lower_entries;
-use crate::optimize::{check_module, emit_code, optimize};
+use crate::optimize::{check_module, emit_code, optimize, poll_loops};
 use crate::pieces::{Entry, Piece, all_entries, cut};
 use crate::target::{self, CodeForm, Target};
 use crate::unit::Unit;
@@ -181,6 +181,9 @@ impl Lowered<'_, '_> {
         optimize(self.module, &self.workshop.machine, self.level, target.info().has_vectors)?;
         if self.level >= 2 && target.fuses_shared_products() {
             fuse_products(self.module);
+        }
+        if let Some(offset) = target.poll_offset() {
+            poll_loops(self.module, &self.workshop.machine, offset);
         }
         Ok(())
     }

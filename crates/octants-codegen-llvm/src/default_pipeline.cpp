@@ -6,6 +6,8 @@
 #include <llvm/Passes/PassBuilder.h>
 #include <llvm/Target/TargetMachine.h>
 
+#include "limit_uniform_chains.h"
+
 namespace {
 
 llvm::OptimizationLevel level_of(unsigned level) {
@@ -45,5 +47,8 @@ extern "C" void octants_run_default_pipeline(LLVMModuleRef module, LLVMTargetMac
     builder.registerCGSCCAnalyses(graphs);
     builder.registerModuleAnalyses(modules);
     builder.crossRegisterProxies(loops, functions, graphs, modules);
+    builder.registerVectorizerStartEPCallback([](llvm::FunctionPassManager &passes, llvm::OptimizationLevel) {
+        passes.addPass(octants::LimitUniformChains());
+    });
     builder.buildPerModuleDefaultPipeline(level_of(level)).run(*llvm::unwrap(module), modules);
 }

@@ -73,6 +73,9 @@ impl Unit<'_> {
         let kind = BodyKind::Function { fails: behavior.fails };
         let mut l = Lowering::start(self, (&function.body, &schedule.body), kind, value, e.param(value, 0));
         let start = e.block();
+        if behavior.runs_long && !schedule.is_inlined {
+            l.mark_polled();
+        }
         l.form.ret = &function.ret;
         let mut at = 1;
         let mut next = || {

@@ -87,6 +87,7 @@ fn lower_main(u: &Unit<'_>, number: usize) -> TaskMeta {
         waits_itself: target.waits_for_work_before(),
         draws_random: schedule.behavior.draws,
         flushes_denormals: target.flushes_denormals() && uses_floats(&task.body),
+        polls: target.poll_offset().is_some() && schedule.behavior.runs_long,
         reads: task.access.reads.iter().map(|b| b.0).collect(),
         writes: task.access.writes.iter().map(|b| b.0).collect(),
         access: Vec::new(),
@@ -152,7 +153,7 @@ fn is_grid(schedule: &TaskSchedule) -> bool {
     schedule.variant(Role::Main).is_some_and(|v| matches!(v.shape, LaunchShape::Grid { .. }))
 }
 
-/// Threads of a block, if the code counts on so many.
+/// Threads of a block, if the code relies on that number.
 fn fixed_block(schedule: &TaskSchedule) -> Option<u32> {
     match schedule.variant(Role::Main)?.shape {
         LaunchShape::Grid { block_size } if schedule.hints.shares_tiles => block_size,
@@ -238,6 +239,9 @@ fn lower_variant(u: &Unit<'_>, number: usize, symbol: &str, variant: Variant<'_>
         u.target.prefer_loads_ahead(&u.e, entry.function, threads);
     }
     let start = u.e.block();
+    if behavior.runs_long && variant.runs_iterations() {
+        l.mark_polled();
+    }
     l.form.ret = &u.program.ret;
     if let Variant::Coarse(form) = variant {
         l.form.alignment = Some(form.alignment);

@@ -10,9 +10,13 @@ use octants_ir::schedule::BodySchedule;
 use octants_ir::{AtomicOp, Body, Scalar, Type, ValueId};
 
 use crate::emit::{Bb, Emitter, T, V};
+use crate::optimize::POLLED;
 use crate::place::Place;
 use crate::target::Surroundings;
 use crate::unit::Unit;
+
+/// LLVM's `memory(inaccessiblemem: readwrite)`: two bits for each kind of memory, of which this is the second.
+const INACCESSIBLE_MEMORY: u64 = 0b11 << 2;
 
 /// What an instruction yielded.
 #[derive(Debug, Clone)]
@@ -148,6 +152,21 @@ impl<'u, 'p> Lowering<'u, 'p> {
             open: OpenLoops::default(),
             parallel: ParallelState::default(),
         }
+    }
+
+    /// Long loops of the function are to poll the host, where the target's do.
+    pub fn mark_polled(&self) {
+        if self.u.target.poll_offset().is_none() {
+            return;
+        }
+        let e = self.e;
+        let mark = e.declare(POLLED, e.void, &mut [e.ptr]);
+        for name in ["nounwind", "willreturn"] {
+            e.function_attribute(mark, name, 0);
+        }
+        // It touches memory that no other code knows, so that it stays where it is and keeps nothing else in place.
+        e.function_attribute(mark, "memory", INACCESSIBLE_MEMORY);
+        e.call(mark, &[self.code.context]);
     }
 
     /// Closes the entry block.

@@ -198,7 +198,7 @@ impl Metadata {
         });
     }
 
-    /// Marks a loaded pointer to an address that is a multiple of so many bytes.
+    /// Marks a loaded pointer as aligned to `bytes`.
     pub fn mark_alignment(&self, e: &Emitter, load: V, bytes: u32) {
         let size = self.value(self.node(&mut [llvm!(LLVMValueAsMetadata(e.i64c(i64::from(bytes))))]));
         llvm!(LLVMSetMetadata(load, self.kinds.align, size));
@@ -272,7 +272,7 @@ impl Metadata {
         self.mark_loop(back_edge, &[("llvm.loop.unroll.full", None)]);
     }
 
-    /// Marks the back edge of a loop that is to be unrolled so many times, and maybe more by others.
+    /// Marks the back edge of a loop with an unroll factor. Later passes may unroll it further.
     pub fn mark_unrolled_loop(&self, e: &Emitter, back_edge: V, times: u32) {
         let times = llvm!(LLVMValueAsMetadata(e.i32c(i64::from(times))));
         // What is said of the loop that comes of it, instead of that it must not be unrolled further.

@@ -17,8 +17,8 @@ pub(crate) struct Odometer {
 }
 
 impl Odometer {
-    /// `sizes` are of one of the types i32 and i64 each, the fastest digit last. The walker has the number `first` among so many
-    /// `walkers`: both i32, not negative.
+    /// `sizes` are i32 or i64 each, the fastest digit last. The walker has the number `first` among `walkers` walkers:
+    /// both i32, not negative.
     pub fn new(e: &Emitter, mut sizes: Vec<V>, first: V, walkers: V) -> Odometer {
         // A digit without values leaves nothing to visit, which is told by the slowest one.
         let mut slowest = sizes[0];

@@ -97,15 +97,29 @@ fn run(module: &Module<'_>, machine: &TargetMachine, passes: &str) -> Result<(),
 
 /// Options of LLVM that are the process's:
 ///
-/// - The schedulers remember fewer of a block's accesses to memory, each of which they compare with all that come later: beyond so many the order
-///   of the earlier ones is kept as it is. By default these are 1,000, and a block of some thousand accesses then takes seconds.
-/// - A load is not replaced with what an earlier iteration loaded: carried from iteration to iteration it would keep the loop from becoming vector code.
+/// - The schedulers track at most 200 memory accesses of a block, and keep the order of earlier ones. They compare each
+///   with all later ones: at the default of 1,000, a block of some thousand accesses takes seconds.
+/// - A load is not replaced with what an earlier iteration loaded: the carried value would keep the loop from becoming
+///   vector code.
 /// - The register allocator's budget for region splitting, in basic blocks, is 300 instead of 10,000. Splitting took a
 ///   third of the emission time of code with many blocks.
 const OPTIONS: [&CStr; 3] =
     [c"-dag-maps-huge-region=200", c"-enable-load-in-loop-pre=false", c"-grow-region-complexity-budget=300"];
 
+/// Lets the host end long loops of the functions that call [`POLLED`]: see `poll_loops.cpp`. `offset` is that of the
+/// host's function in the context.
+pub(crate) fn poll_loops(module: &Module<'_>, machine: &TargetMachine, offset: u32) {
+    // SAFETY: both live, and no other thread uses them.
+    unsafe { octants_poll_loops(module.as_mut_ptr(), machine.as_mut_ptr(), offset) }
+}
+
+/// The function that marks functions with long loops, called with their context.
+pub(crate) const POLLED: &str = "octants.polled";
+
 unsafe extern "C" {
+    /// See `poll_loops.cpp`.
+    fn octants_poll_loops(module: LLVMModuleRef, machine: LLVMTargetMachineRef, offset: u32);
+
     /// Adds a pass to each pipeline of the X86 code generator: see `keep_masks.cpp`.
     fn octants_keep_masks();
 

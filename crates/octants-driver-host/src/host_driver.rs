@@ -10,7 +10,7 @@ use octants_runtime::{
     TaskHandle,
 };
 
-use crate::enter::Entry;
+use crate::enter::{Entry, EntryForm};
 use crate::linker::Linker;
 use crate::memory::{self, HostMemory};
 use crate::pool::Pool;
@@ -167,7 +167,8 @@ impl HostDriver {
             let code_at = |address: u64| unsafe { std::mem::transmute::<usize, HostTask>(address as usize) };
             // SAFETY: as above.
             let count = unsafe { std::mem::transmute::<usize, HostCount>(at[2] as usize) };
-            let entry = |address: &u64| Entry::new(code_at(*address), task.flushes_denormals);
+            let form = EntryForm { flushes: task.flushes_denormals, polls: task.polls };
+            let entry = |address: &u64| Entry::new(code_at(*address), form);
             let (shared, alone) = (entry(&at[0]), entry(&at[1]));
             Arc::new(match &task.parallel {
                 None => LoadedTask::serial(code.clone(), alone),

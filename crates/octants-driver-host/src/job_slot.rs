@@ -9,11 +9,13 @@ use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Instant;
 
-use octants_runtime::{Caller, Renewable};
+use octants_runtime::Renewable;
 
 use crate::apart::Apart;
-use crate::lane::{Lane, pack, state};
+use crate::lane::{Lane, pack};
+use crate::lane_state as state;
 use crate::ranges::Ranges;
+use crate::watch::Watch;
 
 /// Why a job was not done to its end.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,6 +47,8 @@ pub(crate) struct Slot {
     pub(crate) job: UnsafeCell<Option<Job>>,
     pub(crate) lanes: Box<[Apart<Lane>]>,
     pub(crate) panic: Renewable<Option<Stopped>>,
+    /// The open job was interrupted.
+    pub(crate) stop: AtomicBool,
 }
 
 // SAFETY: `job` is written by the thread that took the slot, before it opens lanes and after the last participant has
@@ -58,6 +62,7 @@ impl Slot {
     pub(crate) fn open(&self, job: Job, chunks: u32) {
         // SAFETY: this thread took the slot and no lane is open.
         unsafe { *self.job.get() = Some(job) };
+        self.stop.store(false, Ordering::Relaxed);
         let (width, all) = (u64::from(job.width), u64::from(chunks));
         for (i, lane) in self.lanes[..job.width as usize].iter().enumerate() {
             let n = i as u64;
@@ -105,7 +110,7 @@ impl Slot {
         }
         // SAFETY: this thread has taken an open lane; the job is written before, and kept until all have left.
         if let Some(job) = unsafe { *self.job.get() } {
-            self.work(&job, number, None);
+            self.work(&job, number, &Watch::of_lane(state, &self.stop));
         }
         if state.swap(state::CLOSED, Ordering::AcqRel) == state::AWAITED {
             // The slot is part of the pool's shared state, which this thread keeps alive, so its address stays good.
@@ -114,26 +119,25 @@ impl Slot {
         true
     }
 
-    /// Runs chunks until there are none left, or the caller is interrupted, whose thread this may be: true then.
-    pub(crate) fn work(&self, job: &Job, own: usize, caller: Option<&dyn Caller>) -> bool {
+    /// Runs chunks until there are none left, or the job is interrupted.
+    pub(crate) fn work(&self, job: &Job, own: usize, watch: &Watch<'_>) {
         // SAFETY: participants use the body only here, between taking a lane and leaving it.
         let body = unsafe { &*job.body };
         let lanes = &self.lanes[..job.width as usize];
         let (chunk, count) = (job.chunk, job.count);
-        let mut ranges = Ranges { whole: None, lanes, own, empty: 0, chunk, count, caller, interrupted: false };
+        let mut ranges = Ranges { whole: None, lanes, own, empty: 0, chunk, count, watch };
         while let Err(payload) = catch_unwind(AssertUnwindSafe(|| body(&mut ranges))) {
             let mut first = self.panic.lock().unwrap_or_else(PoisonError::into_inner);
             first.get_or_insert_with(|| panicked(&*payload));
         }
-        ranges.interrupted
     }
 
     /// Closes the lanes that nobody came for and waits until everyone who came has left.
-    pub(crate) fn finish(&self) {
+    pub(crate) fn finish(&self, watch: &Watch<'_>) {
         let others = self.others();
         self.width.store(0, Ordering::Relaxed);
         let start = Instant::now();
-        others.for_each(|(_, lane)| lane.finish(start));
+        others.for_each(|(_, lane)| lane.finish(start, watch));
     }
 }
 

@@ -7,22 +7,13 @@ use std::hint::spin_loop;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::lane_state as state;
+use crate::watch::Watch;
+
 /// How long a caller looks for the end of its job, and the least time that a thread looks for work, before it sleeps.
 pub(crate) const SPIN: Duration = Duration::from_micros(40);
 /// Looks between two looks at the clock.
 pub(crate) const LOOKS: u32 = 64;
-
-/// States of a lane.
-pub(crate) mod state {
-    /// No one may take it.
-    pub const CLOSED: u32 = 0;
-    /// A participant may take it.
-    pub const OPEN: u32 = 1;
-    /// A participant works.
-    pub const TAKEN: u32 = 2;
-    /// A participant works, and the caller sleeps until it is done.
-    pub const AWAITED: u32 = 3;
-}
 
 /// A participant's share of a job.
 #[derive(Default)]
@@ -40,8 +31,9 @@ impl Lane {
         self.state.load(Ordering::Relaxed) == state::OPEN && first < end
     }
 
-    /// Closes the lane, once its participant has left if it has one.
-    pub(crate) fn finish(&self, start: Instant) {
+    /// Closes the lane, once its participant has left if it has one. One that works for long wakes this thread, so that
+    /// it looks whether the job was interrupted.
+    pub(crate) fn finish(&self, start: Instant, watch: &Watch<'_>) {
         let closed = self.state.compare_exchange(state::OPEN, state::CLOSED, Ordering::Acquire, Ordering::Acquire);
         if closed.is_ok() {
             return;
@@ -61,6 +53,7 @@ impl Lane {
         if awaited.is_ok() {
             while self.state.load(Ordering::Acquire) == state::AWAITED {
                 atomic_wait::wait(&self.state, state::AWAITED);
+                watch.ends_code();
             }
         }
     }

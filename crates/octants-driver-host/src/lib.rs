@@ -11,8 +11,8 @@
 //!   that have joined its task, so threads that are gone (after a `fork`) cost speed alone.
 //! - No panic crosses into compiled code.
 //!
-//! Reading order: [`host_driver`], [`run_task`], [`enter`], [`plan_chunks`], [`pool`], `job_slot`, `lane`, `ranges`,
-//! `apart`, [`copies`], [`queues`], [`schedule`], [`linker`], [`memory`], `arena`, `map_pages`, [`separate_memory`].
+//! Reading order: [`host_driver`], [`run_task`], [`enter`], [`plan_chunks`], [`pool`], `job_slot`, `lane`, `lane_state`,
+//! `ranges`, `watch`, `apart`, [`copies`], [`queues`], [`schedule`], [`linker`], [`memory`], `arena`, `map_pages`, [`separate_memory`].
 
 mod apart;
 mod arena;
@@ -21,6 +21,7 @@ mod enter;
 pub mod host_driver;
 mod job_slot;
 mod lane;
+mod lane_state;
 pub mod linker;
 mod map_pages;
 pub mod memory;
@@ -31,5 +32,6 @@ mod ranges;
 pub mod run_task;
 pub mod schedule;
 pub mod separate_memory;
+mod watch;
 
 pub use host_driver::{HostConfig, HostDriver};

@@ -24,7 +24,9 @@ use octants_runtime::{Caller, Renewable, nesting};
 use crate::apart::Apart;
 use crate::copies::Copies;
 use crate::job_slot::{Body, Job, Slot, panicked};
-use crate::lane::{LOOKS, Lane, SPIN, pack, state};
+use crate::lane::{LOOKS, Lane, SPIN, pack};
+use crate::lane_state as state;
+use crate::watch::Watch;
 
 pub use crate::job_slot::Stopped;
 pub use crate::ranges::Ranges;
@@ -76,6 +78,7 @@ impl Pool {
             job: UnsafeCell::new(None),
             lanes: (0..threads).map(|_| Apart(Lane::default())).collect(),
             panic: Renewable::default(),
+            stop: AtomicBool::new(false),
         };
         let slots = if threads == 1 { 0 } else { SLOTS };
         let shared = Shared {
@@ -132,13 +135,15 @@ impl Pool {
         let slot = if width < 2 || WORKER.with(Cell::get) { None } else { self.take_slot() };
         let Some(slot) = slot else {
             let lane = [Apart(Lane { chunks: AtomicU64::new(pack(0, chunks)), ..Lane::default() })];
-            let caller = Some(caller).filter(|c| c.can_be_interrupted());
+            let may_end = caller.can_be_interrupted();
             // In one piece, where no one may want it to end early.
-            let (chunk, lanes) = if caller.is_some() { (chunk, &lane[..]) } else { (count, &[][..]) };
-            let whole = (caller.is_none() && count > 0).then_some((0, count));
-            let mut all = Ranges { whole, lanes, own: 0, empty: 0, chunk, count, caller, interrupted: false };
+            let (chunk, lanes) = if may_end { (chunk, &lane[..]) } else { (count, &[][..]) };
+            let whole = (!may_end && count > 0).then_some((0, count));
+            let stop = AtomicBool::new(false);
+            let watch = &Watch::of_caller(caller, &stop);
+            let mut all = Ranges { whole, lanes, own: 0, empty: 0, chunk, count, watch };
             let end = catch_unwind(AssertUnwindSafe(|| body(&mut all))).map_err(|p| panicked(&*p));
-            return if all.interrupted { Err(Stopped::Interrupted) } else { end };
+            return if watch.is_stopped() { Err(Stopped::Interrupted) } else { end };
         };
         self.start();
         // SAFETY: only the lifetime changes; no one uses the pointer after this function's end (see `Slot::finish`).
@@ -147,8 +152,10 @@ impl Pool {
         slot.open(job, chunks);
         self.shared.epoch.0.fetch_add(1, Ordering::SeqCst);
         self.shared.wake(2.min(width - 1));
-        let interrupted = slot.work(&job, 0, Some(caller).filter(|c| c.can_be_interrupted()));
-        slot.finish();
+        let watch = Watch::of_caller(caller, &slot.stop);
+        slot.work(&job, 0, &watch);
+        slot.finish(&watch);
+        let interrupted = watch.is_stopped();
         let panic = slot.panic.lock().unwrap_or_else(PoisonError::into_inner).take();
         slot.taken.store(false, Ordering::Release);
         panic.map_or(if interrupted { Err(Stopped::Interrupted) } else { Ok(()) }, Err)

@@ -2,10 +2,9 @@
 
 use std::sync::atomic::Ordering;
 
-use octants_runtime::Caller;
-
 use crate::apart::Apart;
 use crate::lane::{Lane, pack, take_first, take_last};
+use crate::watch::Watch;
 
 /// The ranges of numbers that a participant of a job takes: the chunks of its own lane from the front, then others'
 /// from the back.
@@ -18,17 +17,19 @@ pub struct Ranges<'a> {
     pub(crate) empty: usize,
     pub(crate) chunk: u64,
     pub(crate) count: u64,
-    /// Of the job, on its own thread, if it may be interrupted.
-    pub(crate) caller: Option<&'a dyn Caller>,
-    pub(crate) interrupted: bool,
+    pub(crate) watch: &'a Watch<'a>,
 }
 
-impl Ranges<'_> {
+impl<'a> Ranges<'a> {
     /// Takes all chunks that nobody has begun, so that the job ends.
     #[cold]
     fn drain(&mut self) {
         self.lanes.iter().for_each(|lane| lane.0.chunks.store(pack(0, 0), Ordering::Relaxed));
-        self.interrupted = true;
+    }
+
+    /// Whether code that runs a range is to be left.
+    pub fn watch(&self) -> &'a Watch<'a> {
+        self.watch
     }
 
     /// The number of the participant, less than the job's width.
@@ -44,7 +45,7 @@ impl Iterator for Ranges<'_> {
         if self.whole.is_some() {
             return self.whole.take();
         }
-        if self.caller.is_some_and(|c| c.is_interrupted()) {
+        if self.watch.look() {
             self.drain();
         }
         while self.empty < self.lanes.len() {

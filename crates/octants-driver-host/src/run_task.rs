@@ -10,7 +10,7 @@ use octants_artifact::{Bound, HostContext, HostCount, ParallelMeta, iterations};
 use octants_runtime::{DevicePtr, ErrorKind, Failure, Failures, KernelMeta, Launch, Patient, Printer, Result};
 
 use crate::copies::Set;
-use crate::enter::Entry;
+use crate::enter::{Entry, go_on};
 use crate::linker::{Linked, Linker};
 use crate::plan_chunks::{Plan, Shape};
 use crate::pool::{Pool, Ranges, Stopped};
@@ -128,9 +128,10 @@ impl LoadedTask {
     pub unsafe fn run(&self, pool: &Pool, launch: &Launch<'_>, company: Company) -> Result<()> {
         let context = context(launch);
         let Kind::Parallel { count, shape, .. } = &self.kind else {
+            let known = self.pace.cost();
             // SAFETY: the caller's contract; the context outlives the call.
-            self.pace.time(1, 1, launch, || unsafe { self.shared.run(&context, 0, 0) });
-            return Ok(());
+            let run = || unless_left(unsafe { self.shared.run_for(launch.caller, &context, 0, 0) });
+            return self.end(known, self.pace.time(1, 1, launch, run));
         };
         // SAFETY: as above.
         let count = unsafe { count.of(launch, &context) };
@@ -140,8 +141,8 @@ impl LoadedTask {
         // A task within a task runs beside others, which may work on the same data.
         if launch.nested {
             // SAFETY: as above.
-            unsafe { self.shared.run(&context, 0, count) };
-            return Ok(());
+            let ended = unsafe { self.shared.run_for(launch.caller, &context, 0, count) };
+            return self.end(self.pace.cost(), unless_left(ended));
         }
         let plan =
             if self.pace.probes(count) { Plan::Inline } else { shape.plan(count, self.pace.cost(), launch.args) };
@@ -152,14 +153,13 @@ impl LoadedTask {
                 // SAFETY: as above.
                 let piece = |begin, end| unsafe {
                     match is_alone {
-                        true => self.alone.run(&context, begin, end),
+                        true => self.alone.run_for(launch.caller, &context, begin, end),
                         false => self.run_beside_others(pool, launch, &context, begin, end),
                     }
                 };
                 let known = self.pace.cost();
                 if known * (count as f64) < SHORT || !launch.caller.can_be_interrupted() {
-                    self.pace.time(count, 1, launch, || piece(0, count));
-                    return Ok(());
+                    return self.end(known, self.pace.time(count, 1, launch, || unless_left(piece(0, count))));
                 }
                 let unit = shape.together(known);
                 // What iterations cost may depend on arguments: the first piece is a small part. With copies each piece
@@ -194,17 +194,19 @@ impl LoadedTask {
         let (shared, code) = (Shared(context), self.shared);
         let set = if copies { self.take_copies(pool, launch, width as usize) } else { None };
         let Some(mut set) = set else {
-            return pool.run(count, chunk, width, launch.caller, &|begin, end| {
+            return pool.share(count, chunk, width, launch.caller, &|ranges| {
+                let watch = ranges.watch();
                 // SAFETY: the contract; the ranges lie within the count and do not overlap.
-                unsafe { code.run(shared.get(), begin, end) };
+                ranges.for_each(|(begin, end)| unsafe { code.run(shared.get(), begin, end, watch) });
             });
         };
         // A thread's copy serves for all that it runs.
         let many = |ranges: &mut Ranges<'_>| {
             let own = set.of_lane(ranges.lane()) as *const c_void;
             let own = HostContext { copies: own, ..shared.get().clone() };
+            let watch = ranges.watch();
             // SAFETY: as above.
-            ranges.for_each(|(begin, end)| unsafe { code.run(&own, begin, end) });
+            ranges.for_each(|(begin, end)| unsafe { code.run(&own, begin, end, watch) });
         };
         // What panicked or was interrupted leaves copies behind that are not zero: they are dropped.
         pool.share(count, chunk, width, launch.caller, &many)?;
@@ -223,24 +225,35 @@ impl LoadedTask {
     }
 
     /// Runs some iterations on this thread, beside others of the program, with a copy of what they scatter to where
-    /// that pays.
+    /// that pays. False when the caller was interrupted meanwhile.
     ///
     /// # Safety
     /// As [`LoadedTask::run`]; the range lies within the count.
-    unsafe fn run_beside_others(&self, pool: &Pool, launch: &Launch<'_>, context: &HostContext, begin: u64, end: u64) {
+    unsafe fn run_beside_others(
+        &self,
+        pool: &Pool,
+        launch: &Launch<'_>,
+        context: &HostContext,
+        begin: u64,
+        end: u64,
+    ) -> bool {
         let pays = matches!(&self.kind, Kind::Parallel { shape, .. } if shape.takes_copies(end - begin, launch.args));
         let set = if pays { self.take_copies(pool, launch, 1) } else { None };
         let Some(mut set) = set else {
             // SAFETY: the contract.
-            return unsafe { self.shared.run(context, begin, end) };
+            return unsafe { self.shared.run_for(launch.caller, context, begin, end) };
         };
         let own = HostContext { copies: set.of_lane(0) as *const c_void, ..context.clone() };
         // SAFETY: the contract.
-        unsafe { self.shared.run(&own, begin, end) };
+        if !unsafe { self.shared.run_for(launch.caller, &own, begin, end) } {
+            // The copy is dropped: it may not be whole, and is not zero.
+            return false;
+        }
         let listed = HostContext { copies: set.used().as_ptr().cast(), copy_count: 1, ..context.clone() };
         // SAFETY: as above.
         unsafe { self.merge((0, 1), launch.args, &listed) };
         pool.copies().give_back(set);
+        true
     }
 
     /// Copies of what the task scatters to for a number of lanes.
@@ -258,7 +271,7 @@ impl LoadedTask {
         shape.part_of_copies(part, args, |region, copy_offset, [begin, end]| {
             let listed = HostContext { copy_offset, ..listed.clone() };
             // SAFETY: the contract; groups lie within the copies.
-            unsafe { merges[region].run(&listed, begin, end) }
+            unsafe { merges[region].run_to_its_end(&listed, begin, end) }
         });
     }
 }
@@ -293,14 +306,14 @@ fn run_in_pieces(
     count: u64,
     (first, unit): (u64, u64),
     launch: &Launch<'_>,
-    piece: impl Fn(u64, u64),
+    piece: impl Fn(u64, u64) -> bool,
 ) -> std::result::Result<(), Stopped> {
     let mut length = first.next_multiple_of(unit);
     let mut begin = 0;
     while begin < count {
         let end = begin.saturating_add(length).min(count);
         let start = Instant::now();
-        piece(begin, end);
+        let ended = piece(begin, end);
         begin = end;
         let time = start.elapsed();
         if time * 2 < PIECE {
@@ -308,11 +321,15 @@ fn run_in_pieces(
         } else if time > PIECE * 4 {
             length = (length / 4).max(1).next_multiple_of(unit);
         }
-        if begin < count && launch.caller.is_interrupted() {
+        if !ended || begin < count && launch.caller.is_interrupted() {
             return Err(Stopped::Interrupted);
         }
     }
     Ok(())
+}
+
+fn unless_left(ended: bool) -> std::result::Result<(), Stopped> {
+    if ended { Ok(()) } else { Err(Stopped::Interrupted) }
 }
 
 /// A task of a launch that has returned: all that it needs, by value. Used again for other tasks, so that queueing one
@@ -436,6 +453,7 @@ fn context(launch: &Launch<'_>) -> HostContext {
         copies: std::ptr::null(),
         copy_count: 0,
         copy_offset: 0,
+        poll: go_on,
     }
 }
 

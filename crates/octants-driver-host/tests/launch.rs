@@ -192,6 +192,46 @@ fn the_caller_is_told_before_long_work_only() {
 }
 
 #[test]
+fn code_that_polls_is_left_when_the_caller_is_interrupted() {
+    /// Is interrupted when it was asked some times.
+    struct Impatient(Cell<u32>);
+    impl Caller for Impatient {
+        fn will_block(&self) {}
+
+        fn can_be_interrupted(&self) -> bool {
+            true
+        }
+
+        fn is_interrupted(&self) -> bool {
+            self.0.set(self.0.get().saturating_sub(1));
+            self.0.get() == 0
+        }
+    }
+    let polls = |task: TaskMeta| TaskMeta { polls: true, flushes_denormals: true, ..task };
+    for threads in [1, 3] {
+        let (device, _) = device(Some(threads));
+        let buffer = device.allocate(4 * 100).unwrap();
+        let endless = device.load(&artifact(2, vec![polls(serial("endless"))])).unwrap();
+        let last = polls(parallel("last_endless", "count_arg1", 1e5));
+        let last = device.load(&artifact(2, vec![last])).unwrap();
+        for kernel in [&endless, &last, &endless] {
+            // SAFETY: as in `launch`.
+            let end = unsafe {
+                device.default_stream().launch(kernel, &[buffer.ptr().unwrap(), 100], &Impatient(Cell::new(4)))
+            };
+            assert_eq!(*end.unwrap_err().kind(), ErrorKind::Interrupted);
+            // The processor is set back.
+            assert_ne!(std::hint::black_box(1e-30f32) * std::hint::black_box(1e-10f32), 0.0);
+            let increment = device.load(&artifact(2, vec![parallel("increment", "count_arg1", 0.3)])).unwrap();
+            let before = ints(&device, &buffer, 100);
+            launch(&device, &increment, &[buffer.ptr().unwrap(), 100]).unwrap();
+            let after = ints(&device, &buffer, 100);
+            assert!(before.iter().zip(&after).all(|(b, a)| b.wrapping_add(1) == *a), "{threads}");
+        }
+    }
+}
+
+#[test]
 fn code_that_cannot_be_loaded_says_why() {
     let (device, _) = device(Some(1));
     let mut missing = artifact(0, vec![serial("calls_missing")]);

@@ -114,6 +114,8 @@ pub struct Behavior {
     pub cooperates: bool,
     /// Number of instructions.
     pub size: usize,
+    /// Serial loops may run for long: their trip counts are large, or unknown.
+    pub runs_long: bool,
 }
 
 /// Schedule of the body of a task or of a function.

@@ -7,14 +7,16 @@
 //! parameters, or arrays that share a part. Fields that are components of others do not occur after
 //! `merge_aliased_buffers`.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use octants_diag::Span;
+use octants_ir::schedule::LocalUses;
 use octants_ir::{BlockId, Body, BufferId, Effect, ForLoop, Kernel, LoopGroup, Op, ValueId, section_of, task_blocks};
 
 use crate::offload::statement_groups;
 use octants_analysis::{
-    Dependence, Effects, Meeting, Place, Subscript, Term, function_effects, inst_effects, trace_address,
+    Dependence, Effects, KnownMemory, Meeting, Place, Subscript, Term, body_effects, function_effects, inst_effects,
+    local_uses, trace_address,
 };
 
 /// Two groups that touch the same memory.
@@ -62,7 +64,8 @@ struct Access {
 /// often one and itself, and each pair of groups the gravest.
 pub fn find_overlaps(kernel: &Kernel, allowed: &BTreeSet<u32>, aliases: &[Alias]) -> Vec<Overlap> {
     let body = &kernel.body;
-    let mut search = Search::of(kernel, aliases);
+    let locals = local_uses(body);
+    let mut search = Search::of(kernel, &locals, aliases);
     let mut regions: BTreeMap<u32, Option<u32>> = BTreeMap::new();
     for block in task_blocks(body) {
         let order = body.block(block);
@@ -114,7 +117,8 @@ pub fn find_overlaps(kernel: &Kernel, allowed: &BTreeSet<u32>, aliases: &[Alias]
 /// are rounded. Arrays that are the same memory are one buffer.
 pub fn conflicting_groups(kernel: &Kernel, block: BlockId) -> Vec<(LoopGroup, LoopGroup)> {
     let body = &kernel.body;
-    let mut search = Search::of(kernel, &[]);
+    let locals = local_uses(body);
+    let mut search = Search::of(kernel, &locals, &[]);
     let mut groups = BTreeMap::new();
     for &v in body.block(block) {
         if let Op::For(l) = &body.inst(v).op
@@ -165,6 +169,16 @@ fn shared(aliases: &[Alias], a: BufferId, b: BufferId) -> Meeting {
     }
 }
 
+/// The buffers whose memory the kernel does not write.
+fn unwritten(kernel: &Kernel, effects: &Effects, aliases: &[Alias]) -> HashSet<BufferId> {
+    let written = &effects.access.writes;
+    let of_alias = |b| aliases.iter().filter(move |a| a.first == b || a.second == b);
+    let is_written = |b: BufferId| {
+        written.contains(&b) || of_alias(b).any(|a| written.contains(&a.first) || written.contains(&a.second))
+    };
+    (0..kernel.buffers.len() as u32).map(BufferId).filter(|b| !is_written(*b)).collect()
+}
+
 struct Search<'a> {
     body: &'a Body,
     dependence: Dependence<'a>,
@@ -176,12 +190,17 @@ struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    fn of(kernel: &'a Kernel, aliases: &[Alias]) -> Search<'a> {
+    fn of(kernel: &'a Kernel, locals: &'a LocalUses, aliases: &[Alias]) -> Search<'a> {
         let body = &kernel.body;
+        let functions = function_effects(&kernel.functions);
+        let memory = KnownMemory {
+            same_arrays: same_arrays(aliases),
+            constants: unwritten(kernel, &body_effects(body, &functions), aliases),
+        };
         Search {
             body,
-            functions: function_effects(&kernel.functions),
-            dependence: Dependence::as_meant(body, same_arrays(aliases)),
+            functions,
+            dependence: Dependence::as_meant_through(body, locals, memory),
             group: 0,
             conditional: 0,
             accesses: Vec::new(),

@@ -208,15 +208,6 @@ def test_s13_sections_that_may_overlap(mode):
     x, y = ints(), ints()
 
     @qd.kernel
-    def strided(x: Ints, y: Ints):
-        with qd.stream_parallel():
-            for i in range(100):
-                x[2 * i] = 1
-        with qd.stream_parallel():
-            for i in range(100):
-                x[2 * i + 1] = 2
-
-    @qd.kernel
     def conditional(x: Ints, y: Ints):
         with qd.stream_parallel():
             for i in x:
@@ -236,11 +227,80 @@ def test_s13_sections_that_may_overlap(mode):
             for i in range(3):
                 y[i] = x[y[i + 5]]
 
-    for kernel in (strided, conditional, indirect):
+    for kernel in (conditional, indirect):
         with pytest.warns(UserWarning, match=r"qd.stream_parallel\(\) block.* may write .*`x`"):
             kernel(x, y)
         if kernel is conditional:
             assert x.to_numpy().tolist() == [1] * 10 + [2] * (n - 10), "a warning does not keep the kernel from running"
+
+
+@pytest.mark.filterwarnings("error")
+def test_s13_steps_and_rows_that_time_chooses_do_not_overlap(mode):
+    x, rows = ints(), qd.field(qd.i32, shape=(4, n))
+    t = qd.field(qd.i32, shape=())
+
+    @qd.kernel
+    def steps(x: Ints):
+        with qd.stream_parallel():
+            for i in range(100):
+                x[2 * i] = 1
+        with qd.stream_parallel():
+            for i in range(100):
+                x[4 * i + 1] = 2
+                x[6 * i + 3] = 3
+
+    @qd.kernel
+    def by_argument(k: qd.i32):
+        with qd.stream_parallel():
+            for i in range(n):
+                rows[k, i] = 1
+        with qd.stream_parallel():
+            for i in range(n):
+                rows[k + 1, i] = 2
+
+    @qd.kernel
+    def by_memory():
+        with qd.stream_parallel():
+            for i in range(n):
+                rows[t[None] + 1, i] = 3
+        with qd.stream_parallel():
+            for i in range(n):
+                rows[t[None], i] = 4
+
+    @qd.kernel
+    def in_turns():
+        with qd.stream_parallel():
+            for i in range(n):
+                rows[(t[None] + 1) % 2, i] = 5
+        with qd.stream_parallel():
+            for i in range(n):
+                rows[t[None] % 2, i] += 6
+
+    steps(x)
+    assert x.to_numpy()[:4].tolist() == [1, 2, 1, 3]
+    by_argument(1)
+    t[None] = 2
+    by_memory()
+    assert rows.to_numpy()[:, n - 1].tolist() == [0, 1, 4, 3]
+    in_turns()
+    assert rows.to_numpy()[:, 0].tolist() == [6, 5, 4, 3]
+
+
+def test_s13_rows_that_time_chooses_overlap(mode):
+    rows = qd.field(qd.i32, shape=(4, n))
+    t = qd.field(qd.i32, shape=())
+
+    @qd.kernel
+    def same():
+        with qd.stream_parallel():
+            for i in range(n):
+                rows[t[None] + 1, i] = 1
+        with qd.stream_parallel():
+            for i in range(n):
+                rows[1 + t[None], i] = 2
+
+    with pytest.raises(qd.QuadrantsSyntaxError, match="write the same elements of `rows`"):
+        same()
 
 
 @pytest.mark.filterwarnings("error")

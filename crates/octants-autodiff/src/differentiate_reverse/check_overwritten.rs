@@ -10,7 +10,7 @@
 //! what another stores are an error: there is no order in which to run them back. What depends on values is found while
 //! running (`validation=True` of a tape).
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
 use octants_diag::{Code, Diagnostic};
 use octants_ir::{AtomicOp, BinaryOp, Body, Buffer, BufferId, Const, Op, UnaryOp, ValueId};
@@ -19,7 +19,7 @@ use super::find_active_values::is_extreme;
 use super::later_loops::overwrites_later;
 use super::plan_sweeps::Plan;
 use crate::memory_use::{MemoryUse, memory_use};
-use octants_analysis::{Dependence, Meeting, Place, Subscript, trace_address, trace_element};
+use octants_analysis::{Dependence, KnownMemory, Meeting, Place, Subscript, trace_address, trace_element};
 
 /// What a read or a write of an array's element is.
 #[derive(Debug, Clone)]
@@ -47,7 +47,7 @@ pub(super) fn check_overwritten(
     gradients: &[Option<BufferId>],
     warn: &mut dyn FnMut(Diagnostic),
 ) -> Result<(), Box<Diagnostic>> {
-    let mut dependence = Dependence::as_meant(plan.body, HashMap::new());
+    let mut dependence = Dependence::as_meant(plan.body, KnownMemory::default());
     let (mut loads, mut stores, mut updates, mut extremes) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     plan.body.visit(plan.body.root, &mut |inst, i| {
         let (addr, list) = match memory_use(&i.op) {

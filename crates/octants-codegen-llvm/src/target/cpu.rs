@@ -120,6 +120,7 @@ pub(crate) struct Cpu {
     flush_denormals: bool,
     fuses: bool,
     counts_cycles: bool,
+    polls: bool,
 }
 
 const ARGS: i64 = 0;
@@ -132,7 +133,8 @@ const LAUNCH: i64 = 48;
 const COPIES: i64 = 64;
 const COPY_COUNT: i64 = 72;
 const COPY_OFFSET: i64 = 80;
-const CONTEXT_BYTES: u64 = 88;
+const POLL: i64 = 88;
+const CONTEXT_BYTES: u64 = 96;
 
 /// Width in bits of vectors in large functions.
 const NARROW: u32 = 256;
@@ -171,6 +173,7 @@ impl Cpu {
         let target = Cpu {
             widest_vector,
             counts_cycles: x86,
+            polls: !name.contains("windows"),
             fuses: options.fast_math && (!x86 || abilities.fma),
             flush_denormals: options.fast_math && x86 && !name.contains("windows"),
             vector_math: options.fast_math && options.vector_math && glibc,
@@ -225,6 +228,10 @@ impl Target for Cpu {
         self.describe_context(e, function, 0);
         let share = Share::Range { begin: e.param(function, 1), end: e.param(function, 2) };
         TaskEntry { function, context: e.param(function, 0), share }
+    }
+
+    fn poll_offset(&self) -> Option<u32> {
+        self.polls.then_some(POLL as u32)
     }
 
     fn return_from_task(&self, e: &Emitter, status: V) {

@@ -105,7 +105,7 @@ pub(super) trait Maker {
     fn describe_module(&self, e: &Emitter);
     /// Type of the parameter of entry points, and of what functions pass on of it.
     fn context_type(&self, e: &Emitter) -> T;
-    /// Makes an entry point of a function with one parameter, of so many words, for blocks of up to so many threads.
+    /// Makes an entry point of a function with one parameter of `words` words, for blocks of at most `threads` threads.
     fn describe_entry(&self, e: &Emitter, function: V, words: u64, threads: u32);
     /// See [`Target::prefer_loads_ahead`].
     fn prefer_loads_ahead(&self, _e: &Emitter, _function: V, _threads: u32) {}
@@ -121,12 +121,12 @@ pub(super) trait Maker {
     fn wait_for_work_before(&self, _e: &Emitter) {}
     /// Reads a register, an i32.
     fn register(&self, e: &Emitter, register: Register) -> V;
-    /// The i32 of the thread of the warp whose number differs by these bits. All threads of the warp come by.
+    /// The i32 of the thread of the warp whose number differs by these bits. All threads of the warp take part.
     fn exchange(&self, e: &Emitter, word: V, bits: i64) -> V;
     /// The i32 of the thread of the warp with this index.
     fn shuffle(&self, e: &Emitter, word: V, lane: V) -> V;
-    /// The i32 of the thread of the warp that is so many further (before where negative), and the own one where there
-    /// is none; nothing where [`Maker::shuffle`] is as good.
+    /// The i32 of the thread of the warp whose index is this thread's plus `by`, or this thread's own if there is none.
+    /// `None` if [`Maker::shuffle`] is as fast.
     fn shuffle_by(&self, _e: &Emitter, _word: V, _by: i64) -> Option<V> {
         None
     }

@@ -50,7 +50,7 @@ pub(crate) struct TaskEntry {
 pub(crate) enum Share {
     /// All from `begin` to before `end`, both i64.
     Range { begin: V, end: V },
-    /// Every so many of them; the function is entered by that many threads at once.
+    /// With the stride of the grid: each of its threads enters the function.
     Strided,
 }
 
@@ -107,6 +107,10 @@ pub(crate) trait Target {
     fn declare_task(&self, e: &Emitter, symbol: &str, pointers: usize, threads: Option<u32>) -> TaskEntry;
     /// Declares the function that counts a task's iterations: its value and its context.
     fn declare_count(&self, e: &Emitter, symbol: &str) -> (V, V);
+    /// Where in the context the function is that long loops call now and then, because the host may want them to end.
+    fn poll_offset(&self) -> Option<u32> {
+        None
+    }
     /// Ends a task; `status` is 1 where an assertion did not hold.
     fn return_from_task(&self, e: &Emitter, status: V);
     /// Whether the code of tasks waits for the work before it: see [`Target::begin_task`].

@@ -67,7 +67,7 @@ pub(super) fn link_rocm_library(module: &Module<'_>, path: &Path, controls: &Con
 
 fn name_of(value: LLVMValueRef) -> String {
     let mut length = 0;
-    // SAFETY: LLVM gives the address of so many bytes, which live as long as the value.
+    // SAFETY: LLVM gives an address and a length; the bytes live as long as the value.
     let bytes = unsafe { std::slice::from_raw_parts(LLVMGetValueName2(value, &mut length).cast(), length) };
     String::from_utf8_lossy(bytes).into_owned()
 }

@@ -11,6 +11,10 @@ typedef struct Context {
     uint64_t seed;
     uint64_t launch;
     const void *owner;
+    const void *copies;
+    uint64_t copy_count;
+    uint64_t copy_offset;
+    void (*poll)(const struct Context *);
 } Context;
 
 /* No arguments, nothing to do. */
@@ -98,6 +102,26 @@ uint32_t fail_some(const Context *c, int64_t begin, int64_t end) {
 }
 
 /* args: nanoseconds-ish. A serial task that takes a while. */
+/* args: address. Adds to it without end, and polls. */
+uint32_t endless(const Context *c, int64_t begin, int64_t end) {
+    volatile int32_t *a = (int32_t *)c->args[0];
+    for (;;) {
+        a[0] += 1;
+        c->poll(c);
+    }
+}
+
+/* args: address, count. The last iteration never ends, and polls. */
+uint32_t last_endless(const Context *c, int64_t begin, int64_t end) {
+    volatile int32_t *a = (int32_t *)c->args[0];
+    for (int64_t i = begin; i < end; i++)
+        do {
+            a[i] += 1;
+            c->poll(c);
+        } while (i + 1 == (int64_t)c->args[1]);
+    return 0;
+}
+
 uint32_t spin(const Context *c, int64_t begin, int64_t end) {
     for (volatile uint64_t i = 0; i < c->args[0]; i++) {}
     return 0;
