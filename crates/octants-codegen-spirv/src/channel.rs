@@ -137,9 +137,8 @@ impl Unit<'_> {
         // In 64 bits: what is counted may exceed the capacity by far.
         let end = e.add(e.zext(first, 64), e.zext(words, 64));
         let has_room = e.ule(end, e.zext(capacity, 64));
-        let lost = e.begin_if(e.not(has_room), false);
-        e.channel_add(at(LOST), e.u32c(1));
-        e.end_if(lost);
+        // Without a branch: Mesa's lavapipe (22.3) loses the sums of blocks with idle threads otherwise.
+        e.channel_add(at(LOST), e.select(has_room, e.u32c(0), e.u32c(1)));
         let start = e.add(at(DeviceChannel::BYTES), e.mul(e.zext(first, 64), e.u64c(8)));
         e.ret_value(e.select(has_room, start, e.u64c(0)));
         e.end_function();

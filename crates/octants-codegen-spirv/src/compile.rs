@@ -210,15 +210,13 @@ fn fill_task(l: &mut Lowering<'_, '_>, kind: &TaskKind, schedule: &TaskSchedule)
     if schedule.behavior.draws {
         l.make_random_state();
     }
-    if l.u.facts.schedule.may_fail() {
-        let variable = l.e.variable(l.e.bool());
-        l.has_failed = Some(variable);
-        // All threads of a block decide alike.
+    // All threads of a block decide alike. Not by an early return: Mesa's lavapipe (22.3) then loses what threads that
+    // run no iteration add to the sums of a block.
+    let enters = l.u.facts.schedule.may_fail().then(|| {
+        l.has_failed = Some(l.e.variable(l.e.bool()));
         let out = l.stays_out();
-        let selection = l.e.begin_if(out, false);
-        l.e.ret();
-        l.e.end_if(selection);
-    }
+        l.e.begin_if(l.e.not(out), false)
+    });
     match kind {
         TaskKind::Serial => {
             l.prepare_locals(|_, _| true);
@@ -228,6 +226,9 @@ fn fill_task(l: &mut Lowering<'_, '_>, kind: &TaskKind, schedule: &TaskSchedule)
         TaskKind::Parallel(_) => panic!("compiler bug: a device runs no ranges"),
     }
     l.block(root);
+    if let Some(selection) = enters {
+        l.e.end_if(selection);
+    }
     l.end_of_body();
 }
 

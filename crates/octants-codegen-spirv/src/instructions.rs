@@ -193,14 +193,24 @@ impl Emitter {
         }
     }
 
-    /// The low bits of an integer.
+    /// The low bits of an integer. Of 64 bits not as a conversion: Mesa (22.3) takes that for the number itself where the
+    /// result is converted back.
     pub fn trunc(&self, v: Id, bits: u32) -> Id {
         let to = self.int_type(bits);
-        match self.as_bits(v) {
-            _ if self.type_of(v) == to => v,
-            Some(word) => self.int(bits, word as i64),
-            None => self.of(Op::UConvert, to, &[v]),
+        if let Some(word) = self.as_bits(v) {
+            return self.int(bits, word as i64);
         }
+        let from = self.type_of(v);
+        if from == to {
+            return v;
+        }
+        let low = if from == self.u64() {
+            let pair = self.bitcast(v, self.vector_type(self.u32(), 2));
+            self.extract_value(pair, self.u32(), 0)
+        } else {
+            v
+        };
+        if bits == 32 { low } else { self.of(Op::UConvert, to, &[low]) }
     }
 
     /// A truth value as an integer.

@@ -17,6 +17,10 @@ const PROCESSOR_BLOCK: u32 = 64;
 /// Blocks that fill a GPU: Vulkan does not tell the number of its multiprocessors.
 const GPU_FILL: u32 = 512;
 
+/// Iterations of a thread at most on a processor: Mesa's lavapipe (22.3) ends the loops of a thread after 65,535 rounds
+/// in all.
+const MOST_ITERATIONS: u64 = 1024;
+
 /// A task with what its launches need to know.
 #[derive(Debug)]
 pub struct LoadedTask {
@@ -89,7 +93,12 @@ impl LoadedTask {
             let message = format!("a loop whose threads work together has {blocks} blocks; this device runs {most}");
             return Err(ErrorKind::Misuse { message }.into());
         }
+        let least = match meta.iterations(args) {
+            Some(n) if self.gpu.is_processor => n.div_ceil(u64::from(threads) * MOST_ITERATIONS),
+            _ => 0,
+        };
         // Threads walk the iterations with the stride of the grid.
+        let blocks = blocks.max(u32::try_from(least).unwrap_or(u32::MAX));
         Ok(Some((blocks.min(self.gpu.max_blocks), threads)))
     }
 

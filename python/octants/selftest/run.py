@@ -91,7 +91,9 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m octants.selftest", description="Check that a device does what programs ask of it."
     )
-    parser.add_argument("--arch", default="gpu", help="cpu, cuda, amdgpu, vulkan, or gpu: the best that is there (default)")
+    parser.add_argument(
+        "--arch", default="gpu", help="cpu, cuda, amdgpu, vulkan, or gpu: the best that is there (default)"
+    )
     parser.add_argument("--only", default="", metavar="TEXT", help="only checks with this in their name or group")
     given = parser.parse_args(argv)
     if given.arch not in ("cpu", "gpu", "cuda", "amdgpu", "vulkan"):
