@@ -179,8 +179,16 @@ impl Emitter {
         match self.as_bits(v) {
             _ if self.type_of(v) == to => v,
             Some(word) => self.int(bits, word as i64),
+            None if bits == 64 && self.type_of(v) == self.u32() => self.pair(v, self.u32c(0)),
             None => self.of(Op::UConvert, to, &[v]),
         }
+    }
+
+    /// An integer of 64 bits by its halves. Not as a conversion of 32 bits: Mesa (22.3) compares the result of one with
+    /// constants in 32 bits, and wrongly.
+    fn pair(&self, low: Id, high: Id) -> Id {
+        let two = self.vector_type(self.u32(), 2);
+        self.bitcast(self.of(Op::CompositeConstruct, two, &[low, high]), self.u64())
     }
 
     /// An integer of `from` bits in more bits, with copies of its sign.
@@ -189,6 +197,7 @@ impl Emitter {
         match self.as_int(v, from) {
             _ if self.type_of(v) == to => v,
             Some(value) => self.int(bits, value),
+            None if bits == 64 && from == 32 => self.pair(v, self.ashr(v, self.u32c(31))),
             None => self.of(Op::SConvert, to, &[v]),
         }
     }
