@@ -77,10 +77,15 @@ STANDIN_TESTS := $(addprefix tests/python/,test_fields.py test_ndarray.py test_m
 # The last runs the machine code of four AMD chips in an emulator, behind that library.
 EMULATED_TESTS := $(addprefix tests/python/,test_shared_memory.py test_math.py test_sums_of_blocks.py simt)
 
+# Another is on Mesa's lavapipe, a driver of Vulkan on the processor.
+VULKAN_TESTS := $(addprefix tests/python/,test_fields.py test_ndarray.py test_matrix_values.py test_layouts.py \
+    test_math.py test_loop_bounds.py test_program.py test_shared_memory.py test_algorithms.py calls)
+
 test-python: $(STAMPS)/build
 	$(BIN)/python -m pytest tests/python -rs -n 2
 	$(BIN)/python -m pytest --arch cpu-separate $(SEPARATE_TESTS) -n 2
 	OCTANTS_TEST_SEEDS=5 $(BIN)/python -m pytest --arch amdgpu-standin $(STANDIN_TESTS) -rs -n 2
+	$(BIN)/python -m pytest --arch vulkan $(VULKAN_TESTS) -rs -n 2
 	HIP_STANDIN_ARCH=twin-wave32 $(BIN)/python -m pytest --arch amdgpu-standin tests/python/simt -rs -n 2
 	for chip in gfx90a gfx942 gfx1100 gfx1200; do \
 	    HIP_STANDIN_ARCH=$$chip $(BIN)/python -m pytest --arch amdgpu-emulator $(EMULATED_TESTS) -rs -n 2; \

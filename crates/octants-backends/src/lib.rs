@@ -3,14 +3,15 @@
 //! A back end is an entry with a file of its own: the names that users give, the code generator, how the driver is
 //! opened, and the targets whose code can be looked at. What works on any of them is the engine's.
 //!
-//! Reading order: [`llvm`] (the code generator of all entries), [`host`], `open_gpu` (what GPUs share), [`cuda`],
-//! [`hip`].
+//! Reading order: [`llvm`] (the code generator of most entries), [`host`], `open_gpu` (what GPUs share), [`cuda`],
+//! [`hip`]; [`vulkan`].
 
 pub mod cuda;
 pub mod hip;
 pub mod host;
 pub mod llvm;
 mod open_gpu;
+pub mod vulkan;
 
 use octants_engine::Backends;
 
@@ -19,5 +20,5 @@ pub use octants_driver_recording as recording;
 
 /// The back ends, in the order of preference.
 pub fn backends() -> Backends {
-    Backends { entries: &[&host::Host, &cuda::Cuda, &hip::Hip], undriven: &["vulkan", "metal"] }
+    Backends { entries: &[&host::Host, &cuda::Cuda, &hip::Hip, &vulkan::Vulkan], undriven: &["metal"] }
 }

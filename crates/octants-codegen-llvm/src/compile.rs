@@ -7,15 +7,14 @@ use inkwell::context::Context;
 use inkwell::module::Module;
 use inkwell::targets::{FileType, TargetMachine};
 use octants_artifact::{Artifact, CodeTarget, TaskMeta};
+use octants_codegen::{graph_parts, kind_of};
 use octants_diag::Span;
 use octants_ir::Scheduled;
 
 use crate::emit::Emitter;
 use crate::facts::Facts;
-use crate::facts::kind_of;
 use crate::fatal_errors::{Diagnostics, on_a_thread, on_threads};
 use crate::fuse_products::fuse_products;
-use crate::graph_parts::graph_parts;
 use crate::lower_task::lower_entries;
 use crate::optimize::{check_module, emit_code, optimize, poll_loops};
 use crate::pieces::{Entry, Piece, all_entries, cut};

@@ -28,7 +28,7 @@
 //! `range_loops`, `strided_loops`, `odometer`, `coarsen_threads`, `functions`, `lower_body` (control flow),
 //! `serial_loops`, `lower_op` (values), `memory`, `place`, `aggregates`, `arithmetic`, `math`, `atomics`,
 //! `thread_ops`, `private_copies`, `vectors`, `effects`, `random`; `metadata`, `emit`; `optimize`, `fuse_products`,
-//! `tell_strides_apart`; `graph_parts`; `fatal_errors`; `target`.
+//! `tell_strides_apart`; `fatal_errors`; `target`.
 
 mod aggregates;
 mod arithmetic;
@@ -42,7 +42,6 @@ mod facts;
 mod fatal_errors;
 mod functions;
 mod fuse_products;
-mod graph_parts;
 mod launch_memory;
 mod lower_body;
 mod lower_op;

@@ -5,15 +5,13 @@
 use std::collections::HashMap;
 
 use octants_artifact::{Bound, CopiedRegion, ParallelMeta, ScalarKind, ScatterCopies, TaskMeta, WideForm};
-use octants_ir::schedule::{
-    BodySchedule, Forms, LaunchBound, LaunchShape, RegionMemory, Role, ScatterPrivatization, TaskSchedule,
-};
-use octants_ir::{BlockId, Body, ForLoop, Layout, LoopConfig, MemorySpace, Op, Scalar, Task, TaskKind, Term, ValueId};
+use octants_codegen::launch_bound;
+use octants_ir::schedule::{BodySchedule, Forms, LaunchShape, RegionMemory, Role, ScatterPrivatization, TaskSchedule};
+use octants_ir::{BlockId, Body, ForLoop, Layout, LoopConfig, MemorySpace, Op, Scalar, Task, TaskKind, ValueId};
 
 use crate::coarsen_threads::wide_form;
 use crate::emit::{IntCmp, V};
 use crate::facts::Facts;
-use crate::facts::kind_of;
 use crate::lowering::{BodyKind, Index, LoopTargets, Lowering};
 use crate::pieces::{Entry, Form};
 use crate::target::Share;
@@ -294,7 +292,8 @@ fn lower_variant(u: &Unit<'_>, number: usize, symbol: &str, variant: Variant<'_>
 /// Describes a task to the launcher; emits the function that counts its iterations where the launcher cannot.
 fn lower_count(u: &Unit<'_>, number: usize, config: &LoopConfig, symbol: String) -> ParallelMeta {
     let TaskSchedule { bounds, extents, cost_per_iteration, .. } = &u.facts.schedule.tasks[number];
-    let axes: Vec<_> = bounds.iter().map(|(begin, end)| (bound(u.facts, begin), bound(u.facts, end))).collect();
+    let axes: Vec<_> =
+        bounds.iter().map(|(begin, end)| (launch_bound(u.facts, begin), launch_bound(u.facts, end))).collect();
     let on_grid = is_grid(&u.facts.schedule.tasks[number]);
     let computed = axes.iter().any(|(begin, end)| [begin, end].contains(&&Bound::Computed));
     ParallelMeta {
@@ -328,22 +327,6 @@ fn emit_count(u: &Unit<'_>, number: usize, symbol: &str) {
     let dims = &parallel_loop(task, &task.body).1.dims;
     u.e.ret(dims.iter().fold(u.e.i64c(1), |n, d| u.e.mul(n, l.axis(d.begin, d.end).trips)));
     l.finish(start);
-}
-
-/// A bound by argument slots.
-fn bound(facts: &Facts<'_>, of: &LaunchBound) -> Bound {
-    match of {
-        LaunchBound::Known(value) => Bound::Known(*value),
-        LaunchBound::Sum(sum, s) => {
-            let slot = match sum.terms.keys().next() {
-                Some(Term::Param(p)) => Some(facts.args.params[*p as usize]),
-                Some(Term::Extent(b, axis)) => facts.args.buffers[b.index()].map(|slot| slot + 1 + axis),
-                Some(Term::Index(..)) | None => None,
-            };
-            slot.map_or(Bound::Computed, |slot| Bound::Slot(slot, kind_of(*s), sum.constant))
-        }
-        LaunchBound::Computed => Bound::Computed,
-    }
 }
 
 /// An axis of a parallel loop.

@@ -7,11 +7,12 @@
 
 use std::rc::Rc;
 
+use octants_codegen::MemoryLayout;
 use octants_ir::{BinaryOp, ComponentLayout, Const, Digit, Layout, MemorySpace, Op, Scalar, Type, ValueId};
 
 use crate::emit::{IntCmp, V};
 use crate::lowering::Lowering;
-use crate::place::{LeafAt, MemoryLayout, Place, PlaceShape};
+use crate::place::{LeafAt, Place, PlaceShape};
 
 /// How far index expressions are followed to widen their parts.
 const WIDEN_DEPTH: u32 = 6;

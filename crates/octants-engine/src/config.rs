@@ -203,6 +203,7 @@ impl Config {
             driver_library: given_path(&self.driver_library),
             max_threads: Some(self.cpu_max_num_threads).filter(|n| *n > 0),
             streams: self.cpu_streams,
+            only_graphics_processors: self.arch == Arch::GPU,
             schedule: self.schedule_seed(),
             separate_memory: self.cpu_separate_memory,
         }

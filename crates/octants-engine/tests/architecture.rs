@@ -28,8 +28,10 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("octants-file-tests", &["octants-ir", "octants-interpreter"]),
     ("octants-artifact", &[]),
     // Code generators name the user's lines in run-time messages: that takes `Span`.
-    ("octants-codegen-llvm", &["octants-diag", "octants-ir", "octants-artifact"]),
-    ("octants-codegen-naga", &["octants-diag", "octants-ir", "octants-artifact"]),
+    // What code generators tell launches in one way.
+    ("octants-codegen", &["octants-diag", "octants-ir", "octants-artifact"]),
+    ("octants-codegen-llvm", &["octants-diag", "octants-ir", "octants-artifact", "octants-codegen"]),
+    ("octants-codegen-spirv", &["octants-diag", "octants-ir", "octants-artifact", "octants-codegen"]),
     ("octants-runtime", &["octants-artifact"]),
     ("octants-driver-host", &["octants-runtime", "octants-artifact"]),
     ("octants-driver-recording", &["octants-runtime", "octants-artifact"]),
@@ -40,7 +42,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("octants-driver-hip-standin", &["octants-amdgpu-emulator"]),
     // Interprets a vendor's machine code.
     ("octants-amdgpu-emulator", &[]),
-    ("octants-driver-wgpu", &["octants-runtime", "octants-artifact"]),
+    ("octants-driver-vulkan", &["octants-driver-gpu", "octants-runtime", "octants-artifact"]),
     (
         "octants-engine",
         &[
@@ -64,12 +66,12 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
             "octants-artifact",
             "octants-runtime",
             "octants-codegen-llvm",
-            "octants-codegen-naga",
+            "octants-codegen-spirv",
             "octants-driver-host",
             "octants-driver-gpu",
             "octants-driver-cuda",
             "octants-driver-hip",
-            "octants-driver-wgpu",
+            "octants-driver-vulkan",
             // For tests: see the feature `recording`.
             "octants-driver-recording",
         ],
@@ -113,6 +115,7 @@ const VENDOR_FILES: &[(&str, &str)] = &[
     ("crates/octants-backends/src/lib.rs", "the table of back ends"),
     ("crates/octants-backends/src/cuda.rs", "the entry of NVIDIA's GPUs"),
     ("crates/octants-backends/src/hip.rs", "the entry of AMD's GPUs"),
+    ("crates/octants-backends/src/vulkan.rs", "the entry of Vulkan's devices"),
     ("crates/octants-python/src/stream.rs", "`__cuda_stream__`, by which libraries hand streams to one another"),
     ("crates/octants-python/src/stream_methods.rs", "the same"),
     ("crates/octants-codegen-llvm/src/fatal_errors.rs", "its tests ask for code at which LLVM ends the process"),
@@ -270,6 +273,7 @@ fn vendors_are_named_only_where_they_are_driven() {
     for (path, text) in sources() {
         let exempt = (path.starts_with("crates/octants-driver-") && !path.starts_with("crates/octants-driver-gpu/"))
             || path.starts_with("crates/octants-amdgpu-emulator/")
+            || path.starts_with("crates/octants-codegen-spirv/")
             || path.contains("/src/target/")
             || VENDOR_FILES.iter().any(|(file, _)| *file == path);
         if exempt {
@@ -289,7 +293,7 @@ fn the_engine_knows_no_back_end() {
     let mut wrong = Vec::new();
     for package in packages().iter().filter(|p| p.name.as_str() == "octants-engine") {
         for d in package.dependencies.iter().filter(|d| d.kind != DependencyKind::Development) {
-            if d.name.starts_with("octants-codegen-") || d.name.starts_with("octants-driver-") {
+            if d.name.starts_with("octants-codegen") || d.name.starts_with("octants-driver-") {
                 wrong.push(format!("octants-engine depends on {}", d.name));
             }
         }

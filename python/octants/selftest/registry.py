@@ -88,4 +88,4 @@ def raises(run: Callable[[], object], text: str) -> None:
 
 def on_gpu() -> bool:
     """Whether the program runs on a GPU."""
-    return qd.cfg.arch in (qd.cuda, qd.amdgpu)
+    return qd.cfg.arch in (qd.cuda, qd.amdgpu, qd.vulkan)

@@ -91,11 +91,13 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m octants.selftest", description="Check that a device does what programs ask of it."
     )
-    parser.add_argument("--arch", default="gpu", help="cpu, cuda, amdgpu, or gpu: the best that is there (default)")
+    parser.add_argument(
+        "--arch", default="gpu", help="cpu, cuda, amdgpu, vulkan, or gpu: the best that is there (default)"
+    )
     parser.add_argument("--only", default="", metavar="TEXT", help="only checks with this in their name or group")
     given = parser.parse_args(argv)
-    if given.arch not in ("cpu", "gpu", "cuda", "amdgpu"):
-        parser.error(f"--arch: `{given.arch}` is not one of cpu, gpu, cuda, amdgpu")
+    if given.arch not in ("cpu", "gpu", "cuda", "amdgpu", "vulkan"):
+        parser.error(f"--arch: `{given.arch}` is not one of cpu, gpu, cuda, amdgpu, vulkan")
     try:
         qd.init(arch=getattr(qd, given.arch), enable_fallback=False, offline_cache=False, log_level="warn")
     except RuntimeError as e:

@@ -26,7 +26,8 @@ __all__ = [
 
 @known_to_compiler("simt.group_size")
 def group_size() -> int:
-    """Threads of a subgroup of the running program's device: 32 or 64. Known at compile time in kernels.
+    """Threads of a subgroup of the running program's device: 32 or 64, and 8 to 128 under Vulkan. Known at compile time
+    in kernels.
 
     Raises `OctantsRuntimeError` without a program.
     """
@@ -38,7 +39,7 @@ def group_size() -> int:
 
 @known_to_compiler("simt.log2_group_size")
 def log2_group_size() -> int:
-    """The binary logarithm of `group_size()`: 5 or 6."""
+    """The binary logarithm of `group_size()`."""
     return group_size().bit_length() - 1
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from octants.kernel_decorators import func
-from octants.ops import max, min, one, static, zero
+from octants.ops import max, min, one, static, static_assert, zero
 from octants.simt.identities import add, bit_and, bit_or, bit_xor, largest, multiply, smallest
 from octants.simt.lanes import invocation_id, log2_group_size, shuffle_up
 from octants.types import template
@@ -51,6 +51,7 @@ __all__ = [
 
 @func
 def _inclusive_tiled(value: Any, op: template(), log2_size: template()) -> Any:
+    static_assert(log2_size <= log2_group_size(), "a tile has at most the threads of a subgroup")
     lane = invocation_id() & static((1 << log2_size) - 1)
     result = value
     for k in static(range(log2_size)):

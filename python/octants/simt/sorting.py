@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from octants.kernel_decorators import func
-from octants.ops import static
+from octants.ops import static, static_assert
 from octants.simt.lanes import invocation_id, log2_group_size, shuffle_xor
 from octants.types import template
 
@@ -20,6 +20,7 @@ def bitonic_sort_kv_tiled(key: Any, value: Any, log2_size: template()) -> Any:
     """The pair of the tile that has the thread's place in ascending order of keys, and of values where keys are
     equal.
     """
+    static_assert(log2_size <= log2_group_size(), "a tile has at most the threads of a subgroup")
     lane = invocation_id() & static((1 << log2_size) - 1)
     own_key = key
     own_value = value

@@ -13,7 +13,7 @@ from typing import Any
 
 from octants.kernel_decorators import func
 from octants.ops import max, min, sqrt, static, static_assert
-from octants.simt.lanes import invocation_id, shuffle
+from octants.simt.lanes import group_size, invocation_id, shuffle
 from octants.types import template, vector
 from octants.types.primitive import default_fp, resolve_dtype
 from octants.types.struct_type import StructType
@@ -24,6 +24,7 @@ __all__ = ["Tile16x16", "Tile32x32", "TileType"]
 @func
 def _load3d(self: Any, array: template(), batch: template(), r0: Any, r1: Any, c0: Any, c1: Any) -> None:
     """The rows `r0` to `r1` and columns `c0` to `c1` of an array; what lies outside of the array stays as it is."""
+    static_assert(self.row.n <= group_size(), "a tile's rows are threads of one subgroup: this device's have fewer")
     row = r0 + invocation_id()
     end = min(c1, array.shape[static(len(array.shape) - 1)])
     if invocation_id() < self.row.n and row < r1 and row < array.shape[static(len(array.shape) - 2)]:
@@ -38,6 +39,7 @@ def _load3d(self: Any, array: template(), batch: template(), r0: Any, r1: Any, c
 @func
 def _store3d(self: Any, array: template(), batch: template(), r0: Any, r1: Any, c0: Any, c1: Any) -> None:
     """Into the rows `r0` to `r1` and columns `c0` to `c1` of an array, as far as they are in the array."""
+    static_assert(self.row.n <= group_size(), "a tile's rows are threads of one subgroup: this device's have fewer")
     row = r0 + invocation_id()
     end = min(c1, array.shape[static(len(array.shape) - 1)])
     if invocation_id() < self.row.n and row < r1 and row < array.shape[static(len(array.shape) - 2)]:

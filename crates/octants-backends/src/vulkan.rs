@@ -1,0 +1,125 @@
+//! [`Vulkan`]: GPUs of any maker through Vulkan, and [`Spirv`], the code generator for them.
+
+use octants_artifact::{Artifact, CodeTarget};
+use octants_codegen_spirv::{self as spirv, DeviceFeatures};
+use octants_diag::Span;
+use octants_driver_gpu::{GpuConfig, Unavailable};
+use octants_driver_vulkan as driver;
+use octants_engine::{Backend, CodeForm, CodeGenerator, DeviceSettings};
+use octants_ir::{CodegenError, CodegenOptions, Scheduled, TargetInfo};
+use octants_runtime::Driver;
+
+/// The text of the modules.
+const TEXT: CodeForm = CodeForm { name: "spirv", ending: "spvasm" };
+/// The same, by the name that every back end has for its assembly language.
+const ASSEMBLY: CodeForm = crate::llvm::ASSEMBLY;
+/// What the driver is given: the module of the first task.
+const OBJECT: CodeForm = crate::llvm::OBJECT;
+
+/// The target with everything that code may use.
+const USUAL: &str = "vulkan";
+/// The target with nothing that a device may lack.
+const LEAST: &str = "vulkan-minimum";
+
+/// octants-codegen-spirv as the engine calls it.
+pub struct Spirv;
+
+impl CodeGenerator for Spirv {
+    fn info(&self, target: &CodeTarget) -> TargetInfo {
+        DeviceFeatures::of(target).unwrap_or(DeviceFeatures::NONE).info()
+    }
+
+    fn check_target(&self, target: &CodeTarget) -> Result<(), CodegenError> {
+        DeviceFeatures::of(target).map(drop)
+    }
+
+    fn check_processor(&self, processor: &str) -> Result<(), CodegenError> {
+        Err(CodegenError::new(format!("SPIR-V is not made for processors such as `{processor}`")))
+    }
+
+    fn compile(
+        &self,
+        scheduled: &Scheduled,
+        location: &dyn Fn(Span) -> String,
+        options: &CodegenOptions,
+        target: &CodeTarget,
+        after: &mut dyn FnMut(&'static str),
+    ) -> Result<Artifact, CodegenError> {
+        let artifact = spirv::compile(scheduled, location, options, target);
+        after("emit");
+        artifact
+    }
+
+    fn forms(&self) -> &'static [CodeForm] {
+        &[TEXT, ASSEMBLY, OBJECT]
+    }
+
+    fn show(
+        &self,
+        scheduled: &Scheduled,
+        options: &CodegenOptions,
+        target: &CodeTarget,
+        form: CodeForm,
+    ) -> Result<Vec<u8>, CodegenError> {
+        match form {
+            TEXT | ASSEMBLY => spirv::list(scheduled, options, target).map(String::into_bytes),
+            OBJECT => {
+                let artifact = spirv::compile(scheduled, &|_| String::new(), options, target)?;
+                Ok(artifact.modules.into_iter().next().unwrap_or_default())
+            }
+            other => {
+                Err(CodegenError::new(format!("there is no code as `{}` for Vulkan: ask for `spirv`", other.name)))
+            }
+        }
+    }
+
+    fn identity(&self, _target: &CodeTarget) -> Result<String, CodegenError> {
+        Ok("SPIR-V 1.5".into())
+    }
+}
+
+/// The back end of Vulkan's devices.
+pub struct Vulkan;
+
+impl Backend for Vulkan {
+    fn names(&self) -> &'static [&'static str] {
+        &["vulkan"]
+    }
+
+    fn code_generator(&self) -> &'static dyn CodeGenerator {
+        &Spirv
+    }
+
+    fn open(&self, settings: &DeviceSettings) -> Result<Box<dyn Driver>, String> {
+        let (device, library) = (settings.device, settings.driver_library.clone());
+        let config = GpuConfig { device, library, ..GpuConfig::default() };
+        match driver::open(&config, !settings.only_graphics_processors) {
+            Ok(driver) => Ok(Box::new(driver)),
+            Err(Unavailable(reason)) => Err(reason),
+        }
+    }
+
+    fn targets(&self) -> Vec<String> {
+        [USUAL, LEAST].map(String::from).to_vec()
+    }
+
+    fn usual_target(&self, _arch: &str) -> &'static str {
+        USUAL
+    }
+
+    fn target(&self, _arch: &str, name: &str) -> Option<CodeTarget> {
+        match name {
+            USUAL => Some(DeviceFeatures::ALL.code_target()),
+            LEAST => Some(DeviceFeatures::NONE.code_target()),
+            _ => None,
+        }
+    }
+
+    fn file_ending(&self, _target: &CodeTarget, form: CodeForm) -> &'static str {
+        match form {
+            ASSEMBLY => TEXT.ending,
+            OBJECT => "spv",
+            other => other.ending,
+        }
+    }
+}

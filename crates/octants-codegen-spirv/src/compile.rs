@@ -1,0 +1,243 @@
+//! Programs to artifacts: a module for each task, with one entry point.
+
+use octants_artifact::{Artifact, Bound, CodeTarget, DeviceContext, ParallelMeta, TaskMeta};
+use octants_codegen::{Facts, graph_parts, kind_of, launch_bound};
+use octants_diag::Span;
+use octants_ir::schedule::{LaunchShape, Role, TaskSchedule};
+use octants_ir::{AtomicOp, Body, ForLoop, LoopConfig, Op as IrOp, Scalar, Scheduled, Task, TaskKind, Type, ValueId};
+use rspirv::binary::Assemble;
+use rspirv::dr::{Module, Operand};
+use rspirv::spirv::{Capability, Decoration, StorageClass};
+
+use crate::emit::Emitter;
+use crate::lowering::{BodyKind, Lowering, Unit};
+use crate::target::DeviceFeatures;
+use crate::{CodegenError, CodegenOptions, ENTRY_POINT, MOST_ARGUMENT_BYTES};
+
+/// Words of a `DeviceContext`.
+pub(crate) const CONTEXT_WORDS: u32 = DeviceContext::BYTES as u32 / 8;
+
+/// So many argument slots stand behind the context. Of more the address stands there.
+pub(crate) fn are_by_value(slots: u32) -> bool {
+    u64::from(slots) * 8 <= MOST_ARGUMENT_BYTES
+}
+
+/// See [`fn@crate::compile`].
+pub(crate) fn compile(
+    scheduled: &Scheduled,
+    location: &dyn Fn(Span) -> String,
+    options: &CodegenOptions,
+    target: &CodeTarget,
+) -> Result<Artifact, CodegenError> {
+    let features = DeviceFeatures::of(target)?;
+    let facts = Facts::of(scheduled, options, location);
+    let program = facts.program;
+    let mut artifact = Artifact {
+        kernel: program.name.clone(),
+        defined_at: None,
+        target: target_name(target),
+        modules: Vec::new(),
+        arg_slots: facts.args.slots,
+        frame_bytes: facts.frame_bytes,
+        result: program.ret.leaves().into_iter().map(kind_of).collect(),
+        tasks: Vec::new(),
+        graph: graph_parts(&facts),
+        counters: Vec::new(),
+        sites: facts.sites.clone(),
+    };
+    for number in 0..program.tasks.len() {
+        let module = lower_task(&facts, features, number, location)?;
+        artifact.tasks.push(describe(&facts, number));
+        artifact.modules.push(module.assemble().into_iter().flat_map(u32::to_le_bytes).collect());
+    }
+    Ok(artifact)
+}
+
+fn target_name(target: &CodeTarget) -> String {
+    match target {
+        CodeTarget::Host => String::new(),
+        CodeTarget::Device { triple, cpu, features } => format!("{triple} {cpu} {features}"),
+    }
+}
+
+/// The modules of a program's tasks.
+pub(crate) fn modules(
+    scheduled: &Scheduled,
+    options: &CodegenOptions,
+    target: &CodeTarget,
+) -> Result<Vec<Module>, CodegenError> {
+    let features = DeviceFeatures::of(target)?;
+    let facts = Facts::of(scheduled, options, &|_| String::new());
+    (0..facts.program.tasks.len()).map(|number| lower_task(&facts, features, number, &|_| String::new())).collect()
+}
+
+/// The loop of a parallel task.
+fn parallel_loop<'p>(task: &Task, body: &'p Body) -> (ValueId, &'p ForLoop) {
+    let last = body.block(body.root).last().copied();
+    match last.map(|v| (v, &body.inst(v).op)) {
+        Some((v, IrOp::For(l))) => (v, l),
+        _ => panic!("compiler bug: the parallel task {} does not end in a loop", task.name),
+    }
+}
+
+/// What the launcher is told of a task.
+fn describe(facts: &Facts<'_>, number: usize) -> TaskMeta {
+    let (task, schedule) = (&facts.program.tasks[number], &facts.schedule.tasks[number]);
+    let parallel = match &task.kind {
+        TaskKind::Serial => None,
+        TaskKind::Parallel(config) | TaskKind::Grid(config) => Some(describe_loop(facts, task, schedule, config)),
+    };
+    TaskMeta {
+        name: task.name.clone(),
+        symbol: ENTRY_POINT.to_owned(),
+        module: number as u32,
+        single_thread_symbol: None,
+        parallel,
+        waits_itself: false,
+        draws_random: schedule.behavior.draws,
+        flushes_denormals: false,
+        reads: task.access.reads.iter().map(|b| b.0).collect(),
+        writes: task.access.writes.iter().map(|b| b.0).collect(),
+        access: Vec::new(),
+        block_bytes: 0,
+    }
+}
+
+fn describe_loop(facts: &Facts<'_>, task: &Task, schedule: &TaskSchedule, config: &LoopConfig) -> ParallelMeta {
+    let axes: Vec<(Bound, Bound)> =
+        schedule.bounds.iter().map(|(begin, end)| (launch_bound(facts, begin), launch_bound(facts, end))).collect();
+    let main = schedule.variant(Role::Main).expect("compiler bug: a task without code");
+    let fixed = match main.shape {
+        LaunchShape::Grid { block_size } if schedule.hints.shares_tiles => block_size,
+        _ => None,
+    };
+    let sums_up = !parallel_loop(task, &task.body).1.reductions.is_empty();
+    let extents = &schedule.extents;
+    ParallelMeta {
+        count: schedule.count(),
+        axes,
+        wide: None,
+        serialize: config.serialize,
+        block_dim: fixed.or(config.block_dim),
+        num_threads: config.num_threads,
+        inner_extent: if extents.len() > 1 { extents.last().copied().flatten().map(|n| n as u64) } else { None },
+        scatter: None,
+        block_sums: sums_up || schedule.forms.block_privatization.is_some(),
+        cooperates: schedule.behavior.cooperates,
+        interleave_factor: 1,
+        cost_per_iteration: schedule.cost_per_iteration,
+        count_symbol: None,
+    }
+}
+
+/// What the code of a task does that decides how its memory is accessed.
+#[derive(Default)]
+struct Sharing {
+    /// Threads see what others of their block or the device write.
+    shares_memory: bool,
+    /// Floats of 32 bits are exchanged, not only added to.
+    swaps_floats: bool,
+}
+
+impl Sharing {
+    fn add(&mut self, body: &Body) {
+        body.visit(body.root, &mut |_, inst| match &inst.op {
+            IrOp::Barrier(_) | IrOp::Fence(_) | IrOp::BlockCount(_) | IrOp::VolatileLoad(_) => {
+                self.shares_memory = true;
+            }
+            IrOp::Atomic(op, _, _) if inst.ty.scalar() == Some(Scalar::F32) => {
+                self.swaps_floats |= !matches!(op, AtomicOp::Add | AtomicOp::Sub);
+            }
+            IrOp::AtomicCas(..) => self.swaps_floats |= inst.ty.scalar() == Some(Scalar::F32),
+            _ => {}
+        });
+    }
+}
+
+fn lower_task(
+    facts: &Facts<'_>,
+    features: DeviceFeatures,
+    number: usize,
+    location: &dyn Fn(Span) -> String,
+) -> Result<Module, CodegenError> {
+    let (task, schedule) = (&facts.program.tasks[number], &facts.schedule.tasks[number]);
+    let main = schedule.variant(Role::Main).expect("compiler bug: a task without code");
+    let e = Emitter::new(features, facts.options.fast_math);
+    if features.special_float32 || features.special_float64 || features.special_float16 {
+        e.need(Capability::SignedZeroInfNanPreserve);
+        e.extend("SPV_KHR_float_controls");
+    }
+    e.extend("SPV_KHR_physical_storage_buffer");
+    let mut sharing = Sharing { swaps_floats: !features.shared_atomic_float32, ..Sharing::default() };
+    sharing.add(&main.body);
+    schedule.functions.iter().for_each(|f| sharing.add(&facts.program.functions[f.index()].body));
+    let context = push_constants(&e, facts.args.slots);
+    let block_size = e.settable(0, 1);
+    e.set_block_size(block_size);
+    let u = Unit {
+        facts,
+        e,
+        task: number as u32,
+        shares_memory: sharing.shares_memory,
+        swaps_shared_floats: sharing.swaps_floats,
+        context,
+        block_size,
+        instances: Default::default(),
+        pending: Default::default(),
+        helpers: Default::default(),
+        shared: Default::default(),
+        block_words: Default::default(),
+    };
+    let entry = u.e.id();
+    u.e.name(entry, &task.name);
+    u.e.begin_function(entry, u.e.void(), &[]);
+    let ret: &Type = &facts.program.ret;
+    let mut l = Lowering::start(&u, (&main.body, &main.schedule), BodyKind::Task, ret);
+    fill_task(&mut l, &main.kind(&task.kind), schedule);
+    u.e.end_function();
+    u.lower_pending();
+    if let Some((why, at)) = u.e.refusal() {
+        let place = at.map(location).filter(|place| !place.is_empty());
+        let place = place.map_or_else(String::new, |place| format!(" ({place})"));
+        return Err(CodegenError::new(format!("kernel `{}` cannot run here: {why}{place}", facts.program.name)));
+    }
+    Ok(u.e.finish(entry, ENTRY_POINT))
+}
+
+/// The body of an entry point.
+fn fill_task(l: &mut Lowering<'_, '_>, kind: &TaskKind, schedule: &TaskSchedule) {
+    let root = l.body.root;
+    if schedule.behavior.draws {
+        l.make_random_state();
+    }
+    // All threads of a block decide alike. Not by an early return: Mesa's lavapipe (22.3) then loses what threads that
+    // run no iteration add to the sums of a block.
+    let enters = l.u.facts.schedule.may_fail().then(|| {
+        l.has_failed = Some(l.e.variable(l.e.bool()));
+        let out = l.stays_out();
+        l.e.begin_if(l.e.not(out), false)
+    });
+    match kind {
+        TaskKind::Serial => {
+            l.prepare_locals(|_, _| true);
+            l.start_random_sequence(l.e.u64c(0));
+        }
+        TaskKind::Grid(_) => l.prepare_locals(|l, local| l.schedule.locals.of(local).is_used_before_loop),
+        TaskKind::Parallel(_) => panic!("compiler bug: a device runs no ranges"),
+    }
+    l.block(root);
+    if let Some(selection) = enters {
+        l.e.end_if(selection);
+    }
+    l.end_of_body();
+}
+
+/// The variable of the push constants: a context, then slots or their address.
+fn push_constants(e: &Emitter, slots: u32) -> crate::emit::Id {
+    let behind = if are_by_value(slots) { slots.max(1) } else { 1 };
+    let array = e.laid_out_array_type(e.u64(), CONTEXT_WORDS + behind, 8);
+    let block = e.struct_type(&[array]);
+    e.decorate(block, Decoration::Block, vec![]);
+    e.decorate_member(block, 0, Decoration::Offset, vec![Operand::LiteralBit32(0)]);
+    e.global(StorageClass::PushConstant, block)
+}

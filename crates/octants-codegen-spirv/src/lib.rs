@@ -1,0 +1,77 @@
+//! SPIR-V for Vulkan: structured modules of compute shaders.
+//!
+//! # Purpose
+//!
+//! [`fn@compile`] turns a scheduled program into an `octants_artifact::Artifact` whose modules are SPIR-V, one for each
+//! task, with the entry point [`ENTRY_POINT`].
+//!
+//! # Invariants
+//!
+//! - The code decides nothing: what the schedule holds is carried out. What a device lacks is an error that names the
+//!   user's line.
+//! - Memory of the device is reached by addresses of 64 bits (`PhysicalStorageBuffer64`), under Vulkan's memory model.
+//!   A launch passes a `DeviceContext` and argument slots as push constants: of more than [`MOST_ARGUMENT_BYTES`] of
+//!   slots it passes the address.
+//! - Blocks have one dimension, whose size is the specialization constant 0.
+//! - Aggregates are lists of scalars while code is made. A variable is an array of scalars of one type.
+//! - The program was verified: an ill-typed instruction is a bug of the compiler and panics.
+//!
+//! # Choices where the IR leaves room
+//!
+//! Those of octants-codegen-llvm: integer division by zero yields the dividend, the remainder of it zero; shift counts
+//! are taken modulo the width; f64 to f16 rounds by way of f32; casts to 8 and 16 bits go by way of 32.
+//!
+//! Reading order: `target`, `compile`, `emit`, `instructions`, `structure`, `lowering`, `lower_body`, `strided_loops`,
+//! `odometer`, `functions`, `lower_op`, `place`, `memory`, `aggregates`, `arithmetic`, `math`, `atomics`, `thread_ops`,
+//! `random`, `channel`.
+
+mod aggregates;
+mod arithmetic;
+mod atomics;
+mod channel;
+mod compile;
+mod emit;
+mod functions;
+mod instructions;
+mod lower_body;
+mod lower_op;
+mod lowering;
+mod math;
+mod memory;
+mod odometer;
+mod place;
+mod random;
+mod strided_loops;
+mod structure;
+mod target;
+mod thread_ops;
+
+pub use target::{DeviceFeatures, TRIPLE};
+
+use octants_artifact::{Artifact, CodeTarget};
+use octants_diag::Span;
+use octants_ir::{CodegenError, CodegenOptions, Scheduled};
+use rspirv::binary::Disassemble;
+
+/// The name of the entry point of each module.
+pub const ENTRY_POINT: &str = "main";
+
+/// Bytes of argument slots that travel as push constants, of which every device has 128 bytes.
+pub const MOST_ARGUMENT_BYTES: u64 = 128 - octants_artifact::DeviceContext::BYTES;
+
+/// Compiles a program for a device, as its schedule says. `location` gives `path:line` of a span, for messages.
+pub fn compile(
+    scheduled: &Scheduled,
+    location: &dyn Fn(Span) -> String,
+    options: &CodegenOptions,
+    target: &CodeTarget,
+) -> Result<Artifact, CodegenError> {
+    compile::compile(scheduled, location, options, target)
+}
+
+/// The text of a program's modules.
+pub fn list(scheduled: &Scheduled, options: &CodegenOptions, target: &CodeTarget) -> Result<String, CodegenError> {
+    let modules = compile::modules(scheduled, options, target)?;
+    let texts: Vec<String> = modules.iter().map(Disassemble::disassemble).collect();
+    Ok(texts.join("\n\n"))
+}

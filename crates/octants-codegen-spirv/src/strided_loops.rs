@@ -1,0 +1,102 @@
+//! Grid-stride loops: all threads of the grid enter a parallel task and share its iterations.
+//!
+//! Adjacent threads run adjacent iterations, so that their accesses coalesce. Every thread reaches the end of the loop,
+//! even if it ran no iteration or an assertion failed. A barrier may follow. Groups of iterations are not used: what a
+//! variant gains by them is the merging of loads, which Vulkan's drivers do not do across addresses.
+
+use octants_ir::{ForLoop, Scalar, ValueId};
+
+use crate::emit::Id;
+use crate::lowering::{Index, LoopTargets, Lowering};
+use crate::odometer::Odometer;
+
+/// An axis of a parallel loop.
+#[derive(Debug, Clone, Copy)]
+struct Axis {
+    /// First index, 64 bits.
+    begin: Id,
+    /// Number of indices, 64 bits, not negative.
+    trips: Id,
+    scalar: Scalar,
+}
+
+impl<'p> Lowering<'_, 'p> {
+    fn axis(&self, begin: ValueId, end: ValueId) -> Axis {
+        let e = self.e;
+        let (first, last) = (self.bound(begin), self.bound(end));
+        let trips = e.sub(last, first);
+        let is_empty = e.slt(trips, e.u64c(0));
+        let trips =
+            if e.as_bits(trips).is_some_and(|n| n as i64 >= 0) { trips } else { e.select(is_empty, e.u64c(0), trips) };
+        Axis { begin: first, trips, scalar: self.scalar_of(begin) }
+    }
+
+    /// A parallel loop whose iterations all threads share.
+    pub fn strided_for(&mut self, v: ValueId, l: &'p ForLoop) {
+        let e = self.e;
+        let axes: Vec<Axis> = l.dims.iter().map(|d| self.axis(d.begin, d.end)).collect();
+        // The loop may be lowered twice.
+        self.accumulators.clear();
+        self.begin_reductions(l);
+        let size = |axis: &Axis| if axis.scalar.bits() <= 32 { e.trunc(axis.trips, 32) } else { axis.trips };
+        let mut sizes: Vec<Id> = axes.iter().map(size).collect();
+        // A loop over a field without axes: one iteration.
+        if sizes.is_empty() {
+            sizes.push(e.u32c(1));
+        }
+        let (number, all) = if l.is_parallel() { self.thread_of_grid() } else { (e.u32c(0), e.u32c(1)) };
+        let odometer = Odometer::new(e, sizes, number, all);
+        let mut begin = odometer.starts.clone();
+        begin.push(odometer.starts(e));
+        let (open, mut counters) = e.begin_loop(&begin);
+        let more = counters.pop().expect("compiler bug: the loop has a condition");
+        e.loop_while(&open, more);
+        let digits = &counters[..axes.len()];
+        let linear = self.linear(&axes, digits);
+        let indices = axes.iter().zip(digits).map(|(axis, digit)| self.index(axis, *digit)).collect();
+        self.open(&open);
+        let targets = LoopTargets { on_break: open.done, on_continue: open.next, is_left: None };
+        self.iteration(v, l, indices, linear, targets);
+        self.loops.pop();
+        e.end_body(&open);
+        let (mut next, is_last) = odometer.step(e, &counters);
+        next.push(e.not(is_last));
+        e.end_loop(&open, &next);
+        self.end_reductions(l);
+    }
+
+    /// One iteration: fresh locals, its own sequence of random numbers, the body.
+    fn iteration(&mut self, v: ValueId, l: &'p ForLoop, indices: Vec<Index>, linear: Id, targets: LoopTargets) {
+        self.prepare_locals(|l, local| !l.schedule.locals.of(local).is_used_before_loop);
+        self.start_random_sequence(linear);
+        if let Some(variable) = self.has_failed {
+            self.e.store(variable, self.e.truth(false));
+        }
+        self.indices.insert(v, indices);
+        self.targets.push(targets);
+        self.iteration_end = Some((targets.on_continue, self.loops.len()));
+        self.block(l.body);
+        self.iteration_end = None;
+        self.targets.pop();
+        self.indices.remove(&v);
+    }
+
+    /// The index that a digit stands for.
+    fn index(&self, axis: &Axis, digit: Id) -> Index {
+        let e = self.e;
+        let wide = e.add(e.zext(digit, 64), axis.begin);
+        let bits = axis.scalar.bits();
+        let narrow = if bits == 64 { wide } else { e.add(e.trunc(axis.begin, bits), e.trunc(digit, bits)) };
+        Index { narrow, wide }
+    }
+
+    /// The number of an iteration in the order of a serial loop; only random numbers ask for it.
+    fn linear(&self, axes: &[Axis], digits: &[Id]) -> Id {
+        let e = self.e;
+        if self.rng.is_none() {
+            return e.u64c(0);
+        }
+        let step = |n: Id, (axis, digit): (&Axis, &Id)| e.add(e.mul(n, axis.trips), e.zext(*digit, 64));
+        axes.iter().zip(digits).fold(e.u64c(0), step)
+    }
+}

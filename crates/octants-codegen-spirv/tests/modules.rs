@@ -1,0 +1,137 @@
+//! Modules of programs: Khronos' validator takes each of them where it is installed, and the text of one is kept.
+
+#![allow(clippy::unwrap_used)] // A panic is how a test fails.
+
+#[path = "../../octants-codegen-llvm/tests/programs/mod.rs"]
+mod programs;
+#[path = "../../octants-codegen-llvm/tests/thread_programs/mod.rs"]
+mod thread_programs;
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+use octants_codegen_spirv::{DeviceFeatures, compile, list};
+use octants_ir::*;
+use octants_schedule::schedule_program;
+use programs::*;
+use thread_programs::*;
+
+fn scheduled(program: &Program, features: DeviceFeatures) -> Scheduled {
+    let mut program = program.clone();
+    octants_analysis::compute_access(&mut program);
+    schedule_program(program, &features.info(), ScheduleOptions::default())
+}
+
+/// Puts a module before the validator, where there is one.
+fn validate(module: &[u8], text: &str) {
+    let spawned = Command::new("spirv-val")
+        .args(["--target-env", "vulkan1.2", "-"])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let Ok(mut child) = spawned else {
+        return eprintln!("not validated: spirv-val (package spirv-tools) is not installed");
+    };
+    child.stdin.take().unwrap().write_all(module).unwrap();
+    let out = child.wait_with_output().unwrap();
+    assert!(out.status.success(), "{}\n{text}", String::from_utf8_lossy(&out.stderr));
+}
+
+/// The text of a program's modules, each of which is valid.
+fn modules(program: &Program, features: DeviceFeatures, fast_math: bool) -> String {
+    let (scheduled, options) =
+        (scheduled(program, features), CodegenOptions { fast_math, ..CodegenOptions::default() });
+    let text = list(&scheduled, &options, &features.code_target()).unwrap();
+    let artifact = compile(&scheduled, &|_| String::new(), &options, &features.code_target()).unwrap();
+    artifact.modules.iter().for_each(|module| validate(module, &text));
+    text
+}
+
+const LAVAPIPE: DeviceFeatures =
+    DeviceFeatures { subgroup_size: 8, shared_bytes: 32 << 10, atomic_float64: false, ..DeviceFeatures::ALL };
+
+#[test]
+fn functions_of_mathematics_are_valid() {
+    let functions: Vec<UnaryOp> = UnaryOp::ALL
+        .iter()
+        .copied()
+        .filter(|op| !matches!(op, UnaryOp::BitNot | UnaryOp::LogicNot | UnaryOp::Popcnt | UnaryOp::Clz | UnaryOp::Ffs))
+        .filter(|op| !matches!(op, UnaryOp::IsNan | UnaryOp::IsInf))
+        .collect();
+    for s in [Scalar::F16, Scalar::F32, Scalar::F64] {
+        for fast_math in [false, true] {
+            modules(&map(&functions, s), LAVAPIPE, fast_math);
+        }
+    }
+}
+
+#[test]
+fn reductions_and_atomics_are_valid_on_devices_of_all_kinds() {
+    let without_sums = DeviceFeatures { atomic_float32: false, shared_atomic_float32: false, ..LAVAPIPE };
+    for features in [DeviceFeatures::ALL, LAVAPIPE, without_sums] {
+        for s in [Scalar::I32, Scalar::U64, Scalar::F32, Scalar::F64] {
+            for op in [AtomicOp::Add, AtomicOp::Min, AtomicOp::Max, AtomicOp::Mul] {
+                modules(&reduction(op, s), features, true);
+            }
+        }
+        for s in [Scalar::I8, Scalar::U16, Scalar::F16, Scalar::I64, Scalar::F32, Scalar::F64] {
+            for op in [AtomicOp::Add, AtomicOp::Max, AtomicOp::Exchange] {
+                let value = |b: &mut Builder, _: ValueId| if s.is_float() { b.float(1.5, s) } else { b.int(1, s) };
+                modules(&scatter(op, array("h", s, 1), s, value), features, false);
+            }
+        }
+    }
+}
+
+#[test]
+fn assertions_and_many_parameters_are_valid() {
+    modules(&checked_copy(), LAVAPIPE, true);
+    let text = modules(&many_parameters(), LAVAPIPE, true);
+    // Too many for push constants: they are read at an address.
+    assert!(text.contains("PhysicalStorageBuffer"), "{text}");
+}
+
+#[test]
+fn operations_of_threads_are_valid() {
+    for scope in ["subgroup", "block"] {
+        modules(&barrier(scope), LAVAPIPE, true);
+    }
+    for scope in ["block", "device"] {
+        modules(&fence(scope), LAVAPIPE, true);
+    }
+    for operation in ["shuffle(%17, %15)", "shuffle_xor(%17, %13)", "shuffle_up(%17, %13)", "shuffle_down(%17, %13)"] {
+        modules(&subgroup(operation), LAVAPIPE, true);
+    }
+    for operation in ["ballot(%18)", "any(%18)", "all(%18)", "all_here(%18)", "is_whole()"] {
+        modules(&subgroup(operation), LAVAPIPE, true);
+    }
+}
+
+#[test]
+fn what_a_device_lacks_is_an_error() {
+    let least = DeviceFeatures::NONE;
+    let refused = |program: &Program| {
+        let scheduled = scheduled(program, least);
+        let location = |_| String::from("k.py:7");
+        let made = compile(&scheduled, &location, &CodegenOptions::default(), &least.code_target());
+        made.expect_err("the device lacks what the program needs").to_string()
+    };
+    let wide = refused(&map(&[UnaryOp::Sqrt], Scalar::F64));
+    assert!(wide.contains("no 64-bit floats") && wide.contains("k.py:7"), "{wide}");
+    let half = refused(&map(&[UnaryOp::Sqrt], Scalar::F16));
+    assert!(half.contains("no 16-bit floats"), "{half}");
+    let votes = refused(&subgroup("any(%18)"));
+    assert!(votes.contains("no votes and shuffles"), "{votes}");
+    // Without any of the optional features the rest works.
+    modules(&map(&[UnaryOp::Sin, UnaryOp::Exp], Scalar::F32), least, true);
+}
+
+#[test]
+fn the_text_of_a_map_is_kept() {
+    let text = modules(&map(&[UnaryOp::Neg], Scalar::F32), LAVAPIPE, true);
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/map.spvasm");
+    if std::env::var_os("OCTANTS_BLESS").is_some() {
+        std::fs::write(path, &text).unwrap();
+    }
+    assert_eq!(text, std::fs::read_to_string(path).unwrap(), "OCTANTS_BLESS=1 writes {path}");
+}

@@ -1,0 +1,19 @@
+//! What code generators share: the facts about a program that its code and its launches agree on.
+//!
+//! # Invariants
+//!
+//! - Argument slots, frame slots, sites of messages and the task graph are numbered here, so that the artifact is
+//!   described in one way whatever makes the code.
+//! - Nothing here makes code, or knows a machine.
+//!
+//! Reading order: [`memory_layout`], [`facts`], [`mod@launch_bound`], [`mod@graph_parts`].
+
+pub mod facts;
+pub mod graph_parts;
+pub mod launch_bound;
+pub mod memory_layout;
+
+pub use facts::{Facts, kind_of};
+pub use graph_parts::graph_parts;
+pub use launch_bound::launch_bound;
+pub use memory_layout::MemoryLayout;

@@ -1,0 +1,406 @@
+//! [`VulkanDriver`]: a device of Vulkan behind the runtime's `Driver` trait.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use ash::vk;
+use octants_artifact::{Artifact, CodeTarget};
+use octants_driver_gpu::Unavailable;
+use octants_driver_gpu::plan_grid::Parameter;
+use octants_runtime::{
+    Contents, DevicePtr, Driver, ErrorKind, EventHandle, Launch, ModuleHandle, Pattern, Result, StreamHandle,
+    TaskHandle,
+};
+
+use crate::event::Event;
+use crate::gpu::{Gpu, PUSH_BYTES};
+use crate::memory::{Kind, Memory, Part, no_memory};
+use crate::module::{LoadedTask, Module};
+use crate::stream::Stream;
+
+/// Code that was given back is unloaded together, this many at once.
+const MOST_RETIRED: usize = 256;
+/// Most bytes of arguments that a launch passes: more than push constants take are staged.
+const MOST_ARGUMENT_BYTES: u64 = 4000;
+/// Words of a `DeviceContext`.
+const CONTEXT_WORDS: usize = octants_artifact::DeviceContext::BYTES as usize / 8;
+
+/// A device of Vulkan.
+#[derive(Debug)]
+pub struct VulkanDriver {
+    default: Arc<Stream>,
+    /// Streams that were made and not destroyed, by handle.
+    live: Mutex<HashSet<u64>>,
+    made: AtomicUsize,
+    retired: Mutex<(Vec<Module>, bool)>,
+    memory: Memory,
+    pinned: Arc<Memory>,
+    gpu: Arc<Gpu>,
+}
+
+impl VulkanDriver {
+    /// The driver of a device that was opened.
+    pub(crate) fn new(gpu: Gpu) -> std::result::Result<VulkanDriver, Unavailable> {
+        let gpu = Arc::new(gpu);
+        let pinned = Arc::new(Memory::new(&gpu, Kind::Pinned));
+        let default =
+            Stream::new(&gpu, &pinned, 0).map_err(|e| Unavailable(format!("{} cannot be used: {e}", gpu.name)))?;
+        let memory = Memory::new(&gpu, Kind::Device);
+        let (live, made, retired) = (Mutex::default(), AtomicUsize::new(1), Mutex::default());
+        Ok(VulkanDriver { default: Arc::new(default), live, made, retired, memory, pinned, gpu })
+    }
+
+    fn live(&self) -> MutexGuard<'_, HashSet<u64>> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// # Safety
+    /// The handle is zero or a live stream's.
+    unsafe fn stream(&self, handle: StreamHandle) -> &Stream {
+        match handle.0 {
+            0 => &self.default,
+            // SAFETY: the contract above.
+            at => unsafe { &*(at as *const Stream) },
+        }
+    }
+
+    /// # Safety
+    /// The handle is a live event's.
+    unsafe fn event(&self, handle: EventHandle) -> &Event {
+        // SAFETY: the contract above.
+        unsafe { &*(handle.0 as *const Event) }
+    }
+
+    /// Where an address lies, of the device's memory or of pinned memory.
+    fn find(&self, at: u64, what: &'static str) -> Result<Part> {
+        self.memory.find(at).or_else(|| self.pinned.find(at)).ok_or_else(|| no_memory(what))
+    }
+
+    /// The device's address of pinned memory.
+    fn translated(&self, at: DevicePtr) -> u64 {
+        self.pinned.find(at.0).map_or(at.0, |part| part.address)
+    }
+
+    fn copy(&self, stream: &Stream, to: Part, from: Part, bytes: u64, staged: Option<u64>) -> Result<()> {
+        stream.record(|r| {
+            let region = [vk::BufferCopy { src_offset: from.offset, dst_offset: to.offset, size: bytes }];
+            // SAFETY: the ranges lie within their buffers, as the trait's contract says.
+            unsafe { r.device().cmd_copy_buffer(r.commands(), from.buffer, to.buffer, &region) };
+            staged.into_iter().for_each(|at| r.keep(at));
+            Ok(())
+        })
+    }
+
+    fn fill_words(&self, stream: &Stream, part: Part, bytes: u64, word: u32) -> Result<()> {
+        stream.record(|r| {
+            // SAFETY: the range lies within its buffer, at multiples of four.
+            unsafe { r.device().cmd_fill_buffer(r.commands(), part.buffer, part.offset, bytes, word) };
+            Ok(())
+        })
+    }
+
+    fn retired(&self) -> MutexGuard<'_, (Vec<Module>, bool)> {
+        self.retired.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Submits what all streams have recorded and waits for it.
+    fn finish(&self) -> Result<()> {
+        self.default.flush()?;
+        for handle in self.live().iter() {
+            // SAFETY: it is live, and cannot end while the set is locked.
+            unsafe { self.stream(StreamHandle(*handle)) }.flush()?;
+        }
+        self.gpu.wait_idle()
+    }
+}
+
+impl Driver for VulkanDriver {
+    fn name(&self) -> &str {
+        &self.gpu.name
+    }
+
+    fn software(&self) -> Option<(&'static str, i32)> {
+        Some(("Vulkan", self.gpu.version as i32))
+    }
+
+    fn is_immediate(&self) -> bool {
+        false
+    }
+
+    fn code_target(&self) -> CodeTarget {
+        self.gpu.target.clone()
+    }
+
+    fn is_host_addressable(&self) -> bool {
+        false
+    }
+
+    fn dlpack_device(&self) -> (i32, i32) {
+        (7, self.gpu.ordinal as i32)
+    }
+
+    fn synchronize_device(&self) -> Result<()> {
+        self.finish()
+    }
+
+    fn memory_bytes(&self) -> Option<u64> {
+        Some(self.gpu.memory_bytes)
+    }
+
+    fn max_argument_bytes(&self) -> u64 {
+        MOST_ARGUMENT_BYTES
+    }
+
+    unsafe fn allocate(&self, stream: Option<StreamHandle>, bytes: u64, contents: Contents) -> Result<DevicePtr> {
+        let at = self.memory.allocate(bytes)?;
+        if contents == Contents::Zeroed {
+            let part = self.find(at, "new memory")?;
+            let whole = bytes.max(1).next_multiple_of(4);
+            match stream {
+                // SAFETY: the trait's contract.
+                Some(stream) => self.fill_words(unsafe { self.stream(stream) }, part, whole, 0)?,
+                None => {
+                    // A stream of its own: nothing that others have queued is waited for.
+                    let own = Stream::new(&self.gpu, &self.pinned, self.made.fetch_add(1, Ordering::Relaxed))?;
+                    self.fill_words(&own, part, whole, 0)?;
+                    own.wait(None)?;
+                }
+            }
+        }
+        Ok(DevicePtr(at))
+    }
+
+    fn create_stream(&self, _priority: i32) -> Result<StreamHandle> {
+        let stream = Stream::new(&self.gpu, &self.pinned, self.made.fetch_add(1, Ordering::Relaxed))?;
+        let handle = Box::into_raw(Box::new(stream)) as u64;
+        self.live().insert(handle);
+        Ok(StreamHandle(handle))
+    }
+
+    unsafe fn destroy_stream(&self, stream: StreamHandle) {
+        if self.live().remove(&stream.0) {
+            // SAFETY: it is `create_stream`'s box, given back once.
+            drop(unsafe { Box::from_raw(stream.0 as *mut Stream) });
+        }
+    }
+
+    fn adopt_stream(&self, handle: u64) -> Result<StreamHandle> {
+        if handle == 0 || self.live().contains(&handle) {
+            return Ok(StreamHandle(handle));
+        }
+        let message = format!("{handle} is not the handle of a stream of this program: Vulkan has none of others");
+        Err(ErrorKind::Misuse { message }.into())
+    }
+
+    fn create_event(&self, timing: bool) -> Result<EventHandle> {
+        Ok(EventHandle(Box::into_raw(Box::new(Event::new(&self.gpu, timing)?)) as u64))
+    }
+
+    unsafe fn destroy_event(&self, event: EventHandle) {
+        // SAFETY: it is `create_event`'s box, given back once.
+        drop(unsafe { Box::from_raw(event.0 as *mut Event) });
+    }
+
+    unsafe fn record_event(&self, stream: StreamHandle, event: EventHandle) -> Result<()> {
+        // SAFETY: the trait's contract.
+        unsafe { self.event(event).record(self.stream(stream)) }
+    }
+
+    unsafe fn wait_events(&self, stream: StreamHandle, events: &[EventHandle]) -> Result<()> {
+        // SAFETY: the trait's contract.
+        let others = events.iter().filter_map(|e| unsafe { self.event(*e) }.stands_for()).collect();
+        // SAFETY: as above.
+        unsafe { self.stream(stream) }.wait_for(others)
+    }
+
+    unsafe fn synchronize_event(&self, event: EventHandle) -> Result<()> {
+        // SAFETY: the trait's contract.
+        unsafe { self.event(event) }.wait()
+    }
+
+    unsafe fn query_stream(&self, stream: StreamHandle) -> Result<bool> {
+        // SAFETY: the trait's contract.
+        unsafe { self.stream(stream) }.is_done()
+    }
+
+    unsafe fn query_event(&self, event: EventHandle) -> Result<bool> {
+        // SAFETY: the trait's contract.
+        unsafe { self.event(event) }.is_done()
+    }
+
+    unsafe fn elapsed_ms(&self, earlier: EventHandle, later: EventHandle) -> Result<f64> {
+        // SAFETY: the trait's contract.
+        unsafe { self.event(earlier).elapsed_ms(self.event(later)) }
+    }
+
+    unsafe fn free(&self, stream: StreamHandle, memory: DevicePtr, _bytes: u64) {
+        // SAFETY: the trait's contract.
+        let stream = unsafe { self.stream(stream) };
+        self.memory.free_behind(memory.0, &stream.timeline, stream.value_behind());
+    }
+
+    unsafe fn allocate_pinned(&self, bytes: u64) -> Result<DevicePtr> {
+        let at = self.pinned.allocate(bytes)?;
+        // SAFETY: the memory is mapped, and so long.
+        unsafe { std::ptr::write_bytes(at as *mut u8, 0, bytes as usize) };
+        Ok(DevicePtr(at))
+    }
+
+    unsafe fn free_pinned(&self, memory: DevicePtr, _bytes: u64) {
+        self.pinned.free(memory.0);
+    }
+
+    unsafe fn copy_to_device(&self, stream: StreamHandle, to: DevicePtr, from: *const u8, bytes: u64) -> Result<()> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        // SAFETY: the trait's contract.
+        let stream = unsafe { self.stream(stream) };
+        let to = self.find(to.0, "the target of a copy")?;
+        if let Some(part) = self.pinned.find(from as u64) {
+            return self.copy(stream, to, part, bytes, None);
+        }
+        let staged = self.pinned.allocate(bytes)?;
+        // SAFETY: both are so long, by the trait's contract and as just made.
+        unsafe { std::ptr::copy_nonoverlapping(from, staged as *mut u8, bytes as usize) };
+        let part = self.find(staged, "staged memory")?;
+        self.copy(stream, to, part, bytes, Some(staged))
+    }
+
+    unsafe fn copy_to_host(&self, stream: StreamHandle, to: *mut u8, from: DevicePtr, bytes: u64) -> Result<()> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        // SAFETY: the trait's contract.
+        let stream = unsafe { self.stream(stream) };
+        let from = self.find(from.0, "the source of a copy")?;
+        if let Some(part) = self.pinned.find(to as u64) {
+            return self.copy(stream, part, from, bytes, None);
+        }
+        let staged = self.pinned.allocate(bytes)?;
+        let part = self.find(staged, "staged memory")?;
+        let done = self.copy(stream, part, from, bytes, None).and_then(|()| stream.wait(None));
+        if done.is_ok() {
+            // SAFETY: both are so long, by the trait's contract and as just made.
+            unsafe { std::ptr::copy_nonoverlapping(staged as *const u8, to, bytes as usize) };
+        }
+        self.pinned.free(staged);
+        done.map(|_| ())
+    }
+
+    unsafe fn copy_on_device(&self, stream: StreamHandle, to: DevicePtr, from: DevicePtr, bytes: u64) -> Result<()> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        let (to, from) = (self.find(to.0, "the target of a copy")?, self.find(from.0, "the source of a copy")?);
+        // SAFETY: the trait's contract.
+        self.copy(unsafe { self.stream(stream) }, to, from, bytes, None)
+    }
+
+    unsafe fn fill(&self, stream: StreamHandle, at: DevicePtr, pattern: Pattern, bytes: u64) -> Result<bool> {
+        let part = self.find(at.0, "the target of a fill")?;
+        if !part.offset.is_multiple_of(4) || !bytes.is_multiple_of(4) {
+            return Ok(false);
+        }
+        let word = match pattern {
+            Pattern::Byte(b) => u32::from_ne_bytes([b; 4]),
+            Pattern::Half(h) => u32::from(h) << 16 | u32::from(h),
+            Pattern::Word(w) => w,
+        };
+        if bytes > 0 {
+            // SAFETY: the trait's contract.
+            self.fill_words(unsafe { self.stream(stream) }, part, bytes, word)?;
+        }
+        Ok(true)
+    }
+
+    unsafe fn threads_at_once(&self, task: TaskHandle) -> Option<u64> {
+        // SAFETY: the handle is the address of a task of a module that the trait's contract keeps loaded.
+        unsafe { (*(task.0 as *const LoadedTask)).threads_at_once() }
+    }
+
+    fn load(&self, artifact: &Artifact) -> Result<(ModuleHandle, Vec<TaskHandle>)> {
+        let module = Module::load(&self.gpu, artifact)?;
+        let tasks = module.tasks.iter().map(|t| TaskHandle(std::ptr::from_ref(t) as u64)).collect();
+        Ok((ModuleHandle(Box::into_raw(Box::new(module)) as u64), tasks))
+    }
+
+    unsafe fn unload(&self, module: ModuleHandle) {
+        // SAFETY: the handle is `load`'s box, given back once.
+        let module = unsafe { *Box::from_raw(module.0 as *mut Module) };
+        let modules = {
+            let mut retired = self.retired();
+            retired.0.push(module);
+            if !retired.1 && retired.0.len() < MOST_RETIRED {
+                return;
+            }
+            std::mem::take(&mut retired.0)
+        };
+        let _ = self.finish();
+        drop(modules);
+    }
+
+    unsafe fn launch(&self, stream: StreamHandle, task: TaskHandle, launch: &Launch<'_>) -> Result<()> {
+        // SAFETY: the handle is the address of a task of a module that the trait's contract keeps loaded.
+        let (task, stream) = unsafe { (&*(task.0 as *const LoadedTask), self.stream(stream)) };
+        let Some((blocks, threads)) = task.plan(launch.args)? else { return Ok(()) };
+        let pipeline = task.pipeline(threads)?;
+        let number = if task.is_numbered { launch.number } else { 0 };
+        let parameter = Parameter::new(launch, task.number, number);
+        let mut words: Vec<u64> = parameter.words().to_vec();
+        words[1] = self.translated(launch.result);
+        words[2] = self.translated(launch.channel);
+        let mut staged = None;
+        if words.len() * 8 > PUSH_BYTES as usize {
+            let slots = words.split_off(CONTEXT_WORDS);
+            let at = self.pinned.allocate(8 * slots.len() as u64)?;
+            // SAFETY: the memory is mapped, and so long.
+            unsafe { std::ptr::copy_nonoverlapping(slots.as_ptr(), at as *mut u64, slots.len()) };
+            words.push(self.translated(DevicePtr(at)));
+            staged = Some(at);
+        }
+        let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_ne_bytes()).collect();
+        let layout = self.gpu.layout;
+        stream.record(|r| {
+            let (device, commands) = (r.device(), r.commands());
+            // SAFETY: the pipeline is alive until the module is unloaded, behind this work.
+            unsafe {
+                device.cmd_bind_pipeline(commands, vk::PipelineBindPoint::COMPUTE, pipeline);
+                device.cmd_push_constants(commands, layout, vk::ShaderStageFlags::COMPUTE, 0, &bytes);
+                device.cmd_dispatch(commands, blocks, 1, 1);
+            }
+            staged.into_iter().for_each(|at| r.keep(at));
+            Ok(())
+        })
+    }
+
+    unsafe fn synchronize(&self, stream: StreamHandle) -> Result<()> {
+        // SAFETY: the trait's contract.
+        unsafe { self.stream(stream) }.wait(None).map(|_| ())
+    }
+
+    unsafe fn synchronize_for(&self, stream: StreamHandle, time: Duration) -> Result<bool> {
+        // SAFETY: the trait's contract.
+        unsafe { self.stream(stream) }.wait(Some(time))
+    }
+
+    fn close(&self) {
+        let _ = self.finish();
+        let modules = {
+            let mut retired = self.retired();
+            retired.1 = true;
+            std::mem::take(&mut retired.0)
+        };
+        drop(modules);
+        self.memory.trim();
+        self.pinned.trim();
+    }
+}
+
+impl Drop for VulkanDriver {
+    fn drop(&mut self) {
+        self.close();
+    }
+}

@@ -1,0 +1,101 @@
+//! [`Event`]: a value of a stream, and the time at which it was reached.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ash::vk;
+use octants_runtime::{ErrorKind, Result};
+
+use crate::checked::failed;
+use crate::gpu::Gpu;
+use crate::stream::Stream;
+use crate::timeline::Timeline;
+
+/// An event.
+pub struct Event {
+    gpu: Arc<Gpu>,
+    /// One timestamp.
+    time: Option<vk::QueryPool>,
+    stands_for: Mutex<Option<(Arc<Timeline>, u64)>>,
+}
+
+impl Event {
+    /// A new event, not recorded yet.
+    pub fn new(gpu: &Arc<Gpu>, timing: bool) -> Result<Event> {
+        let time = if timing && gpu.tick > 0.0 {
+            let info = vk::QueryPoolCreateInfo::default().query_type(vk::QueryType::TIMESTAMP).query_count(1);
+            // SAFETY: the structures are whole.
+            let made = unsafe { gpu.device.create_query_pool(&info, None) };
+            Some(made.map_err(|code| failed("vkCreateQueryPool", code, "making an event"))?)
+        } else {
+            None
+        };
+        Ok(Event { gpu: gpu.clone(), time, stands_for: Mutex::new(None) })
+    }
+
+    /// Lets it stand for the work of a stream until now.
+    pub fn record(&self, stream: &Stream) -> Result<()> {
+        if let Some(pool) = self.time {
+            stream.record(|r| {
+                // SAFETY: the commands are being recorded; the pool is this event's.
+                unsafe {
+                    r.device().cmd_reset_query_pool(r.commands(), pool, 0, 1);
+                    let stage = vk::PipelineStageFlags::ALL_COMMANDS;
+                    r.device().cmd_write_timestamp(r.commands(), stage, pool, 0);
+                }
+                Ok(())
+            })?;
+        }
+        // Whoever waits for it finds it submitted.
+        let value = stream.flush()?;
+        *self.stands_for.lock().unwrap_or_else(PoisonError::into_inner) = Some((stream.timeline.clone(), value));
+        Ok(())
+    }
+
+    /// What it stands for; nothing where it was not recorded.
+    pub fn stands_for(&self) -> Option<(Arc<Timeline>, u64)> {
+        self.stands_for.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Waits for what it stands for.
+    pub fn wait(&self) -> Result<()> {
+        match self.stands_for() {
+            Some((timeline, value)) => timeline.wait(value, None).map(|_| ()),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether what it stands for is done.
+    pub fn is_done(&self) -> Result<bool> {
+        self.stands_for().map_or(Ok(true), |(timeline, value)| timeline.has_reached(value))
+    }
+
+    /// The time at which it was reached, in milliseconds from some point.
+    fn time(&self) -> Result<f64> {
+        let Some(pool) = self.time else {
+            let message = format!("{} has no timestamps", self.gpu.name);
+            return Err(ErrorKind::Misuse { message }.into());
+        };
+        self.wait()?;
+        let mut ticks = [0u64];
+        let flags = vk::QueryResultFlags::TYPE_64 | vk::QueryResultFlags::WAIT;
+        // SAFETY: the timestamp was written.
+        unsafe { self.gpu.device.get_query_pool_results(pool, 0, &mut ticks, flags) }
+            .map_err(|code| failed("vkGetQueryPoolResults", code, "reading an event's time"))?;
+        Ok(ticks[0] as f64 * self.gpu.tick / 1e6)
+    }
+
+    /// Milliseconds from this event to a later one.
+    pub fn elapsed_ms(&self, later: &Event) -> Result<f64> {
+        Ok(later.time()? - self.time()?)
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        if let Some(pool) = self.time {
+            let _ = self.wait();
+            // SAFETY: the commands that write it are done.
+            unsafe { self.gpu.device.destroy_query_pool(pool, None) }
+        }
+    }
+}

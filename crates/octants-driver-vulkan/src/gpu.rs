@@ -1,0 +1,94 @@
+//! [`Gpu`]: a device that was opened, with its queues and what is known of it.
+
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use ash::vk;
+use octants_artifact::CodeTarget;
+use octants_runtime::Result;
+
+use crate::checked::failed;
+
+/// Bytes of push constants that every device has, and code uses.
+pub(crate) const PUSH_BYTES: u32 = 128;
+
+/// A device. All objects made of it are destroyed before it is.
+pub struct Gpu {
+    /// Keeps the library loaded.
+    pub(crate) _entry: ash::Entry,
+    pub(crate) instance: ash::Instance,
+    pub(crate) device: ash::Device,
+    pub(crate) memory_types: vk::PhysicalDeviceMemoryProperties,
+    /// The queues' family.
+    pub(crate) family: u32,
+    pub(crate) queues: Vec<Mutex<vk::Queue>>,
+    /// Its number among those that the library knows.
+    pub ordinal: u32,
+    /// Name of the device.
+    pub name: String,
+    /// What code for it is made for.
+    pub target: CodeTarget,
+    /// Version of Vulkan, as the library writes it.
+    pub version: u32,
+    /// Threads of a subgroup.
+    pub subgroup: u32,
+    /// Pipelines must ask for subgroups of this size.
+    pub(crate) asks_subgroup: bool,
+    /// Pipelines can ask for whole subgroups.
+    pub(crate) whole_subgroups: bool,
+    /// Blocks of a grid at most.
+    pub max_blocks: u32,
+    /// Threads of a block at most.
+    pub max_threads: u32,
+    /// Nanoseconds of a tick of timestamps; zero without them.
+    pub tick: f64,
+    /// The processor plays it.
+    pub is_processor: bool,
+    /// Bytes of memory of its own.
+    pub memory_bytes: u64,
+    pub(crate) layout: vk::PipelineLayout,
+    pub(crate) cache: vk::PipelineCache,
+}
+
+impl fmt::Debug for Gpu {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gpu").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl Gpu {
+    /// Has a queue for this thread alone.
+    pub(crate) fn queue(&self, number: usize) -> MutexGuard<'_, vk::Queue> {
+        self.queues[number].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for all that was submitted.
+    pub fn wait_idle(&self) -> Result<()> {
+        let _all: Vec<_> = (0..self.queues.len()).map(|n| self.queue(n)).collect();
+        // SAFETY: no other thread uses a queue meanwhile.
+        unsafe { self.device.device_wait_idle() }
+            .map_err(|code| failed("vkDeviceWaitIdle", code, "waiting for all work of the device"))
+    }
+
+    /// The first type of memory that has these properties, if any.
+    pub(crate) fn memory_type(&self, allowed: u32, wanted: vk::MemoryPropertyFlags) -> Option<u32> {
+        let types = self.memory_types.memory_types_as_slice();
+        let fits = |(i, t): (usize, &vk::MemoryType)| {
+            (allowed & (1 << i) != 0 && t.property_flags.contains(wanted)).then_some(i as u32)
+        };
+        types.iter().enumerate().find_map(fits)
+    }
+}
+
+impl Drop for Gpu {
+    fn drop(&mut self) {
+        // SAFETY: the last owner; what was made of the device is gone, its work is done or lost.
+        unsafe {
+            let _ = self.device.device_wait_idle();
+            self.device.destroy_pipeline_cache(self.cache, None);
+            self.device.destroy_pipeline_layout(self.layout, None);
+            self.device.destroy_device(None);
+            self.instance.destroy_instance(None);
+        }
+    }
+}

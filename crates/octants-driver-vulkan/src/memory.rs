@@ -1,0 +1,296 @@
+//! [`Memory`]: memory of a device in chunks, each a buffer, of which allocations are parts.
+//!
+//! What is freed behind work is given out again when that is done.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ash::vk;
+use octants_runtime::{DeviceError, ErrorKind, Result};
+
+use crate::gpu::Gpu;
+use crate::timeline::Timeline;
+
+/// Allocations begin at multiples of this.
+const ALIGNMENT: u64 = 256;
+
+/// What a chunk's memory is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// The device's own.
+    Device,
+    /// The host's, which the device reaches.
+    Pinned,
+}
+
+impl Kind {
+    fn chunk_bytes(self) -> u64 {
+        match self {
+            Kind::Device => 64 << 20,
+            Kind::Pinned => 4 << 20,
+        }
+    }
+}
+
+/// A part of a buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Part {
+    /// The chunk's buffer.
+    pub buffer: vk::Buffer,
+    /// Bytes from its start.
+    pub offset: u64,
+    /// The device's address.
+    pub address: u64,
+}
+
+struct Chunk {
+    buffer: vk::Buffer,
+    memory: vk::DeviceMemory,
+    bytes: u64,
+    /// The device's address.
+    address: u64,
+    /// Free ranges: offset and length.
+    free: BTreeMap<u64, u64>,
+    /// Allocations: offset and length.
+    used: BTreeMap<u64, u64>,
+}
+
+/// What is free when work is done.
+struct Pending {
+    timeline: Arc<Timeline>,
+    value: u64,
+    at: u64,
+}
+
+#[derive(Default)]
+struct State {
+    /// By the address that allocations are named by: the device's, or the host's for pinned memory.
+    chunks: BTreeMap<u64, Chunk>,
+    pending: Vec<Pending>,
+    in_use: u64,
+}
+
+/// Memory of one kind.
+pub struct Memory {
+    gpu: Arc<Gpu>,
+    kind: Kind,
+    state: Mutex<State>,
+}
+
+impl std::fmt::Debug for Memory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Memory({:?})", self.kind)
+    }
+}
+
+impl Memory {
+    /// Nothing yet.
+    pub fn new(gpu: &Arc<Gpu>, kind: Kind) -> Memory {
+        Memory { gpu: gpu.clone(), kind, state: Mutex::default() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// An allocation's address.
+    pub fn allocate(&self, bytes: u64) -> Result<u64> {
+        let bytes = bytes.max(1).checked_next_multiple_of(ALIGNMENT).unwrap_or(u64::MAX);
+        let mut state = self.state();
+        state.reap()?;
+        if let Some(at) = state.take(bytes) {
+            return Ok(at);
+        }
+        let grown = bytes.max(self.kind.chunk_bytes());
+        let made = self.make_chunk(grown).or_else(|_| self.make_chunk(bytes));
+        let (name, chunk) = made.map_err(|_| self.out_of_memory(bytes, state.in_use))?;
+        state.chunks.insert(name, chunk);
+        state.take(bytes).ok_or_else(|| ErrorKind::CompilerBug("a new chunk has no room".into()).into())
+    }
+
+    fn out_of_memory(&self, requested: u64, in_use: u64) -> DeviceError {
+        ErrorKind::OutOfMemory {
+            device: self.gpu.name.clone(),
+            requested,
+            in_use,
+            free: None,
+            capacity: Some(self.gpu.memory_bytes).filter(|b| *b > 0),
+        }
+        .into()
+    }
+
+    /// A chunk and the address that it is named by.
+    fn make_chunk(&self, bytes: u64) -> std::result::Result<(u64, Chunk), vk::Result> {
+        use vk::MemoryPropertyFlags as Flags;
+        let device = &self.gpu.device;
+        let usage = vk::BufferUsageFlags::STORAGE_BUFFER
+            | vk::BufferUsageFlags::SHADER_DEVICE_ADDRESS
+            | vk::BufferUsageFlags::TRANSFER_SRC
+            | vk::BufferUsageFlags::TRANSFER_DST;
+        let info = vk::BufferCreateInfo::default().size(bytes).usage(usage);
+        let wanted = match self.kind {
+            Kind::Device => [Flags::DEVICE_LOCAL, Flags::empty()],
+            Kind::Pinned => [
+                Flags::HOST_VISIBLE | Flags::HOST_COHERENT | Flags::HOST_CACHED,
+                Flags::HOST_VISIBLE | Flags::HOST_COHERENT,
+            ],
+        };
+        // SAFETY: the structures are whole; what was made is destroyed where a later step fails.
+        unsafe {
+            let buffer = device.create_buffer(&info, None)?;
+            let needs = device.get_buffer_memory_requirements(buffer);
+            let of_type = wanted.into_iter().find_map(|w| self.gpu.memory_type(needs.memory_type_bits, w));
+            let mut flags = vk::MemoryAllocateFlagsInfo::default().flags(vk::MemoryAllocateFlags::DEVICE_ADDRESS);
+            let info = vk::MemoryAllocateInfo::default()
+                .allocation_size(needs.size)
+                .memory_type_index(of_type.unwrap_or(0))
+                .push_next(&mut flags);
+            let memory = match device.allocate_memory(&info, None) {
+                Ok(memory) => memory,
+                Err(code) => {
+                    device.destroy_buffer(buffer, None);
+                    return Err(code);
+                }
+            };
+            let chunk = |address| Chunk {
+                buffer,
+                memory,
+                bytes,
+                address,
+                free: BTreeMap::from([(0, bytes)]),
+                used: BTreeMap::new(),
+            };
+            let bound = device.bind_buffer_memory(buffer, memory, 0).and_then(|()| {
+                let info = vk::BufferDeviceAddressInfo::default().buffer(buffer);
+                let address = device.get_buffer_device_address(&info);
+                match self.kind {
+                    Kind::Device => Ok((address, address)),
+                    Kind::Pinned => {
+                        let host = device.map_memory(memory, 0, vk::WHOLE_SIZE, vk::MemoryMapFlags::empty())?;
+                        Ok((host as u64, address))
+                    }
+                }
+            });
+            match bound {
+                Ok((name, address)) => Ok((name, chunk(address))),
+                Err(code) => {
+                    device.destroy_buffer(buffer, None);
+                    device.free_memory(memory, None);
+                    Err(code)
+                }
+            }
+        }
+    }
+
+    /// Gives an allocation back at once.
+    pub fn free(&self, at: u64) {
+        let empty = self.state().give(at, self.kind.chunk_bytes());
+        if let Some(chunk) = empty {
+            self.destroy(&chunk);
+        }
+    }
+
+    /// Gives an allocation back when the value is reached.
+    pub fn free_behind(&self, at: u64, timeline: &Arc<Timeline>, value: u64) {
+        self.state().pending.push(Pending { timeline: timeline.clone(), value, at });
+    }
+
+    /// Gives back what work that is done has left, chunks too.
+    pub fn trim(&self) {
+        let mut state = self.state();
+        let _ = state.reap();
+        let empty: Vec<u64> = state.chunks.iter().filter(|(_, c)| c.used.is_empty()).map(|(at, _)| *at).collect();
+        for at in empty {
+            if let Some(chunk) = state.chunks.remove(&at) {
+                self.destroy(&chunk);
+            }
+        }
+    }
+
+    fn destroy(&self, chunk: &Chunk) {
+        // SAFETY: no work uses it: its allocations were given back behind their work.
+        unsafe {
+            self.gpu.device.destroy_buffer(chunk.buffer, None);
+            self.gpu.device.free_memory(chunk.memory, None);
+        }
+    }
+
+    /// Where an address lies.
+    pub fn find(&self, at: u64) -> Option<Part> {
+        let state = self.state();
+        let (first, chunk) = state.chunks.range(..=at).next_back()?;
+        let offset = at - first;
+        (offset < chunk.bytes).then_some(Part { buffer: chunk.buffer, offset, address: chunk.address + offset })
+    }
+
+    /// Bytes that are given out.
+    pub fn in_use(&self) -> u64 {
+        self.state().in_use
+    }
+}
+
+impl State {
+    fn take(&mut self, bytes: u64) -> Option<u64> {
+        for (first, chunk) in &mut self.chunks {
+            let Some((offset, length)) = chunk.free.iter().find(|(_, n)| **n >= bytes).map(|(o, n)| (*o, *n)) else {
+                continue;
+            };
+            chunk.free.remove(&offset);
+            if length > bytes {
+                chunk.free.insert(offset + bytes, length - bytes);
+            }
+            chunk.used.insert(offset, bytes);
+            self.in_use += bytes;
+            return Some(first + offset);
+        }
+        None
+    }
+
+    /// Takes an allocation back; its chunk where that was made for it alone.
+    fn give(&mut self, at: u64, chunk_bytes: u64) -> Option<Chunk> {
+        let (&first, chunk) = self.chunks.range_mut(..=at).next_back()?;
+        let mut offset = at - first;
+        let mut length = chunk.used.remove(&offset)?;
+        self.in_use -= length;
+        if let Some(next) = chunk.free.remove(&(offset + length)) {
+            length += next;
+        }
+        if let Some((before, n)) = chunk.free.range(..offset).next_back().map(|(o, n)| (*o, *n))
+            && before + n == offset
+        {
+            chunk.free.remove(&before);
+            (offset, length) = (before, length + n);
+        }
+        chunk.free.insert(offset, length);
+        let is_alone = chunk.used.is_empty() && chunk.bytes > chunk_bytes;
+        if is_alone { self.chunks.remove(&first) } else { None }
+    }
+
+    /// Takes back what work that is done has left. Large chunks stay until they are trimmed.
+    fn reap(&mut self) -> Result<()> {
+        let mut i = 0;
+        while i < self.pending.len() {
+            let p = &self.pending[i];
+            if p.timeline.has_reached(p.value)? {
+                let at = self.pending.swap_remove(i).at;
+                let kept = self.give(at, u64::MAX);
+                debug_assert!(kept.is_none());
+            } else {
+                i += 1;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        let state = std::mem::take(&mut *self.state());
+        state.chunks.values().for_each(|chunk| self.destroy(chunk));
+    }
+}
+
+/// The error for an address that nothing has.
+pub(crate) fn no_memory(what: &'static str) -> DeviceError {
+    ErrorKind::Misuse { message: format!("{what} is no address of memory that this device gave out") }.into()
+}

@@ -1,0 +1,191 @@
+//! [`Module`]: loaded code, and the pipelines made of it.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ash::vk;
+use octants_artifact::{Artifact, ParallelMeta, TaskMeta};
+use octants_driver_gpu::plan_grid::{GridPlan, worthwhile_run};
+use octants_runtime::{ErrorKind, Result};
+
+use crate::checked::failed;
+use crate::gpu::Gpu;
+
+/// Threads of a block where the program does not say: on a GPU, and on a processor that plays one.
+const GPU_BLOCK: u32 = 256;
+const PROCESSOR_BLOCK: u32 = 64;
+/// Blocks that fill a GPU: Vulkan does not tell the number of its multiprocessors.
+const GPU_FILL: u32 = 512;
+
+/// Iterations of a thread at most on a processor: Mesa's lavapipe (22.3) ends the loops of a thread after 65,535 rounds
+/// in all.
+const MOST_ITERATIONS: u64 = 1024;
+
+/// A task with what its launches need to know.
+#[derive(Debug)]
+pub struct LoadedTask {
+    /// Its place among the kernel's tasks.
+    pub number: u32,
+    /// Its code depends on the number of the launch.
+    pub is_numbered: bool,
+    gpu: Arc<Gpu>,
+    kernel: String,
+    shader: vk::ShaderModule,
+    /// None for one thread.
+    parallel: Option<(ParallelMeta, GridPlan)>,
+    /// By the number of threads of a block.
+    pipelines: Mutex<HashMap<u32, vk::Pipeline>>,
+}
+
+/// Loaded code.
+#[derive(Debug)]
+pub struct Module {
+    /// One for each of the artifact's.
+    pub tasks: Vec<LoadedTask>,
+}
+
+impl Module {
+    /// Loads code.
+    pub fn load(gpu: &Arc<Gpu>, artifact: &Artifact) -> Result<Module> {
+        let asserts = artifact.sites.iter().any(|s| s.kind == octants_artifact::SiteKind::Assert);
+        let mut module = Module { tasks: Vec::with_capacity(artifact.tasks.len()) };
+        for (number, task) in artifact.tasks.iter().enumerate() {
+            let code = artifact.modules.get(task.module as usize).map_or(&[][..], Vec::as_slice);
+            module.tasks.push(LoadedTask::load(gpu, &artifact.kernel, task, number as u32, code, asserts)?);
+        }
+        Ok(module)
+    }
+}
+
+impl LoadedTask {
+    fn load(
+        gpu: &Arc<Gpu>,
+        kernel: &str,
+        task: &TaskMeta,
+        number: u32,
+        code: &[u8],
+        asserts: bool,
+    ) -> Result<LoadedTask> {
+        let words: Vec<u32> = code.chunks_exact(4).map(|w| u32::from_le_bytes([w[0], w[1], w[2], w[3]])).collect();
+        let info = vk::ShaderModuleCreateInfo::default().code(&words);
+        let parallel = task.parallel.clone().filter(|p| !p.serialize);
+        let parallel = match parallel {
+            Some(meta) => {
+                let plan = plan(gpu, &meta)?;
+                Some((meta, plan))
+            }
+            None => None,
+        };
+        // SAFETY: the code is SPIR-V that the code generator made.
+        let shader = unsafe { gpu.device.create_shader_module(&info, None) }
+            .map_err(|code| failed("vkCreateShaderModule", code, format!("loading kernel `{kernel}`")))?;
+        let is_numbered = task.draws_random || asserts;
+        let (gpu, kernel, pipelines) = (gpu.clone(), kernel.to_owned(), Mutex::default());
+        Ok(LoadedTask { number, is_numbered, gpu, kernel, shader, parallel, pipelines })
+    }
+
+    /// Blocks and threads of a block for a launch with these argument slots; `None` where there is nothing to do.
+    pub fn plan(&self, args: &[u64]) -> Result<Option<(u32, u32)>> {
+        let Some((meta, plan)) = &self.parallel else { return Ok(Some((1, 1))) };
+        let Some((blocks, threads)) = plan.plan(meta.iterations(args)) else { return Ok(None) };
+        if blocks > self.gpu.max_blocks && meta.cooperates {
+            let most = self.gpu.max_blocks;
+            let message = format!("a loop whose threads work together has {blocks} blocks; this device runs {most}");
+            return Err(ErrorKind::Misuse { message }.into());
+        }
+        let least = match meta.iterations(args) {
+            Some(n) if self.gpu.is_processor => n.div_ceil(u64::from(threads) * MOST_ITERATIONS),
+            _ => 0,
+        };
+        // Threads walk the iterations with the stride of the grid.
+        let blocks = blocks.max(u32::try_from(least).unwrap_or(u32::MAX));
+        Ok(Some((blocks.min(self.gpu.max_blocks), threads)))
+    }
+
+    /// Threads that the device runs at once; `None` for a serial task.
+    pub fn threads_at_once(&self) -> Option<u64> {
+        self.parallel.as_ref().map(|(_, plan)| plan.threads_at_once())
+    }
+
+    /// The pipeline for blocks of so many threads.
+    pub fn pipeline(&self, threads: u32) -> Result<vk::Pipeline> {
+        let mut pipelines = self.pipelines.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(pipeline) = pipelines.get(&threads) {
+            return Ok(*pipeline);
+        }
+        let pipeline = self.make_pipeline(threads)?;
+        pipelines.insert(threads, pipeline);
+        Ok(pipeline)
+    }
+
+    fn make_pipeline(&self, threads: u32) -> Result<vk::Pipeline> {
+        let gpu = &self.gpu;
+        let entries = [vk::SpecializationMapEntry { constant_id: 0, offset: 0, size: 4 }];
+        let bytes = threads.to_ne_bytes();
+        let constants = vk::SpecializationInfo::default().map_entries(&entries).data(&bytes);
+        let mut size =
+            vk::PipelineShaderStageRequiredSubgroupSizeCreateInfo::default().required_subgroup_size(gpu.subgroup);
+        let mut stage = vk::PipelineShaderStageCreateInfo::default()
+            .stage(vk::ShaderStageFlags::COMPUTE)
+            .module(self.shader)
+            .name(c"main")
+            .specialization_info(&constants);
+        if gpu.whole_subgroups && threads.is_multiple_of(gpu.subgroup) {
+            stage = stage.flags(vk::PipelineShaderStageCreateFlags::REQUIRE_FULL_SUBGROUPS);
+        }
+        if gpu.asks_subgroup {
+            stage = stage.push_next(&mut size);
+        }
+        let info = [vk::ComputePipelineCreateInfo::default().stage(stage).layout(gpu.layout)];
+        // SAFETY: the module is alive, the structures are whole.
+        let made = unsafe { gpu.device.create_compute_pipelines(gpu.cache, &info, None) };
+        match made {
+            Ok(pipelines) => Ok(pipelines[0]),
+            Err((_, code)) => {
+                let doing = format!("making code of kernel `{}`", self.kernel);
+                Err(failed("vkCreateComputePipelines", code, doing))
+            }
+        }
+    }
+}
+
+impl Drop for LoadedTask {
+    fn drop(&mut self) {
+        let pipelines = std::mem::take(&mut *self.pipelines.lock().unwrap_or_else(PoisonError::into_inner));
+        // SAFETY: whoever unloads waits for the work first.
+        unsafe {
+            pipelines.into_values().for_each(|p| self.gpu.device.destroy_pipeline(p, None));
+            self.gpu.device.destroy_shader_module(self.shader, None);
+        }
+    }
+}
+
+/// The grids of a task. A block has one size, so that there is one pipeline.
+fn plan(gpu: &Gpu, meta: &ParallelMeta) -> Result<GridPlan> {
+    let most = gpu.max_threads;
+    let block = match meta.block_dim {
+        Some(asked) if meta.cooperates && asked > most => {
+            let message = format!(
+                "the loop asks for blocks of {asked} threads that work together, but this device runs at most {most} \
+                 threads per block"
+            );
+            return Err(ErrorKind::Misuse { message }.into());
+        }
+        Some(asked) if meta.cooperates => asked.max(1),
+        Some(asked) => asked.max(1).next_multiple_of(gpu.subgroup).min(most),
+        None if gpu.is_processor => PROCESSOR_BLOCK.max(gpu.subgroup).min(most),
+        None => GPU_BLOCK.min(most),
+    };
+    let processors = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
+    Ok(GridPlan {
+        block,
+        fixed: true,
+        resident: 1,
+        multiprocessors: if gpu.is_processor { processors } else { GPU_FILL },
+        warp: gpu.subgroup,
+        once: meta.block_sums,
+        single: meta.cooperates,
+        lanes: 1,
+        run: worthwhile_run(meta.cost_per_iteration, 1),
+    })
+}

@@ -1,0 +1,388 @@
+//! [`open()`]: finds Vulkan's library and a device, or says why there is none.
+
+use std::ffi::{CStr, c_char};
+use std::sync::Mutex;
+
+use ash::vk;
+use octants_artifact::CodeTarget;
+use octants_driver_gpu::{GpuConfig, Unavailable};
+
+use crate::driver::VulkanDriver;
+use crate::gpu::{Gpu, PUSH_BYTES};
+
+/// Queues at most.
+const MOST_QUEUES: u32 = 8;
+const VERSION: u32 = vk::API_VERSION_1_2;
+
+fn why(what: &str, code: vk::Result) -> Unavailable {
+    Unavailable(format!("Vulkan cannot be used: {what} failed ({code:?})"))
+}
+
+/// Opens a device: the one with the number that was asked for, or else the best there is, a GPU of its own before one
+/// that shares the processor's memory. One that the processor plays is taken where `takes_processor` says so.
+pub fn open(config: &GpuConfig, takes_processor: bool) -> Result<VulkanDriver, Unavailable> {
+    // SAFETY: loading the library has no effect on anything else.
+    let entry = unsafe {
+        match &config.library {
+            Some(path) => ash::Entry::load_from(path),
+            None => ash::Entry::load(),
+        }
+    };
+    let entry = entry.map_err(|e| Unavailable(format!("there is no Vulkan library on this machine ({e})")))?;
+    let info = vk::ApplicationInfo::default().api_version(VERSION).engine_name(c"octants");
+    // Devices of the portability subset are only shown to those who ask.
+    let portability = vk::KHR_PORTABILITY_ENUMERATION_NAME;
+    // SAFETY: the library is loaded.
+    let known = unsafe { entry.enumerate_instance_extension_properties(None) }.unwrap_or_default();
+    let shows_all = known.iter().any(|e| e.extension_name_as_c_str() == Ok(portability));
+    let extensions: Vec<*const c_char> = shows_all.then_some(portability.as_ptr()).into_iter().collect();
+    let flags =
+        if shows_all { vk::InstanceCreateFlags::ENUMERATE_PORTABILITY_KHR } else { vk::InstanceCreateFlags::empty() };
+    let create =
+        vk::InstanceCreateInfo::default().application_info(&info).enabled_extension_names(&extensions).flags(flags);
+    // SAFETY: the structures are whole.
+    let instance = unsafe { entry.create_instance(&create, None) }.map_err(|c| why("vkCreateInstance", c))?;
+    let opened = choose(&instance, config, takes_processor).and_then(|found| make_device(&instance, found));
+    match opened {
+        Ok(parts) => VulkanDriver::new(into_gpu(entry, instance, parts)),
+        Err(reason) => {
+            // SAFETY: nothing was made of it.
+            unsafe { instance.destroy_instance(None) };
+            Err(reason)
+        }
+    }
+}
+
+/// A device that can run code.
+struct Found {
+    device: vk::PhysicalDevice,
+    properties: vk::PhysicalDeviceProperties,
+    ordinal: u32,
+}
+
+fn rank(kind: vk::PhysicalDeviceType) -> u32 {
+    match kind {
+        vk::PhysicalDeviceType::DISCRETE_GPU => 0,
+        vk::PhysicalDeviceType::INTEGRATED_GPU => 1,
+        vk::PhysicalDeviceType::VIRTUAL_GPU => 2,
+        vk::PhysicalDeviceType::CPU => 4,
+        _ => 3,
+    }
+}
+
+fn choose(instance: &ash::Instance, config: &GpuConfig, takes_processor: bool) -> Result<Found, Unavailable> {
+    // SAFETY: the instance is alive.
+    let all = unsafe { instance.enumerate_physical_devices() }.map_err(|c| why("vkEnumeratePhysicalDevices", c))?;
+    let describe = |(number, device): (usize, vk::PhysicalDevice)| {
+        // SAFETY: the device is the instance's.
+        let properties = unsafe { instance.get_physical_device_properties(device) };
+        Found { device, properties, ordinal: number as u32 }
+    };
+    let mut found: Vec<Found> = all.into_iter().enumerate().map(describe).collect();
+    found.sort_by_key(|f| rank(f.properties.device_type));
+    for (number, f) in found.iter_mut().enumerate() {
+        f.ordinal = number as u32;
+    }
+    if found.is_empty() {
+        return Err(Unavailable("Vulkan knows no device on this machine".into()));
+    }
+    let count = found.len();
+    let chosen = match config.device {
+        Some(number) => found.into_iter().nth(number as usize).ok_or_else(|| {
+            Unavailable(format!("there is no Vulkan device {number}: {count} were found, counted from 0"))
+        })?,
+        None => found.into_iter().next().expect("compiler bug: there is a device"),
+    };
+    if !takes_processor && chosen.properties.device_type == vk::PhysicalDeviceType::CPU {
+        return Err(Unavailable("the only device of Vulkan is played by the processor".into()));
+    }
+    Ok(chosen)
+}
+
+/// What is made of a device.
+struct Parts {
+    device: ash::Device,
+    found: Found,
+    family: u32,
+    queues: Vec<vk::Queue>,
+    memory_types: vk::PhysicalDeviceMemoryProperties,
+    target: CodeTarget,
+    subgroup: u32,
+    asks_subgroup: bool,
+    whole_subgroups: bool,
+    has_timestamps: bool,
+    layout: vk::PipelineLayout,
+    cache: vk::PipelineCache,
+}
+
+/// The features that are asked for, in one chain.
+#[derive(Default)]
+struct Features {
+    core: vk::PhysicalDeviceFeatures,
+    eleven: vk::PhysicalDeviceVulkan11Features<'static>,
+    twelve: vk::PhysicalDeviceVulkan12Features<'static>,
+    floats: vk::PhysicalDeviceShaderAtomicFloatFeaturesEXT<'static>,
+    sizes: vk::PhysicalDeviceSubgroupSizeControlFeatures<'static>,
+    clock: vk::PhysicalDeviceShaderClockFeaturesKHR<'static>,
+    has_floats: bool,
+    has_sizes: bool,
+    has_clock: bool,
+}
+
+fn is(feature: vk::Bool32) -> bool {
+    feature != 0
+}
+
+/// What the device can do, of what code may use.
+fn features(instance: &ash::Instance, device: vk::PhysicalDevice, extensions: &[&CStr]) -> Features {
+    let mut all = Features {
+        has_floats: extensions.contains(&vk::EXT_SHADER_ATOMIC_FLOAT_NAME),
+        has_sizes: extensions.contains(&vk::EXT_SUBGROUP_SIZE_CONTROL_NAME),
+        has_clock: extensions.contains(&vk::KHR_SHADER_CLOCK_NAME),
+        ..Features::default()
+    };
+    let (mut eleven, mut twelve) =
+        (vk::PhysicalDeviceVulkan11Features::default(), vk::PhysicalDeviceVulkan12Features::default());
+    let mut floats = vk::PhysicalDeviceShaderAtomicFloatFeaturesEXT::default();
+    let mut sizes = vk::PhysicalDeviceSubgroupSizeControlFeatures::default();
+    let mut clock = vk::PhysicalDeviceShaderClockFeaturesKHR::default();
+    let mut query = vk::PhysicalDeviceFeatures2::default().push_next(&mut eleven).push_next(&mut twelve);
+    if all.has_floats {
+        query = query.push_next(&mut floats);
+    }
+    if all.has_sizes {
+        query = query.push_next(&mut sizes);
+    }
+    if all.has_clock {
+        query = query.push_next(&mut clock);
+    }
+    // SAFETY: the chain is whole.
+    unsafe { instance.get_physical_device_features2(device, &mut query) };
+    let core = query.features;
+    all.core = vk::PhysicalDeviceFeatures {
+        shader_int64: core.shader_int64,
+        shader_int16: core.shader_int16,
+        shader_float64: core.shader_float64,
+        ..Default::default()
+    };
+    all.eleven.storage_buffer16_bit_access = eleven.storage_buffer16_bit_access;
+    all.twelve.shader_int8 = twelve.shader_int8;
+    all.twelve.storage_buffer8_bit_access = twelve.storage_buffer8_bit_access;
+    all.twelve.shader_float16 = twelve.shader_float16;
+    all.twelve.shader_buffer_int64_atomics = twelve.shader_buffer_int64_atomics;
+    all.twelve.shader_shared_int64_atomics = twelve.shader_shared_int64_atomics;
+    all.twelve.buffer_device_address = twelve.buffer_device_address;
+    all.twelve.timeline_semaphore = twelve.timeline_semaphore;
+    all.twelve.vulkan_memory_model = twelve.vulkan_memory_model;
+    all.twelve.vulkan_memory_model_device_scope = twelve.vulkan_memory_model_device_scope;
+    all.floats.shader_buffer_float32_atomic_add = floats.shader_buffer_float32_atomic_add;
+    all.floats.shader_shared_float32_atomic_add = floats.shader_shared_float32_atomic_add;
+    all.floats.shader_buffer_float64_atomic_add = floats.shader_buffer_float64_atomic_add;
+    all.sizes.subgroup_size_control = sizes.subgroup_size_control;
+    all.sizes.compute_full_subgroups = sizes.compute_full_subgroups;
+    all.clock.shader_subgroup_clock = clock.shader_subgroup_clock;
+    all
+}
+
+impl Features {
+    /// The first thing that all code needs and the device has not.
+    fn lacks(&self) -> Option<&'static str> {
+        let twelve = &self.twelve;
+        let needed = [
+            (twelve.buffer_device_address, "addresses of buffers (bufferDeviceAddress)"),
+            (twelve.timeline_semaphore, "timeline semaphores (timelineSemaphore)"),
+            (twelve.vulkan_memory_model, "Vulkan's memory model (vulkanMemoryModel)"),
+            (twelve.vulkan_memory_model_device_scope, "the device's scope (vulkanMemoryModelDeviceScope)"),
+            (self.core.shader_int64, "64-bit integers (shaderInt64)"),
+        ];
+        needed.into_iter().find(|(has, _)| !is(*has)).map(|(_, what)| what)
+    }
+
+    /// The words of a target's features.
+    fn words(&self, p: &Properties, shared_bytes: u32) -> String {
+        let twelve = &self.twelve;
+        let preserves = |of: vk::Bool32| is(of);
+        let subgroups =
+            vk::SubgroupFeatureFlags::BALLOT | vk::SubgroupFeatureFlags::VOTE | vk::SubgroupFeatureFlags::SHUFFLE;
+        let has = [
+            (is(twelve.shader_int8) && is(twelve.storage_buffer8_bit_access), "int8"),
+            (is(self.core.shader_int16) && is(self.eleven.storage_buffer16_bit_access), "int16"),
+            (is(twelve.shader_float16) && is(self.eleven.storage_buffer16_bit_access), "float16"),
+            (is(self.core.shader_float64), "float64"),
+            (is(twelve.shader_buffer_int64_atomics), "atomic_int64"),
+            (is(twelve.shader_shared_int64_atomics), "shared_atomic_int64"),
+            (is(self.floats.shader_buffer_float32_atomic_add), "atomic_float32"),
+            (is(self.floats.shader_shared_float32_atomic_add), "shared_atomic_float32"),
+            (is(self.floats.shader_buffer_float64_atomic_add), "atomic_float64"),
+            (preserves(p.floats.shader_signed_zero_inf_nan_preserve_float32), "special_float32"),
+            (preserves(p.floats.shader_signed_zero_inf_nan_preserve_float64), "special_float64"),
+            (preserves(p.floats.shader_signed_zero_inf_nan_preserve_float16), "special_float16"),
+            (preserves(p.floats.shader_rounding_mode_rte_float16), "rounds_float16"),
+            (p.subgroup_operations.contains(subgroups) && p.subgroup_in_compute, "subgroups"),
+            (is(self.clock.shader_subgroup_clock), "clock"),
+        ];
+        let words = has.into_iter().filter(|(has, _)| *has).map(|(_, word)| word.to_owned());
+        [format!("shared={shared_bytes}")].into_iter().chain(words).collect::<Vec<_>>().join(",")
+    }
+}
+
+/// Properties that code depends on.
+struct Properties {
+    floats: vk::PhysicalDeviceFloatControlsProperties<'static>,
+    subgroup: u32,
+    subgroup_operations: vk::SubgroupFeatureFlags,
+    subgroup_in_compute: bool,
+    /// Sizes of subgroups differ.
+    varies: bool,
+}
+
+fn properties(instance: &ash::Instance, device: vk::PhysicalDevice, has_sizes: bool) -> Properties {
+    let mut subgroup = vk::PhysicalDeviceSubgroupProperties::default();
+    let mut floats = vk::PhysicalDeviceFloatControlsProperties::default();
+    let mut sizes = vk::PhysicalDeviceSubgroupSizeControlProperties::default();
+    let mut query = vk::PhysicalDeviceProperties2::default().push_next(&mut subgroup).push_next(&mut floats);
+    if has_sizes {
+        query = query.push_next(&mut sizes);
+    }
+    // SAFETY: the chain is whole.
+    unsafe { instance.get_physical_device_properties2(device, &mut query) };
+    floats.p_next = std::ptr::null_mut();
+    Properties {
+        subgroup: subgroup.subgroup_size,
+        subgroup_operations: subgroup.supported_operations,
+        subgroup_in_compute: subgroup.supported_stages.contains(vk::ShaderStageFlags::COMPUTE),
+        varies: has_sizes && sizes.min_subgroup_size != sizes.max_subgroup_size,
+        floats: vk::PhysicalDeviceFloatControlsProperties { _marker: std::marker::PhantomData, ..floats },
+    }
+}
+
+fn make_device(instance: &ash::Instance, found: Found) -> Result<Parts, Unavailable> {
+    let name = device_name(&found.properties);
+    if found.properties.api_version < VERSION {
+        return Err(Unavailable(format!("{name} has no Vulkan 1.2")));
+    }
+    // SAFETY: the device is the instance's.
+    let known = unsafe { instance.enumerate_device_extension_properties(found.device) }
+        .map_err(|c| why("vkEnumerateDeviceExtensionProperties", c))?;
+    let names: Vec<&CStr> = known.iter().filter_map(|e| e.extension_name_as_c_str().ok()).collect();
+    let mut features = features(instance, found.device, &names);
+    if let Some(what) = features.lacks() {
+        return Err(Unavailable(format!("{name} has no {what}")));
+    }
+    let p = properties(instance, found.device, features.has_sizes);
+    // SAFETY: as above.
+    let families = unsafe { instance.get_physical_device_queue_family_properties(found.device) };
+    let family = families
+        .iter()
+        .enumerate()
+        .filter(|(_, f)| f.queue_flags.contains(vk::QueueFlags::COMPUTE))
+        .max_by_key(|(_, f)| f.queue_count.min(MOST_QUEUES))
+        .map(|(i, _)| i as u32)
+        .ok_or_else(|| Unavailable(format!("{name} has no queue for computing")))?;
+    let count = families[family as usize].queue_count.min(MOST_QUEUES);
+    let priorities = vec![1.0; count as usize];
+    let queue_info = [vk::DeviceQueueCreateInfo::default().queue_family_index(family).queue_priorities(&priorities)];
+    let subset = c"VK_KHR_portability_subset";
+    let wanted = [
+        (features.has_floats, vk::EXT_SHADER_ATOMIC_FLOAT_NAME),
+        (features.has_sizes, vk::EXT_SUBGROUP_SIZE_CONTROL_NAME),
+        (features.has_clock, vk::KHR_SHADER_CLOCK_NAME),
+        (names.contains(&subset), subset),
+    ];
+    let extensions: Vec<*const c_char> = wanted.iter().filter(|(has, _)| *has).map(|(_, n)| n.as_ptr()).collect();
+    let words = features.words(&p, found.properties.limits.max_compute_shared_memory_size);
+    let (asks_subgroup, whole_subgroups) =
+        (p.varies && is(features.sizes.subgroup_size_control), is(features.sizes.compute_full_subgroups));
+    let Features { core, ref mut eleven, ref mut twelve, ref mut floats, ref mut sizes, ref mut clock, .. } = features;
+    let mut create = vk::DeviceCreateInfo::default()
+        .queue_create_infos(&queue_info)
+        .enabled_extension_names(&extensions)
+        .enabled_features(&core)
+        .push_next(eleven)
+        .push_next(twelve);
+    if features.has_floats {
+        create = create.push_next(floats);
+    }
+    if features.has_sizes {
+        create = create.push_next(sizes);
+    }
+    if features.has_clock {
+        create = create.push_next(clock);
+    }
+    // SAFETY: the structures are whole, and ask for what the device has.
+    let device =
+        unsafe { instance.create_device(found.device, &create, None) }.map_err(|c| why("vkCreateDevice", c))?;
+    // SAFETY: the queues were made with the device.
+    let queues = unsafe { (0..count).map(|n| device.get_device_queue(family, n)).collect() };
+    let (layout, cache) = layout_and_cache(&device)?;
+    let target = CodeTarget::Device {
+        triple: "spirv64-vulkan1.2".into(),
+        cpu: format!("subgroup{}", p.subgroup),
+        features: words,
+    };
+    // SAFETY: the device is the instance's.
+    let memory_types = unsafe { instance.get_physical_device_memory_properties(found.device) };
+    let has_timestamps = families[family as usize].timestamp_valid_bits > 0;
+    let subgroup = p.subgroup;
+    Ok(Parts {
+        device,
+        found,
+        family,
+        queues,
+        memory_types,
+        target,
+        subgroup,
+        asks_subgroup,
+        whole_subgroups,
+        has_timestamps,
+        layout,
+        cache,
+    })
+}
+
+/// The layout of all pipelines, and the cache that they are made with.
+fn layout_and_cache(device: &ash::Device) -> Result<(vk::PipelineLayout, vk::PipelineCache), Unavailable> {
+    let range = [vk::PushConstantRange { stage_flags: vk::ShaderStageFlags::COMPUTE, offset: 0, size: PUSH_BYTES }];
+    let info = vk::PipelineLayoutCreateInfo::default().push_constant_ranges(&range);
+    // SAFETY: the structures are whole.
+    unsafe {
+        let layout = device.create_pipeline_layout(&info, None).map_err(|c| why("vkCreatePipelineLayout", c))?;
+        let cache = device
+            .create_pipeline_cache(&vk::PipelineCacheCreateInfo::default(), None)
+            .map_err(|c| why("vkCreatePipelineCache", c))?;
+        Ok((layout, cache))
+    }
+}
+
+fn device_name(p: &vk::PhysicalDeviceProperties) -> String {
+    p.device_name_as_c_str().map_or_else(|_| "a Vulkan device".into(), |n| n.to_string_lossy().into_owned())
+}
+
+fn into_gpu(entry: ash::Entry, instance: ash::Instance, parts: Parts) -> Gpu {
+    let Parts { device, found, memory_types, target, subgroup, layout, cache, .. } = parts;
+    let limits = &found.properties.limits;
+    let heaps = memory_types.memory_heaps_as_slice().iter();
+    let own = heaps.filter(|h| h.flags.contains(vk::MemoryHeapFlags::DEVICE_LOCAL)).map(|h| h.size).max();
+    Gpu {
+        name: device_name(&found.properties),
+        ordinal: found.ordinal,
+        version: found.properties.api_version,
+        is_processor: found.properties.device_type == vk::PhysicalDeviceType::CPU,
+        max_blocks: limits.max_compute_work_group_count[0],
+        max_threads: limits.max_compute_work_group_invocations.min(limits.max_compute_work_group_size[0]),
+        tick: if parts.has_timestamps { f64::from(limits.timestamp_period) } else { 0.0 },
+        memory_bytes: own.unwrap_or(0),
+        queues: parts.queues.into_iter().map(Mutex::new).collect(),
+        family: parts.family,
+        asks_subgroup: parts.asks_subgroup,
+        whole_subgroups: parts.whole_subgroups,
+        _entry: entry,
+        instance,
+        device,
+        memory_types,
+        target,
+        subgroup,
+        layout,
+        cache,
+    }
+}

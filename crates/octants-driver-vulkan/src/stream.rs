@@ -1,0 +1,252 @@
+//! [`Stream`]: an in-order queue. Work is recorded into a batch, which is submitted when the stream has nothing else to
+//! do, when it is long, or when anyone waits for it.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use ash::vk;
+use octants_runtime::Result;
+
+use crate::checked::failed;
+use crate::gpu::Gpu;
+use crate::memory::Memory;
+use crate::timeline::Timeline;
+
+/// Pieces of work in a batch at most.
+const MOST_PIECES: u32 = 64;
+
+/// What is recorded and not submitted, or not known to be done.
+struct Batch {
+    commands: vk::CommandBuffer,
+    /// The semaphore's value when it is done.
+    value: u64,
+    /// Values of other streams that it waits for.
+    waits: Vec<(Arc<Timeline>, u64)>,
+    pieces: u32,
+    /// Pinned memory that it reads.
+    staged: Vec<u64>,
+}
+
+struct State {
+    pool: vk::CommandPool,
+    submitted: u64,
+    open: Option<Batch>,
+    in_flight: VecDeque<Batch>,
+    free: Vec<vk::CommandBuffer>,
+}
+
+/// A stream.
+pub struct Stream {
+    gpu: Arc<Gpu>,
+    pinned: Arc<Memory>,
+    /// Its values count batches.
+    pub timeline: Arc<Timeline>,
+    queue: usize,
+    state: Mutex<State>,
+}
+
+impl std::fmt::Debug for Stream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Stream({})", self.queue)
+    }
+}
+
+/// A batch that work is recorded into.
+pub struct Recording<'a> {
+    gpu: &'a Gpu,
+    batch: &'a mut Batch,
+}
+
+impl Recording<'_> {
+    /// The commands.
+    pub fn commands(&self) -> vk::CommandBuffer {
+        self.batch.commands
+    }
+
+    /// The device's functions.
+    pub fn device(&self) -> &ash::Device {
+        &self.gpu.device
+    }
+
+    /// Pinned memory that is given back when the batch is done.
+    pub fn keep(&mut self, staged: u64) {
+        self.batch.staged.push(staged);
+    }
+}
+
+impl Stream {
+    /// A new stream on one of the device's queues.
+    pub fn new(gpu: &Arc<Gpu>, pinned: &Arc<Memory>, queue: usize) -> Result<Stream> {
+        let info = vk::CommandPoolCreateInfo::default()
+            .queue_family_index(gpu.family)
+            .flags(vk::CommandPoolCreateFlags::RESET_COMMAND_BUFFER);
+        let timeline = Arc::new(Timeline::new(gpu)?);
+        // SAFETY: the structures are whole.
+        let pool = unsafe { gpu.device.create_command_pool(&info, None) }
+            .map_err(|code| failed("vkCreateCommandPool", code, "making a stream"))?;
+        let state = State { pool, submitted: 0, open: None, in_flight: VecDeque::new(), free: Vec::new() };
+        let queue = queue % gpu.queues.len();
+        Ok(Stream { gpu: gpu.clone(), pinned: pinned.clone(), timeline, queue, state: Mutex::new(state) })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The open batch; a new one where there is none.
+    fn open<'s>(&self, state: &'s mut State) -> Result<&'s mut Batch> {
+        if state.open.is_none() {
+            self.reap(state)?;
+            let commands = match state.free.pop() {
+                Some(commands) => commands,
+                None => {
+                    let info = vk::CommandBufferAllocateInfo::default()
+                        .command_pool(state.pool)
+                        .level(vk::CommandBufferLevel::PRIMARY)
+                        .command_buffer_count(1);
+                    // SAFETY: the pool is this stream's, which is locked.
+                    let made = unsafe { self.gpu.device.allocate_command_buffers(&info) };
+                    made.map_err(|code| failed("vkAllocateCommandBuffers", code, "queueing work"))?[0]
+                }
+            };
+            let info = vk::CommandBufferBeginInfo::default().flags(vk::CommandBufferUsageFlags::ONE_TIME_SUBMIT);
+            // SAFETY: the commands are not in use.
+            unsafe { self.gpu.device.begin_command_buffer(commands, &info) }
+                .map_err(|code| failed("vkBeginCommandBuffer", code, "queueing work"))?;
+            let value = state.submitted + 1;
+            state.open = Some(Batch { commands, value, waits: Vec::new(), pieces: 0, staged: Vec::new() });
+        }
+        Ok(state.open.as_mut().expect("compiler bug: the batch was just made"))
+    }
+
+    /// Gives back what batches that are done have used.
+    fn reap(&self, state: &mut State) -> Result<()> {
+        while let Some(first) = state.in_flight.front() {
+            if !self.timeline.has_reached(first.value)? {
+                break;
+            }
+            let done = state.in_flight.pop_front().expect("compiler bug: there is a batch");
+            done.staged.iter().for_each(|at| self.pinned.free(*at));
+            state.free.push(done.commands);
+        }
+        Ok(())
+    }
+
+    /// Records a piece of work behind all others of the stream.
+    pub fn record<R>(&self, work: impl FnOnce(&mut Recording<'_>) -> Result<R>) -> Result<R> {
+        let mut state = self.state();
+        let batch = self.open(&mut state)?;
+        let all = vk::AccessFlags::MEMORY_READ | vk::AccessFlags::MEMORY_WRITE;
+        let barrier = [vk::MemoryBarrier::default().src_access_mask(all).dst_access_mask(all)];
+        let stages = vk::PipelineStageFlags::ALL_COMMANDS;
+        // SAFETY: the commands are being recorded.
+        unsafe {
+            let none = vk::DependencyFlags::empty();
+            self.gpu.device.cmd_pipeline_barrier(batch.commands, stages, stages, none, &barrier, &[], &[]);
+        }
+        batch.pieces += 1;
+        let result = work(&mut Recording { gpu: &self.gpu, batch: &mut *batch })?;
+        // An idle device starts at once; one that works gets the rest in long batches.
+        let is_long = batch.pieces >= MOST_PIECES;
+        if is_long || self.timeline.has_reached(state.submitted)? {
+            self.submit(&mut state)?;
+        }
+        Ok(result)
+    }
+
+    /// Submits what is recorded; the value of the stream when all of its work is done.
+    pub fn flush(&self) -> Result<u64> {
+        let mut state = self.state();
+        self.submit(&mut state)?;
+        Ok(state.submitted)
+    }
+
+    fn submit(&self, state: &mut State) -> Result<()> {
+        let Some(batch) = state.open.take() else { return Ok(()) };
+        let device = &self.gpu.device;
+        // What the host reads later.
+        let barrier = [vk::MemoryBarrier::default()
+            .src_access_mask(vk::AccessFlags::MEMORY_WRITE)
+            .dst_access_mask(vk::AccessFlags::HOST_READ | vk::AccessFlags::HOST_WRITE)];
+        let commands = [batch.commands];
+        let semaphores: Vec<vk::Semaphore> = batch.waits.iter().map(|(t, _)| t.semaphore).collect();
+        let values: Vec<u64> = batch.waits.iter().map(|(_, value)| *value).collect();
+        let stages = vec![vk::PipelineStageFlags::ALL_COMMANDS; semaphores.len()];
+        let (signals, reached) = ([self.timeline.semaphore], [batch.value]);
+        let mut timeline =
+            vk::TimelineSemaphoreSubmitInfo::default().wait_semaphore_values(&values).signal_semaphore_values(&reached);
+        let info = vk::SubmitInfo::default()
+            .command_buffers(&commands)
+            .wait_semaphores(&semaphores)
+            .wait_dst_stage_mask(&stages)
+            .signal_semaphores(&signals)
+            .push_next(&mut timeline);
+        // SAFETY: the commands were recorded and are no longer; the queue is locked.
+        unsafe {
+            let (from, to) = (vk::PipelineStageFlags::ALL_COMMANDS, vk::PipelineStageFlags::HOST);
+            let none = vk::DependencyFlags::empty();
+            device.cmd_pipeline_barrier(batch.commands, from, to, none, &barrier, &[], &[]);
+            device
+                .end_command_buffer(batch.commands)
+                .map_err(|code| failed("vkEndCommandBuffer", code, "queueing work"))?;
+            let queue = self.gpu.queue(self.queue);
+            device
+                .queue_submit(*queue, &[info], vk::Fence::null())
+                .map_err(|code| failed("vkQueueSubmit", code, "queueing work"))?;
+        }
+        state.submitted = batch.value;
+        state.in_flight.push_back(batch);
+        Ok(())
+    }
+
+    /// What is recorded from now on waits for values of other streams, which were submitted.
+    pub fn wait_for(&self, others: Vec<(Arc<Timeline>, u64)>) -> Result<()> {
+        let others: Vec<_> = others
+            .into_iter()
+            .filter(|(t, value)| !Arc::ptr_eq(t, &self.timeline) && !t.has_reached(*value).unwrap_or(false))
+            .collect();
+        if others.is_empty() {
+            return Ok(());
+        }
+        let mut state = self.state();
+        // Work before this does not wait.
+        self.submit(&mut state)?;
+        self.open(&mut state)?.waits.extend(others);
+        Ok(())
+    }
+
+    /// The value that is reached when all work recorded so far is done.
+    pub fn value_behind(&self) -> u64 {
+        let state = self.state();
+        state.open.as_ref().map_or(state.submitted, |batch| batch.value)
+    }
+
+    /// Whether all work is done.
+    pub fn is_done(&self) -> Result<bool> {
+        let value = self.flush()?;
+        self.timeline.has_reached(value)
+    }
+
+    /// Waits for all work, at most so long; whether it is done.
+    pub fn wait(&self, time: Option<Duration>) -> Result<bool> {
+        let value = self.flush()?;
+        let is_done = self.timeline.wait(value, time)?;
+        if is_done {
+            self.reap(&mut self.state())?;
+        }
+        Ok(is_done)
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        let _ = self.wait(None);
+        let state = self.state();
+        for batch in &state.in_flight {
+            batch.staged.iter().for_each(|at| self.pinned.free(*at));
+        }
+        // SAFETY: its work is done, or the device lost.
+        unsafe { self.gpu.device.destroy_command_pool(state.pool, None) }
+    }
+}
