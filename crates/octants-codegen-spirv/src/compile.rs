@@ -94,6 +94,7 @@ fn describe(facts: &Facts<'_>, number: usize) -> TaskMeta {
         single_thread_symbol: None,
         parallel,
         waits_itself: false,
+        polls: false,
         draws_random: schedule.behavior.draws,
         flushes_denormals: false,
         reads: task.access.reads.iter().map(|b| b.0).collect(),

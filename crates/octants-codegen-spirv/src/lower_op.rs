@@ -87,7 +87,7 @@ impl Lowering<'_, '_> {
                 self.run_effect(v);
                 return None;
             }
-            Op::Checkpoint(..) => panic!("compiler bug: a checkpoint is a part of the graph"),
+            Op::Checkpoint(..) | Op::Section(_) => panic!("compiler bug: a part of the graph in a task"),
             Op::Balance { .. } => panic!("compiler bug: a schedule expands `balance`"),
             Op::If(..) | Op::For(_) | Op::Loop(_) | Op::Break | Op::Continue | Op::Return(_) | Op::Call(..) => {
                 panic!("compiler bug: control flow is lowered elsewhere")

@@ -348,7 +348,8 @@ impl Driver for VulkanDriver {
         let Some((blocks, threads)) = task.plan(launch.args)? else { return Ok(()) };
         let pipeline = task.pipeline(threads)?;
         let number = if task.is_numbered { launch.number } else { 0 };
-        let parameter = Parameter::new(launch, task.number, number);
+        // The host counts the rounds of loops, in the number of the launch.
+        let parameter = Parameter::new(launch, task.number, number, 0);
         let mut words: Vec<u64> = parameter.words().to_vec();
         words[1] = self.translated(launch.result);
         words[2] = self.translated(launch.channel);
