@@ -298,7 +298,7 @@ FROM_PYTHON = [
     ),
     (
         "S14: groups are one sequence",
-        "crates/octants-codegen-llvm/src/graph_parts.rs",
+        "crates/octants-codegen/src/graph_parts.rs",
         "TaskGraph::Parallel(groups) => out.push(GraphPart::Parallel(groups.iter().map(|g| group(facts, g)).collect())),",
         "TaskGraph::Parallel(groups) => groups.iter().for_each(|g| add(facts, g, out)),",
     ),

@@ -136,7 +136,7 @@ fn each_chip_gets_its_code_object_with_entry_points_and_their_parameters() {
             assert_eq!(c.number(kernel, ".group_segment_fixed_size"), 0, "{cpu}");
             assert_eq!(c.number(kernel, ".max_flat_workgroup_size"), 256, "{cpu}");
             // The context, two addresses, two extents.
-            assert_eq!((c.number(kernel, ".offset"), c.number(kernel, ".size")), (0, 56 + 32), "{cpu}");
+            assert_eq!((c.number(kernel, ".offset"), c.number(kernel, ".size")), (0, 64 + 32), "{cpu}");
         }
         for asked in ["hidden_hostcall_buffer", "hidden_heap_v1", "hidden_queue_ptr", "hidden_default_queue"] {
             assert!(!c.description.contains(asked), "{cpu} {asked}");
@@ -233,7 +233,7 @@ fn many_arguments_are_read_from_memory() {
     let p = many_parameters();
     for (cpu, ..) in families() {
         // The context, and an address.
-        assert_eq!(CodeObject::of(&p, cpu).number("octants_task_0", ".size"), 64, "{cpu}");
+        assert_eq!(CodeObject::of(&p, cpu).number("octants_task_0", ".size"), 72, "{cpu}");
     }
 }
 

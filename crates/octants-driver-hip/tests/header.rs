@@ -69,6 +69,8 @@ fn in_c(ty: &str) -> String {
         "CaptureStatus" => "hipStreamCaptureStatus",
         "Graph" => "hipGraph_t",
         "ReadyGraph" => "hipGraphExec_t",
+        "RawGraphHandle" => "hipGraph_t",
+        "RawGraphExec" => "hipGraphExec_t",
         "JitOption" => "hipJitOption",
         "PoolProperties" => "hipMemPoolProps",
         _ => {

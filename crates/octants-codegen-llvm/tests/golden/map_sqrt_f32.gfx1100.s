@@ -1,8 +1,8 @@
 ; by LLVM 22.1.8
 octants_task_0:
 	s_clause 0x1
-	s_load_b128 s[4:7], s[0:1], 0x38
-	s_load_b32 s8, s[0:1], 0x64
+	s_load_b128 s[4:7], s[0:1], 0x40
+	s_load_b32 s8, s[0:1], 0x6c
 	s_mov_b32 s9, exec_lo
 	s_waitcnt lgkmcnt(0)
 	s_bfe_i64 s[2:3], s[6:7], 0x200000
@@ -10,7 +10,7 @@ octants_task_0:
 	v_cmp_gt_i64_e64 s3, s[2:3], 0
 	s_and_b32 s3, s3, exec_lo
 	s_cselect_b32 s7, s2, 0
-	s_add_u32 s2, s0, 0x58
+	s_add_u32 s2, s0, 0x60
 	s_addc_u32 s3, s1, 0
 	s_and_b32 s8, s8, 0xffff
 	s_delay_alu instid0(SALU_CYCLE_1) | instskip(NEXT) | instid1(VALU_DEP_1)
@@ -18,7 +18,7 @@ octants_task_0:
 	v_cmpx_gt_u32_e64 s7, v1
 	s_cbranch_execz .LBB0_3
 	s_load_b32 s9, s[2:3], 0x0
-	s_load_b64 s[2:3], s[0:1], 0x48
+	s_load_b64 s[2:3], s[0:1], 0x50
 	v_mov_b32_e32 v2, 0
 	s_waitcnt lgkmcnt(0)
 	s_mul_i32 s9, s9, s8

@@ -1,14 +1,14 @@
 ; by LLVM 22.1.8
 octants_task_0:
-	s_load_dwordx4 s[8:11], s[4:5], 0x38
-	s_load_dword s7, s[4:5], 0x64
+	s_load_dwordx4 s[8:11], s[4:5], 0x40
+	s_load_dword s7, s[4:5], 0x6c
 	s_mov_b64 s[2:3], 0
 	s_waitcnt lgkmcnt(0)
 	s_bfe_i64 s[0:1], s[10:11], 0x200000
 	v_cmp_gt_i64_e64 s[10:11], s[0:1], 0
 	s_and_b64 s[10:11], s[10:11], exec
 	s_cselect_b32 s10, s0, 0
-	s_add_u32 s0, s4, 0x58
+	s_add_u32 s0, s4, 0x60
 	s_addc_u32 s1, s5, 0
 	s_and_b32 s11, s7, 0xffff
 	s_mul_i32 s6, s6, s11
@@ -17,7 +17,7 @@ octants_task_0:
 	s_and_saveexec_b64 s[6:7], vcc
 	s_cbranch_execz .LBB0_3
 	s_load_dword s12, s[0:1], 0x0
-	s_load_dwordx2 s[6:7], s[4:5], 0x48
+	s_load_dwordx2 s[6:7], s[4:5], 0x50
 	v_mov_b32_e32 v1, 0
 	v_mov_b32_e32 v2, s9
 	s_waitcnt lgkmcnt(0)

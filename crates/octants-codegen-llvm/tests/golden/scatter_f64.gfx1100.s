@@ -1,10 +1,10 @@
 ; by LLVM 22.1.8
 octants_task_0:
 	s_clause 0x2
-	s_load_b256 s[4:11], s[0:1], 0x38
-	s_load_b32 s14, s[0:1], 0x74
-	s_load_b64 s[2:3], s[0:1], 0x58
-	s_add_u32 s12, s0, 0x68
+	s_load_b256 s[4:11], s[0:1], 0x40
+	s_load_b32 s14, s[0:1], 0x7c
+	s_load_b64 s[2:3], s[0:1], 0x60
+	s_add_u32 s12, s0, 0x70
 	s_addc_u32 s13, s1, 0
 	s_waitcnt lgkmcnt(0)
 	s_lshl_b64 s[0:1], s[10:11], 3

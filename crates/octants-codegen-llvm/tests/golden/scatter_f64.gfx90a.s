@@ -1,9 +1,9 @@
 ; by LLVM 22.1.8
 octants_task_0:
-	s_load_dword s0, s[4:5], 0x74
-	s_load_dwordx8 s[8:15], s[4:5], 0x38
-	s_load_dwordx2 s[2:3], s[4:5], 0x58
-	s_add_u32 s4, s4, 0x68
+	s_load_dword s0, s[4:5], 0x7c
+	s_load_dwordx8 s[8:15], s[4:5], 0x40
+	s_load_dwordx2 s[2:3], s[4:5], 0x60
+	s_add_u32 s4, s4, 0x70
 	v_mov_b32_e32 v2, 0x8000
 	s_addc_u32 s5, s5, 0
 	s_waitcnt lgkmcnt(0)

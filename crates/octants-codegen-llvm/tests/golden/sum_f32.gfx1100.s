@@ -1,9 +1,9 @@
 ; by LLVM 22.1.8
 octants_task_0:
 	s_clause 0x2
-	s_load_b128 s[4:7], s[0:1], 0x38
-	s_load_b32 s8, s[0:1], 0x64
-	s_load_b64 s[2:3], s[0:1], 0x48
+	s_load_b128 s[4:7], s[0:1], 0x40
+	s_load_b32 s8, s[0:1], 0x6c
+	s_load_b64 s[2:3], s[0:1], 0x50
 	v_mov_b32_e32 v3, 0
 	s_waitcnt lgkmcnt(0)
 	s_bfe_i64 s[6:7], s[6:7], 0x200000
@@ -11,7 +11,7 @@ octants_task_0:
 	v_cmp_gt_i64_e64 s7, s[6:7], 0
 	s_and_b32 s7, s7, exec_lo
 	s_cselect_b32 s9, s6, 0
-	s_add_u32 s0, s0, 0x58
+	s_add_u32 s0, s0, 0x60
 	s_addc_u32 s1, s1, 0
 	s_and_b32 s6, s8, 0xffff
 	s_mov_b32 s8, 0

@@ -1,8 +1,8 @@
 ; by LLVM 22.1.8
 octants_task_0:
-	s_load_dwordx4 s[0:3], s[4:5], 0x38
-	s_load_dwordx2 s[8:9], s[4:5], 0x48
-	s_load_dword s7, s[4:5], 0x64
+	s_load_dwordx4 s[0:3], s[4:5], 0x40
+	s_load_dwordx2 s[8:9], s[4:5], 0x50
+	s_load_dword s7, s[4:5], 0x6c
 	v_mov_b32_e32 v3, 0
 	v_mov_b32_e32 v1, 0
 	s_waitcnt lgkmcnt(0)
@@ -10,7 +10,7 @@ octants_task_0:
 	v_cmp_gt_i64_e64 s[12:13], s[10:11], 0
 	s_and_b64 s[12:13], s[12:13], exec
 	s_cselect_b32 s12, s10, 0
-	s_add_u32 s10, s4, 0x58
+	s_add_u32 s10, s4, 0x60
 	s_addc_u32 s11, s5, 0
 	s_and_b32 s7, s7, 0xffff
 	s_mul_i32 s6, s6, s7
