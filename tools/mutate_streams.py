@@ -299,7 +299,7 @@ FROM_PYTHON = [
     (
         "S14: groups are one sequence",
         "crates/octants-codegen/src/graph_parts.rs",
-        "TaskGraph::Parallel(groups) => out.push(GraphPart::Parallel(groups.iter().map(|g| group(facts, g)).collect())),",
+        "TaskGraph::Parallel(groups) => out.push(GraphPart::Parallel(groups.iter().map(|g| within(facts, g)).collect())),",
         "TaskGraph::Parallel(groups) => groups.iter().for_each(|g| add(facts, g, out)),",
     ),
     ("S8: schedules leave tasks whole", f"{HOST}/schedule.rs", "1 + self.next() % 4)", "1)"),

@@ -435,6 +435,7 @@ def test_arrays_of_numpy_and_of_its_subclasses_are_the_same_to_a_kernel():
     assert _octants.compiled_count() == shared
 
 
+@pytest.mark.in_place
 def test_levels_of_one_axis_without_gaps_are_one_array():
     x = qd.field(qd.f32)
     qd.root.dense(qd.i, 2).dense(qd.i, 3).place(x)

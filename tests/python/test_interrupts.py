@@ -184,11 +184,11 @@ def test_long_loops_are_still_vector_code():
             x[i] *= 0.5
 
     x, y = qd.ndarray(qd.f32, 64), qd.ndarray(qd.f32, 64)
-    code = qd.inspect(sums, x, y, 64, emit="llvm")
+    code = qd.inspect(sums, x, y, 64, target="cpu", emit="llvm")
     assert "poll.call" in code
     assert " x float>" in code
     # Between its iterations a launch ends anyway.
-    assert "poll.call" not in qd.inspect(scale, x, emit="llvm")
+    assert "poll.call" not in qd.inspect(scale, x, target="cpu", emit="llvm")
 
 
 def test_handlers_that_do_not_raise_change_nothing(tmp_path):

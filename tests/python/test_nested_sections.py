@@ -253,6 +253,7 @@ def test_a_failed_assertion_ends_the_loops_of_all_sections():
     a, b = zeros(2)
     with pytest.raises(AssertionError, match="`n` is still 1 after 10000 rounds"):
         run(a, b, *scalars(1, 3))
+        qd.sync()
     assert (b.to_numpy() <= 3).all()
 
 
