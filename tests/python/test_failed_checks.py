@@ -96,6 +96,22 @@ def test_sums_keep_what_other_iterations_added(program):
     assert total[None] == 99_999
 
 
+def test_sums_beside_assertions_and_overflow_checks_are_whole(program):
+    total = qd.field(qd.i64, ())
+
+    @qd.kernel
+    def add(n: qd.i32):
+        for i in range(n):
+            total[None] += 1
+            assert i != n + 10
+            total[None] += 1
+
+    for n in [1, 8, 65, 100, 1000]:
+        total[None] = 0
+        add(n)
+        assert total[None] == 2 * n
+
+
 def test_later_tasks_of_the_launch_are_not_executed(program):
     x = qd.ndarray(qd.i32, 1000)
 

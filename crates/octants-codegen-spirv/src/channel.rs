@@ -1,7 +1,7 @@
 //! What code says to the host: records in an `octants_artifact::DeviceChannel`, in memory that both reach.
 
 use octants_artifact::DeviceChannel;
-use octants_ir::TextPart;
+use octants_ir::{TextPart, ThreadScope};
 use rspirv::dr::Operand;
 use rspirv::spirv::{MemoryAccess, MemorySemantics, Op, Scope, StorageClass};
 
@@ -42,7 +42,7 @@ impl Lowering<'_, '_> {
             e.channel_store(e.add(start, e.u64c(8 * (i as u64 + 1))), *word);
         }
         // The host may look while other work runs: a record that has its header is whole.
-        e.device_fence();
+        self.fence(ThreadScope::Device);
         let marked = e.shl(e.add(self.context_word(KERNEL), e.u64c(1)), e.u64c(32));
         e.channel_store(start, e.or(marked, e.u64c(u64::from(site))));
         e.end_if(has_room);
@@ -137,7 +137,6 @@ impl Unit<'_> {
         // In 64 bits: what is counted may exceed the capacity by far.
         let end = e.add(e.zext(first, 64), e.zext(words, 64));
         let has_room = e.ule(end, e.zext(capacity, 64));
-        // Without a branch: Mesa's lavapipe (22.3) loses the sums of blocks with idle threads otherwise.
         e.channel_add(at(LOST), e.select(has_room, e.u32c(0), e.u32c(1)));
         let start = e.add(at(DeviceChannel::BYTES), e.mul(e.zext(first, 64), e.u64c(8)));
         e.ret_value(e.select(has_room, start, e.u64c(0)));

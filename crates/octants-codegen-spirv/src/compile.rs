@@ -211,8 +211,7 @@ fn fill_task(l: &mut Lowering<'_, '_>, kind: &TaskKind, schedule: &TaskSchedule)
     if schedule.behavior.draws {
         l.make_random_state();
     }
-    // All threads of a block decide alike. Not by an early return: Mesa's lavapipe (22.3) then loses what threads that
-    // run no iteration add to the sums of a block.
+    // All threads of a block decide alike.
     let enters = l.u.facts.schedule.may_fail().then(|| {
         l.has_failed = Some(l.e.variable(l.e.bool()));
         let out = l.stays_out();

@@ -14,6 +14,9 @@ const SUBGROUP: &str = "subgroup";
 /// What the size of shared memory begins with.
 const SHARED: &str = "shared=";
 
+/// See [`DeviceFeatures::fences_wait`].
+const FENCES_WAIT: &str = "fences_wait";
+
 /// Bytes of shared memory that every device has.
 const LEAST_SHARED: u32 = 16 << 10;
 
@@ -26,21 +29,24 @@ macro_rules! features {
             pub subgroup_size: u32,
             /// Bytes of shared memory of a block.
             pub shared_bytes: u32,
+            /// A fault, not a feature: a memory barrier waits for all threads of the block, as a control barrier does.
+            pub fences_wait: bool,
             $($(#[$doc])* pub $name: bool,)*
         }
 
         impl DeviceFeatures {
             /// A device that has all of them.
             pub const ALL: DeviceFeatures =
-                DeviceFeatures { subgroup_size: 32, shared_bytes: 32 << 10, $($name: true,)* };
+                DeviceFeatures { subgroup_size: 32, shared_bytes: 32 << 10, fences_wait: false, $($name: true,)* };
 
             /// A device that has none of them.
             pub const NONE: DeviceFeatures =
-                DeviceFeatures { subgroup_size: 32, shared_bytes: LEAST_SHARED, $($name: false,)* };
+                DeviceFeatures { subgroup_size: 32, shared_bytes: LEAST_SHARED, fences_wait: false, $($name: false,)* };
 
             /// The target of code for such a device.
             pub fn code_target(&self) -> CodeTarget {
                 let mut words = vec![format!("{SHARED}{}", self.shared_bytes)];
+                if self.fences_wait { words.push(FENCES_WAIT.to_owned()); }
                 $(if self.$name { words.push($word.to_owned()); })*
                 CodeTarget::Device {
                     triple: TRIPLE.into(),
@@ -51,6 +57,7 @@ macro_rules! features {
 
             fn set(&mut self, word: &str) -> bool {
                 match word {
+                    FENCES_WAIT => self.fences_wait = true,
                     $($word => self.$name = true,)*
                     _ => return false,
                 }
@@ -156,7 +163,8 @@ mod tests {
 
     #[test]
     fn features_are_told_by_the_target() {
-        for features in [DeviceFeatures::ALL, DeviceFeatures::NONE] {
+        let faulty = DeviceFeatures { fences_wait: true, ..DeviceFeatures::ALL };
+        for features in [DeviceFeatures::ALL, DeviceFeatures::NONE, faulty] {
             assert_eq!(DeviceFeatures::of(&features.code_target()), Ok(features));
         }
         let of = |cpu: &str, words: &str| {

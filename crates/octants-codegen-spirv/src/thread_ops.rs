@@ -35,11 +35,6 @@ impl Emitter {
         self.effect(Op::ControlBarrier, vec![scope.clone(), scope, self.order()]);
     }
 
-    /// Orders this thread's accesses as the device sees them.
-    pub fn device_fence(&self) {
-        self.effect(Op::MemoryBarrier, vec![self.scope(Scope::Device), self.order()]);
-    }
-
     pub fn extract_value(&self, v: Id, ty: Id, i: u32) -> Id {
         self.op(Op::CompositeExtract, ty, vec![Operand::IdRef(v), Operand::LiteralBit32(i)])
     }
@@ -98,6 +93,11 @@ impl Lowering<'_, '_> {
                 GridValue::Lane => self.lane(),
                 GridValue::SubgroupSize => e.u32c(e.features.subgroup_size),
             }]),
+            // Where fences wait, a barrier of a subgroup waits for the block as well; its threads run in step there.
+            IrOp::Barrier(scope @ ThreadScope::Subgroup) if e.features.fences_wait => {
+                self.fence(*scope);
+                None
+            }
             IrOp::Barrier(ThreadScope::Subgroup) => {
                 e.subgroup_barrier();
                 None
@@ -107,18 +107,35 @@ impl Lowering<'_, '_> {
                 None
             }
             IrOp::Fence(scope) => {
-                let scope = match scope {
-                    ThreadScope::Subgroup => Scope::Subgroup,
-                    ThreadScope::Block => Scope::Workgroup,
-                    ThreadScope::Device => Scope::Device,
-                };
-                e.effect(Op::MemoryBarrier, vec![e.scope(scope), e.order()]);
+                self.fence(*scope);
                 None
             }
             IrOp::BlockCount(condition) => Some(vec![self.block_count(self.value(*condition))]),
             IrOp::Subgroup(op, operands) => Some(self.subgroup(*op, operands)),
             _ => panic!("compiler bug: not an operation of threads"),
         }
+    }
+
+    /// Orders this thread's accesses as the others of a scope see them.
+    ///
+    /// A fence may stand where only some threads come by. Mesa's lavapipe (22.3) executes a memory barrier as a barrier
+    /// of the block, and ends a block when the first of its subgroups has ended: those that met more barriers than it
+    /// are never resumed. Its atomic operations are sequentially consistent whatever they ask for, so that one that
+    /// changes nothing is a fence there.
+    pub fn fence(&self, scope: ThreadScope) {
+        let e = self.e;
+        if e.features.fences_wait {
+            let order = Operand::IdMemorySemantics(e.u32c(MemorySemantics::RELAXED.bits()));
+            let word = Operand::IdRef(self.u.block_word(2));
+            e.op(Op::AtomicOr, e.u32(), vec![word, e.scope(Scope::Workgroup), order, Operand::IdRef(e.u32c(0))]);
+            return;
+        }
+        let scope = match scope {
+            ThreadScope::Subgroup => Scope::Subgroup,
+            ThreadScope::Block => Scope::Workgroup,
+            ThreadScope::Device => Scope::Device,
+        };
+        e.effect(Op::MemoryBarrier, vec![e.scope(scope), e.order()]);
     }
 
     /// A barrier of the block; yields for how many of its threads a condition holds.

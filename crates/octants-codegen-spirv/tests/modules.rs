@@ -47,8 +47,13 @@ fn modules(program: &Program, features: DeviceFeatures, fast_math: bool) -> Stri
     text
 }
 
-const LAVAPIPE: DeviceFeatures =
-    DeviceFeatures { subgroup_size: 8, shared_bytes: 32 << 10, atomic_float64: false, ..DeviceFeatures::ALL };
+const LAVAPIPE: DeviceFeatures = DeviceFeatures {
+    subgroup_size: 8,
+    shared_bytes: 32 << 10,
+    atomic_float64: false,
+    fences_wait: true,
+    ..DeviceFeatures::ALL
+};
 
 #[test]
 fn functions_of_mathematics_are_valid() {
@@ -96,8 +101,16 @@ fn operations_of_threads_are_valid() {
     for scope in ["subgroup", "block"] {
         modules(&barrier(scope), LAVAPIPE, true);
     }
-    for scope in ["block", "device"] {
-        modules(&fence(scope), LAVAPIPE, true);
+    for features in [DeviceFeatures::ALL, LAVAPIPE] {
+        // Where a memory barrier waits for other threads, an atomic operation takes its place.
+        let has_barrier = |program: &Program, name: &str| modules(program, features, true).contains(name);
+        for scope in ["block", "device"] {
+            assert_eq!(has_barrier(&fence(scope), "OpMemoryBarrier"), !features.fences_wait);
+            assert_eq!(has_barrier(&fence(scope), "OpAtomicOr"), features.fences_wait);
+        }
+        assert_eq!(has_barrier(&checked_copy(), "OpMemoryBarrier"), !features.fences_wait);
+        assert_eq!(has_barrier(&barrier("subgroup"), "OpControlBarrier"), !features.fences_wait);
+        assert!(has_barrier(&barrier("block"), "OpControlBarrier"));
     }
     for operation in ["shuffle(%17, %15)", "shuffle_xor(%17, %13)", "shuffle_up(%17, %13)", "shuffle_down(%17, %13)"] {
         modules(&subgroup(operation), LAVAPIPE, true);

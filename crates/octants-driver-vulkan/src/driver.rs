@@ -125,6 +125,16 @@ impl Driver for VulkanDriver {
         Some(("Vulkan", self.gpu.version as i32))
     }
 
+    fn notice(&self) -> Option<String> {
+        self.gpu.is_lavapipe.then(|| {
+            format!(
+                "{}: Mesa's lavapipe leaves a loop, without an error, when a thread has run 65535 rounds of all its \
+                 loops together. Kernels with longer loops compute wrong results on it; it is for tests",
+                self.gpu.name
+            )
+        })
+    }
+
     fn is_immediate(&self) -> bool {
         false
     }

@@ -44,6 +44,8 @@ pub struct Gpu {
     pub tick: f64,
     /// The processor plays it.
     pub is_processor: bool,
+    /// Mesa's lavapipe plays it.
+    pub is_lavapipe: bool,
     /// Bytes of memory of its own.
     pub memory_bytes: u64,
     pub(crate) layout: vk::PipelineLayout,

@@ -17,8 +17,8 @@ const PROCESSOR_BLOCK: u32 = 64;
 /// Blocks that fill a GPU: Vulkan does not tell the number of its multiprocessors.
 const GPU_FILL: u32 = 512;
 
-/// Iterations of a thread at most on a processor: Mesa's lavapipe (22.3) ends the loops of a thread after 65,535 rounds
-/// in all.
+/// Iterations of a thread at most on a processor: Mesa's lavapipe leaves the loops of a thread after 65,535 rounds in
+/// all.
 const MOST_ITERATIONS: u64 = 1024;
 
 /// A task with what its launches need to know.

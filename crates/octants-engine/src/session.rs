@@ -93,6 +93,7 @@ impl Session {
         mut notices: Vec<String>,
         sink: TextSink,
     ) -> Result<Session, Error> {
+        notices.extend(driver.notice());
         let device = Device::over(driver, DeviceConfig { seed: config.random_seed, sink });
         if config.kernel_profiler {
             device.profiler().start()?;

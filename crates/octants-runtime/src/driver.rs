@@ -255,6 +255,11 @@ pub trait Driver: Send + Sync + 'static {
         None
     }
 
+    /// What the user of this device should be told when it is opened: a fault of its software that makes results wrong.
+    fn notice(&self) -> Option<String> {
+        None
+    }
+
     /// Nominal rate of the clock that code reads, in hertz; `None` where it has none or is not known.
     fn clock_hz(&self) -> Option<f64> {
         None

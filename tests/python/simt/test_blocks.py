@@ -155,6 +155,28 @@ def test_positions_and_fences(group_size: int) -> None:
     assert (y == np.stack([np.arange(N) % 64, np.arange(N), np.arange(N)], axis=1)).all()
 
 
+def test_fences_wait_for_no_other_thread(group_size: int) -> None:
+    total = qd.field(qd.i32, ())
+
+    @qd.kernel
+    def count(n: qd.i32, y: qd.types.ndarray()):
+        for i in range(n):
+            for j in range(i % 37):
+                if (i + j) % 3 == 0:
+                    y[i] += 1
+                    block.mem_fence()
+                    grid.mem_fence()
+                total[None] += 1
+
+    for n in [5, 100, N]:
+        y = np.zeros(N, np.int32)
+        total[None] = 0
+        count(n, y)
+        rounds = [range(i, i + i % 37) for i in range(n)]
+        assert total[None] == sum(map(len, rounds))
+        assert y[:n].tolist() == [sum(k % 3 == 0 for k in of_one) for of_one in rounds]
+
+
 @pytest.mark.parametrize("module, old", [(block, "mem_sync"), (grid, "memfence")])
 def test_old_names_warn(group_size: int, module: Any, old: str) -> None:
     from octants.simt import old_names
