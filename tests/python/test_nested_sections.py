@@ -250,10 +250,13 @@ def test_a_failed_assertion_ends_the_loops_of_all_sections():
                         b[i] += 1
                     m[()] -= 1
 
-    a, b = zeros(2)
-    with pytest.raises(AssertionError, match="`n` is still 1 after 10000 rounds"):
+    def run_to_the_end():
         run(a, b, *scalars(1, 3))
         qd.sync()
+
+    a, b = zeros(2)
+    with pytest.raises(AssertionError, match="`n` is still 1 after 10000 rounds"):
+        run_to_the_end()
     assert (b.to_numpy() <= 3).all()
 
 
