@@ -4,8 +4,8 @@
 //! in the body until it changes.
 //!
 //! Reading order: [`addresses`], [`constants`], [`code_layout`], [`iterations`], `local_uses`, [`memory_classes`],
-//! [`exits`], [`effects`], [`behavior`], [`cost_model`], [`affine`], [`dependence`], `fixed_distance`, [`same_values`], [`access_sets`],
-//! [`launch_bounds`]; [`body_facts`], which keeps some of them, and [`mod@function_effects`].
+//! [`exits`], [`effects`], [`behavior`], [`cost_model`], [`affine`], [`dependence`], `fixed_distance`, [`same_values`],
+//! [`access_sets`], [`launch_bounds`]; [`body_facts`], which keeps some of them, and [`mod@function_effects`].
 
 pub mod access_sets;
 pub mod addresses;

@@ -337,8 +337,8 @@ pub struct DeviceContext {
     pub kernel: u64,
     /// 48: number of the task in its kernel.
     pub task: u64,
-    /// 56: address of the number of rounds that the loop around the task has ended in this launch, where the device counts
-    /// them; zero elsewhere.
+    /// 56: address of the number of rounds that the loop around the task has ended in this launch, where the device
+    /// counts them; zero elsewhere.
     pub rounds: u64,
 }
 

@@ -67,7 +67,7 @@ enum Length {
     Row,
 }
 
-/// Sums up, in a loop of each iteration, a polynomial of so many terms of elements.
+/// In an inner loop, sums a polynomial of the elements with `terms` terms.
 fn sums_of_polynomials(terms: usize, length: Length) -> Program {
     let mut b = Builder::new();
     let sum = b.body.add_local("sum", Scalar::F32.into());
@@ -107,7 +107,7 @@ fn sums_of_polynomials(terms: usize, length: Length) -> Program {
 
 #[test]
 fn inner_loops_have_several_loads_under_way() {
-    // Whole groups, what they leave over in fours where that may be much, and what is left over then in a loop.
+    // Whole groups, a remainder in fours where it may be large, and the last elements in a loop.
     let (shape, many, row) = (Length::Shape, Length::OfMany, Length::Row);
     for (terms, length, copies, rolled) in [
         (1, shape, 32 + 4 + 1, 1),
@@ -215,7 +215,7 @@ fn threads_exchange_numbers_where_all_of_a_block_come_by() {
     let text = ptx(&balanced(false), &h200());
     assert_eq!(text.matches("bar.sync").count(), 5, "{text}");
     assert_has(&text, &["atom.shared.add.u32", "shfl.sync.bfly"]);
-    // A thread that fails does not come by.
+    // A thread that fails does not reach this.
     let text = ptx(&balanced(true), &h200());
     assert!(!text.contains("bar.sync"), "{text}");
 }

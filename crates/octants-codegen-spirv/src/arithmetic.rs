@@ -260,7 +260,7 @@ impl Lowering<'_, '_> {
         }
     }
 
-    /// The count of a shift of so many bits, in the count's own type.
+    /// The count of a shift, in the count's own type.
     fn shift_count(&self, bits: u32, count: Id) -> Id {
         let e = self.e;
         let width = if e.type_of(count) == e.u64() { 64 } else { 32 };

@@ -55,7 +55,7 @@ impl Lowering<'_, '_> {
         e.or(e.trunc(number, 32), e.u32c(1 << 31))
     }
 
-    /// Whether an assertion of an earlier task has failed: the same for all threads of a block, which come by
+    /// Whether an assertion of an earlier task has failed: the same for all threads of a block, which all execute this
     /// together.
     pub fn stays_out(&self) -> Id {
         let e = self.e;
@@ -116,7 +116,7 @@ impl Emitter {
 }
 
 impl Unit<'_> {
-    /// The function that finds room for a record of so many values: its address, or zero.
+    /// The function that finds room for a record of a given number of values: its address, or zero.
     pub fn lower_room(&self, id: Id, what: Helper) {
         let e = &self.e;
         let params = e.begin_function(id, e.u64(), &[e.u64(), e.u32(), e.u32()]);

@@ -199,7 +199,7 @@ impl Emitter {
         self.make_type(Op::TypeArray, vec![Operand::IdRef(of), Operand::IdRef(length)], vec![of, length])
     }
 
-    /// An array whose elements are so many bytes apart in memory: another type than variables have.
+    /// An array with a given stride in bytes, in memory: another type than variables have.
     pub fn laid_out_array_type(&self, of: Id, n: u32, stride: u32) -> Id {
         let length = self.u32c(n);
         let operands = vec![Operand::IdRef(of), Operand::IdRef(length)];
@@ -262,7 +262,7 @@ impl Emitter {
         self.int(64, value as i64)
     }
 
-    /// A float constant of so many bits.
+    /// A float constant of the given width.
     pub fn real(&self, bits: u32, value: f64) -> Id {
         let ty = self.float_type(bits);
         match bits {
@@ -312,7 +312,7 @@ impl Emitter {
         self.state.borrow().values.get(&v).map(|(_, bits)| *bits)
     }
 
-    /// The value of an integer constant of so many bits.
+    /// The value of an integer constant of the given width.
     pub fn as_int(&self, v: Id, bits: u32) -> Option<i64> {
         let unused = 64 - bits;
         self.as_bits(v).map(|word| (word << unused) as i64 >> unused)

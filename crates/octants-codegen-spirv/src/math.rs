@@ -160,7 +160,7 @@ impl Lowering<'_, '_> {
         self.unless_nan(s, v, result)
     }
 
-    /// The sine of the argument plus so many quarters of a turn.
+    /// The sine of the argument plus a number of quarter turns.
     fn sine(&self, s: Scalar, v: Id, quarters: u32) -> Id {
         let e = self.e;
         let real = |x: f64| e.real(s.bits(), x);

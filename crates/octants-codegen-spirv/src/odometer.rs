@@ -21,8 +21,8 @@ fn bits(e: &Emitter, v: Id) -> u32 {
 }
 
 impl Odometer {
-    /// `sizes` are of 32 or 64 bits each, the fastest digit last. The walker has the number `first` among so many
-    /// `walkers`: both of 32 bits, not negative.
+    /// `sizes` are of 32 or 64 bits each, the fastest digit last. This walker is number `first` of
+    /// `walkers`: both are 32 bits wide and not negative.
     pub fn new(e: &Emitter, mut sizes: Vec<Id>, first: Id, walkers: Id) -> Odometer {
         // A digit without values leaves nothing to visit, which is told by the slowest one.
         let mut slowest = sizes[0];

@@ -15,9 +15,9 @@ use crate::emit::Id;
 pub(crate) enum Memory {
     /// Memory of the device, in bytes.
     Global,
-    /// A variable of the thread: so many elements of a type.
+    /// A private variable: an array of a type.
     Local { scalar: Scalar, count: u32 },
-    /// A variable of the block: so many elements of a type, in words of at least 32 bits.
+    /// A shared variable: an array of a type, in words of at least 32 bits.
     Shared { variable: Id, scalar: Scalar },
 }
 
