@@ -1,4 +1,4 @@
-"""Random kernels with `graph=True`: loops by what is in memory, sections and parallel loops, nested in any order.
+"""Random kernels with `graph=True`: loops by what is in memory, choices, sections and parallel loops, nested in any order.
 
 A program has two texts: the kernel, and a Python function that does the same in order. Sections own arrays and counters of
 their own, so that no schedule can change the result.
@@ -47,7 +47,7 @@ class _Writer:
         for _ in range(self.random.randrange(1, 4)):
             kinds = ["loop", "loop", "serial", "carried"]
             if nesting < 4 and self.left > 0:
-                kinds += ["rounds", "rounds"]
+                kinds += ["rounds", "rounds", "choice", "choice", "changed"]
                 if len(arrays) > 1:
                     kinds += ["sections", "sections"]
             getattr(self, self.random.choice(kinds))(depth, arrays, nesting, in_section)
@@ -80,6 +80,45 @@ class _Writer:
         self.statements(depth + 1, arrays, nesting + 1, in_section)
         self.text.add(depth + 1, f"{counter}[()] -= 1")
         self.text.add(0, "", "    " * (depth + 1) + f"if {counter}[()] == 0: break")
+
+    def choice(self, depth: int, arrays: list[int], nesting: int, in_section: bool) -> None:
+        """Branches that the device chooses between."""
+        for n in range(self.random.randrange(1, 4)):
+            word = "elif" if n else "if"
+            test, model = self.condition(arrays) if n else self.flag(depth, arrays)
+            self.text.add(depth, f"{word} qd.graph.cond({test}):", f"{word} {model}:")
+            self.statements(depth + 1, arrays, nesting + 1, in_section)
+        if self.random.randrange(2):
+            self.text.add(depth, "else:")
+            self.statements(depth + 1, arrays, nesting + 1, in_section)
+
+    def changed(self, depth: int, arrays: list[int], nesting: int, in_section: bool) -> None:
+        """A variable that a branch may change, for tasks in it and behind it."""
+        x, y, name = self.random.choice(arrays), self.random.choice(arrays), f"v{self.locals}"
+        self.locals += 1
+        self.text.add(depth, f"{name} = a{x}[{self.random.randrange(SIZE)}]")
+        test, model = self.condition(arrays)
+        self.text.add(depth, f"if qd.graph.cond({test}):", f"if {model}:")
+        self.statements(depth + 1, arrays, nesting + 1, in_section)
+        self.text.add(depth + 1, f"{name} = {name} * 3 + {self.random.randrange(5)}")
+        if self.random.randrange(2):
+            self.statements(depth + 1, arrays, nesting + 1, in_section)
+        self.text.add(depth, f"for i in range({SIZE}):")
+        self.text.add(depth + 1, f"a{y}[i] = (a{y}[i] + {name}) % {MODULUS}")
+
+    def flag(self, depth: int, arrays: list[int]) -> tuple[str, str]:
+        """A condition for an `if`: any, or an integer without axes that is set before."""
+        if self.random.randrange(3):
+            return self.condition(arrays)
+        flag = f"n{self.counters}"
+        self.counters += 1
+        self.text.add(depth, f"{flag}[()] = a{self.random.choice(arrays)}[{self.random.randrange(SIZE)}] % 2")
+        return flag, f"{flag}[()] != 0"
+
+    def condition(self, arrays: list[int]) -> tuple[str, str]:
+        element = f"a{self.random.choice(arrays)}[{self.random.randrange(SIZE)}]"
+        test = self.random.choice([f"{element} % 2 == 0", f"{element} > {MODULUS // 2}", f"{element} % 3"])
+        return test, test
 
     def sections(self, depth: int, arrays: list[int], nesting: int, in_section: bool) -> None:
         own = self.random.sample(arrays, len(arrays))

@@ -1,8 +1,8 @@
 //! [`Description`]: kernels' sections as nodes of a vendor's graph.
 //!
 //! Tasks in order are a chain of kernels; groups are branches that a node joins; a loop is a node with a graph of its
-//! own, at whose end a kernel of one thread decides whether it runs again. What a section waits for is the last node
-//! before it.
+//! own, at whose end a kernel of one thread decides whether it runs again. Of a choice each branch is such a node, behind
+//! a kernel that decides whether it runs. What a section waits for is the last node before it.
 
 use std::ffi::c_void;
 use std::ops::Range;
@@ -30,8 +30,8 @@ pub struct Node {
 enum What {
     /// A task of the module, in the loop of this number if it stands in one.
     Task(usize, Option<u32>),
-    /// What decides about the loop of this number; without a condition it turns the loop on.
-    Decision { function: RawFunction, switch: u64, number: u32, condition: Option<Condition> },
+    /// What turns a switch: on without a condition. At the end of the loop of that number it counts the round.
+    Decision { function: RawFunction, switch: u64, ends: Option<u32>, condition: Option<Condition>, inverts: bool },
     /// What sets the rounds of the loop of this number to zero.
     Reset { function: RawFunction, number: u32 },
 }
@@ -63,10 +63,10 @@ impl What {
             }
             What::Reset { function, number } => {
                 let rounds = launch.rounds_at(number);
-                let decision = Decision { switch: 0, condition: 0, bytes: 0, failed: 0, rounds };
+                let decision = Decision { switch: 0, condition: 0, bytes: 0, failed: 0, rounds, inverts: 0 };
                 Told { function, shape: GridShape::ONE, parameter: decision.words().to_vec() }
             }
-            What::Decision { function, switch, number, condition } => {
+            What::Decision { function, switch, ends, condition, inverts } => {
                 let failed = match launch.channel.0 {
                     0 => 0,
                     channel => channel + std::mem::offset_of!(DeviceChannel, failed) as u64,
@@ -75,8 +75,8 @@ impl What {
                     None => (0, 0),
                     Some(c) => (c.address(launch.args, launch.frame.0)?, u64::from(c.kind.bytes())),
                 };
-                let rounds = condition.map_or(0, |_| launch.rounds_at(number));
-                let decision = Decision { switch, condition: at, bytes, failed, rounds };
+                let rounds = ends.map_or(0, |number| launch.rounds_at(number));
+                let decision = Decision { switch, condition: at, bytes, failed, rounds, inverts: inverts.into() };
                 Told { function, shape: GridShape::ONE, parameter: decision.words().to_vec() }
             }
         })
@@ -114,7 +114,7 @@ pub enum NotAGraph {
 pub struct Description<'a> {
     graphs: &'a dyn Graphs,
     calls: &'a Entered<'a>,
-    /// What decides about loops, where there are any.
+    /// What decides about loops and choices, where there are any.
     decide: Option<RawFunction>,
     outermost: RawGraph,
     /// The kernels so far.
@@ -146,7 +146,7 @@ impl<'a> Description<'a> {
         (tasks, sections): (&[LoadedTask], &[Section]),
         launch: &Launch<'_>,
     ) -> Result<Vec<RawNode>, NotAGraph> {
-        if has_loops(sections) && self.decide.is_none() {
+        if decides(sections) && self.decide.is_none() {
             self.decide = decider(self.calls.context());
         }
         let in_order = [Section::InOrder(0..tasks.len())];
@@ -210,8 +210,9 @@ impl<'a> Description<'a> {
                     Section::While(number, condition, body) => {
                         vec![self.rounds(what, to, &last, (*number, *condition, body))?]
                     }
+                    Section::If(condition, branches) => self.choice(what, to, last, (*condition, branches))?,
                     // What ends a launch is the host's to read.
-                    Section::If(..) | Section::Checkpoint(..) => return Err(NotAGraph::Ever),
+                    Section::Checkpoint(..) => return Err(NotAGraph::Ever),
                 }
             };
         }
@@ -249,17 +250,48 @@ impl<'a> Description<'a> {
         // SAFETY: the contract above.
         unsafe {
             let switch = ever(loops.create_switch(to))?;
-            let turn = |condition| What::Decision { function, switch, number, condition };
+            let turn = |ends, condition| What::Decision { function, switch, ends, condition, inverts: false };
             let mut before = behind.to_vec();
             if to != self.outermost {
-                before = vec![self.kernel(what, to, behind, turn(None))?];
+                before = vec![self.kernel(what, to, behind, turn(None, None))?];
             }
             let (node, inside) = ever(loops.add_loop(to, switch, &before))?;
             let what = &Described { within: Some(number), ..*what };
             let last = self.sections(what, inside, Vec::new(), body)?;
-            self.kernel(what, inside, &last, turn(Some(condition)))?;
+            self.kernel(what, inside, &last, turn(Some(number), Some(condition)))?;
             Ok(node)
         }
+    }
+
+    /// All switches are turned before a branch runs, which may change what decides.
+    ///
+    /// # Safety
+    /// As [`Description::add`].
+    unsafe fn choice(
+        &mut self,
+        what: &Described<'_>,
+        to: RawGraph,
+        behind: Vec<RawNode>,
+        (condition, branches): (Condition, &[Box<[Section]>; 2]),
+    ) -> Result<Vec<RawNode>, NotAGraph> {
+        let loops: &dyn GraphLoops = self.graphs.loops().ok_or(NotAGraph::Ever)?;
+        let function = self.decide.ok_or(NotAGraph::Ever)?;
+        let (mut last, mut switches) = (behind, Vec::with_capacity(2));
+        // SAFETY: the contract above.
+        unsafe {
+            for (branch, inverts) in branches.iter().zip([false, true]).filter(|(branch, _)| !branch.is_empty()) {
+                let switch = ever(loops.create_switch(to))?;
+                let turn = What::Decision { function, switch, ends: None, condition: Some(condition), inverts };
+                last = vec![self.kernel(what, to, &last, turn)?];
+                switches.push((switch, branch));
+            }
+            for (switch, branch) in switches {
+                let (node, inside) = ever(loops.add_choice(to, switch, &last))?;
+                self.sections(what, inside, Vec::new(), branch)?;
+                last = vec![node];
+            }
+        }
+        Ok(last)
     }
 
     /// # Safety
@@ -292,7 +324,7 @@ impl<'a> Description<'a> {
     }
 }
 
-/// The function that decides about loops; `None` where the device has no such loops. Loaded at first use, for good.
+/// The function that turns switches; `None` where the device has none. Loaded at first use, for good.
 fn decider(context: &Context) -> Option<RawFunction> {
     *context.decider.get_or_init(|| {
         let loops = context.library().vendor.graphs()?.loops()?;
@@ -307,8 +339,8 @@ fn ever<T>(called: Called<T>) -> Result<T, NotAGraph> {
     called.map_err(|_| NotAGraph::Ever)
 }
 
-/// Some section runs again and again.
-pub fn has_loops(sections: &[Section]) -> bool {
-    let is_loop = |s: &Section| matches!(s, Section::While(..)) || s.parts().iter().any(|part| has_loops(part));
-    sections.iter().any(is_loop)
+/// Some section runs again and again, or only sometimes.
+pub fn decides(sections: &[Section]) -> bool {
+    let asks = |s: &Section| matches!(s, Section::While(..) | Section::If(..));
+    sections.iter().any(|s| asks(s) || s.parts().iter().any(|part| decides(part)))
 }

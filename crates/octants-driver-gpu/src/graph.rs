@@ -10,13 +10,13 @@ use std::sync::atomic::Ordering;
 use octants_runtime::{Launch, Result, Section};
 
 use crate::context::Entered;
-use crate::describe_graph::{Description, Node, NotAGraph, has_loops};
+use crate::describe_graph::{Description, Node, NotAGraph, decides};
 use crate::loaded_task::LoadedTask;
 use crate::symbols::RawStream;
 use crate::vendor::{Graphs, RawGraph, ReadyGraph};
 
 /// A graph is made when its tasks are launched for this time, or at the first launch after it that finds the stream
-/// idle: many kernels are not launched as often. One with loops is made at once.
+/// idle: many kernels are not launched as often. One that decides something is made at once.
 const MADE_AT: u32 = 3;
 /// Graphs of a device at most. Each takes some 100 KiB of its memory.
 const MOST: usize = 512;
@@ -81,10 +81,10 @@ impl Graph {
                 *launches += 1;
             }
             if self.lacks(stream) {
-                // Making a graph waits for work that runs, which no launch should; without it one with loops would wait
-                // for each of their rounds.
+                // Making a graph waits for work that runs, which no launch should; without it one that decides something
+                // would wait for each decision.
                 let is_due = !matches!(self, Graph::None(launches) if *launches < MADE_AT);
-                let is_time = has_loops(sections) || is_due && calls.query_stream(stream)?;
+                let is_time = decides(sections) || is_due && calls.query_stream(stream)?;
                 if !is_time || library.graphs.load(Ordering::Relaxed) >= MOST {
                     return Ok(false);
                 }

@@ -175,16 +175,18 @@ pub struct Decision {
     pub failed: u64,
     /// Address of the number of rounds that have ended; zero where no one asks for it.
     pub rounds: u64,
+    /// 1 where the switch is to be on for a condition that is zero.
+    pub inverts: u64,
 }
 
 impl Decision {
     /// The parameter as words.
-    pub fn words(&self) -> [u64; 5] {
-        [self.switch, self.condition, self.bytes, self.failed, self.rounds]
+    pub fn words(&self) -> [u64; 6] {
+        [self.switch, self.condition, self.bytes, self.failed, self.rounds, self.inverts]
     }
 }
 
-/// A vendor's nodes that run again and again: see [`Graphs`].
+/// A vendor's nodes that run again and again, or only sometimes: see [`Graphs`].
 #[allow(clippy::missing_safety_doc)] // As there.
 pub trait GraphLoops {
     /// Code with a function `decide` for one thread, with a [`Decision`] as its only parameter.
@@ -197,6 +199,9 @@ pub trait GraphLoops {
     /// Adds a node that runs behind others: a graph, to be filled with nodes, again and again as long as the switch is
     /// on. The node, and the graph.
     unsafe fn add_loop(&self, to: RawGraph, switch: u64, behind: &[RawNode]) -> Called<(RawNode, RawGraph)>;
+
+    /// Adds a node that runs behind others: a graph, to be filled with nodes, once if the switch is on by then.
+    unsafe fn add_choice(&self, to: RawGraph, switch: u64, behind: &[RawNode]) -> Called<(RawNode, RawGraph)>;
 }
 
 /// A vendor's own functions.

@@ -96,7 +96,7 @@ impl CapturedLaunch {
         let kernel = &self.kernel;
         fn asks_host(sections: &[Section]) -> bool {
             let asks = |s: &Section| {
-                matches!(s, Section::If(..) | Section::Checkpoint(..)) || s.parts().iter().any(|part| asks_host(part))
+                matches!(s, Section::Checkpoint(..)) || s.parts().iter().any(|part| asks_host(part))
             };
             sections.iter().any(asks)
         }
