@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from octants.captured_graphs import CapturedGraph, capture
+from octants.captured_graphs import CapturedGraph, capture, load
 from octants.ops import kernel_only, known_to_compiler
 
-__all__ = ["CapturedGraph", "capture", "cond", "do_while", "parallel", "parallel_context"]
+__all__ = ["CapturedGraph", "capture", "cond", "do_while", "load", "parallel", "parallel_context"]
 
 
 class GraphStatus:

@@ -2,38 +2,16 @@
 
 import numpy as np
 import pytest
+from graph_arrays import SCHEDULES, A, C, begin, graph_of, scalar, zeros
 
 import octants as qd
 
-A = qd.types.ndarray(dtype=qd.i32, ndim=1)
-C = qd.types.ndarray(dtype=qd.i32, ndim=0)
 
-
-@pytest.fixture(autouse=True, params=["in order", "streams", 1, 2])
+@pytest.fixture(autouse=True, params=SCHEDULES)
 def program(request):
-    options = {"in order": {}, "streams": {"cpu_streams": True}}
-    seeded = {"cpu_streams": True, "cpu_stream_schedule": f"seed:{request.param}"}
-    qd.init(arch=qd.cpu, graph_max_iterations=10000, **options.get(request.param, seeded))
+    begin(request.param)
     yield request.param
     qd.reset()
-
-
-def scalar(value):
-    made = qd.ndarray(qd.i32, ())
-    made.fill(value)
-    return made
-
-
-def zeros(n=100):
-    made = qd.ndarray(qd.i32, n)
-    made.fill(0)
-    return made
-
-
-def graph_of(kernel, *args):
-    """The order of a kernel's tasks, as text."""
-    text = qd.inspect(kernel, *args, emit="ir")
-    return text[text.index("graph {") :]
 
 
 @qd.kernel(graph=True)
@@ -61,7 +39,7 @@ def test_one_of_the_branches_runs():
         found.append(x.to_numpy().tolist())
     assert found == [[1] * 100, [11] * 100, [111] * 100]
     text = graph_of(choose, x, flag)
-    assert text.count("if ") == 2 and "else" in text and text.count("range count") == 4
+    assert (text.count("if "), text.count("else"), text.count("range count")) == (2, 2, 4)
 
 
 def test_a_flag_that_a_kernel_is_given_is_read_where_the_branch_stands():
@@ -217,9 +195,13 @@ def test_a_failed_assertion_ends_a_branch(program):
 
     x, flag = zeros(), scalar(1)
     x.fill(7)
-    with pytest.raises(AssertionError, match="too large"):
+
+    def launch():
         run(x, flag)
         qd.sync()
+
+    with pytest.raises(AssertionError, match="too large"):
+        launch()
     assert x[0] == 7
     flag.fill(0)
     run(x, flag)

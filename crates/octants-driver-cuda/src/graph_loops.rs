@@ -60,18 +60,22 @@ const DECIDE: &[u8] = b".version 6.0
 
 .extern .func cudaGraphSetConditional(.param .b64 switch, .param .b32 value);
 
-.visible .entry decide(.param .align 8 .b8 decision[48])
+.visible .entry decide(.param .align 8 .b8 decision[72])
 {
-    .reg .b64 %switch, %at, %bytes, %failed, %rounds, %inverts, %value;
+    .reg .b64 %switch, %at, %bytes, %failed, %rounds, %value;
+    .reg .b64 %inverts, %ended, %for_host, %checkpoint;
     .reg .b32 %stop, %on;
     .reg .pred %p;
 
     ld.param.u64 %switch, [decision];
-    ld.param.u64 %at, [decision+8];
-    ld.param.u64 %bytes, [decision+16];
-    ld.param.u64 %failed, [decision+24];
-    ld.param.u64 %rounds, [decision+32];
-    ld.param.u64 %inverts, [decision+40];
+    ld.param.u64 %bytes, [decision+8];
+    ld.param.u64 %failed, [decision+16];
+    ld.param.u64 %rounds, [decision+24];
+    ld.param.u64 %inverts, [decision+32];
+    ld.param.u64 %ended, [decision+40];
+    ld.param.u64 %for_host, [decision+48];
+    ld.param.u64 %checkpoint, [decision+56];
+    ld.param.u64 %at, [decision+64];
     setp.eq.u64 %p, %rounds, 0;
     @%p bra read;
     ld.u64 %value, [%rounds];
@@ -79,7 +83,11 @@ const DECIDE: &[u8] = b".version 6.0
     setp.ne.u64 %p, %switch, 0;
     selp.u64 %value, %value, 0, %p;
     st.u64 [%rounds], %value;
-    @!%p ret;
+    @%p bra read;
+    setp.eq.u64 %p, %for_host, 0;
+    @%p ret;
+    st.u64 [%for_host], %value;
+    ret;
 read:
     mov.u64 %value, 1;
     setp.eq.u64 %p, %bytes, 1;
@@ -92,6 +100,18 @@ read:
     @%p ld.u64 %value, [%at];
     setp.ne.u64 %p, %value, 0;
     selp.u32 %on, 1, 0, %p;
+    setp.eq.u64 %p, %ended, 0;
+    @%p bra invert;
+    ld.volatile.u64 %value, [%ended];
+    setp.ne.u64 %p, %value, 0;
+    @%p bra off;
+    setp.eq.u64 %p, %checkpoint, 0;
+    @%p bra invert;
+    setp.eq.u32 %p, %on, 0;
+    @%p bra invert;
+    st.u64 [%ended], %checkpoint;
+    st.u64 [%for_host], %checkpoint;
+invert:
     cvt.u32.u64 %stop, %inverts;
     xor.b32 %on, %on, %stop;
     setp.eq.u64 %p, %failed, 0;
@@ -99,7 +119,12 @@ read:
     ld.volatile.u32 %stop, [%failed];
     setp.ne.u32 %p, %stop, 0;
     selp.u32 %on, 0, %on, %p;
+    bra turn;
+off:
+    mov.u32 %on, 0;
 turn:
+    setp.eq.u64 %p, %switch, 0;
+    @%p ret;
     {
         .param .b64 first;
         .param .b32 second;
@@ -186,6 +211,9 @@ mod tests {
             ("failed", std::mem::offset_of!(octants_driver_gpu::Decision, failed)),
             ("rounds", std::mem::offset_of!(octants_driver_gpu::Decision, rounds)),
             ("inverts", std::mem::offset_of!(octants_driver_gpu::Decision, inverts)),
+            ("ended", std::mem::offset_of!(octants_driver_gpu::Decision, ended)),
+            ("for_host", std::mem::offset_of!(octants_driver_gpu::Decision, for_host)),
+            ("checkpoint", std::mem::offset_of!(octants_driver_gpu::Decision, checkpoint)),
         ] {
             assert!(text.contains(&format!("ld.param.u64 %{name}, [decision+{offset}];")), "{name}");
         }

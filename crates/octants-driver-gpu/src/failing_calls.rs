@@ -46,6 +46,25 @@ fn note(what: String) {
     DESCRIBED.with_borrow_mut(|said| said.push(what));
 }
 
+/// Notes what a kernel decides, if it is such a one.
+fn note_decision(words: &[u64]) {
+    let [switch, bytes, failed, rounds, inverts, ended, for_host, checkpoint] = words else { return };
+    if *switch != SWITCH && (*switch, *failed) != (0, 0) {
+        return;
+    }
+    let by = if *inverts == 1 { format!("the absence of {bytes}") } else { bytes.to_string() };
+    match (switch, rounds, ended, for_host, checkpoint) {
+        (0, 0, 1.., 1.., 1..) => note(format!("noting by {bytes} bytes, at checkpoint {checkpoint}")),
+        (0, 8.., 0, 0, 0) if *bytes == 0 => note(format!("no rounds at {rounds}")),
+        (0, 8.., 0, 8.., 0) if *bytes == 0 => note(format!("no end at {rounds} and {for_host}")),
+        (0, ..) => {}
+        (_, 0, 0, ..) => note(format!("deciding by {by} bytes")),
+        (_, 1.., 0, ..) => note(format!("deciding by {by} bytes, counting at {rounds}")),
+        (_, _, _, _, 0) => note(format!("deciding by {by} bytes, unless at an end")),
+        _ => note(format!("deciding by {by} bytes, at checkpoint {checkpoint}")),
+    }
+}
+
 fn outcome(name: &str) -> c_int {
     if name == "launch" || name.starts_with("graph_") {
         LAUNCHING.with_borrow_mut(|calls| calls.push(name.into()));
@@ -124,15 +143,9 @@ impl Graphs for Acme {
 
     unsafe fn add_kernel(&self, _to: RawGraph, behind: &[RawNode], kernel: &KernelNode) -> Called<RawNode> {
         note(format!("kernel behind {}", behind.len()));
-        // SAFETY: a parameter of tasks is longer than that.
-        let words = unsafe { std::slice::from_raw_parts(kernel.parameter.cast::<u64>(), 6) };
-        match words {
-            [SWITCH, _, bytes, _, 0, 0] => note(format!("deciding by {bytes} bytes")),
-            [SWITCH, _, bytes, _, 0, 1] => note(format!("deciding by the absence of {bytes} bytes")),
-            [SWITCH, _, bytes, _, rounds, 0] => note(format!("deciding by {bytes} bytes, counting at {rounds}")),
-            [0, 0, 0, 0, rounds, 0] if *rounds > 0 => note(format!("no rounds at {rounds}")),
-            _ => {}
-        }
+        // SAFETY: a parameter of tasks is no shorter than that.
+        let words = unsafe { std::slice::from_raw_parts(kernel.parameter.cast::<u64>(), 8) };
+        note_decision(words);
         called("graph_kernel", RawNode(null_mut()))
     }
 

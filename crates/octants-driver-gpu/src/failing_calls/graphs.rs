@@ -1,5 +1,7 @@
 //! Which graphs launches become, which nodes these have, and what they are told later.
 
+use octants_runtime::EndWords;
+
 use super::*;
 
 /// The calls of a launch that launch, or make or tell a graph.
@@ -60,6 +62,7 @@ struct Sectioned<'a> {
     meta: Arc<KernelMeta>,
     entered: &'a Entered<'a>,
     sections: &'a [Section],
+    end: EndWords,
     failures: Arc<Failures>,
     printer: Arc<Printer>,
 }
@@ -73,6 +76,7 @@ impl<'a> Sectioned<'a> {
             meta: Arc::new(KernelMeta::of(&artifact)),
             entered,
             sections,
+            end: EndWords::NONE,
             failures: Arc::new(Failures::default()),
             printer: Arc::new(Printer::new(Arc::new(|_: &str| ()))),
         }
@@ -90,6 +94,7 @@ impl<'a> Sectioned<'a> {
             channel: DevicePtr(0),
             speaker: 0,
             rounds: DevicePtr(rounds),
+            end: self.end,
             seed: 0,
             number: 0,
             nested: false,
@@ -189,7 +194,7 @@ fn a_captured_graph_is_one_launch_that_is_told_what_was_exchanged() {
     again.begin_here().unwrap();
     launch(3);
     again.end_here();
-    assert!(graph.exchange(3, &again).unwrap(), "it is the same code");
+    assert_eq!(graph.exchange(&[3], &again).unwrap(), [true], "it is the same code");
     assert_eq!((calls(), calls()), ("graph_exchange graph_exchange graph_launch".into(), "graph_launch".into()));
     // One that the driver refuses is queued step by step.
     let capture = device.capture().unwrap();
@@ -234,4 +239,41 @@ fn branches_are_nodes_behind_what_turns_their_switches() {
     assert_eq!(DESCRIBED.take(), described);
     // Four tasks, and three decisions, one of the inner choice.
     assert_eq!(kernel.calls(null_mut(), 0, &[128]), "graph_exchange ".repeat(7) + "graph_launch");
+}
+
+#[test]
+fn what_comes_behind_a_checkpoint_runs_unless_the_launch_ends_there() {
+    let context = context();
+    let entered = context.enter().unwrap();
+    let condition = |slot| Condition { slot: Some(slot), offset: 0, kind: ScalarKind::I32 };
+    let tasks = |range| Section::InOrder(range);
+    let checkpoint = Section::Checkpoint(7, condition(0), [tasks(1..2)].into());
+    let repeated = Section::While(0, condition(1), [tasks(0..1), checkpoint, tasks(2..3)].into());
+    let last = Section::Checkpoint(-3, condition(0), [tasks(4..5)].into());
+    let sections = [repeated, tasks(3..4), last];
+    let kernel = Sectioned::new(&entered, 5, 2, &sections);
+    let kernel = Sectioned { end: EndWords { in_frame: DevicePtr(512), for_host: DevicePtr(640) }, ..kernel };
+    DESCRIBED.take();
+    assert!(kernel.calls(null_mut(), 0, &[64, 128]).ends_with("graph_ready graph_launch"));
+    let described = [
+        "kernel behind 0",
+        "no end at 512 and 640",
+        "loop behind 1",
+        "kernel behind 0",
+        "kernel behind 1",
+        "kernel behind 1",
+        "deciding by the absence of 4 bytes, at checkpoint 1",
+        "choice behind 1",
+        "kernel behind 0",
+        "kernel behind 1",
+        "deciding by 4 bytes, unless at an end",
+        "kernel behind 1",
+        "deciding by 0 bytes, unless at an end",
+        "choice behind 1",
+        "kernel behind 0",
+        "kernel behind 1",
+        "kernel behind 1",
+        "noting by 4 bytes, at checkpoint 2",
+    ];
+    assert_eq!(DESCRIBED.take(), described);
 }

@@ -3,7 +3,7 @@
 //! At the top level of a kernel, and directly in another such loop, the loops in it are parallel, unless something
 //! else leaves a round.
 
-use octants_diag::{Code, Result};
+use octants_diag::{Code, Diagnostic, Result, Span};
 use octants_ir::{AutodiffMode, BinaryOp, BufferId, LocalId, Op, Scalar, TextPart, Type, UnaryOp, ValueId};
 
 use super::graph_sections::GraphSection;
@@ -34,7 +34,9 @@ impl Lowerer<'_> {
                  in an `if qd.graph.cond(...)` there",
             );
         }
+        let span = condition.span;
         let condition = self.graph_condition(condition, "qd.graph.do_while()", "while")?;
+        self.refuse_constant(&condition, span)?;
         let is_run = matches!(self.options.mode, AutodiffMode::None | AutodiffMode::Validation);
         let limit = if is_run { self.options.graph_max_iterations } else { 0 };
         let rounds = (limit > 0).then(|| {
@@ -75,6 +77,27 @@ impl Lowerer<'_> {
             return Ok(Condition::Expression(e));
         }
         self.counter(&value, call).map(Condition::Counter)
+    }
+
+    /// Refuses a condition that no round can change: the loop would not end.
+    fn refuse_constant(&mut self, condition: &Condition<'_>, span: Span) -> Result<()> {
+        let Condition::Expression(e) = condition else { return Ok(()) };
+        let value = self.lower_expr(e)?;
+        let value = self.rt(&value)?;
+        let body = &self.b.body;
+        let (mut work, mut changes) = (vec![value], false);
+        while let Some(v) = work.pop() {
+            let op = &body.inst(v).op;
+            changes |= !op.is_pure();
+            op.for_each_operand(|u| work.push(u));
+        }
+        if changes {
+            return Ok(());
+        }
+        let message = "qd.graph.do_while() does not resolve to an ndarray kernel parameter: what it is given is the same in \
+                       each round";
+        let refused = Diagnostic::new(Code::Syntax, span, message);
+        Err(refused.with_hint("give it a 0-dimensional i32 ndarray, or an expression of what the rounds change"))
     }
 
     /// What is tested, and whether it is not zero.

@@ -24,7 +24,20 @@ impl Lowerer<'_> {
         let callee = self.lower_expr(func)?;
         let is_known =
             matches!(&callee, Value::Obj(o) if matches!(self.world.entity(*o), Entity::Builtin(n) if n == name));
+        if is_known {
+            self.warn_of_flat_name(func, &format!("graph_{name}"));
+        }
         Ok(is_known.then_some(condition))
+    }
+
+    /// Warns where what `qd.graph` offers is called by its flat name, as in `qd.graph_do_while`.
+    pub(super) fn warn_of_flat_name(&mut self, func: &Expr, flat: &str) {
+        let (ExprKind::Attribute(_, name) | ExprKind::Name(name)) = &func.kind else { return };
+        if name == flat {
+            let message = format!("qd.{flat}() is deprecated and will be removed in a future release");
+            let hint = format!("use qd.{}() instead", flat.replacen('_', ".", 1));
+            self.world.warn(*Diagnostic::new(Code::Deprecated, func.span, message).with_hint(hint));
+        }
     }
 
     pub(super) fn lower_choice(&mut self, condition: &Expr, then: &[Stmt], orelse: &[Stmt]) -> Result<Flow> {
