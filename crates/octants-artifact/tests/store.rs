@@ -84,7 +84,11 @@ fn trace(i: u64) -> Trace {
             result: ValueType::Struct("Pair".into(), vec![("a".into(), ValueType::Vector(ScalarKind::F64, 3))]),
             returns: vec![9],
             checkpoints: vec![(-3, 9)],
-            warnings: vec![StoredWarning { text: "long".into(), place: Some(("a.py".into(), 3)), about: WarningKind::Syntax }],
+            warnings: vec![StoredWarning {
+                text: "long".into(),
+                place: Some(("a.py".into(), 3)),
+                about: WarningKind::Syntax,
+            }],
             printed: vec!["a line".into()],
         },
     }

@@ -3,7 +3,7 @@
 //! Memory that steps use is named by the user, or is the graph's own: made while it was captured, or kept for what a fill
 //! or a copy from the host writes. Whatever has no meaning in another process is refused.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use octants_artifact::{
@@ -93,7 +93,7 @@ impl CapturedGraph {
                 }
             });
         }
-        let loading = Loading { kernels: &kernels, memory: &memory };
+        let loading = Loading { kernels: &kernels, memory: &memory, steps: saved.steps.len() };
         let steps = saved.steps.iter().enumerate().map(|(place, s)| loading.step(place, s)).collect::<Result<_>>()?;
         Ok(CapturedGraph::of_steps(device.core(), steps, Vec::new(), own))
     }
@@ -145,6 +145,8 @@ struct Saving<'a> {
 
 impl<'a> Saving<'a> {
     fn steps(mut self, steps: &[Step]) -> Result<SavedGraph> {
+        // Those without a step, which only waited, are left out.
+        let lanes: BTreeSet<usize> = steps.iter().map(|s| s.lane).collect();
         for step in steps {
             let work = match &step.work {
                 Work::Launch(launch) => self.launch(launch)?,
@@ -163,7 +165,8 @@ impl<'a> Saving<'a> {
                 }
             };
             let behind = step.behind.iter().map(|b| *b as u32).collect();
-            self.saved.steps.push(SavedStep { lane: step.lane as u32, behind, work });
+            let lane = lanes.range(..step.lane).count() as u32;
+            self.saved.steps.push(SavedStep { lane, behind, work });
         }
         Ok(self.saved)
     }
@@ -251,12 +254,14 @@ impl<'a> Saving<'a> {
 struct Loading<'a> {
     kernels: &'a [LoadedKernel],
     memory: &'a [Buffer],
+    /// How many there are.
+    steps: usize,
 }
 
 impl Loading<'_> {
     fn step(&self, place: usize, saved: &SavedStep) -> Result<Step> {
         let behind: Vec<usize> = saved.behind.iter().map(|b| *b as usize).collect();
-        if behind.iter().any(|b| *b >= place) {
+        if behind.iter().any(|b| *b >= place) || saved.lane as usize >= self.steps {
             return damaged();
         }
         let work = match &saved.work {

@@ -223,3 +223,20 @@ def test_what_means_nothing_elsewhere_is_not_saved(program, tmp_path):
         add(x, y, 1.0)
     with pytest.raises(RuntimeError, match="the code of kernel `add` is not kept"):
         g.save(tmp_path / "g")
+
+
+def test_streams_without_a_step_of_their_own_are_left_out(tmp_path):
+    x, y = array(1), array(2)
+    waiting = [qd.create_stream() for _ in range(3)]
+    last = qd.create_stream()
+    with qd.graph.capture() as g:
+        add(x, y, 1.0)
+        for stream in [*waiting, last]:
+            stream.wait(qd.current_stream())
+        scale(y, 3.0, qd_stream=last)
+        qd.current_stream().wait(last)
+    g.save(tmp_path / "g")
+    loaded = qd.graph.load(tmp_path / "g", x=x, y=y)
+    loaded.launch()
+    assert (held(x), held(y)) == (3.0, 6.0)
+    assert [behind for _, _, behind in loaded.steps] == [[], [0]]

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use octants_artifact::{
-    ArgumentPlan, ArraySource, ArrayType, Outcome, ParamSource, Reach as StoredReach, ScalarKind, StoredWarning, WarningKind,
-    ValueType,
+    ArgumentPlan, ArraySource, ArrayType, Outcome, ParamSource, Reach as StoredReach, ScalarKind, StoredWarning,
+    ValueType, WarningKind,
 };
 use octants_diag::{Code, Diagnostic, Sources};
 use octants_frontend::{Capture, Lowered, NdarrayDesc, Obj, Reach};
