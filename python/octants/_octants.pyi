@@ -163,6 +163,17 @@ class CapturedGraph:
         """Makes calls that were noted again, with other arguments, for launches from now on: all of them, or none where one
         fails. True for those that launch the same code."""
 
+    def save(self, named: list[tuple[str, str, Buffer]]) -> bytes:
+        """The graph as bytes, for other processes. Its steps use memory that is named, with what it is in words, or its own."""
+
+    @staticmethod
+    def load(saved: bytes, find: Callable[[list[tuple[str, str]]], list[tuple[str, Buffer, Any]]]) -> CapturedGraph:
+        """The graph of bytes that `save` made. `find` is given the names of memory, with what each is in words, and gives the
+        memory and what holds it."""
+
+    def rebind(self, pairs: list[tuple[Buffer, Buffer, Any]]) -> None:
+        """Lets steps use other memory in the place of some, and keeps what holds it: old, new, and the holder of that."""
+
     def steps(self) -> list[tuple[str, int, list[int]]]:
         """What each step does, its lane, and the steps that it waits for."""
 

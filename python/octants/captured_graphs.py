@@ -9,13 +9,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from octants import _octants, shadow_buffers
+from octants import _octants, saved_graphs, shadow_buffers
 from octants.exceptions import OctantsRuntimeError
 from octants.graph_drawings import drawing, times_of
 from octants.python_scope import runs_as_python
 from octants.timelines import Timeline
 
-__all__ = ["CapturedGraph", "capture"]
+__all__ = ["CapturedGraph", "capture", "load"]
 
 _Call = tuple[Any, list[str], list[Any]]
 """A kernel, the names of its parameters, and its arguments."""
@@ -36,6 +36,8 @@ class CapturedGraph:
         self._told = False
         # What has a gradient beside the calls: the steps before it, and what its gradient is, or the graph that was launched.
         self._others: list[tuple[int, Callable[[], None] | CapturedGraph]] = []
+        # Of a graph that was loaded, what was given for the names of its arrays.
+        self._loaded: dict[str, saved_graphs.Array] | None = None
 
     @contextmanager
     def on_this_thread(self) -> Iterator[CapturedGraph]:
@@ -90,6 +92,8 @@ class CapturedGraph:
         `kernel.grad(...)`: of memory as it is when they run, and of the arguments that the launches have now. Raises
         RuntimeError where a launch is a derivative itself, or keeps values whose number depends on memory.
         """
+        if self._loaded is not None:
+            saved_graphs.refuse_loaded("has no gradient: capture its launches here, or save its gradient too")
         notes = [(step, number) for number, (*_, step) in enumerate(self._graph.calls())]
         entries: list[tuple[int, int, int | Callable[[], None]]] = [(step, 1, number) for step, number in notes]
         # Behind the steps that they made.
@@ -116,8 +120,12 @@ class CapturedGraph:
 
         A name is one that was given to `capture`, and stands for all places where that object was an argument; or it is that
         of a parameter, and stands for it in every kernel that has it. Raises TypeError where there is no such argument,
-        or where launches were given different ones by that name.
+        or where launches were given different ones by that name. A graph that was loaded takes arrays, by the names that it was
+        loaded with.
         """
+        if self._loaded is not None:
+            self._rebind(self._loaded, arguments)
+            return
         if self._calls is None:
             self._calls = [(kernel, names, list(args)) for kernel, names, args, _ in self._graph.calls()]
         changed: dict[int, list[Any]] = {}
@@ -132,6 +140,37 @@ class CapturedGraph:
                 text = "graph: kernel `%s` is other code with these arguments, so that the graph is made anew"
                 logging.getLogger("octants").info(text, kernel.__name__)
             self._calls[number] = (kernel, names, args)
+
+    def save(self, path: str | Path, **named: Any) -> None:
+        """Writes the graph to a file that other processes load by `qd.graph.load`, with the same version of Octants and the
+        same kind of device.
+
+        The file holds machine code, numbers and names. Arrays are not in it: they are named, and given again when the graph is
+        loaded. An array has the name of the parameter that it was an argument of, one that was given to `capture`, or one that
+        is given here; a field stands for the whole tree that it lies in. What the block of `capture` itself has made is in
+        the file.
+
+        Raises RuntimeError where a step means nothing in another process: an array of numpy or of another library, a graph of
+        another library, memory without a name, and code that is not kept (`offline_cache=False`).
+        """
+        if self._loaded is not None:
+            saved_graphs.refuse_loaded("is not saved again: copy its file")
+        calls = [(kernel, names, list(args)) for kernel, names, args, _ in self._graph.calls()]
+        memory = saved_graphs.named_memory({**self._named, **named}, calls)
+        saved_graphs.write(path, self._graph.save(memory))
+
+    def _rebind(self, loaded: dict[str, saved_graphs.Array], arguments: dict[str, Any]) -> None:
+        others: dict[str, saved_graphs.Array] = {}
+        for name, value in arguments.items():
+            if name not in loaded:
+                known = ", ".join(loaded)
+                raise TypeError(
+                    f"a graph that was loaded takes the arrays that it was loaded with ({known}), not `{name}`"
+                )
+            others[name] = saved_graphs.check_array(name, saved_graphs.description(loaded[name]), value)
+        memory = saved_graphs.memory_of
+        self._graph.rebind([(memory(loaded[name]), memory(other), other) for name, other in others.items()])
+        loaded.update(others)
 
     def __call__(self, *, qd_stream: Any = None, **arguments: Any) -> None:
         """`update(**arguments)` and `launch(qd_stream)`."""
@@ -265,3 +304,29 @@ def capture(**named: Any) -> Iterator[CapturedGraph]:
     with graph.on_this_thread():
         yield graph
     graph._graph.finish()
+
+
+def load(path: str | Path, **arrays: Any) -> CapturedGraph:
+    """The graph that `g.save(path)` wrote, in this process or another one, with these arrays.
+
+        step = qd.graph.load("step.graph", x=x, v=v)
+        step.launch()
+
+    Each name of the saved graph is given an array of the same type, shape and layout. The file holds machine code that is run:
+    load what you trust. Raises TypeError where an array is missing or does not fit, and RuntimeError where the file is
+    damaged, or was written by another version of Octants or for another device.
+    """
+    if runs_as_python():
+        raise OctantsRuntimeError("graphs are of compiled kernels: under arch=qd.python kernels run as Python")
+    graph = CapturedGraph.__new__(CapturedGraph)
+    graph._named, graph._calls, graph._places, graph._told, graph._others = {}, [], {}, False, []
+    found: dict[str, saved_graphs.Array] = {}
+
+    def find(wanted: list[tuple[str, str]]) -> list[tuple[str, _octants.Buffer, Any]]:
+        arrays_by_name, memory = saved_graphs.find_memory(wanted, arrays)
+        found.update(arrays_by_name)
+        return memory
+
+    graph._graph = _octants.CapturedGraph.load(Path(path).read_bytes(), find)
+    graph._loaded = found
+    return graph

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from octants.captured_graphs import CapturedGraph, capture
+from octants.captured_graphs import CapturedGraph, capture, load
 from octants.ops import kernel_only, known_to_compiler
 
-__all__ = ["CapturedGraph", "capture", "do_while", "parallel", "parallel_context"]
+__all__ = ["CapturedGraph", "capture", "cond", "do_while", "load", "parallel", "parallel_context"]
 
 
 class GraphStatus:
@@ -45,6 +45,14 @@ do_while = kernel_only(
     "do_while",
     "`while qd.graph.do_while(counter):` runs its body once, then again as long as `counter`, a 0-dimensional i32 ndarray, "
     "is not zero. Its `for` loops are parallel.",
+)
+
+
+cond = kernel_only(
+    "cond",
+    "`if qd.graph.cond(flag):` at the top level of a kernel runs its body where `flag`, a 0-dimensional i32 ndarray or any "
+    "scalar expression, is not zero, and an `else` or `elif` otherwise. The `for` loops of both are parallel, and the device "
+    "decides, where it can.",
 )
 
 

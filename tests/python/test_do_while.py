@@ -5,12 +5,14 @@ import threading
 
 import numpy as np
 import pytest
+from graph_arrays import A as I32
+from graph_arrays import C as COUNTER
+from graph_arrays import array, graph_of
+from graph_arrays import scalar as counter
 
 import octants as qd
 
-I32 = qd.types.ndarray(qd.i32, ndim=1)
 F64 = qd.types.ndarray(qd.f64, ndim=1)
-COUNTER = qd.types.ndarray(qd.i32, ndim=0)
 
 
 @pytest.fixture(autouse=True)
@@ -20,29 +22,12 @@ def program():
     qd.reset()
 
 
-def counter(value):
-    made = qd.ndarray(qd.i32, ())
-    made[()] = value
-    return made
-
-
-def array(values, dtype=np.int32):
-    made = qd.ndarray(qd.i32 if dtype == np.int32 else qd.f64, len(values))
-    made.from_numpy(np.asarray(values, dtype))
-    return made
-
-
 @qd.kernel(graph=True)
 def add_ones(x: I32, left: COUNTER):
     while qd.graph.do_while(left):
         for i in range(x.shape[0]):
             x[i] += 1
         left[()] = left[()] - 1
-
-
-def graph_of(kernel, *args):
-    text = qd.inspect(kernel, *args, emit="ir")
-    return text[text.index("  graph {") :]
 
 
 @pytest.mark.parametrize("rounds", [1, 2, 37])
@@ -452,3 +437,32 @@ def test_an_expression_decides_behind_each_round():
     assert a.tolist() == [8.0, 24.0]
     run(a, 5.0)
     assert a.tolist() == [16.0, 48.0]
+
+
+def test_a_condition_that_no_round_changes_is_refused():
+    @qd.kernel(graph=True)
+    def by_argument(x: I32, n: qd.i32):
+        while qd.graph.do_while(n):
+            for i in x:
+                x[i] += 1
+
+    @qd.kernel(graph=True)
+    def by_shape(x: I32):
+        while qd.graph.do_while(x.shape[0] - 3):
+            for i in x:
+                x[i] += 1
+
+    @qd.kernel(graph=True)
+    def by_variable(x: I32, n: qd.i32):
+        left = n
+        while qd.graph.do_while(left):
+            for i in x:
+                x[i] += 1
+            left -= 1
+
+    x = array([1, 2])
+    for kernel, args in ((by_argument, (x, 3)), (by_shape, (x,))):
+        with pytest.raises(qd.QuadrantsSyntaxError, match="what it is given is the same in each round"):
+            kernel(*args)
+    by_variable(x, 3)
+    assert x.to_numpy().tolist() == [4, 5]

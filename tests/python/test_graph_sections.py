@@ -206,3 +206,33 @@ def test_sections_that_touch_the_same_elements_are_found():
     with pytest.warns(UserWarning, match=r"two qd.graph.parallel\(\) sections may write the same elements of `x`"):
         perhaps(x, at)
     assert x.to_numpy().tolist() == [5, 5, 4, 4]
+
+
+def test_flat_names_still_work_and_are_deprecated():
+    A = qd.types.ndarray(qd.i32, ndim=1)
+
+    @qd.kernel(graph=True)
+    def run(a: A, n: qd.types.ndarray(qd.i32, ndim=0)):
+        while qd.graph_do_while(n):
+            with qd.graph_parallel_context():
+                with qd.graph_parallel():
+                    for i in a:
+                        a[i] += 1
+            n[()] -= 1
+
+    a, n = qd.ndarray(qd.i32, 3), qd.ndarray(qd.i32, ())
+    a.fill(0)
+    n.fill(2)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        run(a, n)
+    assert a.to_numpy().tolist() == [2, 2, 2]
+    assert all(w.category is DeprecationWarning for w in caught)
+    assert [str(w.message) for w in caught] == [
+        f"qd.{flat}() is deprecated and will be removed in a future release; use qd.{new}() instead"
+        for flat, new in [
+            ("graph_do_while", "graph.do_while"),
+            ("graph_parallel_context", "graph.parallel_context"),
+            ("graph_parallel", "graph.parallel"),
+        ]
+    ]

@@ -4,34 +4,16 @@ import warnings
 
 import numpy as np
 import pytest
+from graph_arrays import SCHEDULES, A, C, begin, scalars, zeros
 
 import octants as qd
 
-A = qd.types.ndarray(dtype=qd.i32, ndim=1)
-C = qd.types.ndarray(dtype=qd.i32, ndim=0)
 
-
-@pytest.fixture(autouse=True, params=["in order", "streams", 1, 2, 3])
+@pytest.fixture(autouse=True, params=SCHEDULES)
 def program(request):
-    options = {"in order": {}, "streams": {"cpu_streams": True}}
-    seeded = {"cpu_streams": True, "cpu_stream_schedule": f"seed:{request.param}"}
-    qd.init(arch=qd.cpu, graph_max_iterations=10000, **options.get(request.param, seeded))
+    begin(request.param)
     yield request.param
     qd.reset()
-
-
-def scalars(*values):
-    made = [qd.ndarray(qd.i32, ()) for _ in values]
-    for scalar, value in zip(made, values, strict=True):
-        scalar.fill(value)
-    return made
-
-
-def zeros(count, n=100):
-    made = [qd.ndarray(qd.i32, n) for _ in range(count)]
-    for array in made:
-        array.fill(0)
-    return made
 
 
 def test_sections_hold_loops_that_hold_sections():
@@ -65,7 +47,7 @@ def test_sections_hold_loops_that_hold_sections():
                 a[i] += b[i] + c[i]
             outer[()] -= 1
 
-    a, b, c = zeros(3)
+    a, b, c = (zeros() for _ in range(3))
     counters = scalars(0, 0, 0, 2)
     for _ in range(2):
         counters[-1].fill(2)
@@ -96,7 +78,7 @@ def test_sections_that_loop_go_on_side_by_side(program):
                     n[()] -= 1
                 done[()] = 1
 
-    (x,) = zeros(1)
+    x = zeros()
     waits, n, done = scalars(1, 20, 0)
     run(x, waits, n, done)
     assert int(waits.to_numpy()) == 0
@@ -124,7 +106,7 @@ def test_contexts_nest_without_loops_and_sections_that_need_one_another_run_in_o
                 for i in c:
                     c[i] = total
 
-    a, b, c = zeros(3, 10)
+    a, b, c = (zeros(10) for _ in range(3))
     run(a, b, c)
     assert [x.to_numpy().tolist() for x in (a, b, c)] == [[3] * 10, [2] * 10, [10] * 10]
 
@@ -147,7 +129,7 @@ def test_a_context_in_a_kernel_with_checkpoints():
             for _ in range(1):
                 n[()] -= 1
 
-    a, b = zeros(2)
+    a, b = (zeros() for _ in range(2))
     flag, n = scalars(0, 3)
     status = run(a, b, flag, n)
     assert status.yielded
@@ -199,7 +181,7 @@ def test_what_nests_without_saying_so_is_refused_with_the_line_and_the_way_out()
         (checkpoint, "with qd.checkpoint", "cannot appear inside a qd.graph.parallel"),
     ):
         with pytest.raises(qd.OctantsSyntaxError, match=text) as caught:
-            kernel(*zeros(1), *scalars(1))
+            kernel(zeros(), *scalars(1))
         assert line in str(caught.value)
         assert ("allow_nesting=True" in str(caught.value)) == (kernel is not checkpoint)
 
@@ -227,7 +209,7 @@ def test_nested_sections_that_touch_the_same_elements_are_found():
                         x[i] += 2
                     n[()] -= 1
 
-    (x,), (n,) = zeros(1), scalars(1)
+    x, (n,) = zeros(), scalars(1)
     with pytest.raises(
         qd.OctantsSyntaxError, match=r"two qd.graph.parallel\(\) sections write the same elements of `x`"
     ):
@@ -254,7 +236,7 @@ def test_a_failed_assertion_ends_the_loops_of_all_sections():
         run(a, b, *scalars(1, 3))
         qd.sync()
 
-    a, b = zeros(2)
+    a, b = (zeros() for _ in range(2))
     with pytest.raises(AssertionError, match="`n` is still 1 after 10000 rounds"):
         run_to_the_end()
     assert (b.to_numpy() <= 3).all()

@@ -257,3 +257,39 @@ def test_the_same_kernel_under_both():
         two(x)
         results.append(x.to_numpy().tolist())
     assert results == [[5, 0]] * 3
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+def test_loops_choices_and_sections_of_graphs(arch):
+    A, C = qd.types.ndarray(qd.i32, ndim=1), qd.types.ndarray(qd.i32, ndim=0)
+
+    @qd.func
+    def count_down(x: A, n: C):
+        while qd.graph.do_while(n):
+            for i in x:
+                x[i] += 1
+            n[()] -= 1
+
+    @qd.kernel(graph=True)
+    def run(x: A, n: C, outer: C):
+        while qd.graph.do_while(outer):
+            with qd.graph.parallel_context(allow_nesting=True):
+                with qd.graph.parallel():
+                    n[()] = 3
+                    count_down(x, n)
+            if qd.graph.cond(n):
+                x[0] = 1000
+            elif qd.graph.cond(x[0] < 5):
+                for i in x:
+                    x[i] += 100
+            outer[()] -= 1
+        while qd.graph.do_while(x[1] < 0):
+            x[1] += 1000
+
+    qd.init(arch=arch)
+    x, n, outer = qd.ndarray(qd.i32, 3), qd.ndarray(qd.i32, ()), qd.ndarray(qd.i32, ())
+    x.fill(0)
+    outer.fill(2)
+    run(x, n, outer)
+    # Three rounds and a branch, then three rounds; the body of the last loop runs once in any case.
+    assert x.to_numpy().tolist() == [106, 1106, 106]

@@ -10,6 +10,7 @@ mod access;
 mod conflict;
 mod entry;
 mod key;
+mod saved_graph;
 mod scatter_copies;
 mod store;
 mod task_graph;
@@ -20,12 +21,15 @@ mod trust;
 pub use access::{Access, AccessAxis, AccessKind, Indices, SlotSum, UpdateOp};
 pub use conflict::{Overlap, TaskLaunch};
 pub use key::{Key, KeyMaker, key_of_bytes};
+pub use saved_graph::{
+    SavedGraph, SavedKernel, SavedMemory, SavedPlace, SavedSlot, SavedStep, SavedWork, UnreadableGraph,
+};
 pub use scatter_copies::{CopiedRegion, ScatterCopies};
 pub use store::{Contents, Policy, Store, StoreCounts, StoreOptions};
 pub use task_graph::{Condition, GraphPart, graph_of_groups};
 pub use trace::{
     ArgumentPlan, ArraySource, ArrayType, Dependence, Fingerprint, Lookup, Made, Outcome, ParamSource, Reach,
-    StoreOfGradient, StoredWarning, Trace, ValueType,
+    StoreOfGradient, StoredWarning, Trace, ValueType, WarningKind,
 };
 
 use serde::{Deserialize, Serialize};

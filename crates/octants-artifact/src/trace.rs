@@ -241,6 +241,17 @@ pub struct StoredWarning {
     pub text: String,
     /// File and line.
     pub place: Option<(String, u32)>,
-    /// About how the program is written, not about what it may do.
-    pub is_syntax: bool,
+    /// What it is about.
+    pub about: WarningKind,
+}
+
+/// What a warning is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum WarningKind {
+    /// What the program may do.
+    Effect,
+    /// How it is written.
+    Syntax,
+    /// It uses what will go.
+    Deprecation,
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use octants_artifact::{
     ArgumentPlan, ArraySource, Artifact, Dependence, Key, KeyMaker, Lookup, Made, Outcome, ParamSource, Pointer,
-    Policy, ScalarKind, Store, StoreOptions, StoredWarning, Trace, ValueType, key_of_bytes,
+    Policy, ScalarKind, Store, StoreOptions, StoredWarning, Trace, ValueType, WarningKind, key_of_bytes,
 };
 
 /// A folder that goes with the test.
@@ -87,7 +87,11 @@ fn trace(i: u64) -> Trace {
             result: ValueType::Struct("Pair".into(), vec![("a".into(), ValueType::Vector(ScalarKind::F64, 3))]),
             returns: vec![9],
             checkpoints: vec![(-3, 9)],
-            warnings: vec![StoredWarning { text: "long".into(), place: Some(("a.py".into(), 3)), is_syntax: true }],
+            warnings: vec![StoredWarning {
+                text: "long".into(),
+                place: Some(("a.py".into(), 3)),
+                about: WarningKind::Syntax,
+            }],
             printed: vec!["a line".into()],
         },
     }

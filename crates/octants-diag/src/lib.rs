@@ -94,6 +94,8 @@ pub enum Code {
     Value,
     /// Everything else that stops a compilation.
     Compilation,
+    /// A warning: what is used still works, and will go.
+    Deprecated,
     /// A Python exception raised while compile-time code ran; carried along whole by the outside world.
     Host,
 }

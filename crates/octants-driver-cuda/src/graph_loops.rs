@@ -1,4 +1,4 @@
-//! CUDA's conditional nodes: graphs within graphs that run again as long as a switch is on.
+//! CUDA's conditional nodes: graphs within graphs that run again as long as a switch is on, or once if it is.
 //!
 //! They came with CUDA 12.3; the version of the call that adds them which is used here, with 12.4. A kernel turns the
 //! switch by a function that the driver's assembler knows, so that no library of the toolkit is needed.
@@ -14,6 +14,8 @@ use crate::symbols::CuContext;
 
 /// `CU_GRAPH_NODE_TYPE_CONDITIONAL`.
 const CONDITIONAL: c_int = 13;
+/// `CU_GRAPH_COND_TYPE_IF`. Drivers before CUDA 12.8 have one without an `else`.
+const IF: c_int = 0;
 /// `CU_GRAPH_COND_TYPE_WHILE`.
 const WHILE: c_int = 1;
 /// `CU_GRAPH_COND_ASSIGN_DEFAULT`: the switch gets its first value at each launch of the outermost graph.
@@ -58,17 +60,22 @@ const DECIDE: &[u8] = b".version 6.0
 
 .extern .func cudaGraphSetConditional(.param .b64 switch, .param .b32 value);
 
-.visible .entry decide(.param .align 8 .b8 decision[40])
+.visible .entry decide(.param .align 8 .b8 decision[72])
 {
     .reg .b64 %switch, %at, %bytes, %failed, %rounds, %value;
+    .reg .b64 %inverts, %ended, %for_host, %checkpoint;
     .reg .b32 %stop, %on;
     .reg .pred %p;
 
     ld.param.u64 %switch, [decision];
-    ld.param.u64 %at, [decision+8];
-    ld.param.u64 %bytes, [decision+16];
-    ld.param.u64 %failed, [decision+24];
-    ld.param.u64 %rounds, [decision+32];
+    ld.param.u64 %bytes, [decision+8];
+    ld.param.u64 %failed, [decision+16];
+    ld.param.u64 %rounds, [decision+24];
+    ld.param.u64 %inverts, [decision+32];
+    ld.param.u64 %ended, [decision+40];
+    ld.param.u64 %for_host, [decision+48];
+    ld.param.u64 %checkpoint, [decision+56];
+    ld.param.u64 %at, [decision+64];
     setp.eq.u64 %p, %rounds, 0;
     @%p bra read;
     ld.u64 %value, [%rounds];
@@ -76,7 +83,11 @@ const DECIDE: &[u8] = b".version 6.0
     setp.ne.u64 %p, %switch, 0;
     selp.u64 %value, %value, 0, %p;
     st.u64 [%rounds], %value;
-    @!%p ret;
+    @%p bra read;
+    setp.eq.u64 %p, %for_host, 0;
+    @%p ret;
+    st.u64 [%for_host], %value;
+    ret;
 read:
     mov.u64 %value, 1;
     setp.eq.u64 %p, %bytes, 1;
@@ -89,12 +100,31 @@ read:
     @%p ld.u64 %value, [%at];
     setp.ne.u64 %p, %value, 0;
     selp.u32 %on, 1, 0, %p;
+    setp.eq.u64 %p, %ended, 0;
+    @%p bra invert;
+    ld.volatile.u64 %value, [%ended];
+    setp.ne.u64 %p, %value, 0;
+    @%p bra off;
+    setp.eq.u64 %p, %checkpoint, 0;
+    @%p bra invert;
+    setp.eq.u32 %p, %on, 0;
+    @%p bra invert;
+    st.u64 [%ended], %checkpoint;
+    st.u64 [%for_host], %checkpoint;
+invert:
+    cvt.u32.u64 %stop, %inverts;
+    xor.b32 %on, %on, %stop;
     setp.eq.u64 %p, %failed, 0;
     @%p bra turn;
     ld.volatile.u32 %stop, [%failed];
     setp.ne.u32 %p, %stop, 0;
     selp.u32 %on, 0, %on, %p;
+    bra turn;
+off:
+    mov.u32 %on, 0;
 turn:
+    setp.eq.u64 %p, %switch, 0;
+    @%p ret;
     {
         .param .b64 first;
         .param .b32 second;
@@ -119,27 +149,46 @@ impl GraphLoops for CudaLoops {
     }
 
     unsafe fn add_loop(&self, to: RawGraph, switch: u64, behind: &[RawNode]) -> Called<(RawNode, RawGraph)> {
+        // SAFETY: the trait's contract.
+        unsafe { self.add(to, (switch, WHILE), behind) }
+    }
+
+    unsafe fn add_choice(&self, to: RawGraph, switch: u64, behind: &[RawNode]) -> Called<(RawNode, RawGraph)> {
+        // SAFETY: the trait's contract.
+        unsafe { self.add(to, (switch, IF), behind) }
+    }
+}
+
+impl CudaLoops {
+    /// Adds a conditional node with one body.
+    ///
+    /// # Safety
+    /// As [`GraphLoops::add_loop`].
+    unsafe fn add(
+        &self,
+        to: RawGraph,
+        (switch, repeats): (u64, c_int),
+        behind: &[RawNode],
+    ) -> Called<(RawNode, RawGraph)> {
         let mut parameters = ConditionalParameters {
             kind: CONDITIONAL,
             reserved: [0; 3],
             switch,
-            repeats: WHILE,
+            repeats,
             bodies: 1,
             made: null_mut(),
             context: self.context()?,
             rest: [0; 26],
         };
         let (behind, mut node, edges) = (raw_nodes(behind), null_mut(), std::ptr::null());
-        // SAFETY: the trait's contract; what the call makes lives as long as the graph.
+        // SAFETY: the contract above; what the call makes lives as long as the graph.
         unsafe {
             let c = (self.add_node)(&mut node, to.0, behind.as_ptr(), edges, behind.len(), &raw mut parameters);
             called("cuGraphAddNode_v2", c)?;
             Ok((RawNode(node), RawGraph(*parameters.made)))
         }
     }
-}
 
-impl CudaLoops {
     fn context(&self) -> Called<CuContext> {
         let mut context = null_mut();
         // SAFETY: the pointer is to a variable.
@@ -161,6 +210,10 @@ mod tests {
             ("bytes", std::mem::offset_of!(octants_driver_gpu::Decision, bytes)),
             ("failed", std::mem::offset_of!(octants_driver_gpu::Decision, failed)),
             ("rounds", std::mem::offset_of!(octants_driver_gpu::Decision, rounds)),
+            ("inverts", std::mem::offset_of!(octants_driver_gpu::Decision, inverts)),
+            ("ended", std::mem::offset_of!(octants_driver_gpu::Decision, ended)),
+            ("for_host", std::mem::offset_of!(octants_driver_gpu::Decision, for_host)),
+            ("checkpoint", std::mem::offset_of!(octants_driver_gpu::Decision, checkpoint)),
         ] {
             assert!(text.contains(&format!("ld.param.u64 %{name}, [decision+{offset}];")), "{name}");
         }

@@ -8,9 +8,12 @@ use std::ptr::null_mut;
 
 use octants_driver_gpu::own_functions;
 use octants_driver_gpu::symbols::{RawFunction, RawStream};
-use octants_driver_gpu::{Called, CopyNode, FillNode, GraphLoops, Graphs, KernelNode, RawGraph, RawNode, ReadyGraph};
+use octants_driver_gpu::{
+    Called, CopyNode, FillNode, GraphCaptures, GraphLoops, Graphs, KernelNode, RawGraph, RawNode, ReadyGraph,
+};
 use octants_runtime::Pattern;
 
+use crate::graph_captures::CudaCaptures;
 use crate::graph_handles::{CuGraph, CuGraphExec, CuGraphNode, called, raw_nodes};
 use crate::graph_loops::CudaLoops;
 use crate::symbols::CuContext;
@@ -105,6 +108,8 @@ pub struct CudaGraphs {
     pub edges: Option<EdgeFunctions>,
     /// Where it has loops.
     pub loops: Option<CudaLoops>,
+    /// Where it lets others look at what is captured.
+    pub captures: Option<CudaCaptures>,
 }
 
 own_functions! {
@@ -278,5 +283,9 @@ impl Graphs for CudaGraphs {
 
     fn loops(&self) -> Option<&dyn GraphLoops> {
         self.loops.as_ref().map(|loops| loops as &dyn GraphLoops)
+    }
+
+    fn captures(&self) -> Option<&dyn GraphCaptures> {
+        self.captures.as_ref().map(|captures| captures as &dyn GraphCaptures)
     }
 }

@@ -14,6 +14,7 @@ pub mod cuda;
 pub mod cudss;
 pub mod cudss_functions;
 pub mod find_device_library;
+pub mod graph_captures;
 pub mod graph_handles;
 pub mod graph_loops;
 pub mod graphs;

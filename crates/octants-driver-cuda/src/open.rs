@@ -7,6 +7,7 @@ use octants_driver_gpu::{Context, GpuConfig, GpuDriver, Library, Symbols, Unavai
 use crate::assembler::DriverAssembler;
 use crate::choose_target::{OLDEST_CHIP, OLDEST_DRIVER, choose_target};
 use crate::cuda::Cuda;
+use crate::graph_captures::CudaCaptures;
 use crate::graph_loops::CudaLoops;
 use crate::graphs::{CudaGraphs, EdgeFunctions, GraphFunctions};
 use crate::sparse_libraries::CudaSparse;
@@ -33,7 +34,8 @@ pub fn open(config: &GpuConfig) -> Result<GpuDriver, Unavailable> {
         let graphs = GraphFunctions::find(loaded).ok();
         let loops = CudaLoops::find(loaded).ok();
         let edges = EdgeFunctions::find(loaded).ok();
-        let graphs = graphs.map(|functions| CudaGraphs { functions, edges, loops });
+        let captures = CudaCaptures::find(loaded).ok();
+        let graphs = graphs.map(|functions| CudaGraphs { functions, edges, loops, captures });
         Own::find(loaded).and_then(|own| Ok((Symbols::find(loaded, &NAMES)?, Cuda { own, graphs })))
     };
     let library = match found {

@@ -1,14 +1,15 @@
 //! [`Description`]: kernels' sections as nodes of a vendor's graph.
 //!
 //! Tasks in order are a chain of kernels; groups are branches that a node joins; a loop is a node with a graph of its
-//! own, at whose end a kernel of one thread decides whether it runs again. What a section waits for is the last node
-//! before it.
+//! own, at whose end a kernel of one thread decides whether it runs again. Of a choice each branch is such a node, behind
+//! a kernel that decides whether it runs. What comes behind a checkpoint is a branch that runs unless the launch ends
+//! there. What a section waits for is the last node before it.
 
 use std::ffi::c_void;
 use std::ops::Range;
 
 use octants_artifact::{Condition, DeviceChannel};
-use octants_runtime::{Launch, Section, loops_of};
+use octants_runtime::{EndWords, Launch, Section, checkpoint_labels, loops_of};
 
 use crate::context::{Context, Entered};
 use crate::loaded_task::{LoadedTask, load_code};
@@ -30,10 +31,27 @@ pub struct Node {
 enum What {
     /// A task of the module, in the loop of this number if it stands in one.
     Task(usize, Option<u32>),
-    /// What decides about the loop of this number; without a condition it turns the loop on.
-    Decision { function: RawFunction, switch: u64, number: u32, condition: Option<Condition> },
+    /// What turns a switch.
+    Decision(RawFunction, Turn),
     /// What sets the rounds of the loop of this number to zero.
-    Reset { function: RawFunction, number: u32 },
+    NoRounds(RawFunction, u32),
+    /// What says that the launch has not ended at a checkpoint.
+    NoEnd(RawFunction),
+}
+
+/// How a switch is turned.
+#[derive(Debug, Clone, Copy, Default)]
+struct Turn {
+    /// Zero for none.
+    switch: u64,
+    /// Where there is none it is on.
+    condition: Option<Condition>,
+    /// It is on where the condition is zero.
+    inverts: bool,
+    /// This is the end of a round of the loop of this number.
+    ends: Option<u32>,
+    /// The number of a checkpoint, at which the launch ends where the condition is not zero.
+    checkpoint: u64,
 }
 
 /// What a node is told: all that may differ from one launch to the next.
@@ -45,6 +63,10 @@ struct Told {
 }
 
 impl Told {
+    fn decision(function: RawFunction, decision: Decision) -> Told {
+        Told { function, shape: GridShape::ONE, parameter: decision.words().to_vec() }
+    }
+
     fn node(&self) -> KernelNode {
         let parameter = self.parameter.as_ptr().cast_mut().cast::<c_void>();
         KernelNode { function: self.function, shape: self.shape, parameter }
@@ -61,12 +83,14 @@ impl What {
                 let rounds = within.map_or(0, |number| launch.rounds_at(number));
                 Told { function, shape, parameter: task.parameter(launch, rounds).words().to_vec() }
             }
-            What::Reset { function, number } => {
-                let rounds = launch.rounds_at(number);
-                let decision = Decision { switch: 0, condition: 0, bytes: 0, failed: 0, rounds };
-                Told { function, shape: GridShape::ONE, parameter: decision.words().to_vec() }
+            What::NoRounds(function, number) => {
+                Told::decision(function, Decision { rounds: launch.rounds_at(number), ..Decision::default() })
             }
-            What::Decision { function, switch, number, condition } => {
+            What::NoEnd(function) => {
+                let (rounds, for_host) = (launch.end.in_frame.0, launch.end.for_host.0);
+                Told::decision(function, Decision { rounds, for_host, ..Decision::default() })
+            }
+            What::Decision(function, Turn { switch, condition, inverts, ends, checkpoint }) => {
                 let failed = match launch.channel.0 {
                     0 => 0,
                     channel => channel + std::mem::offset_of!(DeviceChannel, failed) as u64,
@@ -75,9 +99,12 @@ impl What {
                     None => (0, 0),
                     Some(c) => (c.address(launch.args, launch.frame.0)?, u64::from(c.kind.bytes())),
                 };
-                let rounds = condition.map_or(0, |_| launch.rounds_at(number));
-                let decision = Decision { switch, condition: at, bytes, failed, rounds };
-                Told { function, shape: GridShape::ONE, parameter: decision.words().to_vec() }
+                let rounds = ends.map_or(0, |number| launch.rounds_at(number));
+                let (ended, inverts) = (launch.end.in_frame.0, inverts.into());
+                let for_host = if checkpoint == 0 { 0 } else { launch.end.for_host.0 };
+                let (condition, decision) = (at, Decision::default());
+                let decision = Decision { switch, condition, bytes, failed, rounds, inverts, ended, ..decision };
+                Told::decision(function, Decision { for_host, checkpoint, ..decision })
             }
         })
     }
@@ -114,9 +141,11 @@ pub enum NotAGraph {
 pub struct Description<'a> {
     graphs: &'a dyn Graphs,
     calls: &'a Entered<'a>,
-    /// What decides about loops, where there are any.
+    /// What decides about loops and choices, where there are any.
     decide: Option<RawFunction>,
     outermost: RawGraph,
+    /// Others look at the graph, who know edges of one kind.
+    shared: bool,
     /// The kernels so far.
     pub nodes: Vec<Node>,
 }
@@ -128,12 +157,19 @@ struct Described<'a> {
     launch: &'a Launch<'a>,
     /// The loop around what is described.
     within: Option<u32>,
+    /// Those of the checkpoints.
+    labels: &'a [i64],
 }
 
 impl<'a> Description<'a> {
     /// Of a graph without nodes.
     pub fn of(graphs: &'a dyn Graphs, graph: RawGraph, calls: &'a Entered<'a>) -> Description<'a> {
-        Description { graphs, calls, decide: None, outermost: graph, nodes: Vec::new() }
+        Description { graphs, calls, decide: None, outermost: graph, shared: false, nodes: Vec::new() }
+    }
+
+    /// Of additions to a graph that another library makes.
+    pub fn within(graphs: &'a dyn Graphs, graph: RawGraph, calls: &'a Entered<'a>) -> Description<'a> {
+        Description { shared: true, ..Description::of(graphs, graph, calls) }
     }
 
     /// Adds a module's tasks, as its sections say, behind some nodes. Yields the nodes that stand for their end.
@@ -146,20 +182,25 @@ impl<'a> Description<'a> {
         (tasks, sections): (&[LoadedTask], &[Section]),
         launch: &Launch<'_>,
     ) -> Result<Vec<RawNode>, NotAGraph> {
-        if has_loops(sections) && self.decide.is_none() {
+        if decides(sections) && self.decide.is_none() {
             self.decide = decider(self.calls.context());
         }
         let in_order = [Section::InOrder(0..tasks.len())];
         let sections = if sections.is_empty() { &in_order } else { sections };
-        let what = Described { tasks, launch, within: None };
+        let labels = &checkpoint_labels(sections);
+        let what = Described { tasks, launch, within: None, labels };
         let mut behind = behind;
+        let mut resets = Vec::new();
         if launch.rounds.0 != 0 {
             let function = self.decide.ok_or(NotAGraph::Ever)?;
-            for number in 0..loops_of(sections) as u32 {
-                // SAFETY: the contract above.
-                behind =
-                    vec![unsafe { self.kernel(&what, self.outermost, &behind, What::Reset { function, number })? }];
-            }
+            resets.extend((0..loops_of(sections) as u32).map(|number| What::NoRounds(function, number)));
+        }
+        if launch.end != EndWords::NONE {
+            resets.push(What::NoEnd(self.decide.ok_or(NotAGraph::Ever)?));
+        }
+        for reset in resets {
+            // SAFETY: the contract above.
+            behind = vec![unsafe { self.kernel(&what, self.outermost, &behind, reset)? }];
         }
         // SAFETY: the contract above.
         unsafe { self.sections(&what, self.outermost, behind, sections) }
@@ -195,7 +236,8 @@ impl<'a> Description<'a> {
         sections: &[Section],
     ) -> Result<Vec<RawNode>, NotAGraph> {
         let mut last = behind;
-        for section in sections {
+        for (at, section) in sections.iter().enumerate() {
+            let rest = &sections[at + 1..];
             // SAFETY: the contract above.
             last = unsafe {
                 match section {
@@ -210,12 +252,47 @@ impl<'a> Description<'a> {
                     Section::While(number, condition, body) => {
                         vec![self.rounds(what, to, &last, (*number, *condition, body))?]
                     }
-                    // What ends a launch is the host's to read.
-                    Section::If(..) | Section::Checkpoint(..) => return Err(NotAGraph::Ever),
+                    Section::If(condition, branches) => self.choice(what, to, last, (*condition, branches))?,
+                    Section::Checkpoint(label, condition, body) => {
+                        let last = self.sections(what, to, last, body)?;
+                        let place = what.labels.iter().position(|l| l == label).ok_or(NotAGraph::Ever)?;
+                        let turn = Turn { condition: Some(*condition), inverts: true, ..Turn::default() };
+                        return self.rest(what, to, last, (Turn { checkpoint: place as u64 + 1, ..turn }, rest));
+                    }
                 }
             };
+            if !rest.is_empty() && !checkpoint_labels(std::slice::from_ref(section)).is_empty() {
+                // SAFETY: the contract above.
+                return unsafe { self.rest(what, to, last, (Turn::default(), rest)) };
+            }
         }
         Ok(last)
+    }
+
+    /// Adds what runs unless the launch has ended at a checkpoint.
+    ///
+    /// # Safety
+    /// As [`Description::add`].
+    unsafe fn rest(
+        &mut self,
+        what: &Described<'_>,
+        to: RawGraph,
+        behind: Vec<RawNode>,
+        (turn, rest): (Turn, &[Section]),
+    ) -> Result<Vec<RawNode>, NotAGraph> {
+        let loops: &dyn GraphLoops = self.graphs.loops().ok_or(NotAGraph::Ever)?;
+        let function = self.decide.ok_or(NotAGraph::Ever)?;
+        // SAFETY: the contract above.
+        unsafe {
+            let switch = if rest.is_empty() { 0 } else { ever(loops.create_switch(to))? };
+            let decision = vec![self.kernel(what, to, &behind, What::Decision(function, Turn { switch, ..turn }))?];
+            if rest.is_empty() {
+                return Ok(decision);
+            }
+            let (node, inside) = ever(loops.add_choice(to, switch, &decision))?;
+            self.sections(what, inside, Vec::new(), rest)?;
+            Ok(vec![node])
+        }
     }
 
     /// # Safety
@@ -273,17 +350,49 @@ impl<'a> Description<'a> {
         // SAFETY: the contract above.
         unsafe {
             let switch = ever(loops.create_switch(to))?;
-            let turn = |condition| What::Decision { function, switch, number, condition };
+            let turn = Turn { switch, ..Turn::default() };
             let mut before = behind.to_vec();
             if to != self.outermost {
-                before = vec![self.kernel(what, to, behind, turn(None))?];
+                before = vec![self.kernel(what, to, behind, What::Decision(function, turn))?];
             }
             let (node, inside) = ever(loops.add_loop(to, switch, &before))?;
             let what = &Described { within: Some(number), ..*what };
             let last = self.sections(what, inside, Vec::new(), body)?;
-            self.kernel(what, inside, &last, turn(Some(condition)))?;
+            let turn = Turn { ends: Some(number), condition: Some(condition), ..turn };
+            self.kernel(what, inside, &last, What::Decision(function, turn))?;
             Ok(node)
         }
+    }
+
+    /// All switches are turned before a branch runs, which may change what decides.
+    ///
+    /// # Safety
+    /// As [`Description::add`].
+    unsafe fn choice(
+        &mut self,
+        what: &Described<'_>,
+        to: RawGraph,
+        behind: Vec<RawNode>,
+        (condition, branches): (Condition, &[Box<[Section]>; 2]),
+    ) -> Result<Vec<RawNode>, NotAGraph> {
+        let loops: &dyn GraphLoops = self.graphs.loops().ok_or(NotAGraph::Ever)?;
+        let function = self.decide.ok_or(NotAGraph::Ever)?;
+        let (mut last, mut switches) = (behind, Vec::with_capacity(2));
+        // SAFETY: the contract above.
+        unsafe {
+            for (branch, inverts) in branches.iter().zip([false, true]).filter(|(branch, _)| !branch.is_empty()) {
+                let switch = ever(loops.create_switch(to))?;
+                let turn = Turn { switch, condition: Some(condition), inverts, ..Turn::default() };
+                last = vec![self.kernel(what, to, &last, What::Decision(function, turn))?];
+                switches.push((switch, branch));
+            }
+            for (switch, branch) in switches {
+                let (node, inside) = ever(loops.add_choice(to, switch, &last))?;
+                self.sections(what, inside, Vec::new(), branch)?;
+                last = vec![node];
+            }
+        }
+        Ok(last)
     }
 
     /// # Safety
@@ -300,7 +409,7 @@ impl<'a> Description<'a> {
         // SAFETY: the contract above.
         let raw = ever(unsafe {
             match behind {
-                [before] if waits_itself && self.is_task(*before) => {
+                [before] if waits_itself && !self.shared && self.is_task(*before) => {
                     self.graphs.add_waiting_kernel(to, *before, &told.node())
                 }
                 _ => self.graphs.add_kernel(to, behind, &told.node()),
@@ -316,8 +425,8 @@ impl<'a> Description<'a> {
     }
 }
 
-/// The function that decides about loops; `None` where the device has no such loops. Loaded at first use, for good.
-fn decider(context: &Context) -> Option<RawFunction> {
+/// The function that turns switches; `None` where the device has none. Loaded at first use, for good.
+pub fn decider(context: &Context) -> Option<RawFunction> {
     *context.decider.get_or_init(|| {
         let loops = context.library().vendor.graphs()?.loops()?;
         let calls = context.enter_aside().ok()?;
@@ -331,8 +440,8 @@ fn ever<T>(called: Called<T>) -> Result<T, NotAGraph> {
     called.map_err(|_| NotAGraph::Ever)
 }
 
-/// Some section runs again and again.
-pub fn has_loops(sections: &[Section]) -> bool {
-    let is_loop = |s: &Section| matches!(s, Section::While(..)) || s.parts().iter().any(|part| has_loops(part));
-    sections.iter().any(is_loop)
+/// Some section runs again and again, or only sometimes.
+pub fn decides(sections: &[Section]) -> bool {
+    let asks = |s: &Section| matches!(s, Section::While(..) | Section::If(..) | Section::Checkpoint(..));
+    sections.iter().any(|s| asks(s) || s.parts().iter().any(|part| decides(part)))
 }

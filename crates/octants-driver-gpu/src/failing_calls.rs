@@ -1,6 +1,8 @@
 //! What users are told when a call of a driver's library fails, seen with a library in which a chosen call does. Needs
 //! no GPU.
 
+mod graphs;
+
 use std::cell::{Cell, RefCell};
 use std::ffi::c_int;
 use std::ptr::null_mut;
@@ -42,6 +44,25 @@ const SWITCH: u64 = 0x5111;
 
 fn note(what: String) {
     DESCRIBED.with_borrow_mut(|said| said.push(what));
+}
+
+/// Notes what a kernel decides, if it is such a one.
+fn note_decision(words: &[u64]) {
+    let [switch, bytes, failed, rounds, inverts, ended, for_host, checkpoint] = words else { return };
+    if *switch != SWITCH && (*switch, *failed) != (0, 0) {
+        return;
+    }
+    let by = if *inverts == 1 { format!("the absence of {bytes}") } else { bytes.to_string() };
+    match (switch, rounds, ended, for_host, checkpoint) {
+        (0, 0, 1.., 1.., 1..) => note(format!("noting by {bytes} bytes, at checkpoint {checkpoint}")),
+        (0, 8.., 0, 0, 0) if *bytes == 0 => note(format!("no rounds at {rounds}")),
+        (0, 8.., 0, 8.., 0) if *bytes == 0 => note(format!("no end at {rounds} and {for_host}")),
+        (0, ..) => {}
+        (_, 0, 0, ..) => note(format!("deciding by {by} bytes")),
+        (_, 1.., 0, ..) => note(format!("deciding by {by} bytes, counting at {rounds}")),
+        (_, _, _, _, 0) => note(format!("deciding by {by} bytes, unless at an end")),
+        _ => note(format!("deciding by {by} bytes, at checkpoint {checkpoint}")),
+    }
 }
 
 fn outcome(name: &str) -> c_int {
@@ -122,14 +143,9 @@ impl Graphs for Acme {
 
     unsafe fn add_kernel(&self, _to: RawGraph, behind: &[RawNode], kernel: &KernelNode) -> Called<RawNode> {
         note(format!("kernel behind {}", behind.len()));
-        // SAFETY: a parameter of tasks is longer than that.
-        let words = unsafe { std::slice::from_raw_parts(kernel.parameter.cast::<u64>(), 5) };
-        match words {
-            [SWITCH, _, bytes, _, 0] => note(format!("deciding by {bytes} bytes")),
-            [SWITCH, _, bytes, _, rounds] => note(format!("deciding by {bytes} bytes, counting at {rounds}")),
-            [0, 0, 0, 0, rounds] if *rounds > 0 => note(format!("no rounds at {rounds}")),
-            _ => {}
-        }
+        // SAFETY: a parameter of tasks is no shorter than that.
+        let words = unsafe { std::slice::from_raw_parts(kernel.parameter.cast::<u64>(), 8) };
+        note_decision(words);
         called("graph_kernel", RawNode(null_mut()))
     }
 
@@ -185,6 +201,11 @@ impl GraphLoops for Acme {
     unsafe fn add_loop(&self, _to: RawGraph, _switch: u64, behind: &[RawNode]) -> Called<(RawNode, RawGraph)> {
         note(format!("loop behind {}", behind.len()));
         called("graph_loop", (RawNode(null_mut()), RawGraph(16 as *mut _)))
+    }
+
+    unsafe fn add_choice(&self, _to: RawGraph, _switch: u64, behind: &[RawNode]) -> Called<(RawNode, RawGraph)> {
+        note(format!("choice behind {}", behind.len()));
+        called("graph_choice", (RawNode(null_mut()), RawGraph(24 as *mut _)))
     }
 }
 
@@ -403,196 +424,4 @@ fn a_device_that_cannot_be_opened_says_at_which_call() {
 fn open_device() -> Device {
     let driver = GpuDriver::new(context(), CodeTarget::Host, &GpuConfig::default()).unwrap();
     Device::new(driver, DeviceConfig { seed: 1, sink: Arc::new(|_: &str| ()) })
-}
-
-/// The calls of a launch that launch, or make or tell a graph.
-fn calls_of(device: &Device, kernel: &octants_runtime::LoadedKernel, args: &[u64]) -> String {
-    LAUNCHING.take();
-    // SAFETY: the functions do nothing.
-    unsafe { device.default_stream().launch(kernel, args, &Patient) }.unwrap();
-    LAUNCHING.take().join(" ")
-}
-
-#[test]
-fn tasks_become_a_graph_that_is_told_what_differs_unless_the_driver_refuses() {
-    let device = open_device();
-    let launch = |kernel| calls_of(&device, kernel, &[]);
-    let load = |tasks| device.load(&serial(tasks)).unwrap();
-    let numbered = |tasks: usize| {
-        let task = TaskMeta { name: "t".into(), symbol: "t".into(), draws_random: true, ..TaskMeta::default() };
-        device.load(&artifact(vec![task; tasks])).unwrap()
-    };
-    let two = load(2);
-    FAILS.set(("stream_query", code::NOT_READY));
-    let calls: Vec<_> = (0..8).map(|_| launch(&two)).collect();
-    let made = "graph_create graph_kernel graph_kernel graph_ready graph_launch";
-    assert_eq!(calls[..7], ["launch launch"; 7], "not at once while the stream works");
-    assert_eq!(calls[7], made);
-    FAILS.set(("", 0));
-    let two = load(2);
-    let calls: Vec<_> = (0..4).map(|_| launch(&two)).collect();
-    assert_eq!(calls, ["launch launch", "launch launch", made, "graph_launch"], "nothing differs");
-    let two = numbered(2);
-    let calls: Vec<_> = (0..4).map(|_| launch(&two)).collect();
-    let again = "graph_exchange graph_exchange graph_launch";
-    assert_eq!(calls, ["launch launch", "launch launch", made, again], "each has a number");
-    FAILS.set(("graph_exchange", INVALID_VALUE));
-    assert_eq!(launch(&two), "graph_exchange graph_destroy_ready graph_destroy launch launch");
-    FAILS.set(("graph_create", INVALID_VALUE));
-    assert_eq!(launch(&two), "launch launch", "not tried again");
-    let one = load(1);
-    let calls: Vec<_> = (0..4).map(|_| launch(&one)).collect();
-    assert_eq!(calls, ["launch", "launch", "graph_create launch", "launch"]);
-    FAILS.set(("graph_kernel", INVALID_VALUE));
-    let one = load(1);
-    let calls: Vec<_> = (0..4).map(|_| launch(&one)).collect();
-    assert_eq!(calls, ["launch", "launch", "graph_create graph_kernel graph_destroy launch", "launch"]);
-    FAILS.set(("", 0));
-    let none = load(0);
-    assert_eq!((0..4).map(|_| launch(&none)).collect::<String>(), "");
-    FAILS.set(("graph_launch", INVALID_VALUE));
-    let other = load(1);
-    (0..2).for_each(|_| _ = launch(&other));
-    // SAFETY: as above.
-    let text = unsafe { device.default_stream().launch(&other, &[], &Patient) }.unwrap_err().to_string();
-    assert_eq!(text, "graph_launch failed with code 1 (a sentence) while launching a graph");
-}
-
-#[test]
-fn a_task_of_a_graph_is_behind_those_that_it_has_to_wait_for() {
-    let device = open_device();
-    let task = |behind: Option<&[u32]>| TaskMeta { behind: behind.map(Into::into), ..serial(1).tasks.remove(0) };
-    let tasks = [Some(&[][..]), Some(&[]), Some(&[0, 1]), Some(&[0]), None].map(task);
-    let kernel = device.load(&artifact(tasks.to_vec())).unwrap();
-    DESCRIBED.take();
-    (0..3).for_each(|_| _ = calls_of(&device, &kernel, &[]));
-    assert_eq!(DESCRIBED.take(), [0, 0, 2, 1, 2].map(|n| format!("kernel behind {n}")));
-}
-
-#[test]
-fn loops_and_groups_become_nodes_of_one_graph_at_the_first_launch() {
-    let context = context();
-    let task = TaskMeta { name: "t".into(), symbol: "t".into(), ..TaskMeta::default() };
-    let artifact = Artifact { arg_slots: 2, ..artifact(vec![task; 4]) };
-    let module = Module::load(&context, &artifact).unwrap();
-    let entered = context.enter().unwrap();
-    let condition = |slot| Condition { slot: Some(slot), offset: 0, kind: ScalarKind::I32 };
-    let inner = Section::While(1, condition(1), [Section::InOrder(2..3)].into());
-    let group = |tasks| [Section::InOrder(tasks)].into();
-    let outer = Section::While(0, condition(0), [Section::Groups([group(0..1), group(1..2)].into()), inner].into());
-    let sections = [outer, Section::InOrder(3..4)];
-    let (meta, failures) = (Arc::new(KernelMeta::of(&artifact)), Arc::new(Failures::default()));
-    let printer = Arc::new(Printer::new(Arc::new(|_: &str| ())));
-    let rounds = Cell::new(0);
-    let calls_on = |stream: RawStream, args: &[u64]| {
-        LAUNCHING.take();
-        let launch = Launch {
-            kernel: &meta,
-            args,
-            args_at: None,
-            frame: DevicePtr(0),
-            result: DevicePtr(0),
-            channel: DevicePtr(0),
-            speaker: 0,
-            rounds: DevicePtr(rounds.get()),
-            seed: 0,
-            number: 0,
-            nested: false,
-            failures: &failures,
-            printer: &printer,
-            caller: &Patient,
-        };
-        let mut graph = module.graph.lock().unwrap();
-        // SAFETY: the functions do nothing.
-        assert!(unsafe { graph.launch(&entered, stream, (&module.tasks[..], &sections), &launch) }.unwrap());
-        LAUNCHING.take().join(" ")
-    };
-    let calls = |args: &[u64]| calls_on(null_mut(), args);
-    DESCRIBED.take();
-    let first = calls(&[64, 128]);
-    assert!(first.ends_with("graph_ready graph_launch") && !first.contains(" launch"), "{first}");
-    let described = [
-        "kernel behind 0",
-        "kernel behind 0",
-        "join of 2",
-        // The next round of the outer loop finds the inner one off.
-        "kernel behind 1",
-        "deciding by 0 bytes",
-        "loop behind 1",
-        "kernel behind 0",
-        "kernel behind 1",
-        "deciding by 4 bytes",
-        "kernel behind 1",
-        "deciding by 4 bytes",
-        "kernel behind 1",
-    ];
-    let told = DESCRIBED.take();
-    assert_eq!((told[0].as_str(), &told[1..]), ("loop behind 0", &described.map(String::from)[..]));
-    assert_eq!(calls(&[64, 128]), "graph_launch");
-    // Four tasks are told of the arguments, and the decision that reads another integer.
-    assert_eq!(calls(&[64, 256]), "graph_exchange ".repeat(5) + "graph_launch");
-    // Another stream has a graph of its own, which runs beside the first.
-    let other = std::ptr::without_provenance_mut(8);
-    assert_eq!(calls_on(other, &[64, 256]), first);
-    assert_eq!(calls_on(other, &[64, 256]), "graph_launch");
-    assert_eq!(calls(&[64, 256]), "graph_launch");
-    // Where tasks of rounds draw random numbers a word for each loop counts the rounds, from zero.
-    rounds.set(512);
-    DESCRIBED.take();
-    calls_on(std::ptr::without_provenance_mut(16), &[64, 128]);
-    let told = DESCRIBED.take();
-    let of_rounds: Vec<&String> = told.iter().filter(|t| t.contains("rounds") || t.contains("deciding")).collect();
-    let counting = |at| format!("deciding by 4 bytes, counting at {at}");
-    let expected = ["no rounds at 512", "no rounds at 520", "deciding by 0 bytes", &counting(520), &counting(512)];
-    assert_eq!(of_rounds, expected);
-}
-
-#[test]
-fn a_captured_graph_is_one_launch_that_is_told_what_was_exchanged() {
-    let device = open_device();
-    let task = TaskMeta { name: "t".into(), symbol: "t".into(), ..TaskMeta::default() };
-    let kernel = device.load(&Artifact { arg_slots: 1, ..artifact(vec![task; 2]) }).unwrap();
-    let (a, b) = (device.allocate(64).unwrap(), device.allocate(64).unwrap());
-    let stream = device.default_stream();
-    // SAFETY: the functions do nothing.
-    let launch = |value: u64| unsafe { stream.launch(&kernel, &[value], &Patient) }.unwrap();
-    let capture = device.capture().unwrap();
-    DESCRIBED.take();
-    LAUNCHING.take();
-    capture.begin_here().unwrap();
-    stream.fill(&a, 0, &[0], 64, &Patient).unwrap();
-    launch(1);
-    stream.copy(&b, 0, &a, 0, 32, &Patient).unwrap();
-    launch(2);
-    assert!(capture.end_here());
-    let graph = CapturedGraph::of(&capture);
-    assert_eq!((graph.steps(), LAUNCHING.take()), (4, vec![]), "nothing is launched");
-    let calls = || {
-        // SAFETY: as above.
-        unsafe { stream.launch_graph(&graph, &Patient) }.unwrap();
-        LAUNCHING.take().join(" ")
-    };
-    let made = "graph_create graph_fill graph_kernel graph_kernel graph_copy graph_kernel graph_kernel graph_ready graph_launch";
-    assert_eq!(calls(), made);
-    let described = ["fill of 64 behind 0", "kernel behind 1", "kernel behind 1", "copy of 32 behind 1"];
-    assert_eq!(DESCRIBED.take()[..4], described);
-    assert_eq!(calls(), "graph_launch", "nothing differs");
-    let again = device.capture().unwrap();
-    again.begin_here().unwrap();
-    launch(3);
-    again.end_here();
-    assert!(graph.exchange(3, &again).unwrap(), "it is the same code");
-    assert_eq!((calls(), calls()), ("graph_exchange graph_exchange graph_launch".into(), "graph_launch".into()));
-    // One that the driver refuses is queued step by step.
-    let capture = device.capture().unwrap();
-    capture.begin_here().unwrap();
-    launch(1);
-    capture.end_here();
-    let graph = CapturedGraph::of(&capture);
-    FAILS.set(("graph_ready", INVALID_VALUE));
-    // SAFETY: as above.
-    unsafe { stream.launch_graph(&graph, &Patient) }.unwrap();
-    let refused = "graph_create graph_kernel graph_kernel graph_ready graph_destroy launch launch";
-    assert_eq!(LAUNCHING.take().join(" "), refused);
-    FAILS.set(("", 0));
 }

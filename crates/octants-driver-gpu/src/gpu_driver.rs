@@ -8,6 +8,7 @@ use octants_runtime::{
     ModuleHandle, Pattern, ProductCalls, Result, Section, SolverCalls, SparseWork, StreamHandle, TaskHandle,
 };
 
+use crate::add_to_capture::add_to_capture;
 use crate::context::{Context, Entered};
 use crate::graph_of_parts::GraphOfParts;
 use crate::loaded_task::LoadedTask;
@@ -328,6 +329,19 @@ impl Driver for GpuDriver {
         let what = (&module.tasks[..], sections);
         // SAFETY: as in `launch`.
         unsafe { graph.launch(&calls, stream, what, launch) }
+    }
+
+    unsafe fn launch_into_capture(
+        &self,
+        stream: StreamHandle,
+        module: ModuleHandle,
+        sections: &[Section],
+        launch: &Launch<'_>,
+    ) -> Result<bool> {
+        // SAFETY: the handle is the address of a module that the trait's contract keeps loaded.
+        let module = unsafe { &*(module.0 as *const Module) };
+        // SAFETY: as in `launch`.
+        unsafe { add_to_capture(&self.context, self.streams.resolve(stream), (&module.tasks[..], sections), launch) }
     }
 
     fn fills(&self) -> bool {

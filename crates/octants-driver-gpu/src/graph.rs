@@ -10,13 +10,13 @@ use std::sync::atomic::Ordering;
 use octants_runtime::{Launch, Result, Section};
 
 use crate::context::Entered;
-use crate::describe_graph::{Description, Node, NotAGraph, has_loops};
+use crate::describe_graph::{Description, Node, NotAGraph, decides};
 use crate::loaded_task::LoadedTask;
 use crate::symbols::RawStream;
 use crate::vendor::{Graphs, RawGraph, ReadyGraph};
 
 /// A graph is made when its tasks are launched for this time, or at the first launch after it that finds the stream
-/// idle: many kernels are not launched as often. One with loops is made at once.
+/// idle: many kernels are not launched as often. One that decides something is made at once.
 const MADE_AT: u32 = 3;
 /// From this launch on the stream need not be idle: in a program that never waits no launch finds it so, but for the
 /// first kernel of a step. On an H100 making a graph of 20 kernels took 0.1 ms beside a kernel that ran for 200 ms.
@@ -85,10 +85,11 @@ impl Graph {
             }
             if self.lacks(stream) {
                 // Making a graph may wait for work that runs, where a kernel needs more local memory than the device has
-                // set aside, which few launches should; without it one with loops would wait for each of their rounds.
+                // set aside, which few launches should; without it one that decides something would wait
+                // for each decision.
                 let is_due = !matches!(self, Graph::None(launches) if *launches < MADE_AT);
                 let is_overdue = !matches!(self, Graph::None(launches) if *launches < MADE_BUSY_AT);
-                let is_time = has_loops(sections) || is_overdue || is_due && calls.query_stream(stream)?;
+                let is_time = decides(sections) || is_overdue || is_due && calls.query_stream(stream)?;
                 if !is_time || library.graphs.load(Ordering::Relaxed) >= MOST {
                     return Ok(false);
                 }

@@ -19,6 +19,7 @@
 //! [`memory`], [`pinned`], [`streams`], [`plan_grid`], [`loaded_task`], [`describe_graph`], [`graph`], [`module`],
 //! [`graph_of_parts`], [`sparse`], [`sparse_products`], [`gpu_driver`]; [`find_device_library`], [`find_library`].
 
+pub mod add_to_capture;
 pub mod calls;
 pub mod context;
 pub mod describe_graph;
@@ -53,8 +54,8 @@ pub use sparse::{SparseLibraries, VendorProduct, VendorSolver};
 pub use sparse_products::{ProductLibrary, ProductNames};
 pub use symbols::{Names, Symbols};
 pub use vendor::{
-    Assembler, Called, CopyNode, Decision, Facts, FillNode, GraphLoops, Graphs, KernelNode, Place, RawGraph, RawNode,
-    ReadyGraph, Vendor,
+    Assembler, Called, CopyNode, Decision, Facts, FillNode, GraphCaptures, GraphLoops, Graphs, KernelNode, Place,
+    RawGraph, RawNode, ReadyGraph, Vendor,
 };
 
 // For the tables of vendors' functions.

@@ -162,34 +162,61 @@ pub trait Graphs {
     fn loops(&self) -> Option<&dyn GraphLoops> {
         None
     }
+
+    /// Access to graphs that others make of a stream's work, where the vendor grants it.
+    fn captures(&self) -> Option<&dyn GraphCaptures> {
+        None
+    }
 }
 
-/// The parameter of the function `decide` of [`GraphLoops::code`]: it turns `switch` on where the integer at
-/// `condition` is not zero and the one at `failed` is, and off elsewhere. It adds one to the integer of 64 bits at
-/// `rounds`, which is set to zero where there is no switch.
+/// A vendor's graphs that another library makes of a stream's work: see [`Graphs`].
+#[allow(clippy::missing_safety_doc)] // As there.
+pub trait GraphCaptures {
+    /// The graph, and the nodes that the stream's next work would come behind; `None` where none is made.
+    unsafe fn under_way(&self, stream: RawStream) -> Called<Option<(RawGraph, Vec<RawNode>)>>;
+
+    /// Lets the stream's next work come behind these nodes of the graph, and no others.
+    unsafe fn go_on_behind(&self, stream: RawStream, nodes: &[RawNode]) -> Called<()>;
+}
+
+/// The parameter of the function `decide` of [`GraphLoops::code`]. It turns `switch` on where the integer at `condition`
+/// is not zero (or where it is, if it `inverts`), and off elsewhere. The switch is off in any case where something has
+/// `failed` or `ended`.
+///
+/// - Ahead of that it adds one to `rounds`. Without a switch it sets that, and `for_host`, to zero, and does no more.
+/// - With a `checkpoint` and a condition that is not zero it writes that number to `ended` and `for_host`.
 #[repr(C)]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Decision {
-    /// The loop's.
+    /// The loop's or the branch's; zero for none.
     pub switch: u64,
+    /// Size of what decides: 1, 2, 4 or 8; 0 where there is none, which is as one that is not zero.
+    pub bytes: u64,
+    /// Address of a 32-bit word that is not zero once an assertion has failed; zero for none.
+    pub failed: u64,
+    /// Address of the number of rounds that have ended, of 64 bits; zero where no one asks for it.
+    pub rounds: u64,
+    /// 1 where the switch is to be on for a condition that is zero.
+    pub inverts: u64,
+    /// Address of the number of the checkpoint where the launch has ended, of 64 bits; zero where there are none.
+    pub ended: u64,
+    /// Address of a copy of that; zero where this does not write it.
+    pub for_host: u64,
+    /// The number of the checkpoint that this is behind; zero where it is behind none.
+    pub checkpoint: u64,
     /// Address of what decides.
     pub condition: u64,
-    /// Its size: 1, 2, 4 or 8; 0 where there is none, which is as one that is not zero.
-    pub bytes: u64,
-    /// Address of a 32-bit word that ends the loop; zero for none.
-    pub failed: u64,
-    /// Address of the number of rounds that have ended; zero where no one asks for it.
-    pub rounds: u64,
 }
 
 impl Decision {
     /// The parameter as words.
-    pub fn words(&self) -> [u64; 5] {
-        [self.switch, self.condition, self.bytes, self.failed, self.rounds]
+    pub fn words(&self) -> [u64; 9] {
+        let Decision { switch, bytes, failed, rounds, inverts, ended, for_host, checkpoint, condition } = *self;
+        [switch, bytes, failed, rounds, inverts, ended, for_host, checkpoint, condition]
     }
 }
 
-/// A vendor's nodes that run again and again: see [`Graphs`].
+/// A vendor's nodes that run again and again, or only sometimes: see [`Graphs`].
 #[allow(clippy::missing_safety_doc)] // As there.
 pub trait GraphLoops {
     /// Code with a function `decide` for one thread, with a [`Decision`] as its only parameter.
@@ -202,6 +229,9 @@ pub trait GraphLoops {
     /// Adds a node that runs behind others: a graph, to be filled with nodes, again and again as long as the switch is
     /// on. The node, and the graph.
     unsafe fn add_loop(&self, to: RawGraph, switch: u64, behind: &[RawNode]) -> Called<(RawNode, RawGraph)>;
+
+    /// Adds a node that runs behind others: a graph, to be filled with nodes, once if the switch is on by then.
+    unsafe fn add_choice(&self, to: RawGraph, switch: u64, behind: &[RawNode]) -> Called<(RawNode, RawGraph)>;
 }
 
 /// A vendor's own functions.

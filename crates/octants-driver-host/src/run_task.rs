@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use octants_artifact::{Bound, HostContext, HostCount, ParallelMeta, iterations};
-use octants_runtime::{DevicePtr, ErrorKind, Failure, Failures, KernelMeta, Launch, Patient, Printer, Result};
+use octants_runtime::{
+    DevicePtr, EndWords, ErrorKind, Failure, Failures, KernelMeta, Launch, Patient, Printer, Result,
+};
 
 use crate::copies::Set;
 use crate::enter::{Entry, go_on};
@@ -384,6 +386,7 @@ impl QueuedTask {
             channel: DevicePtr(0),
             speaker: 0,
             rounds: DevicePtr(0),
+            end: EndWords::NONE,
             seed: held.seed,
             number: held.number,
             nested: false,

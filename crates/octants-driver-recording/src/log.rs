@@ -34,6 +34,8 @@ pub(crate) struct State {
     pub(crate) to_say: Vec<Said>,
     /// What tasks write, by number: an argument slot, or none for the frame, and the values to come.
     pub(crate) to_write: BTreeMap<u64, (Option<usize>, VecDeque<i32>)>,
+    /// The checkpoint where a launch of all tasks as one ends, counted from 1; zero for none.
+    pub(crate) ends_at: u64,
 }
 
 /// What code says.
@@ -199,6 +201,11 @@ impl Log {
     /// points, or else to the start of the frame.
     pub fn task_writes(&self, task: u64, slot: Option<usize>, values: &[i32]) {
         self.state().to_write.insert(task, (slot, values.iter().copied().collect()));
+    }
+
+    /// Lets launches of all tasks as one end at a checkpoint, by its number among them from 1; zero for none.
+    pub fn end_at_checkpoint(&self, number: u64) {
+        self.state().ends_at = number;
     }
 
     /// Lets the next task that has a channel say this.

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use octants_artifact::{Artifact, CodeTarget, DeviceChannel, DeviceContext};
 use octants_runtime::{
-    Contents, DevicePtr, Driver, ErrorKind, EventHandle, Launch, ModuleHandle, Pattern, Result, Section, StreamHandle,
-    TaskHandle,
+    Contents, DevicePtr, Driver, EndWords, ErrorKind, EventHandle, Launch, ModuleHandle, Pattern, Result, Section,
+    StreamHandle, TaskHandle,
 };
 
 use crate::clock::{Clock, Moment};
@@ -463,6 +463,10 @@ impl Driver for RecordingDriver {
         if self.makes_one {
             let call = format!("launch_as_one {} sections {:?} on {}", sections.len(), launch.args, stream.0);
             self.call("launch_as_one", call)?;
+            if launch.end != EndWords::NONE {
+                // SAFETY: the word lies in memory that the host reaches.
+                unsafe { (launch.end.for_host.0 as *mut u64).write(self.log.state().ends_at) };
+            }
         }
         Ok(self.makes_one)
     }

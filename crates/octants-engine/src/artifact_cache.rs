@@ -107,8 +107,7 @@ impl ArtifactCache {
     /// The beginning of all keys of a session.
     pub fn common(&self, machine: &Machine) -> Option<KeyMaker> {
         if self.common.get().is_none() {
-            let generator = machine.code_generator().identity(&machine.target).ok()?;
-            let made = common_part(&generator, &machine.target, &machine.library);
+            let made = common_part_for(machine)?;
             // Another thread may have been faster, with the same.
             let _ = self.common.set(made);
         }
@@ -155,6 +154,16 @@ impl ArtifactCache {
 }
 
 /// What is the same for all kernels of a session.
+/// Stands for the compiler, and for what it makes code for.
+pub fn made_for(machine: &Machine) -> Option<Key> {
+    common_part_for(machine).map(|common| common.key())
+}
+
+fn common_part_for(machine: &Machine) -> Option<KeyMaker> {
+    let generator = machine.code_generator().identity(&machine.target).ok()?;
+    Some(common_part(&generator, &machine.target, &machine.library))
+}
+
 fn common_part(generator: &str, target: &CodeTarget, library: &DeviceLibrary) -> KeyMaker {
     let mut key = KeyMaker::new();
     key.add("compiler", COMPILER).add("code generator", generator).add("target", target);

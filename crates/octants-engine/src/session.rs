@@ -9,6 +9,7 @@ mod launch;
 mod lowering;
 mod name_machine;
 mod recall;
+mod saved_graphs;
 mod stream_groups;
 
 use std::path::{Path, PathBuf};

@@ -37,7 +37,7 @@ rules! {
     JumpInLoop = 6: "`break` and `continue` stand in a loop; `break` does not leave a parallel loop",
     ReturnPlace = 7: "`return` gives what is declared; in a kernel it stands at the end of the root",
     ParallelAtRoot = 8: "a parallel loop stands at the root of a kernel or a task, \
-        or in a `loop` there that only its last instruction leaves",
+        or in a `loop` there that only its last instruction leaves, or in an `if` there that nothing leaves",
     LoopIndexInside = 9: "`loop_index` names a `for` around it",
     ReduceInParallel = 10: "`reduce` names a reduction of the parallel loop around it",
     FunctionReturns = 11: "every way through a function that has a result ends in `return`",

@@ -1,18 +1,30 @@
 //! Which code of a kernel becomes tasks: the blocks in which parallel loops may stand, and how those end that are
 //! repeated.
 
+use std::collections::BTreeSet;
+
 use crate::body::Body;
 use crate::op::{BlockId, LoopGroup, Op, ValueId};
 
-/// The blocks of a kernel's body in which a parallel loop may stand: the root, and the body of each `loop` there that
-/// holds one, or is a checkpoint or a section. In order, outer before inner.
+/// The blocks of a kernel's body in which a parallel loop may stand: the root, and there the body of each `loop` and
+/// both blocks of each `if` that holds one, a checkpoint or a section. In order, outer before inner.
 pub fn task_blocks(body: &Body) -> Vec<BlockId> {
     let mut blocks = vec![body.root];
     add_task_blocks(body, body.root, &mut blocks);
     blocks
 }
 
-/// True if the block holds a parallel loop, directly or in a nested `loop`. Adds the blocks of those `loop`s.
+/// The blocks of `if`s among the [`task_blocks`].
+pub fn task_branches(body: &Body) -> BTreeSet<BlockId> {
+    let blocks: BTreeSet<BlockId> = task_blocks(body).into_iter().collect();
+    let of = |v: &ValueId| match body.inst(*v).op {
+        Op::If(_, yes, no) if blocks.contains(&yes) => vec![yes, no],
+        _ => Vec::new(),
+    };
+    blocks.iter().flat_map(|b| body.block(*b)).flat_map(of).collect()
+}
+
+/// True if the block holds a parallel loop, directly or in a nested `loop` or `if`. Adds the blocks of those.
 fn add_task_blocks(body: &Body, block: BlockId, blocks: &mut Vec<BlockId>) -> bool {
     let mut holds = false;
     for &v in body.block(block) {
@@ -23,6 +35,19 @@ fn add_task_blocks(body: &Body, block: BlockId, blocks: &mut Vec<BlockId>) -> bo
                 let at = blocks.len();
                 blocks.push(*inner);
                 if add_task_blocks(body, *inner, blocks) {
+                    holds = true;
+                } else {
+                    blocks.truncate(at);
+                }
+            }
+            Op::If(_, yes, no) => {
+                let at = blocks.len();
+                let mut any = false;
+                for inner in [*yes, *no] {
+                    blocks.push(inner);
+                    any |= add_task_blocks(body, inner, blocks);
+                }
+                if any {
                     holds = true;
                 } else {
                     blocks.truncate(at);
@@ -78,7 +103,12 @@ pub fn round_end(body: &Body, block: BlockId) -> Option<RoundEnd> {
 fn may_jump(body: &Body, v: ValueId) -> bool {
     match &body.inst(v).op {
         Op::Break | Op::Continue | Op::Return(_) => true,
-        Op::If(_, yes, no) => [yes, no].iter().any(|b| body.block(**b).iter().any(|u| may_jump(body, *u))),
+        Op::If(_, yes, no) => jumps(body, *yes) || jumps(body, *no),
         _ => false,
     }
+}
+
+/// Some instruction of a block may leave the loop around it, or end its round.
+pub(crate) fn jumps(body: &Body, block: BlockId) -> bool {
+    body.block(block).iter().any(|v| may_jump(body, *v))
 }

@@ -7,7 +7,7 @@
 //! - A `While` runs its body, then again while its condition holds: the condition is read after each round, and the
 //!   body runs at least once, as `qd.graph.do_while` has it. A later round is a launch of its own for `Random`: it
 //!   draws other numbers.
-//! - An `If` reads its condition and runs one of two parts. No front end makes one.
+//! - An `If` reads its condition and runs one of two parts.
 //! - A `Launch` runs a task. One task may be launched in several places.
 //! - A `Checkpoint` is a place where a launch may end and a later one resume. Its body runs; where `yields_on` is not
 //!   zero behind it, the launch ends there. A launch that resumes at a label skips all that stands before that

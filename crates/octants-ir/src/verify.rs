@@ -336,9 +336,10 @@ impl<'a> Verifier<'a> {
         if is_for || matches!(op, Op::Loop(_)) {
             self.loops.push(Enclosing { v, is_for, parallel });
         }
-        if let Op::Loop(inner) = op {
-            // A task holds no loop of tasks.
-            self.of_tasks[inner.index()] = self.of_tasks[home.index()] && self.scope.frame.is_none();
+        if let Op::Loop(_) | Op::If(..) = op {
+            // A task holds no loop or branch of tasks.
+            let of_tasks = self.of_tasks[home.index()] && self.scope.frame.is_none();
+            op.blocks().into_iter().for_each(|inner| self.of_tasks[inner.index()] = of_tasks);
         }
         op.blocks().into_iter().for_each(|b| self.block(b));
         if is_for || matches!(op, Op::Loop(_)) {

@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use crate::body::Body;
 use crate::kernel::Program;
 use crate::launch_count::launch_count;
+use crate::op::BlockId;
 use crate::rules::{Rule, Violation};
-use crate::task_blocks::{round_end, task_blocks};
+use crate::task_blocks::{jumps, round_end, task_blocks, task_branches};
 use crate::task_graph::{Condition, TaskGraph};
 use crate::types::Type;
 
@@ -21,9 +22,12 @@ pub(crate) fn verify_graph(program: &Program, out: &mut Vec<Violation>) {
     }
 }
 
-/// Checks that what holds parallel loops in a sound kernel is the root, or a loop that its last instruction leaves.
+/// Checks that what holds parallel loops in a sound kernel is the root, a loop that its last instruction leaves, or a
+/// branch that nothing leaves.
 pub(crate) fn verify_rounds(body: &Body, place: &str, out: &mut Vec<Violation>) {
-    for b in task_blocks(body).into_iter().skip(1).filter(|b| round_end(body, *b).is_none()) {
+    let branches = task_branches(body);
+    let is_sound = |b: &BlockId| if branches.contains(b) { !jumps(body, *b) } else { round_end(body, *b).is_some() };
+    for b in task_blocks(body).into_iter().skip(1).filter(|b| !is_sound(b)) {
         let detail = format!("{b} holds a parallel loop");
         out.push(Violation { rule: Rule::ParallelAtRoot, place: place.to_string(), detail });
     }

@@ -4,19 +4,23 @@
 //! that one can be made again with other arguments, and the objects whose memory the launches use.
 
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock};
 
+use octants_engine::artifact::SavedMemory;
 use octants_engine::ir::AutodiffMode;
 use octants_engine::runtime::{self, nesting};
 use pyo3::exceptions::PyValueError;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyString, PyTuple};
+use pyo3::types::{PyBytes, PyFloat, PyInt, PyList, PyString, PyTuple};
 
 use crate::argument::Gathered;
+use crate::buffer::Buffer;
 use crate::gradient_order::GradientOrder;
 use crate::interpreter::Interpreter;
 use crate::kernel::Kernel;
+use crate::ndarray::Ndarray;
 use crate::program::{self, Program};
 use crate::stream::{lock, stream_or_current};
 use crate::waiting::raised;
@@ -90,6 +94,10 @@ fn hold_objects<'a, 'py: 'a>(objects: impl IntoIterator<Item = &'a Bound<'py, Py
 
 /// Members of a dataclass, which may be assigned to while the graph uses their memory.
 fn hold_members<'py>(of: &Bound<'py, PyAny>, held: &mut Vec<Py<PyAny>>) -> PyResult<()> {
+    // Asking a type for what it lacks takes longer than noting the launch.
+    if of.is_instance_of::<PyFloat>() || of.is_instance_of::<PyInt>() || of.is_instance_of::<Ndarray>() {
+        return Ok(());
+    }
     let Some(fields) = of.get_type().getattr_opt(pyo3::intern!(of.py(), "__dataclass_fields__"))? else {
         return Ok(());
     };
@@ -106,6 +114,13 @@ fn hold_members<'py>(of: &Bound<'py, PyAny>, held: &mut Vec<Py<PyAny>>) -> PyRes
 pub fn capturing() -> bool {
     nesting::capturing()
 }
+
+/// What memory is for: its name, what it is in words, and the memory.
+type Named<'py> = (String, String, Bound<'py, Buffer>);
+/// Memory, other memory, and what holds that.
+type Exchanged<'py> = (Bound<'py, Buffer>, Bound<'py, Buffer>, Bound<'py, PyAny>);
+/// The name of memory, the memory, and what holds it.
+type Given<'py> = (String, Bound<'py, Buffer>, Bound<'py, PyAny>);
 
 /// Launches that are noted, or were.
 #[pyclass(module = "octants._octants", frozen, weakref)]
@@ -124,27 +139,30 @@ impl CapturedGraph {
         self.graph.get().ok_or_else(|| errors::runtime_error(py, ended))
     }
 
-    /// Makes a call again with other arguments, for a capture of its own.
+    /// Makes calls again with other arguments, for a capture of their own. Yields what was noted of each.
     fn make_again(
         &self,
         py: Python<'_>,
-        call: usize,
-        args: &Bound<'_, PyTuple>,
-    ) -> PyResult<(Call, Arc<runtime::Capture>)> {
-        let known = lock(&self.calls).get(call).map(|c| (c.kernel.clone_ref(py), c.stream.clone(), c.mode, c.step));
-        let Some((kernel, stream, mode, step)) = known else {
-            return Err(PyValueError::new_err("no such call was noted"));
-        };
+        calls: &[(usize, Bound<'_, PyTuple>)],
+    ) -> PyResult<(Vec<Call>, Arc<runtime::Capture>)> {
         let again = self.program.session.device().capture().map_err(|e| raised(py, e))?;
         again.begin_here().map_err(|e| raised(py, e))?;
         NOTES.set(Some(Notes::default()));
-        let end = Kernel::run(kernel.bind(py), args.as_slice(), stream, mode);
+        let run = |(call, args): &(usize, Bound<'_, PyTuple>)| {
+            let known = lock(&self.calls).get(*call).map(|c| (c.kernel.clone_ref(py), c.stream.clone(), c.mode));
+            let Some((kernel, stream, mode)) = known else {
+                return Err(PyValueError::new_err("no such call was noted"));
+            };
+            Kernel::run(kernel.bind(py), args.as_slice(), stream, mode).map(drop)
+        };
+        let end = calls.iter().try_for_each(run);
         again.end_here();
-        let notes = NOTES.take();
+        let noted = NOTES.take().map(|notes| notes.calls).unwrap_or_default();
         end?;
-        let noted = notes.and_then(|mut n| n.calls.pop());
-        let new = noted.ok_or_else(|| PyValueError::new_err("a call launches nothing with these arguments"))?;
-        Ok((Call { step, ..new }, again))
+        if noted.len() != calls.len() {
+            return Err(PyValueError::new_err("a call launches nothing with these arguments"));
+        }
+        Ok((noted, again))
     }
 
     /// Waits for what failed where the program is in debug mode, as launches of kernels do.
@@ -275,16 +293,64 @@ impl CapturedGraph {
     /// one fails. True for those that launch the same code.
     fn exchange(&self, py: Python<'_>, calls: Vec<(usize, Bound<'_, PyTuple>)>) -> PyResult<Vec<bool>> {
         let graph = self.graph(py)?;
-        let made = calls.iter().map(|(call, args)| self.make_again(py, *call, args)).collect::<PyResult<Vec<_>>>()?;
-        let (mut same, mut old) = (Vec::with_capacity(made.len()), Vec::with_capacity(made.len()));
-        for ((call, _), (new, again)) in calls.iter().zip(made) {
-            same.push(graph.exchange(new.step, &again).map_err(|e| raised(py, e))?);
-            old.extend(lock(&self.calls).get_mut(*call).map(|place| std::mem::replace(place, new)));
+        let (mut made, again) = self.make_again(py, &calls)?;
+        let mut known = lock(&self.calls);
+        let places: Option<Vec<usize>> = calls.iter().map(|(call, _)| Some(known.get(*call)?.step)).collect();
+        let places = places.ok_or_else(|| PyValueError::new_err("no such call was noted"))?;
+        let same = graph.exchange(&places, &again).map_err(|e| raised(py, e))?;
+        for (((call, _), step), new) in calls.iter().zip(places).zip(&mut made) {
+            new.step = step;
+            std::mem::swap(&mut known[*call], new);
         }
+        drop(known);
+        let old = made;
         // Outside the lock: dropping Python objects may run Python code. Work that uses them may still be queued: it is
         // waited for where the memory is not the device's own.
         drop(old);
         Ok(same)
+    }
+
+    /// The graph as bytes, for other processes. Its steps use memory that is named, or its own.
+    fn save<'py>(&self, py: Python<'py>, named: Vec<Named<'py>>) -> PyResult<Bound<'py, PyBytes>> {
+        let graph = self.graph(py)?;
+        let named: Vec<_> = named.into_iter().map(|(name, what, b)| (name, what, b.get().memory().clone())).collect();
+        let interpreter = Interpreter::held(py);
+        let saved = self.program.session.save_graph(graph, &named, &interpreter);
+        if let Some(raised) = interpreter.take() {
+            return Err(raised);
+        }
+        saved.map(|bytes| PyBytes::new(py, &bytes)).map_err(|e| errors::from_engine(py, e))
+    }
+
+    /// The graph of bytes that `save` made. `find` is given the names of memory, with what each is in words, and gives
+    /// the memory and what holds it.
+    #[staticmethod]
+    fn load(py: Python<'_>, bytes: &[u8], find: &Bound<'_, PyAny>) -> PyResult<CapturedGraph> {
+        let this = CapturedGraph::new(py)?;
+        let session = &this.program.session;
+        let saved = session.read_graph(bytes).map_err(|e| errors::from_engine(py, e))?;
+        let names = saved.memory.iter().filter_map(|m| match m {
+            SavedMemory::Named { name, what, .. } => Some((name.as_str(), what.as_str())),
+            SavedMemory::Own { .. } => None,
+        });
+        let (mut named, mut held) = (HashMap::new(), Vec::new());
+        for (name, buffer, holder) in find.call1((names.collect::<Vec<_>>(),))?.extract::<Vec<Given<'_>>>()? {
+            named.insert(name, buffer.get().memory().clone());
+            held.push(holder.unbind());
+        }
+        let graph = session.load_graph(&saved, &named).map_err(|e| errors::from_engine(py, e))?;
+        let _ = this.graph.set(graph);
+        *lock(&this.held) = held;
+        Ok(this)
+    }
+
+    /// Lets steps use other memory in the place of some, and keeps what holds it.
+    fn rebind(&self, py: Python<'_>, pairs: Vec<Exchanged<'_>>) -> PyResult<()> {
+        let memory = |b: &Bound<'_, Buffer>| b.get().memory().clone();
+        let buffers: Vec<_> = pairs.iter().map(|(from, to, _)| (memory(from), memory(to))).collect();
+        self.graph(py)?.rebind(&buffers).map_err(|e| raised(py, e))?;
+        lock(&self.held).extend(pairs.into_iter().map(|(_, _, holder)| holder.unbind()));
+        Ok(())
     }
 
     /// What each step does, its lane, and the steps that it waits for.

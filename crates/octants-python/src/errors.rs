@@ -90,6 +90,6 @@ fn class_of(code: Code) -> &'static str {
         Code::Index => "OctantsIndexError",
         Code::Attribute => "OctantsAttributeError",
         Code::Value => "OctantsValueError",
-        Code::Compilation | Code::Host => "OctantsCompilationError",
+        Code::Compilation | Code::Deprecated | Code::Host => "OctantsCompilationError",
     }
 }

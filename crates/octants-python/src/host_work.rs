@@ -1,6 +1,6 @@
 //! What the host does with buffers, or has a stream do in place of a kernel, in the order of the work that uses them.
 
-use octants_engine::runtime::{self, Caller, DeviceError, HostAccess};
+use octants_engine::runtime::{self, Caller, DeviceError, HostAccess, nesting};
 use pyo3::prelude::*;
 
 use crate::program;
@@ -8,7 +8,7 @@ use crate::stream::{Kind, Stream, scope_stream, stream_argument};
 use crate::waiting::waiting;
 
 /// The stream on which work in place of a kernel is queued: the one given, or that of a scope. `None` where neither is,
-/// or where all work is done at once.
+/// or where all work is done at once and none is noted.
 #[pyfunction]
 #[pyo3(signature = (qd_stream = None))]
 pub fn queueing_stream(py: Python<'_>, qd_stream: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Stream>> {
@@ -16,7 +16,8 @@ pub fn queueing_stream(py: Python<'_>, qd_stream: Option<&Bound<'_, PyAny>>) -> 
         Some(value) => Some(stream_argument(value, "qd_stream")?),
         None => scope_stream(py)?,
     };
-    Ok(stream.filter(|_| !program::is_immediate()).map(|s| Stream::new(s, Kind::Wrapped)))
+    let queues = !program::is_immediate() || nesting::capturing();
+    Ok(stream.filter(|_| queues).map(|s| Stream::new(s, Kind::Wrapped)))
 }
 
 /// Queues what sets or copies memory. The stream is one of the program's.

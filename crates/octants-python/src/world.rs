@@ -10,14 +10,14 @@ use std::ffi::CString;
 use std::sync::Arc;
 
 use octants_engine::Config;
-use octants_engine::artifact::StoredWarning;
+use octants_engine::artifact::{StoredWarning, WarningKind};
 use octants_engine::diag::{Diagnostic, SourceFile};
 use octants_engine::frontend::{
     Entity, FuncParam, FuncSource, GraphUse, HostValue, LineEvent, Obj, World, WorldError, WorldResult,
 };
 use octants_engine::ir::Scalar;
 use octants_engine::trace::stored_warning;
-use pyo3::exceptions::{PyAttributeError, PyOSError, PySyntaxWarning, PyUserWarning};
+use pyo3::exceptions::{PyAttributeError, PyDeprecationWarning, PyOSError, PySyntaxWarning, PyUserWarning};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PySlice, PyString, PyTuple, PyWeakrefReference};
 
@@ -193,8 +193,11 @@ impl<'py> PyWorld<'py> {
         if self.is_silent {
             return Ok(());
         }
-        let category =
-            if warning.is_syntax { self.py.get_type::<PySyntaxWarning>() } else { self.py.get_type::<PyUserWarning>() };
+        let category = match warning.about {
+            WarningKind::Syntax => self.py.get_type::<PySyntaxWarning>(),
+            WarningKind::Deprecation => self.py.get_type::<PyDeprecationWarning>(),
+            WarningKind::Effect => self.py.get_type::<PyUserWarning>(),
+        };
         let c_text = |text: &str| CString::new(text.replace('\0', "")).unwrap_or_default();
         let text = c_text(&warning.text);
         match &warning.place {

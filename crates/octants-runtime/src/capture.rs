@@ -12,6 +12,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::buffer::Buffer;
+use crate::captured_graph::Plan;
 use crate::cores::{DeviceCore, StreamCore};
 use crate::driver::{DevicePtr, EventHandle, GraphHandle, StreamHandle};
 use crate::error::{ErrorKind, Result};
@@ -113,6 +114,8 @@ pub(crate) struct Noted {
     pub(crate) behind_handles: Vec<u64>,
     /// Memory that fills copy from.
     fills: HashMap<Vec<u8>, Buffer>,
+    /// Memory that is the graph's own, and whether it always holds the same.
+    pub(crate) own: Vec<(Buffer, bool)>,
     /// Nothing is noted any more.
     ended: bool,
 }
@@ -308,6 +311,7 @@ impl Capture {
             return Ok(());
         }
         let kept = Buffer::holding(&self.device, from)?;
+        self.noted()?.own.push((kept.clone(), true));
         self.note_copy(stream, to, (&kept, kept.at(0, 0)?), from.len() as u64)
     }
 
@@ -333,6 +337,7 @@ impl Capture {
         }
         let mut noted = self.noted()?;
         let works = self.fill(&mut noted, (buffer, buffer.at(0, 0)?), &[0], buffer.bytes())?;
+        noted.own.push((buffer.clone(), false));
         let mut behind = Vec::new();
         for work in works {
             let step = noted.steps.len();
@@ -359,6 +364,7 @@ impl Capture {
             Some(known) => known.clone(),
             None => {
                 let made = Buffer::holding(&self.device, &kept)?;
+                noted.own.push((made.clone(), true));
                 noted.fills.insert(kept, made.clone());
                 made
             }
@@ -429,10 +435,11 @@ impl Capture {
     }
 
     /// Notes the steps of another graph, launched on a stream.
-    pub(crate) fn note_graph(&self, stream: &Arc<StreamCore>, steps: &[Step], behind_handles: &[u64]) -> Result<()> {
+    pub(crate) fn note_graph(&self, stream: &Arc<StreamCore>, plan: &Plan) -> Result<()> {
         self.check(&stream.device, "stream")?;
-        behind_handles.iter().for_each(|h| self.note_handle(*h));
-        let mut noted = self.noted()?;
+        plan.behind_handles.iter().for_each(|h| self.note_handle(*h));
+        let (steps, mut noted) = (&plan.steps, self.noted()?);
+        noted.own.extend(plan.own.iter().cloned());
         let (lane, first) = (noted.lane(stream), noted.steps.len());
         let before = noted.lanes[lane].ends.clone();
         // The first lane of the graph within is the stream's. The others are new, since those of two graphs, or of two

@@ -28,6 +28,8 @@ pub(crate) struct Plan {
     pub(crate) steps: Vec<Step>,
     pub(crate) lanes: usize,
     pub(crate) behind_handles: Vec<u64>,
+    /// Memory that is the graph's own, and whether it always holds the same.
+    pub(crate) own: Vec<(Buffer, bool)>,
     /// What follows from the steps; none before the first launch, and after a step was exchanged for one that is not of
     /// the same code.
     pub(crate) layout: Option<Layout>,
@@ -95,9 +97,8 @@ impl CapturedLaunch {
     fn is_alone(&self) -> bool {
         let kernel = &self.kernel;
         fn asks_host(sections: &[Section]) -> bool {
-            let asks = |s: &Section| {
-                matches!(s, Section::If(..) | Section::Checkpoint(..)) || s.parts().iter().any(|part| asks_host(part))
-            };
+            let asks =
+                |s: &Section| matches!(s, Section::Checkpoint(..)) || s.parts().iter().any(|part| asks_host(part));
             sections.iter().any(asks)
         }
         !self.arrays.is_empty() || self.foreign || kernel.spilled_at.is_some() || asks_host(&kernel.sections)
@@ -133,21 +134,23 @@ impl Work {
 impl CapturedGraph {
     /// What the capture has noted.
     pub fn of(capture: &Capture) -> CapturedGraph {
-        let Noted { steps, behind_handles, .. } = capture.end();
-        CapturedGraph::with(capture.device(), steps, behind_handles)
+        let Noted { steps, behind_handles, own, .. } = capture.end();
+        CapturedGraph::of_steps(capture.device(), steps, behind_handles, own)
     }
 
-    /// Steps that come behind no work of other libraries.
-    pub(crate) fn of_steps(device: &Arc<DeviceCore>, steps: Vec<Step>) -> CapturedGraph {
-        CapturedGraph::with(device, steps, Vec::new())
-    }
-
-    fn with(device: &Arc<DeviceCore>, steps: Vec<Step>, behind_handles: Vec<u64>) -> CapturedGraph {
+    /// Steps that are launched as one, with memory of their own.
+    pub(crate) fn of_steps(
+        device: &Arc<DeviceCore>,
+        steps: Vec<Step>,
+        behind_handles: Vec<u64>,
+        own: Vec<(Buffer, bool)>,
+    ) -> CapturedGraph {
         let lanes = steps.iter().map(|s| s.lane + 1).max().unwrap_or(1);
         let plan = Plan {
             steps,
             lanes,
             behind_handles,
+            own,
             layout: None,
             exchanged: Vec::new(),
             last: Weak::new(),
@@ -157,37 +160,27 @@ impl CapturedGraph {
         CapturedGraph { device: device.clone(), plan: Mutex::new(plan) }
     }
 
-    /// Exchanges a launch for the only one that another capture has noted, for launches of the graph from now on. True
-    /// where it is of the same code, so that only its arguments differ.
-    pub fn exchange(&self, step: usize, by: &Capture) -> Result<bool> {
+    /// Exchanges launches for those that another capture has noted, in order, for launches of the graph from now on. True
+    /// for each that is of the same code, so that only its arguments differ.
+    pub fn exchange(&self, steps: &[usize], by: &Capture) -> Result<Vec<bool>> {
         let mut noted = by.end();
-        let mut guard = self.plan.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut guard = self.lock();
         let plan = &mut *guard;
-        let one = (noted.steps.len() == 1).then(|| noted.steps.pop()).flatten().map(|s| s.work);
-        let (Some(new @ Work::Launch(launch)), Some(old)) = (&one, plan.steps.get(step).map(|s| &s.work)) else {
-            return Err(ErrorKind::CompilerBug("a step is exchanged for what is no launch".into()).into());
-        };
-        let Work::Launch(before) = old else {
-            return Err(ErrorKind::CompilerBug("a step is exchanged that is no launch".into()).into());
-        };
-        let same_code = before.kernel.module == launch.kernel.module && before.is_alone() == launch.is_alone();
-        let old = std::mem::replace(&mut plan.steps[step].work, new.clone());
+        let bug = |what: &str| Err(ErrorKind::CompilerBug(format!("a step is exchanged {what}")).into());
+        if noted.steps.len() != steps.len() || !noted.steps.iter().all(|s| matches!(s.work, Work::Launch(_))) {
+            return bug("for what is no launch");
+        }
+        if !steps.iter().all(|s| matches!(plan.steps.get(*s), Some(Step { work: Work::Launch(_), .. }))) {
+            return bug("that is no launch");
+        }
+        plan.own.append(&mut noted.own);
         for handle in noted.behind_handles {
             if !plan.behind_handles.contains(&handle) {
                 plan.behind_handles.push(handle);
             }
         }
-        match &mut plan.layout {
-            Some(layout) if same_code => {
-                new.buffers().into_iter().for_each(|(buffer, writes)| layout.note_use(buffer, writes));
-                old.buffers().into_iter().for_each(|(buffer, writes)| layout.forget_use(buffer, writes));
-                if !plan.exchanged.contains(&step) {
-                    plan.exchanged.push(step);
-                }
-            }
-            layout => *layout = None,
-        }
-        Ok(same_code)
+        let same = |(place, new): (&usize, Step)| plan.exchange(*place, new.work);
+        Ok(steps.iter().zip(noted.steps).map(same).collect())
     }
 
     /// Number of steps.
@@ -217,6 +210,11 @@ impl CapturedGraph {
         !self.device.is_closed()
     }
 
+    /// The plan, whoever launches it.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Plan> {
+        self.plan.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(crate) fn device(&self) -> &Arc<DeviceCore> {
         &self.device
     }
@@ -235,6 +233,29 @@ impl CapturedGraph {
 }
 
 impl Plan {
+    /// Exchanges a launch for another one; whether that is of the same code.
+    fn exchange(&mut self, step: usize, new: Work) -> bool {
+        let old = std::mem::replace(&mut self.steps[step].work, new);
+        let new = &self.steps[step].work;
+        let same_code = match (&old, new) {
+            (Work::Launch(old), Work::Launch(new)) => {
+                old.kernel.module == new.kernel.module && old.is_alone() == new.is_alone()
+            }
+            _ => false,
+        };
+        match &mut self.layout {
+            Some(layout) if same_code => {
+                new.buffers().into_iter().for_each(|(buffer, writes)| layout.note_use(buffer, writes));
+                old.buffers().into_iter().for_each(|(buffer, writes)| layout.forget_use(buffer, writes));
+                if !self.exchanged.contains(&step) {
+                    self.exchanged.push(step);
+                }
+            }
+            layout => *layout = None,
+        }
+        same_code
+    }
+
     /// Keeps the memory of the layout for another library, whose graph a launch has become a part of: later launches
     /// have memory of their own.
     pub(crate) fn leave_layout(&mut self) {

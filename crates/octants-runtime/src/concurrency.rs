@@ -573,7 +573,7 @@ fn graph_of(device: &Arc<DeviceCore>, launches: &[Arc<CapturedLaunch>]) -> Optio
     };
     let behind: Vec<Vec<usize>> =
         (0..launches.len()).map(|later| (0..later).filter(|earlier| conflict(*earlier, later)).collect()).collect();
-    Some(CapturedGraph::of_steps(device, cycle::steps_of(launches, &behind, LANES)))
+    Some(CapturedGraph::of_steps(device, cycle::steps_of(launches, &behind, LANES), Vec::new(), Vec::new()))
 }
 
 /// The elements behind a pointer of a launch.

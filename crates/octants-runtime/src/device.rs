@@ -18,7 +18,7 @@ use crate::kernel::{LoadedCode, LoadedKernel};
 use crate::kernel_meta::KernelMeta;
 use crate::nesting::{self, refuse_while_capturing};
 use crate::report::{TextSink, lock};
-use crate::sections::{draws_again, loops_of, sections};
+use crate::sections::{checkpoint_labels, draws_again, loops_of, sections};
 use crate::stream::Stream;
 use crate::worker_pool::PoolStats;
 
@@ -200,7 +200,10 @@ impl Device {
         let spilled_at = (args > core.driver.max_argument_bytes()).then_some(own_frame);
         let spilled_end = spilled_at.map_or(artifact.frame_bytes, |at| at + args);
         let rounds_at = draws_again(artifact, &sections).then_some(spilled_end.next_multiple_of(8));
-        let rounds = 8 * loops_of(&sections);
+        let rounds_end = rounds_at.map_or(spilled_end, |at| at + 8 * loops_of(&sections));
+        // Elsewhere the host reads what decides.
+        let may_end = !core.host_addressable && !checkpoint_labels(&sections).is_empty();
+        let end_at = may_end.then_some(rounds_end.next_multiple_of(8));
         let meta = Arc::new(KernelMeta::of(artifact));
         let code = LoadedCode {
             core: core.clone(),
@@ -210,9 +213,10 @@ impl Device {
             in_graph: AtomicBool::new(false),
             tasks: tasks.into_boxed_slice(),
             speaks: !artifact.sites.is_empty() && core.driver.code_target() != CodeTarget::Host,
-            frame_bytes: rounds_at.map_or(spilled_end, |at| at + rounds),
+            frame_bytes: end_at.map_or(rounds_end, |at| at + 8),
             spilled_at,
             rounds_at,
+            end_at,
             sections,
         };
         if code.tasks.len() != artifact.tasks.len() {

@@ -141,6 +141,8 @@ pub struct Launch<'a> {
     /// Where a device that decides about loops counts the rounds of each, in the frame: a word for each loop. Null where
     /// no one asks for their number.
     pub rounds: DevicePtr,
+    /// Where a device that decides about checkpoints writes at which of them the launch ends.
+    pub end: EndWords,
     /// Launched from within a running task: must not wait for other tasks.
     pub nested: bool,
     /// Where assertion failures of the stream go. A driver whose code cannot call back records them here by the time
@@ -150,6 +152,21 @@ pub struct Launch<'a> {
     pub printer: &'a Arc<Printer>,
     /// Who launches.
     pub caller: &'a dyn Caller,
+}
+
+/// Two words of 64 bits, for the number, counted from 1, of the checkpoint where a launch ends. The device sets them to
+/// zero first, and leaves them so where the launch does not end at one. Null where the kernel has none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EndWords {
+    /// In the frame.
+    pub in_frame: DevicePtr,
+    /// In memory that the host can reach too.
+    pub for_host: DevicePtr,
+}
+
+impl EndWords {
+    /// No words.
+    pub const NONE: EndWords = EndWords { in_frame: DevicePtr(0), for_host: DevicePtr(0) };
 }
 
 impl Launch<'_> {
@@ -413,6 +430,19 @@ pub trait Driver: Send + Sync + 'static {
     /// another as `sections` says; without sections they are in order. False, with nothing queued, where the caller has
     /// to launch them one by one.
     unsafe fn launch_as_one(
+        &self,
+        _stream: StreamHandle,
+        _module: ModuleHandle,
+        _sections: &[Section],
+        _launch: &Launch<'_>,
+    ) -> Result<bool> {
+        Ok(false)
+    }
+
+    /// Adds all tasks of a module, as its `sections` say, to the graph that another library makes of the stream's work,
+    /// behind what that has so far. What comes later on the stream comes behind them. The module stays loaded as long
+    /// as that graph. False, with nothing added, where the device cannot decide about them.
+    unsafe fn launch_into_capture(
         &self,
         _stream: StreamHandle,
         _module: ModuleHandle,

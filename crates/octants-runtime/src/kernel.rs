@@ -5,10 +5,11 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use octants_artifact::Key;
 pub use octants_artifact::Pointer;
 
 use crate::cores::DeviceCore;
-use crate::driver::{DevicePtr, ModuleHandle, TaskHandle};
+use crate::driver::{DevicePtr, EndWords, ModuleHandle, TaskHandle};
 use crate::kernel_meta::KernelMeta;
 use crate::scratch::Room;
 use crate::sections::{Section, conditions_at_once};
@@ -20,6 +21,8 @@ pub struct LoadedKernel {
     pub(crate) pointers: Arc<[Pointer]>,
     /// Its code makes numbers of addresses, which may go anywhere.
     pub(crate) tells_addresses: bool,
+    /// What its code is kept under between processes, if it is.
+    pub(crate) kept_under: Option<Key>,
 }
 
 /// What clones of a [`LoadedKernel`] share.
@@ -42,6 +45,8 @@ pub struct LoadedCode {
     pub(crate) sections: Box<[Section]>,
     /// Where in the frame the device counts rounds, if the code asks for their number.
     pub(crate) rounds_at: Option<u64>,
+    /// Where in the frame the device notes the checkpoint where a launch ends, if there are any.
+    pub(crate) end_at: Option<u64>,
 }
 
 impl Deref for LoadedKernel {
@@ -55,7 +60,7 @@ impl Deref for LoadedKernel {
 
 impl LoadedKernel {
     pub(crate) fn new(code: LoadedCode) -> LoadedKernel {
-        LoadedKernel { code: Arc::new(code), pointers: Arc::default(), tells_addresses: false }
+        LoadedKernel { code: Arc::new(code), pointers: Arc::default(), tells_addresses: false, kept_under: None }
     }
 
     /// What is known of the kernel.
@@ -75,6 +80,13 @@ impl LoadedKernel {
     pub fn telling_addresses(self, tells_addresses: bool) -> LoadedKernel {
         let mut kernel = self;
         kernel.tells_addresses = tells_addresses;
+        kernel
+    }
+
+    /// Says what the code is kept under between processes.
+    pub fn kept_under(self, key: Option<Key>) -> LoadedKernel {
+        let mut kernel = self;
+        kernel.kept_under = key;
         kernel
     }
 
@@ -99,6 +111,12 @@ impl LoadedKernel {
     /// Where the device counts rounds, in a launch with this frame.
     pub(crate) fn rounds_in(&self, frame: DevicePtr) -> DevicePtr {
         self.rounds_at.map_or(DevicePtr(0), |at| DevicePtr(frame.0 + at))
+    }
+
+    /// Where the device notes the checkpoint where a launch ends, in one with this frame, and its results there.
+    pub(crate) fn end_in(&self, frame: DevicePtr, result: DevicePtr) -> EndWords {
+        let words = |at| EndWords { in_frame: DevicePtr(frame.0 + at), for_host: self.condition_at(result, 0) };
+        self.end_at.map_or(EndWords::NONE, words)
     }
 
     /// Bytes of result slots of a kernel with these sections, on this device.

@@ -48,6 +48,7 @@ pub mod profiler;
 pub mod render_site;
 pub mod renewable;
 pub mod report;
+pub mod saved_graph;
 mod scratch;
 mod sections;
 mod site_messages;
@@ -65,7 +66,7 @@ pub use captured_graph::CapturedGraph;
 pub use concurrency::Decision;
 pub use device::{Device, DeviceConfig};
 pub use driver::{
-    Caller, Contents, DevicePtr, Driver, EventHandle, Factors, GraphHandle, GraphPart, Launch, MatrixRows,
+    Caller, Contents, DevicePtr, Driver, EndWords, EventHandle, Factors, GraphHandle, GraphPart, Launch, MatrixRows,
     ModuleHandle, PartWork, Patient, ProductCalls, RealType, SolverCalls, SparseWork, StreamHandle, TaskHandle,
 };
 pub use error::{DeviceError, ErrorKind, Result};
@@ -79,7 +80,8 @@ pub use profile::{KernelTotal, Lane, Span, SpanId, Total};
 pub use profiler::Profiler;
 pub use renewable::Renewable;
 pub use report::{Failure, Failures, Printer, TextSink};
-pub use sections::{Section, loops_of};
+pub use saved_graph::NamedMemory;
+pub use sections::{Section, checkpoint_labels, loops_of};
 pub use sparse::{RowBuffers, SparseProduct, SparseSolver};
 pub use stage_arguments::HostArray;
 pub use stream::{Results, Stream};

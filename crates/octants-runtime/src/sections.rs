@@ -85,6 +85,18 @@ pub fn loops_of(sections: &[Section]) -> u64 {
     sections.iter().map(of).sum()
 }
 
+/// The labels of the checkpoints in sections, in the order of the text.
+pub fn checkpoint_labels(sections: &[Section]) -> Vec<i64> {
+    let mut labels = Vec::new();
+    for section in sections {
+        if let Section::Checkpoint(label, ..) = section {
+            labels.push(*label);
+        }
+        section.parts().iter().for_each(|part| labels.extend(checkpoint_labels(part)));
+    }
+    labels
+}
+
 /// The number of a launch for a task that draws random numbers, from the number of the launch and those of the rounds
 /// that the loop around the task has ended in this launch.
 pub fn round_number(launch: u64, rounds: u64) -> u64 {

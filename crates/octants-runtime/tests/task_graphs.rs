@@ -172,6 +172,32 @@ fn a_choice_runs_one_side_and_a_launch_ends_at_a_checkpoint_and_resumes_there() 
 }
 
 #[test]
+fn a_device_that_decides_about_checkpoints_says_where_a_launch_ended_and_the_host_walks_to_where_one_resumes() {
+    let (device, log) = device_that(RecordingDriver::making_one);
+    let checkpoint =
+        |label, n| GraphPart::Checkpoint { label, yields_on: FLAG, body: vec![GraphPart::Tasks(n, n + 1)] };
+    let body = vec![checkpoint(-4, 0), GraphPart::Tasks(1, 2)];
+    let kernel = load(&device, &artifact(3, vec![repeat(FLAG, body), checkpoint(9, 2)]));
+    let flag = device.allocate(4).unwrap();
+    let args = [flag.ptr().unwrap()];
+    let from = |label| {
+        log.take();
+        // SAFETY: the driver runs nothing.
+        let end = unsafe { device.default_stream().launch_from(&kernel, &args, &[], label, &Patient) }.unwrap();
+        (end, log.take().iter().filter(|c| c.starts_with("launch_as_one")).count())
+    };
+    assert_eq!(from(None), (None, 1));
+    log.end_at_checkpoint(1);
+    assert_eq!(from(None), (Some(-4), 1));
+    log.end_at_checkpoint(2);
+    assert_eq!(from(None), (Some(9), 1));
+    assert_eq!(from(Some(9)), (None, 0));
+    assert_eq!(tasks(&log).len(), 1);
+    drop((kernel, flag));
+    finish(device, &log);
+}
+
+#[test]
 fn groups_in_a_loop_fork_and_join_in_each_round() {
     let (device, log) = device_that(|d| d);
     let body = vec![

@@ -6,6 +6,7 @@ What changes is little, and keeps its lines, so that a debugger shows the user's
 - The first argument of an atomic function is passed as a place that it can change.
 - A variable takes a copy of the vector, matrix or struct that is assigned to it, and a number of the type that it is
   annotated with.
+- The first round of a `qd.graph.do_while` loop runs whatever its condition is.
 
 A function whose source cannot be had runs as it is.
 """
@@ -73,6 +74,21 @@ class _Rewriter(ast.NodeTransformer):
         self.generic_visit(node)
         node.iter = ast.copy_location(_own("indices", node.iter), node.iter)
         return node
+
+    def visit_While(self, node: ast.While) -> ast.AST | list[ast.stmt]:
+        self.generic_visit(node)
+        called = self._value(node.test.func) if isinstance(node.test, ast.Call) else None
+        if getattr(called, "_octants_builtin", None) != "do_while":
+            return node
+        self._count += 1
+        first = f"{_PREFIX}first{self._count}"
+
+        def setting(value: bool) -> ast.stmt:
+            return ast.copy_location(ast.Assign([ast.Name(first, ast.Store())], ast.Constant(value)), node)
+
+        node.test = ast.copy_location(ast.BoolOp(ast.Or(), [ast.Name(first, ast.Load()), node.test]), node.test)
+        node.body.insert(0, setting(False))
+        return [setting(True), node]
 
     def visit_Assign(self, node: ast.Assign) -> ast.AST:
         self.generic_visit(node)
@@ -158,7 +174,7 @@ def rewrite(function: Any) -> Any:
     for parameter in (*definition.args.posonlyargs, *definition.args.args, *definition.args.kwonlyargs):
         parameter.annotation = None
     definition.args.defaults, definition.args.kw_defaults = [], [None] * len(definition.args.kwonlyargs)
-    definition.body = [_Rewriter(names).visit(statement) for statement in definition.body]
+    definition.body = _Rewriter(names).visit(ast.Module(definition.body, [])).body
     cells = {**{name: types.CellType(value) for name, value in _OWN.items()}, **free}
     code = _compiled(definition, list(cells), function.__code__.co_filename, first - 1)
     closure = tuple(cells[name] for name in code.co_freevars)

@@ -83,6 +83,13 @@ def _random_numbers(seed: Any) -> Callable[..., Any]:
     return random
 
 
+def _holds(condition: Any) -> bool:
+    """Whether a number, or the element of an array without axes, is not zero."""
+    return bool(
+        condition[()] if getattr(condition, "shape", None) == () and hasattr(condition, "__getitem__") else condition
+    )
+
+
 def make_stand_ins(seed: Any) -> dict[str, Callable[..., Any]]:
     """The functions by the compiler's names."""
     operations: dict[str, Operation] = {
@@ -101,6 +108,8 @@ def make_stand_ins(seed: Any) -> dict[str, Callable[..., Any]]:
         **{name: _atomic(name, operation) for name, operation in operations.items()},
         **{hint: lambda *_, **__: None for hint in hints},
         "atomic_cas": _compare_and_exchange,
+        "cond": _holds,
+        "do_while": _holds,
         "dtype": convert,
         "grouped": _grouped,
         "random": _random_numbers(seed),

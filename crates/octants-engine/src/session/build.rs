@@ -163,7 +163,7 @@ impl Session {
         let load = |artifact: &Artifact| {
             let pointers = pointers(artifact);
             let kernel = self.device.load(artifact)?.with_pointers(pointers.clone());
-            let kernel = kernel.telling_addresses(tells_addresses);
+            let kernel = kernel.telling_addresses(tells_addresses).kept_under(kept_under);
             Ok::<_, Error>((kernel, pointers))
         };
         let found = kept.and_then(|a| load(&a).ok());

@@ -55,7 +55,7 @@ impl Session {
         let pointers = pointers.to_vec();
         let tells_addresses = recalled.tells_addresses;
         let kernel = self.device.load(&artifact).ok()?.with_pointers(pointers.clone());
-        let kernel = kernel.telling_addresses(tells_addresses);
+        let kernel = kernel.telling_addresses(tells_addresses).kept_under(Some(key));
         watch.lap(Phase::Link, "");
         let (layout, ret) = (recalled.layout.clone(), recalled.ret.clone());
         let launching = Launching::Plain;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use octants_artifact::{
     ArgumentPlan, ArraySource, ArrayType, Outcome, ParamSource, Reach as StoredReach, ScalarKind, StoredWarning,
-    ValueType,
+    ValueType, WarningKind,
 };
 use octants_diag::{Code, Diagnostic, Sources};
 use octants_frontend::{Capture, Lowered, NdarrayDesc, Obj, Reach};
@@ -194,5 +194,10 @@ pub fn stored_warning(warning: &Diagnostic, sources: &Sources) -> StoredWarning 
         None => warning.message.clone(),
     };
     let place = warning.span.and_then(|s| Some((sources.get(s.file)?.path.clone(), sources.position(s)?.line)));
-    StoredWarning { text, place, is_syntax: warning.code == Code::Syntax }
+    let about = match warning.code {
+        Code::Syntax => WarningKind::Syntax,
+        Code::Deprecated => WarningKind::Deprecation,
+        _ => WarningKind::Effect,
+    };
+    StoredWarning { text, place, about }
 }

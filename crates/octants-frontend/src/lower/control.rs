@@ -8,10 +8,12 @@ use crate::arith;
 use crate::ast::{Expr, ExprKind, Stmt};
 use crate::syntax_facts::is_static_call;
 use crate::value::Value;
-use crate::world::Entity;
 
 impl Lowerer<'_> {
     pub(super) fn lower_if(&mut self, test: &Expr, then: &[Stmt], orelse: &[Stmt]) -> Result<Flow> {
+        if let Some(condition) = self.graph_test(test, "cond")? {
+            return self.lower_choice(condition, then, orelse);
+        }
         let is_static = is_static_call(test);
         let cond = self.lower_expr(test)?;
         if is_static {
@@ -46,17 +48,8 @@ impl Lowerer<'_> {
     }
 
     pub(super) fn lower_while(&mut self, test: &Expr, body: &[Stmt]) -> Result<()> {
-        // Looked at only when it may be the name: the test must not be evaluated outside of the loop.
-        if let ExprKind::Call(func, arguments) = &test.kind
-            && let ExprKind::Attribute(_, name) | ExprKind::Name(name) = &func.kind
-            && let ([counter], true) = (&arguments.positional[..], name.ends_with("do_while"))
-        {
-            let callee = self.lower_expr(func)?;
-            let is_do_while = matches!(&callee, Value::Obj(o)
-                if matches!(self.world.entity(*o), Entity::Builtin(n) if n == "do_while"));
-            if is_do_while {
-                return self.lower_do_while(counter, body);
-            }
+        if let Some(counter) = self.graph_test(test, "do_while")? {
+            return self.lower_do_while(counter, body);
         }
         self.frame().loops.push(LoopKind::Serial);
         let result = self.in_block(|s| {

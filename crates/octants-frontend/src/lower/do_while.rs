@@ -3,7 +3,7 @@
 //! At the top level of a kernel, and directly in another such loop, the loops in it are parallel, unless something
 //! else leaves a round.
 
-use octants_diag::{Code, Result};
+use octants_diag::{Code, Diagnostic, Result, Span};
 use octants_ir::{AutodiffMode, BinaryOp, BufferId, LocalId, Op, Scalar, TextPart, Type, UnaryOp, ValueId};
 
 use super::graph_sections::GraphSection;
@@ -12,8 +12,8 @@ use crate::ast::{Expr, Stmt};
 use crate::syntax_facts;
 use crate::value::Value;
 
-/// What decides about another round.
-enum Condition<'e> {
+/// What decides about another round, or about a branch.
+pub(super) enum Condition<'e> {
     /// The element of an array without axes.
     Counter(BufferId),
     /// A number that is computed at the end of a round.
@@ -30,10 +30,13 @@ impl Lowerer<'_> {
         if !self.at_top_level() {
             return self.err(
                 Code::Syntax,
-                "qd.graph.do_while() must be at the kernel top level or directly in another qd.graph.do_while() loop",
+                "qd.graph.do_while() must be at the kernel top level or directly in another qd.graph.do_while() loop, or \
+                 in an `if qd.graph.cond(...)` there",
             );
         }
-        let condition = self.do_while_condition(condition)?;
+        let span = condition.span;
+        let condition = self.graph_condition(condition, "qd.graph.do_while()", "while")?;
+        self.refuse_constant(&condition, span)?;
         let is_run = matches!(self.options.mode, AutodiffMode::None | AutodiffMode::Validation);
         let limit = if is_run { self.options.graph_max_iterations } else { 0 };
         let rounds = (limit > 0).then(|| {
@@ -48,7 +51,7 @@ impl Lowerer<'_> {
             if let Some(rounds) = rounds {
                 s.check_rounds(&condition, rounds, limit)?;
             }
-            let again = s.lower_condition(&condition)?.1;
+            let again = s.lower_condition(&condition, "while")?.1;
             s.break_unless(again);
             Ok(())
         });
@@ -59,35 +62,57 @@ impl Lowerer<'_> {
         Ok(())
     }
 
-    fn do_while_condition<'e>(&mut self, e: &'e Expr) -> Result<Condition<'e>> {
+    /// What decides about a part of the graph, which `call` says in a statement that begins with `word`.
+    pub(super) fn graph_condition<'e>(&mut self, e: &'e Expr, call: &str, word: &str) -> Result<Condition<'e>> {
         let value = match self.lower_expr(e) {
             Err(d) if matches!(d.code, Code::Name | Code::Attribute | Code::Compilation) => {
-                let what = "qd.graph.do_while() does not resolve to an ndarray kernel parameter";
-                return self.err(Code::Syntax, format!("{what}: {}", d.message));
+                let what = "does not resolve to an ndarray kernel parameter";
+                return self.err(Code::Syntax, format!("{call} {what}: {}", d.message));
             }
             value => value?,
         };
         if self.as_array(&value)?.is_none() && !value.is_compile_time() {
             // An error of its type is found here, where the user's text is.
-            self.condition("while", &value)?;
+            self.condition(word, &value)?;
             return Ok(Condition::Expression(e));
         }
-        self.counter(&value, "qd.graph.do_while()").map(Condition::Counter)
+        self.counter(&value, call).map(Condition::Counter)
+    }
+
+    /// Refuses a condition that no round can change: the loop would not end.
+    fn refuse_constant(&mut self, condition: &Condition<'_>, span: Span) -> Result<()> {
+        let Condition::Expression(e) = condition else { return Ok(()) };
+        let value = self.lower_expr(e)?;
+        let value = self.rt(&value)?;
+        let body = &self.b.body;
+        let (mut work, mut changes) = (vec![value], false);
+        while let Some(v) = work.pop() {
+            let op = &body.inst(v).op;
+            changes |= !op.is_pure();
+            op.for_each_operand(|u| work.push(u));
+        }
+        if changes {
+            return Ok(());
+        }
+        let message = "qd.graph.do_while() does not resolve to an ndarray kernel parameter: what it is given is the same in \
+                       each round";
+        let refused = Diagnostic::new(Code::Syntax, span, message);
+        Err(refused.with_hint("give it a 0-dimensional i32 ndarray, or an expression of what the rounds change"))
     }
 
     /// What is tested, and whether it is not zero.
-    fn lower_condition(&mut self, condition: &Condition<'_>) -> Result<(Value, ValueId)> {
+    pub(super) fn lower_condition(&mut self, condition: &Condition<'_>, word: &str) -> Result<(Value, ValueId)> {
         let value = match condition {
             Condition::Counter(buffer) => self.element(*buffer, &[])?,
             Condition::Expression(e) => self.lower_expr(e)?,
         };
-        let again = self.condition("while", &value)?;
-        Ok((value, again))
+        let holds = self.condition(word, &value)?;
+        Ok((value, holds))
     }
 
     /// Counts a round, and fails where another one would exceed the limit.
     fn check_rounds(&mut self, condition: &Condition<'_>, rounds: LocalId, limit: u32) -> Result<()> {
-        let (value, again) = self.lower_condition(condition)?;
+        let (value, again) = self.lower_condition(condition, "while")?;
         let one = self.b.int(1, Scalar::I64);
         let [_, count] = self.b.update_local(rounds, |b, n| b.binary(BinaryOp::Add, n, one));
         let most = self.b.int(limit.into(), Scalar::I64);

@@ -16,6 +16,7 @@ mod dicts;
 mod do_while;
 mod expr;
 mod function;
+mod graph_choices;
 mod graph_sections;
 mod line_probes;
 mod loops;

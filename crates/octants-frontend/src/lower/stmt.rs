@@ -131,6 +131,7 @@ impl Lowerer<'_> {
             return self.err(Code::Syntax, "'with ... as ...' is not supported in Quadrants kernels");
         }
         if is_graph_block(&name) {
+            self.warn_of_flat_name(func, &name);
             return self.lower_graph_block(&name, arguments, body);
         }
         if self.group.is_some() {

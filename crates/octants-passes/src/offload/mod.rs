@@ -2,12 +2,14 @@
 //!
 //! Each parallel loop at the root is a task of its own; the serial statements between two of them are one task. A
 //! `loop` that holds parallel loops becomes a `while` of the graph, and what stands in it tasks as well. Its condition
-//! is the element of a buffer where the round ends by reading that, and a slot of the frame elsewhere. A value of one
-//! task that another uses is computed again there when that is cheap (constants, parameters, shapes, arithmetic on
-//! these; addresses always) and passed in a slot of the frame otherwise. A local used by one task stays a local: in a
-//! parallel task it is private to the iteration. A local used by several tasks becomes a frame slot, unless each of
-//! them sets it before reading it. So does a local that a serial task in a `while` reads before it sets it: what one
-//! round leaves there the next one finds.
+//! is the element of a buffer where the round ends by reading that, and a slot of the frame elsewhere. An `if` that holds
+//! parallel loops becomes an `if` of the graph, with such a condition.
+//!
+//! A value of one task that another uses is computed again there when that is cheap (constants, parameters, shapes,
+//! arithmetic on these; addresses always) and passed in a slot of the frame otherwise. A local used by one task stays a
+//! local: in a parallel task it is private to the iteration. A local used by several tasks becomes a frame slot, unless
+//! each of them sets it before reading it. So does a local that a serial task in a `while` reads before it sets it: what
+//! one round leaves there the next one finds.
 //!
 //! Assumes a verified kernel. With `stream_parallel` groups, a serial statement that stands before the first grouped
 //! loop is in no group; a later one belongs to the group of the next grouped loop (after the last: to its group),
@@ -81,6 +83,8 @@ struct Segment {
     group: Option<LoopGroup>,
     /// It may run more than once.
     repeats: bool,
+    /// The branches around it that hold tasks, outer before inner: without them it runs.
+    branches: Vec<BlockId>,
     /// Those of `statements` that are needed.
     live: HashSet<ValueId>,
     /// Values of other segments that are computed again.
@@ -130,7 +134,8 @@ impl<'a> Cut<'a> {
     }
 
     /// Adds a statement to the segment of the one before it, or to a new one, and tells which.
-    fn add_statement(&mut self, Statement { value, group, repeats, begins }: Statement) -> usize {
+    fn add_statement(&mut self, statement: Statement) -> usize {
+        let Statement { value, group, repeats, branches, begins } = statement;
         let parallel = match &self.source.inst(value).op {
             Op::For(l) => l.parallel.clone().filter(|c| !c.serialize),
             _ => None,
@@ -138,7 +143,7 @@ impl<'a> Cut<'a> {
         let last = self.segments.last();
         let joins = !begins && parallel.is_none() && last.is_some_and(|s| s.parallel.is_none() && s.group == group);
         if !joins {
-            self.segments.push(Segment { parallel, group, repeats, ..Segment::default() });
+            self.segments.push(Segment { parallel, group, repeats, branches, ..Segment::default() });
         }
         let segment = self.segments.len() - 1;
         self.segments[segment].statements.push(value);
@@ -235,13 +240,14 @@ impl<'a> Cut<'a> {
             if whole {
                 continue;
             }
-            if self.segments[segment].parallel.is_none() && !self.segments[segment].repeats {
+            let runs_once = |s: &Segment| s.parallel.is_none() && !s.repeats && s.branches.is_empty();
+            if runs_once(&self.segments[segment]) {
                 self.segments[segment].zeroed.push(l);
                 continue;
             }
             let before = (0..segment).rev().find(|i| {
                 let s = &self.segments[*i];
-                s.parallel.is_none() && s.group.is_none() && !s.repeats && !s.is_empty()
+                runs_once(s) && s.group.is_none() && !s.is_empty()
             });
             match before {
                 Some(i) => self.segments[i].zeroed.push(l),
@@ -258,10 +264,19 @@ impl<'a> Cut<'a> {
     /// The segment of a local's first use in program order, and whether that is a store of the whole of it.
     fn first_use(&self, local: LocalId) -> Option<(usize, bool)> {
         (0..self.segments.len()).find_map(|i| {
-            // What a parallel loop stores first, it stores once for each iteration, if any.
+            // What a parallel loop stores first, it stores once for each iteration, if any; what a branch stores may
+            // not be stored where another one reads it.
             let serial = self.segments[i].parallel.is_none();
-            self.first_use_in(i, local).map(|whole| (i, whole && serial))
+            self.first_use_in(i, local).map(|whole| (i, whole && serial && self.runs_before_others(i, local)))
         })
+    }
+
+    /// All segments that use a local stand in the branches that one of them stands in.
+    fn runs_before_others(&self, segment: usize, local: LocalId) -> bool {
+        let branches = &self.segments[segment].branches;
+        let stands_there = |i: usize| self.segments[i].branches.starts_with(branches);
+        branches.is_empty()
+            || (0..self.segments.len()).all(|i| stands_there(i) || self.first_use_in(i, local).is_none())
     }
 
     /// Whether the first use of a local in a segment (in an iteration of a parallel one) is a store of the whole of it.

@@ -34,9 +34,16 @@ pub(super) enum Outline {
         /// What stands in it.
         body: Vec<Outline>,
     },
+    /// A choice between two parts, one of which holds more than one task could do.
+    Choice {
+        /// What stands in its branches.
+        branches: [Vec<Outline>; 2],
+        /// What decides.
+        condition: RoundCondition,
+    },
 }
 
-/// What decides about another round, or about the end of a launch.
+/// What decides about another round, about the end of a launch, or between two branches.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum RoundCondition {
     /// Memory that is there anyway.
@@ -61,6 +68,8 @@ pub(super) struct Statement {
     pub(super) group: Option<LoopGroup>,
     /// It stands in a loop whose rounds are tasks.
     pub(super) repeats: bool,
+    /// The branches around it that hold tasks, outer before inner.
+    pub(super) branches: Vec<BlockId>,
     /// It cannot stand in the segment of the statement before it.
     pub(super) begins: bool,
 }
@@ -85,7 +94,7 @@ pub(super) fn normalize_rounds(body: &mut Body) {
 /// `add_statement` makes: it is given each statement and says which segment that went to.
 pub(super) fn outline(body: &Body, add_statement: &mut impl FnMut(Statement) -> usize) -> Vec<Outline> {
     let blocks = task_blocks(body);
-    let mut walk = Walk { body, blocks, begins: true, add_statement };
+    let mut walk = Walk { body, blocks, begins: true, branches: Vec::new(), add_statement };
     let mut out = Vec::new();
     walk.block(body.root, false, &mut out);
     out
@@ -96,6 +105,8 @@ struct Walk<'a, F> {
     /// Blocks whose statements are tasks.
     blocks: Vec<BlockId>,
     begins: bool,
+    /// Branches around the place where the walk is.
+    branches: Vec<BlockId>,
     add_statement: &'a mut F,
 }
 
@@ -112,6 +123,12 @@ impl<F: FnMut(Statement) -> usize> Walk<'_, F> {
         for (&v, group) in statements.iter().zip(statement_groups(self.body, statements)) {
             match self.body.inst(v).op {
                 Op::Loop(inner) if self.blocks.contains(&inner) => self.rounds(inner, repeats, out),
+                Op::If(c, yes, no) if self.blocks.contains(&yes) => {
+                    let before = statements.iter().take_while(|u| **u != v).count();
+                    let condition = self.condition(&statements[..before], c);
+                    let branches = [yes, no].map(|branch| self.branch(branch, repeats));
+                    out.push(Outline::Choice { branches, condition });
+                }
                 _ => self.statement(v, group, repeats, out),
             }
         }
@@ -119,10 +136,21 @@ impl<F: FnMut(Statement) -> usize> Walk<'_, F> {
 
     fn statement(&mut self, value: ValueId, group: Option<LoopGroup>, repeats: bool, out: &mut Vec<Outline>) {
         let begins = std::mem::replace(&mut self.begins, false);
-        let segment = (self.add_statement)(Statement { value, group, repeats, begins });
+        let branches = self.branches.clone();
+        let segment = (self.add_statement)(Statement { value, group, repeats, branches, begins });
         if !matches!(out.last(), Some(Outline::Segment(last)) if *last == segment) {
             out.push(Outline::Segment(segment));
         }
+    }
+
+    fn branch(&mut self, branch: BlockId, repeats: bool) -> Vec<Outline> {
+        let mut out = Vec::new();
+        self.begins = true;
+        self.branches.push(branch);
+        self.block(branch, repeats, &mut out);
+        self.branches.pop();
+        self.begins = true;
+        out
     }
 
     fn rounds(&mut self, inner: BlockId, repeats: bool, out: &mut Vec<Outline>) {
@@ -132,7 +160,7 @@ impl<F: FnMut(Statement) -> usize> Walk<'_, F> {
                 let mut body = Vec::new();
                 self.block(inner, true, &mut body);
                 self.begins = true;
-                out.push(Outline::Rounds { body, condition: self.condition(inner, c) });
+                out.push(Outline::Rounds { body, condition: self.condition(self.before_end(inner), c) });
             }
             Some(RoundEnd::Leaves) => match (checkpoint_of(self.body, inner), section_of(self.body, inner)) {
                 (None, None) => self.block(inner, repeats, out),
@@ -144,7 +172,7 @@ impl<F: FnMut(Statement) -> usize> Walk<'_, F> {
                     out.push(match (checkpoint, section) {
                         (_, Some(group)) => Outline::Section { group, body },
                         (Some((label, c)), _) => {
-                            Outline::Checkpoint { label, body, condition: self.condition(inner, c) }
+                            Outline::Checkpoint { label, body, condition: self.condition(self.before_end(inner), c) }
                         }
                         (None, None) => panic!("compiler bug: {inner} is neither a checkpoint nor a section"),
                     });
@@ -154,8 +182,15 @@ impl<F: FnMut(Statement) -> usize> Walk<'_, F> {
         }
     }
 
-    /// What decides about another round: memory where the last thing that a round does is to read it.
-    fn condition(&self, block: BlockId, c: ValueId) -> RoundCondition {
+    /// The statements of a loop's block before those that are its end: one, and of a checkpoint two.
+    fn before_end(&self, block: BlockId) -> &[ValueId] {
+        let end = 1 + usize::from(checkpoint_of(self.body, block).is_some());
+        let all = self.body.block(block);
+        &all[..all.len().saturating_sub(end)]
+    }
+
+    /// What a condition is: memory where the last thing that the statements before it do is to read it.
+    fn condition(&self, statements: &[ValueId], c: ValueId) -> RoundCondition {
         let body = self.body;
         let is_zero = |v: ValueId| matches!(body.as_const(v), Some(Const::Int(0)));
         let read = match body.inst(c).op {
@@ -168,10 +203,6 @@ impl<F: FnMut(Statement) -> usize> Walk<'_, F> {
         let (Op::BufferAddr(b, indices), true) = (&body.inst(address).op, is_integer) else {
             return RoundCondition::Value(c);
         };
-        // The last instruction is the end of the round itself, and of a checkpoint the one before it.
-        let end = 1 + usize::from(checkpoint_of(body, block).is_some());
-        let all = body.block(block);
-        let statements = &all[..all.len().saturating_sub(end)];
         let changes = |v: &ValueId| !matches!(body.inst(*v).op.effect(), Effect::Pure | Effect::Read(_));
         let is_last = |at: usize| !statements[at..].iter().any(changes);
         if indices.is_empty() && statements.iter().position(|v| *v == read).is_some_and(is_last) {
@@ -205,6 +236,12 @@ pub(super) fn kept_conditions(outline: &[Outline]) -> Vec<ValueId> {
                 }
             }
             Outline::Section { body, .. } => kept.extend(kept_conditions(body)),
+            Outline::Choice { branches, condition } => {
+                branches.iter().for_each(|branch| kept.extend(kept_conditions(branch)));
+                if let RoundCondition::Value(v) = condition {
+                    kept.push(*v);
+                }
+            }
         }
     }
     kept
@@ -218,6 +255,7 @@ pub(super) fn move_segments(outline: &mut [Outline]) {
             Outline::Rounds { body, .. } | Outline::Checkpoint { body, .. } | Outline::Section { body, .. } => {
                 move_segments(body);
             }
+            Outline::Choice { branches, .. } => branches.iter_mut().for_each(|branch| move_segments(branch)),
         }
     }
 }
@@ -245,6 +283,12 @@ pub(super) fn build_graph(
                 let (label, yields_on) = (*label, condition.place(slots));
                 let body = Box::new(build_graph(body, (tasks, groups), of_segment, slots));
                 parts.push((None, TaskGraph::Checkpoint { label, yields_on, body }));
+            }
+            Outline::Choice { branches, condition } => {
+                let condition = condition.place(slots);
+                let [then, otherwise] = branches.each_ref().map(|b| build_graph(b, (tasks, groups), of_segment, slots));
+                let (then, otherwise) = (Box::new(then), Box::new(otherwise));
+                parts.push((None, TaskGraph::If { condition, then, otherwise }));
             }
             Outline::Section { group, body } => {
                 let body = build_graph(body, (tasks, groups), of_segment, slots);

@@ -12,11 +12,12 @@ use super::results::{Results, results};
 use super::walk::{Pace, Walk};
 use crate::capture;
 use crate::cores::StreamCore;
-use crate::driver::{Caller, DevicePtr, Launch, Patient, TaskHandle};
+use crate::driver::{Caller, DevicePtr, EndWords, Launch, Patient, StreamHandle, TaskHandle};
 use crate::error::{DeviceError, ErrorKind, Result};
 use crate::kernel::LoadedKernel;
 use crate::nesting::{self, Inside};
 use crate::scratch::{Checkpoints, Scratch};
+use crate::sections::{checkpoint_labels, decides};
 use crate::stage_arguments::{HostArray, stage};
 
 impl Stream {
@@ -204,6 +205,7 @@ impl StreamCore {
             channel: scratch.voice.0,
             speaker: scratch.voice.1,
             rounds: kernel.rounds_in(scratch.frame),
+            end: kernel.end_in(scratch.frame, scratch.result),
             seed: device.seed.load(Ordering::Relaxed),
             number: device.launches.fetch_add(1, Ordering::Relaxed),
             nested,
@@ -273,14 +275,60 @@ impl StreamCore {
             kernel.in_graph.store(true, Ordering::Relaxed);
         }
         let measures = !captured && device.is_measured();
-        if !captured && !measures {
+        if captured && decides(&kernel.sections) {
             // SAFETY: the contract above.
-            if unsafe { device.driver.launch_as_one(self.handle, kernel.module, &kernel.sections, launch)? } {
+            if unsafe { self.add_to_capture(self.handle, kernel, launch)? } {
                 return Ok(());
+            }
+        }
+        // The host walks to the checkpoint that a launch resumes at.
+        if !captured && !measures && scratch.checkpoints.resumes_at.is_none() {
+            // SAFETY: the contract above.
+            unsafe {
+                if device.driver.launch_as_one(self.handle, kernel.module, &kernel.sections, launch)? {
+                    let ends = launch.end != EndWords::NONE;
+                    return if ends { self.learn_end(kernel, launch, scratch) } else { Ok(()) };
+                }
             }
         }
         // SAFETY: the contract above.
         unsafe { Walk::new(self, kernel, scratch, Pace::Queued { captured }, measures).run(launch) }
+    }
+
+    /// Makes a kernel that decides something a part of the graph that another library makes of a stream's work. False
+    /// where that cannot be: the host has to read at which checkpoint a launch ends.
+    ///
+    /// # Safety
+    /// As [`StreamCore::run`]; the stream is alive.
+    pub(super) unsafe fn add_to_capture(
+        &self,
+        on: StreamHandle,
+        kernel: &LoadedKernel,
+        launch: &Launch<'_>,
+    ) -> Result<bool> {
+        if launch.end != EndWords::NONE {
+            return Ok(false);
+        }
+        // SAFETY: the contract above. The kernel is kept by `in_graph`.
+        unsafe { self.device.driver.launch_into_capture(on, kernel.module, &kernel.sections, launch) }
+    }
+
+    /// Waits for a launch that the device may end at a checkpoint.
+    ///
+    /// # Safety
+    /// As [`StreamCore::run`].
+    unsafe fn learn_end(&self, kernel: &LoadedKernel, launch: &Launch<'_>, scratch: &mut Scratch) -> Result<()> {
+        // SAFETY: the contract above.
+        unsafe { self.wait_or_leave(launch.caller) }.inspect_err(|_| scratch.is_written = true)?;
+        self.hear(scratch);
+        self.report_pending()?;
+        // SAFETY: the word is pinned, and the work that writes it is done.
+        let number = unsafe { (launch.end.for_host.0 as *const u64).read_volatile() };
+        scratch.checkpoints.ended_at = match number {
+            0 => None,
+            n => checkpoint_labels(&kernel.sections).get(n as usize - 1).copied(),
+        };
+        Ok(())
     }
 
     /// The result of a launch whose tasks are queued.

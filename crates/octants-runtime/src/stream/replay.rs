@@ -11,7 +11,7 @@ use super::walk::{Pace, Walk};
 use crate::capture::{self, CapturedLaunch, Step, Work};
 use crate::captured_graph::{CapturedGraph, Layout, Piece, PieceKind, Plan};
 use crate::cores::{DeviceCore, StreamCore};
-use crate::driver::{Caller, DevicePtr, GraphPart, Launch, PartWork, StreamHandle};
+use crate::driver::{Caller, DevicePtr, EndWords, GraphPart, Launch, PartWork, StreamHandle};
 use crate::error::{ErrorKind, Result};
 use crate::foreign::Once;
 use crate::fork::Fork;
@@ -49,7 +49,7 @@ impl Stream {
         }
         let mut plan = graph.plan(caller);
         if let Some(capture) = capture::current() {
-            return capture.note_graph(core, &plan.steps, &plan.behind_handles);
+            return capture.note_graph(core, &plan);
         }
         let mut scratch = core.wait_turn(caller);
         let inside = Inside::enter();
@@ -180,6 +180,7 @@ impl<'a> Replay<'a> {
             channel,
             speaker,
             rounds: launch.kernel.rounds_in(layout.frame(self.steps[step].lane)),
+            end: EndWords::NONE,
             seed: device.seed.load(Ordering::Relaxed),
             number: self.number + layout.ordinals[step],
             nested: false,
@@ -340,6 +341,10 @@ impl<'a> Replay<'a> {
                             launch.kernel.in_graph.store(true, Ordering::Relaxed);
                         }
                         let described = self.describe(layout, place, launch);
+                        let adds = captured && launch.decides();
+                        if adds && self.stream.add_to_capture(on, &launch.kernel, &described)? {
+                            continue;
+                        }
                         let measures = !captured && device.is_measured();
                         let pace = Pace::Queued { captured };
                         Walk::new(self.stream, &launch.kernel, scratch, pace, measures).on(on).run(&described)?;

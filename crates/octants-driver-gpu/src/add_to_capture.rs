@@ -1,0 +1,43 @@
+//! [`add_to_capture`]: kernels that decide something, as parts of graphs that other libraries make.
+//!
+//! A stream that is captured notes what is launched on it. What the device is to decide about cannot be launched so: its
+//! nodes are added to the graph by hand, behind those that the stream's next work would come behind.
+
+use octants_runtime::{ErrorKind, Launch, Result, Section};
+
+use crate::context::Context;
+use crate::describe_graph::{Description, decider};
+use crate::loaded_task::LoadedTask;
+use crate::symbols::RawStream;
+
+/// Adds tasks, as their sections say. False, with nothing added, where the vendor has no nodes for that.
+///
+/// # Safety
+/// As [`LoadedTask::launch`], for each, whenever the graph is launched.
+pub unsafe fn add_to_capture(
+    context: &Context,
+    stream: RawStream,
+    (tasks, sections): (&[LoadedTask], &[Section]),
+    launch: &Launch<'_>,
+) -> Result<bool> {
+    let library = context.library();
+    let Some(graphs) = library.vendor.graphs() else { return Ok(false) };
+    let (Some(captures), Some(_)) = (graphs.captures(), decider(context)) else { return Ok(false) };
+    let doing = "adding a kernel to a graph that is captured";
+    let calls = context.enter_aside()?;
+    // SAFETY: the stream is alive, and the nodes are added to the graph that its work becomes a part of.
+    unsafe {
+        let Some((graph, behind)) = library.check_own(captures.under_way(stream), doing)? else { return Ok(false) };
+        let mut description = Description::within(graphs, graph, &calls);
+        let Ok(ends) = description.add(behind, (tasks, sections), launch) else {
+            let message = format!(
+                "kernel `{}` loops or chooses by what is in memory, and the device refused to make it a part of the graph \
+                 that another library captures",
+                launch.kernel.name
+            );
+            return Err(ErrorKind::Misuse { message }.into());
+        };
+        library.check_own(captures.go_on_behind(stream, &ends), doing)?;
+    }
+    Ok(true)
+}

@@ -1,0 +1,291 @@
+//! Which graphs launches become, which nodes these have, and what they are told later.
+
+use octants_runtime::EndWords;
+
+use super::*;
+
+/// The calls of a launch that launch, or make or tell a graph.
+fn calls_of(device: &Device, kernel: &octants_runtime::LoadedKernel, args: &[u64]) -> String {
+    LAUNCHING.take();
+    // SAFETY: the functions do nothing.
+    unsafe { device.default_stream().launch(kernel, args, &Patient) }.unwrap();
+    LAUNCHING.take().join(" ")
+}
+
+#[test]
+fn tasks_become_a_graph_that_is_told_what_differs_unless_the_driver_refuses() {
+    let device = open_device();
+    let launch = |kernel| calls_of(&device, kernel, &[]);
+    let load = |tasks| device.load(&serial(tasks)).unwrap();
+    let numbered = |tasks: usize| {
+        let task = TaskMeta { name: "t".into(), symbol: "t".into(), draws_random: true, ..TaskMeta::default() };
+        device.load(&artifact(vec![task; tasks])).unwrap()
+    };
+    let two = load(2);
+    FAILS.set(("stream_query", code::NOT_READY));
+    let calls: Vec<_> = (0..8).map(|_| launch(&two)).collect();
+    let made = "graph_create graph_kernel graph_kernel graph_ready graph_launch";
+    assert_eq!(calls[..7], ["launch launch"; 7], "not at once while the stream works");
+    assert_eq!(calls[7], made);
+    FAILS.set(("", 0));
+    let two = load(2);
+    let calls: Vec<_> = (0..4).map(|_| launch(&two)).collect();
+    assert_eq!(calls, ["launch launch", "launch launch", made, "graph_launch"], "nothing differs");
+    let two = numbered(2);
+    let calls: Vec<_> = (0..4).map(|_| launch(&two)).collect();
+    let again = "graph_exchange graph_exchange graph_launch";
+    assert_eq!(calls, ["launch launch", "launch launch", made, again], "each has a number");
+    FAILS.set(("graph_exchange", INVALID_VALUE));
+    assert_eq!(launch(&two), "graph_exchange graph_destroy_ready graph_destroy launch launch");
+    FAILS.set(("graph_create", INVALID_VALUE));
+    assert_eq!(launch(&two), "launch launch", "not tried again");
+    let one = load(1);
+    let calls: Vec<_> = (0..4).map(|_| launch(&one)).collect();
+    assert_eq!(calls, ["launch", "launch", "graph_create launch", "launch"]);
+    FAILS.set(("graph_kernel", INVALID_VALUE));
+    let one = load(1);
+    let calls: Vec<_> = (0..4).map(|_| launch(&one)).collect();
+    assert_eq!(calls, ["launch", "launch", "graph_create graph_kernel graph_destroy launch", "launch"]);
+    FAILS.set(("", 0));
+    let none = load(0);
+    assert_eq!((0..4).map(|_| launch(&none)).collect::<String>(), "");
+    FAILS.set(("graph_launch", INVALID_VALUE));
+    let other = load(1);
+    (0..2).for_each(|_| _ = launch(&other));
+    // SAFETY: as above.
+    let text = unsafe { device.default_stream().launch(&other, &[], &Patient) }.unwrap_err().to_string();
+    assert_eq!(text, "graph_launch failed with code 1 (a sentence) while launching a graph");
+}
+
+/// Launches of a module with sections, each on the stream and with the place of the rounds that it is given.
+struct Sectioned<'a> {
+    module: Module,
+    meta: Arc<KernelMeta>,
+    entered: &'a Entered<'a>,
+    sections: &'a [Section],
+    end: EndWords,
+    failures: Arc<Failures>,
+    printer: Arc<Printer>,
+}
+
+impl<'a> Sectioned<'a> {
+    fn new(entered: &'a Entered<'a>, tasks: usize, slots: u32, sections: &'a [Section]) -> Sectioned<'a> {
+        let task = TaskMeta { name: "t".into(), symbol: "t".into(), ..TaskMeta::default() };
+        let artifact = Artifact { arg_slots: slots, ..artifact(vec![task; tasks]) };
+        Sectioned {
+            module: Module::load(entered.context(), &artifact).unwrap(),
+            meta: Arc::new(KernelMeta::of(&artifact)),
+            entered,
+            sections,
+            end: EndWords::NONE,
+            failures: Arc::new(Failures::default()),
+            printer: Arc::new(Printer::new(Arc::new(|_: &str| ()))),
+        }
+    }
+
+    /// The calls of a launch.
+    fn calls(&self, stream: RawStream, rounds: u64, args: &[u64]) -> String {
+        LAUNCHING.take();
+        let launch = Launch {
+            kernel: &self.meta,
+            args,
+            args_at: None,
+            frame: DevicePtr(0),
+            result: DevicePtr(0),
+            channel: DevicePtr(0),
+            speaker: 0,
+            rounds: DevicePtr(rounds),
+            end: self.end,
+            seed: 0,
+            number: 0,
+            nested: false,
+            failures: &self.failures,
+            printer: &self.printer,
+            caller: &Patient,
+        };
+        let mut graph = self.module.graph.lock().unwrap();
+        // SAFETY: the functions do nothing.
+        let launched = unsafe { graph.launch(self.entered, stream, (&self.module.tasks[..], self.sections), &launch) };
+        assert!(launched.unwrap());
+        LAUNCHING.take().join(" ")
+    }
+}
+
+#[test]
+fn a_task_of_a_graph_is_behind_those_that_it_has_to_wait_for() {
+    let device = open_device();
+    let task = |behind: Option<&[u32]>| TaskMeta { behind: behind.map(Into::into), ..serial(1).tasks.remove(0) };
+    let tasks = [Some(&[][..]), Some(&[]), Some(&[0, 1]), Some(&[0]), None].map(task);
+    let kernel = device.load(&artifact(tasks.to_vec())).unwrap();
+    DESCRIBED.take();
+    (0..3).for_each(|_| _ = calls_of(&device, &kernel, &[]));
+    assert_eq!(DESCRIBED.take(), [0, 0, 2, 1, 2].map(|n| format!("kernel behind {n}")));
+}
+
+#[test]
+fn loops_and_groups_become_nodes_of_one_graph_at_the_first_launch() {
+    let context = context();
+    let entered = context.enter().unwrap();
+    let condition = |slot| Condition { slot: Some(slot), offset: 0, kind: ScalarKind::I32 };
+    let inner = Section::While(1, condition(1), [Section::InOrder(2..3)].into());
+    let group = |tasks| [Section::InOrder(tasks)].into();
+    let outer = Section::While(0, condition(0), [Section::Groups([group(0..1), group(1..2)].into()), inner].into());
+    let sections = [outer, Section::InOrder(3..4)];
+    let kernel = Sectioned::new(&entered, 4, 2, &sections);
+    let calls_on = |stream: RawStream, args: &[u64]| kernel.calls(stream, 0, args);
+    let calls = |args: &[u64]| calls_on(null_mut(), args);
+    DESCRIBED.take();
+    let first = calls(&[64, 128]);
+    assert!(first.ends_with("graph_ready graph_launch") && !first.contains(" launch"), "{first}");
+    let described = [
+        "kernel behind 0",
+        "kernel behind 0",
+        "join of 2",
+        // The next round of the outer loop finds the inner one off.
+        "kernel behind 1",
+        "deciding by 0 bytes",
+        "loop behind 1",
+        "kernel behind 0",
+        "kernel behind 1",
+        "deciding by 4 bytes",
+        "kernel behind 1",
+        "deciding by 4 bytes",
+        "kernel behind 1",
+    ];
+    let told = DESCRIBED.take();
+    assert_eq!((told[0].as_str(), &told[1..]), ("loop behind 0", &described.map(String::from)[..]));
+    assert_eq!(calls(&[64, 128]), "graph_launch");
+    // Four tasks are told of the arguments, and the decision that reads another integer.
+    assert_eq!(calls(&[64, 256]), "graph_exchange ".repeat(5) + "graph_launch");
+    // Another stream has a graph of its own, which runs beside the first.
+    let other = std::ptr::without_provenance_mut(8);
+    assert_eq!(calls_on(other, &[64, 256]), first);
+    assert_eq!(calls_on(other, &[64, 256]), "graph_launch");
+    assert_eq!(calls(&[64, 256]), "graph_launch");
+    // Where tasks of rounds draw random numbers a word for each loop counts the rounds, from zero.
+    DESCRIBED.take();
+    kernel.calls(std::ptr::without_provenance_mut(16), 512, &[64, 128]);
+    let told = DESCRIBED.take();
+    let of_rounds: Vec<&String> = told.iter().filter(|t| t.contains("rounds") || t.contains("deciding")).collect();
+    let counting = |at| format!("deciding by 4 bytes, counting at {at}");
+    let expected = ["no rounds at 512", "no rounds at 520", "deciding by 0 bytes", &counting(520), &counting(512)];
+    assert_eq!(of_rounds, expected);
+}
+
+#[test]
+fn a_captured_graph_is_one_launch_that_is_told_what_was_exchanged() {
+    let device = open_device();
+    let task = TaskMeta { name: "t".into(), symbol: "t".into(), ..TaskMeta::default() };
+    let kernel = device.load(&Artifact { arg_slots: 1, ..artifact(vec![task; 2]) }).unwrap();
+    let (a, b) = (device.allocate(64).unwrap(), device.allocate(64).unwrap());
+    let stream = device.default_stream();
+    // SAFETY: the functions do nothing.
+    let launch = |value: u64| unsafe { stream.launch(&kernel, &[value], &Patient) }.unwrap();
+    let capture = device.capture().unwrap();
+    DESCRIBED.take();
+    LAUNCHING.take();
+    capture.begin_here().unwrap();
+    stream.fill(&a, 0, &[0], 64, &Patient).unwrap();
+    launch(1);
+    stream.copy(&b, 0, &a, 0, 32, &Patient).unwrap();
+    launch(2);
+    assert!(capture.end_here());
+    let graph = CapturedGraph::of(&capture);
+    assert_eq!((graph.steps(), LAUNCHING.take()), (4, vec![]), "nothing is launched");
+    let calls = || {
+        // SAFETY: as above.
+        unsafe { stream.launch_graph(&graph, &Patient) }.unwrap();
+        LAUNCHING.take().join(" ")
+    };
+    let made = "graph_create graph_fill graph_kernel graph_kernel graph_copy graph_kernel graph_kernel graph_ready graph_launch";
+    assert_eq!(calls(), made);
+    let described = ["fill of 64 behind 0", "kernel behind 1", "kernel behind 1", "copy of 32 behind 1"];
+    assert_eq!(DESCRIBED.take()[..4], described);
+    assert_eq!(calls(), "graph_launch", "nothing differs");
+    let again = device.capture().unwrap();
+    again.begin_here().unwrap();
+    launch(3);
+    again.end_here();
+    assert_eq!(graph.exchange(&[3], &again).unwrap(), [true], "it is the same code");
+    assert_eq!((calls(), calls()), ("graph_exchange graph_exchange graph_launch".into(), "graph_launch".into()));
+    // One that the driver refuses is queued step by step.
+    let capture = device.capture().unwrap();
+    capture.begin_here().unwrap();
+    launch(1);
+    capture.end_here();
+    let graph = CapturedGraph::of(&capture);
+    FAILS.set(("graph_ready", INVALID_VALUE));
+    // SAFETY: as above.
+    unsafe { stream.launch_graph(&graph, &Patient) }.unwrap();
+    let refused = "graph_create graph_kernel graph_kernel graph_ready graph_destroy launch launch";
+    assert_eq!(LAUNCHING.take().join(" "), refused);
+    FAILS.set(("", 0));
+}
+
+#[test]
+fn branches_are_nodes_behind_what_turns_their_switches() {
+    let context = context();
+    let entered = context.enter().unwrap();
+    let flag = Condition { slot: Some(0), offset: 0, kind: ScalarKind::I32 };
+    let tasks = |range| [Section::InOrder(range)].into();
+    let inner = Section::If(flag, [tasks(1..2), Box::default()]);
+    let sections = [Section::InOrder(0..1), Section::If(flag, [[inner].into(), tasks(2..3)]), Section::InOrder(3..4)];
+    let kernel = Sectioned::new(&entered, 4, 1, &sections);
+    DESCRIBED.take();
+    assert!(kernel.calls(null_mut(), 0, &[64]).ends_with("graph_ready graph_launch"));
+    let described = [
+        "kernel behind 0",
+        "kernel behind 1",
+        "deciding by 4 bytes",
+        "kernel behind 1",
+        "deciding by the absence of 4 bytes",
+        "choice behind 1",
+        "kernel behind 0",
+        "deciding by 4 bytes",
+        "choice behind 1",
+        "kernel behind 0",
+        "choice behind 1",
+        "kernel behind 0",
+        "kernel behind 1",
+    ];
+    assert_eq!(DESCRIBED.take(), described);
+    // Four tasks, and three decisions, one of the inner choice.
+    assert_eq!(kernel.calls(null_mut(), 0, &[128]), "graph_exchange ".repeat(7) + "graph_launch");
+}
+
+#[test]
+fn what_comes_behind_a_checkpoint_runs_unless_the_launch_ends_there() {
+    let context = context();
+    let entered = context.enter().unwrap();
+    let condition = |slot| Condition { slot: Some(slot), offset: 0, kind: ScalarKind::I32 };
+    let tasks = |range| Section::InOrder(range);
+    let checkpoint = Section::Checkpoint(7, condition(0), [tasks(1..2)].into());
+    let repeated = Section::While(0, condition(1), [tasks(0..1), checkpoint, tasks(2..3)].into());
+    let last = Section::Checkpoint(-3, condition(0), [tasks(4..5)].into());
+    let sections = [repeated, tasks(3..4), last];
+    let kernel = Sectioned::new(&entered, 5, 2, &sections);
+    let kernel = Sectioned { end: EndWords { in_frame: DevicePtr(512), for_host: DevicePtr(640) }, ..kernel };
+    DESCRIBED.take();
+    assert!(kernel.calls(null_mut(), 0, &[64, 128]).ends_with("graph_ready graph_launch"));
+    let described = [
+        "kernel behind 0",
+        "no end at 512 and 640",
+        "loop behind 1",
+        "kernel behind 0",
+        "kernel behind 1",
+        "kernel behind 1",
+        "deciding by the absence of 4 bytes, at checkpoint 1",
+        "choice behind 1",
+        "kernel behind 0",
+        "kernel behind 1",
+        "deciding by 4 bytes, unless at an end",
+        "kernel behind 1",
+        "deciding by 0 bytes, unless at an end",
+        "choice behind 1",
+        "kernel behind 0",
+        "kernel behind 1",
+        "kernel behind 1",
+        "noting by 4 bytes, at checkpoint 2",
+    ];
+    assert_eq!(DESCRIBED.take(), described);
+}

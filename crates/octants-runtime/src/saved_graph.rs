@@ -1,0 +1,322 @@
+//! Captured graphs that other processes load: what a graph does, without an address ([`SavedGraph`]).
+//!
+//! Memory that steps use is named by the user, or is the graph's own: made while it was captured, or kept for what a fill
+//! or a copy from the host writes. Whatever has no meaning in another process is refused.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use octants_artifact::{
+    Artifact, Key, SavedGraph, SavedKernel, SavedMemory, SavedPlace, SavedSlot, SavedStep, SavedWork,
+};
+
+use crate::buffer::Buffer;
+use crate::capture::{CapturedLaunch, Step, Work};
+use crate::captured_graph::CapturedGraph;
+use crate::device::Device;
+use crate::driver::{Caller, DevicePtr};
+use crate::error::{ErrorKind, Result};
+use crate::kernel::LoadedKernel;
+use crate::pattern::Pattern;
+
+/// Memory that a graph is saved without: its name, what it is in words, and where it lies now.
+pub type NamedMemory = (String, String, Buffer);
+
+fn refused<T>(message: String) -> Result<T> {
+    Err(ErrorKind::Misuse { message }.into())
+}
+
+impl CapturedGraph {
+    /// What the graph does. Steps use memory that is `named`, or the graph's own; `code` finds what is kept under a key.
+    pub fn save(
+        &self,
+        named: &[NamedMemory],
+        code: &dyn Fn(&Key) -> Option<Artifact>,
+        caller: &dyn Caller,
+    ) -> Result<SavedGraph> {
+        let plan = self.lock();
+        let own = plan.own.iter().map(|(buffer, holds)| (buffer.address().0, *holds)).collect();
+        let saved = SavedGraph::default();
+        let saving = Saving { named, own, code, caller, saved, kernels: BTreeMap::new(), places: HashMap::new() };
+        saving.steps(&plan.steps)
+    }
+
+    /// Lets steps use other memory in the place of some, from the next launch on. Each pair is as large.
+    pub fn rebind(&self, pairs: &[(Buffer, Buffer)]) -> Result<()> {
+        for (from, to) in pairs {
+            if !to.is_of(self.device()) {
+                return Err(ErrorKind::ForeignDevice { what: "array" }.into());
+            }
+            if from.bytes() != to.bytes() {
+                return refused(format!("a graph that uses {} bytes cannot use {}", from.bytes(), to.bytes()));
+            }
+            let differs = |(other, target): &&(Buffer, Buffer)| {
+                other.address() == from.address() && target.address() != to.address()
+            };
+            if pairs.iter().find(differs).is_some() {
+                return refused("two fields of one tree cannot be given fields of two".into());
+            }
+        }
+        let mut plan = self.lock();
+        plan.steps.iter_mut().for_each(|step| rebind(&mut step.work, pairs));
+        plan.layout = None;
+        Ok(())
+    }
+
+    /// The graph that was saved, on a device whose code it holds, with the memory that it names.
+    pub fn load(device: &Device, saved: &SavedGraph, named: &HashMap<String, Buffer>) -> Result<CapturedGraph> {
+        let kernel = |k: &SavedKernel| {
+            let kernel = device.load(&k.artifact)?.with_pointers(k.pointers.clone());
+            Ok(kernel.telling_addresses(k.tells_addresses))
+        };
+        let kernels = saved.kernels.iter().map(kernel).collect::<Result<Vec<LoadedKernel>>>()?;
+        let mut own = Vec::new();
+        let mut memory = Vec::with_capacity(saved.memory.len());
+        for one in &saved.memory {
+            memory.push(match one {
+                SavedMemory::Named { name, bytes, .. } => match named.get(name) {
+                    Some(buffer) if buffer.bytes() == *bytes && buffer.is_of(device.core()) => buffer.clone(),
+                    Some(buffer) => {
+                        let given = buffer.bytes();
+                        return refused(format!("`{name}` has {bytes} bytes in the graph, and {given} here"));
+                    }
+                    None => return refused(format!("the graph needs `{name}`")),
+                },
+                SavedMemory::Own { bytes, holds } => {
+                    let buffer = match holds {
+                        Some(contents) => Buffer::holding(device.core(), contents)?,
+                        None => device.allocate(*bytes)?,
+                    };
+                    own.push((buffer.clone(), holds.is_some()));
+                    buffer
+                }
+            });
+        }
+        let loading = Loading { kernels: &kernels, memory: &memory, steps: saved.steps.len() };
+        let steps = saved.steps.iter().enumerate().map(|(place, s)| loading.step(place, s)).collect::<Result<_>>()?;
+        Ok(CapturedGraph::of_steps(device.core(), steps, Vec::new(), own))
+    }
+}
+
+/// Lets a step use other memory in the place of some.
+fn rebind(work: &mut Work, pairs: &[(Buffer, Buffer)]) {
+    let moved = |at: u64| {
+        let from = |(from, _): &&(Buffer, Buffer)| at.wrapping_sub(from.address().0) < from.bytes();
+        pairs.iter().find(from).map(|(from, to)| at - from.address().0 + to.address().0)
+    };
+    let other = |of: &Buffer| pairs.iter().find(|(from, _)| from.address() == of.address()).map(|(_, to)| to.clone());
+    let exchange = |buffer: &mut Buffer, at: &mut DevicePtr| {
+        if let Some(to) = other(buffer) {
+            (*buffer, at.0) = (to, moved(at.0).unwrap_or(at.0));
+        }
+    };
+    match work {
+        Work::Launch(launch) => {
+            let mut args = launch.args.clone();
+            for p in launch.kernel.pointers.iter() {
+                let slot = &mut args[p.slot as usize];
+                *slot = moved(*slot).unwrap_or(*slot);
+            }
+            let buffers = launch.buffers.iter().map(|(b, writes)| (other(b).unwrap_or(b.clone()), *writes)).collect();
+            let (kernel, arrays) = (launch.kernel.clone(), launch.arrays.clone());
+            *launch = Arc::new(CapturedLaunch { kernel, args, arrays, buffers, foreign: launch.foreign });
+        }
+        Work::Fill { to, at, .. } => exchange(to, at),
+        Work::Copy { to, at, from, from_at, .. } => {
+            exchange(to, at);
+            exchange(from, from_at);
+        }
+        Work::Foreign(_) => {}
+    }
+}
+
+struct Saving<'a> {
+    named: &'a [NamedMemory],
+    /// The graph's own memory, and whether it always holds the same.
+    own: HashMap<u64, bool>,
+    code: &'a dyn Fn(&Key) -> Option<Artifact>,
+    caller: &'a dyn Caller,
+    saved: SavedGraph,
+    kernels: BTreeMap<Key, u32>,
+    /// Where each buffer is among the saved memory.
+    places: HashMap<u64, u32>,
+}
+
+impl<'a> Saving<'a> {
+    fn steps(mut self, steps: &[Step]) -> Result<SavedGraph> {
+        // Those without a step, which only waited, are left out.
+        let lanes: BTreeSet<usize> = steps.iter().map(|s| s.lane).collect();
+        for step in steps {
+            let work = match &step.work {
+                Work::Launch(launch) => self.launch(launch)?,
+                Work::Fill { to, at, pattern, bytes } => {
+                    let to = self.place(to, *at, "a fill")?;
+                    SavedWork::Fill { to, pattern: pattern.repeat(1), bytes: *bytes }
+                }
+                Work::Copy { to, at, from, from_at, bytes } => {
+                    let (to, from) = (self.place(to, *at, "a copy")?, self.place(from, *from_at, "a copy")?);
+                    SavedWork::Copy { to, from, bytes: *bytes }
+                }
+                Work::Foreign(_) => {
+                    return refused(
+                        "a graph of another library is among the steps: it exists in this process alone".into(),
+                    );
+                }
+            };
+            let behind = step.behind.iter().map(|b| *b as u32).collect();
+            let lane = lanes.range(..step.lane).count() as u32;
+            self.saved.steps.push(SavedStep { lane, behind, work });
+        }
+        Ok(self.saved)
+    }
+
+    fn launch(&mut self, launch: &CapturedLaunch) -> Result<SavedWork> {
+        let (kernel, name) = (&launch.kernel, &launch.kernel.meta.name);
+        if !launch.arrays.is_empty() || launch.foreign {
+            let what = "memory that is not the device's own (a numpy array, or an array of another library)";
+            return refused(format!("kernel `{name}` uses {what}: give it an ndarray or a field"));
+        }
+        let is_address = |slot: usize| kernel.pointers.iter().any(|p| p.slot as usize == slot);
+        let user = format!("kernel `{name}`");
+        let mut args = Vec::with_capacity(launch.args.len());
+        for (slot, &value) in launch.args.iter().enumerate() {
+            let buffer = kernel.core.find_buffer(value).map(Buffer::of).filter(|_| value != 0);
+            args.push(match (buffer, is_address(slot)) {
+                (Some(buffer), true) => SavedSlot::At(self.place(&buffer, DevicePtr(value), &user)?),
+                (None, true) if value != 0 => {
+                    return refused(format!(
+                        "{user} uses memory that is not the device's own: give it an ndarray or a field"
+                    ));
+                }
+                (Some(_), false) => {
+                    return refused(format!(
+                        "{user} keeps values of its own in memory, which exists in this process alone"
+                    ));
+                }
+                (None, _) => SavedSlot::Value(value),
+            });
+        }
+        let kernel = self.kernel(kernel)?;
+        Ok(SavedWork::Launch { kernel, args })
+    }
+
+    fn kernel(&mut self, kernel: &LoadedKernel) -> Result<u32> {
+        let name = &kernel.meta.name;
+        let known = kernel.kept_under.and_then(|key| self.kernels.get(&key).copied());
+        if let Some(place) = known {
+            return Ok(place);
+        }
+        let kept = kernel.kept_under.and_then(|key| Some((key, (self.code)(&key)?)));
+        let Some((key, artifact)) = kept else {
+            return refused(format!(
+                "the code of kernel `{name}` is not kept: graphs are saved with code of the cache on disk \
+                 (`offline_cache=True`)"
+            ));
+        };
+        let place = self.saved.kernels.len() as u32;
+        let pointers = kernel.pointers.to_vec();
+        self.saved.kernels.push(SavedKernel { artifact, pointers, tells_addresses: kernel.tells_addresses });
+        self.kernels.insert(key, place);
+        Ok(place)
+    }
+
+    fn place(&mut self, buffer: &Buffer, at: DevicePtr, user: &str) -> Result<SavedPlace> {
+        let address = buffer.address().0;
+        let offset = at.0 - address;
+        if let Some(&memory) = self.places.get(&address) {
+            return Ok(SavedPlace { memory, offset });
+        }
+        let bytes = buffer.bytes();
+        let named = self.named.iter().find(|(_, _, known)| known.address().0 == address);
+        let saved = match (named, self.own.get(&address)) {
+            (Some((name, what, _)), _) => SavedMemory::Named { name: name.clone(), what: what.clone(), bytes },
+            (None, Some(false)) => SavedMemory::Own { bytes, holds: None },
+            (None, Some(true)) => {
+                let mut contents = vec![0; bytes as usize];
+                buffer.read(0, &mut contents, self.caller)?;
+                SavedMemory::Own { bytes, holds: Some(contents) }
+            }
+            (None, None) => {
+                return refused(format!(
+                    "{user} uses {bytes} bytes of memory that no name stands for: name its array, or a field of its tree, \
+                     as in `g.save(path, x=x)`"
+                ));
+            }
+        };
+        let memory = self.saved.memory.len() as u32;
+        self.saved.memory.push(saved);
+        self.places.insert(address, memory);
+        Ok(SavedPlace { memory, offset })
+    }
+}
+
+struct Loading<'a> {
+    kernels: &'a [LoadedKernel],
+    memory: &'a [Buffer],
+    /// How many there are.
+    steps: usize,
+}
+
+impl Loading<'_> {
+    fn step(&self, place: usize, saved: &SavedStep) -> Result<Step> {
+        let behind: Vec<usize> = saved.behind.iter().map(|b| *b as usize).collect();
+        if behind.iter().any(|b| *b >= place) || saved.lane as usize >= self.steps {
+            return damaged();
+        }
+        let work = match &saved.work {
+            SavedWork::Launch { kernel, args } => self.launch(*kernel, args)?,
+            SavedWork::Fill { to, pattern, bytes } => {
+                let (to, at) = self.memory(*to, *bytes)?;
+                let Some(pattern) = Pattern::of(pattern) else { return damaged() };
+                Work::Fill { to, at, pattern, bytes: *bytes }
+            }
+            SavedWork::Copy { to, from, bytes } => {
+                let ((to, at), (from, from_at)) = (self.memory(*to, *bytes)?, self.memory(*from, *bytes)?);
+                Work::Copy { to, at, from, from_at, bytes: *bytes }
+            }
+        };
+        Ok(Step { lane: saved.lane as usize, behind, work })
+    }
+
+    fn launch(&self, kernel: u32, saved: &[SavedSlot]) -> Result<Work> {
+        let Some(kernel) = self.kernels.get(kernel as usize) else { return damaged() };
+        if saved.len() != kernel.meta.arg_slots as usize {
+            return damaged();
+        }
+        let (mut args, mut buffers) = (Vec::with_capacity(saved.len()), Vec::new());
+        for (slot, value) in saved.iter().enumerate() {
+            args.push(match value {
+                SavedSlot::Value(value) => *value,
+                SavedSlot::At(place) => {
+                    let (buffer, at) = self.memory(*place, 0)?;
+                    let written = kernel.pointers.iter().any(|p| p.slot as usize == slot && p.written);
+                    if kernel.tells_addresses {
+                        buffer.expose();
+                    }
+                    buffers.push((buffer, written));
+                    at.0
+                }
+            });
+        }
+        let launch = CapturedLaunch {
+            kernel: kernel.clone(),
+            args: args.into(),
+            arrays: Box::default(),
+            buffers: buffers.into(),
+            foreign: false,
+        };
+        Ok(Work::Launch(Arc::new(launch)))
+    }
+
+    fn memory(&self, place: SavedPlace, bytes: u64) -> Result<(Buffer, DevicePtr)> {
+        let Some(buffer) = self.memory.get(place.memory as usize) else { return damaged() };
+        match buffer.at(place.offset, bytes) {
+            Ok(at) => Ok((buffer.clone(), at)),
+            Err(_) => damaged(),
+        }
+    }
+}
+
+fn damaged<T>() -> Result<T> {
+    refused("the file is damaged: its steps do not fit its memory".into())
+}
