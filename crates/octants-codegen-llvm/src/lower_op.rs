@@ -61,9 +61,12 @@ impl Lowering<'_, '_> {
                 vec![self.narrow_index(extent, s)]
             }
             Op::Freeze(a) => self.leaves(*a).into_iter().map(|leaf| self.e.freeze(leaf)).collect(),
-            Op::Grid(_) | Op::Barrier(_) | Op::Fence(_) | Op::BlockCount(_) | Op::Subgroup(..) => {
-                self.thread_op(&inst.op)?
-            }
+            Op::Grid(_)
+            | Op::FragmentIndex(_)
+            | Op::Barrier(_)
+            | Op::Fence(_)
+            | Op::BlockCount(_)
+            | Op::Subgroup(..) => self.thread_op(&inst.op)?,
             Op::Random => {
                 let scalars = ty.leaves();
                 scalars.into_iter().map(|s| self.random(s)).collect()

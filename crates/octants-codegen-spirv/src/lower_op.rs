@@ -51,9 +51,12 @@ impl Lowering<'_, '_> {
             }
             // Nothing here is undefined: what is not written has some value.
             Op::Freeze(a) => self.leaves(*a),
-            Op::Grid(_) | Op::Barrier(_) | Op::Fence(_) | Op::BlockCount(_) | Op::Subgroup(..) => {
-                self.thread_op(&inst.op)?
-            }
+            Op::Grid(_)
+            | Op::FragmentIndex(_)
+            | Op::Barrier(_)
+            | Op::Fence(_)
+            | Op::BlockCount(_)
+            | Op::Subgroup(..) => self.thread_op(&inst.op)?,
             Op::Random => ty.leaves().into_iter().map(|s| self.random(s)).collect(),
             Op::RandomAt(index, word) => {
                 let (index, word) = (self.value(*index), self.value(*word));

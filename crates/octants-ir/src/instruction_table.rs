@@ -78,6 +78,7 @@ operations! {
     Op::Shape(..)       => "shape",         Effect::Pure,               Total,   Argument,  ZERO;
     // It differs among the threads that run a parallel loop.
     Op::Grid(_)         => "grid",          Effect::Index,              Total,   Simple,    ZERO;
+    Op::FragmentIndex(_) => "fragment_index", Effect::Index,            Total,   Simple,    ZERO;
     // What is drawn depends on no operand.
     Op::Random          => "random",        Effect::Draw,               Total,   Draw,      ZERO;
     Op::RandomAt(..)    => "random_at",     Effect::Pure,               Total,   Draw,      ZERO;

@@ -4,6 +4,7 @@
 use std::hash::{Hash, Hasher};
 use std::mem::discriminant;
 
+use crate::matrix_product::FragmentElement;
 use crate::operation_table::{AtomicOp, BinaryOp, GridValue, ReduceOp, SubgroupOp, UnaryOp};
 use crate::types::Scalar;
 
@@ -326,6 +327,8 @@ pub enum Op {
     Shape(BufferId, u32),
     /// This thread's position in the grid of threads, or an extent of the grid: i32.
     Grid(GridValue),
+    /// The row or column in its matrix of a component that this thread has of a fragment: i32.
+    FragmentIndex(FragmentElement),
     /// Uniform in [0, 1) for floats, every bit pattern for integers.
     Random,
     /// The same, of the sequence of an iteration (linear index, i64), from the 32-bit word with a number (i32) on; it
@@ -428,6 +431,7 @@ impl Op {
             | Op::Param(_)
             | Op::Shape(..)
             | Op::Grid(_)
+            | Op::FragmentIndex(_)
             | Op::Barrier(_)
             | Op::Fence(_)
             | Op::Random

@@ -315,7 +315,7 @@ impl Divergence<'_> {
         op.for_each_operand(|u| operands = operands.max(self.of(u)));
         match op {
             Op::Grid(GridValue::Thread) => Threads,
-            Op::Grid(GridValue::Lane) | Op::Random | Op::Clock | Op::Balance { .. } => Lanes,
+            Op::Grid(GridValue::Lane) | Op::FragmentIndex(_) | Op::Random | Op::Clock | Op::Balance { .. } => Lanes,
             Op::Atomic(_, a, _) | Op::AtomicCas(a, ..) => {
                 self.store(*a, Lanes);
                 Lanes
@@ -381,6 +381,7 @@ impl Divergence<'_> {
         match op {
             SubgroupOp::Ballot | SubgroupOp::Any | SubgroupOp::All => of_one,
             SubgroupOp::AllHere | SubgroupOp::IsWhole => Subgroups,
+            SubgroupOp::ProductF16 | SubgroupOp::ProductTf32 | SubgroupOp::ProductF32 | SubgroupOp::ProductF64 => Lanes,
             // All take the value of one thread.
             SubgroupOp::Shuffle if self.of(operands[1]) <= Subgroups => of_one.max(self.of(operands[1])),
             SubgroupOp::Shuffle | SubgroupOp::ShuffleXor | SubgroupOp::ShuffleUp | SubgroupOp::ShuffleDown => {

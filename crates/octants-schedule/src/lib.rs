@@ -5,7 +5,7 @@
 //! [`TargetInfo`](octants_ir::TargetInfo), and never for the vendor of a machine.
 //!
 //! Reading order: [`mod@schedule_program`], `decide_schedule`, `schedule_task`, `facts`, `scheduling`; for tasks
-//! `shape_launches`; for blocks of threads `form_thread_loops`, [`mod@block_memory`]; for parallel loops
+//! `shape_launches`; for fragments of matrices `lay_out_fragments`; for blocks of threads `form_thread_loops`, [`mod@block_memory`]; for parallel loops
 //! `find_unroll_and_jam`, `unroll_and_jam`, `scatter_privatization`, `privatize_scatter`, `merge_copies`,
 //! `privatize_in_shared_memory`, `reduce_in_blocks`, `find_tiling`, `tile_in_shared_memory`, `find_coarsening`, `coarsen_threads`, `iteration_groups`,
 //! `intra_iteration_dependence`; for serial loops
@@ -33,6 +33,7 @@ mod full_unroll;
 mod hint_loops;
 mod intra_iteration_dependence;
 mod iteration_groups;
+mod lay_out_fragments;
 mod merge_copies;
 mod narrow_barriers;
 mod prefetch;

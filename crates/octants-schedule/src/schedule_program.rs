@@ -13,6 +13,7 @@ use crate::form_thread_loops::form_thread_loops;
 use crate::freeze_conditional_loads::freeze_conditional_loads;
 use crate::full_unroll::full_unroll;
 use crate::hint_loops::hint_loops;
+use crate::lay_out_fragments::lay_out_fragments;
 use crate::merge_copies::merge_copies;
 use crate::narrow_barriers::narrow_barriers;
 use crate::privatize_in_shared_memory::privatize_in_shared_memory;
@@ -25,7 +26,8 @@ use crate::tile_in_shared_memory::tile_in_shared_memory;
 use crate::unroll_and_jam::unroll_and_jam;
 
 /// Schedules a program for a kind of machine.
-pub fn schedule_program(program: Program, target: &TargetInfo, options: ScheduleOptions) -> Scheduled {
+pub fn schedule_program(mut program: Program, target: &TargetInfo, options: ScheduleOptions) -> Scheduled {
+    lay_out_fragments(&mut program, target);
     let mut scheduled = decide_schedule(program, target, options);
     run_pipeline(PASSES, &mut scheduled, &mut Scheduling { target: *target, options });
     find_uses_of_locals(&mut scheduled);

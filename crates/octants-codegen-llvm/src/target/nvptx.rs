@@ -6,11 +6,11 @@ use std::sync::Once;
 
 use inkwell::module::Module;
 use inkwell::targets::TargetMachine;
-use octants_ir::{Scalar, TargetInfo, ThreadScope};
+use octants_ir::{ProductKind, Scalar, TargetInfo, ThreadScope};
 
 use super::device_library::link_device_library;
 use super::gpu::{self, Gpu, Maker, Register, THREADS, open_machine};
-use super::{AtomicStyle, CodeForm, Target};
+use super::{AtomicStyle, CodeForm, Target, products};
 use crate::emit::{Emitter, IntCmp, T, V};
 use crate::{CodegenError, CodegenOptions};
 
@@ -50,7 +50,8 @@ pub(super) fn open(
 
 /// A thread issues instructions in order, and the assembler unrolls short loops alone.
 pub(super) fn info(chip: &str) -> TargetInfo {
-    TargetInfo { waits_for_loads: true, max_shared_bytes: block_bytes(chip), ..gpu::INFO }
+    let products = if number_of(chip) >= 80 { products::NVIDIA } else { &[] };
+    TargetInfo { waits_for_loads: true, max_shared_bytes: block_bytes(chip), products, ..gpu::INFO }
 }
 
 /// 90 for `sm_90a`.
@@ -186,6 +187,10 @@ impl Maker for Nvptx {
 
     fn is_whole_warp(&self, e: &Emitter) -> V {
         e.icmp(IntCmp::LLVMIntEQ, self.here(e), e.i32c(-1))
+    }
+
+    fn product(&self, e: &Emitter, kind: ProductKind, operands: [&[V]; 3]) -> Vec<V> {
+        products::on_nvidia(e, kind, operands)
     }
 
     fn holds_for_all(&self, e: &Emitter, condition: V) -> V {
