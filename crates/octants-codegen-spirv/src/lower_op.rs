@@ -86,6 +86,9 @@ impl Lowering<'_, '_> {
                 let indices = self.indices.get(l).expect("compiler bug: the index of a loop outside it");
                 vec![indices[*axis as usize].narrow]
             }
+            Op::LoadMatrices(..) | Op::CopyAsync(..) | Op::AwaitCopies => {
+                panic!("compiler bug: an instruction that the target has not")
+            }
             Op::Store(..) | Op::VectorStore(..) | Op::Prefetch(_) | Op::Reduce(..) | Op::Print(_) | Op::Assert(..) => {
                 self.run_effect(v);
                 return None;

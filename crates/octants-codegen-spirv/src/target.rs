@@ -142,6 +142,8 @@ impl DeviceFeatures {
             counts_in_32_bits: true,
             has_constant_loads: true,
             products: &[],
+            loads_matrices: false,
+            copies_async: false,
             costs: CostTable::GENERIC,
         }
     }

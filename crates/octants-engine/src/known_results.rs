@@ -143,6 +143,9 @@ pub(crate) fn dependence(body: &Body, buffers: &[Buffer], layout: &ArgLayout) ->
         | Op::Load(_)
         | Op::VectorLoad(_)
         | Op::VectorStore(..)
+        | Op::LoadMatrices(..)
+        | Op::CopyAsync(..)
+        | Op::AwaitCopies
         | Op::Prefetch(_)
         | Op::Store(..)
         | Op::Atomic(..)

@@ -357,6 +357,15 @@ pub enum Op {
     VectorLoad(ValueId),
     /// Writes a vector, as it is read.
     VectorStore(ValueId, ValueId),
+    /// Reads four matrices of 8 x 8 scalars of 16 bits from shared memory, together with the other 31 threads of the
+    /// subgroup. Thread `i` gives the address, a multiple of 16 bytes, of row `i % 8` of matrix `i / 8`, 8 scalars one
+    /// after the other. Of each matrix it gets row `i / 4`, columns `2 * (i % 4)` and the next; of the transposes, if set.
+    LoadMatrices(ValueId, bool),
+    /// Copies 16 bytes from the second address, in global memory, to the first one, in shared memory; both are multiples
+    /// of 16 bytes, and scalars lie there one after the other. Some time until the next `AwaitCopies` of this thread.
+    CopyAsync(ValueId, ValueId),
+    /// Waits for the copies of this thread.
+    AwaitCopies,
     /// The memory at the address is going to be read and written soon. The address may be outside of its buffer.
     Prefetch(ValueId),
     /// Reads what others may write meanwhile: each time that it is executed, and in its place.
@@ -441,6 +450,7 @@ impl Op {
             | Op::Loop(_)
             | Op::Section(_)
             | Op::Break
+            | Op::AwaitCopies
             | Op::Continue
             | Op::Return(None) => {}
             Op::Unary(_, a)
@@ -455,6 +465,7 @@ impl Op {
             | Op::MemberAddr(a, _)
             | Op::Load(a)
             | Op::VectorLoad(a)
+            | Op::LoadMatrices(a, _)
             | Op::Prefetch(a)
             | Op::BlockCount(a)
             | Op::VolatileLoad(a)
@@ -468,6 +479,7 @@ impl Op {
             | Op::RandomAt(a, b)
             | Op::Store(a, b)
             | Op::VectorStore(a, b)
+            | Op::CopyAsync(a, b)
             | Op::Atomic(_, a, b) => {
                 on(a);
                 on(b);

@@ -37,6 +37,10 @@ pub struct TargetInfo {
     pub has_constant_loads: bool,
     /// The products of matrices that the threads of a subgroup form by instructions of their own.
     pub products: &'static [ProductShape],
+    /// Fragments of f16 in shared memory are loaded by an instruction of the subgroup: `load_matrices`.
+    pub loads_matrices: bool,
+    /// Copies from global to shared memory may go on beside the thread: `copy_async`.
+    pub copies_async: bool,
     /// Costs of operations.
     pub costs: CostTable,
 }

@@ -142,6 +142,7 @@ fn scope_of(op: &Op) -> Option<ThreadScope> {
     match op {
         Op::Barrier(scope) => Some(*scope),
         Op::BlockCount(_) => Some(ThreadScope::Block),
+        Op::LoadMatrices(..) => Some(ThreadScope::Subgroup),
         Op::Subgroup(SubgroupOp::AllHere | SubgroupOp::IsWhole, _) => None,
         Op::Subgroup(..) => Some(ThreadScope::Subgroup),
         _ => None,
@@ -338,6 +339,7 @@ impl Divergence<'_> {
                 None if operands == Threads => Lanes,
                 None => operands,
             },
+            Op::LoadMatrices(..) => Lanes,
             Op::BlockCount(_) => Uniform,
             Op::Subgroup(op, vs) => self.exchanged(*op, vs),
             Op::Call(f, args) => {

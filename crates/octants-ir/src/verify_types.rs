@@ -72,6 +72,15 @@ fn check(scope: &Scope, body: &Body, v: ValueId) -> Checked {
         Op::Grid(_) | Op::FragmentIndex(_) | Op::Barrier(_) | Op::Fence(_) | Op::BlockCount(_) | Op::Subgroup(..) => {
             c.thread_op(&body.inst(v).op)
         }
+        Op::LoadMatrices(a, _) => {
+            let from = c.pointee(*a, Rule::VectorType)?;
+            need(*from == Type::Scalar(Scalar::F16) && *ty == Type::Vector(Scalar::F16, 8), Rule::VectorType)
+        }
+        Op::CopyAsync(a, b) => {
+            let [to, from] = [c.pointee(*a, Rule::MemoryType)?, c.pointee(*b, Rule::MemoryType)?];
+            need(to == from && matches!(to, Type::Scalar(_)), Rule::MemoryType).and_then(|()| c.yields_nothing())
+        }
+        Op::AwaitCopies => c.yields_nothing(),
         Op::VectorLoad(_) | Op::VectorStore(..) | Op::Prefetch(_) => c.vector_op(ty, &body.inst(v).op),
         Op::Random | Op::RandomAt(..) | Op::Clock => c.drawn(&body.inst(v).op),
         Op::Balance { number, weight, end, .. } => {

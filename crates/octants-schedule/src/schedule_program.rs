@@ -7,6 +7,7 @@ use octants_ir::{Pass, Program, Scheduled, TargetInfo, always, run_pipeline};
 use crate::balance_threads::balance_threads;
 use crate::coarsen_threads::coarsen_threads;
 use crate::converge_loops::converge_loops;
+use crate::copy_asynchronously::copy_asynchronously;
 use crate::decide_schedule::decide_schedule;
 use crate::demote_atomics::demote_atomics;
 use crate::form_thread_loops::form_thread_loops;
@@ -58,6 +59,12 @@ pub const PASSES: &[Pass<Scheduled, Scheduling>] = &[
     },
     // Behind `reduce_in_blocks`: all iterations of a group fold into the same locals.
     Pass { name: "coarsen_threads", runs: |_, s| s.target.has_grid, run: |scheduled, _| coarsen_threads(scheduled) },
+    // Ahead of passes that add copies of their own, which another thread's wait is for.
+    Pass {
+        name: "copy_asynchronously",
+        runs: |_, s| s.target.copies_async,
+        run: |scheduled, _| copy_asynchronously(scheduled),
+    },
     // Behind the passes that rewrite inner loops for other reasons.
     Pass {
         name: "tile_in_shared_memory",

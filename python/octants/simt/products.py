@@ -9,10 +9,12 @@ the sums. `sums += a @ b` is the product. Where an element lies depends on the d
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from octants.exceptions import OctantsTypeError
 from octants.kernel_decorators import func
+from octants.matrix import Vector
 from octants.ops import kernel_only, static, static_assert
 from octants.simt.lanes import group_size
 from octants.types import template, vector
@@ -39,18 +41,22 @@ def _common_methods(kind: str, role: str, components: int) -> dict[str, Any]:
     @func
     def load_(self: Any, array: template(), row: Any, column: Any) -> None:
         """Loads the 16 rows and columns of an array from `[row, column]` on, all of which exist."""
-        for i in static(range(components)):
-            self.values[i] = array[
-                row + _fragment_index(kind, role, i, "row"), column + _fragment_index(kind, role, i, "column")
+        self.values = Vector(
+            [
+                array[row + _fragment_index(kind, role, i, "row"), column + _fragment_index(kind, role, i, "column")]
+                for i in static(range(components))
             ]
+        )
 
     @func
     def load_transposed_(self: Any, array: template(), row: Any, column: Any) -> None:
         """Loads the transpose of the 16 rows and columns of an array from `[row, column]` on, all of which exist."""
-        for i in static(range(components)):
-            self.values[i] = array[
-                row + _fragment_index(kind, role, i, "column"), column + _fragment_index(kind, role, i, "row")
+        self.values = Vector(
+            [
+                array[row + _fragment_index(kind, role, i, "column"), column + _fragment_index(kind, role, i, "row")]
+                for i in static(range(components))
             ]
+        )
 
     @func
     def store_(self: Any, array: template(), row: Any, column: Any) -> None:
@@ -154,6 +160,7 @@ class FragmentType:
         self.dtype = dtype
         self._name, self._kind, self._role = name, kind, role
         self._types: dict[int, StructType] = {}
+        self.zeros = partial(_zeros, self)
 
     def _struct(self) -> StructType:
         """The type for the threads of the running program's subgroups."""
@@ -165,13 +172,6 @@ class FragmentType:
             members = {"values": vector(components, self.dtype)}
             self._types[components] = StructType(members, methods, f"{self._name}, {components} per thread")
         return self._types[components]
-
-    @property
-    def zeros(self) -> Any:
-        """`zeros()` in a kernel: a fragment of zeros."""
-        from functools import partial
-
-        return partial(_zeros, self)
 
     def __repr__(self) -> str:
         return self._name

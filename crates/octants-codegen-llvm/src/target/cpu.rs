@@ -209,6 +209,8 @@ pub(crate) const INFO: TargetInfo = TargetInfo {
     counts_in_32_bits: false,
     has_constant_loads: false,
     products: &[],
+    loads_matrices: false,
+    copies_async: false,
     costs: CostTable::GENERIC,
 };
 

@@ -193,6 +193,18 @@ pub(crate) trait Target {
     fn ballot(&self, _e: &Emitter, _condition: V) -> V {
         panic!("compiler bug: this target has no warps")
     }
+    /// This thread's part of four matrices, `load_matrices`, from the address of a row.
+    fn load_matrices(&self, _e: &Emitter, _row: V, _transposed: bool) -> Vec<V> {
+        panic!("compiler bug: this target has no loads of matrices")
+    }
+    /// Copies 16 bytes to shared memory, beside this thread.
+    fn copy_async(&self, _e: &Emitter, _to: V, _from: V) {
+        panic!("compiler bug: this target has no asynchronous copies")
+    }
+    /// Waits for such copies of this thread.
+    fn await_copies(&self, _e: &Emitter) {
+        panic!("compiler bug: this target has no asynchronous copies")
+    }
     /// The subgroup's product of matrices `a @ b + c`, of the components that this thread has of each, in the layouts of
     /// [`TargetInfo::products`].
     fn product(&self, _e: &Emitter, _kind: ProductKind, _operands: [&[V]; 3]) -> Vec<V> {

@@ -129,6 +129,18 @@ pub(super) fn on_nvidia(e: &Emitter, kind: ProductKind, [a, b, c]: [&[V]; 3]) ->
     sums
 }
 
+/// Four matrices of 8 x 8 f16 from shared memory, two elements of each in a thread.
+pub(super) fn load_matrices(e: &Emitter, row: V, transposed: bool) -> Vec<V> {
+    let name = match transposed {
+        true => "llvm.nvvm.ldmatrix.sync.aligned.m8n8.x4.trans.b16.p3",
+        false => "llvm.nvvm.ldmatrix.sync.aligned.m8n8.x4.b16.p3",
+    };
+    let f = e.declare(name, e.struct_type(&mut [e.i32; 4]), &mut [e.type_of(row)]);
+    let loaded = e.call(f, &[row]);
+    let pair = e.vector_type(e.f16, 2);
+    (0..4).flat_map(|i| components(e, e.bitcast(e.extract_value(loaded, i), pair), 2)).collect()
+}
+
 /// One instruction, which yields a struct.
 fn multiply(e: &Emitter, name: &str, mut operands: Vec<V>, sums: &mut [V]) {
     operands.extend(&*sums);

@@ -19,6 +19,8 @@ pub const CPU: TargetInfo = TargetInfo {
     counts_in_32_bits: false,
     has_constant_loads: false,
     products: &[],
+    loads_matrices: false,
+    copies_async: false,
     costs: CostTable::GENERIC,
 };
 
@@ -38,5 +40,7 @@ pub const GPU: TargetInfo = TargetInfo {
     counts_in_32_bits: true,
     has_constant_loads: true,
     products: &[],
+    loads_matrices: false,
+    copies_async: false,
     costs: CostTable::GENERIC,
 };
