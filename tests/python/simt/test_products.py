@@ -215,3 +215,44 @@ def k():
     with pytest.raises(qd.OctantsCompilationError, match=text) as caught:
         names["k"]()
     assert f'program.py", line {9 if block_dim == 64 else 7}' in str(caught.value)
+
+
+def code_of_tiles(pad: int, column: int, reads_early: bool) -> str:
+    """PTX of a product of a tile that is copied to shared memory in runs of eight elements."""
+    product = simt.MatrixProduct(qd.f16)
+    size = qd.simt.subgroup.group_size()
+
+    @qd.kernel
+    def multiply(a: qd.types.ndarray(dtype=qd.f16, ndim=2), c: qd.types.ndarray(dtype=qd.f32, ndim=2)):
+        qd.loop_config(block_dim=64)
+        for i in range(64):
+            shared = simt.block.SharedArray((32, 32 + pad), qd.f16)
+            thread = simt.block.thread_idx()
+            row, first = thread // 2, thread % 2 * 8
+            for k in qd.static(range(8)):
+                shared[row, first + k] = a[row, first + k]
+            if qd.static(reads_early):
+                c[thread, 0] = shared[row, first]
+            simt.block.sync()
+            left, right, sums = product.a.zeros(), product.b.zeros(), product.sums.zeros()
+            at = thread // size * 16
+            left.load_(shared, at, 0)
+            right.load_transposed_(shared, 0, column)
+            sums += left @ right
+            sums.store_(c, at, 0)
+
+    a, c = np.zeros((32, 32), np.float16), np.zeros((64, 16), np.float32)
+    return str(qd.inspect(multiply, a, c, target="sm_90", emit="asm"))
+
+
+def test_tiles_of_shared_arrays_on_nvidia(group_size: int) -> None:
+    if group_size != 32:
+        pytest.skip("threads of subgroups are those of the running program's device")
+    code = code_of_tiles(8, 0, reads_early=False)
+    assert code.count("ldmatrix.sync.aligned.m8n8.x4.shared.b16") == 2, code
+    assert "cp.async.cg.shared.global" in code
+    assert "cp.async.wait_all" in code
+    # Rows, or a column, that are not at multiples of 16 bytes; a thread that reads what it copied.
+    assert "ldmatrix" not in code_of_tiles(4, 0, reads_early=False)
+    assert code_of_tiles(8, 4, reads_early=False).count("ldmatrix") == 1
+    assert "cp.async" not in code_of_tiles(8, 0, reads_early=True)
