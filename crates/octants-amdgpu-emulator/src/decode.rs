@@ -10,6 +10,7 @@ use crate::mnemonic::{does_nothing, plain};
 use crate::modifiers::Modifiers;
 use crate::number::Ty;
 use crate::operand::{Operand, Value};
+use crate::run_matrix::product;
 use crate::scalar_table::{MASKS, READ_AND_WRITTEN, SCALARS, ScalarOp};
 use crate::vector_floats::FLOATS;
 use crate::vector_integers::INTEGERS;
@@ -258,6 +259,9 @@ impl Decoder {
     }
 
     fn vector(&self, name: &str) -> Option<Op> {
+        if let Some(product) = product(name) {
+            return Some(Op::Product(product));
+        }
         if let Some((op, in_place)) = self.lanes(name) {
             return Some(Op::Lanes(op, in_place));
         }

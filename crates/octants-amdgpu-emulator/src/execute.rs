@@ -6,7 +6,7 @@ use crate::operand::Value;
 use crate::program::Program;
 use crate::surroundings::Surroundings;
 use crate::wave::{State, Wave};
-use crate::{run_exchange as exchange, run_lds, run_memory as memory, run_scalar, run_vector as vector};
+use crate::{run_exchange as exchange, run_lds, run_matrix, run_memory as memory, run_scalar, run_vector as vector};
 
 /// Runs a wave's next instruction.
 pub fn step(program: &Program, around: &Surroundings<'_>, shared: &mut [u8], wave: &mut Wave) -> Result<(), Fault> {
@@ -58,6 +58,7 @@ pub fn run(around: &Surroundings<'_>, shared: &mut [u8], wave: &mut Wave, inst: 
         Op::PermuteRow { opposite } => exchange::permute_row(wave, inst, *opposite, false),
         Op::PermuteRowByLane { opposite } => exchange::permute_row(wave, inst, *opposite, true),
         Op::PermuteHalves => exchange::permute_halves(wave, inst),
+        Op::Product(product) => run_matrix::run_product(wave, inst, *product),
         Op::Memory(op) => memory::run_memory(around, shared, wave, inst, op),
         Op::Lds(op) => run_lds::run_lds(shared, wave, inst, op),
         _ => run_control(around, wave, inst),

@@ -6,6 +6,7 @@ use crate::memory_names::{LdsOp, MemoryOp};
 use crate::modifiers::Modifiers;
 use crate::number::Ty;
 use crate::operand::Operand;
+use crate::run_matrix::Product;
 use crate::scalar_table::{MaskFn, ScalarOp};
 
 /// When a branch is taken.
@@ -117,6 +118,8 @@ pub enum Op {
     PermuteRowByLane { opposite: bool },
     /// Exchanges the halves of a wave of 64.
     PermuteHalves,
+    /// A product of matrices by the whole wave.
+    Product(Product),
     /// Memory.
     Memory(MemoryOp),
     /// Shared memory and exchanges by way of it.

@@ -42,6 +42,7 @@ pub mod operand;
 pub mod program;
 pub mod run_exchange;
 pub mod run_lds;
+pub mod run_matrix;
 pub mod run_memory;
 pub mod run_scalar;
 pub mod run_vector;

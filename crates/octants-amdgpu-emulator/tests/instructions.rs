@@ -230,3 +230,47 @@ fn what_is_not_known_fails_with_its_text() {
     let said = why(&mut b, "v_add_f32_e32 v0, v1, v2 surprise:1");
     assert!(said.contains("`surprise:1` is neither an operand nor a modifier that is known"), "{said}");
 }
+
+/// What the place of an element is in words of a register, for a test of products.
+fn half(x: f32) -> u32 {
+    half::f16::from_f32(x).to_bits().into()
+}
+
+#[test]
+fn products_of_matrices() {
+    // `a` selects the element in row 3 and column 5; `b` has 100 k + column. So row 3 is row 5 of `b`.
+    let b_of = |k: usize, column: usize| (20 * k + column) as f32;
+    // Matrix cores: four columns of `a` in each lane.
+    let mut b = Bench::new(64);
+    for lane in 0..64 {
+        let (at, first) = (lane % 16, lane / 16 * 4);
+        let a_of = |k: usize| if (at, k) == (3, 5) { half(1.0) } else { 0 };
+        for pair in 0..2 {
+            let k = first + 2 * pair;
+            b.wave.vectors[2 + pair][lane] = a_of(k) | a_of(k + 1) << 16;
+            b.wave.vectors[4 + pair][lane] = half(b_of(k, at)) | half(b_of(k + 1, at)) << 16;
+        }
+    }
+    b.run(&["v_mfma_f32_16x16x16_f16 v[8:11], v[2:3], v[4:5], 1.0"]);
+    for row in 0..4 {
+        b.expect(8 + row, |lane| {
+            let is_row = lane as usize / 16 * 4 + row == 3;
+            bits(1.0 + if is_row { b_of(5, lane as usize % 16) } else { 0.0 })
+        });
+    }
+    // A wave of 32 of RDNA4: eight columns in each lane, eight rows of the sums.
+    let mut b = Bench::new(32);
+    for lane in 0..32 {
+        let (at, first) = (lane % 16, lane / 16 * 8);
+        let a_of = |k: usize| if (at, k) == (3, 5) { half(1.0) } else { 0 };
+        for pair in 0..4 {
+            let k = first + 2 * pair;
+            b.wave.vectors[2 + pair][lane] = a_of(k) | a_of(k + 1) << 16;
+            b.wave.vectors[6 + pair][lane] = half(b_of(k, at)) | half(b_of(k + 1, at)) << 16;
+        }
+    }
+    b.run(&["v_wmma_f32_16x16x16_f16 v[10:17], v[2:5], v[6:9], 0"]);
+    b.expect(13, |lane| if lane < 16 { bits(b_of(5, lane as usize)) } else { 0 });
+    b.wave.set_exec(7);
+    assert!(b.try_run("v_wmma_f32_16x16x16_f16 v[10:17], v[2:5], v[6:9], 0").is_err());
+}

@@ -37,7 +37,7 @@ impl OwnBehavior {
                 Effect::For(l) => behavior.atomics += usize::from(!l.reductions.is_empty()),
                 Effect::Call(f, _) => own.calls.push(f),
                 // Blocks have the threads that the program asked for where it tells them apart.
-                Effect::Index if matches!(inst.op, Op::Grid(_)) => behavior.cooperates = true,
+                Effect::Index if matches!(inst.op, Op::Grid(_) | Op::FragmentIndex(_)) => behavior.cooperates = true,
                 Effect::Pure
                 | Effect::Index
                 | Effect::Read(_)

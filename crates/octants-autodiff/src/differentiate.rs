@@ -3,6 +3,8 @@
 use std::collections::HashSet;
 
 use octants_diag::{Diagnostic, Sources};
+use octants_ir::expand_matrix_products::{Form, expand_matrix_products};
+use octants_ir::insert_code::bodies;
 use octants_ir::{AutodiffMode, Kernel, Pass, PassState, ValueId, always, run_pipeline};
 use octants_passes::Alias;
 use octants_passes::demote_atomics::demote_unshared_atomics;
@@ -109,13 +111,18 @@ fn has_derivatives(k: &Kernel, d: &Differentiation) -> bool {
 
 /// The table, in order.
 ///
-/// Aliased buffers are merged first: all that follows tells memory apart by the buffer's number. Updates of variables
+/// Products of matrices become exchanges and sums, which have derivatives. Then aliased buffers are merged: all that follows tells memory apart by the buffer's number. Updates of variables
 /// that iterations share become atomic before the modes run, which tell them from other updates by that. Locals and
 /// constants are simplified so that there is less to differentiate. Counters of rounds become locals while all that
 /// writes to them stands in one body. Reverse mode needs structured code without calls,
 /// in which sums are atomic and do not ask for the old value; behind that more updates may be of variables that
 /// iterations share.
 pub const DIFFERENTIATE: &[Pass<Kernel, Differentiation>] = &[
+    Pass {
+        name: "expand_matrix_products",
+        runs: always,
+        run: |k, _| bodies(k).for_each(|body| expand_matrix_products(body, |_| Form::Plain)),
+    },
     Pass { name: "merge_aliased_buffers", runs: always, run: |k, d| merge_aliased_buffers(k, &d.aliases) },
     Pass {
         name: "refuse_shared_writes",

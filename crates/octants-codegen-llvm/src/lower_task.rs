@@ -232,7 +232,9 @@ fn lower_variant(u: &Unit<'_>, number: usize, symbol: &str, variant: Variant<'_>
     if hints.many_threads {
         u.target.prefer_threads(&u.e, entry.function);
     }
-    if behavior.cooperates || hints.shares_tiles {
+    if forms_products(&code.body) {
+        // Fragments of sums take what registers there are: fewer of them would be kept in memory.
+    } else if behavior.cooperates || hints.shares_tiles {
         u.target.prefer_warps(&u.e, entry.function, threads);
     } else if hints.prefetches {
         u.target.prefer_loads_ahead(&u.e, entry.function, threads);
@@ -402,4 +404,9 @@ impl<'p> Lowering<'_, 'p> {
         self.open.targets.pop();
         self.open.indices.remove(&v);
     }
+}
+
+/// Subgroups form products of matrices.
+fn forms_products(body: &Body) -> bool {
+    body.insts.iter().any(|inst| matches!(&inst.op, Op::Subgroup(op, _) if op.product().is_some()))
 }

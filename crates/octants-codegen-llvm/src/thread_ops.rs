@@ -94,6 +94,11 @@ impl Lowering<'_, '_> {
             SubgroupOp::All => vec![is_zero(target.ballot(e, e.not(condition())))],
             SubgroupOp::AllHere => vec![target.holds_for_all(e, condition())],
             SubgroupOp::IsWhole => vec![target.is_whole_warp(e)],
+            SubgroupOp::ProductF16 | SubgroupOp::ProductTf32 | SubgroupOp::ProductF32 | SubgroupOp::ProductF64 => {
+                let kind = op.product().expect("compiler bug: it is a product");
+                let [a, b, c] = [0, 1, 2].map(|i| self.leaves(operands[i]));
+                target.product(e, kind, [&a, &b, &c])
+            }
         }
     }
 

@@ -78,11 +78,11 @@ impl Lowering<'_, '_> {
 }
 
 impl Emitter {
-    fn extract_element(&self, v: V, i: V) -> V {
+    pub fn extract_element(&self, v: V, i: V) -> V {
         llvm!(LLVMBuildExtractElement(self.builder, v, i, NO_NAME))
     }
 
-    fn insert_element(&self, v: V, part: V, i: V) -> V {
+    pub fn insert_element(&self, v: V, part: V, i: V) -> V {
         llvm!(LLVMBuildInsertElement(self.builder, v, part, i, NO_NAME))
     }
 }

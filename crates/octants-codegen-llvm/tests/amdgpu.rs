@@ -471,3 +471,22 @@ fn operations_of_threads_are_the_machines_own() {
         }
     }
 }
+
+#[test]
+fn products_of_matrices_are_instructions() {
+    for (cpu, lanes, _) in families() {
+        let mfma = ["gfx908", "gfx90a", "gfx942"].contains(&cpu);
+        let wmma = cpu.starts_with("gfx11") || cpu.starts_with("gfx12");
+        let wanted = [
+            (ProductKind::F16, mfma || wmma, 1),
+            (ProductKind::F32, mfma, 4),
+            (ProductKind::Tf32, mfma, 4),
+            (ProductKind::F64, mfma && cpu != "gfx908", 4),
+        ];
+        for (kind, is_instruction, count) in wanted {
+            let code = CodeObject::of(&matrix_product(kind, lanes), cpu).code;
+            let found = code.matches("v_mfma_f").count() + code.matches("v_wmma_f").count();
+            assert_eq!(found, if is_instruction { count } else { 0 }, "{cpu} {kind:?}\n{code}");
+        }
+    }
+}

@@ -284,3 +284,28 @@ fn operations_of_threads_are_the_machines_own() {
         assert_has(&ptx(&program, &h200()), wanted);
     }
 }
+
+#[test]
+fn products_of_matrices_are_instructions() {
+    let instructions = [
+        (ProductKind::F16, "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", 2),
+        (ProductKind::Tf32, "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32", 4),
+        (ProductKind::F64, "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64", 16),
+    ];
+    for (cpu, version) in [("sm_80", "+ptx75"), ("sm_90", "+ptx80"), ("sm_100", "+ptx87")] {
+        for (kind, instruction, count) in instructions {
+            let text = ptx(&matrix_product(kind, 32), &target(cpu, version));
+            assert_eq!(text.matches(instruction).count(), count, "{text}");
+            assert_eq!(text.matches("cvt.rna.tf32.f32").count(), if kind == ProductKind::Tf32 { 16 } else { 0 });
+        }
+    }
+}
+
+#[test]
+fn products_without_instructions_are_plain_code() {
+    // f32 is not rounded to tf32, and old chips have no products of these.
+    for (cpu, kind) in [("sm_90", ProductKind::F32), ("sm_75", ProductKind::F16)] {
+        let text = ptx(&matrix_product(kind, 32), &target(cpu, "+ptx80"));
+        assert!(!text.contains("mma.sync") && text.contains("shfl.sync.idx"), "{text}");
+    }
+}

@@ -51,9 +51,12 @@ impl Lowering<'_, '_> {
             }
             // Nothing here is undefined: what is not written has some value.
             Op::Freeze(a) => self.leaves(*a),
-            Op::Grid(_) | Op::Barrier(_) | Op::Fence(_) | Op::BlockCount(_) | Op::Subgroup(..) => {
-                self.thread_op(&inst.op)?
-            }
+            Op::Grid(_)
+            | Op::FragmentIndex(_)
+            | Op::Barrier(_)
+            | Op::Fence(_)
+            | Op::BlockCount(_)
+            | Op::Subgroup(..) => self.thread_op(&inst.op)?,
             Op::Random => ty.leaves().into_iter().map(|s| self.random(s)).collect(),
             Op::RandomAt(index, word) => {
                 let (index, word) = (self.value(*index), self.value(*word));
@@ -82,6 +85,9 @@ impl Lowering<'_, '_> {
             Op::LoopIndex(l, axis) => {
                 let indices = self.indices.get(l).expect("compiler bug: the index of a loop outside it");
                 vec![indices[*axis as usize].narrow]
+            }
+            Op::LoadMatrices(..) | Op::CopyAsync(..) | Op::AwaitCopies => {
+                panic!("compiler bug: an instruction that the target has not")
             }
             Op::Store(..) | Op::VectorStore(..) | Op::Prefetch(_) | Op::Reduce(..) | Op::Print(_) | Op::Assert(..) => {
                 self.run_effect(v);

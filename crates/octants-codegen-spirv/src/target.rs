@@ -141,6 +141,9 @@ impl DeviceFeatures {
             waits_for_loads: false,
             counts_in_32_bits: true,
             has_constant_loads: true,
+            products: &[],
+            loads_matrices: false,
+            copies_async: false,
             costs: CostTable::GENERIC,
         }
     }

@@ -178,6 +178,9 @@ impl Lowering<'_, '_> {
             SubgroupOp::Ballot => vec![self.ballot(condition())],
             SubgroupOp::Any => vec![self.vote(Op::GroupNonUniformAny, condition())],
             SubgroupOp::All | SubgroupOp::AllHere => vec![self.vote(Op::GroupNonUniformAll, condition())],
+            SubgroupOp::ProductF16 | SubgroupOp::ProductTf32 | SubgroupOp::ProductF32 | SubgroupOp::ProductF64 => {
+                panic!("compiler bug: a product that the target has not")
+            }
             SubgroupOp::IsWhole => {
                 self.subgroups(Capability::GroupNonUniformBallot);
                 let ballot = self.ballot_of_four(e.truth(true));

@@ -118,7 +118,9 @@ pub(crate) fn dependence(body: &Body, buffers: &[Buffer], layout: &ArgLayout) ->
         | Op::FrameAddr(_) => is_known = false,
         Op::Balance { .. } | Op::Checkpoint(..) | Op::Section(_) | Op::Print(_) | Op::Assert(..) => is_known = false,
         // The size of the grid is the launcher's choice.
-        Op::Grid(_) | Op::Barrier(_) | Op::Fence(_) | Op::BlockCount(_) | Op::Subgroup(..) => is_known = false,
+        Op::Grid(_) | Op::FragmentIndex(_) | Op::Barrier(_) | Op::Fence(_) | Op::BlockCount(_) | Op::Subgroup(..) => {
+            is_known = false
+        }
         // These depend on their operands, and on the memory whose address is taken above.
         Op::Const(_)
         | Op::Unary(..)
@@ -141,6 +143,9 @@ pub(crate) fn dependence(body: &Body, buffers: &[Buffer], layout: &ArgLayout) ->
         | Op::Load(_)
         | Op::VectorLoad(_)
         | Op::VectorStore(..)
+        | Op::LoadMatrices(..)
+        | Op::CopyAsync(..)
+        | Op::AwaitCopies
         | Op::Prefetch(_)
         | Op::Store(..)
         | Op::Atomic(..)

@@ -78,6 +78,8 @@ pub enum TileOperand {
     },
     /// `qd.outer(a, b)`: each thread's elements of two vectors.
     Outer(Value, Value),
+    /// `a @ b`: two tiles.
+    Product(Value, Value),
 }
 
 /// A range of an array with one axis; without offset and size, all of it.

@@ -9,6 +9,7 @@ use octants_ir::{LoopConfig, MemorySpace, Op, SubgroupOp, ThreadScope, ValueId};
 use crate::Grid;
 use crate::control::{Step, int_value};
 use crate::machine::{BlockState, Fault, Machine};
+use crate::products::matrix_product;
 use crate::scalar::truth;
 use crate::thread::{Activation, Repeats, Thread};
 use crate::thread_memory::ThreadMemory;
@@ -184,6 +185,14 @@ impl<'a> Machine<'a> {
             SubgroupOp::Any => vote(live().any(|(_, t)| holds(t))),
             SubgroupOp::All => vote(live().all(|(_, t)| holds(t))),
             SubgroupOp::AllHere | SubgroupOp::IsWhole => panic!("compiler bug: threads meet there by chance"),
+            SubgroupOp::ProductF16 | SubgroupOp::ProductTf32 | SubgroupOp::ProductF32 | SubgroupOp::ProductF64 => {
+                if threads.len() as i64 != size || threads.iter().any(|t| t.has_ended) {
+                    return Err((0, "a product of matrices needs all threads of the subgroup".into()));
+                }
+                let kind = op.product().expect("it is a product");
+                let fragments = |i: usize| threads.iter().map(|t| t.leaves(operands[i])).collect::<Vec<_>>();
+                Ok(matrix_product(kind, [0, 1, 2].map(fragments)))
+            }
         }
     }
 

@@ -26,6 +26,7 @@ pub mod kernel_variants;
 mod machine;
 mod memory;
 mod operations;
+mod products;
 mod random;
 pub mod random_kernels;
 pub mod random_threads;

@@ -115,7 +115,7 @@ impl<'a> Machine<'a> {
         let mut found = false;
         body.visit(block, &mut |_, inst| {
             found |= match &inst.op {
-                Op::Grid(_) | Op::Barrier(_) | Op::BlockCount(_) | Op::Subgroup(..) => true,
+                Op::Grid(_) | Op::FragmentIndex(_) | Op::Barrier(_) | Op::BlockCount(_) | Op::Subgroup(..) => true,
                 Op::BufferAddr(b, _) => self.buffers[b.index()].space.is_temporary(),
                 Op::Call(f, _) => self.functions_of_threads[f.index()],
                 _ => false,

@@ -4,6 +4,7 @@ use octants_ir::{AtomicOp, Body, BufferId, Const, GridValue, Inst, Op, Scalar, T
 
 use crate::arithmetic::{binary, cast, unary};
 use crate::machine::Machine;
+use crate::products::plain_index;
 use crate::random::Draws;
 use crate::scalar::{Leaf, float_bits, int_bits};
 use crate::thread::Thread;
@@ -83,6 +84,10 @@ impl<'a> Machine<'a> {
                 vec![int_bits(i128::from(shape[*axis as usize]), own())]
             }
             Op::Grid(g) => vec![u64::from(self.grid_value(t, *g))],
+            Op::FragmentIndex(e) => {
+                let [lane, size] = [GridValue::Lane, GridValue::SubgroupSize].map(|g| self.grid_value(t, g));
+                vec![u64::from(plain_index(*e, lane, size))]
+            }
             Op::Random => vec![t.draws.next(own(), self.task, self.key)],
             Op::RandomAt(index, word) => {
                 let (linear, drawn) = (t.leaves(*index)[0], t.leaves(*word)[0] as u32);

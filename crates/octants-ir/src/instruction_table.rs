@@ -78,6 +78,7 @@ operations! {
     Op::Shape(..)       => "shape",         Effect::Pure,               Total,   Argument,  ZERO;
     // It differs among the threads that run a parallel loop.
     Op::Grid(_)         => "grid",          Effect::Index,              Total,   Simple,    ZERO;
+    Op::FragmentIndex(_) => "fragment_index", Effect::Index,            Total,   Simple,    ZERO;
     // What is drawn depends on no operand.
     Op::Random          => "random",        Effect::Draw,               Total,   Draw,      ZERO;
     Op::RandomAt(..)    => "random_at",     Effect::Pure,               Total,   Draw,      ZERO;
@@ -94,6 +95,9 @@ operations! {
     // The schedule adds vectors and prefetches after differentiation.
     Op::VectorLoad(a)   => "vector_load",   Effect::Read(*a),           Total,   Memory,    STRUCTURE;
     Op::VectorStore(a, _) => "vector_store", Effect::Write(*a),         Total,   Memory,    STRUCTURE;
+    Op::LoadMatrices(a, _) => "load_matrices", Effect::Read(*a),        Total,   Memory,    STRUCTURE;
+    Op::CopyAsync(a, _) => "copy_async",    Effect::Write(*a),          Total,   Memory,    STRUCTURE;
+    Op::AwaitCopies     => "await_copies",  Effect::Synchronize,        Total,   Simple,    STRUCTURE;
     Op::Prefetch(_)     => "prefetch",      Effect::Pure,               Total,   Simple,    STRUCTURE;
     Op::Atomic(_, a, _) => "atomic",        Effect::Update(*a),         Total,   Atomic,    STRUCTURE;
     Op::AtomicCas(a, ..) => "atomic_cas",   Effect::Update(*a),         Total,   Atomic,    STRUCTURE;

@@ -40,6 +40,8 @@
 //!   threads of a subgroup or block reach its `Barrier`, `BlockCount` and `Subgroup` operations together: these stand
 //!   under no divergent condition (`AllHere` and `IsWhole` apart). A shuffle from a lane outside the subgroup yields
 //!   the thread's own value.
+//! - Products of matrices are of fragments, which a subgroup holds together: see [`matrix_product`]. All threads of the
+//!   subgroup are there.
 //! - Shared memory is undefined when its block starts. A plain access that races with another thread of the block is
 //!   undefined; a barrier orders accesses before it with accesses after it.
 //! - Private memory that a caller gives a thread is zero at first. The buffers of `copies` are that memory of all threads,
@@ -65,12 +67,14 @@ pub mod affine;
 pub mod body;
 pub mod codegen_options;
 pub mod copy_code;
+pub mod expand_matrix_products;
 pub mod insert_code;
 pub mod instruction_table;
 pub mod kept_facts;
 pub mod kernel;
 pub mod launch_count;
 mod lex;
+pub mod matrix_product;
 pub mod op;
 pub mod operation_facts;
 pub mod operation_table;
@@ -98,12 +102,14 @@ pub use affine::{Affine, Term};
 pub use body::{Body, Builder, Code, Inst, Local};
 pub use codegen_options::{CodegenError, CodegenOptions, DeviceLibrary};
 pub use copy_code::{Copier, Locals, copy_blocks, renumber};
+pub use expand_matrix_products::expand_matrix_products;
 pub use instruction_table::Effect;
 pub use kernel::{
     AccessSet, ArgLayout, AutodiffMode, Buffer, ComponentLayout, Digit, Function, Kernel, Layout, MemorySpace, Param,
     Program, ShadowBuffer, Task, TaskKind,
 };
 pub use launch_count::launch_count;
+pub use matrix_product::{FragmentAxis, FragmentElement, FragmentLayout, FragmentRole, ProductKind, ProductShape};
 pub use op::{
     BlockId, BufferId, CodeSizeHint, Const, ForLoop, FrameSlot, FuncId, GroupPlacement, IterationGroup, LocalId,
     LoopConfig, LoopGroup, LoopHints, Op, Range, Reduction, TextPart, ThreadScope, Unroll, ValueId, fold_identity,

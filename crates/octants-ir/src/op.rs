@@ -4,6 +4,7 @@
 use std::hash::{Hash, Hasher};
 use std::mem::discriminant;
 
+use crate::matrix_product::FragmentElement;
 use crate::operation_table::{AtomicOp, BinaryOp, GridValue, ReduceOp, SubgroupOp, UnaryOp};
 use crate::types::Scalar;
 
@@ -326,6 +327,8 @@ pub enum Op {
     Shape(BufferId, u32),
     /// This thread's position in the grid of threads, or an extent of the grid: i32.
     Grid(GridValue),
+    /// The row or column in its matrix of a component that this thread has of a fragment: i32.
+    FragmentIndex(FragmentElement),
     /// Uniform in [0, 1) for floats, every bit pattern for integers.
     Random,
     /// The same, of the sequence of an iteration (linear index, i64), from the 32-bit word with a number (i32) on; it
@@ -354,6 +357,15 @@ pub enum Op {
     VectorLoad(ValueId),
     /// Writes a vector, as it is read.
     VectorStore(ValueId, ValueId),
+    /// Reads four matrices of 8 x 8 scalars of 16 bits from shared memory, together with the other 31 threads of the
+    /// subgroup. Thread `i` gives the address, a multiple of 16 bytes, of row `i % 8` of matrix `i / 8`, 8 scalars one
+    /// after the other. Of each matrix it gets row `i / 4`, columns `2 * (i % 4)` and the next; of the transposes, if set.
+    LoadMatrices(ValueId, bool),
+    /// Copies 16 bytes from the second address, in global memory, to the first one, in shared memory; both are multiples
+    /// of 16 bytes, and scalars lie there one after the other. Some time until the next `AwaitCopies` of this thread.
+    CopyAsync(ValueId, ValueId),
+    /// Waits for the copies of this thread.
+    AwaitCopies,
     /// The memory at the address is going to be read and written soon. The address may be outside of its buffer.
     Prefetch(ValueId),
     /// Reads what others may write meanwhile: each time that it is executed, and in its place.
@@ -428,6 +440,7 @@ impl Op {
             | Op::Param(_)
             | Op::Shape(..)
             | Op::Grid(_)
+            | Op::FragmentIndex(_)
             | Op::Barrier(_)
             | Op::Fence(_)
             | Op::Random
@@ -437,6 +450,7 @@ impl Op {
             | Op::Loop(_)
             | Op::Section(_)
             | Op::Break
+            | Op::AwaitCopies
             | Op::Continue
             | Op::Return(None) => {}
             Op::Unary(_, a)
@@ -451,6 +465,7 @@ impl Op {
             | Op::MemberAddr(a, _)
             | Op::Load(a)
             | Op::VectorLoad(a)
+            | Op::LoadMatrices(a, _)
             | Op::Prefetch(a)
             | Op::BlockCount(a)
             | Op::VolatileLoad(a)
@@ -464,6 +479,7 @@ impl Op {
             | Op::RandomAt(a, b)
             | Op::Store(a, b)
             | Op::VectorStore(a, b)
+            | Op::CopyAsync(a, b)
             | Op::Atomic(_, a, b) => {
                 on(a);
                 on(b);

@@ -52,6 +52,8 @@ pub enum SubgroupResult {
     Mask,
     /// `u1`. So is the operand.
     Vote,
+    /// A fragment of the sums: see [`mod@crate::matrix_product`].
+    Product,
 }
 
 /// Whether a result is defined for all values of the operands.

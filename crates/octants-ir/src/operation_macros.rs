@@ -224,6 +224,8 @@ macro_rules! subgroup_operations {
                 match self.yields() {
                     SubgroupResult::Value => Derivative::Rule,
                     SubgroupResult::Mask | SubgroupResult::Vote => Derivative::Zero,
+                    // It is expanded before differentiation.
+                    SubgroupResult::Product => Derivative::Structure,
                 }
             }
         }

@@ -155,6 +155,14 @@ subgroup_operations! {
     AllHere         "all_here"      1         Vote;
     /// All threads of the subgroup are active. Allowed in divergent code.
     IsWhole         "is_whole"      0         Vote;
+    /// a, b, c, fragments of f16, f16 and f32: `a @ b + c`.
+    ProductF16      "product_f16"   3         Product;
+    /// The same of f32 rounded to tf32, or not rounded where the target has none.
+    ProductTf32     "product_tf32"  3         Product;
+    /// The same of f32.
+    ProductF32      "product_f32"   3         Product;
+    /// The same of f64.
+    ProductF64      "product_f64"   3         Product;
 }
 
 impl BinaryOp {

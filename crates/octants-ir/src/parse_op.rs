@@ -1,6 +1,7 @@
 //! The parser of one operation: its word and its operands. Blocks that follow are left to the caller.
 
 use crate::lex::Token;
+use crate::matrix_product::{FragmentAxis, FragmentElement, FragmentRole, ProductKind};
 use crate::op::*;
 use crate::operation_table::{AtomicOp, BinaryOp, GridValue, ReduceOp, SubgroupOp, UnaryOp};
 use crate::parser::{Parsed, Parser};
@@ -27,6 +28,7 @@ pub(crate) fn parse_op(p: &mut Parser) -> Parsed<Op> {
         },
         "freeze" => Op::Freeze(p.value()?),
         "grid" => Op::Grid(named(p, GridValue::from_name, "position in the grid")?),
+        "fragment_index" => Op::FragmentIndex(fragment_element(p)?),
         "barrier" => Op::Barrier(thread_scope(p)?),
         "fence" => Op::Fence(thread_scope(p)?),
         "block_count" => Op::BlockCount(p.value()?),
@@ -60,6 +62,9 @@ pub(crate) fn parse_op(p: &mut Parser) -> Parsed<Op> {
         "load" => Op::Load(p.value()?),
         "vector_load" => Op::VectorLoad(p.value()?),
         "vector_store" => Op::VectorStore(p.value()?, next_value(p)?),
+        "load_matrices" => Op::LoadMatrices(p.value()?, p.eat_word("transposed")),
+        "copy_async" => Op::CopyAsync(p.value()?, next_value(p)?),
+        "await_copies" => Op::AwaitCopies,
         "prefetch" => Op::Prefetch(p.value()?),
         "volatile_load" => Op::VolatileLoad(p.value()?),
         "store" => Op::Store(p.value()?, next_value(p)?),
@@ -122,6 +127,15 @@ fn named<T>(p: &mut Parser, from_name: impl Fn(&str) -> Option<T>, what: &str) -
         Some(found) => Ok(found),
         None => p.fail(format!("`{word}` is not a known {what}")),
     }
+}
+
+fn fragment_element(p: &mut Parser) -> Parsed<FragmentElement> {
+    Ok(FragmentElement {
+        kind: named(p, ProductKind::from_name, "kind of product")?,
+        role: named(p, FragmentRole::from_name, "role of a fragment")?,
+        component: p.int()?,
+        axis: named(p, FragmentAxis::from_name, "axis of a fragment")?,
+    })
 }
 
 fn thread_scope(p: &mut Parser) -> Parsed<ThreadScope> {

@@ -14,6 +14,7 @@ use octants_diag::Span;
 
 use crate::body::{Body, Inst};
 use crate::kernel::{AccessSet, Buffer, Function, Kernel, Layout, MemorySpace, Param, Program, Task, TaskKind};
+use crate::matrix_product::FragmentElement;
 use crate::op::*;
 use crate::types::{StructType, Type};
 
@@ -326,7 +327,12 @@ fn op_text(op: &Op) -> String {
         | Op::VolatileLoad(a)
         | Op::If(a, ..)
         | Op::Return(Some(a)) => format!("{word} {a}"),
-        Op::Binary(_, a, b) | Op::MatMul(a, b) | Op::RandomAt(a, b) | Op::Store(a, b) | Op::VectorStore(a, b) => {
+        Op::Binary(_, a, b)
+        | Op::MatMul(a, b)
+        | Op::RandomAt(a, b)
+        | Op::Store(a, b)
+        | Op::VectorStore(a, b)
+        | Op::CopyAsync(a, b) => {
             format!("{word} {a}, {b}")
         }
         Op::Select(a, b, c) | Op::AtomicCas(a, b, c) => format!("{word} {a}, {b}, {c}"),
@@ -334,6 +340,11 @@ fn op_text(op: &Op) -> String {
         Op::Extract(a, i) | Op::MemberAddr(a, i) | Op::LoopIndex(a, i) => format!("{word} {a}, {i}"),
         Op::ExtractDyn(a, vs) | Op::ElementAddr(a, vs) => format!("{word} {a}[{}]", commas(vs)),
         Op::Grid(g) => format!("{word} {}", g.name()),
+        Op::AwaitCopies => word.to_string(),
+        Op::LoadMatrices(a, transposed) => format!("{word} {a}{}", if *transposed { " transposed" } else { "" }),
+        Op::FragmentIndex(FragmentElement { kind, role, component, axis }) => {
+            format!("{word} {} {} {component} {}", kind.name(), role.name(), axis.name())
+        }
         Op::Barrier(s) | Op::Fence(s) => format!("{word} {}", s.name()),
         Op::Subgroup(op, vs) => format!("{word} {}({})", op.name(), commas(vs)),
         Op::Fold(op, a) => format!("{word} {} {a}", op.name()),

@@ -1,6 +1,7 @@
 //! [`TargetInfo`]: what a kind of machine can do, as numbers. Decisions about how code runs ask it, and never for the
 //! vendor of a machine.
 
+use crate::matrix_product::{ProductKind, ProductShape};
 use crate::operation_facts::CostClass;
 
 /// A kind of machine.
@@ -34,6 +35,12 @@ pub struct TargetInfo {
     pub counts_in_32_bits: bool,
     /// Loads of memory that no one writes while a task runs are worth telling apart.
     pub has_constant_loads: bool,
+    /// The products of matrices that the threads of a subgroup form by instructions of their own.
+    pub products: &'static [ProductShape],
+    /// Fragments of f16 in shared memory are loaded by an instruction of the subgroup: `load_matrices`.
+    pub loads_matrices: bool,
+    /// Copies from global to shared memory may go on beside the thread: `copy_async`.
+    pub copies_async: bool,
     /// Costs of operations.
     pub costs: CostTable,
 }
@@ -42,6 +49,11 @@ impl TargetInfo {
     /// Bytes of shared memory that each count of a block's votes takes on a machine with a grid: a word for each
     /// subgroup.
     pub const BLOCK_COUNT_BYTES: u64 = 4 * 32;
+
+    /// How the machine forms a kind of product by itself.
+    pub fn product(&self, kind: ProductKind) -> Option<&'static ProductShape> {
+        self.products.iter().find(|shape| shape.kind == kind)
+    }
 
     /// What is left for a program whose tasks may hold assertions.
     pub fn with_assertions(self) -> TargetInfo {

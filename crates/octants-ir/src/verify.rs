@@ -407,7 +407,14 @@ impl<'a> Verifier<'a> {
             }
             Op::Checkpoint(..) | Op::Section(_) if !self.ends_part(v, home) => Rule::CheckpointEnds,
             Op::FrameAddr(_) if self.scope.frame.is_none() => Rule::TaskForm,
-            Op::Freeze(_) | Op::Prefetch(_) | Op::VectorLoad(_) | Op::VectorStore(..) if !self.scope.is_scheduled => {
+            Op::Freeze(_)
+            | Op::Prefetch(_)
+            | Op::VectorLoad(_)
+            | Op::VectorStore(..)
+            | Op::CopyAsync(..)
+            | Op::AwaitCopies
+                if !self.scope.is_scheduled =>
+            {
                 Rule::DialectFits
             }
             _ => return true,

@@ -142,6 +142,7 @@ fn scope_of(op: &Op) -> Option<ThreadScope> {
     match op {
         Op::Barrier(scope) => Some(*scope),
         Op::BlockCount(_) => Some(ThreadScope::Block),
+        Op::LoadMatrices(..) => Some(ThreadScope::Subgroup),
         Op::Subgroup(SubgroupOp::AllHere | SubgroupOp::IsWhole, _) => None,
         Op::Subgroup(..) => Some(ThreadScope::Subgroup),
         _ => None,
@@ -315,7 +316,7 @@ impl Divergence<'_> {
         op.for_each_operand(|u| operands = operands.max(self.of(u)));
         match op {
             Op::Grid(GridValue::Thread) => Threads,
-            Op::Grid(GridValue::Lane) | Op::Random | Op::Clock | Op::Balance { .. } => Lanes,
+            Op::Grid(GridValue::Lane) | Op::FragmentIndex(_) | Op::Random | Op::Clock | Op::Balance { .. } => Lanes,
             Op::Atomic(_, a, _) | Op::AtomicCas(a, ..) => {
                 self.store(*a, Lanes);
                 Lanes
@@ -338,6 +339,7 @@ impl Divergence<'_> {
                 None if operands == Threads => Lanes,
                 None => operands,
             },
+            Op::LoadMatrices(..) => Lanes,
             Op::BlockCount(_) => Uniform,
             Op::Subgroup(op, vs) => self.exchanged(*op, vs),
             Op::Call(f, args) => {
@@ -381,6 +383,7 @@ impl Divergence<'_> {
         match op {
             SubgroupOp::Ballot | SubgroupOp::Any | SubgroupOp::All => of_one,
             SubgroupOp::AllHere | SubgroupOp::IsWhole => Subgroups,
+            SubgroupOp::ProductF16 | SubgroupOp::ProductTf32 | SubgroupOp::ProductF32 | SubgroupOp::ProductF64 => Lanes,
             // All take the value of one thread.
             SubgroupOp::Shuffle if self.of(operands[1]) <= Subgroups => of_one.max(self.of(operands[1])),
             SubgroupOp::Shuffle | SubgroupOp::ShuffleXor | SubgroupOp::ShuffleUp | SubgroupOp::ShuffleDown => {

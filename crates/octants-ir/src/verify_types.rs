@@ -4,6 +4,7 @@
 
 use crate::body::Body;
 use crate::kernel::Layout;
+use crate::matrix_product::{ELEMENTS, is_product};
 use crate::op::*;
 use crate::operation_facts::SubgroupResult;
 use crate::operation_table::{AtomicOp, BinaryOp, SubgroupOp, UnaryOp, binary_type, unary_type};
@@ -68,9 +69,18 @@ fn check(scope: &Scope, body: &Body, v: ValueId) -> Checked {
         }
         Op::Shape(..) => need(matches!(ty, Type::Scalar(Scalar::I32 | Scalar::I64)), Rule::ResultType),
         Op::Freeze(a) => need(c.of(*a) == ty && ty.scalar().is_some(), Rule::ResultType),
-        Op::Grid(_) | Op::Barrier(_) | Op::Fence(_) | Op::BlockCount(_) | Op::Subgroup(..) => {
+        Op::Grid(_) | Op::FragmentIndex(_) | Op::Barrier(_) | Op::Fence(_) | Op::BlockCount(_) | Op::Subgroup(..) => {
             c.thread_op(&body.inst(v).op)
         }
+        Op::LoadMatrices(a, _) => {
+            let from = c.pointee(*a, Rule::VectorType)?;
+            need(*from == Type::Scalar(Scalar::F16) && *ty == Type::Vector(Scalar::F16, 8), Rule::VectorType)
+        }
+        Op::CopyAsync(a, b) => {
+            let [to, from] = [c.pointee(*a, Rule::MemoryType)?, c.pointee(*b, Rule::MemoryType)?];
+            need(to == from && matches!(to, Type::Scalar(_)), Rule::MemoryType).and_then(|()| c.yields_nothing())
+        }
+        Op::AwaitCopies => c.yields_nothing(),
         Op::VectorLoad(_) | Op::VectorStore(..) | Op::Prefetch(_) => c.vector_op(ty, &body.inst(v).op),
         Op::Random | Op::RandomAt(..) | Op::Clock => c.drawn(&body.inst(v).op),
         Op::Balance { number, weight, end, .. } => {
@@ -214,6 +224,7 @@ impl<'a> Check<'a> {
     fn thread_op(&self, op: &Op) -> Checked {
         match op {
             Op::Grid(_) => need(*self.ty == Type::I32, Rule::ThreadType),
+            Op::FragmentIndex(e) => need(*self.ty == Type::I32 && e.component < ELEMENTS / 16, Rule::ThreadType),
             Op::Barrier(s) => {
                 need(matches!(s, ThreadScope::Subgroup | ThreadScope::Block), Rule::ThreadType)?;
                 self.yields_nothing()
@@ -237,6 +248,10 @@ impl<'a> Check<'a> {
             }
             SubgroupResult::Mask => first == Some(&Type::U1) && *self.ty == Type::Scalar(Scalar::U64),
             SubgroupResult::Vote => first.is_none_or(|t| *t == Type::U1) && *self.ty == Type::U1,
+            SubgroupResult::Product => op.product().is_some_and(|kind| {
+                let types: Vec<&Type> = vs.iter().map(|v| self.of(*v)).collect();
+                is_product(kind, &types, self.ty)
+            }),
         };
         need(fits, Rule::ThreadType)
     }

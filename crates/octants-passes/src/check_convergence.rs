@@ -161,6 +161,7 @@ impl Checks<'_> {
         let op = &self.b.body.inst(self.locals.source(v)).op;
         let is_same = match op {
             Op::Const(_) | Op::Param(_) | Op::Shape(..) | Op::BlockCount(_) => return true,
+            Op::FragmentIndex(_) => false,
             Op::Grid(value) => !matches!(value, GridValue::Thread | GridValue::Lane),
             Op::LoopIndex(l, _) => match &self.b.body.inst(*l).op {
                 Op::For(l) if l.parallel.is_none() => l.dims.iter().all(|d| self.is_uniform(d.begin, depth)),

@@ -5,7 +5,7 @@
 //! Each pass is a function named by what it does, in a file of the same name.
 //!
 //! Reading order: [`pipeline`], the passes in the order of its table, [`find_overlaps()`],
-//! [`find_divergent_barriers()`],
+//! [`find_divergent_barriers()`], [`find_partial_products()`],
 //! [`offload()`]. `octants_ir::insert_code` serves several of them.
 //!
 //! Differentiation is a table of its own in another crate. It shares the passes that simplify.
@@ -21,6 +21,7 @@ pub mod eliminate_dead_code;
 mod evaluate;
 mod find_divergent_barriers;
 mod find_overlaps;
+mod find_partial_products;
 pub mod fold_constants;
 mod gather_updates;
 pub mod hoist_invariants;
@@ -40,6 +41,7 @@ pub mod simplify_locals;
 
 pub use find_divergent_barriers::find_divergent_barriers;
 pub use find_overlaps::{Alias, Overlap, conflicting_groups, find_overlaps};
+pub use find_partial_products::find_partial_products;
 pub use offload::offload;
 pub use pass_options::PassOptions;
 pub use pipeline::PIPELINE;

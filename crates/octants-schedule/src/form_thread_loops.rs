@@ -14,7 +14,8 @@
 //! accumulate stays in vector registers, because the memory for it is one subgroup wide.
 //!
 //! - `rates` finds what is uniform, `plan` cuts, `values` finds what crosses from one region to another (`recompute`:
-//!   what need not), `memory` adds buffers for that, `emit`, `thread_code` and `exchange` write the code.
+//!   what need not), `memory` adds buffers for that, `emit`, `thread_code`, `exchange` and `products` write
+//!   the code.
 //!   `split_structs` and
 //!   `number_draws` run before.
 //! - Shared memory becomes private memory of whoever runs the block. Its atomic updates become plain.
@@ -30,6 +31,7 @@ mod exchange;
 mod memory;
 mod number_draws;
 mod plan;
+mod products;
 mod rates;
 mod recompute;
 mod split_structs;

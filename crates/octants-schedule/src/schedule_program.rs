@@ -7,12 +7,14 @@ use octants_ir::{Pass, Program, Scheduled, TargetInfo, always, run_pipeline};
 use crate::balance_threads::balance_threads;
 use crate::coarsen_threads::coarsen_threads;
 use crate::converge_loops::converge_loops;
+use crate::copy_asynchronously::copy_asynchronously;
 use crate::decide_schedule::decide_schedule;
 use crate::demote_atomics::demote_atomics;
 use crate::form_thread_loops::form_thread_loops;
 use crate::freeze_conditional_loads::freeze_conditional_loads;
 use crate::full_unroll::full_unroll;
 use crate::hint_loops::hint_loops;
+use crate::lay_out_fragments::lay_out_fragments;
 use crate::merge_copies::merge_copies;
 use crate::narrow_barriers::narrow_barriers;
 use crate::privatize_in_shared_memory::privatize_in_shared_memory;
@@ -25,7 +27,8 @@ use crate::tile_in_shared_memory::tile_in_shared_memory;
 use crate::unroll_and_jam::unroll_and_jam;
 
 /// Schedules a program for a kind of machine.
-pub fn schedule_program(program: Program, target: &TargetInfo, options: ScheduleOptions) -> Scheduled {
+pub fn schedule_program(mut program: Program, target: &TargetInfo, options: ScheduleOptions) -> Scheduled {
+    lay_out_fragments(&mut program, target);
     let mut scheduled = decide_schedule(program, target, options);
     run_pipeline(PASSES, &mut scheduled, &mut Scheduling { target: *target, options });
     find_uses_of_locals(&mut scheduled);
@@ -56,6 +59,12 @@ pub const PASSES: &[Pass<Scheduled, Scheduling>] = &[
     },
     // Behind `reduce_in_blocks`: all iterations of a group fold into the same locals.
     Pass { name: "coarsen_threads", runs: |_, s| s.target.has_grid, run: |scheduled, _| coarsen_threads(scheduled) },
+    // Ahead of passes that add copies of their own, which another thread's wait is for.
+    Pass {
+        name: "copy_asynchronously",
+        runs: |_, s| s.target.copies_async,
+        run: |scheduled, _| copy_asynchronously(scheduled),
+    },
     // Behind the passes that rewrite inner loops for other reasons.
     Pass {
         name: "tile_in_shared_memory",

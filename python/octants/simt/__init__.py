@@ -10,6 +10,7 @@ uniform control flow: under no condition that differs among the threads of the b
 """
 
 from octants.simt import block, grid, subgroup, warp
+from octants.simt.products import FragmentType, MatrixProduct
 from octants.simt.tiles import Tile16x16, Tile32x32
 
-__all__ = ["Tile16x16", "Tile32x32", "block", "grid", "subgroup", "warp"]
+__all__ = ["FragmentType", "MatrixProduct", "Tile16x16", "Tile32x32", "block", "grid", "subgroup", "warp"]

@@ -69,6 +69,28 @@ def _ger_sub(self: Any, a: Any, b: Any) -> None:
 
 
 @func
+def _add_product(self: Any, a: template(), b: template()) -> None:
+    """Adds the product of two tiles; their elements are converted to this tile's type before."""
+    static_assert(self.row.n <= group_size(), "a tile's rows are threads of one subgroup: this device's have fewer")
+    factor, others = self.row[0], self.row
+    for k in static(range(self.row.n)):
+        factor = a.row[k]
+        others = shuffle(b.row, k)
+        self.row += factor * others
+
+
+@func
+def _subtract_product(self: Any, a: template(), b: template()) -> None:
+    """Subtracts the product of two tiles; their elements are converted to this tile's type before."""
+    static_assert(self.row.n <= group_size(), "a tile's rows are threads of one subgroup: this device's have fewer")
+    factor, others = self.row[0], self.row
+    for k in static(range(self.row.n)):
+        factor = a.row[k]
+        others = shuffle(b.row, k)
+        self.row -= factor * others
+
+
+@func
 def _eye_(self: Any) -> None:
     """Makes the tile the identity."""
     for j in static(range(self.row.n)):
@@ -109,6 +131,8 @@ _METHODS = {
     "_load3d": _load3d,
     "_store3d": _store3d,
     "_ger_sub": _ger_sub,
+    "_add_product": _add_product,
+    "_subtract_product": _subtract_product,
     "eye_": _eye_,
     "cholesky_": _cholesky_,
     "solve_triangular_": _solve_triangular_,
@@ -132,7 +156,7 @@ class TileType:
     given.
 
     A tile `t` has `t[:] = a[r0:r1, c0:c1]`, `a[r0:r1, c0:c1] = t` (also with an index before the rows),
-    `t -= qd.outer(u, v)`, `t.eye_()`, `t.cholesky_(eps)` and `t.solve_triangular_(b)`.
+    `t -= qd.outer(u, v)`, `t += a @ b` and `t -= a @ b`, `t.eye_()`, `t.cholesky_(eps)` and `t.solve_triangular_(b)`.
     """
 
     def __init__(self, size: int) -> None:

@@ -46,7 +46,9 @@ pub(super) fn lengths_of(plan: &Plan, l: &ForLoop) -> Option<Lengths> {
     let body = plan.body;
     // Threads that work together stay with their iterations.
     let mut cooperates = false;
-    body.visit(l.body, &mut |_, inst| cooperates |= matches!(inst.op, Op::Grid(_) | Op::Subgroup(..)));
+    body.visit(l.body, &mut |_, inst| {
+        cooperates |= matches!(inst.op, Op::Grid(_) | Op::FragmentIndex(_) | Op::Subgroup(..))
+    });
     if cooperates {
         return None;
     }

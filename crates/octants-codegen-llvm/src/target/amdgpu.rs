@@ -15,14 +15,14 @@ use std::sync::Once;
 use inkwell::module::Module;
 use inkwell::targets::TargetMachine;
 use llvm_sys::LLVMAtomicOrdering as Ordering;
-use octants_ir::{Scalar, ThreadScope};
+use octants_ir::{ProductKind, Scalar, TargetInfo, ThreadScope};
 
 use super::amdgpu_lanes::Lanes;
-use super::gpu::{Gpu, Maker, Register, open_machine};
+use super::gpu::{self, Gpu, Maker, Register, open_machine};
 use super::inline_math::trigonometric;
 use super::link_code_object::{Undefined, link_code_object};
 use super::rocm_library::{Controls, link_rocm_library};
-use super::{AtomicStyle, CodeForm, Target};
+use super::{AtomicStyle, CodeForm, Target, products};
 use crate::emit::{Emitter, IntCmp, T, V};
 use crate::{CodegenError, CodegenOptions};
 
@@ -95,6 +95,11 @@ pub(super) fn open(
     Ok((Box::new(Gpu::new(Box::new(amdgpu), fast_math)), machine))
 }
 
+/// What a chip can do.
+pub(super) fn info(cpu: &str) -> TargetInfo {
+    TargetInfo { products: products::of_amd(cpu), ..gpu::info(subgroup_bits(cpu).unwrap_or(5)) }
+}
+
 /// The chips that code is made for.
 pub(super) fn chips() -> impl Iterator<Item = &'static str> {
     CHIPS.iter().map(|(name, _)| *name)
@@ -165,6 +170,10 @@ impl Amdgpu {
 }
 
 impl Maker for Amdgpu {
+    fn info(&self) -> TargetInfo {
+        info(&self.cpu)
+    }
+
     fn atomic_style(&self) -> AtomicStyle {
         AtomicStyle {
             scope: "agent",
@@ -262,6 +271,10 @@ impl Maker for Amdgpu {
     fn is_whole_warp(&self, e: &Emitter) -> V {
         let here = self.votes(e, e.int(e.i1, 1));
         e.icmp(IntCmp::LLVMIntEQ, here, e.int(e.type_of(here), -1))
+    }
+
+    fn product(&self, e: &Emitter, kind: ProductKind, operands: [&[V]; 3]) -> Vec<V> {
+        products::on_amd(e, &self.cpu, kind, operands, &|word| self.exchange(e, word, 16))
     }
 
     fn holds_for_all(&self, e: &Emitter, condition: V) -> V {

@@ -208,6 +208,9 @@ pub(crate) const INFO: TargetInfo = TargetInfo {
     waits_for_loads: false,
     counts_in_32_bits: false,
     has_constant_loads: false,
+    products: &[],
+    loads_matrices: false,
+    copies_async: false,
     costs: CostTable::GENERIC,
 };
 

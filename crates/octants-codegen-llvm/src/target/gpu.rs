@@ -12,7 +12,7 @@ use inkwell::module::Module;
 use inkwell::targets::{CodeModel, RelocMode, TargetMachine, TargetTriple};
 use llvm_sys::LLVMAtomicRMWBinOp as Rmw;
 use octants_artifact::DeviceContext;
-use octants_ir::{AtomicOp, CostTable, GridValue, Scalar, TargetInfo, ThreadScope};
+use octants_ir::{AtomicOp, CostTable, GridValue, ProductKind, Scalar, TargetInfo, ThreadScope};
 
 use super::{AtomicStyle, CodeForm, Share, Surroundings, Target, TaskEntry};
 use crate::emit::{Emitter, IntCmp, T, V};
@@ -72,6 +72,9 @@ pub(super) const INFO: TargetInfo = TargetInfo {
     waits_for_loads: false,
     counts_in_32_bits: true,
     has_constant_loads: true,
+    products: &[],
+    loads_matrices: false,
+    copies_async: false,
     costs: CostTable::GENERIC,
 };
 
@@ -140,6 +143,22 @@ pub(super) trait Maker {
     }
     /// Whether all threads of the warp run this at once, an i1, the same for those that do.
     fn is_whole_warp(&self, e: &Emitter) -> V;
+    /// See [`Target::load_matrices`].
+    fn load_matrices(&self, _e: &Emitter, _row: V, _transposed: bool) -> Vec<V> {
+        panic!("compiler bug: these GPUs have no loads of matrices")
+    }
+    /// See [`Target::copy_async`].
+    fn copy_async(&self, _e: &Emitter, _to: V, _from: V) {
+        panic!("compiler bug: these GPUs have no asynchronous copies")
+    }
+    /// See [`Target::await_copies`].
+    fn await_copies(&self, _e: &Emitter) {
+        panic!("compiler bug: these GPUs have no asynchronous copies")
+    }
+    /// See [`Target::product`].
+    fn product(&self, _e: &Emitter, _kind: ProductKind, _operands: [&[V]; 3]) -> Vec<V> {
+        panic!("compiler bug: these GPUs have no products of matrices")
+    }
     /// See [`Target::holds_for_all`].
     fn holds_for_all(&self, _e: &Emitter, condition: V) -> V {
         condition
@@ -456,6 +475,22 @@ impl Target for Gpu {
     fn launch_memory(&self, e: &Emitter) -> Option<V> {
         let memory = || e.external_memory("octants_launch_memory", e.array_type(e.i8, 0), BLOCK, 16);
         self.has_launch_memory().then(|| e.address_space_cast(memory(), e.ptr))
+    }
+
+    fn load_matrices(&self, e: &Emitter, row: V, transposed: bool) -> Vec<V> {
+        self.maker.load_matrices(e, row, transposed)
+    }
+
+    fn copy_async(&self, e: &Emitter, to: V, from: V) {
+        self.maker.copy_async(e, to, from);
+    }
+
+    fn await_copies(&self, e: &Emitter) {
+        self.maker.await_copies(e);
+    }
+
+    fn product(&self, e: &Emitter, kind: ProductKind, operands: [&[V]; 3]) -> Vec<V> {
+        self.maker.product(e, kind, operands)
     }
 
     fn is_whole_warp(&self, e: &Emitter) -> V {

@@ -13,6 +13,7 @@ mod link_code_object;
 mod nvptx;
 mod nvptx_math;
 mod processors;
+mod products;
 mod rocm_library;
 #[cfg(feature = "twin")]
 mod twin;
@@ -20,7 +21,7 @@ mod twin;
 use inkwell::module::Module;
 use inkwell::targets::TargetMachine;
 use octants_artifact::CodeTarget;
-use octants_ir::{AtomicOp, GridValue, Scalar, TargetInfo, ThreadScope};
+use octants_ir::{AtomicOp, GridValue, ProductKind, Scalar, TargetInfo, ThreadScope};
 
 pub(crate) use crate::emit::AtomicStyle;
 use crate::emit::{Emitter, T, V};
@@ -192,6 +193,23 @@ pub(crate) trait Target {
     fn ballot(&self, _e: &Emitter, _condition: V) -> V {
         panic!("compiler bug: this target has no warps")
     }
+    /// This thread's part of four matrices, `load_matrices`, from the address of a row.
+    fn load_matrices(&self, _e: &Emitter, _row: V, _transposed: bool) -> Vec<V> {
+        panic!("compiler bug: this target has no loads of matrices")
+    }
+    /// Copies 16 bytes to shared memory, beside this thread.
+    fn copy_async(&self, _e: &Emitter, _to: V, _from: V) {
+        panic!("compiler bug: this target has no asynchronous copies")
+    }
+    /// Waits for such copies of this thread.
+    fn await_copies(&self, _e: &Emitter) {
+        panic!("compiler bug: this target has no asynchronous copies")
+    }
+    /// The subgroup's product of matrices `a @ b + c`, of the components that this thread has of each, in the layouts of
+    /// [`TargetInfo::products`].
+    fn product(&self, _e: &Emitter, _kind: ProductKind, _operands: [&[V]; 3]) -> Vec<V> {
+        panic!("compiler bug: this target has no products of matrices")
+    }
     /// The start of the shared memory that launches ask for, where code may not declare as much as a block can have.
     fn launch_memory(&self, _e: &Emitter) -> Option<V> {
         None
@@ -282,7 +300,7 @@ pub(crate) fn info(target: &CodeTarget) -> TargetInfo {
     match target {
         CodeTarget::Device { triple, cpu, .. } => match triple.split('-').next() {
             Some("nvptx64") => nvptx::info(cpu),
-            Some("amdgcn") => gpu::info(amdgpu::subgroup_bits(cpu).unwrap_or(5)),
+            Some("amdgcn") => amdgpu::info(cpu),
             #[cfg(feature = "twin")]
             Some("twin") => gpu::info(twin::subgroup_bits(cpu).unwrap_or(5)),
             _ => cpu::INFO,

@@ -6,11 +6,11 @@ use std::sync::Once;
 
 use inkwell::module::Module;
 use inkwell::targets::TargetMachine;
-use octants_ir::{Scalar, TargetInfo, ThreadScope};
+use octants_ir::{ProductKind, Scalar, TargetInfo, ThreadScope};
 
 use super::device_library::link_device_library;
-use super::gpu::{self, Gpu, Maker, Register, THREADS, open_machine};
-use super::{AtomicStyle, CodeForm, Target};
+use super::gpu::{self, BLOCK, GLOBAL, Gpu, Maker, Register, THREADS, open_machine};
+use super::{AtomicStyle, CodeForm, Target, products};
 use crate::emit::{Emitter, IntCmp, T, V};
 use crate::{CodegenError, CodegenOptions};
 
@@ -50,7 +50,15 @@ pub(super) fn open(
 
 /// A thread issues instructions in order, and the assembler unrolls short loops alone.
 pub(super) fn info(chip: &str) -> TargetInfo {
-    TargetInfo { waits_for_loads: true, max_shared_bytes: block_bytes(chip), ..gpu::INFO }
+    let is_ampere = number_of(chip) >= 80;
+    TargetInfo {
+        waits_for_loads: true,
+        max_shared_bytes: block_bytes(chip),
+        products: if is_ampere { products::NVIDIA } else { &[] },
+        loads_matrices: is_ampere,
+        copies_async: is_ampere,
+        ..gpu::INFO
+    }
 }
 
 /// 90 for `sm_90a`.
@@ -186,6 +194,24 @@ impl Maker for Nvptx {
 
     fn is_whole_warp(&self, e: &Emitter) -> V {
         e.icmp(IntCmp::LLVMIntEQ, self.here(e), e.i32c(-1))
+    }
+
+    fn product(&self, e: &Emitter, kind: ProductKind, operands: [&[V]; 3]) -> Vec<V> {
+        products::on_nvidia(e, kind, operands)
+    }
+
+    fn load_matrices(&self, e: &Emitter, row: V, transposed: bool) -> Vec<V> {
+        products::load_matrices(e, e.address_space_cast(row, e.pointer_in(BLOCK)), transposed)
+    }
+
+    fn copy_async(&self, e: &Emitter, to: V, from: V) {
+        let [block, global] = [BLOCK, GLOBAL].map(|space| e.pointer_in(space));
+        let copy = e.declare("llvm.nvvm.cp.async.cg.shared.global.16", e.void, &mut [block, global]);
+        e.call(copy, &[e.address_space_cast(to, block), e.address_space_cast(from, global)]);
+    }
+
+    fn await_copies(&self, e: &Emitter) {
+        e.call(e.declare("llvm.nvvm.cp.async.wait.all", e.void, &mut []), &[]);
     }
 
     fn holds_for_all(&self, e: &Emitter, condition: V) -> V {

@@ -8,7 +8,7 @@ use octants_diag::Diagnostic;
 use octants_frontend::{ArgSpec, Lowered, Obj, Options, World};
 use octants_ir::{AutodiffMode, Kernel, TargetInfo};
 use octants_passes::Alias;
-use octants_passes::find_divergent_barriers;
+use octants_passes::{find_divergent_barriers, find_partial_products};
 
 use super::Session;
 use crate::compile_times::{Phase, Stopwatch};
@@ -135,9 +135,10 @@ impl Session {
             Ok(lowered) => {
                 watch.lap_two((Phase::Parse, lowered.parsing), Phase::Lower);
                 self.check_groups(world, &lowered, &[])?;
-                let divergent = find_divergent_barriers(&lowered.kernel, info.subgroup_size);
-                if !divergent.is_empty() {
-                    return Err(CompileError::User(divergent, lowered.sources));
+                let mut mistakes = find_divergent_barriers(&lowered.kernel, info.subgroup_size);
+                mistakes.extend(find_partial_products(&lowered.kernel, info.subgroup_size));
+                if !mistakes.is_empty() {
+                    return Err(CompileError::User(mistakes, lowered.sources));
                 }
                 watch.lap(Phase::Lower, "check groups and barriers");
                 Ok(Lowering { lowered, store: None, tells: false, undifferentiated: None, watch })

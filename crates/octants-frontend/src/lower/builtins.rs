@@ -113,10 +113,14 @@ static BUILTINS: &[Builtin] = &[
     row("simt.block_size", NONE, |l, c| l.lower_grid_value(c)),
     row("simt.block_sync", NONE, |l, c| l.lower_barrier(c, ThreadScope::Block)),
     row("simt.blocks", NONE, |l, c| l.lower_grid_value(c)),
+    row("simt.fragment_index", Exactly(4, "`fragment_index` takes a kind, a role, a component and an axis"), |l, c| {
+        l.lower_fragment_index(c)
+    }),
     row("simt.grid_fence", NONE, |l, _| l.lower_fence(ThreadScope::Device)),
     row("simt.group_size", NONE, |l, _| l.lower_group_size()),
     row("simt.lane", NONE, |l, c| l.lower_grid_value(c)),
     row("simt.log2_group_size", NONE, |l, _| l.lower_log2_group_size()),
+    row("simt.product", Exactly(4, "`product` takes a kind and three fragments"), |l, c| l.lower_product(c)),
     row("simt.shuffle", Exactly(2, "`shuffle` takes a value and an index"), |l, c| {
         l.lower_shuffle(c, SubgroupOp::Shuffle)
     }),

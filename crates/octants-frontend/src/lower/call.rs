@@ -87,7 +87,7 @@ impl Lowerer<'_> {
         };
         let is_plain = match self.world.entity(function) {
             Entity::Func(FuncKind::Plain) => !self.is_part_of_the_language(function),
-            Entity::Partial { .. } => true,
+            Entity::Partial { func, .. } => !self.is_part_of_the_language(func),
             _ => false,
         };
         if !is_plain {

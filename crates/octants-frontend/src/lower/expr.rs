@@ -219,8 +219,10 @@ impl Lowerer<'_> {
         if let Some(v) = self.fold_binary(op, l, r)? {
             return Ok(v);
         }
-        let l = self.operand(l, op.symbol())?;
-        let r = self.operand(r, op.symbol())?;
+        if let Some(product) = self.product_of_tiles(op, l, r)? {
+            return Ok(product);
+        }
+        let [l, r] = [self.operand(l, op.symbol())?, self.operand(r, op.symbol())?];
         Ok(Value::Rt(arith::binary(&mut self.b, &self.options, op, l, r)?))
     }
 

@@ -15,6 +15,7 @@ mod conversions;
 mod dicts;
 mod do_while;
 mod expr;
+mod fragments;
 mod function;
 mod graph_choices;
 mod graph_sections;

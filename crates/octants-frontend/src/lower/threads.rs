@@ -178,7 +178,7 @@ impl Lowerer<'_> {
     }
 
     /// Only the threads of a parallel loop form blocks. In a function this is left to its callers.
-    fn check_in_parallel_loop(&mut self, call: &Call) -> Result<()> {
+    pub(super) fn check_in_parallel_loop(&mut self, call: &Call) -> Result<()> {
         let name = call.name.trim_start_matches("simt.");
         self.check_has_blocks(name)?;
         if self.may_be_in_parallel_loop() {

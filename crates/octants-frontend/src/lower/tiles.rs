@@ -17,6 +17,8 @@ use crate::value::{TileOperand, Value};
 const LOADS: [&str; 2] = ["_load", "_load3d"];
 const STORES: [&str; 2] = ["_store", "_store3d"];
 const SUBTRACT_OUTER: &str = "_ger_sub";
+const ADD_PRODUCT: &str = "_add_product";
+const SUBTRACT_PRODUCT: &str = "_subtract_product";
 
 impl Lowerer<'_> {
     /// `a[r0:r1, c0:c1]`, `a[i, r0:r1, c0:c1]`: a rectangle; `a[r0:r1, c]`, `a[i, r0:r1, c]`: each thread's element of
@@ -123,7 +125,7 @@ impl Lowerer<'_> {
             _ => return Ok(None),
         };
         let TileOperand::Slice { array, batch, rows: [r0, r1], columns: [c0, c1] } = &**operand else {
-            return self.refuse_outer();
+            return self.refuse_operand(operand);
         };
         if !self.is_tile(tile)? {
             let what = self.describe(tile);
@@ -139,17 +141,41 @@ impl Lowerer<'_> {
     /// `t -= qd.outer(a, b)`. `None` when the value is no operand of tiles.
     pub(super) fn update_tile(&mut self, target: &Value, op: Operator, value: &Value) -> Result<Option<()>> {
         let Value::Tile(operand) = value else { return Ok(None) };
+        let method = match (&**operand, op) {
+            (TileOperand::Outer(..), Operator::Sub) => SUBTRACT_OUTER,
+            (TileOperand::Product(..), Operator::Add) => ADD_PRODUCT,
+            (TileOperand::Product(..), Operator::Sub) => SUBTRACT_PRODUCT,
+            _ => return self.refuse_operand(operand),
+        };
         match &**operand {
-            TileOperand::Outer(a, b) if op == Operator::Sub && self.is_tile(target)? => {
-                let args = vec![a.clone(), b.clone()];
-                self.call_tile_method(target, SUBTRACT_OUTER, args).map(Some)
+            TileOperand::Outer(a, b) | TileOperand::Product(a, b) if self.is_tile(target)? => {
+                self.call_tile_method(target, method, vec![a.clone(), b.clone()]).map(Some)
             }
-            _ => self.refuse_outer(),
+            operand => self.refuse_operand(operand),
         }
     }
 
-    fn refuse_outer<T>(&mut self) -> Result<T> {
-        self.err(Code::Type, "`qd.outer(a, b)` is subtracted from a tile, `t -= qd.outer(a, b)`, and nothing else")
+    /// `a @ b` of two tiles: an update of a third one. `None` when neither is a tile.
+    pub(super) fn product_of_tiles(&mut self, op: Operator, a: &Value, b: &Value) -> Result<Option<Value>> {
+        if op != Operator::MatMul || !(self.is_tile(a)? && self.is_tile(b)?) {
+            return Ok(None);
+        }
+        Ok(Some(Value::Tile(Rc::new(TileOperand::Product(a.clone(), b.clone())))))
+    }
+
+    fn refuse_operand<T>(&mut self, operand: &TileOperand) -> Result<T> {
+        let text = match operand {
+            TileOperand::Outer(..) => {
+                "`qd.outer(a, b)` is subtracted from a tile, `t -= qd.outer(a, b)`, and nothing else"
+            }
+            TileOperand::Product(..) => {
+                "a product of tiles is added to or subtracted from a tile, `t += a @ b` or `t -= a @ b`, and nothing else"
+            }
+            TileOperand::Slice { .. } => {
+                "a slice of an array is loaded into a tile, `t[:] = a[r0:r1, c0:c1]`, or stored from one"
+            }
+        };
+        self.err(Code::Type, text)
     }
 
     fn call_tile_method(&mut self, tile: &Value, method: &str, args: Vec<Value>) -> Result<()> {

@@ -163,7 +163,10 @@ impl<'a> Emitter<'a> {
         self.b.span = inst.span;
         let copy = match &inst.op {
             Op::BlockCount(c) => Some(self.count_threads(*c)),
-            Op::Subgroup(op, operands) => Some(self.exchange_once(*op, operands)),
+            Op::Subgroup(op, operands) => match op.product() {
+                Some(kind) => return self.product(v, kind, [operands[0], operands[1], operands[2]]),
+                None => Some(self.exchange_once(*op, operands)),
+            },
             op => self.plain(v, op),
         };
         if let Some(copy) = copy {
@@ -346,7 +349,7 @@ impl<'a> Emitter<'a> {
     }
 
     /// A loop from zero to a count, i32.
-    fn counted(&mut self, end: ValueId, hints: LoopHints, code: impl FnOnce(&mut Self, ValueId)) {
+    pub fn counted(&mut self, end: ValueId, hints: LoopHints, code: impl FnOnce(&mut Self, ValueId)) {
         let (begin, body) = (self.b.int(0, Scalar::I32), self.b.body.add_block());
         let l = ForLoop { hints, ..ForLoop::serial(vec![Range { begin, end }], body) };
         let l = self.b.push(Op::For(Box::new(l)), Type::Unit);

@@ -159,7 +159,7 @@ impl Emitter<'_> {
     }
 
     /// The index of the element of the subgroup's first thread.
-    fn first_element(&mut self, value: ValueId) -> ValueId {
+    pub fn first_element(&mut self, value: ValueId) -> ValueId {
         let slots = self.slots;
         let slot = &slots.values[&self.code.locals.source(value)];
         let lane = self.here.lane.take();

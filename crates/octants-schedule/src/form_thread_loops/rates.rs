@@ -361,6 +361,8 @@ impl<'a> Walk<'a> {
     /// How often an operation runs that yields such a value, control aside.
     fn runs_at(&self, op: &Op, varies: Rate) -> Rate {
         match op {
+            // A subgroup forms it at once.
+            Op::Subgroup(op, _) if op.product().is_some() => Subgroup,
             Op::Barrier(_) | Op::BlockCount(_) | Op::Subgroup(..) => meeting(op).unwrap_or(Thread).max(varies),
             op if op.is_pure() => varies,
             Op::Load(_) | Op::Grid(_) | Op::LoopIndex(..) => varies,
@@ -435,6 +437,9 @@ impl<'a> Walk<'a> {
             }
             SubgroupOp::Ballot | SubgroupOp::Any | SubgroupOp::All => Subgroup,
             SubgroupOp::AllHere | SubgroupOp::IsWhole => Subgroup,
+            SubgroupOp::ProductF16 | SubgroupOp::ProductTf32 | SubgroupOp::ProductF32 | SubgroupOp::ProductF64 => {
+                Thread
+            }
         }
     }
 

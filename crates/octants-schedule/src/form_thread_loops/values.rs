@@ -51,6 +51,11 @@ pub(super) struct Crossing {
     pub locals: BTreeMap<LocalId, Home>,
 }
 
+/// A subgroup forms it at once, and each thread has a part of it.
+pub(super) fn is_product(op: &Op) -> bool {
+    matches!(op, Op::Subgroup(op, _) if op.product().is_some())
+}
+
 /// Finds what crosses.
 pub(super) fn find_crossing(code: &ThreadCode<'_>, rates: &Rates, plan: &Plan) -> Crossing {
     let mut search = Search { code, rates, plan, found: Crossing::default() };
@@ -114,7 +119,13 @@ impl Search<'_> {
         }
         let op = &self.code.body.inst(v).op;
         op.for_each_operand(|u| self.require(u, here));
-        if let Op::Subgroup(_, operands) = op
+        if is_product(op) {
+            // The product reads the fragments of all threads where they are kept, and leaves its own there.
+            let mut kept = vec![v];
+            op.for_each_operand(|u| kept.push(u));
+            kept.retain(|u| self.rates.varies[self.code.locals.source(*u).index()] == Rate::Thread);
+            kept.into_iter().for_each(|u| self.keep(u, here.0, false));
+        } else if let Op::Subgroup(_, operands) = op
             && operands.len() == 2
             && self.rates.varies[self.code.locals.source(operands[0]).index()] == Rate::Thread
         {
@@ -127,6 +138,7 @@ impl Search<'_> {
         let u = self.code.locals.source(u);
         let Some(site) = self.plan.sites[u.index()] else { return };
         let is_there = match self.rates.runs[u.index()] {
+            Rate::Subgroup if is_product(&self.code.body.inst(u).op) => false,
             Rate::Block => true,
             Rate::Subgroup => site.subgroups == subgroups || site.subgroups.is_none(),
             Rate::Thread => site.region == region && region.is_some(),
@@ -144,7 +156,8 @@ impl Search<'_> {
     fn keep(&mut self, u: ValueId, subgroups: Option<usize>, is_exchanged: bool) {
         let u = self.code.locals.source(u);
         let site = self.plan.sites[u.index()];
-        let extent = match self.rates.runs[u.index()] {
+        let runs = if is_product(&self.code.body.inst(u).op) { Rate::Thread } else { self.rates.runs[u.index()] };
+        let extent = match runs {
             Rate::Block => return,
             Rate::Subgroup => Extent::Subgroup,
             Rate::Thread if subgroups.is_some() && site.is_some_and(|s| s.subgroups == subgroups) => Extent::Lane,

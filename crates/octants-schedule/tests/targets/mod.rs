@@ -18,6 +18,9 @@ pub const CPU: TargetInfo = TargetInfo {
     waits_for_loads: false,
     counts_in_32_bits: false,
     has_constant_loads: false,
+    products: &[],
+    loads_matrices: false,
+    copies_async: false,
     costs: CostTable::GENERIC,
 };
 
@@ -36,5 +39,8 @@ pub const GPU: TargetInfo = TargetInfo {
     waits_for_loads: true,
     counts_in_32_bits: true,
     has_constant_loads: true,
+    products: &[],
+    loads_matrices: false,
+    copies_async: false,
     costs: CostTable::GENERIC,
 };

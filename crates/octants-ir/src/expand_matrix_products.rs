@@ -1,0 +1,158 @@
+//! [`expand_matrix_products`]: products of fragments, and the places of their elements, as plain code.
+//!
+//! Each thread forms the elements of the sums that it has. It gets rows of `a` and columns of `b` from the threads that
+//! have them, in a loop over the columns of `a`.
+
+use crate::body::{Body, Builder};
+use crate::insert_code::rebuild_blocks;
+use crate::matrix_product::{FragmentAxis, FragmentElement, FragmentLayout, ProductKind, SIDE};
+use crate::op::{CodeSizeHint, ForLoop, LoopHints, Op, Range, ValueId};
+use crate::operation_table::{BinaryOp, GridValue, SubgroupOp};
+use crate::types::{Scalar, Type};
+
+/// How the elements of a kind of product lie, and who forms it.
+#[derive(Debug, Clone, Copy)]
+pub enum Form {
+    /// In the plain layout, by plain code.
+    Plain,
+    /// In the plain layout; the operation stays.
+    PlainLayout,
+    /// As the target's instruction has it; the operation stays.
+    Target(&'static crate::matrix_product::ProductShape),
+}
+
+/// Replaces what a body asks of fragments.
+pub fn expand_matrix_products(body: &mut Body, form: impl Fn(ProductKind) -> Form) {
+    let has_any = body.insts.iter().any(|inst| match &inst.op {
+        Op::FragmentIndex(_) => true,
+        Op::Subgroup(op, _) => op.product().is_some(),
+        _ => false,
+    });
+    if !has_any {
+        return;
+    }
+    rebuild_blocks(body, |b, v| {
+        let made = match b.body.inst(v).op.clone() {
+            Op::FragmentIndex(element) => Some(match form(element.kind) {
+                Form::Target(shape) => index_in(b, shape.layout(element.role), element),
+                Form::Plain | Form::PlainLayout => plain_index(b, element),
+            }),
+            Op::Subgroup(op, operands) => match op.product().map(|kind| (kind, form(kind))) {
+                Some((kind, Form::Plain)) => Some(plain_product(b, kind, [operands[0], operands[1], operands[2]])),
+                _ => None,
+            },
+            _ => None,
+        };
+        match made {
+            // The instruction keeps its number, which others name.
+            Some(made) => {
+                let inst = b.body.inst(made).clone();
+                forget(b, made);
+                *b.body.inst_mut(v) = inst;
+                b.place(v);
+            }
+            None => b.place(v),
+        }
+    });
+}
+
+/// Takes the instruction just placed out of its block.
+fn forget(b: &mut Builder, v: ValueId) {
+    let cursor = b.cursor().index();
+    let last = b.body.blocks[cursor].pop();
+    assert_eq!(last, Some(v), "compiler bug: an expansion ends in its value");
+}
+
+/// An index as a sum over bits of the thread's index.
+fn index_in(b: &mut Builder, layout: FragmentLayout, element: FragmentElement) -> ValueId {
+    let (bits, fixed) = layout.along(element.axis, element.component);
+    let lane = b.push(Op::Grid(GridValue::Lane), Type::I32);
+    let mut sum: Option<ValueId> = None;
+    let mut bit = 0;
+    while bit < bits.len() {
+        let first = bits[bit];
+        if first == 0 {
+            bit += 1;
+            continue;
+        }
+        // Bits next to one another whose parts double move as one.
+        let run = bits[bit..].iter().enumerate().take_while(|(i, part)| **part == first << i).count();
+        let moved = shift(b, lane, bit as i64, i64::from(first.trailing_zeros()));
+        let mask = b.int(((1i64 << run) - 1) * i64::from(first), Scalar::I32);
+        let part = b.binary(BinaryOp::And, moved, mask);
+        sum = Some(sum.map_or(part, |sum| b.binary(BinaryOp::Or, sum, part)));
+        bit += run;
+    }
+    let fixed = b.int(fixed.into(), Scalar::I32);
+    // The bits of the component are others than those of the thread.
+    match sum {
+        Some(sum) => b.binary(BinaryOp::Add, sum, fixed),
+        None => fixed,
+    }
+}
+
+/// Moves bit `from` to bit `to`.
+fn shift(b: &mut Builder, v: ValueId, from: i64, to: i64) -> ValueId {
+    let (op, by) = if from > to { (BinaryOp::UShr, from - to) } else { (BinaryOp::Shl, to - from) };
+    let by = b.int(by, Scalar::I32);
+    b.binary(op, v, by)
+}
+
+/// An index in the plain layout.
+fn plain_index(b: &mut Builder, element: FragmentElement) -> ValueId {
+    let lane = b.push(Op::Grid(GridValue::Lane), Type::I32);
+    let side = i64::from(SIDE);
+    if element.axis == FragmentAxis::Column {
+        let mask = b.int(side - 1, Scalar::I32);
+        return b.binary(BinaryOp::And, lane, mask);
+    }
+    let size = b.push(Op::Grid(GridValue::SubgroupSize), Type::I32);
+    let component = b.int(element.component.into(), Scalar::I32);
+    let before = b.binary(BinaryOp::Mul, size, component);
+    let number = b.binary(BinaryOp::Add, before, lane);
+    let bits = b.int(side.trailing_zeros().into(), Scalar::I32);
+    b.binary(BinaryOp::UShr, number, bits)
+}
+
+/// `a @ b + c` of fragments in the plain layout.
+fn plain_product(b: &mut Builder, kind: ProductKind, [left, right, sums]: [ValueId; 3]) -> ValueId {
+    let ty = b.ty(sums).clone();
+    let components = ty.leaf_count() as u32;
+    // Rows of the matrix that one component of all threads makes.
+    let rows = i64::from(SIDE / components);
+    let local = b.body.add_local("sums", ty);
+    b.store_local(local, sums);
+    let lane = b.push(Op::Grid(GridValue::Lane), Type::I32);
+    let [side, column_bits] = [i64::from(SIDE), i64::from(SIDE) - 1].map(|n| b.int(n, Scalar::I32));
+    let column = b.binary(BinaryOp::And, lane, column_bits);
+    let first_of_row = b.binary(BinaryOp::Sub, lane, column);
+    let (begin, body) = (b.int(0, Scalar::I32), b.body.add_block());
+    let hints = LoopHints { code_size: CodeSizeHint::UnrollFully, ..LoopHints::default() };
+    let l = ForLoop { hints, ..ForLoop::serial(vec![Range { begin, end: side }], body) };
+    let l = b.push(Op::For(Box::new(l)), Type::Unit);
+    let back = b.set_cursor(body);
+    let k = b.push(Op::LoopIndex(l, 0), Type::I32);
+    let [operand, accumulator] = [kind.operand(), kind.accumulator()];
+    let rows = b.int(rows, Scalar::I32);
+    let [component, in_component] = [BinaryOp::Div, BinaryOp::Rem].map(|op| b.binary(op, k, rows));
+    let of_right = b.push(Op::ExtractDyn(right, vec![component]), operand.into());
+    let before = b.binary(BinaryOp::Mul, in_component, side);
+    let from = b.binary(BinaryOp::Add, before, column);
+    let of_right = b.push(Op::Subgroup(SubgroupOp::Shuffle, vec![of_right, from]), operand.into());
+    let of_right = b.cast(of_right, accumulator);
+    let from = b.binary(BinaryOp::Add, first_of_row, k);
+    for i in 0..components {
+        let of_left = b.extract(left, i);
+        let of_left = b.push(Op::Subgroup(SubgroupOp::Shuffle, vec![of_left, from]), operand.into());
+        let of_left = b.cast(of_left, accumulator);
+        let product = b.binary(BinaryOp::Mul, of_left, of_right);
+        let at = b.int(i.into(), Scalar::I32);
+        let base = b.local_addr(local);
+        let address = b.element_addr(base, vec![at]);
+        let old = b.load(address);
+        let new = b.binary(BinaryOp::Add, old, product);
+        b.store(address, new);
+    }
+    b.set_cursor(back);
+    b.load_local(local)
+}

@@ -1,0 +1,24 @@
+//! [`lay_out_fragments`]: decides where the elements of fragments lie, and who forms products of matrices: instructions
+//! of the target where it has some, the loops that run a block's threads without a grid, plain code elsewhere.
+//!
+//! Runs before anything else is decided, so that all that follows sees the code as it is.
+
+use octants_ir::expand_matrix_products::{Form, expand_matrix_products};
+use octants_ir::{ProductKind, Program, TargetInfo};
+
+use crate::load_matrices::load_matrices;
+
+/// Replaces what the tasks and functions of a program ask of fragments.
+pub(crate) fn lay_out_fragments(program: &mut Program, target: &TargetInfo) {
+    let bodies = program.tasks.iter_mut().map(|t| &mut t.body).chain(program.functions.iter_mut().map(|f| &mut f.body));
+    for body in bodies {
+        if let Some(shape) = target.product(ProductKind::F16).filter(|_| target.loads_matrices) {
+            load_matrices(body, &program.buffers, shape);
+        }
+        expand_matrix_products(body, |kind| match target.product(kind) {
+            Some(shape) => Form::Target(shape),
+            None if target.has_grid => Form::Plain,
+            None => Form::PlainLayout,
+        });
+    }
+}

@@ -1,0 +1,211 @@
+"""Products of matrices that the threads of a subgroup form together, on tensor cores where the device has them.
+
+A `MatrixProduct` has three kinds of fragments, matrices of 16 x 16 elements in the registers of a subgroup: `a`, `b` and
+the sums. `sums += a @ b` is the product. Where an element lies depends on the device.
+"""
+
+# mypy: ignore-errors
+# Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from octants.exceptions import OctantsTypeError
+from octants.kernel_decorators import func
+from octants.matrix import Vector
+from octants.ops import kernel_only, static, static_assert
+from octants.simt.lanes import group_size
+from octants.types import template, vector
+from octants.types.primitive import f16, f32, f64, resolve_dtype
+from octants.types.struct_type import StructType
+
+__all__ = ["FragmentType", "MatrixProduct"]
+
+_SIDE = 16
+
+_fragment_index = kernel_only("simt.fragment_index", "The row or column of a component of this thread.")
+_product = kernel_only("simt.product", "`a @ b + c` of the components of three fragments.")
+
+
+def _common_methods(kind: str, role: str, components: int) -> dict[str, Any]:
+    """Loads, stores and fills of a kind of fragment."""
+
+    @func
+    def fill_(self: Any, value: Any) -> None:
+        """Sets all elements to a number, the same on all threads."""
+        for i in static(range(components)):
+            self.values[i] = value
+
+    @func
+    def load_(self: Any, array: template(), row: Any, column: Any) -> None:
+        """Loads the 16 rows and columns of an array from `[row, column]` on, all of which exist."""
+        self.values = Vector(
+            [
+                array[row + _fragment_index(kind, role, i, "row"), column + _fragment_index(kind, role, i, "column")]
+                for i in static(range(components))
+            ]
+        )
+
+    @func
+    def load_transposed_(self: Any, array: template(), row: Any, column: Any) -> None:
+        """Loads the transpose of the 16 rows and columns of an array from `[row, column]` on, all of which exist."""
+        self.values = Vector(
+            [
+                array[row + _fragment_index(kind, role, i, "column"), column + _fragment_index(kind, role, i, "row")]
+                for i in static(range(components))
+            ]
+        )
+
+    @func
+    def store_(self: Any, array: template(), row: Any, column: Any) -> None:
+        """Stores into the 16 rows and columns of an array from `[row, column]` on, all of which exist."""
+        for i in static(range(components)):
+            array[row + _fragment_index(kind, role, i, "row"), column + _fragment_index(kind, role, i, "column")] = (
+                self.values[i]
+            )
+
+    @func
+    def _load3d(self: Any, array: template(), batch: template(), r0: Any, r1: Any, c0: Any, c1: Any) -> None:
+        """The rows `r0` to `r1` and columns `c0` to `c1` of an array; what lies outside of the array stays as it is."""
+        row_end = min(r1, array.shape[static(len(array.shape) - 2)])
+        column_end = min(c1, array.shape[static(len(array.shape) - 1)])
+        for i in static(range(components)):
+            row = r0 + _fragment_index(kind, role, i, "row")
+            column = c0 + _fragment_index(kind, role, i, "column")
+            if row < row_end and column < column_end:
+                if static(batch is None):
+                    self.values[i] = array[row, column]
+                else:
+                    self.values[i] = array[batch, row, column]
+
+    @func
+    def _store3d(self: Any, array: template(), batch: template(), r0: Any, r1: Any, c0: Any, c1: Any) -> None:
+        """Into the rows `r0` to `r1` and columns `c0` to `c1` of an array, as far as they are in the array."""
+        row_end = min(r1, array.shape[static(len(array.shape) - 2)])
+        column_end = min(c1, array.shape[static(len(array.shape) - 1)])
+        for i in static(range(components)):
+            row = r0 + _fragment_index(kind, role, i, "row")
+            column = c0 + _fragment_index(kind, role, i, "column")
+            if row < row_end and column < column_end:
+                if static(batch is None):
+                    array[row, column] = self.values[i]
+                else:
+                    array[batch, row, column] = self.values[i]
+
+    @func
+    def _load(self: Any, array: template(), r0: Any, r1: Any, c0: Any, c1: Any) -> None:
+        self._load3d(array, None, r0, r1, c0, c1)
+
+    @func
+    def _store(self: Any, array: template(), r0: Any, r1: Any, c0: Any, c1: Any) -> None:
+        self._store3d(array, None, r0, r1, c0, c1)
+
+    @func
+    def _mark(self: Any) -> None:
+        pass
+
+    return {
+        "fill_": fill_,
+        "load_": load_,
+        "load_transposed_": load_transposed_,
+        "store_": store_,
+        "_load": _load,
+        "_store": _store,
+        "_load3d": _load3d,
+        "_store3d": _store3d,
+        _mark_of(kind, role): _mark,
+    }
+
+
+def _mark_of(kind: str, role: str) -> str:
+    """The name of a method that only one kind of fragment has."""
+    return f"_is_{role}_of_{kind}"
+
+
+def _methods_of_sums(kind: str) -> dict[str, Any]:
+    """Products that are added to and subtracted from sums."""
+    left_mark, right_mark = _mark_of(kind, "a"), _mark_of(kind, "b")
+    message = "a product is of a fragment `a` and a fragment `b`, both of the sums' own MatrixProduct"
+
+    @func
+    def _add_product(self: Any, a: template(), b: template()) -> None:
+        static_assert(hasattr(a, left_mark) and hasattr(b, right_mark), message)
+        self.values = _product(kind, a.values, b.values, self.values)
+
+    @func
+    def _subtract_product(self: Any, a: template(), b: template()) -> None:
+        static_assert(hasattr(a, left_mark) and hasattr(b, right_mark), message)
+        self.values = _product(kind, -a.values, b.values, self.values)
+
+    return {"_add_product": _add_product, "_subtract_product": _subtract_product}
+
+
+@func
+def _zeros(fragment: template()) -> Any:
+    return static(fragment._struct())()
+
+
+class FragmentType:
+    """A kind of fragment of a `MatrixProduct`: `a`, `b` or `sums`. In kernels `zeros()` makes one.
+
+    A fragment `t` has `t.load_(array, row, column)`, `t.load_transposed_(array, row, column)` and
+    `t.store_(array, row, column)` for 16 rows and columns that exist, `t[:] = array[r0:r1, c0:c1]` and
+    `array[r0:r1, c0:c1] = t` for those that do, and `t.fill_(value)`. `t.values` is the vector of this thread's
+    elements: operations on each by itself are the same for all layouts.
+    """
+
+    def __init__(self, name: str, kind: str, role: str, dtype: Any) -> None:
+        self.dtype = dtype
+        self._name, self._kind, self._role = name, kind, role
+        self._types: dict[int, StructType] = {}
+        self.zeros = partial(_zeros, self)
+
+    def _struct(self) -> StructType:
+        """The type for the threads of the running program's subgroups."""
+        components = _SIDE * _SIDE // group_size()
+        if components not in self._types:
+            methods = _common_methods(self._kind, self._role, components)
+            if self._role == "accumulator":
+                methods |= _methods_of_sums(self._kind)
+            members = {"values": vector(components, self.dtype)}
+            self._types[components] = StructType(members, methods, f"{self._name}, {components} per thread")
+        return self._types[components]
+
+    def __repr__(self) -> str:
+        return self._name
+
+
+class MatrixProduct:
+    """Products of matrices of 16 x 16 elements of a type, which the threads of a subgroup form together.
+
+    `dtype` is the type of the operands: f16, f32 or f64. Products of f16 are summed up in f32, others in their own type.
+    `precision="tf32"` lets a device round operands of f32 to tf32 (10 bits of mantissa), for tensor cores; devices
+    without tf32 do not round. Without it f32 is never rounded.
+
+    Blocks are whole subgroups: `block_dim` is a multiple of `subgroup.group_size()`.
+    """
+
+    SIZE = _SIDE
+
+    def __init__(self, dtype: Any, precision: str | None = None) -> None:
+        dtype = resolve_dtype(dtype)
+        kinds = {(f16, None): "f16", (f32, None): "f32", (f32, "tf32"): "tf32", (f64, None): "f64"}
+        kind = kinds.get((dtype, precision))
+        if kind is None:
+            asked = f" with precision={precision!r}" if precision is not None else ""
+            raise OctantsTypeError(
+                f"there is no MatrixProduct of {dtype}{asked}: it is of qd.f16, qd.f32 or qd.f64, and "
+                "precision='tf32' is for qd.f32"
+            )
+        self.dtype, self.precision = dtype, precision
+        given = f"{dtype}" if precision is None else f"{dtype}, precision={precision!r}"
+        name = f"MatrixProduct({given})"
+        self.a = FragmentType(f"{name}.a", kind, "a", dtype)
+        self.b = FragmentType(f"{name}.b", kind, "b", dtype)
+        self.sums = FragmentType(f"{name}.sums", kind, "accumulator", f64 if dtype == f64 else f32)
+        self._name = name
+
+    def __repr__(self) -> str:
+        return self._name
