@@ -5,11 +5,10 @@
 use std::collections::HashMap;
 
 use octants_artifact::{Bound, CopiedRegion, ParallelMeta, ScalarKind, ScatterCopies, TaskMeta, WideForm};
-use octants_codegen::launch_bound;
+use octants_codegen::{launch_bound, wide_form};
 use octants_ir::schedule::{BodySchedule, Forms, LaunchShape, RegionMemory, Role, ScatterPrivatization, TaskSchedule};
 use octants_ir::{BlockId, Body, ForLoop, Layout, LoopConfig, MemorySpace, Op, Scalar, Task, TaskKind, ValueId};
 
-use crate::coarsen_threads::wide_form;
 use crate::emit::{IntCmp, V};
 use crate::facts::Facts;
 use crate::lowering::{BodyKind, Index, LoopTargets, Lowering};

@@ -1,9 +1,9 @@
 //! Programs to artifacts: a module for each task, with one entry point.
 
-use octants_artifact::{Artifact, Bound, CodeTarget, DeviceContext, ParallelMeta, TaskMeta};
-use octants_codegen::{Facts, graph_parts, kind_of, launch_bound};
+use octants_artifact::{Artifact, Bound, CodeTarget, DeviceContext, ParallelMeta, TaskMeta, WideForm};
+use octants_codegen::{Facts, graph_parts, kind_of, launch_bound, wide_form};
 use octants_diag::Span;
-use octants_ir::schedule::{LaunchShape, Role, TaskSchedule};
+use octants_ir::schedule::{Coarsening, LaunchShape, Role, TaskSchedule};
 use octants_ir::{AtomicOp, Body, ForLoop, LoopConfig, Op as IrOp, Scalar, Scheduled, Task, TaskKind, Type, ValueId};
 use rspirv::binary::Assemble;
 use rspirv::dr::{Module, Operand};
@@ -45,12 +45,25 @@ pub(crate) fn compile(
         counters: Vec::new(),
         sites: facts.sites.clone(),
     };
+    let code = |number, role| -> Result<Vec<u8>, CodegenError> {
+        let module = lower_task(&facts, features, (number, role), location)?;
+        Ok(module.assemble().into_iter().flat_map(u32::to_le_bytes).collect())
+    };
     for number in 0..program.tasks.len() {
-        let module = lower_task(&facts, features, number, location)?;
-        artifact.tasks.push(describe(&facts, number));
-        artifact.modules.push(module.assemble().into_iter().flat_map(u32::to_le_bytes).collect());
+        let mut task = describe(&facts, number);
+        artifact.modules.push(code(number, Role::Main)?);
+        if let (Some(coarsening), Some(meta)) = (coarsening(&facts, number), &mut task.parallel) {
+            let form = wide_form(&facts, ENTRY_POINT.to_owned(), coarsening);
+            meta.wide = Some(WideForm { code: code(number, Role::Coarse)?, ..form });
+        }
+        artifact.tasks.push(task);
     }
     Ok(artifact)
+}
+
+/// How a task's coarsened variant runs, if it has one.
+fn coarsening(facts: &Facts<'_>, number: usize) -> Option<Coarsening> {
+    facts.schedule.tasks[number].forms.coarsening
 }
 
 fn target_name(target: &CodeTarget) -> String {
@@ -60,7 +73,7 @@ fn target_name(target: &CodeTarget) -> String {
     }
 }
 
-/// The modules of a program's tasks.
+/// The modules of a program's tasks: of each task its main variant, then the coarsened one.
 pub(crate) fn modules(
     scheduled: &Scheduled,
     options: &CodegenOptions,
@@ -68,7 +81,12 @@ pub(crate) fn modules(
 ) -> Result<Vec<Module>, CodegenError> {
     let features = DeviceFeatures::of(target)?;
     let facts = Facts::of(scheduled, options, &|_| String::new());
-    (0..facts.program.tasks.len()).map(|number| lower_task(&facts, features, number, &|_| String::new())).collect()
+    let with_coarse =
+        |number| [Some(Role::Main), coarsening(&facts, number).map(|_| Role::Coarse)].map(|r| (number, r));
+    let all = (0..facts.program.tasks.len()).flat_map(with_coarse);
+    all.filter_map(|(number, role)| Some((number, role?)))
+        .map(|which| lower_task(&facts, features, which, &|_| String::new()))
+        .collect()
 }
 
 /// The loop of a parallel task.
@@ -158,11 +176,11 @@ impl Sharing {
 fn lower_task(
     facts: &Facts<'_>,
     features: DeviceFeatures,
-    number: usize,
+    (number, role): (usize, Role),
     location: &dyn Fn(Span) -> String,
 ) -> Result<Module, CodegenError> {
     let (task, schedule) = (&facts.program.tasks[number], &facts.schedule.tasks[number]);
-    let main = schedule.variant(Role::Main).expect("compiler bug: a task without code");
+    let main = schedule.variant(role).expect("compiler bug: a task without code");
     let e = Emitter::new(features, facts.options.fast_math);
     if features.special_float32 || features.special_float64 || features.special_float16 {
         e.need(Capability::SignedZeroInfNanPreserve);
@@ -194,6 +212,9 @@ fn lower_task(
     u.e.begin_function(entry, u.e.void(), &[]);
     let ret: &Type = &facts.program.ret;
     let mut l = Lowering::start(&u, (&main.body, &main.schedule), BodyKind::Task, ret);
+    if role == Role::Coarse {
+        l.vector_alignment = coarsening(facts, number).map(|c| c.alignment);
+    }
     fill_task(&mut l, &main.kind(&task.kind), schedule);
     u.e.end_function();
     u.lower_pending();

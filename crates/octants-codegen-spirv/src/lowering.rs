@@ -145,6 +145,8 @@ pub(crate) struct Lowering<'u, 'p> {
     pub has_failed: Option<Id>,
     /// Accumulators of reductions, and how each is folded.
     pub accumulators: Vec<(Id, AtomicOp)>,
+    /// Vectors lie at multiples of their size, at most of so many bytes; at multiples of their scalars' where not said.
+    pub vector_alignment: Option<u32>,
     /// Variables of private memory, by root and type.
     pub private: RefCell<HashMap<(u32, Scalar), (Id, u32)>>,
 }
@@ -176,6 +178,7 @@ impl<'u, 'p> Lowering<'u, 'p> {
             iteration_end: None,
             has_failed: None,
             accumulators: Vec::new(),
+            vector_alignment: None,
             private: RefCell::default(),
         }
     }

@@ -141,6 +141,7 @@ impl DeviceFeatures {
             waits_for_loads: false,
             counts_in_32_bits: true,
             has_constant_loads: true,
+            merges_accesses: false,
             costs: CostTable::GENERIC,
         }
     }

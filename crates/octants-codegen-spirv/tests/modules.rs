@@ -148,3 +148,56 @@ fn the_text_of_a_map_is_kept() {
     }
     assert_eq!(text, std::fs::read_to_string(path).unwrap(), "OCTANTS_BLESS=1 writes {path}");
 }
+
+#[test]
+fn coarsened_variants_have_vector_accesses() {
+    for (s, word) in [
+        (Scalar::F32, "%v4float"),
+        (Scalar::F64, "%v2double"),
+        (Scalar::F16, "%v4uint"),
+        (Scalar::I8, "%v2uint"),
+        (Scalar::U16, "%v4uint"),
+    ] {
+        let program = copy_of_arrays(s);
+        let text = modules(&program, LAVAPIPE, true);
+        let (scheduled, options) = (scheduled(&program, LAVAPIPE), CodegenOptions::default());
+        let artifact = compile(&scheduled, &|_| String::new(), &options, &LAVAPIPE.code_target()).unwrap();
+        let form = artifact.tasks[0].parallel.as_ref().and_then(|p| p.wide.as_ref()).expect("a coarsened variant");
+        validate(&form.code, &text);
+        let (loads, stores) = wide_accesses(&text);
+        assert_eq!((loads, stores), (1, 1), "{s:?} {word}\n{text}");
+    }
+}
+
+/// The loads and stores of whole vectors of 8 or 16 bytes.
+fn wide_accesses(text: &str) -> (usize, usize) {
+    let count = |op: &str| {
+        let is_wide = |l: &&str| l.contains(op) && (l.contains(" 8") || l.contains(" 16")) && l.contains("Aligned");
+        text.lines().filter(is_wide).count()
+    };
+    (count("OpLoad"), count("OpStore"))
+}
+
+/// `y[i] = x[i]` over arrays.
+fn copy_of_arrays(s: Scalar) -> Program {
+    let text = format!(
+        "program copy -> unit {{
+  param e: i32
+  buffer @0 x: {s}[1] contiguous
+  buffer @1 y: {s}[1] contiguous
+  task copy_0_range parallel reads [@0] writes [@1] {{
+    %0: i32 = const 0
+    %1: i32 = param 0
+    %2 = for [%0..%1] parallel {{
+      %3: i32 = loop_index %2, 0
+      %4: ref {s} = buffer_addr @0[%3]
+      %5: {s} = load %4
+      %6: ref {s} = buffer_addr @1[%3]
+      store %6, %5
+    }}
+  }}
+}}",
+        s = s.name()
+    );
+    text.parse().unwrap_or_else(|e| panic!("{e}\n{text}"))
+}

@@ -355,8 +355,8 @@ impl Driver for VulkanDriver {
     unsafe fn launch(&self, stream: StreamHandle, task: TaskHandle, launch: &Launch<'_>) -> Result<()> {
         // SAFETY: the handle is the address of a task of a module that the trait's contract keeps loaded.
         let (task, stream) = unsafe { (&*(task.0 as *const LoadedTask), self.stream(stream)) };
-        let Some((blocks, threads)) = task.plan(launch.args)? else { return Ok(()) };
-        let pipeline = task.pipeline(threads)?;
+        let Some((form, blocks, threads)) = task.plan(launch.args)? else { return Ok(()) };
+        let pipeline = form.pipeline(threads)?;
         let number = if task.is_numbered { launch.number } else { 0 };
         // The host counts the rounds of loops, in the number of the launch.
         let parameter = Parameter::new(launch, task.number, number, 0);

@@ -1,22 +1,22 @@
 //! [`Gpu`]: a device that was opened, with its queues and what is known of it.
 
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ash::vk;
 use octants_artifact::CodeTarget;
 use octants_runtime::Result;
 
 use crate::checked::failed;
+use crate::instance::Instance;
 
 /// Bytes of push constants that every device has, and code uses.
 pub(crate) const PUSH_BYTES: u32 = 128;
 
 /// A device. All objects made of it are destroyed before it is.
 pub struct Gpu {
-    /// Keeps the library loaded.
-    pub(crate) _entry: ash::Entry,
-    pub(crate) instance: ash::Instance,
+    /// Outlives the device.
+    pub(crate) _instance: Arc<Instance>,
     pub(crate) device: ash::Device,
     pub(crate) memory_types: vk::PhysicalDeviceMemoryProperties,
     /// The queues' family.
@@ -40,6 +40,8 @@ pub struct Gpu {
     pub max_blocks: u32,
     /// Threads of a block at most.
     pub max_threads: u32,
+    /// Multiprocessors, and threads that each of them holds, where the device tells.
+    pub shape: Option<(u32, u32)>,
     /// Nanoseconds of a tick of timestamps; zero without them.
     pub tick: f64,
     /// The processor plays it.
@@ -90,7 +92,6 @@ impl Drop for Gpu {
             self.device.destroy_pipeline_cache(self.cache, None);
             self.device.destroy_pipeline_layout(self.layout, None);
             self.device.destroy_device(None);
-            self.instance.destroy_instance(None);
         }
     }
 }

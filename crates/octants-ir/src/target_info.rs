@@ -34,6 +34,9 @@ pub struct TargetInfo {
     pub counts_in_32_bits: bool,
     /// Loads of memory that no one writes while a task runs are worth telling apart.
     pub has_constant_loads: bool,
+    /// Whoever compiles the code merges accesses of neighboring addresses. Where nobody does, the schedule has vector
+    /// loads and vector stores.
+    pub merges_accesses: bool,
     /// Costs of operations.
     pub costs: CostTable,
 }

@@ -13,6 +13,7 @@ use crate::form_thread_loops::form_thread_loops;
 use crate::freeze_conditional_loads::freeze_conditional_loads;
 use crate::full_unroll::full_unroll;
 use crate::hint_loops::hint_loops;
+use crate::merge_accesses::merge_accesses;
 use crate::merge_copies::merge_copies;
 use crate::narrow_barriers::narrow_barriers;
 use crate::privatize_in_shared_memory::privatize_in_shared_memory;
@@ -56,6 +57,11 @@ pub const PASSES: &[Pass<Scheduled, Scheduling>] = &[
     },
     // Behind `reduce_in_blocks`: all iterations of a group fold into the same locals.
     Pass { name: "coarsen_threads", runs: |_, s| s.target.has_grid, run: |scheduled, _| coarsen_threads(scheduled) },
+    Pass {
+        name: "merge_accesses",
+        runs: |_, s| s.target.has_grid && !s.target.merges_accesses,
+        run: |scheduled, _| merge_accesses(scheduled),
+    },
     // Behind the passes that rewrite inner loops for other reasons.
     Pass {
         name: "tile_in_shared_memory",

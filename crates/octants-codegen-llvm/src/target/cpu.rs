@@ -208,6 +208,7 @@ pub(crate) const INFO: TargetInfo = TargetInfo {
     waits_for_loads: false,
     counts_in_32_bits: false,
     has_constant_loads: false,
+    merges_accesses: true,
     costs: CostTable::GENERIC,
 };
 

@@ -72,6 +72,7 @@ pub(super) const INFO: TargetInfo = TargetInfo {
     waits_for_loads: false,
     counts_in_32_bits: true,
     has_constant_loads: true,
+    merges_accesses: true,
     costs: CostTable::GENERIC,
 };
 

@@ -18,6 +18,7 @@ pub const CPU: TargetInfo = TargetInfo {
     waits_for_loads: false,
     counts_in_32_bits: false,
     has_constant_loads: false,
+    merges_accesses: true,
     costs: CostTable::GENERIC,
 };
 
@@ -36,5 +37,6 @@ pub const GPU: TargetInfo = TargetInfo {
     waits_for_loads: true,
     counts_in_32_bits: true,
     has_constant_loads: true,
+    merges_accesses: true,
     costs: CostTable::GENERIC,
 };
