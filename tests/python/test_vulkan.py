@@ -7,13 +7,10 @@ from pathlib import Path
 
 import pytest
 
-LAVAPIPE = sorted(Path("/usr/share/vulkan/icd.d").glob("lvp_icd*.json"))
-
-PROGRAM = """
 import octants as qd
+from octants.devices import list_devices
 
-qd.init(arch=qd.vulkan, enable_fallback=False)
-"""
+LAVAPIPE = sorted(Path("/usr/share/vulkan/icd.d").glob("lvp_icd*.json"))
 
 # Some drivers cannot be loaded as often, and their libraries stay: no mapped file comes or goes after the first program.
 MANY = """
@@ -34,22 +31,95 @@ for number in range(40):
 """
 
 
-def run(program):
-    """Runs a program on lavapipe."""
+def run(program, file="-c", **variables):
+    """Runs a program on lavapipe: a text, or a file."""
     if not LAVAPIPE:
         pytest.skip("Mesa's lavapipe is not installed")
     env = {**os.environ, "VK_ICD_FILENAMES": str(LAVAPIPE[0]), "VK_DRIVER_FILES": str(LAVAPIPE[0])}
+    env.update(variables)
     env.pop("QD_ARCH", None)
-    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=env, check=False)
+    command = [sys.executable, "-c", program] if file == "-c" else [sys.executable, file]
+    ran = subprocess.run(command, capture_output=True, text=True, env=env, check=False)
     if "there is no Vulkan library" in ran.stderr:
         pytest.skip("Vulkan's loader is not installed")
     assert ran.returncode == 0, ran.stderr
     return ran
 
 
-def test_lavapipe_is_opened_with_the_limit_of_its_loops():
-    assert run(PROGRAM).stderr.count("65535 rounds") == 1
+@qd.kernel
+def count(x: qd.types.ndarray(qd.i32, 1), rounds: qd.i32):
+    for i in x:
+        x[i] = 0
+        for k in range(rounds):
+            x[i] += 1 + (k & i)
+
+
+@qd.kernel
+def count_in_threads(x: qd.types.ndarray(qd.i32, 1), rounds: qd.i32, most: qd.i32):
+    for i in x:
+        k = 0
+        while True:
+            if k >= rounds + i % 3:
+                break
+            for j in range(20):
+                if j == most:
+                    break
+                x[i] += 1
+            k += 1
+
+
+@pytest.fixture
+def on_vulkan(request):
+    init = getattr(qd.init, "original", qd.init)
+    try:
+        init(arch=qd.vulkan, enable_fallback=False)
+    except RuntimeError as missing:
+        pytest.skip(str(missing))
+    if not next(d for d in list_devices()[0] if d.arch == "vulkan").name.startswith("llvmpipe"):
+        pytest.skip("the first device of Vulkan is not Mesa's lavapipe")
+
+
+def test_a_loop_that_lavapipe_leaves_too_early_is_an_error(on_vulkan):
+    x = qd.ndarray(qd.i32, 1)
+    count(x, 60_000)
+    assert x[0] == 60_000
+    count(x, 70_000)
+    with pytest.raises(AssertionError, match=r"left this loop too early.*65535(.|\n)*test_vulkan.py:\d+"):
+        qd.sync()
+    count(x, 5)
+    assert x[0] == 5
+
+
+def test_loops_that_end_by_themselves_are_no_errors(on_vulkan):
+    x = qd.ndarray(qd.i32, 5000)
+    count_in_threads(x, 4, 7)
+    assert (x.to_numpy() == [7 * (4 + i % 3) for i in range(5000)]).all()
+    x.fill(0)
+    count_in_threads(x, 4, 30)
+    assert (x.to_numpy() == [20 * (4 + i % 3) for i in range(5000)]).all()
+    x.fill(0)
+    count_in_threads(x, 10_000, 7)
+    with pytest.raises(AssertionError, match="left this loop too early"):
+        qd.sync()
 
 
 def test_a_process_may_begin_many_programs():
     run(MANY)
+
+
+PROGRAMS = Path(__file__).parent / "vulkan_programs.py"
+
+
+def test_validation_layers_have_nothing_to_say():
+    if not any(Path("/usr/share/vulkan/explicit_layer.d").glob("VkLayer_khronos_validation.json")):
+        pytest.skip("Khronos' validation layers (package vulkan-validationlayers) are not installed")
+    layers = {
+        "VK_INSTANCE_LAYERS": "VK_LAYER_KHRONOS_validation",
+        "VK_LAYER_ENABLES": "VK_VALIDATION_FEATURE_ENABLE_SYNCHRONIZATION_VALIDATION_EXT",
+        "VK_LOADER_DEBUG": "layer",
+    }
+    ran = run("", str(PROGRAMS), **layers)
+    assert 'Inserted device layer "VK_LAYER_KHRONOS_validation"' in ran.stderr, "the layer was not loaded"
+    told = [line for line in (ran.stdout + ran.stderr).splitlines() if "VUID" in line or "SYNC-" in line]
+    assert not told, told
+    assert "ran all programs" in ran.stdout

@@ -51,6 +51,8 @@ pub(crate) struct Unit<'p> {
     pub helpers: RefCell<HashMap<Helper, Id>>,
     /// Variables of blocks, by root of shared memory and type.
     pub shared: RefCell<HashMap<(u32, Scalar), Id>>,
+    /// A word for each thread of the block: whether a `Break` has left its loop.
+    pub left_words: Cell<Option<Id>>,
     /// Words of the block's: for what its threads agree on, for what they count, and for fences by atomic operations.
     pub block_words: [Cell<Option<Id>>; 3],
 }

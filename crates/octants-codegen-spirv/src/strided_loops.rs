@@ -81,9 +81,16 @@ impl<'p> Lowering<'_, 'p> {
         }
         self.loops.pop();
         e.end_body(&open);
+        let has_breaks = self.breaks(l.body);
+        if has_breaks {
+            self.note_left(false);
+        }
         let (mut next, is_last) = odometer.step(e, &counters);
         next.push(e.not(is_last));
         e.end_loop(&open, &next);
+        if e.features.limits_loops {
+            self.check_rounds(v, odometer.is_before_end(e, &counters), has_breaks);
+        }
         self.end_reductions(l);
     }
 

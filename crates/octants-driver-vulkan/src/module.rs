@@ -1,6 +1,7 @@
 //! [`Module`]: loaded code, and the pipelines made of it.
 
 use std::collections::HashMap;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ash::vk;
@@ -17,9 +18,10 @@ const PROCESSOR_BLOCK: u32 = 64;
 /// Blocks that fill a GPU that does not tell the number of its multiprocessors.
 const GPU_FILL: u32 = 512;
 
-/// Iterations of a thread at most on a processor: Mesa's lavapipe leaves the loops of a thread after 65,535 rounds in
-/// all.
+/// Iterations of a thread at most on a processor, of short ones, and nanoseconds that all iterations of a thread may
+/// take: Mesa's lavapipe leaves the loops of a thread after 65,535 rounds in all, those inside the iterations counted.
 const MOST_ITERATIONS: u64 = 1024;
+const MOST_NANOSECONDS: f32 = 4096.0;
 
 /// A task with what its launches need to know.
 #[derive(Debug)]
@@ -102,7 +104,10 @@ impl LoadedTask {
             return Err(ErrorKind::Misuse { message }.into());
         }
         let least = match iterations {
-            Some(n) if self.gpu.is_processor => n.div_ceil(u64::from(threads) * MOST_ITERATIONS),
+            Some(n) if self.gpu.is_processor => {
+                let each = (MOST_NANOSECONDS / meta.cost_per_iteration.max(1.0)) as u64;
+                n.div_ceil(u64::from(threads) * each.clamp(1, MOST_ITERATIONS))
+            }
             _ => 0,
         };
         // Threads walk the iterations with the stride of the grid.
@@ -160,7 +165,10 @@ impl Form {
         // SAFETY: the module is alive, the structures are whole.
         let made = unsafe { gpu.device.create_compute_pipelines(gpu.cache, &info, None) };
         match made {
-            Ok(pipelines) => Ok(pipelines[0]),
+            Ok(pipelines) => {
+                gpu.has_pipelines.store(true, Ordering::Relaxed);
+                Ok(pipelines[0])
+            }
             Err((_, code)) => {
                 let doing = format!("making code of kernel `{}`", self.kernel);
                 Err(failed("vkCreateComputePipelines", code, doing))

@@ -1,6 +1,7 @@
 //! [`open()`]: finds Vulkan's library and a device, or says why there is none.
 
 use std::ffi::{CStr, CString, c_char};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use ash::vk;
@@ -8,11 +9,11 @@ use octants_artifact::CodeTarget;
 use octants_driver_gpu::{GpuConfig, Unavailable};
 
 use crate::driver::VulkanDriver;
-use crate::gpu::{Gpu, PUSH_BYTES};
+use crate::gpu::{Gpu, PUSH_BYTES, queue_priority};
 use crate::instance::{Instance, Instances, VERSION, why};
 
-/// Queues at most.
-const MOST_QUEUES: u32 = 8;
+/// Queues at most: so many streams run side by side.
+const MOST_QUEUES: u32 = 16;
 
 /// Opens a device: the one with the number that was asked for, or else the best there is, a GPU of its own before one
 /// that shares the processor's memory. One that the processor plays is taken where `takes_processor` says so.
@@ -125,7 +126,6 @@ struct Parts {
     subgroup: u32,
     asks_subgroup: bool,
     whole_subgroups: bool,
-    is_lavapipe: bool,
     shape: Option<(u32, u32)>,
     has_timestamps: bool,
     layout: vk::PipelineLayout,
@@ -240,6 +240,7 @@ impl Features {
             (is(self.clock.shader_subgroup_clock), "clock"),
             // Seen in 22.3; whether a later version mends it is not known. What replaces fences is right there too.
             (p.is_lavapipe, "fences_wait"),
+            (p.is_lavapipe, "limits_loops"),
         ];
         let words = has.into_iter().filter(|(has, _)| *has).map(|(_, word)| word.to_owned());
         [format!("shared={shared_bytes}")].into_iter().chain(words).collect::<Vec<_>>().join(",")
@@ -335,7 +336,7 @@ fn make_device(instance: &ash::Instance, found: Found) -> Result<Parts, Unavaila
         .map(|(i, _)| i as u32)
         .ok_or_else(|| Unavailable(format!("{name} has no queue for computing")))?;
     let count = families[family as usize].queue_count.min(MOST_QUEUES);
-    let priorities = vec![1.0; count as usize];
+    let priorities: Vec<f32> = (0..count).map(|number| queue_priority(number, count)).collect();
     let queue_info = [vk::DeviceQueueCreateInfo::default().queue_family_index(family).queue_priorities(&priorities)];
     let subset = c"VK_KHR_portability_subset";
     let wanted = [
@@ -389,7 +390,6 @@ fn make_device(instance: &ash::Instance, found: Found) -> Result<Parts, Unavaila
         subgroup,
         asks_subgroup,
         whole_subgroups,
-        is_lavapipe: p.is_lavapipe,
         shape: p.shape,
         has_timestamps,
         layout,
@@ -437,7 +437,6 @@ fn into_gpu(instance: Arc<Instance>, parts: Parts) -> Gpu {
         family: parts.family,
         asks_subgroup: parts.asks_subgroup,
         whole_subgroups: parts.whole_subgroups,
-        is_lavapipe: parts.is_lavapipe,
         shape: parts.shape,
         _instance: instance,
         device,
@@ -446,5 +445,14 @@ fn into_gpu(instance: Arc<Instance>, parts: Parts) -> Gpu {
         subgroup,
         layout,
         cache,
+        cache_name: cache_name(&found.properties),
+        found_in_cache: Mutex::default(),
+        has_pipelines: AtomicBool::new(false),
     }
+}
+
+/// The device and its driver, as the header of a pipeline cache names them.
+fn cache_name(p: &vk::PhysicalDeviceProperties) -> String {
+    let identity: String = p.pipeline_cache_uuid.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("pipelines of {:x}:{:x}, driver {:x}, {identity}", p.vendor_id, p.device_id, p.driver_version)
 }

@@ -15,6 +15,7 @@ pub mod backend;
 pub mod compile_times;
 pub mod config;
 mod current_config;
+mod driver_cache;
 pub mod environment;
 pub mod error;
 mod gradient_store;
