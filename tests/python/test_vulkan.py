@@ -55,13 +55,13 @@ def count(x: qd.types.ndarray(qd.i32, 1), rounds: qd.i32):
 
 
 @qd.kernel
-def count_in_threads(x: qd.types.ndarray(qd.i32, 1), rounds: qd.i32, most: qd.i32):
+def count_in_threads(x: qd.types.ndarray(qd.i32, 1), rounds: qd.i32, width: qd.i32, most: qd.i32):
     for i in x:
         k = 0
         while True:
             if k >= rounds + i % 3:
                 break
-            for j in range(20):
+            for j in range(width):
                 if j == most:
                     break
                 x[i] += 1
@@ -92,13 +92,13 @@ def test_a_loop_that_lavapipe_leaves_too_early_is_an_error(on_vulkan):
 
 def test_loops_that_end_by_themselves_are_no_errors(on_vulkan):
     x = qd.ndarray(qd.i32, 5000)
-    count_in_threads(x, 4, 7)
+    count_in_threads(x, 4, 20, 7)
     assert (x.to_numpy() == [7 * (4 + i % 3) for i in range(5000)]).all()
     x.fill(0)
-    count_in_threads(x, 4, 30)
+    count_in_threads(x, 4, 20, 30)
     assert (x.to_numpy() == [20 * (4 + i % 3) for i in range(5000)]).all()
     x.fill(0)
-    count_in_threads(x, 10_000, 7)
+    count_in_threads(x, 10_000, 20, 7)
     with pytest.raises(AssertionError, match="left this loop too early"):
         qd.sync()
 

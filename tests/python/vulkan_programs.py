@@ -78,9 +78,9 @@ def run_messages():
     x = qd.ndarray(qd.i32, 3)
     say(x)
     qd.sync()
-    check(5)
     reported = False
     try:
+        check(5)
         qd.sync()
     except AssertionError:
         reported = True
