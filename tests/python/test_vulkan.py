@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -101,6 +102,34 @@ def test_loops_that_end_by_themselves_are_no_errors(on_vulkan):
     count_in_threads(x, 10_000, 20, 7)
     with pytest.raises(AssertionError, match="left this loop too early"):
         qd.sync()
+
+
+@qd.kernel
+def spin(x: qd.types.ndarray(qd.i32, 1), rounds: qd.i32):
+    for i in x:
+        s = i
+        for k in range(rounds):
+            s = (s ^ (s >> 7)) * 1664525 + k
+        x[i] = s
+
+
+def test_queued_work_is_done_while_the_program_does_something_else(on_vulkan):
+    x = qd.ndarray(qd.i32, 512)
+    spin(x, 10)
+    qd.sync()
+
+    def run(pause):
+        start = time.perf_counter()
+        for _ in range(5):
+            spin(x, 50_000)
+        time.sleep(pause)
+        waits = time.perf_counter()
+        qd.sync()
+        return time.perf_counter() - waits, time.perf_counter() - start
+
+    whole = min(run(0)[1] for _ in range(2))
+    # Several times as long as it takes, since the machine may be busy.
+    assert min(run(4 * whole)[0] for _ in range(3)) < whole / 2
 
 
 def test_a_process_may_begin_many_programs():

@@ -18,10 +18,12 @@ const PROCESSOR_BLOCK: u32 = 64;
 /// Blocks that fill a GPU that does not tell the number of its multiprocessors.
 const GPU_FILL: u32 = 512;
 
-/// Iterations of a thread at most on a processor, of short ones, and nanoseconds that all iterations of a thread may
-/// take: Mesa's lavapipe leaves the loops of a thread after 65,535 rounds in all, those inside the iterations counted.
+/// Iterations of a thread at most on a processor: Mesa's lavapipe leaves the loops of a thread after 65,535 rounds in
+/// all, those inside the iterations counted.
 const MOST_ITERATIONS: u64 = 1024;
-const MOST_NANOSECONDS: f32 = 4096.0;
+/// An iteration that costs more, in nanoseconds of the estimate for a CPU, may have loops, and is one thread's only one.
+/// A loop of unknown length costs more than three.
+const SHORT_ITERATION: f32 = 2.0;
 
 /// A task with what its launches need to know.
 #[derive(Debug)]
@@ -105,8 +107,8 @@ impl LoadedTask {
         }
         let least = match iterations {
             Some(n) if self.gpu.is_processor => {
-                let each = (MOST_NANOSECONDS / meta.cost_per_iteration.max(1.0)) as u64;
-                n.div_ceil(u64::from(threads) * each.clamp(1, MOST_ITERATIONS))
+                let most = if meta.cost_per_iteration > SHORT_ITERATION { 1 } else { MOST_ITERATIONS };
+                n.div_ceil(u64::from(threads) * most)
             }
             _ => 0,
         };
