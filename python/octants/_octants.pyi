@@ -652,5 +652,8 @@ class Inspection:
 def code_targets() -> list[tuple[str, list[str]]]:
     """The kinds of machines, and the targets of each that code can be made for."""
 
+def devices() -> list[tuple[str, list[tuple[str, int | None, str | None]], str | None]]:
+    """The devices of all kinds: of each kind its name, its devices (name, bytes, note), and why there are none."""
+
 def observe_compilations(callback: Callable[[Inspection], None] | None) -> None:
     """Has `callback` called with each kernel that is compiled from now on; with `None`, nothing."""

@@ -73,7 +73,13 @@ def test_compares_a_package_with_itself():
 
 @pytest.mark.parametrize(
     ("name", "option"),
-    [("run.py", "--threads"), ("compare.py", "--threads"), ("genesis.py", "--scene"), ("blocks.py", "--sizes")],
+    [
+        ("run.py", "--threads"),
+        ("compare.py", "--threads"),
+        ("genesis.py", "--scene"),
+        ("blocks.py", "--sizes"),
+        ("vulkan.py", "--beside"),
+    ],
 )
 def test_help(name, option):
     done = subprocess.run([sys.executable, str(BENCHES / name), "--help"], capture_output=True, text=True, check=False)

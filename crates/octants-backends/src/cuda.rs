@@ -7,11 +7,11 @@ use octants_driver_cuda::choose_target::{chips, choose_target};
 use octants_driver_cuda::{self as driver, HOME_VARIABLES};
 use octants_driver_gpu::GpuConfig;
 use octants_engine::environment::folders;
-use octants_engine::{Backend, CodeForm, CodeGenerator, DeviceSettings};
+use octants_engine::{Backend, CodeForm, CodeGenerator, DeviceInfo, DeviceSettings};
 use octants_runtime::Driver;
 
 use crate::llvm::{ASSEMBLY, Llvm, OBJECT};
-use crate::open_gpu::open_gpu;
+use crate::open_gpu::{list_gpus, open_gpu};
 
 /// What the names of all chips begin with.
 const CHIP: &str = "sm_";
@@ -30,6 +30,10 @@ impl Backend for Cuda {
 
     fn open(&self, settings: &DeviceSettings) -> Result<Box<dyn Driver>, String> {
         open_gpu(settings, GpuConfig { homes: folders(HOME_VARIABLES), ..GpuConfig::default() }, driver::open)
+    }
+
+    fn devices(&self, settings: &DeviceSettings) -> Result<Vec<DeviceInfo>, String> {
+        list_gpus(settings, GpuConfig::default(), driver::list)
     }
 
     fn find_device_library(&self, packages: &[PathBuf]) -> Option<PathBuf> {

@@ -7,11 +7,11 @@ use octants_codegen_llvm::{check_target, known_processors};
 use octants_driver_gpu::GpuConfig;
 use octants_driver_hip::{self as driver, HOME_VARIABLES};
 use octants_engine::environment::{folders, is_off};
-use octants_engine::{Backend, CodeForm, CodeGenerator, DeviceSettings};
+use octants_engine::{Backend, CodeForm, CodeGenerator, DeviceInfo, DeviceSettings};
 use octants_runtime::Driver;
 
 use crate::llvm::{Llvm, OBJECT, named};
-use crate::open_gpu::open_gpu;
+use crate::open_gpu::{list_gpus, open_gpu};
 
 /// The architecture of all chips.
 const TRIPLE: &str = "amdgcn-amd-amdhsa";
@@ -34,6 +34,10 @@ impl Backend for Hip {
     fn open(&self, settings: &DeviceSettings) -> Result<Box<dyn Driver>, String> {
         let (homes, plain_memory) = (folders(HOME_VARIABLES), is_off(POOLS));
         open_gpu(settings, GpuConfig { homes, plain_memory, ..GpuConfig::default() }, driver::open)
+    }
+
+    fn devices(&self, settings: &DeviceSettings) -> Result<Vec<DeviceInfo>, String> {
+        list_gpus(settings, GpuConfig::default(), driver::list)
     }
 
     fn find_device_library(&self, packages: &[PathBuf]) -> Option<PathBuf> {

@@ -3,7 +3,7 @@
 use octants_artifact::CodeTarget;
 use octants_codegen_llvm::known_processors;
 use octants_driver_host::{HostConfig, HostDriver};
-use octants_engine::{Backend, CodeGenerator, DeviceSettings};
+use octants_engine::{Backend, CodeGenerator, DeviceInfo, DeviceSettings};
 use octants_runtime::Driver;
 
 use crate::llvm::{Llvm, named};
@@ -40,6 +40,13 @@ impl Backend for Host {
     fn open(&self, settings: &DeviceSettings) -> Result<Box<dyn Driver>, String> {
         let &DeviceSettings { max_threads, streams, schedule, separate_memory, .. } = settings;
         Ok(Box::new(HostDriver::new(HostConfig { max_threads, streams, schedule, separate_memory })))
+    }
+
+    fn devices(&self, settings: &DeviceSettings) -> Result<Vec<DeviceInfo>, String> {
+        let driver = self.open(settings)?;
+        let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
+        let note = Some(format!("{threads} processor{}", if threads == 1 { "" } else { "s" }));
+        Ok(vec![DeviceInfo { name: driver.name().to_owned(), memory_bytes: driver.memory_bytes(), note }])
     }
 
     fn targets(&self) -> Vec<String> {

@@ -13,12 +13,15 @@ pub mod llvm;
 mod open_gpu;
 pub mod vulkan;
 
-use octants_engine::Backends;
+use octants_engine::{Backend, Backends};
 
 #[cfg(feature = "recording")]
 pub use octants_driver_recording as recording;
 
-/// The back ends, in the order of preference.
+/// The back ends, in the order of preference. Call it once and keep the table: entries own what outlives programs, such
+/// as the libraries of drivers that can be loaded only a few times, and live as long as the process.
 pub fn backends() -> Backends {
-    Backends { entries: &[&host::Host, &cuda::Cuda, &hip::Hip, &vulkan::Vulkan], undriven: &["metal"] }
+    let vulkan: &'static dyn Backend = Box::leak(Box::<vulkan::Vulkan>::default());
+    let entries: Vec<&'static dyn Backend> = vec![&host::Host, &cuda::Cuda, &hip::Hip, vulkan];
+    Backends { entries: entries.leak(), undriven: &["metal"] }
 }

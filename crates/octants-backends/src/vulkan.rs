@@ -4,8 +4,8 @@ use octants_artifact::{Artifact, CodeTarget};
 use octants_codegen_spirv::{self as spirv, DeviceFeatures};
 use octants_diag::Span;
 use octants_driver_gpu::{GpuConfig, Unavailable};
-use octants_driver_vulkan as driver;
-use octants_engine::{Backend, CodeForm, CodeGenerator, DeviceSettings};
+use octants_driver_vulkan::{self as driver, Instances};
+use octants_engine::{Backend, CodeForm, CodeGenerator, DeviceInfo, DeviceSettings};
 use octants_ir::{CodegenError, CodegenOptions, Scheduled, TargetInfo};
 use octants_runtime::Driver;
 
@@ -79,7 +79,15 @@ impl CodeGenerator for Spirv {
 }
 
 /// The back end of Vulkan's devices.
-pub struct Vulkan;
+#[derive(Default)]
+pub struct Vulkan {
+    /// Kept from program to program.
+    instances: Instances,
+}
+
+fn gpu_config(settings: &DeviceSettings) -> GpuConfig {
+    GpuConfig { device: settings.device, library: settings.driver_library.clone(), ..GpuConfig::default() }
+}
 
 impl Backend for Vulkan {
     fn names(&self) -> &'static [&'static str] {
@@ -91,12 +99,21 @@ impl Backend for Vulkan {
     }
 
     fn open(&self, settings: &DeviceSettings) -> Result<Box<dyn Driver>, String> {
-        let (device, library) = (settings.device, settings.driver_library.clone());
-        let config = GpuConfig { device, library, ..GpuConfig::default() };
-        match driver::open(&config, !settings.only_graphics_processors) {
+        match driver::open(&self.instances, &gpu_config(settings), !settings.only_graphics_processors) {
             Ok(driver) => Ok(Box::new(driver)),
             Err(Unavailable(reason)) => Err(reason),
         }
+    }
+
+    fn devices(&self, settings: &DeviceSettings) -> Result<Vec<DeviceInfo>, String> {
+        let found = driver::list(&self.instances, &gpu_config(settings)).map_err(|Unavailable(reason)| reason)?;
+        let info = |device: driver::Listed| {
+            let kind = if device.is_processor { ", played by the processor" } else { "" };
+            let lacks = device.lacks.map_or_else(String::new, |reason| format!("; cannot be used: {reason}"));
+            let note = Some(format!("Vulkan {}{kind}{lacks}", device.version));
+            DeviceInfo { name: device.name, memory_bytes: Some(device.memory_bytes).filter(|n| *n > 0), note }
+        };
+        Ok(found.into_iter().map(info).collect())
     }
 
     fn targets(&self) -> Vec<String> {

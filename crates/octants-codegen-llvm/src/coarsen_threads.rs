@@ -1,35 +1,9 @@
-//! Thread coarsening: the conditions of a task's coarsened variant, which the launcher checks and the code relies on.
+//! Thread coarsening: what the code of a task's coarsened variant relies on, for the launcher checks it.
 
 use octants_artifact::WideForm;
-use octants_ir::Layout;
-use octants_ir::schedule::Coarsening;
 
 use crate::emit::{IntCmp, V};
-use crate::facts::Facts;
 use crate::lowering::Lowering;
-
-/// The conditions that a launch must fulfil.
-pub(crate) fn wide_form(facts: &Facts<'_>, symbol: String, coarsening: Coarsening) -> WideForm {
-    let mut form = WideForm {
-        symbol,
-        code: Vec::new(),
-        lanes: coarsening.factor,
-        alignment: coarsening.alignment,
-        least_iterations: coarsening.min_iterations,
-        least_row: coarsening.min_row,
-        addresses: Vec::new(),
-        extents: Vec::new(),
-    };
-    for (buffer, slot) in facts.program.buffers.iter().zip(&facts.args.buffers) {
-        if let (Layout::Contiguous, Some(slot)) = (&buffer.layout, slot) {
-            form.addresses.push(*slot);
-            if buffer.ndim > 1 {
-                form.extents.push(slot + buffer.ndim);
-            }
-        }
-    }
-    form
-}
 
 impl Lowering<'_, '_> {
     /// Tells the optimizer what the launcher saw to.

@@ -5,11 +5,10 @@
 use std::collections::HashMap;
 
 use octants_artifact::{Bound, CopiedRegion, ParallelMeta, ScalarKind, ScatterCopies, TaskMeta, WideForm};
-use octants_codegen::launch_bound;
-use octants_ir::schedule::{BodySchedule, Forms, LaunchShape, RegionMemory, Role, ScatterPrivatization, TaskSchedule};
-use octants_ir::{BlockId, Body, ForLoop, Layout, LoopConfig, MemorySpace, Op, Scalar, Task, TaskKind, ValueId};
+use octants_codegen::{describe_loop, is_grid, parallel_loop, wide_form};
+use octants_ir::schedule::{BodySchedule, Forms, RegionMemory, Role, ScatterPrivatization, TaskSchedule};
+use octants_ir::{BlockId, Body, ForLoop, Layout, LoopConfig, MemorySpace, Op, Scalar, TaskKind, ValueId};
 
-use crate::coarsen_threads::wide_form;
 use crate::emit::{IntCmp, V};
 use crate::facts::Facts;
 use crate::lowering::{BodyKind, Index, LoopTargets, Lowering};
@@ -45,7 +44,7 @@ pub(crate) fn lower_entries(u: &Unit<'_>, entries: &[Entry]) -> Vec<TaskMeta> {
 fn lower_main(u: &Unit<'_>, number: usize) -> TaskMeta {
     let (task, target, schedule) = (&u.program.tasks[number], u.target, &u.facts.schedule.tasks[number]);
     let symbol = target.task_symbol(number, &task.name);
-    let Forms { runs_alone, has_single, thread_privatization, block_privatization, .. } = &schedule.forms;
+    let Forms { runs_alone, has_single, thread_privatization, .. } = &schedule.forms;
     let plain = thread_privatization.as_ref().map(|s| {
         let code = lower_variant(u, number, &format!("{symbol}.plain"), Variant::Plain(s));
         u.e.set_internal(code);
@@ -62,8 +61,6 @@ fn lower_main(u: &Unit<'_>, number: usize) -> TaskMeta {
         TaskKind::Serial => None,
         TaskKind::Parallel(config) | TaskKind::Grid(config) => {
             let mut meta = lower_count(u, number, config, format!("{symbol}.count"));
-            let sums_up = !parallel_loop(task, &task.body).1.reductions.is_empty();
-            meta.block_sums = is_grid(schedule) && (sums_up || block_privatization.is_some());
             meta.scatter = thread_privatization.as_ref().map(|s| {
                 let copies = describe_copies(u.facts, s, schedule.forms.copy_merge.lanes, &symbol);
                 for (region, copied) in copies.regions.iter().enumerate() {
@@ -72,7 +69,6 @@ fn lower_main(u: &Unit<'_>, number: usize) -> TaskMeta {
                 copies
             });
             meta.wide = lower_wide(u, number);
-            meta.interleave_factor = schedule.interleave_factor();
             Some(meta)
         }
     };
@@ -147,19 +143,6 @@ impl Variant<'_> {
     }
 }
 
-/// The threads of a grid run the task.
-fn is_grid(schedule: &TaskSchedule) -> bool {
-    schedule.variant(Role::Main).is_some_and(|v| matches!(v.shape, LaunchShape::Grid { .. }))
-}
-
-/// Threads of a block, if the code relies on that number.
-fn fixed_block(schedule: &TaskSchedule) -> Option<u32> {
-    match schedule.variant(Role::Main)?.shape {
-        LaunchShape::Grid { block_size } if schedule.hints.shares_tiles => block_size,
-        _ => None,
-    }
-}
-
 /// Anything in the body computes with floats, functions that it calls included if they take or give any.
 fn uses_floats(body: &Body) -> bool {
     let mut any = false;
@@ -204,15 +187,6 @@ fn call_plain(u: &Unit<'_>, number: usize, symbol: &str, scatter: &ScatterPrivat
     u.e.ret(u.e.call(plain, &args));
     l.finish(start);
     entry.function
-}
-
-/// The loop of a parallel task, and its value.
-fn parallel_loop<'p>(task: &Task, body: &'p Body) -> (ValueId, &'p ForLoop) {
-    let last = body.block(body.root).last().copied();
-    match last.map(|v| (v, &body.inst(v).op)) {
-        Some((v, Op::For(l))) => (v, l),
-        _ => panic!("compiler bug: the parallel task {} does not end in a loop", task.name),
-    }
 }
 
 fn lower_variant(u: &Unit<'_>, number: usize, symbol: &str, variant: Variant<'_>) -> V {
@@ -294,30 +268,14 @@ fn lower_variant(u: &Unit<'_>, number: usize, symbol: &str, variant: Variant<'_>
 
 /// Describes a task to the launcher; emits the function that counts its iterations where the launcher cannot.
 fn lower_count(u: &Unit<'_>, number: usize, config: &LoopConfig, symbol: String) -> ParallelMeta {
-    let TaskSchedule { bounds, extents, cost_per_iteration, .. } = &u.facts.schedule.tasks[number];
-    let axes: Vec<_> =
-        bounds.iter().map(|(begin, end)| (launch_bound(u.facts, begin), launch_bound(u.facts, end))).collect();
-    let on_grid = is_grid(&u.facts.schedule.tasks[number]);
-    let computed = axes.iter().any(|(begin, end)| [begin, end].contains(&&Bound::Computed));
-    ParallelMeta {
-        count: u.facts.schedule.tasks[number].count(),
-        axes,
-        wide: None,
-        serialize: config.serialize,
-        block_dim: fixed_block(&u.facts.schedule.tasks[number]).or(config.block_dim),
-        num_threads: config.num_threads,
-        inner_extent: if extents.len() > 1 { extents.last().copied().flatten().map(|n| n as u64) } else { None },
-        scatter: None,
-        block_sums: false,
-        cooperates: on_grid && u.facts.schedule.tasks[number].behavior.cooperates,
-        interleave_factor: 1,
-        cost_per_iteration: *cost_per_iteration,
-        // On a device the code finds out.
-        count_symbol: (computed && !on_grid).then(|| {
-            emit_count(u, number, &symbol);
-            symbol
-        }),
+    let mut meta = describe_loop(u.facts, number, config);
+    let computed = meta.axes.iter().any(|(begin, end)| [begin, end].contains(&&Bound::Computed));
+    // On a device the code finds out.
+    if computed && !is_grid(&u.facts.schedule.tasks[number]) {
+        emit_count(u, number, &symbol);
+        meta.count_symbol = Some(symbol);
     }
+    meta
 }
 
 fn emit_count(u: &Unit<'_>, number: usize, symbol: &str) {

@@ -1,10 +1,10 @@
 //! Programs to artifacts: a module for each task, with one entry point.
 
-use octants_artifact::{Artifact, Bound, CodeTarget, DeviceContext, ParallelMeta, TaskMeta};
-use octants_codegen::{Facts, graph_parts, kind_of, launch_bound};
+use octants_artifact::{Artifact, CodeTarget, DeviceContext, TaskMeta, WideForm};
+use octants_codegen::{Facts, describe_loop, graph_parts, kind_of, wide_form};
 use octants_diag::Span;
-use octants_ir::schedule::{LaunchShape, Role, TaskSchedule};
-use octants_ir::{AtomicOp, Body, ForLoop, LoopConfig, Op as IrOp, Scalar, Scheduled, Task, TaskKind, Type, ValueId};
+use octants_ir::schedule::{Coarsening, Role, TaskSchedule};
+use octants_ir::{AtomicOp, Body, Op as IrOp, Scalar, Scheduled, TaskKind, Type};
 use rspirv::binary::Assemble;
 use rspirv::dr::{Module, Operand};
 use rspirv::spirv::{Capability, Decoration, StorageClass};
@@ -16,6 +16,10 @@ use crate::{CodegenError, CodegenOptions, ENTRY_POINT, MOST_ARGUMENT_BYTES};
 
 /// Words of a `DeviceContext`.
 pub(crate) const CONTEXT_WORDS: u32 = DeviceContext::BYTES as u32 / 8;
+
+/// The message of a loop that the device has left too early.
+const LEFT_EARLY: &str = "the device has left this loop too early: Mesa's lavapipe runs at most 65535 rounds of all loops \
+                          of a thread together";
 
 /// So many argument slots stand behind the context. Of more the address stands there.
 pub(crate) fn are_by_value(slots: u32) -> bool {
@@ -30,7 +34,7 @@ pub(crate) fn compile(
     target: &CodeTarget,
 ) -> Result<Artifact, CodegenError> {
     let features = DeviceFeatures::of(target)?;
-    let facts = Facts::of(scheduled, options, location);
+    let facts = facts_of(scheduled, options, features, location);
     let program = facts.program;
     let mut artifact = Artifact {
         kernel: program.name.clone(),
@@ -46,12 +50,39 @@ pub(crate) fn compile(
         counters: Vec::new(),
         sites: facts.sites.clone(),
     };
+    let code = |number, role| -> Result<Vec<u8>, CodegenError> {
+        let module = lower_task(&facts, features, (number, role), location)?;
+        Ok(module.assemble().into_iter().flat_map(u32::to_le_bytes).collect())
+    };
     for number in 0..program.tasks.len() {
-        let module = lower_task(&facts, features, number, location)?;
-        artifact.tasks.push(describe(&facts, number));
-        artifact.modules.push(module.assemble().into_iter().flat_map(u32::to_le_bytes).collect());
+        let mut task = describe(&facts, number);
+        artifact.modules.push(code(number, Role::Main)?);
+        if let (Some(coarsening), Some(meta)) = (coarsening(&facts, number), &mut task.parallel) {
+            let form = wide_form(&facts, ENTRY_POINT.to_owned(), coarsening);
+            meta.wide = Some(WideForm { code: code(number, Role::Coarse)?, ..form });
+        }
+        artifact.tasks.push(task);
     }
     Ok(artifact)
+}
+
+/// Looks at a program. Loops are places that may fail where the device leaves them too early.
+fn facts_of<'p>(
+    scheduled: &'p Scheduled,
+    options: &'p CodegenOptions,
+    features: DeviceFeatures,
+    location: &dyn Fn(Span) -> String,
+) -> Facts<'p> {
+    let mut facts = Facts::of(scheduled, options, location);
+    if features.limits_loops {
+        facts.number_loops(LEFT_EARLY, location);
+    }
+    facts
+}
+
+/// How a task's coarsened variant runs, if it has one.
+fn coarsening(facts: &Facts<'_>, number: usize) -> Option<Coarsening> {
+    facts.schedule.tasks[number].forms.coarsening
 }
 
 fn target_name(target: &CodeTarget) -> String {
@@ -61,24 +92,20 @@ fn target_name(target: &CodeTarget) -> String {
     }
 }
 
-/// The modules of a program's tasks.
+/// The modules of a program's tasks: of each task its main variant, then the coarsened one.
 pub(crate) fn modules(
     scheduled: &Scheduled,
     options: &CodegenOptions,
     target: &CodeTarget,
 ) -> Result<Vec<Module>, CodegenError> {
     let features = DeviceFeatures::of(target)?;
-    let facts = Facts::of(scheduled, options, &|_| String::new());
-    (0..facts.program.tasks.len()).map(|number| lower_task(&facts, features, number, &|_| String::new())).collect()
-}
-
-/// The loop of a parallel task.
-fn parallel_loop<'p>(task: &Task, body: &'p Body) -> (ValueId, &'p ForLoop) {
-    let last = body.block(body.root).last().copied();
-    match last.map(|v| (v, &body.inst(v).op)) {
-        Some((v, IrOp::For(l))) => (v, l),
-        _ => panic!("compiler bug: the parallel task {} does not end in a loop", task.name),
-    }
+    let facts = facts_of(scheduled, options, features, &|_| String::new());
+    let with_coarse =
+        |number| [Some(Role::Main), coarsening(&facts, number).map(|_| Role::Coarse)].map(|r| (number, r));
+    let all = (0..facts.program.tasks.len()).flat_map(with_coarse);
+    all.filter_map(|(number, role)| Some((number, role?)))
+        .map(|which| lower_task(&facts, features, which, &|_| String::new()))
+        .collect()
 }
 
 /// What the launcher is told of a task.
@@ -86,7 +113,7 @@ fn describe(facts: &Facts<'_>, number: usize) -> TaskMeta {
     let (task, schedule) = (&facts.program.tasks[number], &facts.schedule.tasks[number]);
     let parallel = match &task.kind {
         TaskKind::Serial => None,
-        TaskKind::Parallel(config) | TaskKind::Grid(config) => Some(describe_loop(facts, task, schedule, config)),
+        TaskKind::Parallel(config) | TaskKind::Grid(config) => Some(describe_loop(facts, number, config)),
     };
     TaskMeta {
         name: task.name.clone(),
@@ -103,33 +130,6 @@ fn describe(facts: &Facts<'_>, number: usize) -> TaskMeta {
         writes: task.access.writes.iter().map(|b| b.0).collect(),
         access: Vec::new(),
         block_bytes: 0,
-    }
-}
-
-fn describe_loop(facts: &Facts<'_>, task: &Task, schedule: &TaskSchedule, config: &LoopConfig) -> ParallelMeta {
-    let axes: Vec<(Bound, Bound)> =
-        schedule.bounds.iter().map(|(begin, end)| (launch_bound(facts, begin), launch_bound(facts, end))).collect();
-    let main = schedule.variant(Role::Main).expect("compiler bug: a task without code");
-    let fixed = match main.shape {
-        LaunchShape::Grid { block_size } if schedule.hints.shares_tiles => block_size,
-        _ => None,
-    };
-    let sums_up = !parallel_loop(task, &task.body).1.reductions.is_empty();
-    let extents = &schedule.extents;
-    ParallelMeta {
-        count: schedule.count(),
-        axes,
-        wide: None,
-        serialize: config.serialize,
-        block_dim: fixed.or(config.block_dim),
-        num_threads: config.num_threads,
-        inner_extent: if extents.len() > 1 { extents.last().copied().flatten().map(|n| n as u64) } else { None },
-        scatter: None,
-        block_sums: sums_up || schedule.forms.block_privatization.is_some(),
-        cooperates: schedule.behavior.cooperates,
-        interleave_factor: 1,
-        cost_per_iteration: schedule.cost_per_iteration,
-        count_symbol: None,
     }
 }
 
@@ -160,11 +160,11 @@ impl Sharing {
 fn lower_task(
     facts: &Facts<'_>,
     features: DeviceFeatures,
-    number: usize,
+    (number, role): (usize, Role),
     location: &dyn Fn(Span) -> String,
 ) -> Result<Module, CodegenError> {
     let (task, schedule) = (&facts.program.tasks[number], &facts.schedule.tasks[number]);
-    let main = schedule.variant(Role::Main).expect("compiler bug: a task without code");
+    let main = schedule.variant(role).expect("compiler bug: a task without code");
     let e = Emitter::new(features, facts.options.fast_math);
     if features.special_float32 || features.special_float64 || features.special_float16 {
         e.need(Capability::SignedZeroInfNanPreserve);
@@ -189,6 +189,7 @@ fn lower_task(
         pending: Default::default(),
         helpers: Default::default(),
         shared: Default::default(),
+        left_words: Default::default(),
         block_words: Default::default(),
     };
     let entry = u.e.id();
@@ -196,6 +197,9 @@ fn lower_task(
     u.e.begin_function(entry, u.e.void(), &[]);
     let ret: &Type = &facts.program.ret;
     let mut l = Lowering::start(&u, (&main.body, &main.schedule), BodyKind::Task, ret);
+    if role == Role::Coarse {
+        l.vector_alignment = coarsening(facts, number).map(|c| c.alignment);
+    }
     fill_task(&mut l, &main.kind(&task.kind), schedule);
     u.e.end_function();
     u.lower_pending();

@@ -199,6 +199,11 @@ impl Emitter {
         self.make_type(Op::TypeArray, vec![Operand::IdRef(of), Operand::IdRef(length)], vec![of, length])
     }
 
+    /// An array whose length is a constant, which whoever loads the module may set.
+    pub fn sized_array_type(&self, of: Id, length: Id) -> Id {
+        self.make_type(Op::TypeArray, vec![Operand::IdRef(of), Operand::IdRef(length)], vec![of, length])
+    }
+
     /// An array with a given stride in bytes, in memory: another type than variables have.
     pub fn laid_out_array_type(&self, of: Id, n: u32, stride: u32) -> Id {
         let length = self.u32c(n);

@@ -22,7 +22,7 @@
 //! are taken modulo the width; f64 to f16 rounds by way of f32; casts to 8 and 16 bits go by way of 32.
 //!
 //! Reading order: `target`, `compile`, `emit`, `instructions`, `structure`, `lowering`, `lower_body`, `strided_loops`,
-//! `odometer`, `functions`, `lower_op`, `place`, `memory`, `aggregates`, `arithmetic`, `math`, `atomics`, `thread_ops`,
+//! `iteration_groups`, `odometer`, `functions`, `lower_op`, `place`, `memory`, `vectors`, `aggregates`, `arithmetic`, `math`, `atomics`, `thread_ops`,
 //! `random`, `channel`.
 
 mod aggregates;
@@ -33,6 +33,7 @@ mod compile;
 mod emit;
 mod functions;
 mod instructions;
+mod iteration_groups;
 mod lower_body;
 mod lower_op;
 mod lowering;
@@ -45,6 +46,7 @@ mod strided_loops;
 mod structure;
 mod target;
 mod thread_ops;
+mod vectors;
 
 pub use target::{DeviceFeatures, TRIPLE};
 

@@ -6,9 +6,10 @@
 use octants_ir::{BlockId, ForLoop, FuncId, Op, Scalar, ValueId};
 
 use crate::emit::{Id, Op as Spirv};
-use crate::lowering::{BodyKind, Index, LoopTargets, Lowering, OpenLoop, Val};
+use crate::lowering::{BodyKind, Helper, Index, LoopTargets, Lowering, OpenLoop, Val};
 use crate::place::Pointer;
 use crate::structure::Loop;
+use rspirv::spirv::StorageClass;
 
 impl<'p> Lowering<'_, 'p> {
     /// Lowers the instructions of a block; stops where it ends.
@@ -30,9 +31,10 @@ impl<'p> Lowering<'_, 'p> {
             Op::If(c, then, otherwise) => self.branch(*c, *then, *otherwise),
             Op::For(l) if l.parallel.is_some() => self.strided_for(v, l),
             Op::For(l) => self.serial_for(v, l),
-            Op::Loop(b) => self.forever(*b),
+            Op::Loop(b) => self.forever(v, *b),
             Op::Break => {
                 let to = *self.targets.last().expect("compiler bug: break outside a loop");
+                self.note_left(true);
                 if let Some(variable) = to.is_left {
                     self.e.store(variable, self.e.truth(true));
                 }
@@ -86,7 +88,42 @@ impl<'p> Lowering<'_, 'p> {
         self.e.end_if(selection);
     }
 
-    fn forever(&mut self, b: BlockId) {
+    /// Behind a loop, where the device may have left it too early: an error if it has. `goes_on` says that there were
+    /// more rounds to run, unless a `Break` has left the loop. It is not the loop's condition, which drivers know to be
+    /// false here.
+    pub fn check_rounds(&self, v: ValueId, goes_on: Id, has_breaks: bool) {
+        let (e, body) = (self.e, self.body);
+        let Some(site) = self.u.facts.loop_site(body.inst(v)) else { return };
+        let goes_on = match has_breaks {
+            true => e.both(goes_on, e.ieq(e.load_shared(e.u32(), self.left_word()), e.u32c(0))),
+            false => goes_on,
+        };
+        let selection = e.begin_if(goes_on, false);
+        self.record(Helper::Claim, site, &[]);
+        e.end_if(selection);
+    }
+
+    /// Notes whether a `Break` leaves the loop; false where a round ends. In memory: drivers would take the note of a
+    /// variable for what the loop's exits say, which a loop that is left too early does not take.
+    pub fn note_left(&self, is_left: bool) {
+        if self.e.features.limits_loops {
+            self.e.store_shared(self.left_word(), self.e.u32c(u32::from(is_left)));
+        }
+    }
+
+    fn left_word(&self) -> Id {
+        let e = self.e;
+        let known = self.u.left_words.get();
+        let words = known.unwrap_or_else(|| {
+            let ty = e.sized_array_type(e.u32(), self.u.block_size);
+            e.global(StorageClass::Workgroup, ty)
+        });
+        self.u.left_words.set(Some(words));
+        let pointer = e.pointer_type(StorageClass::Workgroup, e.u32());
+        e.of(Spirv::AccessChain, pointer, &[words, self.thread()])
+    }
+
+    fn forever(&mut self, v: ValueId, b: BlockId) {
         let (l, _) = self.e.begin_loop(&[]);
         self.e.loop_always(&l);
         self.open(&l);
@@ -94,7 +131,9 @@ impl<'p> Lowering<'_, 'p> {
         self.block(b);
         self.targets.pop();
         self.e.end_body(&l);
+        self.note_left(false);
         self.e.end_loop(&l, &[]);
+        self.check_rounds(v, self.e.truth(true), true);
         self.close();
     }
 
@@ -128,7 +167,7 @@ impl<'p> Lowering<'_, 'p> {
     }
 
     /// Whether the loop with this body is left by a `Break`.
-    fn breaks(&self, body: BlockId) -> bool {
+    pub fn breaks(&self, body: BlockId) -> bool {
         self.body.block(body).iter().any(|v| match &self.body.inst(*v).op {
             Op::Break => true,
             Op::If(_, then, otherwise) => self.breaks(*then) || self.breaks(*otherwise),
@@ -143,7 +182,8 @@ impl<'p> Lowering<'_, 'p> {
         let is_unsigned = s.is_unsigned();
         let (l, counters) = e.begin_loop(&[begin]);
         let counter = counters[0];
-        e.loop_while(&l, if is_unsigned { e.ult(counter, end) } else { e.slt(counter, end) });
+        let is_less = |a: Id, b: Id| if is_unsigned { e.ult(a, b) } else { e.slt(a, b) };
+        e.loop_while(&l, is_less(counter, end));
         let index = Index { narrow: counter, wide: self.widen(counter, s) };
         self.indices.get_mut(&v).expect("compiler bug: the loop is open").push(index);
         self.open(&l);
@@ -161,9 +201,17 @@ impl<'p> Lowering<'_, 'p> {
             }
         }
         e.end_body(&l);
+        let has_breaks = self.breaks(of.body);
+        if has_breaks {
+            self.note_left(false);
+        }
         let next = e.add(counter, e.int(s.bits(), 1));
         e.end_loop(&l, &[next]);
         self.indices.get_mut(&v).expect("compiler bug: the loop is open").pop();
+        if e.features.limits_loops {
+            let last = e.select(is_less(begin, end), end, begin);
+            self.check_rounds(v, e.ine(counter, last), has_breaks);
+        }
         self.close();
     }
 

@@ -73,7 +73,7 @@ impl Lowering<'_, '_> {
                 Some(stored) => return self.values[stored.index()].clone(),
                 None => self.load_place(&self.place(*a), false),
             },
-            Op::VectorLoad(a) => self.load_place(&self.vector_place(*a, ty), false),
+            Op::VectorLoad(a) => self.load_vector(&self.vector_place(*a, ty)),
             Op::VolatileLoad(a) => {
                 let place = self.place(*a);
                 place.shape.leaves.iter().map(|leaf| self.load_volatile(&place, leaf)).collect()
@@ -109,7 +109,7 @@ impl Lowering<'_, '_> {
             Op::Store(a, value) => self.store(*a, *value),
             Op::VectorStore(a, value) => {
                 let place = self.vector_place(*a, body.ty(*value));
-                self.store_place(&place, &self.leaves(*value));
+                self.store_vector(&place, &self.leaves(*value));
             }
             Op::Prefetch(_) => {}
             Op::Reduce(slot, value) => self.reduce(*slot as usize, *value),
@@ -120,21 +120,6 @@ impl Lowering<'_, '_> {
             Op::Assert(c, parts) => self.assert(v, *c, parts),
             _ => panic!("compiler bug: {v} yields a value"),
         }
-    }
-
-    /// The place of a vector whose scalars follow one another from an address on.
-    fn vector_place(&self, address: ValueId, ty: &Type) -> crate::place::Place {
-        let place = self.place(address);
-        if place.shape.ty == *ty {
-            return place;
-        }
-        let first = place.shape.leaves[0];
-        let step = if self.leaf_address(&place, &first).is_some() { i64::from(first.scalar.bytes()) } else { 1 };
-        let mut shape = (*place.shape).clone();
-        let leaf = |i: usize| crate::place::LeafAt { offset: first.offset + i as i64 * step, ..first };
-        shape.leaves = (0..ty.leaf_count()).map(leaf).collect();
-        shape.ty = ty.clone();
-        crate::place::Place { ptrs: place.ptrs, shape: std::rc::Rc::new(shape) }
     }
 
     fn address_bits(&self, address: ValueId) -> Id {

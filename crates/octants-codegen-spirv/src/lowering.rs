@@ -51,6 +51,8 @@ pub(crate) struct Unit<'p> {
     pub helpers: RefCell<HashMap<Helper, Id>>,
     /// Variables of blocks, by root of shared memory and type.
     pub shared: RefCell<HashMap<(u32, Scalar), Id>>,
+    /// A word for each thread of the block: whether a `Break` has left its loop.
+    pub left_words: Cell<Option<Id>>,
     /// Words of the block's: for what its threads agree on, for what they count, and for fences by atomic operations.
     pub block_words: [Cell<Option<Id>>; 3],
 }
@@ -145,6 +147,8 @@ pub(crate) struct Lowering<'u, 'p> {
     pub has_failed: Option<Id>,
     /// Accumulators of reductions, and how each is folded.
     pub accumulators: Vec<(Id, AtomicOp)>,
+    /// Vectors lie at multiples of their size, at most of so many bytes; at multiples of their scalars' where not said.
+    pub vector_alignment: Option<u32>,
     /// Variables of private memory, by root and type.
     pub private: RefCell<HashMap<(u32, Scalar), (Id, u32)>>,
 }
@@ -176,6 +180,7 @@ impl<'u, 'p> Lowering<'u, 'p> {
             iteration_end: None,
             has_failed: None,
             accumulators: Vec::new(),
+            vector_alignment: None,
             private: RefCell::default(),
         }
     }

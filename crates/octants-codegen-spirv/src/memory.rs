@@ -106,15 +106,16 @@ impl Lowering<'_, '_> {
         if s == Scalar::U1 { e.int_type(8) } else { e.scalar(s) }
     }
 
-    fn access(&self, s: Option<Scalar>, volatile: bool) -> Vec<Operand> {
+    /// What a load or store says of its memory, of global memory the alignment.
+    pub fn access(&self, alignment: Option<u32>, volatile: bool) -> Vec<Operand> {
         let mut mask = MemoryAccess::NONE;
         let mut operands = Vec::new();
         if volatile {
             mask |= MemoryAccess::VOLATILE;
         }
-        if let Some(s) = s {
+        if let Some(alignment) = alignment {
             mask |= MemoryAccess::ALIGNED;
-            operands.push(Operand::LiteralBit32(s.bytes()));
+            operands.push(Operand::LiteralBit32(alignment));
         }
         if self.u.shares_memory {
             mask |= MemoryAccess::NON_PRIVATE_POINTER;
@@ -129,7 +130,7 @@ impl Lowering<'_, '_> {
     pub fn load_at(&self, address: Id, s: Scalar, volatile: bool) -> Id {
         let word = self.global_word(s);
         let mut operands = vec![Operand::IdRef(self.pointer_to(address, word))];
-        operands.extend(self.access(Some(s), volatile));
+        operands.extend(self.access(Some(s.bytes()), volatile));
         let v = self.e.op(Op::Load, word, operands);
         if s == Scalar::U1 { self.e.scalar_of_bits(v, s) } else { v }
     }
@@ -139,7 +140,7 @@ impl Lowering<'_, '_> {
         let value = if s == Scalar::U1 { self.e.bits_of(value, s) } else { value };
         let pointer = self.pointer_to(address, self.global_word(s));
         let mut operands = vec![Operand::IdRef(pointer), Operand::IdRef(value)];
-        operands.extend(self.access(Some(s), false));
+        operands.extend(self.access(Some(s.bytes()), false));
         self.e.effect(Op::Store, operands);
     }
 

@@ -42,6 +42,11 @@ impl Odometer {
         e.ult(self.starts[0], self.sizes[0])
     }
 
+    /// Whether these digits, of a walk that has ended, are of an index.
+    pub fn is_before_end(&self, e: &Emitter, digits: &[Id]) -> Id {
+        e.ult(digits[0], self.sizes[0])
+    }
+
     /// The digits that follow, and whether there are none.
     pub fn step(&self, e: &Emitter, digits: &[Id]) -> (Vec<Id>, Id) {
         let mut next = digits.to_vec();

@@ -1,23 +1,24 @@
 //! Grid-stride loops: all threads of the grid enter a parallel task and share its iterations.
 //!
 //! Adjacent threads run adjacent iterations, so that their accesses coalesce. Every thread reaches the end of the loop,
-//! even if it ran no iteration or an assertion failed. A barrier may follow. Groups of iterations are not used: what a
-//! variant gains by them is the merging of loads, which Vulkan's drivers do not do across addresses.
+//! even if it ran no iteration or an assertion failed. A barrier may follow. A loop with a group hands out groups of
+//! iterations (`iteration_groups`).
 
-use octants_ir::{ForLoop, Scalar, ValueId};
+use octants_ir::{BlockId, ForLoop, Scalar, ValueId};
 
 use crate::emit::Id;
+use crate::iteration_groups::{Groups, Tile};
 use crate::lowering::{Index, LoopTargets, Lowering};
 use crate::odometer::Odometer;
 
 /// An axis of a parallel loop.
 #[derive(Debug, Clone, Copy)]
-struct Axis {
+pub(crate) struct Axis {
     /// First index, 64 bits.
-    begin: Id,
+    pub begin: Id,
     /// Number of indices, 64 bits, not negative.
-    trips: Id,
-    scalar: Scalar,
+    pub trips: Id,
+    pub scalar: Scalar,
 }
 
 impl<'p> Lowering<'_, 'p> {
@@ -38,35 +39,63 @@ impl<'p> Lowering<'_, 'p> {
         // The loop may be lowered twice.
         self.accumulators.clear();
         self.begin_reductions(l);
-        let size = |axis: &Axis| if axis.scalar.bits() <= 32 { e.trunc(axis.trips, 32) } else { axis.trips };
+        let groups = l.groups.first().and_then(|group| Groups::of(e, &axes, *group));
+        let is_short = |axis: &Axis| axis.scalar.bits() <= 32 || groups.is_some();
+        let size = |axis: &Axis| if is_short(axis) { e.trunc(axis.trips, 32) } else { axis.trips };
         let mut sizes: Vec<Id> = axes.iter().map(size).collect();
-        // A loop over a field without axes: one iteration.
-        if sizes.is_empty() {
-            sizes.push(e.u32c(1));
+        match (&groups, sizes.last_mut()) {
+            (Some(groups), Some(last)) => *last = groups.count,
+            // A loop over a field without axes: one iteration.
+            (_, None) => sizes.push(e.u32c(1)),
+            _ => {}
         }
-        let (number, all) = if l.is_parallel() { self.thread_of_grid() } else { (e.u32c(0), e.u32c(1)) };
+        let tile = groups.as_ref().and_then(|g| Some(Tile::cut(self, &mut sizes, g.tile_columns?)));
+        let (number, all) = match (l.is_parallel(), &tile) {
+            (false, _) => (e.u32c(0), e.u32c(1)),
+            (_, Some(_)) => self.block_of_grid(),
+            (_, None) => self.thread_of_grid(),
+        };
         let odometer = Odometer::new(e, sizes, number, all);
         let mut begin = odometer.starts.clone();
         begin.push(odometer.starts(e));
         let (open, mut counters) = e.begin_loop(&begin);
         let more = counters.pop().expect("compiler bug: the loop has a condition");
         e.loop_while(&open, more);
-        let digits = &counters[..axes.len()];
-        let linear = self.linear(&axes, digits);
-        let indices = axes.iter().zip(digits).map(|(axis, digit)| self.index(axis, *digit)).collect();
         self.open(&open);
         let targets = LoopTargets { on_break: open.done, on_continue: open.next, is_left: None };
-        self.iteration(v, l, indices, linear, targets);
+        match groups {
+            None => {
+                let digits = &counters[..axes.len()];
+                let linear = self.linear(&axes, digits);
+                let indices = axes.iter().zip(digits).map(|(axis, digit)| self.index(axis, *digit)).collect();
+                self.iteration(v, l.body, indices, linear, targets);
+            }
+            Some(groups) => {
+                let mut digits = counters[..axes.len()].to_vec();
+                let selection = tile.map(|tile| e.begin_if(tile.place(self, &mut digits), false));
+                self.group((v, l), &axes, &digits, groups, targets);
+                if let Some(selection) = selection {
+                    e.end_if(selection);
+                }
+            }
+        }
         self.loops.pop();
         e.end_body(&open);
+        let has_breaks = self.breaks(l.body);
+        if has_breaks {
+            self.note_left(false);
+        }
         let (mut next, is_last) = odometer.step(e, &counters);
         next.push(e.not(is_last));
         e.end_loop(&open, &next);
+        if e.features.limits_loops {
+            self.check_rounds(v, odometer.is_before_end(e, &counters), has_breaks);
+        }
         self.end_reductions(l);
     }
 
-    /// One iteration: fresh locals, its own sequence of random numbers, the body.
-    fn iteration(&mut self, v: ValueId, l: &'p ForLoop, indices: Vec<Index>, linear: Id, targets: LoopTargets) {
+    /// One iteration, or the code of a group: fresh locals, its own sequence of random numbers, the body.
+    pub fn iteration(&mut self, v: ValueId, b: BlockId, indices: Vec<Index>, linear: Id, targets: LoopTargets) {
         self.prepare_locals(|l, local| !l.schedule.locals.of(local).is_used_before_loop);
         self.start_random_sequence(linear);
         if let Some(variable) = self.has_failed {
@@ -75,14 +104,14 @@ impl<'p> Lowering<'_, 'p> {
         self.indices.insert(v, indices);
         self.targets.push(targets);
         self.iteration_end = Some((targets.on_continue, self.loops.len()));
-        self.block(l.body);
+        self.block(b);
         self.iteration_end = None;
         self.targets.pop();
         self.indices.remove(&v);
     }
 
     /// The index that a digit stands for.
-    fn index(&self, axis: &Axis, digit: Id) -> Index {
+    pub fn index(&self, axis: &Axis, digit: Id) -> Index {
         let e = self.e;
         let wide = e.add(e.zext(digit, 64), axis.begin);
         let bits = axis.scalar.bits();

@@ -17,6 +17,9 @@ const SHARED: &str = "shared=";
 /// See [`DeviceFeatures::fences_wait`].
 const FENCES_WAIT: &str = "fences_wait";
 
+/// See [`DeviceFeatures::limits_loops`].
+const LIMITS_LOOPS: &str = "limits_loops";
+
 /// Bytes of shared memory that every device has.
 const LEAST_SHARED: u32 = 16 << 10;
 
@@ -31,22 +34,37 @@ macro_rules! features {
             pub shared_bytes: u32,
             /// A fault, not a feature: a memory barrier waits for all threads of the block, as a control barrier does.
             pub fences_wait: bool,
+            /// A fault as well: a thread that has run many rounds of its loops leaves them all. Code then says so.
+            pub limits_loops: bool,
             $($(#[$doc])* pub $name: bool,)*
         }
 
         impl DeviceFeatures {
             /// A device that has all of them.
             pub const ALL: DeviceFeatures =
-                DeviceFeatures { subgroup_size: 32, shared_bytes: 32 << 10, fences_wait: false, $($name: true,)* };
+                DeviceFeatures {
+                    subgroup_size: 32,
+                    shared_bytes: 32 << 10,
+                    fences_wait: false,
+                    limits_loops: false,
+                    $($name: true,)*
+                };
 
             /// A device that has none of them.
             pub const NONE: DeviceFeatures =
-                DeviceFeatures { subgroup_size: 32, shared_bytes: LEAST_SHARED, fences_wait: false, $($name: false,)* };
+                DeviceFeatures {
+                    subgroup_size: 32,
+                    shared_bytes: LEAST_SHARED,
+                    fences_wait: false,
+                    limits_loops: false,
+                    $($name: false,)*
+                };
 
             /// The target of code for such a device.
             pub fn code_target(&self) -> CodeTarget {
                 let mut words = vec![format!("{SHARED}{}", self.shared_bytes)];
                 if self.fences_wait { words.push(FENCES_WAIT.to_owned()); }
+                if self.limits_loops { words.push(LIMITS_LOOPS.to_owned()); }
                 $(if self.$name { words.push($word.to_owned()); })*
                 CodeTarget::Device {
                     triple: TRIPLE.into(),
@@ -58,6 +76,7 @@ macro_rules! features {
             fn set(&mut self, word: &str) -> bool {
                 match word {
                     FENCES_WAIT => self.fences_wait = true,
+                    LIMITS_LOOPS => self.limits_loops = true,
                     $($word => self.$name = true,)*
                     _ => return false,
                 }
@@ -144,6 +163,7 @@ impl DeviceFeatures {
             products: &[],
             loads_matrices: false,
             copies_async: false,
+            merges_accesses: false,
             costs: CostTable::GENERIC,
         }
     }
@@ -166,7 +186,7 @@ mod tests {
 
     #[test]
     fn features_are_told_by_the_target() {
-        let faulty = DeviceFeatures { fences_wait: true, ..DeviceFeatures::ALL };
+        let faulty = DeviceFeatures { fences_wait: true, limits_loops: true, ..DeviceFeatures::ALL };
         for features in [DeviceFeatures::ALL, DeviceFeatures::NONE, faulty] {
             assert_eq!(DeviceFeatures::of(&features.code_target()), Ok(features));
         }

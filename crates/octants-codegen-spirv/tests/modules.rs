@@ -148,3 +148,44 @@ fn the_text_of_a_map_is_kept() {
     }
     assert_eq!(text, std::fs::read_to_string(path).unwrap(), "OCTANTS_BLESS=1 writes {path}");
 }
+
+#[test]
+fn coarsened_variants_have_vector_accesses() {
+    for (s, bytes) in
+        [(Scalar::F32, 16), (Scalar::F64, 16), (Scalar::F16, 16), (Scalar::I8, 8), (Scalar::U16, 16), (Scalar::I64, 16)]
+    {
+        let program = copy_of_arrays(s);
+        let text = modules(&program, LAVAPIPE, true);
+        let (scheduled, options) = (scheduled(&program, LAVAPIPE), CodegenOptions::default());
+        let artifact = compile(&scheduled, &|_| String::new(), &options, &LAVAPIPE.code_target()).unwrap();
+        let form = artifact.tasks[0].parallel.as_ref().and_then(|p| p.wide.as_ref()).expect("a coarsened variant");
+        validate(&form.code, &text);
+        let wide =
+            |op: &str| text.lines().filter(|l| l.contains(op) && l.ends_with(&format!("Aligned {bytes}"))).count();
+        assert_eq!((wide("OpLoad"), wide("OpStore")), (1, 1), "{s:?}\n{text}");
+    }
+}
+
+/// `y[i] = x[i]` over arrays.
+fn copy_of_arrays(s: Scalar) -> Program {
+    let text = format!(
+        "program copy -> unit {{
+  param e: i32
+  buffer @0 x: {s}[1] contiguous
+  buffer @1 y: {s}[1] contiguous
+  task copy_0_range parallel reads [@0] writes [@1] {{
+    %0: i32 = const 0
+    %1: i32 = param 0
+    %2 = for [%0..%1] parallel {{
+      %3: i32 = loop_index %2, 0
+      %4: ref {s} = buffer_addr @0[%3]
+      %5: {s} = load %4
+      %6: ref {s} = buffer_addr @1[%3]
+      store %6, %5
+    }}
+  }}
+}}",
+        s = s.name()
+    );
+    text.parse().unwrap_or_else(|e| panic!("{e}\n{text}"))
+}

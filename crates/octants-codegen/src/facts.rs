@@ -36,6 +36,8 @@ pub struct Facts<'p> {
     pub sites: Vec<Site>,
     /// The number of each site, by what it says and the user's expression.
     numbers: HashMap<(SiteKind, Vec<SitePart>, Span), u32>,
+    /// The number of each loop's place, by the user's loop, where loops have places.
+    loops: HashMap<Span, u32>,
 }
 
 impl<'p> Facts<'p> {
@@ -67,9 +69,37 @@ impl<'p> Facts<'p> {
             private_bytes: root_bytes(program, MemorySpace::Private),
             sites: Vec::new(),
             numbers: HashMap::new(),
+            loops: HashMap::new(),
         };
         facts.number_sites(location);
         facts
+    }
+
+    /// Gives each loop a place in the table, with the message of an error: for machines that leave loops too early.
+    pub fn number_loops(&mut self, message: &str, location: &dyn Fn(Span) -> String) {
+        let parts = vec![SitePart::Text(message.to_owned())];
+        let mut known: HashMap<String, u32> = HashMap::new();
+        let (program, schedule) = (self.program, self.schedule);
+        let variants = schedule.tasks.iter().flat_map(|t| &t.variants).map(|v| &v.body);
+        for body in variants.chain(program.functions.iter().map(|f| &f.body)) {
+            body.visit(body.root, &mut |_, inst| {
+                if !matches!(inst.op, Op::For(_) | Op::Loop(_)) {
+                    return;
+                }
+                let location = location(inst.span);
+                let number = *known.entry(location).or_insert_with_key(|location| {
+                    let (kind, parts) = (SiteKind::Assert, parts.clone());
+                    self.sites.push(Site { kind, parts, location: location.clone() });
+                    self.sites.len() as u32 - 1
+                });
+                self.loops.insert(inst.span, number);
+            });
+        }
+    }
+
+    /// The number of a loop's place in the table, if loops have any.
+    pub fn loop_site(&self, inst: &Inst) -> Option<u32> {
+        self.loops.get(&inst.span).copied()
     }
 
     /// The number of an instruction's place in the table.

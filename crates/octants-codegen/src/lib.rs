@@ -6,14 +6,20 @@
 //!   described in one way whatever makes the code.
 //! - Nothing here makes code, or knows a machine.
 //!
-//! Reading order: [`memory_layout`], [`facts`], [`mod@launch_bound`], [`mod@graph_parts`].
+//! Reading order: [`memory_layout`], [`facts`], [`mod@launch_bound`], [`mod@describe_loop`], [`mod@wide_form`],
+//! [`mod@graph_parts`], [`aggregates`].
 
+pub mod aggregates;
+pub mod describe_loop;
 pub mod facts;
 pub mod graph_parts;
 pub mod launch_bound;
 pub mod memory_layout;
+pub mod wide_form;
 
+pub use describe_loop::{describe_loop, is_grid, parallel_loop};
 pub use facts::{Facts, kind_of};
 pub use graph_parts::graph_parts;
 pub use launch_bound::launch_bound;
 pub use memory_layout::MemoryLayout;
+pub use wide_form::wide_form;

@@ -24,4 +24,4 @@ pub mod sparse_libraries;
 pub mod symbols;
 
 pub use find_device_library::{HOME_VARIABLES, find_device_library};
-pub use open::open;
+pub use open::{list, open};

@@ -1,7 +1,7 @@
 //! Finds the driver library and a device, or says why that cannot be.
 
 use octants_artifact::CodeTarget;
-use octants_driver_gpu::open::{load, open_context};
+use octants_driver_gpu::open::{Listed, list_gpus, load, open_context};
 use octants_driver_gpu::{Context, GpuConfig, GpuDriver, Library, Symbols, Unavailable};
 
 use crate::assembler::DriverAssembler;
@@ -25,8 +25,8 @@ fn version(cuda: i32) -> String {
     format!("{}.{}", cuda / 1000, cuda % 1000 / 10)
 }
 
-/// Opens an NVIDIA GPU, or says why it cannot be used.
-pub fn open(config: &GpuConfig) -> Result<GpuDriver, Unavailable> {
+/// The driver's library, started, and the version of CUDA that it supports.
+fn start(config: &GpuConfig) -> Result<(Library, i32), Unavailable> {
     let no = |reason: String| Err(Unavailable(reason));
     let loaded = load(config, LIBRARIES, "no NVIDIA driver is installed")?;
     // SAFETY: the library is CUDA's by its name, and stays loaded.
@@ -58,15 +58,26 @@ pub fn open(config: &GpuConfig) -> Result<GpuDriver, Unavailable> {
             version(OLDEST_DRIVER)
         ));
     }
+    Ok((library, driver))
+}
+
+/// All NVIDIA GPUs, or why there can be none.
+pub fn list(config: &GpuConfig) -> Result<Vec<Listed>, Unavailable> {
+    list_gpus(&start(config)?.0)
+}
+
+/// Opens an NVIDIA GPU, or says why it cannot be used.
+pub fn open(config: &GpuConfig) -> Result<GpuDriver, Unavailable> {
+    let (library, driver) = start(config)?;
     let context = open_context(library, config)?;
     let (major, minor) = capability(&context).map_err(|e| Unavailable(e.to_string()))?;
     if major * 10 + minor < OLDEST_CHIP {
-        return no(format!(
+        return Err(Unavailable(format!(
             "{} has compute capability {major}.{minor}, and {}.{} or newer is needed",
             context.name,
             OLDEST_CHIP / 10,
             OLDEST_CHIP % 10
-        ));
+        )));
     }
     let target = choose_target((major, minor), driver)
         .ok_or_else(|| Unavailable(format!("{} or its driver is too old", context.name)))?;

@@ -56,14 +56,37 @@ pub fn load(config: &GpuConfig, names: &[&str], nothing: &str) -> Result<&'stati
     Ok(Box::leak(Box::new(library)))
 }
 
+fn count(library: &Library) -> Result<u32, Unavailable> {
+    match library.device_count() {
+        Ok(count) => Ok(count.max(0) as u32),
+        Err(code::NO_DEVICE) => Ok(0),
+        Err(c) => Err(Unavailable(format!("the GPUs cannot be counted: {}", library.describe(c)))),
+    }
+}
+
+/// A GPU as a list of devices shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listed {
+    /// Its name.
+    pub name: String,
+    /// Bytes of its memory.
+    pub memory_bytes: u64,
+}
+
+/// All GPUs that the process may see, in the order of their numbers, once the library was started.
+pub fn list_gpus(library: &Library) -> Result<Vec<Listed>, Unavailable> {
+    let describe = |ordinal| {
+        let device = library.device(ordinal)?;
+        Ok(Listed { name: library.device_name(device)?, memory_bytes: library.device_memory(device)? })
+    };
+    let all: octants_runtime::Result<Vec<Listed>> = (0..count(library)?).map(describe).collect();
+    all.map_err(|e| Unavailable(format!("the GPUs cannot be listed: {e}")))
+}
+
 /// The context of the device that was asked for, once the library was started.
 pub fn open_context(library: Library, config: &GpuConfig) -> Result<Context, Unavailable> {
     let facts = library.facts();
-    let count = match library.device_count() {
-        Ok(count) => count.max(0) as u32,
-        Err(code::NO_DEVICE) => 0,
-        Err(c) => return Err(Unavailable(format!("the GPUs cannot be counted: {}", library.describe(c)))),
-    };
+    let count = count(&library)?;
     let ordinal = config.device.unwrap_or(0);
     if let Some(reason) = why_no_such_device(ordinal, count, (facts.gpu, facts.visible)) {
         return Err(Unavailable(reason));

@@ -1,7 +1,7 @@
 //! Finds HIP's library and a device, or says why that cannot be.
 
 use octants_driver_gpu::libloading::Library as Loaded;
-use octants_driver_gpu::open::{load, open_context};
+use octants_driver_gpu::open::{Listed, list_gpus, load, open_context};
 use octants_driver_gpu::{GpuConfig, GpuDriver, Library, Symbols, Unavailable};
 
 use crate::choose_target::choose_target;
@@ -19,8 +19,8 @@ const LIBRARIES: &[&str] = &["amdhip64_7.dll", "amdhip64_6.dll", "amdhip64.dll"]
 /// not documented.
 const POOLS: i32 = 50_400_000;
 
-/// Opens an AMD GPU, or says why it cannot be used.
-pub fn open(config: &GpuConfig) -> Result<GpuDriver, Unavailable> {
+/// HIP's library, as it was loaded and started, and its version.
+fn start(config: &GpuConfig) -> Result<(&'static Loaded, Library, i32), Unavailable> {
     let no = |reason: String| Err(Unavailable(reason));
     let loaded = load(config, LIBRARIES, "no ROCm is installed")?;
     // SAFETY: the library is HIP's by its name, and stays loaded.
@@ -33,10 +33,24 @@ pub fn open(config: &GpuConfig) -> Result<GpuDriver, Unavailable> {
         return no(reason);
     }
     let version = library.driver_version().map_err(|e| Unavailable(e.to_string()))?;
+    Ok((loaded, library, version))
+}
+
+/// All AMD GPUs, or why there can be none.
+pub fn list(config: &GpuConfig) -> Result<Vec<Listed>, Unavailable> {
+    list_gpus(&start(config)?.1)
+}
+
+/// Opens an AMD GPU, or says why it cannot be used.
+pub fn open(config: &GpuConfig) -> Result<GpuDriver, Unavailable> {
+    let (loaded, library, version) = start(config)?;
     let context = open_context(library, config)?;
     let architecture = architecture(loaded, context.device)?;
     let Some(target) = choose_target(&architecture, version) else {
-        return no(format!("{} calls its architecture `{architecture}`, for which no code can be made", context.name));
+        let name = context.name;
+        return Err(Unavailable(format!(
+            "{name} calls its architecture `{architecture}`, for which no code can be made"
+        )));
     };
     let plain_memory = config.plain_memory || version < POOLS;
     let driver = GpuDriver::new(context, target, &GpuConfig { plain_memory, ..config.clone() })?;

@@ -15,6 +15,7 @@ use octants_runtime::{
 };
 
 use crate::event::Event;
+use crate::follower::Follower;
 use crate::gpu::{Gpu, PUSH_BYTES};
 use crate::memory::{Kind, Memory, Part, no_memory};
 use crate::module::{LoadedTask, Module};
@@ -31,6 +32,7 @@ const CONTEXT_WORDS: usize = octants_artifact::DeviceContext::BYTES as usize / 8
 #[derive(Debug)]
 pub struct VulkanDriver {
     default: Arc<Stream>,
+    follower: Arc<Follower>,
     /// Streams that were made and not destroyed, by handle.
     live: Mutex<HashSet<u64>>,
     made: AtomicUsize,
@@ -45,11 +47,12 @@ impl VulkanDriver {
     pub(crate) fn new(gpu: Gpu) -> std::result::Result<VulkanDriver, Unavailable> {
         let gpu = Arc::new(gpu);
         let pinned = Arc::new(Memory::new(&gpu, Kind::Pinned));
-        let default =
-            Stream::new(&gpu, &pinned, 0).map_err(|e| Unavailable(format!("{} cannot be used: {e}", gpu.name)))?;
+        let follower = Arc::<Follower>::default();
+        let default = Stream::new(&gpu, &pinned, &follower, 0)
+            .map_err(|e| Unavailable(format!("{} cannot be used: {e}", gpu.name)))?;
         let memory = Memory::new(&gpu, Kind::Device);
         let (live, made, retired) = (Mutex::default(), AtomicUsize::new(1), Mutex::default());
-        Ok(VulkanDriver { default: Arc::new(default), live, made, retired, memory, pinned, gpu })
+        Ok(VulkanDriver { default, follower, live, made, retired, memory, pinned, gpu })
     }
 
     fn live(&self) -> MutexGuard<'_, HashSet<u64>> {
@@ -125,16 +128,6 @@ impl Driver for VulkanDriver {
         Some(("Vulkan", self.gpu.version as i32))
     }
 
-    fn notice(&self) -> Option<String> {
-        self.gpu.is_lavapipe.then(|| {
-            format!(
-                "{}: Mesa's lavapipe leaves a loop, without an error, when a thread has run 65535 rounds of all its \
-                 loops together. Kernels with longer loops compute wrong results on it; it is for tests",
-                self.gpu.name
-            )
-        })
-    }
-
     fn is_immediate(&self) -> bool {
         false
     }
@@ -173,7 +166,8 @@ impl Driver for VulkanDriver {
                 Some(stream) => self.fill_words(unsafe { self.stream(stream) }, part, whole, 0)?,
                 None => {
                     // A stream of its own: nothing that others have queued is waited for.
-                    let own = Stream::new(&self.gpu, &self.pinned, self.made.fetch_add(1, Ordering::Relaxed))?;
+                    let number = self.made.fetch_add(1, Ordering::Relaxed);
+                    let own = Stream::new(&self.gpu, &self.pinned, &self.follower, number)?;
                     self.fill_words(&own, part, whole, 0)?;
                     own.wait(None)?;
                 }
@@ -182,17 +176,20 @@ impl Driver for VulkanDriver {
         Ok(DevicePtr(at))
     }
 
-    fn create_stream(&self, _priority: i32) -> Result<StreamHandle> {
-        let stream = Stream::new(&self.gpu, &self.pinned, self.made.fetch_add(1, Ordering::Relaxed))?;
-        let handle = Box::into_raw(Box::new(stream)) as u64;
+    fn create_stream(&self, priority: i32) -> Result<StreamHandle> {
+        let queue = self.gpu.queue_for(self.made.fetch_add(1, Ordering::Relaxed), priority);
+        let stream = Stream::new(&self.gpu, &self.pinned, &self.follower, queue)?;
+        let handle = Arc::into_raw(stream) as u64;
         self.live().insert(handle);
         Ok(StreamHandle(handle))
     }
 
     unsafe fn destroy_stream(&self, stream: StreamHandle) {
         if self.live().remove(&stream.0) {
-            // SAFETY: it is `create_stream`'s box, given back once.
-            drop(unsafe { Box::from_raw(stream.0 as *mut Stream) });
+            // SAFETY: it is `create_stream`'s, given back once.
+            let stream = unsafe { Arc::from_raw(stream.0 as *const Stream) };
+            // Here, whoever else may hold it for a moment.
+            let _ = stream.wait(None);
         }
     }
 
@@ -355,8 +352,8 @@ impl Driver for VulkanDriver {
     unsafe fn launch(&self, stream: StreamHandle, task: TaskHandle, launch: &Launch<'_>) -> Result<()> {
         // SAFETY: the handle is the address of a task of a module that the trait's contract keeps loaded.
         let (task, stream) = unsafe { (&*(task.0 as *const LoadedTask), self.stream(stream)) };
-        let Some((blocks, threads)) = task.plan(launch.args)? else { return Ok(()) };
-        let pipeline = task.pipeline(threads)?;
+        let Some((form, blocks, threads)) = task.plan(launch.args)? else { return Ok(()) };
+        let pipeline = form.pipeline(threads)?;
         let number = if task.is_numbered { launch.number } else { 0 };
         // The host counts the rounds of loops, in the number of the launch.
         let parameter = Parameter::new(launch, task.number, number, 0);
@@ -397,8 +394,21 @@ impl Driver for VulkanDriver {
         unsafe { self.stream(stream) }.wait(Some(time))
     }
 
+    fn cache_name(&self) -> Option<String> {
+        Some(self.gpu.cache_name.clone())
+    }
+
+    fn load_cache(&self, contents: &[u8]) {
+        self.gpu.load_cache(contents);
+    }
+
+    fn cache_contents(&self) -> Option<Vec<u8>> {
+        self.gpu.cache_contents()
+    }
+
     fn close(&self) {
         let _ = self.finish();
+        self.follower.end();
         let modules = {
             let mut retired = self.retired();
             retired.1 = true;

@@ -1,22 +1,23 @@
 //! [`Gpu`]: a device that was opened, with its queues and what is known of it.
 
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ash::vk;
 use octants_artifact::CodeTarget;
 use octants_runtime::Result;
 
 use crate::checked::failed;
+use crate::instance::Instance;
 
 /// Bytes of push constants that every device has, and code uses.
 pub(crate) const PUSH_BYTES: u32 = 128;
 
 /// A device. All objects made of it are destroyed before it is.
 pub struct Gpu {
-    /// Keeps the library loaded.
-    pub(crate) _entry: ash::Entry,
-    pub(crate) instance: ash::Instance,
+    /// Outlives the device.
+    pub(crate) _instance: Arc<Instance>,
     pub(crate) device: ash::Device,
     pub(crate) memory_types: vk::PhysicalDeviceMemoryProperties,
     /// The queues' family.
@@ -40,16 +41,27 @@ pub struct Gpu {
     pub max_blocks: u32,
     /// Threads of a block at most.
     pub max_threads: u32,
+    /// Multiprocessors, and threads that each of them holds, where the device tells.
+    pub shape: Option<(u32, u32)>,
     /// Nanoseconds of a tick of timestamps; zero without them.
     pub tick: f64,
     /// The processor plays it.
     pub is_processor: bool,
-    /// Mesa's lavapipe plays it.
-    pub is_lavapipe: bool,
     /// Bytes of memory of its own.
     pub memory_bytes: u64,
     pub(crate) layout: vk::PipelineLayout,
     pub(crate) cache: vk::PipelineCache,
+    /// The device and its driver, which alone can use what the cache holds.
+    pub(crate) cache_name: String,
+    /// What an earlier process has left in the cache.
+    pub(crate) found_in_cache: Mutex<Vec<u8>>,
+    /// Pipelines were made.
+    pub(crate) has_pipelines: AtomicBool,
+}
+
+/// The priority of a device's queues: that of the last quarter of them is high.
+pub(crate) fn queue_priority(number: u32, count: u32) -> f32 {
+    if number >= count - count / 4 { 1.0 } else { 0.5 }
 }
 
 impl fmt::Debug for Gpu {
@@ -62,6 +74,38 @@ impl Gpu {
     /// Has a queue for this thread alone.
     pub(crate) fn queue(&self, number: usize) -> MutexGuard<'_, vk::Queue> {
         self.queues[number].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The queue of the stream that is made as this one, at a priority as users give it: less is higher. Streams of
+    /// usual priority take those of high priority too, behind the others, so that as many as possible overlap.
+    pub(crate) fn queue_for(&self, made: usize, priority: i32) -> usize {
+        let (all, high) = (self.queues.len(), self.queues.len() / 4);
+        if priority < 0 && high > 0 { all - high + made % high } else { made % all }
+    }
+
+    /// Adds what an earlier process has left. A driver takes nothing of another one's.
+    pub fn load_cache(&self, contents: &[u8]) {
+        let info = vk::PipelineCacheCreateInfo::default().initial_data(contents);
+        // SAFETY: the structures are whole; the driver checks whether the contents are its own.
+        unsafe {
+            let Ok(found) = self.device.create_pipeline_cache(&info, None) else { return };
+            let merged = self.device.merge_pipeline_caches(self.cache, &[found]);
+            self.device.destroy_pipeline_cache(found, None);
+            if merged.is_ok() {
+                *self.found_in_cache.lock().unwrap_or_else(PoisonError::into_inner) = contents.to_vec();
+            }
+        }
+    }
+
+    /// What is in the cache; `None` where an earlier process has left the same.
+    pub fn cache_contents(&self) -> Option<Vec<u8>> {
+        if !self.has_pipelines.load(Ordering::Relaxed) {
+            return None;
+        }
+        // SAFETY: the cache is alive.
+        let contents = unsafe { self.device.get_pipeline_cache_data(self.cache) }.ok()?;
+        let found = self.found_in_cache.lock().unwrap_or_else(PoisonError::into_inner);
+        (*found != contents).then_some(contents)
     }
 
     /// Waits for all that was submitted.
@@ -90,7 +134,6 @@ impl Drop for Gpu {
             self.device.destroy_pipeline_cache(self.cache, None);
             self.device.destroy_pipeline_layout(self.layout, None);
             self.device.destroy_device(None);
-            self.instance.destroy_instance(None);
         }
     }
 }

@@ -13,13 +13,15 @@
 //!   passes of the latter is translated.
 //! - Every error names the call and what was being done. Once the device is lost, every call says so.
 //!
-//! Reading order: [`checked`], [`gpu`], [`mod@open`], [`memory`], [`timeline`], [`stream`], [`event`], [`module`],
+//! Reading order: [`checked`], [`instance`], [`gpu`], [`mod@open`], [`memory`], [`timeline`], [`stream`], [`follower`], [`event`], [`module`],
 //! [`driver`].
 
 pub mod checked;
 pub mod driver;
 pub mod event;
+pub mod follower;
 pub mod gpu;
+pub mod instance;
 pub mod memory;
 pub mod module;
 pub mod open;
@@ -27,4 +29,5 @@ pub mod stream;
 pub mod timeline;
 
 pub use driver::VulkanDriver;
-pub use open::open;
+pub use instance::Instances;
+pub use open::{Listed, list, open};

@@ -1,6 +1,7 @@
 //! [`Module`]: loaded code, and the pipelines made of it.
 
 use std::collections::HashMap;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ash::vk;
@@ -14,12 +15,15 @@ use crate::gpu::Gpu;
 /// Threads of a block where the program does not say: on a GPU, and on a processor that plays one.
 const GPU_BLOCK: u32 = 256;
 const PROCESSOR_BLOCK: u32 = 64;
-/// Blocks that fill a GPU: Vulkan does not tell the number of its multiprocessors.
+/// Blocks that fill a GPU that does not tell the number of its multiprocessors.
 const GPU_FILL: u32 = 512;
 
 /// Iterations of a thread at most on a processor: Mesa's lavapipe leaves the loops of a thread after 65,535 rounds in
-/// all.
+/// all, those inside the iterations counted.
 const MOST_ITERATIONS: u64 = 1024;
+/// An iteration that costs more, in nanoseconds of the estimate for a CPU, may have loops, and is one thread's only one.
+/// A loop of unknown length costs more than three.
+const SHORT_ITERATION: f32 = 2.0;
 
 /// A task with what its launches need to know.
 #[derive(Debug)]
@@ -29,10 +33,22 @@ pub struct LoadedTask {
     /// Its code depends on the number of the launch.
     pub is_numbered: bool,
     gpu: Arc<Gpu>,
+    /// None for one thread.
+    parallel: Option<ParallelMeta>,
+    /// For any launch.
+    main: Form,
+    /// For launches in which a thread may run several iterations at a time.
+    wide: Option<Form>,
+}
+
+/// A variant of a task's code, with the pipelines made of it.
+#[derive(Debug)]
+pub struct Form {
+    gpu: Arc<Gpu>,
     kernel: String,
     shader: vk::ShaderModule,
     /// None for one thread.
-    parallel: Option<(ParallelMeta, GridPlan)>,
+    grid: Option<GridPlan>,
     /// By the number of threads of a block.
     pipelines: Mutex<HashMap<u32, vk::Pipeline>>,
 }
@@ -66,45 +82,56 @@ impl LoadedTask {
         code: &[u8],
         asserts: bool,
     ) -> Result<LoadedTask> {
-        let words: Vec<u32> = code.chunks_exact(4).map(|w| u32::from_le_bytes([w[0], w[1], w[2], w[3]])).collect();
-        let info = vk::ShaderModuleCreateInfo::default().code(&words);
         let parallel = task.parallel.clone().filter(|p| !p.serialize);
-        let parallel = match parallel {
-            Some(meta) => {
-                let plan = plan(gpu, &meta)?;
-                Some((meta, plan))
-            }
+        let grid = |lanes| parallel.as_ref().map(|meta| plan(gpu, meta, lanes)).transpose();
+        let main = Form::new(gpu, kernel, code, grid(1)?)?;
+        let wide = match parallel.as_ref().and_then(|meta| meta.wide.as_ref()) {
+            Some(wide) => Some(Form::new(gpu, kernel, &wide.code, grid(wide.lanes)?)?),
             None => None,
         };
-        // SAFETY: the code is SPIR-V that the code generator made.
-        let shader = unsafe { gpu.device.create_shader_module(&info, None) }
-            .map_err(|code| failed("vkCreateShaderModule", code, format!("loading kernel `{kernel}`")))?;
         let is_numbered = task.draws_random || asserts;
-        let (gpu, kernel, pipelines) = (gpu.clone(), kernel.to_owned(), Mutex::default());
-        Ok(LoadedTask { number, is_numbered, gpu, kernel, shader, parallel, pipelines })
+        Ok(LoadedTask { number, is_numbered, gpu: gpu.clone(), parallel, main, wide })
     }
 
-    /// Blocks and threads of a block for a launch with these argument slots; `None` where there is nothing to do.
-    pub fn plan(&self, args: &[u64]) -> Result<Option<(u32, u32)>> {
-        let Some((meta, plan)) = &self.parallel else { return Ok(Some((1, 1))) };
-        let Some((blocks, threads)) = plan.plan(meta.iterations(args)) else { return Ok(None) };
+    /// The form for a launch with these argument slots, blocks, and threads of a block; `None` where there is nothing
+    /// to do.
+    pub fn plan(&self, args: &[u64]) -> Result<Option<(&Form, u32, u32)>> {
+        let Some(meta) = &self.parallel else { return Ok(Some((&self.main, 1, 1))) };
+        let form = self.wide.as_ref().filter(|_| meta.wide_form(args).is_some()).unwrap_or(&self.main);
+        let (iterations, grid) = (meta.iterations(args), form.grid.as_ref());
+        let Some((blocks, threads)) = grid.and_then(|grid| grid.plan(iterations)) else { return Ok(None) };
         if blocks > self.gpu.max_blocks && meta.cooperates {
             let most = self.gpu.max_blocks;
             let message = format!("a loop whose threads work together has {blocks} blocks; this device runs {most}");
             return Err(ErrorKind::Misuse { message }.into());
         }
-        let least = match meta.iterations(args) {
-            Some(n) if self.gpu.is_processor => n.div_ceil(u64::from(threads) * MOST_ITERATIONS),
+        let least = match iterations {
+            Some(n) if self.gpu.is_processor => {
+                let most = if meta.cost_per_iteration > SHORT_ITERATION { 1 } else { MOST_ITERATIONS };
+                n.div_ceil(u64::from(threads) * most)
+            }
             _ => 0,
         };
         // Threads walk the iterations with the stride of the grid.
         let blocks = blocks.max(u32::try_from(least).unwrap_or(u32::MAX));
-        Ok(Some((blocks.min(self.gpu.max_blocks), threads)))
+        Ok(Some((form, blocks.min(self.gpu.max_blocks), threads)))
     }
 
     /// Threads that the device runs at once; `None` for a serial task.
     pub fn threads_at_once(&self) -> Option<u64> {
-        self.parallel.as_ref().map(|(_, plan)| plan.threads_at_once())
+        self.main.grid.as_ref().map(GridPlan::threads_at_once)
+    }
+}
+
+impl Form {
+    fn new(gpu: &Arc<Gpu>, kernel: &str, code: &[u8], grid: Option<GridPlan>) -> Result<Form> {
+        let words: Vec<u32> = code.chunks_exact(4).map(|w| u32::from_le_bytes([w[0], w[1], w[2], w[3]])).collect();
+        let info = vk::ShaderModuleCreateInfo::default().code(&words);
+        // SAFETY: the code is SPIR-V that the code generator made.
+        let shader = unsafe { gpu.device.create_shader_module(&info, None) }
+            .map_err(|code| failed("vkCreateShaderModule", code, format!("loading kernel `{kernel}`")))?;
+        let (gpu, kernel, pipelines) = (gpu.clone(), kernel.to_owned(), Mutex::default());
+        Ok(Form { gpu, kernel, shader, grid, pipelines })
     }
 
     /// The pipeline for blocks of so many threads.
@@ -140,7 +167,10 @@ impl LoadedTask {
         // SAFETY: the module is alive, the structures are whole.
         let made = unsafe { gpu.device.create_compute_pipelines(gpu.cache, &info, None) };
         match made {
-            Ok(pipelines) => Ok(pipelines[0]),
+            Ok(pipelines) => {
+                gpu.has_pipelines.store(true, Ordering::Relaxed);
+                Ok(pipelines[0])
+            }
             Err((_, code)) => {
                 let doing = format!("making code of kernel `{}`", self.kernel);
                 Err(failed("vkCreateComputePipelines", code, doing))
@@ -149,7 +179,7 @@ impl LoadedTask {
     }
 }
 
-impl Drop for LoadedTask {
+impl Drop for Form {
     fn drop(&mut self) {
         let pipelines = std::mem::take(&mut *self.pipelines.lock().unwrap_or_else(PoisonError::into_inner));
         // SAFETY: whoever unloads waits for the work first.
@@ -160,8 +190,9 @@ impl Drop for LoadedTask {
     }
 }
 
-/// The grids of a task. A block has one size, so that there is one pipeline.
-fn plan(gpu: &Gpu, meta: &ParallelMeta) -> Result<GridPlan> {
+/// The grids of a task whose threads run so many iterations at a time. A block has one size, so that there is one
+/// pipeline.
+fn plan(gpu: &Gpu, meta: &ParallelMeta, lanes: u32) -> Result<GridPlan> {
     let most = gpu.max_threads;
     let block = match meta.block_dim {
         Some(asked) if meta.cooperates && asked > most => {
@@ -176,16 +207,20 @@ fn plan(gpu: &Gpu, meta: &ParallelMeta) -> Result<GridPlan> {
         None if gpu.is_processor => PROCESSOR_BLOCK.max(gpu.subgroup).min(most),
         None => GPU_BLOCK.min(most),
     };
-    let processors = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
+    let (multiprocessors, threads) = match gpu.shape {
+        _ if gpu.is_processor => (std::thread::available_parallelism().map_or(1, |n| n.get() as u32), block),
+        Some(shape) => shape,
+        None => (GPU_FILL, block),
+    };
     Ok(GridPlan {
         block,
         fixed: true,
-        resident: 1,
-        multiprocessors: if gpu.is_processor { processors } else { GPU_FILL },
+        resident: (threads / block).max(1),
+        multiprocessors,
         warp: gpu.subgroup,
         once: meta.block_sums,
         single: meta.cooperates,
-        lanes: 1,
-        run: worthwhile_run(meta.cost_per_iteration, 1),
+        lanes,
+        run: worthwhile_run(meta.cost_per_iteration, lanes),
     })
 }

@@ -1,56 +1,61 @@
 //! [`open()`]: finds Vulkan's library and a device, or says why there is none.
 
-use std::ffi::{CStr, c_char};
-use std::sync::Mutex;
+use std::ffi::{CStr, CString, c_char};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
 
 use ash::vk;
 use octants_artifact::CodeTarget;
 use octants_driver_gpu::{GpuConfig, Unavailable};
 
 use crate::driver::VulkanDriver;
-use crate::gpu::{Gpu, PUSH_BYTES};
+use crate::gpu::{Gpu, PUSH_BYTES, queue_priority};
+use crate::instance::{Instance, Instances, VERSION, why};
 
-/// Queues at most.
-const MOST_QUEUES: u32 = 8;
-const VERSION: u32 = vk::API_VERSION_1_2;
-
-fn why(what: &str, code: vk::Result) -> Unavailable {
-    Unavailable(format!("Vulkan cannot be used: {what} failed ({code:?})"))
-}
+/// Queues at most: so many streams run side by side.
+const MOST_QUEUES: u32 = 16;
 
 /// Opens a device: the one with the number that was asked for, or else the best there is, a GPU of its own before one
 /// that shares the processor's memory. One that the processor plays is taken where `takes_processor` says so.
-pub fn open(config: &GpuConfig, takes_processor: bool) -> Result<VulkanDriver, Unavailable> {
-    // SAFETY: loading the library has no effect on anything else.
-    let entry = unsafe {
-        match &config.library {
-            Some(path) => ash::Entry::load_from(path),
-            None => ash::Entry::load(),
+pub fn open(instances: &Instances, config: &GpuConfig, takes_processor: bool) -> Result<VulkanDriver, Unavailable> {
+    let instance = instances.of(config.library.as_deref())?;
+    let found = choose(&instance.calls, config, takes_processor)?;
+    let parts = make_device(&instance.calls, found)?;
+    VulkanDriver::new(into_gpu(instance, parts))
+}
+
+/// A device as a list of devices shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listed {
+    /// Its name.
+    pub name: String,
+    /// Bytes of memory of its own.
+    pub memory_bytes: u64,
+    /// Version of Vulkan, in its usual form.
+    pub version: String,
+    /// The processor plays it.
+    pub is_processor: bool,
+    /// Why it cannot be used, if it cannot.
+    pub lacks: Option<String>,
+}
+
+/// All devices, in the order of their numbers.
+pub fn list(instances: &Instances, config: &GpuConfig) -> Result<Vec<Listed>, Unavailable> {
+    let instance = instances.of(config.library.as_deref())?;
+    let describe = |f: Found| {
+        let version = f.properties.api_version;
+        let (major, minor) = (vk::api_version_major(version), vk::api_version_minor(version));
+        // SAFETY: the device is the instance's.
+        let memory = unsafe { instance.calls.get_physical_device_memory_properties(f.device) };
+        Listed {
+            name: device_name(&f.properties),
+            memory_bytes: own_memory(&memory),
+            version: format!("{major}.{minor}.{}", vk::api_version_patch(version)),
+            is_processor: f.properties.device_type == vk::PhysicalDeviceType::CPU,
+            lacks: usable_features(&instance.calls, &f).err().map(|Unavailable(reason)| reason),
         }
     };
-    let entry = entry.map_err(|e| Unavailable(format!("there is no Vulkan library on this machine ({e})")))?;
-    let info = vk::ApplicationInfo::default().api_version(VERSION).engine_name(c"octants");
-    // Devices of the portability subset are only shown to those who ask.
-    let portability = vk::KHR_PORTABILITY_ENUMERATION_NAME;
-    // SAFETY: the library is loaded.
-    let known = unsafe { entry.enumerate_instance_extension_properties(None) }.unwrap_or_default();
-    let shows_all = known.iter().any(|e| e.extension_name_as_c_str() == Ok(portability));
-    let extensions: Vec<*const c_char> = shows_all.then_some(portability.as_ptr()).into_iter().collect();
-    let flags =
-        if shows_all { vk::InstanceCreateFlags::ENUMERATE_PORTABILITY_KHR } else { vk::InstanceCreateFlags::empty() };
-    let create =
-        vk::InstanceCreateInfo::default().application_info(&info).enabled_extension_names(&extensions).flags(flags);
-    // SAFETY: the structures are whole.
-    let instance = unsafe { entry.create_instance(&create, None) }.map_err(|c| why("vkCreateInstance", c))?;
-    let opened = choose(&instance, config, takes_processor).and_then(|found| make_device(&instance, found));
-    match opened {
-        Ok(parts) => VulkanDriver::new(into_gpu(entry, instance, parts)),
-        Err(reason) => {
-            // SAFETY: nothing was made of it.
-            unsafe { instance.destroy_instance(None) };
-            Err(reason)
-        }
-    }
+    Ok(devices(&instance.calls)?.into_iter().map(describe).collect())
 }
 
 /// A device that can run code.
@@ -70,19 +75,25 @@ fn rank(kind: vk::PhysicalDeviceType) -> u32 {
     }
 }
 
-fn choose(instance: &ash::Instance, config: &GpuConfig, takes_processor: bool) -> Result<Found, Unavailable> {
+/// All devices, in the order of their numbers: GPUs of their own first.
+fn devices(instance: &ash::Instance) -> Result<Vec<Found>, Unavailable> {
     // SAFETY: the instance is alive.
     let all = unsafe { instance.enumerate_physical_devices() }.map_err(|c| why("vkEnumeratePhysicalDevices", c))?;
-    let describe = |(number, device): (usize, vk::PhysicalDevice)| {
+    let describe = |device: vk::PhysicalDevice| {
         // SAFETY: the device is the instance's.
         let properties = unsafe { instance.get_physical_device_properties(device) };
-        Found { device, properties, ordinal: number as u32 }
+        Found { device, properties, ordinal: 0 }
     };
-    let mut found: Vec<Found> = all.into_iter().enumerate().map(describe).collect();
+    let mut found: Vec<Found> = all.into_iter().map(describe).collect();
     found.sort_by_key(|f| rank(f.properties.device_type));
     for (number, f) in found.iter_mut().enumerate() {
         f.ordinal = number as u32;
     }
+    Ok(found)
+}
+
+fn choose(instance: &ash::Instance, config: &GpuConfig, takes_processor: bool) -> Result<Found, Unavailable> {
+    let found = devices(instance)?;
     if found.is_empty() {
         return Err(Unavailable("Vulkan knows no device on this machine".into()));
     }
@@ -91,7 +102,12 @@ fn choose(instance: &ash::Instance, config: &GpuConfig, takes_processor: bool) -
         Some(number) => found.into_iter().nth(number as usize).ok_or_else(|| {
             Unavailable(format!("there is no Vulkan device {number}: {count} were found, counted from 0"))
         })?,
-        None => found.into_iter().next().expect("compiler bug: there is a device"),
+        // One that lacks something is refused by name only where no other can be used.
+        None => match found.iter().position(|f| usable_features(instance, f).is_ok()) {
+            Some(first) => found.into_iter().nth(first),
+            None => found.into_iter().next(),
+        }
+        .expect("compiler bug: there is a device"),
     };
     if !takes_processor && chosen.properties.device_type == vk::PhysicalDeviceType::CPU {
         return Err(Unavailable("the only device of Vulkan is played by the processor".into()));
@@ -110,7 +126,7 @@ struct Parts {
     subgroup: u32,
     asks_subgroup: bool,
     whole_subgroups: bool,
-    is_lavapipe: bool,
+    shape: Option<(u32, u32)>,
     has_timestamps: bool,
     layout: vk::PipelineLayout,
     cache: vk::PipelineCache,
@@ -135,11 +151,12 @@ fn is(feature: vk::Bool32) -> bool {
 }
 
 /// What the device can do, of what code may use.
-fn features(instance: &ash::Instance, device: vk::PhysicalDevice, extensions: &[&CStr]) -> Features {
+fn features(instance: &ash::Instance, device: vk::PhysicalDevice, extensions: &[CString]) -> Features {
+    let has = |name: &CStr| extensions.iter().any(|e| e.as_c_str() == name);
     let mut all = Features {
-        has_floats: extensions.contains(&vk::EXT_SHADER_ATOMIC_FLOAT_NAME),
-        has_sizes: extensions.contains(&vk::EXT_SUBGROUP_SIZE_CONTROL_NAME),
-        has_clock: extensions.contains(&vk::KHR_SHADER_CLOCK_NAME),
+        has_floats: has(vk::EXT_SHADER_ATOMIC_FLOAT_NAME),
+        has_sizes: has(vk::EXT_SUBGROUP_SIZE_CONTROL_NAME),
+        has_clock: has(vk::KHR_SHADER_CLOCK_NAME),
         ..Features::default()
     };
     let (mut eleven, mut twelve) =
@@ -223,6 +240,7 @@ impl Features {
             (is(self.clock.shader_subgroup_clock), "clock"),
             // Seen in 22.3; whether a later version mends it is not known. What replaces fences is right there too.
             (p.is_lavapipe, "fences_wait"),
+            (p.is_lavapipe, "limits_loops"),
         ];
         let words = has.into_iter().filter(|(has, _)| *has).map(|(_, word)| word.to_owned());
         [format!("shared={shared_bytes}")].into_iter().chain(words).collect::<Vec<_>>().join(",")
@@ -237,11 +255,22 @@ struct Properties {
     subgroup_in_compute: bool,
     /// Sizes of subgroups differ.
     varies: bool,
+    /// Multiprocessors, and threads that each of them holds, where the device tells.
+    shape: Option<(u32, u32)>,
     /// Mesa's driver that plays a GPU on the processor.
     is_lavapipe: bool,
 }
 
-fn properties(instance: &ash::Instance, device: vk::PhysicalDevice, has_sizes: bool) -> Properties {
+fn properties(
+    instance: &ash::Instance,
+    device: vk::PhysicalDevice,
+    has_sizes: bool,
+    extensions: &[CString],
+) -> Properties {
+    let has = |name: &CStr| extensions.iter().any(|e| e.as_c_str() == name);
+    let (has_builtins, has_core) = (has(vk::NV_SHADER_SM_BUILTINS_NAME), has(vk::AMD_SHADER_CORE_PROPERTIES_NAME));
+    let mut builtins = vk::PhysicalDeviceShaderSMBuiltinsPropertiesNV::default();
+    let mut core = vk::PhysicalDeviceShaderCorePropertiesAMD::default();
     let mut subgroup = vk::PhysicalDeviceSubgroupProperties::default();
     let mut floats = vk::PhysicalDeviceFloatControlsProperties::default();
     let mut sizes = vk::PhysicalDeviceSubgroupSizeControlProperties::default();
@@ -251,20 +280,32 @@ fn properties(instance: &ash::Instance, device: vk::PhysicalDevice, has_sizes: b
     if has_sizes {
         query = query.push_next(&mut sizes);
     }
+    if has_builtins {
+        query = query.push_next(&mut builtins);
+    }
+    if has_core {
+        query = query.push_next(&mut core);
+    }
     // SAFETY: the chain is whole.
     unsafe { instance.get_physical_device_properties2(device, &mut query) };
+    let units = core.shader_engine_count * core.shader_arrays_per_engine_count * core.compute_units_per_shader_array;
+    let waves = core.simd_per_compute_unit * core.wavefronts_per_simd;
+    let shapes = [(builtins.shader_sm_count, builtins.shader_warps_per_sm), (units, waves)];
+    let shape = shapes.into_iter().find(|(units, groups)| *units > 0 && *groups > 0);
     floats.p_next = std::ptr::null_mut();
     Properties {
         subgroup: subgroup.subgroup_size,
         subgroup_operations: subgroup.supported_operations,
         subgroup_in_compute: subgroup.supported_stages.contains(vk::ShaderStageFlags::COMPUTE),
         is_lavapipe: driver.driver_id == vk::DriverId::MESA_LLVMPIPE,
+        shape: shape.map(|(units, groups)| (units, groups * subgroup.subgroup_size)),
         varies: has_sizes && sizes.min_subgroup_size != sizes.max_subgroup_size,
         floats: vk::PhysicalDeviceFloatControlsProperties { _marker: std::marker::PhantomData, ..floats },
     }
 }
 
-fn make_device(instance: &ash::Instance, found: Found) -> Result<Parts, Unavailable> {
+/// What a device can do, and its extensions; or what it lacks that all code needs.
+fn usable_features(instance: &ash::Instance, found: &Found) -> Result<(Features, Vec<CString>), Unavailable> {
     let name = device_name(&found.properties);
     if found.properties.api_version < VERSION {
         return Err(Unavailable(format!("{name} has no Vulkan 1.2")));
@@ -272,12 +313,19 @@ fn make_device(instance: &ash::Instance, found: Found) -> Result<Parts, Unavaila
     // SAFETY: the device is the instance's.
     let known = unsafe { instance.enumerate_device_extension_properties(found.device) }
         .map_err(|c| why("vkEnumerateDeviceExtensionProperties", c))?;
-    let names: Vec<&CStr> = known.iter().filter_map(|e| e.extension_name_as_c_str().ok()).collect();
-    let mut features = features(instance, found.device, &names);
-    if let Some(what) = features.lacks() {
-        return Err(Unavailable(format!("{name} has no {what}")));
+    let names: Vec<CString> =
+        known.iter().filter_map(|e| e.extension_name_as_c_str().ok()).map(CStr::to_owned).collect();
+    let features = features(instance, found.device, &names);
+    match features.lacks() {
+        Some(what) => Err(Unavailable(format!("{name} has no {what}"))),
+        None => Ok((features, names)),
     }
-    let p = properties(instance, found.device, features.has_sizes);
+}
+
+fn make_device(instance: &ash::Instance, found: Found) -> Result<Parts, Unavailable> {
+    let (mut features, names) = usable_features(instance, &found)?;
+    let name = device_name(&found.properties);
+    let p = properties(instance, found.device, features.has_sizes, &names);
     // SAFETY: as above.
     let families = unsafe { instance.get_physical_device_queue_family_properties(found.device) };
     let family = families
@@ -288,14 +336,14 @@ fn make_device(instance: &ash::Instance, found: Found) -> Result<Parts, Unavaila
         .map(|(i, _)| i as u32)
         .ok_or_else(|| Unavailable(format!("{name} has no queue for computing")))?;
     let count = families[family as usize].queue_count.min(MOST_QUEUES);
-    let priorities = vec![1.0; count as usize];
+    let priorities: Vec<f32> = (0..count).map(|number| queue_priority(number, count)).collect();
     let queue_info = [vk::DeviceQueueCreateInfo::default().queue_family_index(family).queue_priorities(&priorities)];
     let subset = c"VK_KHR_portability_subset";
     let wanted = [
         (features.has_floats, vk::EXT_SHADER_ATOMIC_FLOAT_NAME),
         (features.has_sizes, vk::EXT_SUBGROUP_SIZE_CONTROL_NAME),
         (features.has_clock, vk::KHR_SHADER_CLOCK_NAME),
-        (names.contains(&subset), subset),
+        (names.iter().any(|n| n.as_c_str() == subset), subset),
     ];
     let extensions: Vec<*const c_char> = wanted.iter().filter(|(has, _)| *has).map(|(_, n)| n.as_ptr()).collect();
     let words = features.words(&p, found.properties.limits.max_compute_shared_memory_size);
@@ -342,7 +390,7 @@ fn make_device(instance: &ash::Instance, found: Found) -> Result<Parts, Unavaila
         subgroup,
         asks_subgroup,
         whole_subgroups,
-        is_lavapipe: p.is_lavapipe,
+        shape: p.shape,
         has_timestamps,
         layout,
         cache,
@@ -367,11 +415,15 @@ fn device_name(p: &vk::PhysicalDeviceProperties) -> String {
     p.device_name_as_c_str().map_or_else(|_| "a Vulkan device".into(), |n| n.to_string_lossy().into_owned())
 }
 
-fn into_gpu(entry: ash::Entry, instance: ash::Instance, parts: Parts) -> Gpu {
+/// Bytes of the largest memory of the device's own.
+fn own_memory(memory: &vk::PhysicalDeviceMemoryProperties) -> u64 {
+    let heaps = memory.memory_heaps_as_slice().iter();
+    heaps.filter(|h| h.flags.contains(vk::MemoryHeapFlags::DEVICE_LOCAL)).map(|h| h.size).max().unwrap_or(0)
+}
+
+fn into_gpu(instance: Arc<Instance>, parts: Parts) -> Gpu {
     let Parts { device, found, memory_types, target, subgroup, layout, cache, .. } = parts;
     let limits = &found.properties.limits;
-    let heaps = memory_types.memory_heaps_as_slice().iter();
-    let own = heaps.filter(|h| h.flags.contains(vk::MemoryHeapFlags::DEVICE_LOCAL)).map(|h| h.size).max();
     Gpu {
         name: device_name(&found.properties),
         ordinal: found.ordinal,
@@ -380,19 +432,27 @@ fn into_gpu(entry: ash::Entry, instance: ash::Instance, parts: Parts) -> Gpu {
         max_blocks: limits.max_compute_work_group_count[0],
         max_threads: limits.max_compute_work_group_invocations.min(limits.max_compute_work_group_size[0]),
         tick: if parts.has_timestamps { f64::from(limits.timestamp_period) } else { 0.0 },
-        memory_bytes: own.unwrap_or(0),
+        memory_bytes: own_memory(&memory_types),
         queues: parts.queues.into_iter().map(Mutex::new).collect(),
         family: parts.family,
         asks_subgroup: parts.asks_subgroup,
         whole_subgroups: parts.whole_subgroups,
-        is_lavapipe: parts.is_lavapipe,
-        _entry: entry,
-        instance,
+        shape: parts.shape,
+        _instance: instance,
         device,
         memory_types,
         target,
         subgroup,
         layout,
         cache,
+        cache_name: cache_name(&found.properties),
+        found_in_cache: Mutex::default(),
+        has_pipelines: AtomicBool::new(false),
     }
+}
+
+/// The device and its driver, as the header of a pipeline cache names them.
+fn cache_name(p: &vk::PhysicalDeviceProperties) -> String {
+    let identity: String = p.pipeline_cache_uuid.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("pipelines of {:x}:{:x}, driver {:x}, {identity}", p.vendor_id, p.device_id, p.driver_version)
 }

@@ -1,14 +1,15 @@
 //! [`Stream`]: an in-order queue. Work is recorded into a batch, which is submitted when the stream has nothing else to
-//! do, when it is long, or when anyone waits for it.
+//! do, when it is long, or when anyone waits for it. A thread submits what is left when the work before it is done.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use ash::vk;
 use octants_runtime::Result;
 
 use crate::checked::failed;
+use crate::follower::{Follower, HasBatch};
 use crate::gpu::Gpu;
 use crate::memory::Memory;
 use crate::timeline::Timeline;
@@ -38,6 +39,9 @@ struct State {
 
 /// A stream.
 pub struct Stream {
+    /// For whoever submits its batches later.
+    own: Weak<Stream>,
+    follower: Arc<Follower>,
     gpu: Arc<Gpu>,
     pinned: Arc<Memory>,
     /// Its values count batches.
@@ -77,7 +81,7 @@ impl Recording<'_> {
 
 impl Stream {
     /// A new stream on one of the device's queues.
-    pub fn new(gpu: &Arc<Gpu>, pinned: &Arc<Memory>, queue: usize) -> Result<Stream> {
+    pub fn new(gpu: &Arc<Gpu>, pinned: &Arc<Memory>, follower: &Arc<Follower>, queue: usize) -> Result<Arc<Stream>> {
         let info = vk::CommandPoolCreateInfo::default()
             .queue_family_index(gpu.family)
             .flags(vk::CommandPoolCreateFlags::RESET_COMMAND_BUFFER);
@@ -87,7 +91,9 @@ impl Stream {
             .map_err(|code| failed("vkCreateCommandPool", code, "making a stream"))?;
         let state = State { pool, submitted: 0, open: None, in_flight: VecDeque::new(), free: Vec::new() };
         let queue = queue % gpu.queues.len();
-        Ok(Stream { gpu: gpu.clone(), pinned: pinned.clone(), timeline, queue, state: Mutex::new(state) })
+        let (follower, state) = (follower.clone(), Mutex::new(state));
+        let (gpu, pinned) = (gpu.clone(), pinned.clone());
+        Ok(Arc::new_cyclic(|own| Stream { own: own.clone(), follower, gpu, pinned, timeline, queue, state }))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -147,10 +153,12 @@ impl Stream {
         }
         batch.pieces += 1;
         let result = work(&mut Recording { gpu: &self.gpu, batch: &mut *batch })?;
-        // An idle device starts at once; one that works gets the rest in long batches.
-        let is_long = batch.pieces >= MOST_PIECES;
+        // An idle device starts at once; one that works gets the rest in long batches, at the latest when it is done.
+        let (is_first, is_long) = (batch.pieces == 1, batch.pieces >= MOST_PIECES);
         if is_long || self.timeline.has_reached(state.submitted)? {
             self.submit(&mut state)?;
+        } else if is_first {
+            self.follower.follow(self.own.clone(), self.timeline.clone(), state.submitted);
         }
         Ok(result)
     }
@@ -236,6 +244,13 @@ impl Stream {
             self.reap(&mut self.state())?;
         }
         Ok(is_done)
+    }
+}
+
+impl HasBatch for Stream {
+    fn submit_open(&self) {
+        // What fails here fails again for whoever waits for the stream, and is told there.
+        let _ = self.flush();
     }
 }
 

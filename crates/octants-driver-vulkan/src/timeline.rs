@@ -27,6 +27,11 @@ impl Timeline {
         Ok(Timeline { gpu: gpu.clone(), semaphore })
     }
 
+    /// The device.
+    pub(crate) fn gpu(&self) -> &Gpu {
+        &self.gpu
+    }
+
     /// Whether the value was reached.
     pub fn has_reached(&self, value: u64) -> Result<bool> {
         // SAFETY: the semaphore is alive.

@@ -82,6 +82,17 @@ pub struct DeviceSettings {
     pub separate_memory: bool,
 }
 
+/// A device as a list of devices shows it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DeviceInfo {
+    /// Its name.
+    pub name: String,
+    /// Bytes of its memory, if known.
+    pub memory_bytes: Option<u64>,
+    /// What a user should know of it, such as why it cannot be used.
+    pub note: Option<String>,
+}
+
 /// A kind of machine.
 pub trait Backend: Sync {
     /// The names that users give as `arch`. The first one is used in messages and stands for all machines of the kind;
@@ -93,6 +104,10 @@ pub trait Backend: Sync {
 
     /// Opens the device that a user asks for. The error is a sentence for the user, without a full stop.
     fn open(&self, settings: &DeviceSettings) -> Result<Box<dyn Driver>, String>;
+
+    /// All devices of the kind, in the order of the numbers that a user gives, whether they can be used or not. The
+    /// error says why there are none: a sentence for the user, without a full stop.
+    fn devices(&self, settings: &DeviceSettings) -> Result<Vec<DeviceInfo>, String>;
 
     /// The vendor's library of math functions: in `packages`, folders of installed packages, or where systems have it.
     fn find_device_library(&self, _packages: &[PathBuf]) -> Option<PathBuf> {

@@ -12,7 +12,7 @@ pub use crate::arch::Arch;
 use crate::backend::{Backends, DeviceSettings};
 use crate::error::Error;
 pub use crate::option_values::OptionValue;
-use crate::option_values::{ToValue, arch, choice, device, flag, int, part, scalar, schedule, seed, text};
+use crate::option_values::{ToValue, arch, choice, device, flag, int, numbers, part, scalar, schedule, seed, text};
 use crate::suggest::nearest;
 
 /// An option's name and what it does.
@@ -78,6 +78,8 @@ options! {
         "Where kernels run: cpu, gpu, cuda, amdgpu, vulkan, metal.";
     device: Option<u32> = None, device,
         "Which GPU, counted from 0 among those the process may see.";
+    visible_devices: String = String::new(), numbers,
+        "Numbers of the GPUs that `device` counts, in this order, such as `2,0`; all of them where empty.";
     device_library: String = String::new(), text,
         "Path of the GPU vendor's library of math functions, where it is not found by itself.";
     driver_library: String = String::new(), text,
@@ -176,6 +178,7 @@ pub fn given_path(option: &str) -> Option<PathBuf> {
 const FIXED: &[&str] = &[
     "arch",
     "device",
+    "visible_devices",
     "device_library",
     "driver_library",
     "cpu_target",
@@ -197,6 +200,23 @@ impl Config {
     /// The seed of `cpu_stream_schedule`.
     pub fn schedule_seed(&self) -> Option<u64> {
         self.cpu_stream_schedule.strip_prefix("seed:")?.parse().ok()
+    }
+
+    /// The devices that `device` counts, by their numbers among all; `None` for all of them.
+    pub(crate) fn visible(&self) -> Option<Vec<u32>> {
+        let numbers: Vec<u32> = self.visible_devices.split(',').filter_map(|n| n.trim().parse().ok()).collect();
+        (!numbers.is_empty()).then_some(numbers)
+    }
+
+    /// The number among all devices of the one that is asked for. The error is a sentence, without a full stop.
+    pub(crate) fn chosen_device(&self) -> Result<Option<u32>, String> {
+        let Some(visible) = self.visible() else { return Ok(self.device) };
+        let chosen = visible.get(self.device.unwrap_or(0) as usize).copied();
+        chosen.map(Some).ok_or_else(|| {
+            let (number, shown) = (self.device.unwrap_or(0), &self.visible_devices);
+            let count = visible.len();
+            format!("there is no device {number}: `visible_devices` ({shown}) shows {count}, counted from 0")
+        })
     }
 
     /// What is asked of a device, whose own libraries may be in `packages`.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use octants_ir::DeviceLibrary;
 use octants_runtime::Driver;
 
+use crate::arch::Arch;
 use crate::config::{Config, given_path};
 use crate::machine::Machine;
 
@@ -12,8 +13,12 @@ use crate::machine::Machine;
 /// vendor's library is looked for in `packages` too.
 pub(crate) fn open_device(config: &Config, packages: &[PathBuf]) -> Result<(Box<dyn Driver>, Machine), String> {
     let mut reasons = Vec::new();
+    let mut settings = config.device_settings(packages);
+    if config.arch != Arch::CPU {
+        settings.device = config.chosen_device()?;
+    }
     for backend in config.backends.asked_for(config.arch) {
-        let opened = backend.open(&config.device_settings(packages)).and_then(|driver| {
+        let opened = backend.open(&settings).and_then(|driver| {
             let target = driver.code_target();
             backend.code_generator().check_target(&target).map_err(|e| e.to_string())?;
             Ok((driver, target))

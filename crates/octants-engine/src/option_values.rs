@@ -105,6 +105,20 @@ pub fn device(name: &str, value: &OptionValue) -> Result<Option<u32>, Error> {
     int(0, 1 << 16)(name, value).map(Some)
 }
 
+/// Numbers that are not negative, between commas; the environment's reader takes one alone for an integer.
+pub fn numbers(name: &str, value: &OptionValue) -> Result<String, Error> {
+    let text = match value {
+        OptionValue::Int(i) => i.to_string(),
+        other => text(name, other)?,
+    };
+    match text.split(',').find(|n| n.trim().parse::<u32>().is_err()) {
+        Some(wrong) if !text.trim().is_empty() => {
+            bad(name, format!("expected numbers between commas, such as `2,0`, got `{}`", wrong.trim()))
+        }
+        _ => Ok(text),
+    }
+}
+
 /// Any integer; of a negative one, its bits.
 pub fn seed(name: &str, value: &OptionValue) -> Result<u64, Error> {
     int(i64::MIN, i64::MAX)(name, value).map(i64::cast_unsigned)

@@ -27,6 +27,7 @@ use crate::artifact_cache::{ArtifactCache, open_store};
 use crate::compile_times::{Compilation, CompileLog};
 use crate::config::{Arch, Config, OptionValue};
 use crate::current_config::CurrentConfig;
+use crate::driver_cache::{keep_driver_cache, load_driver_cache};
 use crate::error::Error;
 use crate::machine::Machine;
 use crate::open_device::open_device;
@@ -94,7 +95,6 @@ impl Session {
         mut notices: Vec<String>,
         sink: TextSink,
     ) -> Result<Session, Error> {
-        notices.extend(driver.notice());
         let device = Device::over(driver, DeviceConfig { seed: config.random_seed, sink });
         if config.kernel_profiler {
             device.profiler().start()?;
@@ -111,6 +111,7 @@ impl Session {
             store.distrust().is_none()
         });
         let cache = store.map(ArtifactCache::new);
+        cache.iter().for_each(|cache| load_driver_cache(cache, &device));
         let (notices, compilations) = (Mutex::new(notices), CompileLog::default());
         let (lowered, recalled) = Default::default();
         let config = CurrentConfig::new(config);
@@ -214,6 +215,7 @@ fn fall_back(config: &mut Config, notices: &mut Vec<String>, why: &str) -> Resul
 
 impl Drop for Session {
     fn drop(&mut self) {
+        self.cache.iter().for_each(|cache| keep_driver_cache(cache, &self.device));
         // An error here is of work that nobody waited for, and nobody is left to be told.
         let _ = self.device.close(&Patient);
     }

@@ -41,6 +41,9 @@ pub struct TargetInfo {
     pub loads_matrices: bool,
     /// Copies from global to shared memory may go on beside the thread: `copy_async`.
     pub copies_async: bool,
+    /// Whoever compiles the code merges accesses of neighboring addresses. Where nobody does, the schedule has vector
+    /// loads and vector stores.
+    pub merges_accesses: bool,
     /// Costs of operations.
     pub costs: CostTable,
 }

@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use octants_backends::backends;
 use octants_engine::Lowering;
 use octants_engine::environment::dumps_stages;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
+use crate::back_ends::backends;
 use crate::program::Program;
 use crate::{detached, errors};
 

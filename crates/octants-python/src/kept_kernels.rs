@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-use octants_backends::backends;
 use octants_engine::artifact::Store;
 use octants_engine::artifact_cache::open_store;
 use octants_engine::environment::apply_environment;
@@ -11,6 +10,7 @@ use pyo3::exceptions::{PyOSError, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+use crate::back_ends::backends;
 use crate::program::current;
 use crate::{detached, errors};
 

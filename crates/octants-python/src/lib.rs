@@ -1,6 +1,6 @@
 //! The Python extension module `octants._octants`: the only crate that knows Python objects.
 //!
-//! Reading order: [`program`] (init and reset), [`stream`], [`event`], [`captured_graph`], [`buffer`], [`host_work`] and [`ndarray`]
+//! Reading order: `back_ends`, [`program`] (init and reset), [`stream`], [`event`], [`captured_graph`], [`buffer`], [`host_work`] and [`ndarray`]
 //! (memory), [`func`], [`kernel`] and [`bound_kernel`] (what the decorators make), [`autodiff_scope`], [`signature`]
 //! and [`annotation`] (what a kernel takes), [`argument`], [`flattened`], [`mod@array`], [`plain_array`],
 //! [`foreign_array`], [`element_view`], [`dlpack`], [`exchange_table`], [`scalar`] (what a call passes),
@@ -15,6 +15,7 @@ mod argument;
 mod array;
 mod array_view;
 mod autodiff_scope;
+mod back_ends;
 mod bound_kernel;
 mod buffer;
 mod captured_graph;
@@ -93,6 +94,7 @@ fn _octants(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(kernel::last_task_count, m)?)?;
     m.add_class::<inspection::Inspection>()?;
     m.add_function(wrap_pyfunction!(inspection::code_targets, m)?)?;
+    m.add_function(wrap_pyfunction!(back_ends::devices, m)?)?;
     m.add_function(wrap_pyfunction!(inspection::observe_compilations, m)?)?;
     m.add_class::<bound_kernel::BoundKernel>()?;
     m.add_class::<bound_kernel::KernelGradient>()?;

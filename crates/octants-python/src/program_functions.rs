@@ -10,6 +10,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyString};
 
+use crate::back_ends::backends;
 use crate::names::text_attribute;
 use crate::program::{begin, current, current_generation, keep_printed, replace, require};
 use crate::waiting::interruptible;
@@ -51,7 +52,7 @@ fn option_value(name: &str, value: &Bound<'_, PyAny>) -> PyResult<OptionValue> {
 #[pyfunction]
 #[pyo3(signature = (options = None))]
 pub fn init(py: Python<'_>, options: Option<&Bound<'_, PyDict>>) -> PyResult<Vec<String>> {
-    let mut config = Config::new(octants_backends::backends());
+    let mut config = Config::new(backends());
     let unheeded = check_variables().map_err(|e| errors::from_engine(py, e))?;
     apply_environment(&mut config).map_err(|e| errors::from_engine(py, e))?;
     for (name, value) in options.into_iter().flat_map(|d| d.iter()) {

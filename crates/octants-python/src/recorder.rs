@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use octants_backends::backends;
 use octants_backends::recording::{Log, RecordingDriver};
 use octants_engine::{Config, OptionValue, Session};
 use pyo3::prelude::*;
 
+use crate::back_ends::backends;
 use crate::{detached, errors, program};
 
 /// What the program's driver was asked to do.

@@ -78,6 +78,21 @@ impl Device {
         self.0.core.driver.clock_hz()
     }
 
+    /// See [`Driver::cache_name`].
+    pub fn cache_name(&self) -> Option<String> {
+        self.0.core.driver.cache_name()
+    }
+
+    /// See [`Driver::load_cache`].
+    pub fn load_cache(&self, contents: &[u8]) {
+        self.0.core.driver.load_cache(contents);
+    }
+
+    /// See [`Driver::cache_contents`].
+    pub fn cache_contents(&self) -> Option<Vec<u8>> {
+        self.0.core.driver.cache_contents()
+    }
+
     /// The stream that launches use unless told otherwise.
     pub fn default_stream(&self) -> &Stream {
         &self.0.default

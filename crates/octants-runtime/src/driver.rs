@@ -272,11 +272,6 @@ pub trait Driver: Send + Sync + 'static {
         None
     }
 
-    /// What the user of this device should be told when it is opened: a fault of its software that makes results wrong.
-    fn notice(&self) -> Option<String> {
-        None
-    }
-
     /// Nominal rate of the clock that code reads, in hertz; `None` where it has none or is not known.
     fn clock_hz(&self) -> Option<f64> {
         None
@@ -527,6 +522,20 @@ pub trait Driver: Send + Sync + 'static {
     /// # Safety
     /// This is the only thread of the process, and runs no task.
     unsafe fn renew_after_fork(&self) {}
+
+    /// What the driver makes of code may be kept for later processes: the device and the software that it is for.
+    /// `None` where nothing is kept.
+    fn cache_name(&self) -> Option<String> {
+        None
+    }
+
+    /// Takes what an earlier process has kept under this name, as [`Driver::cache_contents`] gave it.
+    fn load_cache(&self, _contents: &[u8]) {}
+
+    /// What a later process should find; `None` where it would find the same already.
+    fn cache_contents(&self) -> Option<Vec<u8>> {
+        None
+    }
 
     /// The program has ended: nothing is launched any more, while memory and modules may still be given back. Lets go
     /// of what only launches need.

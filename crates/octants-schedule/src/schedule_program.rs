@@ -15,6 +15,7 @@ use crate::freeze_conditional_loads::freeze_conditional_loads;
 use crate::full_unroll::full_unroll;
 use crate::hint_loops::hint_loops;
 use crate::lay_out_fragments::lay_out_fragments;
+use crate::merge_accesses::merge_accesses;
 use crate::merge_copies::merge_copies;
 use crate::narrow_barriers::narrow_barriers;
 use crate::privatize_in_shared_memory::privatize_in_shared_memory;
@@ -64,6 +65,11 @@ pub const PASSES: &[Pass<Scheduled, Scheduling>] = &[
         name: "copy_asynchronously",
         runs: |_, s| s.target.copies_async,
         run: |scheduled, _| copy_asynchronously(scheduled),
+    },
+    Pass {
+        name: "merge_accesses",
+        runs: |_, s| s.target.has_grid && !s.target.merges_accesses,
+        run: |scheduled, _| merge_accesses(scheduled),
     },
     // Behind the passes that rewrite inner loops for other reasons.
     Pass {

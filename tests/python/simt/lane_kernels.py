@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+import pytest
 
 import octants as qd
 
@@ -43,3 +44,9 @@ def numbers(n: int, dtype: str, seed: int = 0) -> np.ndarray[Any, Any]:
     rng = np.random.default_rng(seed)
     low = 0 if dtype[0] == "u" else -9
     return rng.integers(low, 10, n).astype(DTYPES[dtype][1])
+
+
+def need_threads(group_size: int, count: int) -> None:
+    """Skips a test of tiles of so many threads where subgroups are smaller."""
+    if group_size < count:
+        pytest.skip(f"tiles of {count} threads: subgroups of this device have {group_size}")

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from lane_kernels import need_threads
 
 import octants as qd
 from octants import simt
@@ -19,6 +20,7 @@ def tile_of(n: int) -> Any:
 @TILES
 @pytest.mark.parametrize("rows, columns", [(0, 0), (3, 5)])
 def test_loads_and_stores(group_size: int, n: int, rows: int, columns: int) -> None:
+    need_threads(group_size, n)
     tile = tile_of(n)
 
     @qd.kernel
@@ -39,6 +41,7 @@ def test_loads_and_stores(group_size: int, n: int, rows: int, columns: int) -> N
 
 
 def test_parts_batches_fields_and_shared_arrays(group_size: int) -> None:
+    need_threads(group_size, 16)
     x = qd.field(qd.f32, (3, 16, 16))
     y = qd.field(qd.f32, (3, 16, 16))
 
@@ -68,6 +71,7 @@ def test_parts_batches_fields_and_shared_arrays(group_size: int) -> None:
 @TILES
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_factorization_and_solve(group_size: int, n: int, dtype: str) -> None:
+    need_threads(group_size, n)
     tile = tile_of(n)
     kind, np_type, tolerance = DTYPES[dtype]
 
@@ -98,6 +102,7 @@ def test_factorization_and_solve(group_size: int, n: int, dtype: str) -> None:
 
 @TILES
 def test_rank_one_updates(group_size: int, n: int) -> None:
+    need_threads(group_size, n)
     tile = tile_of(n)
 
     @qd.kernel
@@ -123,6 +128,8 @@ def test_rank_one_updates(group_size: int, n: int) -> None:
 
 
 def test_pivots_are_at_least_eps(group_size: int) -> None:
+    need_threads(group_size, 16)
+
     @qd.kernel
     def factor(a: qd.types.ndarray()):
         qd.loop_config(block_dim=16)
@@ -152,6 +159,7 @@ def test_pivots_are_at_least_eps(group_size: int) -> None:
     ],
 )
 def test_misuse_has_a_line(group_size: int, statement: str, text: str, tmp_path: Any) -> None:
+    need_threads(group_size, 16)
     source = f"""import octants as qd
 @qd.kernel
 def k(a: qd.types.ndarray()):
@@ -182,6 +190,7 @@ def _identities(a: qd.types.ndarray(), n: qd.template(), tile: qd.template()):
 
 
 def test_tiles_in_pure_kernels(group_size: int) -> None:
+    need_threads(group_size, 16)
     a = np.zeros((17, 16), np.float32)
     _identities(a, 16, simt.Tile16x16)
     assert (a[1:16] == np.eye(16)[1:]).all()

@@ -211,6 +211,7 @@ pub(crate) const INFO: TargetInfo = TargetInfo {
     products: &[],
     loads_matrices: false,
     copies_async: false,
+    merges_accesses: true,
     costs: CostTable::GENERIC,
 };
 

@@ -75,6 +75,7 @@ pub(super) const INFO: TargetInfo = TargetInfo {
     products: &[],
     loads_matrices: false,
     copies_async: false,
+    merges_accesses: true,
     costs: CostTable::GENERIC,
 };
 

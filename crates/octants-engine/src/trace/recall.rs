@@ -264,6 +264,7 @@ fn add_options(key: &mut KeyMaker, config: &Config) {
         backends: _,
         arch: _,
         device: _,
+        visible_devices: _,
         device_library: _,
         driver_library: _,
         concurrency: _,

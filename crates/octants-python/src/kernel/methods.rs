@@ -11,6 +11,7 @@ use pyo3::types::{PyDict, PyTuple};
 
 use super::{Kernel, RecordedLaunch};
 use crate::autodiff_scope::in_scope;
+use crate::back_ends::backends;
 use crate::bound_kernel::{BoundKernel, KernelGradient};
 use crate::evaluate_annotations::evaluate_annotations;
 use crate::func::Wrapped;
@@ -35,7 +36,7 @@ impl Kernel {
         // first call.
         if evaluate_annotations(&fn_)? {
             let program = program::current();
-            let default = octants_engine::Config::new(octants_backends::backends());
+            let default = octants_engine::Config::new(backends());
             let config = program.as_ref().map_or(&default, |p| p.session.config());
             Signature::of(&fn_, &declaration(&fn_)?, config)?;
         }

@@ -21,6 +21,7 @@ pub const CPU: TargetInfo = TargetInfo {
     products: &[],
     loads_matrices: false,
     copies_async: false,
+    merges_accesses: true,
     costs: CostTable::GENERIC,
 };
 
@@ -42,5 +43,6 @@ pub const GPU: TargetInfo = TargetInfo {
     products: &[],
     loads_matrices: false,
     copies_async: false,
+    merges_accesses: true,
     costs: CostTable::GENERIC,
 };

@@ -1,0 +1,30 @@
+//! What a driver makes of code, kept among the artifacts for later processes: an entry for each device and version of
+//! its software.
+
+use octants_artifact::{Artifact, Key, KeyMaker};
+use octants_runtime::Device;
+
+use crate::artifact_cache::ArtifactCache;
+
+fn key(name: &str) -> Key {
+    let mut key = KeyMaker::new();
+    key.add("driver cache", name);
+    key.key()
+}
+
+/// Gives a device's driver what an earlier process has kept.
+pub(crate) fn load_driver_cache(cache: &ArtifactCache, device: &Device) {
+    let Some(name) = device.cache_name() else { return };
+    if let Some(kept) = cache.get(&key(&name)) {
+        kept.modules.iter().for_each(|contents| device.load_cache(contents));
+    }
+}
+
+/// Keeps what a device's driver has made, if that is more than it was given.
+pub(crate) fn keep_driver_cache(cache: &ArtifactCache, device: &Device) {
+    let Some(name) = device.cache_name() else { return };
+    let Some(contents) = device.cache_contents() else { return };
+    let artifact = Artifact { kernel: name.clone(), modules: vec![contents], ..Artifact::default() };
+    // Whoever cannot write there was told when the first kernel was to be kept.
+    let _ = cache.put(&key(&name), &artifact);
+}

@@ -1,0 +1,56 @@
+"""The devices of this machine: `python -m octants.devices` prints those of all back ends.
+
+The first column is what `qd.init(device=...)` takes. `OCTANTS_VISIBLE_DEVICES=2,0`, or the option `visible_devices`, leaves
+two of them, counted anew.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from octants import _octants
+
+__all__ = ["Device", "list_devices", "main"]
+
+
+class Device(NamedTuple):
+    """A device that `qd.init(arch=..., device=...)` can open, or could if its note did not say why not."""
+
+    arch: str
+    """The name of its kind, such as `"cuda"`."""
+    number: int
+    """What `device` takes."""
+    name: str
+    """As its driver calls it."""
+    memory_bytes: int | None
+    """Bytes of its memory, if known."""
+    note: str | None
+    """What else is known of it, such as why it cannot be used."""
+
+
+def list_devices() -> tuple[list[Device], dict[str, str]]:
+    """The devices of all back ends, and for each kind that has none the reason.
+
+    No program has to run, and one that runs is not disturbed. `OCTANTS_VISIBLE_DEVICES` leaves out what it hides.
+    """
+    found, reasons = [], {}
+    for arch, devices, reason in _octants.devices():
+        if reason is not None:
+            reasons[arch] = reason
+        for number, (name, memory, note) in enumerate(devices):
+            found.append(Device(arch, number, name, memory, note))
+    return found, reasons
+
+
+def main() -> None:
+    """Prints a line for each device, and for each kind without any why there is none."""
+    found, reasons = list_devices()
+    for device in found:
+        memory = f"{device.memory_bytes / 2**30:.1f} GiB" if device.memory_bytes else ""
+        print(f"{device.arch:8} {device.number:3}  {', '.join(filter(None, [device.name, memory, device.note]))}")
+    for arch, reason in reasons.items():
+        print(f"{arch:8}   -  {reason}")
+
+
+if __name__ == "__main__":
+    main()
