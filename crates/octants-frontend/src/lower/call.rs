@@ -315,6 +315,13 @@ impl Lowerer<'_> {
         {
             return self.lower_subview(&view, &args, &kwargs);
         }
+        if name == "get_ndarray"
+            && args.is_empty()
+            && kwargs.is_empty()
+            && matches!(base, Value::View(_) | Value::Array(_))
+        {
+            return self.attribute(base, "arr");
+        }
         match base {
             Value::Str(s) if name == "format" => {
                 let s = s.clone();

@@ -29,8 +29,8 @@ impl Lowerer<'_> {
         if let ([Value::Slice(parts)], Some(view)) = (&index[..], self.as_view(base)) {
             return self.slice_of_view(&view, parts);
         }
-        if let Value::View(view) = base {
-            return self.view_element(view, &index);
+        if let Some(view) = self.as_checked_view(base) {
+            return self.view_element(&view, &index);
         }
         if let Some(buffer) = self.as_array(base)? {
             if index.iter().any(|i| matches!(i, Value::Slice(_))) {
