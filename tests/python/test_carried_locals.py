@@ -148,6 +148,14 @@ def test_what_needs_no_warning():
         return s
 
     @qd.kernel
+    def on_one_thread(n: qd.i32) -> qd.i32:
+        s = 1
+        qd.loop_config(parallelize=1)
+        for _ in range(n):
+            s = s * 3 + 1
+        return s
+
+    @qd.kernel
     def once() -> qd.i32:
         s = 1
         for _ in range(1):
@@ -195,7 +203,7 @@ def test_what_needs_no_warning():
 
     for kernel in (reductions, flags, once, unrolled):
         assert warned(kernel) == [], kernel.__name__
-    for kernel in (own, set_first, in_order, under_a_condition, nested, stays, read_alone):
+    for kernel in (own, set_first, in_order, on_one_thread, under_a_condition, nested, stays, read_alone):
         assert warned(kernel, 4) == [], kernel.__name__
     assert in_order(4) == 121
     np.testing.assert_array_equal(x.to_numpy()[:4], 2 * 7 + np.arange(4) + 22)

@@ -566,3 +566,80 @@ def test_division_by_zero_in_debug_mode():
     with pytest.raises(qd.OctantsAssertionError, match="Integer division by zero"):
         vectors(0)
     assert floats(1.0, 0.0) == np.inf
+
+
+class Holder:
+    def __init__(self, value):
+        self.value = value
+
+
+def test_classes_called_in_kernels():
+    @qd.kernel
+    def known() -> qd.i32:
+        return Holder(3).value
+
+    @qd.kernel
+    def static() -> qd.i32:
+        return qd.static(Holder(4).value)
+
+    @qd.kernel
+    def at_run_time(n: qd.i32) -> qd.i32:
+        return Holder(n).value
+
+    @qd.kernel
+    def function_of_numpy(x: qd.f32) -> qd.f32:
+        return np.cbrt(x)
+
+    with pytest.warns(SyntaxWarning, match='Calling non-quadrants function "Holder"'):
+        assert known() == 3
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert static() == 4
+    with pytest.warns(SyntaxWarning):
+        refused(at_run_time, 3, error=qd.OctantsTypeError, match="the class `Holder` cannot be called with values")
+    refused(
+        function_of_numpy, 3.0, error=qd.OctantsTypeError, match="`cbrt`, an object of type ufunc, cannot be called"
+    )
+
+
+def test_structs_are_set_from_dicts_and_read_by_the_names_of_members():
+    inner = qd.types.struct(x=qd.f32)
+    pair = qd.types.struct(a=qd.i32, v=qd.math.vec2, s=inner)
+    field = pair.field(shape=2)
+
+    @qd.kernel
+    def assign(n: qd.i32) -> qd.f32:
+        s = pair(2)
+        s = {"a": n, "v": [1.0, n], "s": {"x": 0.5}}
+        field[1] = {"s": inner(4.0), "v": qd.Vector([5.0, 6.0]), "a": 7}
+        s["a"] += 10
+        return s["a"] + s.v.y + s["s"]["x"] + field[1]["s"].x
+
+    @qd.kernel
+    def too_few():
+        s = pair(2)
+        s = {"a": 3}
+        print(s.a)
+
+    @qd.kernel
+    def other_names():
+        s = inner(2.0)
+        s = {"y": 3}
+        print(s.x)
+
+    assert assign(3) == 13 + 3 + 0.5 + 4
+    assert field[1].to_dict() == {"a": 7, "v": [5.0, 6.0], "s": {"x": 4.0}}
+    refused(too_few, error=qd.OctantsTypeError, match="the dict has no `v`, which is a member of the struct")
+    refused(other_names, error=qd.OctantsTypeError, match="the dict has no `x`")
+
+
+def test_what_is_not_there_yet_says_so():
+    for module, name, text in (
+        (qd, "deactivate", "sparse levels are not there yet"),
+        (qd, "Mesh", "meshes are not there yet"),
+        (qd, "BitpackedFields", "quantized types are not there yet"),
+        (qd.types, "quant", "quantized types are not there yet"),
+    ):
+        assert not hasattr(module, name)
+        with pytest.raises(AttributeError, match=text):
+            getattr(module, name)

@@ -76,12 +76,16 @@ fn may_carry(body: &Body) -> bool {
     })
 }
 
-/// The loops whose iterations may run at once.
+/// The loops whose iterations may run at once, as far as the user has not asked for one thread.
 fn parallel_loops(body: &Body) -> impl Iterator<Item = (ValueId, &ForLoop)> {
     task_statements(body).into_iter().filter_map(|v| match &body.inst(v).op {
-        Op::For(l) if l.is_parallel() && !runs_once(body, l) => Some((v, &**l)),
+        Op::For(l) if l.is_parallel() && !is_on_one_thread(l) && !runs_once(body, l) => Some((v, &**l)),
         _ => None,
     })
+}
+
+fn is_on_one_thread(l: &ForLoop) -> bool {
+    l.parallel.as_ref().is_some_and(|c| c.num_threads == Some(1))
 }
 
 fn local_of(body: &Body, addr: ValueId) -> Option<LocalId> {

@@ -508,7 +508,10 @@ impl Lowerer<'_> {
                 };
                 self.err(Code::Attribute, message)
             }
-            Err(e) => Err(self.host_error(e)),
+            Err(e) => match self.property_function(obj, name) {
+                Some(getter) => self.call_object(getter, vec![Value::Obj(obj)], Vec::new()),
+                None => Err(self.host_error(e)),
+            },
         }
     }
 

@@ -26,6 +26,11 @@ impl Lowerer<'_> {
                 .collect::<Result<Vec<_>>>()?;
             return Ok(Value::Members(std::rc::Rc::new(Members { ty: m.ty, is_array: false, items })));
         }
+        if let [Value::Str(name)] = &index[..]
+            && (matches!(base, Value::Members(_)) || matches!(self.runtime_type(base), Some(Type::Struct(_))))
+        {
+            return self.attribute(base, name);
+        }
         if let ([Value::Slice(parts)], Some(view)) = (&index[..], self.as_view(base)) {
             return self.slice_of_view(&view, parts);
         }
