@@ -643,3 +643,17 @@ def test_what_is_not_there_yet_says_so():
         assert not hasattr(module, name)
         with pytest.raises(AttributeError, match=text):
             getattr(module, name)
+
+
+def test_names_that_modules_and_classes_do_not_have():
+    @qd.kernel
+    def of_module():
+        qd.no_such_function(1)
+
+    @qd.kernel
+    def of_class():
+        a = qd.Matrix.no_such_matrix(1)
+        print(a)
+
+    refused(of_module, error=AttributeError, match="module 'octants' has no attribute 'no_such_function'")
+    refused(of_class, error=AttributeError, match="class 'Matrix' has no attribute 'no_such_matrix'")

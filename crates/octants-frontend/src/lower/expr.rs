@@ -500,14 +500,7 @@ impl Lowerer<'_> {
                 }
                 Ok(self.lift(found))
             }
-            Ok(None) => {
-                let what = self.world.type_name(obj);
-                let message = match self.world.entity(obj) {
-                    Entity::Broken(_) | Entity::Opaque => format!("'{what}' object has no attribute '{name}'"),
-                    _ => format!("{what} has no attribute `{name}`"),
-                };
-                self.err(Code::Attribute, message)
-            }
+            Ok(None) => Err(self.no_attribute(obj, name)),
             Err(e) => match self.property_function(obj, name) {
                 Some(getter) => self.call_object(getter, vec![Value::Obj(obj)], Vec::new()),
                 None => Err(self.host_error(e)),

@@ -172,6 +172,22 @@ impl Lowerer<'_> {
         Diagnostic::new(Code::Type, self.b.span, format!("{} {why}", self.describe(value)))
     }
 
+    /// The error about an attribute that an object of Python does not have.
+    pub(super) fn no_attribute(&self, obj: Obj, name: &str) -> Box<Diagnostic> {
+        let what = self.world.type_name(obj);
+        let own_name = match self.world.attribute(obj, "__name__").ok().flatten().map(|n| self.world.entity(n)) {
+            Some(Entity::Str(own)) => own.to_string(),
+            _ => String::new(),
+        };
+        let message = match (what.as_str(), self.world.entity(obj)) {
+            ("module", _) => format!("module '{own_name}' has no attribute '{name}'"),
+            ("type", _) => format!("class '{own_name}' has no attribute '{name}'"),
+            (_, Entity::Broken(_) | Entity::Opaque) => format!("'{what}' object has no attribute '{name}'"),
+            _ => format!("{what} has no attribute `{name}`"),
+        };
+        Diagnostic::new(Code::Attribute, self.b.span, message)
+    }
+
     /// The error about an expression that is not part of the language.
     pub(super) fn unsupported(&self, what: &str, span: Span) -> Box<Diagnostic> {
         if matches!(what, "Complex" | "Bytes") {
