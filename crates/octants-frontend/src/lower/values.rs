@@ -180,8 +180,8 @@ impl Lowerer<'_> {
             _ => String::new(),
         };
         let message = match (what.as_str(), self.world.entity(obj)) {
-            ("module", _) => format!("module '{own_name}' has no attribute '{name}'"),
-            ("type", _) => format!("class '{own_name}' has no attribute '{name}'"),
+            ("module", _) if !own_name.is_empty() => format!("module '{own_name}' has no attribute '{name}'"),
+            ("type", _) if !own_name.is_empty() => format!("class '{own_name}' has no attribute '{name}'"),
             (_, Entity::Broken(_) | Entity::Opaque) => format!("'{what}' object has no attribute '{name}'"),
             _ => format!("{what} has no attribute `{name}`"),
         };
