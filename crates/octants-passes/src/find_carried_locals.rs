@@ -1,5 +1,5 @@
-//! Finds variables whose value an iteration of a parallel loop takes from another one: `s ^= s << 13`. Iterations run in
-//! any order and at once, so the result is not what the source reads like.
+//! Finds variables whose value an iteration of a parallel loop takes from another one: `s ^= s << 13`. Iterations run
+//! in any order and at once, so the result is not what the source reads like.
 //!
 //! Only what is certain is reported. Each iteration stores to the variable, under no condition that differs between
 //! iterations; what it stores is computed from what the variable held when the iteration began; and no single atomic
