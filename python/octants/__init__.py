@@ -364,6 +364,15 @@ _LAZY_NAMES = {
     **dict.fromkeys(("eig", "make_spd", "polar_decompose", "randn", "solve", "svd", "sym_eig"), "octants._linalg"),
 }
 
+_SPARSE = "sparse levels are not there yet: use dense levels, and a counter and an array of indices for what is active"
+_NOT_THERE_YET = {
+    **dict.fromkeys(
+        ("activate", "append", "deactivate", "deactivate_all_snodes", "is_active", "length", "sparse"), _SPARSE
+    ),
+    **dict.fromkeys(("Mesh", "MeshInstance", "mesh_local", "mesh_patch_idx"), "meshes are not there yet"),
+    "BitpackedFields": "quantized types are not there yet: use i8, u8, i16, u16 or f16",
+}
+
 
 def __getattr__(name: str) -> Any:
     if name == "cfg":
@@ -376,6 +385,8 @@ def __getattr__(name: str) -> Any:
         value = getattr(importlib.import_module(_LAZY_NAMES[name]), name)
         globals()[name] = value
         return value
+    if name in _NOT_THERE_YET:
+        raise AttributeError(f"octants has no {name!r}: {_NOT_THERE_YET[name]}")
     raise AttributeError(f"module 'octants' has no attribute {name!r}")
 
 

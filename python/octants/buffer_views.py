@@ -51,6 +51,11 @@ class BufferView(Ndarray):
         """The ndarray that this is a range of."""
         return self._whole
 
+    @property
+    def arr(self) -> Ndarray:
+        """The ndarray that this is a range of."""
+        return self._whole
+
     offset: int
     """The first element, counted in the ndarray."""
 

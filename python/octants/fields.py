@@ -257,9 +257,13 @@ class Field(WholeArray):
             raise ValueError(f"qd.field shape {self.shape} does not match the source field shape {other.shape}")
         self._copy(other, qd_stream)
 
+    @staticmethod
+    def _values(value: Any) -> np.ndarray[Any, Any]:
+        return np.asarray(value.to_numpy() if isinstance(value, Matrix) else value)
+
     def _element(self, value: Any) -> Any:
         """A value as one element of the field's type (a scalar stays one)."""
-        values = np.asarray(value.to_numpy() if isinstance(value, Matrix) else value)
+        values = self._values(value)
         if values.dtype == object or values.dtype.kind not in "biuf":
             raise TypeError(self._named(f"expected numbers, got {value!r}"))
         if values.ndim == 0:
@@ -287,6 +291,7 @@ class ScalarField(Field):
         index = self._index(memory, key)
         if isinstance(value, (str, bytes, list, tuple, dict, Matrix)):
             raise TypeError(self._named(f"an element is a number, got {value!r}"))
+        self._dtype.check_element(value)
         memory.set(index, self._dtype.convert(value))
         if shadow_buffers.open_scopes:
             shadow_buffers.host_wrote(self, key)
@@ -358,6 +363,7 @@ class MatrixField(Field):
         element = self._element(value)
         if not isinstance(element, np.ndarray):
             raise TypeError(self._named(f"an element has the shape {self._element_shape}, got {value!r}"))
+        self._dtype.check_components(self._values(value))
         memory.set(index, element)
         if shadow_buffers.open_scopes:
             shadow_buffers.host_wrote(self, key)
@@ -404,6 +410,7 @@ def store_component(
         memory.set(index, element)
         return
     checked = tuple(range(extent)[item] for item, extent in zip(place, memory.element_shape, strict=True))
+    dtype.check_element(value)
     memory.set_component(index, checked, dtype.convert(value))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -65,6 +66,7 @@ def make_matrix_field(
     layout: Layout = Layout.AOS,
 ) -> MatrixField:
     """A field of vectors (`element_shape` of one axis) or matrices."""
+    element_shape = tuple(operator.index(extent) for extent in element_shape)
     if isinstance(dtype, (list, tuple)) and np.shape(dtype) != element_shape:
         kind = "Vector" if len(element_shape) == 1 else "Matrix"
         raise AssertionError(

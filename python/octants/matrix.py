@@ -143,6 +143,8 @@ class Matrix:
 
     def __setitem__(self, key: Any, value: Any) -> None:
         key = self._key(key)
+        if self._write_back is not None and isinstance(value, float) and self.entries.dtype.kind != "f":
+            raise TypeError(f"a component of type {self.entries.dtype} takes an integer, got {value!r}: write int(...)")
         self.entries[key] = _operand(value)
         if self._write_back is not None:
             self._write_back(key, self.entries[key])

@@ -216,11 +216,17 @@ class Ndarray(WholeArray, _octants.Ndarray):
             raise AssertionError(f"copy_from shape mismatch: destination {self.shape} vs source {other.shape}")
         self._copy(other, qd_stream)
 
+    @staticmethod
+    def _values(value: Any) -> np.ndarray[Any, Any]:
+        return np.asarray(value.to_numpy() if isinstance(value, Matrix) else value)
+
     def _element(self, value: Any) -> Any:
-        values = np.asarray(value.to_numpy() if isinstance(value, Matrix) else value)
+        values = self._values(value)
         if values.dtype.kind not in "biuf":
             raise TypeError(f"expected numbers, got {value!r}")
         if values.ndim == 0:
+            if not self.element_shape:
+                self.dtype.check_element(value)
             return self.dtype.convert(values.item())
         if values.shape != tuple(self.element_shape):
             raise ValueError(f"an element has the shape {tuple(self.element_shape)}, got {value!r}")
@@ -252,6 +258,7 @@ class ScalarNdarray(Ndarray):
         return self._memory().get(self._index(key))
 
     def __setitem__(self, key: Any, value: Any) -> None:
+        self.dtype.check_element(value)
         self._memory().set(self._index(key), self.dtype.convert(value))
         if shadow_buffers.open_scopes:
             shadow_buffers.host_wrote(self, key)
@@ -293,6 +300,7 @@ class _CompoundNdarray(Ndarray):
         element = self._element(value)
         if not isinstance(element, np.ndarray):
             raise TypeError(f"an element has the shape {tuple(self.element_shape)}, got {value!r}")
+        self.dtype.check_components(self._values(value))
         self._memory().set(index, element)
         if shadow_buffers.open_scopes:
             shadow_buffers.host_wrote(self, key)

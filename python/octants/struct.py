@@ -276,6 +276,11 @@ class StructField:
         raise AttributeError(f"this field of structs has no member {name!r}; it has {', '.join(members)}")
 
     @property
+    def struct_methods(self) -> dict[str, Any]:
+        """The methods of the elements, by name."""
+        return self.methods
+
+    @property
     def name(self) -> str:
         """The name given at creation, or `<Struct>`."""
         return str(self.field_dict.get("name", self._name))

@@ -1,6 +1,7 @@
 """Views of ranges of ndarrays."""
 
 import dataclasses
+import re
 
 import numpy as np
 import pytest
@@ -154,7 +155,7 @@ def test_debug_mode_checks_the_range_of_the_view():
     def write_behind(v: qd.BufferView[qd.f32]):
         v[v.size] = 99.0
 
-    with pytest.raises(qd.QuadrantsAssertionError, match=r"\[16\] with bounds \[16\]"):
+    with pytest.raises(qd.QuadrantsAssertionError, match=r"got index 16 \(offset=0, size=16\)"):
         write_behind(data[:16])
     assert data[16:17].to_numpy() == 16
 
@@ -218,11 +219,91 @@ def test_views_in_kernels_are_checked_in_debug_mode():
         write(v[2:n], 0)
 
     outside(data[:8], 3)
-    with pytest.raises(qd.OctantsAssertionError, match=r"got index 4 \(offset=2, size=4\)") as e:
-        launch_and_wait(outside, data[:8], 4)
-    assert "outside\n  write" in str(e.value)
-    with pytest.raises(qd.OctantsAssertionError, match="subview out of range: offset=2, size=7, parent size=8"):
+    with pytest.raises(
+        qd.OctantsAssertionError, match=r"kernel\[outside\] tid=0, got index 4 \(offset=3, size=4\)"
+    ) as e:
+        launch_and_wait(outside, data[1:9], 4)
+    assert re.search(r"Callstack:\noutside \(.*:\d+\)\n  write \(.*:\d+\)", str(e.value))
+    text = r"subview Out Of Range: kernel\[too_long\] tid=0, subview offset=2, subview size=7, parent size=8"
+    with pytest.raises(qd.OctantsAssertionError, match=text):
         launch_and_wait(too_long, data[:8], 9)
+
+
+def test_views_that_are_arguments_are_checked_in_debug_mode():
+    qd.init(arch=qd.cpu, debug=True)
+    data = numbers(16)
+
+    @qd.kernel
+    def outside(v: qd.BufferView[qd.f32], i: qd.i32):
+        for a, b in qd.ndrange(2, 3):
+            if a == 1 and b == 1:
+                v[i] = 1.0
+
+    @qd.kernel
+    def made(a: qd.types.ndarray(ndim=1), n: qd.i32):
+        v = qd.BufferView(a, 10, n)
+        v[0] = 1.0
+
+    outside(data[4:8], 3)
+    for i in (4, -1):
+        with pytest.raises(qd.OctantsAssertionError, match=rf"tid=4, got index {i} \(offset=4, size=4\)"):
+            launch_and_wait(outside, data[4:8], i)
+    text = "BufferView construction out of range: offset=10, size=7, ndarray length=16"
+    with pytest.raises(qd.OctantsAssertionError, match=text):
+        launch_and_wait(made, data, 7)
+
+
+def test_kernels_know_what_a_view_is_a_range_of():
+    data = numbers(16)
+
+    @qd.func
+    def begin(v: qd.BufferView):
+        return v.offset
+
+    @qd.kernel
+    def offsets(v: qd.BufferView) -> qd.types.vector(4, qd.i32):
+        part = v.subview(2, 3)
+        return [v.offset, part.offset, begin(part), part[1:].offset]
+
+    @qd.kernel
+    def around(v: qd.BufferView) -> qd.types.vector(3, qd.f32):
+        return [v.arr[v.offset - 1], v.get_ndarray()[0], v.arr.shape[0]]
+
+    @qd.kernel
+    def both(v: qd.BufferView):
+        for i in range(v.size):
+            v[i] = 7.0
+        for i in range(v.arr.shape[0]):
+            v.arr[i] += 1.0
+
+    for v in (data[8:], data[4:][2:8]):
+        assert offsets(v).to_list() == [v.offset, v.offset + 2, v.offset + 2, v.offset + 3]
+        assert around(v).to_list() == [v.offset - 1, 0, 16]
+        assert v.arr is data
+    both(data[4:6])
+    assert data.to_numpy().tolist() == [*range(1, 5), 8, 8, *range(7, 17)]
+
+    @qd.kernel
+    def no_view(a: qd.types.ndarray(ndim=1)) -> qd.i32:
+        return a.offset
+
+    with pytest.raises(qd.OctantsAttributeError, match="annotate the parameter with `qd.BufferView`"):
+        no_view(data)
+
+
+def test_members_of_dataclasses_that_are_views():
+    @dataclasses.dataclass
+    class Ranges:
+        first: qd.BufferView[qd.f32]
+        second: qd.BufferView[qd.f32]
+
+    @qd.kernel
+    def offsets(r: Ranges) -> qd.types.vector(2, qd.i32):
+        return [r.first.offset, r.second.offset]
+
+    data = numbers(16)
+    assert offsets(Ranges(data[3:], data[5:])).to_list() == [3, 5]
+    assert offsets(Ranges(data[1:], data[2:])).to_list() == [1, 2]
 
 
 def test_parameters_of_views_take_views_alone():

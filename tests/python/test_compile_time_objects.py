@@ -321,3 +321,28 @@ def test_a_name_that_a_static_branch_binds_is_unknown_after_it() -> None:
 
     with pytest.raises(qd.QuadrantsNameError, match="found"):
         leaves()
+
+
+def test_properties_that_are_functions_of_the_kernel_language():
+    @qd.data_oriented
+    class Grid:
+        def __init__(self, n):
+            self.x = qd.field(qd.i32, n)
+
+        @property
+        @qd.func
+        def total(self):
+            s = 0
+            for i in range(self.x.shape[0]):
+                s += self.x[i]
+            return s
+
+        @qd.kernel
+        def twice(self) -> qd.i32:
+            return self.total * 2
+
+    grid = Grid(3)
+    grid.x.fill(7)
+    assert grid.twice() == 42
+    with pytest.raises(AssertionError, match="kernel language"):
+        print(grid.total)

@@ -470,3 +470,190 @@ def test_a_call_of_a_plain_function_warns():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert no_warning(4) == 8
+
+
+def test_attributes_that_vectors_do_not_have():
+    @qd.kernel
+    def unknown():
+        v = qd.Vector([1, 2, 3])
+        a = v.foo
+        print(a)
+
+    @qd.kernel
+    def mixed():
+        v = qd.Vector([1, 2, 3])
+        print(v.xg)
+
+    @qd.kernel
+    def not_called():
+        v = qd.Vector([1.0, 2.0])
+        print(v.norm)
+
+    for kernel, name in ((unknown, "foo"), (mixed, "xg"), (not_called, "norm")):
+        refused(kernel, error=qd.OctantsAttributeError, match=f"has no attribute `{name}`")
+
+
+def test_literals_that_are_no_numbers_of_the_language():
+    @qd.kernel
+    def complex_number():
+        a = 1j
+        print(a)
+
+    @qd.kernel
+    def some_bytes():
+        a = b"abc"
+        print(a)
+
+    for kernel, name in ((complex_number, "complex"), (some_bytes, "bytes")):
+        refused(kernel, error=qd.OctantsTypeError, match=f"Invalid constant scalar data type: <class '{name}'>")
+
+
+def test_coroutines():
+    @qd.kernel
+    async def waits():
+        pass
+
+    refused(waits, error=qd.OctantsSyntaxError, match='Unsupported node "AsyncFunctionDef"')
+
+
+def test_floats_for_elements_that_are_integers():
+    x, v, m = qd.field(qd.i32, 2), qd.Vector.field(2, qd.i32, 2), qd.Matrix.field(2, 2, qd.i32, ())
+    a, w = qd.ndarray(qd.i32, 2), qd.Vector.ndarray(2, qd.i32, 2)
+    s = qd.Struct.field({"a": qd.i32}, shape=2)
+    for whole, value in ((x, 2.7), (x, 2.0), (a, 2.7), (v, [1.5, 2]), (w, [1.5, 2.0]), (s, {"a": 2.5})):
+        with pytest.raises(TypeError, match="integer"):
+            whole[0] = value
+    with pytest.raises(TypeError, match="integer"):
+        v[0][1] = 2.7
+    with pytest.raises(TypeError, match="integer"):
+        w[0][1] = 2.7
+    with pytest.raises(TypeError, match="integer"):
+        m[None][0, 1] = 2.7
+    with pytest.raises(TypeError, match="integer"):
+        s[0].a = 2.7
+    x[0], a[0], v[0], w[0] = np.float32(3.7), True, [1, np.int64(2)], qd.Vector([3, 4])
+    x.fill(2.7)
+    assert (x[0], a[0], v[0].to_list(), w[0].to_list()) == (2, 1, [1, 2], [3, 4])
+    with pytest.raises(TypeError, match="integer"):
+        qd.Vector.field(2.5, qd.f32, 3)
+
+
+def test_division_by_zero_in_debug_mode():
+    qd.init(arch=qd.cpu, debug=True)
+
+    @qd.kernel
+    def divide(a: qd.i32, b: qd.i32) -> qd.i32:
+        return a // b
+
+    @qd.kernel
+    def modulo(a: qd.u32, b: qd.u32) -> qd.u32:
+        return a % b
+
+    @qd.kernel
+    def vectors(b: qd.i32) -> qd.i32:
+        v = qd.Vector([4, 6]) // qd.Vector([2, b])
+        return v.sum()
+
+    @qd.kernel
+    def floats(a: qd.f32, b: qd.f32) -> qd.f32:
+        return a / b
+
+    assert (divide(7, -2), modulo(7, 4), vectors(3)) == (-4, 3, 4)
+    with pytest.raises(qd.OctantsAssertionError, match="Integer division by zero"):
+        divide(5, 0)
+    with pytest.raises(qd.OctantsAssertionError, match="Integer modulo by zero"):
+        modulo(5, 0)
+    with pytest.raises(qd.OctantsAssertionError, match="Integer division by zero"):
+        vectors(0)
+    assert floats(1.0, 0.0) == np.inf
+
+
+class Holder:
+    def __init__(self, value):
+        self.value = value
+
+
+def test_classes_called_in_kernels():
+    @qd.kernel
+    def known() -> qd.i32:
+        return Holder(3).value
+
+    @qd.kernel
+    def static() -> qd.i32:
+        return qd.static(Holder(4).value)
+
+    @qd.kernel
+    def at_run_time(n: qd.i32) -> qd.i32:
+        return Holder(n).value
+
+    @qd.kernel
+    def function_of_numpy(x: qd.f32) -> qd.f32:
+        return np.cbrt(x)
+
+    with pytest.warns(SyntaxWarning, match='Calling non-quadrants function "Holder"'):
+        assert known() == 3
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert static() == 4
+    with pytest.warns(SyntaxWarning):
+        refused(at_run_time, 3, error=qd.OctantsTypeError, match="the class `Holder` cannot be called with values")
+    refused(
+        function_of_numpy, 3.0, error=qd.OctantsTypeError, match="`cbrt`, an object of type ufunc, cannot be called"
+    )
+
+
+def test_structs_are_set_from_dicts_and_read_by_the_names_of_members():
+    inner = qd.types.struct(x=qd.f32)
+    pair = qd.types.struct(a=qd.i32, v=qd.math.vec2, s=inner)
+    field = pair.field(shape=2)
+
+    @qd.kernel
+    def assign(n: qd.i32) -> qd.f32:
+        s = pair(2)
+        s = {"a": n, "v": [1.0, n], "s": {"x": 0.5}}
+        field[1] = {"s": inner(4.0), "v": qd.Vector([5.0, 6.0]), "a": 7}
+        s["a"] += 10
+        return s["a"] + s.v.y + s["s"]["x"] + field[1]["s"].x
+
+    @qd.kernel
+    def too_few():
+        s = pair(2)
+        s = {"a": 3}
+        print(s.a)
+
+    @qd.kernel
+    def other_names():
+        s = inner(2.0)
+        s = {"y": 3}
+        print(s.x)
+
+    assert assign(3) == 13 + 3 + 0.5 + 4
+    assert field[1].to_dict() == {"a": 7, "v": [5.0, 6.0], "s": {"x": 4.0}}
+    refused(too_few, error=qd.OctantsTypeError, match="the dict has no `v`, which is a member of the struct")
+    refused(other_names, error=qd.OctantsTypeError, match="the dict has no `x`")
+
+
+def test_what_is_not_there_yet_says_so():
+    for module, name, text in (
+        (qd, "deactivate", "sparse levels are not there yet"),
+        (qd, "Mesh", "meshes are not there yet"),
+        (qd, "BitpackedFields", "quantized types are not there yet"),
+        (qd.types, "quant", "quantized types are not there yet"),
+    ):
+        assert not hasattr(module, name)
+        with pytest.raises(AttributeError, match=text):
+            getattr(module, name)
+
+
+def test_names_that_modules_and_classes_do_not_have():
+    @qd.kernel
+    def of_module():
+        qd.no_such_function(1)
+
+    @qd.kernel
+    def of_class():
+        a = qd.Matrix.no_such_matrix(1)
+        print(a)
+
+    refused(of_module, error=AttributeError, match="module 'octants' has no attribute 'no_such_function'")
+    refused(of_class, error=AttributeError, match="class 'Matrix' has no attribute 'no_such_matrix'")

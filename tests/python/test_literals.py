@@ -154,3 +154,15 @@ def test_overflow_is_reported_once_for_each_place_and_launch(capfd):
     text()
     qd.sync()
     assert capfd.readouterr().out.count("detected") == 3
+
+
+def test_choices_among_literals_have_the_type_of_all_of_them():
+    @qd.kernel
+    def chosen() -> qd.types.vector(3, qd.f32):
+        a = qd.select(1 > 0, 2, 3.5)
+        b = min(2.5, 1)
+        c = qd.max(3, 1.5, 2)
+        a, b, c = a + 0.5, b + 0.5, c + 0.5
+        return [a, b, c]
+
+    assert chosen().to_list() == [2.5, 1.5, 3.5]

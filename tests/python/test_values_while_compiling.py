@@ -159,3 +159,29 @@ def test_messages_say_what_to_do():
     with pytest.raises(qd.OctantsSyntaxError, match=r"super\(Class, self\)"):
         Derived().short()
     assert Derived().long() == 2
+
+
+def test_lists_change_while_the_kernel_is_compiled():
+    @qd.kernel
+    def changed(n: qd.i32) -> qd.i32:
+        items = [1, 2]
+        items.append(n)
+        items.extend([4, 5])
+        items.insert(0, 9)
+        items.insert(-1, 8)
+        last = items.pop()
+        first = items.pop(0)
+        total = 0
+        for k in qd.static(range(5)):
+            total = total * 10 + items[k]
+        return total * 100 + first * 10 + last
+
+    @qd.kernel
+    def empty():
+        items = [1]
+        items.pop()
+        items.pop()
+
+    assert changed(3) == 1234895
+    with pytest.raises(qd.OctantsIndexError, match="`items` has no item to take away there"):
+        empty()

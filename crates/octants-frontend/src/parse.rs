@@ -23,6 +23,10 @@ pub fn parse_function(file: &SourceFile, index: u32) -> Result<Vec<Stmt>> {
         body = std::mem::take(&mut block.body).into_iter().collect();
     }
     match body.into_iter().next() {
+        Some(r::Stmt::FunctionDef(def)) if def.is_async => {
+            Err(Diagnostic::new(Code::Syntax, cx.span(def.range()), "Unsupported node \"AsyncFunctionDef\"")
+                .with_hint("write `def`: a launch returns at once by itself, and `qd.sync()` waits for it"))
+        }
         Some(r::Stmt::FunctionDef(def)) => Ok(cx.stmts(&def.body)),
         Some(other) => Err(Diagnostic::new(
             Code::Syntax,

@@ -141,6 +141,9 @@ pub struct NdarrayDesc {
     pub clamped: bool,
     /// It has a gradient: an array of the same shape in its attribute `grad`.
     pub needs_grad: bool,
+    /// It is a range of the array in its attribute `arr`, from the element on that its attribute `offset` counts: the
+    /// parameter's annotation asks for it.
+    pub is_view: bool,
 }
 
 impl NdarrayDesc {

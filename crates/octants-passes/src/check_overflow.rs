@@ -1,10 +1,11 @@
 //! Reports integer overflow at run time: after each addition, subtraction, multiplication and left shift of integers a
 //! test that prints what overflowed and the user's line, once for each launch. The wrapped result is used all the same.
+//! A division of integers by zero has no result: an assertion stands before it.
 //!
 //! Instructions without a span are the compiler's own and not checked.
 
 use octants_diag::{Sources, Span};
-use octants_ir::{BinaryOp, Builder, Kernel, Op, ReduceOp, Scalar, TextPart, Type, UnaryOp, ValueId};
+use octants_ir::{BinaryOp, Builder, Const, Kernel, Op, ReduceOp, Scalar, TextPart, Type, UnaryOp, ValueId};
 
 use octants_ir::insert_code::{bodies, constant, push_if, rebuild_blocks};
 
@@ -12,6 +13,7 @@ use octants_ir::insert_code::{bodies, constant, push_if, rebuild_blocks};
 pub fn check_overflow(kernel: &mut Kernel, sources: Option<&Sources>) {
     for body in bodies(kernel) {
         rebuild_blocks(body, |b, v| {
+            assert_divisor(b, v);
             b.place(v);
             let inst = b.body.inst(v).clone();
             let Op::Binary(op, x, y) = inst.op else { return };
@@ -36,6 +38,27 @@ pub fn check_overflow(kernel: &mut Kernel, sources: Option<&Sources>) {
             });
         });
     }
+}
+
+/// Where `v` divides integers: asserts that the divisor is not zero.
+fn assert_divisor(b: &mut Builder, v: ValueId) {
+    use BinaryOp::{Div, FloorDiv, Mod, Rem};
+    let inst = b.body.inst(v).clone();
+    let Op::Binary(op @ (Div | FloorDiv | Mod | Rem), _, y) = inst.op else { return };
+    let is_int = b.ty(y).scalar().is_some_and(|s| s.is_int() && s != Scalar::U1);
+    if !is_int || inst.span.start == inst.span.end || matches!(b.body.as_const(y), Some(Const::Int(n)) if n != 0) {
+        return;
+    }
+    let ty = b.ty(y).clone();
+    let zero = constant(b, 0, &ty);
+    let mut divides = b.binary(BinaryOp::Ne, y, zero);
+    if ty.is_tensor() {
+        divides = b.push(Op::Fold(ReduceOp::And, divides), Type::U1);
+    }
+    let what = if matches!(op, Mod | Rem) { "Integer modulo by zero" } else { "Integer division by zero" };
+    let span = std::mem::replace(&mut b.span, inst.span);
+    b.push(Op::Assert(divides, vec![TextPart::Text(what.into())]), Type::Unit);
+    b.span = span;
 }
 
 /// ` in FILE:LINE` and the line.

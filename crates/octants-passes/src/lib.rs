@@ -5,7 +5,7 @@
 //! Each pass is a function named by what it does, in a file of the same name.
 //!
 //! Reading order: [`pipeline`], the passes in the order of its table, [`find_overlaps()`],
-//! [`find_divergent_barriers()`], [`find_partial_products()`],
+//! [`find_divergent_barriers()`], [`find_partial_products()`], [`find_carried_locals()`],
 //! [`offload()`]. `octants_ir::insert_code` serves several of them.
 //!
 //! Differentiation is a table of its own in another crate. It shares the passes that simplify.
@@ -19,6 +19,7 @@ mod check_overflow;
 pub mod demote_atomics;
 pub mod eliminate_dead_code;
 mod evaluate;
+mod find_carried_locals;
 mod find_divergent_barriers;
 mod find_overlaps;
 mod find_partial_products;
@@ -39,6 +40,7 @@ mod return_at_end;
 mod share_reciprocals;
 pub mod simplify_locals;
 
+pub use find_carried_locals::{CarriedLocal, find_carried_locals};
 pub use find_divergent_barriers::find_divergent_barriers;
 pub use find_overlaps::{Alias, Overlap, conflicting_groups, find_overlaps};
 pub use find_partial_products::find_partial_products;

@@ -119,6 +119,7 @@ impl ArrayView {
             reach: Reach::of(&self.extents, high - low),
             clamped: false,
             needs_grad: self.needs_grad,
+            is_view: false,
         }
     }
 }

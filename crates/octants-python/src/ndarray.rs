@@ -40,6 +40,7 @@ impl Ndarray {
             reach: Reach::of(&self.shape, self.bytes()),
             clamped: false,
             needs_grad: self.needs_grad,
+            is_view: false,
         }
     }
 

@@ -1,5 +1,7 @@
 """Types of values and annotations of parameters."""
 
+from typing import NoReturn
+
 from octants.types import primitive_types
 from octants.types.annotations import (
     BufferViewType,
@@ -93,3 +95,11 @@ __all__ = [
     "uint64",
     "vector",
 ]
+
+
+def __getattr__(name: str) -> NoReturn:
+    if name == "quant":
+        raise AttributeError(
+            "octants.types has no 'quant': quantized types are not there yet, use i8, u8, i16, u16 or f16"
+        )
+    raise AttributeError(f"module 'octants.types' has no attribute {name!r}")

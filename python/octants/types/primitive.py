@@ -60,6 +60,18 @@ class DataType:
             return bool(value)
         return wrap_integer(int(value), self)
 
+    def check_element(self, value: Any) -> None:
+        """Refuses a Python float where an element of an integer type is to be set: its fraction would be lost."""
+        if self.kind != "float" and isinstance(value, float):
+            raise TypeError(
+                f"an element of type {self.name} takes an integer, got {value!r}: write int(...) or round(...)"
+            )
+
+    def check_components(self, values: np.ndarray[Any, Any]) -> None:
+        """The same for the components of a vector or matrix."""
+        if self.kind != "float" and values.dtype == np.float64:
+            raise TypeError(f"components of type {self.name} take integers, got {values.tolist()}: write int(...)")
+
 
 def wrap_integer(value: int, dtype: DataType) -> int:
     """`value` modulo the range of an integer type."""

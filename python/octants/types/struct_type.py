@@ -55,6 +55,16 @@ class StructType:
             for key, value in self._declared.items()
         }
 
+    def __instancecheck__(self, value: object) -> bool:
+        """`isinstance(value, T)`: a struct of this type, or one made of a dict with the same members."""
+        from octants.struct import Struct
+
+        if not isinstance(value, Struct):
+            return False
+        if value.struct_type is not None:
+            return value.struct_type == self
+        return list(value.entries) == list(self.members)
+
     def __call__(self, *args: Any, **kwargs: Any) -> Struct:
         """A value of this type. Positional arguments fill the members in order; what is left out is zero."""
         from octants.struct import Struct

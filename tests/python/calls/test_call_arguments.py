@@ -266,3 +266,27 @@ def test_scalars_of_every_width(dtype: qd.types.DataType, value: float):
         return a
 
     assert same(value) == value
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32, np.float16])
+def test_arrays_of_vectors_bring_their_own_type_of_numbers(dtype: type):
+    @qd.kernel
+    def change(x: qd.types.ndarray(dtype=qd.math.vec2, ndim=1)) -> qd.f32:
+        x[0] = x[0] * 3
+        x[1].y = 7
+        return x[0].y + x[1].y
+
+    @qd.kernel
+    def square(x: qd.types.ndarray(dtype=qd.types.matrix(2, 2, qd.f32))):
+        for i in x:
+            x[i] = x[i] @ x[i]
+
+    vectors, matrices = np.ones((3, 2), dtype), np.ones((3, 2, 2), dtype)
+    assert change(vectors) == 10
+    assert vectors.tolist() == [[3, 3], [1, 7], [1, 1]]
+    square(matrices)
+    assert matrices.tolist() == [[[2, 2], [2, 2]]] * 3
+    with pytest.raises(ValueError, match="element_shape"):
+        change(np.ones((3, 3), dtype))
+    with pytest.raises(ValueError, match="required element type"):
+        change(qd.Vector.ndarray(2, qd.f64, 3))

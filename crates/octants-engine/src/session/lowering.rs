@@ -4,11 +4,11 @@ use std::borrow::Cow;
 use std::sync::atomic::Ordering;
 
 use octants_autodiff::{Differentiation, Keeping, Kept, StoreNeed, differentiate, may_record_trip_counts};
-use octants_diag::Diagnostic;
+use octants_diag::{Code, Diagnostic};
 use octants_frontend::{ArgSpec, Lowered, Obj, Options, World};
 use octants_ir::{AutodiffMode, Kernel, TargetInfo};
 use octants_passes::Alias;
-use octants_passes::{find_divergent_barriers, find_partial_products};
+use octants_passes::{find_carried_locals, find_divergent_barriers, find_partial_products};
 
 use super::Session;
 use crate::compile_times::{Phase, Stopwatch};
@@ -140,10 +140,30 @@ impl Session {
                 if !mistakes.is_empty() {
                     return Err(CompileError::User(mistakes, lowered.sources));
                 }
+                if mode == AutodiffMode::None {
+                    warn_of_carried_locals(world, &lowered);
+                }
                 watch.lap(Phase::Lower, "check groups and barriers");
                 Ok(Lowering { lowered, store: None, tells: false, undifferentiated: None, watch })
             }
             Err((diagnostics, sources)) => Err(CompileError::User(diagnostics, sources)),
         }
+    }
+}
+
+/// Tells of variables that iterations of a parallel loop carry on, as loops of plain Python do.
+fn warn_of_carried_locals(world: &dyn World, lowered: &Lowered) {
+    for carried in find_carried_locals(&lowered.kernel) {
+        let name = carried.name;
+        let of_loop = lowered.sources.location(carried.of_loop);
+        let text = format!(
+            "`{name}` is computed from its value in another iteration, but the iterations of this loop ({of_loop}) run \
+             in parallel and in any order: the result is undefined"
+        );
+        let hint = format!(
+            "write `qd.loop_config(serialize=True)` above the loop to run it in order, update `{name}` by one atomic \
+             operation such as `qd.atomic_add`, or make it a variable of the loop's body"
+        );
+        world.warn(*Diagnostic::new(Code::Value, carried.store, text).with_hint(hint));
     }
 }

@@ -85,7 +85,7 @@ fn source_of(capture: &Capture) -> ArraySource {
     match capture {
         Capture::Arg { index, path } => ArraySource::Argument(*index, path.clone()),
         Capture::ShadowBuffer { index, path, desc } => {
-            let NdarrayDesc { elem, ndim, contiguous, reach, clamped, needs_grad } = desc;
+            let NdarrayDesc { elem, ndim, contiguous, reach, clamped, needs_grad, is_view: _ } = desc;
             let array = ArrayType {
                 element: type_to_stored(elem),
                 axes: *ndim,
@@ -113,6 +113,7 @@ fn capture_of(source: &ArraySource) -> Capture {
                 reach: reach_of(array.reach),
                 clamped: array.clamped,
                 needs_grad: array.needs_grad,
+                is_view: false,
             },
         },
         ArraySource::Object(obj, from) => Capture::Object { obj: Obj(*obj), from: from.clone() },

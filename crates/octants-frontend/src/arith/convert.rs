@@ -8,6 +8,7 @@ pub fn type_name(ty: &Type) -> String {
     match ty {
         Type::Vector(s, n) => format!("[Tensor ({n}) {s}]"),
         Type::Matrix(s, n, m) => format!("[Tensor ({n}, {m}) {s}]"),
+        Type::Struct(s) if s.name == "struct" => String::from("struct"),
         Type::Struct(s) => format!("struct {}", s.name),
         Type::Ref(t) => type_name(t),
         Type::Unit => "nothing".into(),

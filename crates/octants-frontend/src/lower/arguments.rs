@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use octants_diag::Result;
-use octants_ir::{Buffer, BufferId, Layout, MemorySpace, Op, Param, ShadowBuffer, Type, ValueId};
+use octants_ir::{Buffer, BufferId, Layout, MemorySpace, Op, Param, Scalar, ShadowBuffer, Type, ValueId};
 
 use super::{Frame, Lowerer};
 use crate::value::{DataclassArg, Value};
@@ -110,7 +110,52 @@ impl Lowerer<'_> {
         if desc.clamped {
             self.clamped_arrays.insert(id);
         }
+        if desc.is_view {
+            self.view_arrays.insert(id);
+        }
         id
+    }
+
+    /// The array that a view argument is a range of, as an array of its own.
+    pub(super) fn whole_of_view(&mut self, view: BufferId) -> Option<BufferId> {
+        if let Some(known) = self.wholes.get(&view) {
+            return Some(*known);
+        }
+        let (index, path, spec) = self.view_argument(view)?;
+        let ArgSpec::Array(desc) = spec else { return None };
+        let reach = if desc.reach == Reach::Wide { Reach::Wide } else { Reach::Long };
+        let desc = NdarrayDesc { reach, is_view: false, clamped: false, ..desc };
+        let name = format!("{}.arr", self.buffers[view.index()].name);
+        let path = path.into_iter().chain([String::from("arr")]).collect();
+        let whole = self.add_array(name, &desc, Capture::ShadowBuffer { index, path, desc: desc.clone() }, None);
+        self.wholes.insert(view, whole);
+        Some(whole)
+    }
+
+    /// How many elements of the whole array are before those of a view argument: a number that a launch reads of it.
+    pub(super) fn offset_of_view(&mut self, view: BufferId) -> Result<Option<ValueId>> {
+        let Some((index, mut path, spec)) = self.view_argument(view).filter(|_| self.sees_parameters()) else {
+            return Ok(None);
+        };
+        let wide = matches!(spec, ArgSpec::Array(desc) if desc.reach == Reach::Wide);
+        path.push(String::from("offset"));
+        let ty = Type::Scalar(if wide { Scalar::I64 } else { Scalar::I32 });
+        let offset = self.argument(index, path, &ArgSpec::Value(ty, None))?;
+        self.rt(&offset).map(Some)
+    }
+
+    /// Where a view came from, and as what.
+    fn view_argument(&self, view: BufferId) -> Option<(u32, Vec<String>, ArgSpec)> {
+        if !self.view_arrays.contains(&view) {
+            return None;
+        }
+        let Some(Capture::Arg { index, path }) = self.buffer_captures[view.index()].clone() else { return None };
+        let mut spec = &self.args[index as usize];
+        for name in &path {
+            let ArgSpec::Dataclass(_, members) = spec else { return None };
+            spec = members.iter().find(|(n, _)| n == name).map(|(_, s)| s)?;
+        }
+        Some((index, path, spec.clone()))
     }
 
     /// The gradient of an array argument, as an array of its own.
@@ -135,6 +180,7 @@ impl Lowerer<'_> {
         if !desc.needs_grad {
             return None;
         }
+        let desc = NdarrayDesc { is_view: false, ..desc.clone() };
         let desc = match which {
             ShadowBuffer::Gradient => NdarrayDesc { needs_grad: false, ..desc.clone() },
             ShadowBuffer::Dual => return None,

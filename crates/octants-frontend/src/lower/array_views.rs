@@ -1,16 +1,24 @@
 //! Ranges of an array in a kernel: `v[2:4]` and `v.subview(offset, size)` of an array argument with one axis.
 //!
 //! A view is the array, an offset and a size. It has no memory of its own, so it is taken apart where it is used:
-//! functions that get one are lowered where they are called.
+//! functions that get one are lowered where they are called. A view that is an argument is an array of its own; what
+//! it is a range of, and from which element on, are read from the argument where the kernel asks.
 
 use std::rc::Rc;
 
-use octants_diag::{Code, Result};
-use octants_ir::{BinaryOp, Layout, Op, Scalar, TextPart, Type, ValueId};
+use octants_diag::{Code, Diagnostic, Result};
+use octants_ir::{BinaryOp, BufferId, Layout, Op, Scalar, TextPart, Type, ValueId};
 
 use super::Lowerer;
 use super::builtins::Call;
 use crate::value::{ArrayView, Value};
+
+/// What a part is taken of, for the message of debug mode.
+#[derive(Clone, Copy)]
+enum Around {
+    Array,
+    View,
+}
 
 impl Lowerer<'_> {
     /// The array, or part of an array, to take a view of.
@@ -42,7 +50,7 @@ impl Lowerer<'_> {
             let what = self.describe(&array);
             return self.err(Code::Type, format!("`qd.BufferView` is a view of an array with one axis, not of {what}"));
         };
-        self.lower_subview(&view, &args, &call.kwargs)
+        self.lower_range_of(&view, &args, &call.kwargs, Around::Array)
     }
 
     /// `view.subview(offset, size)`.
@@ -52,6 +60,16 @@ impl Lowerer<'_> {
         args: &[Value],
         kwargs: &[(String, Value)],
     ) -> Result<Value> {
+        self.lower_range_of(view, args, kwargs, Around::View)
+    }
+
+    fn lower_range_of(
+        &mut self,
+        view: &ArrayView,
+        args: &[Value],
+        kwargs: &[(String, Value)],
+        around: Around,
+    ) -> Result<Value> {
         let given = |at: usize, name: &str| {
             args.get(at).or_else(|| kwargs.iter().find(|(k, _)| k == name).map(|(_, v)| v)).cloned()
         };
@@ -59,7 +77,7 @@ impl Lowerer<'_> {
             return self.err(Code::Type, "`subview` takes `offset` and `size`");
         };
         let (offset, size) = (self.view_bound(&offset)?, self.view_bound(&size)?);
-        self.narrowed(view, offset, size)
+        self.narrowed(view, offset, size, around)
     }
 
     /// `view[begin:end]`.
@@ -82,22 +100,32 @@ impl Lowerer<'_> {
             end => self.view_bound(end)?,
         };
         let size = self.difference(end, begin);
-        self.narrowed(view, begin, size)
+        self.narrowed(view, begin, size, Around::View)
     }
 
-    fn narrowed(&mut self, view: &ArrayView, offset: ValueId, size: ValueId) -> Result<Value> {
+    fn narrowed(&mut self, view: &ArrayView, offset: ValueId, size: ValueId, around: Around) -> Result<Value> {
         if self.options.debug {
             let (outer, zero) = (self.view_size(view), self.b.int(0, Scalar::I32));
             let end = self.sum(offset, size);
             let tests = [(BinaryOp::Le, zero, offset), (BinaryOp::Le, zero, size), (BinaryOp::Le, end, outer)];
-            let parts = vec![
-                TextPart::Text("subview out of range: offset=".into()),
+            let (mut parts, names) = match around {
+                Around::Array => {
+                    (vec![TextPart::Text("BufferView construction out of range: ".into())], ["", "ndarray length"])
+                }
+                Around::View => {
+                    (self.place_of_access("BufferView subview Out Of Range: "), ["subview ", "parent size"])
+                }
+            };
+            let [what, length] = names;
+            parts.extend([
+                TextPart::Text(format!("{what}offset=")),
                 TextPart::Value(offset, None),
-                TextPart::Text(", size=".into()),
+                TextPart::Text(format!(", {what}size=")),
                 TextPart::Value(size, None),
-                TextPart::Text(", parent size=".into()),
+                TextPart::Text(format!(", {length}=")),
                 TextPart::Value(outer, None),
-            ];
+                TextPart::Text(self.call_stack()),
+            ]);
             self.assert_all(&tests, parts);
         }
         let offset = match view.offset {
@@ -116,7 +144,7 @@ impl Lowerer<'_> {
         let index = self.view_bound(index)?;
         if self.options.debug {
             let (size, zero) = (self.view_size(view), self.b.int(0, Scalar::I32));
-            let parts = self.out_of_view(view, index, size);
+            let parts = self.out_of_view(view, index, size)?;
             self.assert_all(&[(BinaryOp::Le, zero, index), (BinaryOp::Lt, index, size)], parts);
         }
         let at = match view.offset {
@@ -127,26 +155,85 @@ impl Lowerer<'_> {
     }
 
     /// The message about an index outside of a view, with the functions that led to it.
-    fn out_of_view(&mut self, view: &ArrayView, index: ValueId, size: ValueId) -> Vec<TextPart> {
-        let kernel = self.frames.first().map_or(String::new(), |f| f.name.clone());
-        let mut parts = vec![
-            TextPart::Text(format!("BufferView Out Of Range: kernel[{kernel}], got index ")),
+    fn out_of_view(&mut self, view: &ArrayView, index: ValueId, size: ValueId) -> Result<Vec<TextPart>> {
+        let mut parts = self.place_of_access("BufferView Out Of Range: ");
+        let offset = self.offset_in_whole(view)?;
+        let offset = self.rt(&offset)?;
+        parts.extend([
+            TextPart::Text("got index ".into()),
             TextPart::Value(index, None),
-        ];
-        if let Some(offset) = view.offset {
-            parts.push(TextPart::Text(" (offset=".into()));
-            parts.push(TextPart::Value(offset, None));
-            parts.push(TextPart::Text(", size=".into()));
-        } else {
-            parts.push(TextPart::Text(" (size=".into()));
-        }
-        parts.push(TextPart::Value(size, None));
-        let mut stack = String::from(").\nCallstack:");
-        for (depth, frame) in self.frames.iter().enumerate() {
-            stack.push_str(&format!("\n{}{}", "  ".repeat(depth), frame.name));
-        }
-        parts.push(TextPart::Text(stack));
+            TextPart::Text(" (offset=".into()),
+            TextPart::Value(offset, None),
+            TextPart::Text(", size=".into()),
+            TextPart::Value(size, None),
+            TextPart::Text(format!("){}", self.call_stack())),
+        ]);
+        Ok(parts)
+    }
+
+    /// The beginning of a message about an access: the kernel, and the number of the iteration.
+    fn place_of_access(&mut self, what: &str) -> Vec<TextPart> {
+        let kernel = self.frames.first().map_or(String::new(), |f| f.name.clone());
+        let mut parts = vec![TextPart::Text(format!("{what}kernel[{kernel}] tid="))];
+        parts.push(match self.iteration_number() {
+            Some(number) => TextPart::Value(number, None),
+            None => TextPart::Text("0".into()),
+        });
+        parts.push(TextPart::Text(", ".into()));
         parts
+    }
+
+    /// The number of the iteration of the parallel loop around, the last axis varying fastest.
+    fn iteration_number(&mut self) -> Option<ValueId> {
+        let (id, ranges) = self.iteration.clone()?;
+        let wide = |s: &mut Self, v: ValueId| s.b.cast(v, Scalar::I64);
+        let mut number = None;
+        for (axis, range) in ranges.iter().enumerate() {
+            let ty = self.b.ty(range.begin).clone();
+            let index = self.b.push(Op::LoopIndex(id, axis as u32), ty);
+            let (index, begin, end) = (wide(self, index), wide(self, range.begin), wide(self, range.end));
+            let at = self.b.binary(BinaryOp::Sub, index, begin);
+            number = Some(match number {
+                Some(outer) => {
+                    let extent = self.b.binary(BinaryOp::Sub, end, begin);
+                    let rows = self.b.binary(BinaryOp::Mul, outer, extent);
+                    self.b.binary(BinaryOp::Add, rows, at)
+                }
+                None => at,
+            });
+        }
+        number
+    }
+
+    /// The functions that led here, with the line in each, as the end of a message.
+    fn call_stack(&self) -> String {
+        let mut stack = String::from(".\nCallstack:");
+        let called_at = self.frames.iter().skip(1).map(|f| f.called_at);
+        for (depth, (frame, at)) in self.frames.iter().zip(called_at.chain([self.b.span])).enumerate() {
+            let place = self.sources.location(at);
+            stack.push_str(&format!("\n{}{} ({place})", "  ".repeat(depth), frame.name));
+        }
+        stack
+    }
+
+    /// Where a view begins, counted in the array that it is a range of.
+    fn offset_in_whole(&mut self, view: &ArrayView) -> Result<Value> {
+        Ok(match (self.offset_of_view(view.array)?, view.offset) {
+            (Some(outer), Some(offset)) => Value::Rt(self.sum(outer, offset)),
+            (Some(offset), None) | (None, Some(offset)) => Value::Rt(offset),
+            (None, None) => Value::Int(0),
+        })
+    }
+
+    /// A view that is an argument: debug mode checks indices of it as it does those of views made in the kernel.
+    pub(super) fn as_checked_view(&self, base: &Value) -> Option<ArrayView> {
+        match base {
+            Value::View(view) => Some((**view).clone()),
+            Value::Array(array) if self.options.debug && self.view_arrays.contains(array) => {
+                Some(ArrayView { array: *array, offset: None, size: None })
+            }
+            _ => None,
+        }
     }
 
     /// Number of elements.
@@ -195,16 +282,21 @@ impl Lowerer<'_> {
         self.b.push(Op::Assert(all, message), Type::Unit);
     }
 
+    /// Only a parameter that is annotated as one is known to be a view.
+    pub(super) fn no_view(&self, array: BufferId, name: &str) -> Box<Diagnostic> {
+        let array = &self.buffers[array.index()].name;
+        let text = format!("`{array}` is an array, which has no `{name}`: only views have");
+        Diagnostic::new(Code::Attribute, self.b.span, text).with_hint("annotate the parameter with `qd.BufferView`")
+    }
+
     /// The attributes that a view has beside those of its elements.
     pub(super) fn view_attribute(&mut self, view: &ArrayView, base: &Value, name: &str) -> Result<Option<Value>> {
         Ok(Some(match name {
             "size" => Value::Rt(self.view_size(view)),
             "shape" => Value::tuple(vec![Value::Rt(self.view_size(view))]),
-            "offset" => match view.offset {
-                Some(offset) => Value::Rt(offset),
-                None => Value::Int(0),
-            },
-            "subview" => Value::Method(Rc::new((base.clone(), name.to_owned()))),
+            "offset" => self.offset_in_whole(view)?,
+            "arr" => Value::Array(self.whole_of_view(view.array).unwrap_or(view.array)),
+            "subview" | "get_ndarray" => Value::Method(Rc::new((base.clone(), name.to_owned()))),
             _ => return Ok(None),
         }))
     }

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use octants_diag::{Code, Diagnostic, Result};
-use octants_ir::{AtomicOp, Op, Scalar, Type, ValueId};
+use octants_ir::{AtomicOp, Op, Scalar, StructType, Type, ValueId};
 
 use super::values::holds;
 use super::{Binding, Lowerer};
@@ -244,8 +244,33 @@ impl Lowerer<'_> {
             let what = self.describe(value);
             return self.err(Code::Type, format!("Only dict or Struct can be assigned to a Struct, not {what}"));
         }
+        if let (Type::Struct(s), Value::Dict(items)) = (&to, value) {
+            return self.store_dict(target, s, items);
+        }
         let v = self.value_for(value, &to)?;
         self.b.store(place.addr, v);
+        Ok(())
+    }
+
+    /// `target = {"a": 1, "b": 2}` where the target is a struct with these members.
+    fn store_dict(&mut self, target: &Value, s: &StructType, items: &[(Value, Value)]) -> Result<()> {
+        let named = |name: &str| {
+            items
+                .iter()
+                .find(|(key, _)| matches!(key, Value::Str(key) if **key == *name))
+                .map(|(_, value)| value.clone())
+        };
+        if items.len() > s.members.len() {
+            return self
+                .err(Code::Type, format!("the struct has {} members, the dict {}", s.members.len(), items.len()));
+        }
+        for (name, _) in &s.members {
+            let Some(value) = named(name) else {
+                return self.err(Code::Type, format!("the dict has no `{name}`, which is a member of the struct"));
+            };
+            let member = self.attribute(target, name)?;
+            self.store(&member, &value)?;
+        }
         Ok(())
     }
 

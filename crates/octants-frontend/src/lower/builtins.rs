@@ -268,7 +268,18 @@ impl Lowerer<'_> {
             && !args.is_empty()
             && let Ok(v) = self.call_host(obj, &args, &kwargs)
         {
-            return Ok(v);
+            // In Python the result has the type of the number that was chosen, in a kernel the type of all of them.
+            let chosen_of = match name.as_str() {
+                "min" | "max" => &args[..],
+                "select" => args.get(1..).unwrap_or_default(),
+                _ => &[],
+            };
+            return Ok(match v {
+                Value::Int(n) if self.static_depth == 0 && chosen_of.iter().any(|a| matches!(a, Value::Float(_))) => {
+                    Value::Float(n as f64)
+                }
+                v => v,
+            });
         }
         // A type as the last argument (`qd.round(x, qd.i32)`) converts the result.
         let mut convert = None;

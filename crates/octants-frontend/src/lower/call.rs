@@ -64,16 +64,18 @@ impl Lowerer<'_> {
         }
         // A list that is a variable grows in place.
         if let (Value::Method(m), ExprKind::Attribute(base, _)) = (&callee, &func.kind)
-            && let (Value::List(_), ExprKind::Name(name), "append") = (&m.0, &base.kind, m.1.as_str())
-            && let ([item], true) = (&args[..], kwargs.is_empty())
+            && let (Value::List(_), ExprKind::Name(name)) = (&m.0, &base.kind)
+            && kwargs.is_empty()
             && self.lookup(name).is_some()
+            && let Some(change) = ListChange::of(&m.1, &args)
         {
             // Without the method, which holds the list too, the items need not be copied.
             drop(callee);
-            if let Some(Value::List(items)) = self.lookup_mut(name) {
-                Rc::make_mut(items).push(item.clone());
-            }
-            return Ok(Value::None);
+            let span = self.b.span;
+            let Some(Value::List(items)) = self.lookup_mut(name) else { return Ok(Value::None) };
+            return change
+                .apply(Rc::make_mut(items))
+                .ok_or_else(|| Diagnostic::new(Code::Index, span, format!("`{name}` has no item to take away there")));
         }
         self.call(&callee, args, kwargs)
     }
@@ -88,6 +90,10 @@ impl Lowerer<'_> {
         let is_plain = match self.world.entity(function) {
             Entity::Func(FuncKind::Plain) => !self.is_part_of_the_language(function),
             Entity::Partial { func, .. } => !self.is_part_of_the_language(func),
+            // A class of the user's, whose `__init__` runs while the kernel is compiled.
+            Entity::Opaque => self.class_module(obj).is_some_and(|m| {
+                m != "builtins" && m != "octants" && !m.starts_with("octants.") && !m.starts_with("numpy")
+            }),
             _ => false,
         };
         if !is_plain {
@@ -256,12 +262,44 @@ impl Lowerer<'_> {
                 if self.are_compile_time(&args, &kwargs) {
                     return self.call_host(obj, &args, &kwargs);
                 }
-                let what = self.world.type_name(obj);
-                self.err(
-                    Code::Type,
-                    format!("an object of type {what} cannot be called with values that are known only at run time"),
-                )
+                Err(self.called_at_run_time(obj))
             }
+        }
+    }
+
+    /// The `@qd.func` of a property, which Python cannot ask for its value.
+    pub(super) fn property_function(&self, obj: Obj, name: &str) -> Option<Obj> {
+        let attribute = |of, name| self.world.attribute(of, name).ok().flatten();
+        let getter = attribute(attribute(attribute(obj, "__class__")?, name)?, "fget")?;
+        matches!(self.world.entity(getter), Entity::Func(kind) if kind != FuncKind::Plain).then_some(getter)
+    }
+
+    /// The error about a call that only Python could make, and whose arguments are known only at run time.
+    fn called_at_run_time(&mut self, obj: Obj) -> Box<Diagnostic> {
+        let name = self.world.attribute(obj, "__name__").ok().flatten().map(|n| self.world.entity(n));
+        let (what, hint) = match (self.class_module(obj), name) {
+            (Some(_), Some(Entity::Str(name))) => (
+                format!("the class `{name}`"),
+                "make it a @qd.dataclass, or make the object before the kernel is called",
+            ),
+            (_, Some(Entity::Str(name))) => (
+                format!("`{name}`, an object of type {},", self.world.type_name(obj)),
+                "write it as a @qd.func, or use a function of this package, such as `qd.sqrt`",
+            ),
+            _ => (format!("an object of type {}", self.world.type_name(obj)), "write it as a @qd.func"),
+        };
+        let text = format!("{what} cannot be called with values that are known only at run time");
+        Diagnostic::new(Code::Type, self.b.span, text).with_hint(hint)
+    }
+
+    /// The module of a class of Python; none for other objects.
+    fn class_module(&self, obj: Obj) -> Option<String> {
+        if !matches!(self.world.type_name(obj).as_str(), "type" | "ABCMeta") {
+            return None;
+        }
+        match self.world.entity(self.world.attribute(obj, "__module__").ok()??) {
+            Entity::Str(module) => Some(module.to_string()),
+            _ => None,
         }
     }
 
@@ -314,6 +352,13 @@ impl Lowerer<'_> {
             && let Some(view) = self.as_view(base)
         {
             return self.lower_subview(&view, &args, &kwargs);
+        }
+        if name == "get_ndarray"
+            && args.is_empty()
+            && kwargs.is_empty()
+            && matches!(base, Value::View(_) | Value::Array(_))
+        {
+            return self.attribute(base, "arr");
         }
         match base {
             Value::Str(s) if name == "format" => {
@@ -438,5 +483,40 @@ fn dotted_name(e: &Expr) -> Option<String> {
         ExprKind::Name(name) => Some(name.clone()),
         ExprKind::Attribute(base, name) => Some(format!("{}.{name}", dotted_name(base)?)),
         _ => None,
+    }
+}
+
+/// What a method of a list does to it.
+enum ListChange {
+    Extend(Vec<Value>),
+    Insert(i128, Value),
+    Pop(i128),
+}
+
+impl ListChange {
+    fn of(method: &str, args: &[Value]) -> Option<ListChange> {
+        Some(match (method, args) {
+            ("append", [item]) => ListChange::Extend(vec![item.clone()]),
+            ("extend", [more]) => ListChange::Extend(more.items()?.to_vec()),
+            ("insert", [Value::Int(at), item]) => ListChange::Insert(*at, item.clone()),
+            ("pop", []) => ListChange::Pop(-1),
+            ("pop", [Value::Int(at)]) => ListChange::Pop(*at),
+            _ => return None,
+        })
+    }
+
+    /// The method's result; none where there is no such item.
+    fn apply(self, items: &mut Vec<Value>) -> Option<Value> {
+        let count = items.len() as i128;
+        let from_start = |at: i128| if at < 0 { at + count } else { at };
+        match self {
+            ListChange::Extend(more) => items.extend(more),
+            ListChange::Insert(at, item) => items.insert(from_start(at).clamp(0, count) as usize, item),
+            ListChange::Pop(at) => {
+                let at = usize::try_from(from_start(at)).ok().filter(|at| *at < items.len())?;
+                return Some(items.remove(at));
+            }
+        }
+        Some(Value::None)
     }
 }

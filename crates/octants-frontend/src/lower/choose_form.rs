@@ -30,6 +30,10 @@ impl Lowerer<'_> {
         if self.at_top_level() && self.may_loop(func) {
             return false;
         }
+        // What debug mode says of an access names the calls that led to it.
+        if args.iter().any(|v| self.as_checked_view(v).is_some()) {
+            return false;
+        }
         let facts = &parsed.facts;
         facts.size > SMALL || facts.size + CALL * self.calls_of_functions(func, &facts.callees) > SMALL
     }

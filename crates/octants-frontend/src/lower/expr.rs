@@ -1,14 +1,14 @@
 //! Expressions: names, literals, operators, attributes, comprehensions.
 
 use octants_diag::{Code, Diagnostic, Result};
-use octants_ir::{BufferId, Op, Scalar, Type};
+use octants_ir::{Op, Scalar, Type};
 
 use super::Lowerer;
 use crate::arith;
 use crate::arith::type_name;
 use crate::ast::{Comparison, Expr, ExprKind, Generator, Operator, UnaryOperator};
 use crate::syntax_facts::last_write;
-use crate::value::Value;
+use crate::value::{ArrayView, Value};
 use crate::world::{Entity, HostValue};
 
 impl Lowerer<'_> {
@@ -106,10 +106,7 @@ impl Lowerer<'_> {
                 Value::Slice(std::rc::Rc::new([part(a)?, part(b)?, part(c)?]))
             }
             ExprKind::Starred(_) => return self.err(Code::Syntax, "`*` is not supported here"),
-            ExprKind::Unsupported(what) => {
-                return Err(Diagnostic::new(Code::Syntax, e.span, format!("Unsupported node \"{what}\""))
-                    .with_hint("this expression of Python is not part of the kernel language; compute it outside, or at compile time with `qd.static(...)`"));
-            }
+            ExprKind::Unsupported(what) => return Err(self.unsupported(what, e.span)),
         })
     }
 
@@ -505,25 +502,12 @@ impl Lowerer<'_> {
                 }
                 Ok(self.lift(found))
             }
-            Ok(None) => {
-                let what = self.world.type_name(obj);
-                let message = match self.world.entity(obj) {
-                    Entity::Broken(_) | Entity::Opaque => format!("'{what}' object has no attribute '{name}'"),
-                    _ => format!("{what} has no attribute `{name}`"),
-                };
-                self.err(Code::Attribute, message)
-            }
-            Err(e) => Err(self.host_error(e)),
+            Ok(None) => Err(self.no_attribute(obj, name)),
+            Err(e) => match self.property_function(obj, name) {
+                Some(getter) => self.call_object(getter, vec![Value::Obj(obj)], Vec::new()),
+                None => Err(self.host_error(e)),
+            },
         }
-    }
-
-    /// A kernel gets a view as an array of its own: what is around it is not among the arguments.
-    fn outside_of_view(&self, array: BufferId, name: &str) -> Box<Diagnostic> {
-        let text = format!(
-            "`{}` is an array of its own in a kernel, which does not know what it is a view of: it has no `{name}`",
-            self.buffers[array.index()].name
-        );
-        Diagnostic::new(Code::Attribute, self.b.span, text).with_hint("pass the whole ndarray and the offset as well")
     }
 
     /// Attributes of fields and arrays that are known to the compiler.
@@ -561,7 +545,11 @@ impl Lowerer<'_> {
                     return self.err(Code::Type, format!("`{}` has no gradient", self.buffers[b.index()].name));
                 }
                 if matches!(name, "offset" | "get_ndarray" | "arr") {
-                    return Err(self.outside_of_view(*b, name));
+                    if !self.view_arrays.contains(b) {
+                        return Err(self.no_view(*b, name));
+                    }
+                    let view = ArrayView { array: *b, offset: None, size: None };
+                    return self.view_attribute(&view, base, name);
                 }
                 return Ok(Some(Value::Method(std::rc::Rc::new((base.clone(), name.to_owned())))));
             }

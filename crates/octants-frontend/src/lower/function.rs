@@ -359,6 +359,7 @@ impl Lowerer<'_> {
         let returns = annotation_of_result(parsed, kind);
         let mut frame = Frame::new(func, &parsed.source.name, ReturnMode::Inline(returns));
         frame.scopes = vec![scope];
+        frame.called_at = self.b.span;
         self.frames.push(frame);
         self.outer_control_depth += outer;
         let static_depth = std::mem::take(&mut self.static_depth);

@@ -367,6 +367,9 @@ impl Lowerer<'_> {
         // The loop's own value is needed inside, so its place in the arena is taken first.
         let span = self.b.span;
         let id = self.b.body.add_inst(Op::Break, Type::Unit, span);
+        if !serial {
+            self.iteration = Some((id, bounds.ranges.clone()));
+        }
         let result = self.in_block(|s| {
             let indices: Vec<ValueId> = bounds
                 .position
@@ -404,6 +407,7 @@ impl Lowerer<'_> {
         self.frame().loops.pop();
         if !serial {
             self.shared_locals = 0;
+            self.iteration = None;
         }
         let (block, _) = result?;
         self.b.span = span;

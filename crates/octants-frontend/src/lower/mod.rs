@@ -46,7 +46,7 @@ use std::sync::Arc;
 
 use octants_diag::{Code, Diagnostic, Result, Sources, Span};
 use octants_ir::{
-    Buffer, BufferId, Builder, Function, Kernel, LoopConfig, LoopGroup, Param, StructType, Type, ValueId,
+    Buffer, BufferId, Builder, Function, Kernel, LoopConfig, LoopGroup, Param, Range, StructType, Type, ValueId,
 };
 
 use self::graph_sections::GraphSection;
@@ -119,6 +119,8 @@ struct Binding {
 struct Frame {
     func: Obj,
     name: String,
+    /// The call of it.
+    called_at: Span,
     scopes: Vec<HashMap<String, Binding>>,
     /// Names bound in scopes that were left, for the error about them.
     left: HashMap<String, Span>,
@@ -214,6 +216,12 @@ pub(crate) struct Lowerer<'w> {
     shared_bytes: u64,
     /// Arrays of which an index outside means the nearest element.
     clamped_arrays: BTreeSet<BufferId>,
+    /// The parallel loop around, with its bounds.
+    iteration: Option<(ValueId, Vec<Range>)>,
+    /// Arguments that are ranges of an array.
+    view_arrays: BTreeSet<BufferId>,
+    /// The arrays that these are ranges of, where the kernel uses them.
+    wholes: BTreeMap<BufferId, BufferId>,
     buffer_of_object: HashMap<Obj, BufferId>,
     buffer_of_path: HashMap<(u32, Vec<String>), BufferId>,
     gradients: HashMap<BufferId, Option<BufferId>>,
@@ -282,6 +290,9 @@ impl<'w> Lowerer<'w> {
             shared_roots: 0,
             shared_bytes: 0,
             clamped_arrays: BTreeSet::new(),
+            iteration: None,
+            view_arrays: BTreeSet::new(),
+            wholes: BTreeMap::new(),
             buffer_of_object: HashMap::new(),
             buffer_of_path: HashMap::new(),
             gradients: HashMap::new(),
@@ -488,6 +499,7 @@ impl Frame {
         Frame {
             func,
             name: name.to_owned(),
+            called_at: Span::default(),
             scopes: vec![HashMap::new()],
             left: HashMap::new(),
             loops: Vec::new(),

@@ -118,6 +118,7 @@ impl Lowerer<'_> {
         let outer_in_kernel = std::mem::replace(&mut self.in_kernel_body, false);
         let outer_in_real = std::mem::replace(&mut self.in_real_function, key.in_real_function);
         let static_depth = std::mem::take(&mut self.static_depth);
+        let iteration = self.iteration.take();
         // The place is taken first, so that a function with an annotated result can call itself.
         let id = FuncId(self.functions.len() as u32);
         self.functions.push(Function {
@@ -133,6 +134,7 @@ impl Lowerer<'_> {
         }
         let mut frame = Frame::new(f.func, &f.parsed.source.name, mode);
         let first = self.functions[id.index()].params.len() as u32;
+        frame.called_at = self.b.span;
         frame.borrowed = (f.kind != FuncKind::Real).then(|| Borrowed { first, params: Vec::new() });
         self.frames.push(frame);
         let stopped = std::mem::take(&mut self.stopped);
@@ -140,6 +142,7 @@ impl Lowerer<'_> {
         self.stopped = stopped;
         let frame = self.frames.pop().expect("compiler bug: the function's frame is gone");
         self.static_depth = static_depth;
+        self.iteration = iteration;
         self.in_real_function = outer_in_real;
         self.in_kernel_body = outer_in_kernel;
         let body = std::mem::replace(&mut self.b, outer_builder).body;

@@ -26,11 +26,16 @@ impl Lowerer<'_> {
                 .collect::<Result<Vec<_>>>()?;
             return Ok(Value::Members(std::rc::Rc::new(Members { ty: m.ty, is_array: false, items })));
         }
+        if let [Value::Str(name)] = &index[..]
+            && (matches!(base, Value::Members(_)) || matches!(self.runtime_type(base), Some(Type::Struct(_))))
+        {
+            return self.attribute(base, name);
+        }
         if let ([Value::Slice(parts)], Some(view)) = (&index[..], self.as_view(base)) {
             return self.slice_of_view(&view, parts);
         }
-        if let Value::View(view) = base {
-            return self.view_element(view, &index);
+        if let Some(view) = self.as_checked_view(base) {
+            return self.view_element(&view, &index);
         }
         if let Some(buffer) = self.as_array(base)? {
             if index.iter().any(|i| matches!(i, Value::Slice(_))) {

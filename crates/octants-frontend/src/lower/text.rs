@@ -125,8 +125,7 @@ impl Lowerer<'_> {
                 None => {
                     let is_memory = |l: &Self, o| matches!(l.world.entity(o), Entity::Field(_) | Entity::Ndarray(_));
                     let Some(obj) = self.to_host(v).filter(|o| !is_memory(self, *o)) else {
-                        let what = self.describe(v);
-                        return self.err(Code::Type, format!("{what} cannot be printed: print its elements"));
+                        return Err(self.not_a_value(v, "cannot be printed: print its elements"));
                     };
                     let text = self.world.format(obj, spec.unwrap_or("")).map_err(|e| self.host_error(e))?;
                     push_text(out, &text);

@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 
-use octants_diag::{Code, Result};
+use octants_diag::{Code, Diagnostic, Result, Span};
 use octants_ir::{BufferId, Const, LocalId, Op, Scalar, Type, ValueId};
 
 use super::Lowerer;
@@ -157,11 +157,47 @@ impl Lowerer<'_> {
     pub(super) fn rt(&mut self, value: &Value) -> Result<ValueId> {
         match self.try_rt(value)? {
             Some(v) => Ok(v),
-            None => {
-                let what = self.describe(value);
-                self.err(Code::Type, format!("{what} cannot be used as a value in a kernel"))
-            }
+            None => Err(self.not_a_value(value, "cannot be used as a value in a kernel")),
         }
+    }
+
+    /// The error about something that is no value of the kernel language. `why` ends the sentence.
+    pub(super) fn not_a_value(&mut self, value: &Value, why: &str) -> Box<Diagnostic> {
+        if let Value::Method(method) = value {
+            let (base, name) = &**method;
+            let text = format!("{} has no attribute `{name}`", self.describe(base));
+            return Diagnostic::new(Code::Attribute, self.b.span, text)
+                .with_hint(format!("a method is called: `{name}()`"));
+        }
+        Diagnostic::new(Code::Type, self.b.span, format!("{} {why}", self.describe(value)))
+    }
+
+    /// The error about an attribute that an object of Python does not have.
+    pub(super) fn no_attribute(&self, obj: Obj, name: &str) -> Box<Diagnostic> {
+        let what = self.world.type_name(obj);
+        let own_name = match self.world.attribute(obj, "__name__").ok().flatten().map(|n| self.world.entity(n)) {
+            Some(Entity::Str(own)) => own.to_string(),
+            _ => String::new(),
+        };
+        let message = match (what.as_str(), self.world.entity(obj)) {
+            ("module", _) if !own_name.is_empty() => format!("module '{own_name}' has no attribute '{name}'"),
+            ("type", _) if !own_name.is_empty() => format!("class '{own_name}' has no attribute '{name}'"),
+            (_, Entity::Broken(_) | Entity::Opaque) => format!("'{what}' object has no attribute '{name}'"),
+            _ => format!("{what} has no attribute `{name}`"),
+        };
+        Diagnostic::new(Code::Attribute, self.b.span, message)
+    }
+
+    /// The error about an expression that is not part of the language.
+    pub(super) fn unsupported(&self, what: &str, span: Span) -> Box<Diagnostic> {
+        if matches!(what, "Complex" | "Bytes") {
+            let text = format!("Invalid constant scalar data type: <class '{}'>", what.to_lowercase());
+            return Diagnostic::new(Code::Type, span, text).with_hint("literals are integers, floats and truth values");
+        }
+        Diagnostic::new(Code::Syntax, span, format!("Unsupported node \"{what}\"")).with_hint(
+            "this expression of Python is not part of the kernel language; compute it outside, or at compile time with \
+             `qd.static(...)`",
+        )
     }
 
     pub(super) fn try_rt(&mut self, value: &Value) -> Result<Option<ValueId>> {

@@ -380,4 +380,4 @@ def cast_to_value(a: qd.f32):
 
 @qd.kernel
 def what_a_view_is_of(v: qd.types.ndarray(qd.f32, 1)):
-    v.get_ndarray()[0] = 1.0  #~ ERROR which does not know what it is a view of #~ HINT pass the whole ndarray
+    v.get_ndarray()[0] = 1.0  #~ ERROR `v` is an array, which has no `get_ndarray`: only views have #~ HINT annotate the parameter

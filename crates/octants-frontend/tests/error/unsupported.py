@@ -80,12 +80,12 @@ def yields():
 
 @qd.kernel
 def complex_number():
-    z = 1 + 2j  #~ ERROR Unsupported node "Complex" #~ AT 2j
+    z = 1 + 2j  #~ ERROR Invalid constant scalar data type: <class 'complex'> #~ AT 2j
 
 
 @qd.kernel
 def bytes_():
-    b = b"x"  #~ ERROR Unsupported node "Bytes"
+    b = b"x"  #~ ERROR Invalid constant scalar data type: <class 'bytes'>
 
 
 @qd.kernel

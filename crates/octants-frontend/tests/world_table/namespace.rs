@@ -146,7 +146,15 @@ fn ndarray(t: &Table, elem: Type, kw: &[(String, Obj)]) -> WorldResult<Obj> {
     let extents: Vec<u64> = ints(t, keyword(kw, "shape")).into_iter().map(|n| n as u64).collect();
     let (ndim, reach) = (extents.len() as u32, Reach::of(&extents, u64::MAX));
     Ok(t.add(Record::new(
-        Entity::Ndarray(NdarrayDesc { elem, ndim, contiguous: true, reach, clamped: false, needs_grad: false }),
+        Entity::Ndarray(NdarrayDesc {
+            elem,
+            ndim,
+            contiguous: true,
+            reach,
+            clamped: false,
+            needs_grad: false,
+            is_view: false,
+        }),
         "Ndarray",
     )))
 }
@@ -163,7 +171,10 @@ fn ndarray_annotation(t: &Table, args: &[Obj], kw: &[(String, Obj)]) -> WorldRes
         _ => Reach::Long,
     };
     let clamped = keyword(kw, "boundary").is_some();
-    Ok(annotation(t, Annotation::Ndarray(NdarrayDesc { elem, ndim, contiguous, reach, clamped, needs_grad: false })))
+    Ok(annotation(
+        t,
+        Annotation::Ndarray(NdarrayDesc { elem, ndim, contiguous, reach, clamped, needs_grad: false, is_view: false }),
+    ))
 }
 
 /// A struct type with methods, and `.field(shape=)`.

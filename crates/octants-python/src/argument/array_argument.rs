@@ -35,6 +35,12 @@ pub fn array_argument(wanted: &ArrayKind, value: &Bound<'_, PyAny>, place: &Plac
     }
     let Some(mut view) = view else { return Err(not_an_array(value, place)) };
     let mut elem = wanted.elem.clone();
+    // Another library's array of vectors brings its own type of numbers: numpy's is f64 where nothing is said.
+    if let (false, Some(vector)) = (own, &elem)
+        && !vector.shape().is_empty()
+    {
+        elem = Some(Type::tensor(scalar_of(&view.elem), &vector.shape()));
+    }
     if let Some(rank) = wanted.rank {
         let scalar = elem.as_ref().map_or_else(|| scalar_of(&view.elem), scalar_of);
         elem = Some(element_of_rank(&view, scalar, rank as usize, own, place)?);

@@ -80,7 +80,7 @@ impl Described {
                 self.leaves.push(leaf);
                 let desc = array_argument(wanted, value, place)?.desc();
                 self.has_gradient |= desc.needs_grad;
-                ArgSpec::Array(NdarrayDesc { clamped: wanted.clamped, ..desc })
+                ArgSpec::Array(NdarrayDesc { clamped: wanted.clamped, is_view: wanted.view, ..desc })
             }
             ParamKind::Either => {
                 let value = unwrap_tensor(value.clone())?;
