@@ -13,7 +13,7 @@ use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyString};
 
 use crate::interpreter::Interpreter;
 use crate::names::text_attribute;
-use crate::program::{begin, cancel_work, current, current_generation, end, keep_printed, require};
+use crate::program::{begin, cancel_work, current, current_generation, end, keep_printed, require, write_printed};
 use crate::waiting::interruptible;
 use crate::{detached, errors};
 
@@ -92,7 +92,9 @@ fn end_program(py: Python<'_>) -> PyResult<()> {
     interpreter.will_block();
     end(&interpreter);
     drop(busy);
-    interpreter.take().map_or(Ok(()), Err)
+    let interrupted = interpreter.take();
+    write_printed(py)?;
+    interrupted.map_or(Ok(()), Err)
 }
 
 /// Waits until everything launched before is done, on every stream.

@@ -318,6 +318,7 @@ impl Device {
                 end = end.and(drained.and_then(|()| stream.report_pending()));
             }
             lock(&core.unnamed).clear();
+            core.printer.flush();
             core.forget_adopted();
             core.workers.trim(&*core.driver);
             core.end_reclaim();

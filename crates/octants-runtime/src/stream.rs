@@ -180,6 +180,15 @@ impl Stream {
         if self.0.device.immediate { Ok(()) } else { self.0.wait_quietly(caller) }
     }
 
+    /// What is queued now, and what it waits for on other streams, ends as soon as it can, where the device can end it.
+    pub fn cancel(&self) {
+        let core = &*self.0;
+        if core.owned && core.device.driver.cancels() {
+            // SAFETY: the stream is alive.
+            unsafe { core.device.driver.cancel(Some(core.handle)) }
+        }
+    }
+
     /// Lets go of the stream without a wait: it is given back once its work is done and another is made.
     pub fn let_go(self) {
         if self.alive() && !self.query().unwrap_or(true) {
