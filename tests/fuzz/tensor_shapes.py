@@ -131,9 +131,7 @@ class TensorShapes(MoreShapes):
     def combined(self, shape: tuple[int, ...], places: list[Place], names: list[str], depth: int) -> str:
         r = self.random
         left = self.tensor_of(shape, places, names, depth - 1)
-        right = (
-            self.tensor_of(shape, places, names, depth - 1) if r.random() < 0.6 else self.number_of(places, names)
-        )
+        right = self.tensor_of(shape, places, names, depth - 1) if r.random() < 0.6 else self.number_of(places, names)
         form = r.random()
         if form < 0.7:
             return f"({left} {r.choice('+-+-*')} {right})"
@@ -235,7 +233,7 @@ class TensorShapes(MoreShapes):
             places = [Place("p", shape, "i32")]
             for _ in range(r.randint(1, 3)):
                 self.tensor_statement(places, ["v"])
-            text = [f"@qd.func", f"def {name}(p: qd.template(), v: {'qd.i32' if r.random() < 0.5 else 'qd.i64'}):"]
+            text = ["@qd.func", f"def {name}(p: qd.template(), v: {'qd.i32' if r.random() < 0.5 else 'qd.i64'}):"]
             self.head += ["", *text, *self.lines, ""]
             self.lines, self.copied = before, copied
             self.changers.append((name, shape))
