@@ -48,7 +48,7 @@ def _add_older_names() -> None:
     for name in ("GLTF_FORMATS", "MESH_FORMATS", "MJCF_FORMAT", "URDF_FORMAT", "USD_FORMATS"):
         if not hasattr(morphs, name) and hasattr(constants, name):
             setattr(morphs, name, getattr(constants, name))
-    misc = importlib.import_module("genesis.utils.misc")
+    misc: Any = importlib.import_module("genesis.utils.misc")
     if not hasattr(misc, "get_gnd_cache_dir"):
         misc.get_gnd_cache_dir = str
     options = importlib.import_module("genesis.options.solvers").RigidOptions
