@@ -86,9 +86,10 @@ impl Stream {
         if let Some(kind) = kind
             && self.kind == Kind::Own
             && kind.is_subclass_of::<PyKeyboardInterrupt>()?
+            && let Some(stream) = &*lock(&self.inner)
         {
             // The user has just left a wait: another one would keep them.
-            self.open(py)?.cancel();
+            stream.cancel();
         }
         self.finish(py, kind.is_none())
     }
