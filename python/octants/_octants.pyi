@@ -31,8 +31,9 @@ def probe_lines(asked: Callable[[str, int, bool], tuple[Any, int] | None] | None
     """Sets the function that compilations ask which field and element mark a line of a file, or that a condition on it is
     false. None ends this."""
 
-def reset() -> None:
-    """Ends the program; its fields, ndarrays and compiled kernels can no longer be used."""
+def reset(wait: bool = True) -> None:
+    """Ends the program; its fields, ndarrays and compiled kernels can no longer be used. Waits for queued work, unless
+    `wait` is false and the device can end it early."""
 
 def sync() -> None:
     """Waits until everything launched before is done."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import sys
 from typing import Any
 
 from octants import _logging, _octants
@@ -145,8 +146,14 @@ def sync() -> None:
     _octants.sync()
 
 
-# Threads that serve streams must not be at work while the interpreter and the libraries are being taken down.
-atexit.register(_octants.reset)
+def _end_program() -> None:
+    """Ends the program with the process. Threads that serve streams must not be at work while the interpreter and the
+    libraries are being taken down. After an uncaught Ctrl-C nobody waits for queued work."""
+    uncaught = getattr(sys, "last_value", None)
+    _octants.reset(wait=not isinstance(uncaught, KeyboardInterrupt))
+
+
+atexit.register(_end_program)
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(

@@ -56,6 +56,9 @@ def make_fields(program: Program, module: Any) -> dict[str, Any]:
         if f.element.startswith("vector("):
             n, scalar = f.element[7:-1].split(", ")
             made[f.name] = qd.Vector.field(int(n), dtype_of(scalar), shape=shape, **keywords)
+        elif f.element.startswith("matrix("):
+            n, m, scalar = f.element[7:-1].split(", ")
+            made[f.name] = qd.Matrix.field(int(n), int(m), dtype_of(scalar), shape=shape, **keywords)
         elif f.element in NUMPY:
             if f.tree >= 0:
                 made[f.name] = qd.field(dtype_of(f.element))
@@ -80,7 +83,7 @@ def struct_arrays(kind: Any, shape: tuple[int, ...], values: list) -> dict[str, 
         scalar, n = (t, 0) if isinstance(t, str) else (t.scalar, t.count)
         cut = [row[at : at + (n or 1)] for row in rows]
         data = np.array(cut, NUMPY[scalar])
-        members[name] = data.reshape((*shape, n) if n else shape)
+        members[name] = data.reshape(shape if isinstance(t, str) else (*shape, *t.shape))
         at += n or 1
     return members
 
@@ -170,7 +173,7 @@ class Run:
         elif hasattr(kind, "members"):
             made.from_numpy(struct_arrays(kind, shape, f.values))
         else:
-            made.from_numpy(np.array(f.values, NUMPY[kind.scalar]).reshape((*shape, kind.count)))
+            made.from_numpy(np.array(f.values, NUMPY[kind.scalar]).reshape((*shape, *kind.shape)))
 
     def beside(self) -> str | None:
         found = [text for g in self.guarded if (text := g.check())]

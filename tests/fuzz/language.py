@@ -82,6 +82,8 @@ class Value:
     locate: Callable[[list], tuple[list, int, bool]] | None = None
     """Gives a list, a position in it, and whether iterations share it."""
     is_global: bool = False
+    selected: tuple[Value, list[int]] | None = None
+    """The tensor of which this is some components, at these places in it."""
 
 
 @dataclass

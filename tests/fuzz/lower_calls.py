@@ -25,7 +25,12 @@ class CallCompiler(ExpressionCompiler):
             raise InvalidProgramError("bits of floats")
         return Value(
             place.type,
-            self.update(place, ATOMICS[name], self.converted(self.plain(operand), place.type), True),
+            self.update(
+                place,
+                ATOMICS[name],
+                self.converted(self.plain(operand), place.type),
+                not self.takes_tickets,
+            ),
         )
 
     def compare_and_swap(self, node: ast.Call) -> Value:

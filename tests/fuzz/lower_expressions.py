@@ -28,6 +28,8 @@ class ExpressionCompiler(PlaceCompiler):
 
     def on_Name(self, node: ast.Name) -> Value:
         found = self.lookup(node.id)
+        if node.id.startswith("ticket") and not self.takes_tickets:
+            raise InvalidProgramError("an old value whose order is not specified")
         if isinstance(found, tuple) and found[0] == "variable":
             return self.variable_value(found[1], found[2])
         if isinstance(found, Value):
@@ -59,6 +61,8 @@ class ExpressionCompiler(PlaceCompiler):
                 return self.element(array, [self.literal(0)])
             return self.element(array, [self.expression(p) for p in parts])
         base = self.expression(node.value)
+        if any(isinstance(p, ast.Slice) for p in parts):
+            return self.slices(base, parts)
         return self.component(base, [self.expression(p) for p in parts])
 
     def on_BinOp(self, node: ast.BinOp) -> Value:

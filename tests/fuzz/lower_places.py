@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,8 @@ class PlaceCompiler:
         if self.depth > 8:
             raise InvalidProgramError("recursion")
         self.pending_serialize = False
+        self.takes_tickets = False
+        """The expression may name old values that iterations get in any order."""
 
     # Names.
 
@@ -201,7 +204,57 @@ class PlaceCompiler:
             i = "xyzw".index(name)
             if i < t.shape[0]:
                 return self.part(base, t.scalar, lambda f: i)
+        if isinstance(t, Tensor) and len(t.shape) == 1:
+            places = self.components_named(name)
+            if places and max(places) < t.shape[0]:
+                return self.selection(base, (len(places),), places)
         raise InvalidProgramError(f"member {name}")
+
+    @staticmethod
+    def components_named(name: str) -> list[int] | None:
+        """What `zyx` or `rg` stand for."""
+        for letters in ("xyzw", "rgba", "stpq"):
+            if set(name) <= set(letters) and len(name) <= 4:
+                return [letters.index(c) for c in name]
+        return None
+
+    def selection(self, base: Value, shape: tuple[int, ...], places: list[int]) -> Value:
+        """Some components of a tensor; a place for all of them at once."""
+        assert isinstance(base.type, Tensor)
+        get, t = base.get, Tensor(base.type.scalar, shape)
+
+        def read(f):
+            found = get(f)
+            return [found[i] for i in places]
+
+        chosen = Value(t, read)
+        if base.locate is not None and len(set(places)) == len(places):
+            chosen.selected = (base, places)
+        return chosen
+
+    def slices(self, base: Value, parts: list[ast.expr]) -> Value:
+        """`v[1:3]` or `m[0, :]`, with constant bounds."""
+        t = base.type
+        if not isinstance(t, Tensor) or len(parts) != len(t.shape):
+            raise InvalidProgramError("a slice of what is no tensor")
+        chosen, shape = [], []
+        for part, n in zip(parts, t.shape, strict=True):
+            if isinstance(part, ast.Slice):
+                bounds = [None if b is None else ast.literal_eval(b) for b in (part.lower, part.upper, part.step)]
+                along = list(range(n))[slice(*bounds)]
+                shape.append(len(along))
+            else:
+                along = [ast.literal_eval(part)]
+                if not 0 <= along[0] < n:
+                    raise UnspecifiedError("a component outside")
+            chosen.append(along)
+        if len(chosen) == 1:
+            places = chosen[0]
+        else:
+            places = [i * t.shape[1] + j for i in chosen[0] for j in chosen[1]]
+        if not places:
+            raise InvalidProgramError("an empty slice")
+        return self.selection(base, tuple(shape), places)
 
     # Conversions.
 

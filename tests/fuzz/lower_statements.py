@@ -103,6 +103,14 @@ class Compiler(CallCompiler):
         target = node.targets[0]
         if isinstance(target, ast.Tuple):
             return self.unpack(target, node.value)
+        if isinstance(target, ast.Name) and target.id.startswith("ticket"):
+            return self.take_ticket(target.id, node.value)
+        if names_ticket(target) and isinstance(node.value, ast.Constant):
+            self.takes_tickets = True
+            place = self.expression(target)
+            self.takes_tickets = False
+            get, put = self.converted(self.expression(node.value), place.type), self.writer(place)
+            return lambda f: put(f, get(f))
         value = self.expression(node.value)
         if value.type == "none":
             raise InvalidProgramError("the value of a function that returns nothing")
@@ -117,10 +125,38 @@ class Compiler(CallCompiler):
             if not (isinstance(found, tuple) and not found[3]) and not isinstance(found, Value):
                 raise InvalidProgramError(f"{target.id} cannot be assigned")
         place = self.expression(target)
+        if place.selected is not None:
+            return self.put_selected(place, self.converted(value, place.type))
         if isinstance(target, ast.Name) and place.locate is None:
             raise InvalidProgramError(f"{target.id} cannot be assigned")
         get, put = self.converted(value, place.type), self.writer(place)
         return lambda f: put(f, get(f))
+
+    def take_ticket(self, name: str, value: ast.expr) -> Callable[[list], Any]:
+        """`ticket1 = qd.atomic_add(count[None], 1)`: each iteration gets another number, nobody knows which."""
+        if not (isinstance(value, ast.Call) and dotted(value.func) == "qd.atomic_add"):
+            raise InvalidProgramError("a ticket")
+        step = value.args[1]
+        if not (isinstance(step, ast.Constant) and step.value == 1) or self.lookup(name) is not None:
+            raise InvalidProgramError("a ticket")
+        self.takes_tickets = True
+        taken = self.expression(value)
+        self.takes_tickets = False
+        slot, get = self.variable(name, taken.type, is_fixed=True), taken.get
+        return lambda f: f.__setitem__(slot, get(f))
+
+    def put_selected(self, place: Value, get: Callable[[list], Any]) -> Callable[[list], Any]:
+        """Writes several components of a tensor."""
+        assert place.selected is not None
+        base, places = place.selected
+        scalar = self.scalar_of(base)
+        puts = [self.writer(self.part(base, scalar, lambda f, i=i: i)) for i in places]
+
+        def run(f):
+            for put, v in zip(puts, get(f), strict=True):
+                put(f, v)
+
+        return run
 
     def unpack(self, target: ast.Tuple, values: ast.expr) -> Callable[[list], Any]:
         """`a, b = b, a`: all values are read before the first target is written."""
@@ -169,7 +205,7 @@ class Compiler(CallCompiler):
                 raise InvalidProgramError("a parameter is assigned")
         place, value = self.expression(node.target), self.expression(node.value)
         op = OPERATORS[type(node.op)]
-        if place.locate is None:
+        if place.locate is None and place.selected is None:
             raise InvalidProgramError("an assignment to what is no place")
         to, of = self.scalar_of(place), self.scalar_of(value)
         integers = not is_float(to) and not is_float(of)
@@ -180,6 +216,9 @@ class Compiler(CallCompiler):
             if is_float(to) and op in ("&", "|", "^"):
                 raise InvalidProgramError("bits of floats")
             value = Value(place.type, self.converted(value, place.type))
+        if place.selected is not None:
+            result = self.operator(op, Value(place.type, place.get), value)
+            return self.put_selected(place, self.converted(Value(result.type, result.get), place.type))
         slot, compute = self.slot(), value.get
         if is_update and isinstance(place.type, str):
             update = self.update(place, op, lambda f: f[slot], False)
@@ -414,13 +453,22 @@ class Compiler(CallCompiler):
         return run
 
 
+def names_ticket(target: ast.expr) -> bool:
+    """An element whose place is a ticket."""
+    return (
+        isinstance(target, ast.Subscript)
+        and isinstance(target.slice, ast.Name)
+        and target.slice.id.startswith("ticket")
+    )
+
+
 def changes_what_it_reads(node: ast.AugAssign) -> bool:
     """Whether a call in an update changes a variable or an array that another part of the update reads: which comes
     first is not specified."""
     place = node.target
     while isinstance(place, ast.Subscript | ast.Attribute):
         place = place.value
-    calls = [n for n in ast.walk(node) if isinstance(n, ast.Call) and dotted(n.func).startswith("qd.atomic_")]
+    calls = [n for n in ast.walk(node) if isinstance(n, ast.Call) and (dotted(n.func) or "").startswith("qd.atomic_")]
     for call in calls:
         own = set(ast.walk(call))
         base = call.args[0]

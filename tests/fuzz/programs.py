@@ -44,7 +44,7 @@ class Field:
 
     name: str
     element: str
-    """A scalar type, the name of a struct of the module, or `vector(3, i32)`."""
+    """A scalar type, the name of a struct of the module, `vector(3, i32)` or `matrix(2, 3, i32)`."""
     shape: list[int]
     values: list
     tree: int = -1
@@ -97,9 +97,9 @@ def element_type(program: Interpreter, text: str) -> Type:
     if text in program.types:
         found: Struct = program.types[text]
         return found
-    if text.startswith("vector("):
-        n, scalar = text[7:-1].split(", ")
-        return Tensor(scalar, (int(n),))
+    if text.startswith(("vector(", "matrix(")):
+        *shape, scalar = text[7:-1].split(", ")
+        return Tensor(scalar, tuple(map(int, shape)))
     return text
 
 

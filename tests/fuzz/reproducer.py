@@ -28,6 +28,10 @@ def field_lines(program: Program) -> list[str]:
             n, scalar = f.element[7:-1].split(", ")
             lines.append(f"{f.name} = qd.Vector.field({n}, qd.{scalar}, shape={shape}{more})")
             lines.append(f"{f.name}.from_numpy({array_text(f.values, scalar)}.reshape({(*shape, int(n))}))")
+        elif f.element.startswith("matrix("):
+            n, m, scalar = f.element[7:-1].split(", ")
+            lines.append(f"{f.name} = qd.Matrix.field({n}, {m}, qd.{scalar}, shape={shape}{more})")
+            lines.append(f"{f.name}.from_numpy({array_text(f.values, scalar)}.reshape({(*shape, int(n), int(m))}))")
         elif f.element not in NUMPY:
             lines.append(f"{f.name} = {f.element}.field(shape={shape}{more})  # Filled with {f.values}.")
         else:
@@ -102,7 +106,7 @@ def text_of(program: Program, options: Options, expected: Outcome | None, kind: 
             name = own.get(i)
             pairs.append((f"m{i}", f"{name}.to_numpy().ravel().tolist()" if name else f"m{i}.tolist()", values))
         for f, values in zip(program.fields, expected.fields, strict=True):
-            if f.element in NUMPY or f.element.startswith("vector("):
+            if f.element in NUMPY or f.element.startswith(("vector(", "matrix(")):
                 pairs.append((f.name, f"{f.name}.to_numpy().ravel().tolist()", values))
         if expected.returned is not None:
             pairs.append(("returned", "[returned]", expected.returned))

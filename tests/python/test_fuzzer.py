@@ -72,6 +72,12 @@ def result(body, **data):
         ("v = qd.Vector([x[0], n, 3], qd.i16)\nv[x[2]] += v[1]\nr = v[0] + v.max()", 410),
         ("for i in range(4):\n    r += i * i", 14),
         ("qd.loop_config(serialize=True)\nfor i in range(3):\n    x[i] = x[i + 1] + i\nr = x[1]", 1),
+        ("v = qd.Vector([1, 2, 3, 4], qd.i32)\nw = v.zxx\nr = w[0] * 100 + w[1] * 10 + w[2]", 311),
+        ("v = qd.Vector([1, 2, 3], qd.i32)\nv.zx = v.xy\nr = v.x * 100 + v.y * 10 + v.z", 221),
+        ("v = qd.Vector([1, 2, 3], qd.i8)\nv.yx += qd.Vector([200, 1], qd.i32)\nr = v[0] * 1000 + v[1]", 2000 - 54),
+        ("v = qd.Vector([1, 2, 3, 4], qd.i32)\nw = v[1:3]\nr = w[0] * 10 + w[1]", 23),
+        ("m = qd.Matrix([[1, 2, 3], [4, 5, 6]], qd.i32)\nr = m[1, :].sum() * 100 + m[:, 2].sum()", 1509),
+        ("for i in range(2):\n    ticket1 = qd.atomic_add(x[2], 1)\n    x[ticket1] = 7\nr = x[0] + x[1]", 14),
     ],
 )
 def test_values(body, expected):
@@ -92,6 +98,7 @@ def test_floats_round_to_their_type():
         ("for i in range(3):\n    x[0] = i", "race"),
         ("for i in range(3):\n    x[0] += i\n    x[i + 1] = x[0]", "race"),
         ("for i in range(3):\n    x[i] = qd.atomic_add(x[3], 1)", "race"),
+        ("for i in range(3):\n    ticket1 = qd.atomic_add(x[2], 1)\n    x[ticket1] = 7", "race"),
         ("for i in range(3):\n    r = i", "race"),
         ("for i in range(3):\n    x[0] += i\n    qd.atomic_max(x[0], i)", "race"),
         ("for i in range(3):\n    y[0] += 0.1", "order"),

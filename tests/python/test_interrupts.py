@@ -191,6 +191,108 @@ def test_long_loops_are_still_vector_code():
     assert "poll.call" not in qd.inspect(scale, x, target="cpu", emit="llvm")
 
 
+ENDING = PROGRAM.split("threading.Timer")[0]
+
+# Each queues work that never ends, and ends with the process; Ctrl-C comes after half a second.
+ENDINGS = {
+    "a wait": "in_order(small, LONG, qd_stream=stream); qd.sync()",
+    "a wait whose interrupt is caught": """
+in_order(small, LONG, qd_stream=stream)
+try:
+    qd.sync()
+except KeyboardInterrupt:
+    pass
+""",
+    "the end of the program": "in_order(small, LONG)",
+    "no wait": "vectors(x, LONG); time.sleep(60)",
+    "a stream that nobody names": """
+def queue():
+    in_order(small, LONG, qd_stream=qd.create_stream())
+    in_order(x, LONG, qd_stream=qd.create_stream())
+
+queue()
+qd.create_stream()
+""",
+    "work behind it": """
+other = qd.create_stream()
+in_order(small, LONG, qd_stream=stream)
+other.wait(stream)
+chunks(x, 1, qd_stream=other)
+other.synchronize()
+""",
+    "an array of the host": "in_order(numpy.zeros(8, numpy.float32), LONG)",
+    "sections": "beside(small, x, LONG)",
+    "sections with an array of the host": "beside(numpy.zeros(8, numpy.float32), x, LONG)",
+    "reset": "in_order(small, LONG); qd.reset()",
+    "another program": "in_order(small, LONG); qd.init(arch=qd.cpu)",
+    "a stream's block": "with stream: in_order(small, LONG, qd_stream=stream)",
+    "a result in a stream's block": "with stream: endless(small, qd_stream=stream)",
+}
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+@pytest.mark.parametrize("options", [{}, {"cpu_max_num_threads": 1}], ids=str)
+def test_a_program_ends_whatever_is_queued(tmp_path, ending, options):
+    script = tmp_path / "endless.py"
+    options = {"cpu_streams": True} | options
+    text = ENDING.replace("OPTIONS", f"dict({options!r})")
+    text += """
+import numpy
+
+LONG = 1 << 50
+
+@qd.kernel
+def beside(x: ROWS, y: ROWS, n: qd.i64):
+    with qd.stream_parallel():
+        for i in range(1):
+            for k in range(n):
+                x[k % 8] += 1.0
+    with qd.stream_parallel():
+        for i in y:
+            y[i] += 1.0
+
+stream = qd.create_stream()
+timer = threading.Timer(0.5, interrupt)
+timer.daemon = True  # The process does not wait for it.
+timer.start()
+import atexit
+atexit.unregister(qd.runtime._end_program)  # The check comes last.
+atexit.register(lambda: print(time.monotonic() - sent[0], flush=True))
+atexit.register(qd.runtime._end_program)
+"""
+    script.write_text(text + ENDINGS[ending])
+    env = os.environ | {"PYTHONPATH": str(Path(qd.__file__).parents[1])}
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=120, env=env)
+    assert done.stdout, done.stderr
+    assert float(done.stdout) < 10.0
+
+
+def test_what_is_queued_is_done_before_a_program_ends(tmp_path):
+    script = tmp_path / "finite.py"
+    script.write_text(
+        ENDING.replace("OPTIONS", "dict(cpu_streams=True)")
+        + """
+@qd.kernel
+def say(x: ROWS):
+    for i in range(1):
+        print(x[5])
+
+def queue():
+    stream = qd.create_stream()
+    in_order(small, 20_000_000, qd_stream=stream)
+    chunks(small, 3, qd_stream=stream)
+    say(small, qd_stream=stream)
+
+small.fill(0.0)
+queue()
+"""
+    )
+    env = os.environ | {"PYTHONPATH": str(Path(qd.__file__).parents[1])}
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=120, env=env)
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout) > 1.0
+
+
 def test_handlers_that_do_not_raise_change_nothing(tmp_path):
     script = tmp_path / "handled.py"
     handled = PROGRAM.replace("signal.default_int_handler", "lambda *_: sent.append(0.0)")

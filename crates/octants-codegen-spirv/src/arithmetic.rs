@@ -76,7 +76,21 @@ impl Lowering<'_, '_> {
             UnaryOp::IsNan | UnaryOp::IsInf => e.truth(false),
             UnaryOp::Abs | UnaryOp::StopGrad => v,
             UnaryOp::Floor | UnaryOp::Ceil | UnaryOp::Round | UnaryOp::Trunc => v,
-            _ => panic!("compiler bug: {op:?} on {s}"),
+            UnaryOp::Sqrt
+            | UnaryOp::Rsqrt
+            | UnaryOp::Sin
+            | UnaryOp::Cos
+            | UnaryOp::Tan
+            | UnaryOp::Asin
+            | UnaryOp::Acos
+            | UnaryOp::Atan
+            | UnaryOp::Sinh
+            | UnaryOp::Cosh
+            | UnaryOp::Tanh
+            | UnaryOp::Exp
+            | UnaryOp::Exp2
+            | UnaryOp::Log
+            | UnaryOp::Log2 => panic!("compiler bug: {op:?} on {s}"),
         }
     }
 
@@ -222,7 +236,9 @@ impl Lowering<'_, '_> {
             BinaryOp::Le => e.fle(a, b),
             BinaryOp::Gt => e.fgt(a, b),
             BinaryOp::Ge => e.fge(a, b),
-            _ => panic!("compiler bug: {op:?} on {s}"),
+            BinaryOp::And | BinaryOp::Or | BinaryOp::Xor | BinaryOp::Shl | BinaryOp::Shr | BinaryOp::UShr => {
+                panic!("compiler bug: {op:?} on {s}")
+            }
         }
     }
 

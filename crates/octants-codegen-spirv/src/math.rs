@@ -44,7 +44,23 @@ impl Lowering<'_, '_> {
             UnaryOp::Asin => self.asin(s, v),
             UnaryOp::Acos => self.acos(s, v),
             UnaryOp::Sinh | UnaryOp::Cosh | UnaryOp::Tanh => self.hyperbolic(op, s, v),
-            _ => panic!("compiler bug: {op:?} on {s}"),
+            UnaryOp::Neg
+            | UnaryOp::BitNot
+            | UnaryOp::LogicNot
+            | UnaryOp::Abs
+            | UnaryOp::Sgn
+            | UnaryOp::Sqrt
+            | UnaryOp::Rsqrt
+            | UnaryOp::Floor
+            | UnaryOp::Ceil
+            | UnaryOp::Round
+            | UnaryOp::Trunc
+            | UnaryOp::Popcnt
+            | UnaryOp::Clz
+            | UnaryOp::Ffs
+            | UnaryOp::IsNan
+            | UnaryOp::IsInf
+            | UnaryOp::StopGrad => panic!("compiler bug: {op:?} is no function on {s}"),
         }
     }
 

@@ -424,6 +424,19 @@ impl Driver for HostDriver {
         Ok(())
     }
 
+    fn cancels(&self) -> bool {
+        self.streams.is_some()
+    }
+
+    unsafe fn cancel(&self, stream: Option<StreamHandle>) {
+        match (&self.streams, stream) {
+            // SAFETY: the trait's contract.
+            (Some(s), Some(stream)) => s.queues.cancel(&*unsafe { s.queue(stream) }),
+            (Some(s), None) => s.queues.cancel_all(),
+            (None, _) => {}
+        }
+    }
+
     unsafe fn renew_after_fork(&self) {
         // SAFETY: the trait's contract.
         unsafe {

@@ -9,13 +9,13 @@
 //! picks.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use octants_runtime::Launch;
 use octants_runtime::nesting::{self, Inside};
+use octants_runtime::{Caller, Launch};
 
 use crate::memory::HostMemory;
 use crate::pool::Pool;
@@ -60,6 +60,8 @@ pub struct Queue {
     priority: i32,
     state: Mutex<QueueState>,
     progress: Condvar,
+    /// So many pieces of work, from the first one on, end early.
+    canceled: AtomicU64,
 }
 
 #[derive(Default)]
@@ -80,6 +82,8 @@ struct QueueState {
 pub struct Point {
     state: Mutex<PointState>,
     reached: Condvar,
+    /// The queue, and how many pieces of its work the point stands behind.
+    place: OnceLock<(Weak<Queue>, u64)>,
 }
 
 #[derive(Default)]
@@ -108,6 +112,28 @@ struct Shared {
     ready: Mutex<Ready>,
     wake: Condvar,
     schedule: Option<Mutex<Schedule>>,
+    /// All work ends early.
+    canceled: AtomicBool,
+}
+
+/// Who runs the tasks of a queue.
+struct Server<'a> {
+    shared: &'a Shared,
+    queue: &'a Queue,
+    /// The place of the work in the queue.
+    place: u64,
+}
+
+impl Caller for Server<'_> {
+    fn will_block(&self) {}
+
+    fn can_be_interrupted(&self) -> bool {
+        true
+    }
+
+    fn is_interrupted(&self) -> bool {
+        self.shared.canceled.load(Ordering::Relaxed) || self.queue.canceled.load(Ordering::Relaxed) > self.place
+    }
 }
 
 /// The queues' list and the threads that serve them.
@@ -126,7 +152,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Queue {
     /// An empty queue; of several ready ones those of higher priority are served first.
     pub fn new(priority: i32) -> Arc<Queue> {
-        Arc::new(Queue { priority, state: Mutex::default(), progress: Condvar::new() })
+        let (state, progress, canceled) = (Mutex::default(), Condvar::new(), AtomicU64::new(0));
+        Arc::new(Queue { priority, state, progress, canceled })
     }
 
     /// True when all work is done.
@@ -153,6 +180,15 @@ impl Point {
         lock(&self.state).at
     }
 
+    /// What it stands behind ends early.
+    fn cancel(&self) {
+        if let Some((queue, pieces)) = self.place.get()
+            && let Some(queue) = queue.upgrade()
+        {
+            cancel_to(&queue, *pieces);
+        }
+    }
+
     fn reach(&self, shared: &Shared) {
         let queues = {
             let mut s = lock(&self.state);
@@ -172,6 +208,7 @@ impl Queues {
             ready: Mutex::default(),
             wake: Condvar::new(),
             schedule: schedule.map(|seed| Mutex::new(Schedule::new(seed))),
+            canceled: AtomicBool::new(false),
         };
         let (started, threads) = (AtomicBool::new(false), Mutex::default());
         Queues { shared: Arc::new(shared), dispatchers: dispatchers.max(1), started, threads }
@@ -195,8 +232,11 @@ impl Queues {
         let ready = {
             let mut s = lock(&queue.state);
             let work = make(&mut s);
-            s.work.push_back(work);
             s.queued += 1;
+            if let Work::Reach(point) = &work {
+                let _ = point.place.set((Arc::downgrade(queue), s.queued));
+            }
+            s.work.push_back(work);
             !std::mem::replace(&mut s.scheduled, true)
         };
         if ready && self.shared.make_ready(queue.clone()) == Served::ByCaller {
@@ -277,6 +317,18 @@ impl Queues {
         }
     }
 
+    /// What is in the queue now ends early, with what it waits for on other queues: tasks that run are left where their
+    /// code can be, and no others begin.
+    pub fn cancel(&self, queue: &Queue) {
+        let queued = lock(&queue.state).queued;
+        cancel_to(queue, queued);
+    }
+
+    /// All work ends early, also what is queued later.
+    pub fn cancel_all(&self) {
+        self.shared.canceled.store(true, Ordering::Relaxed);
+    }
+
     /// Ends the threads once all work is done. Work that is queued later is done by whoever queues it.
     pub fn end(&self) {
         lock(&self.shared.ready).ended = true;
@@ -310,6 +362,20 @@ impl Queues {
         drop(threads);
         while none && self.shared.step() {}
     }
+}
+
+/// The first pieces of a queue's work end early, and what they wait for.
+fn cancel_to(queue: &Queue, pieces: u64) {
+    let awaited: Vec<_> = {
+        let s = lock(&queue.state);
+        if queue.canceled.fetch_max(pieces, Ordering::Relaxed) >= pieces {
+            return;
+        }
+        let left = usize::try_from(pieces.saturating_sub(s.done)).unwrap_or(usize::MAX);
+        let point = |work: &Work| if let Work::Await(point) = work { Some(point.clone()) } else { None };
+        s.work.iter().take(left).filter_map(point).collect()
+    };
+    awaited.iter().for_each(|point| point.cancel());
 }
 
 impl Drop for Queues {
@@ -399,20 +465,31 @@ impl Shared {
 
     /// Does the first piece of a queue's work.
     fn serve_one(&self, queue: Arc<Queue>) {
-        let Some(work) = lock(&queue.state).work.pop_front() else {
+        let (Some(work), place) = ({
+            let mut s = lock(&queue.state);
+            (s.work.pop_front(), s.done)
+        }) else {
             unreachable!("compiler bug: an empty queue is ready")
         };
         let mut spare = None;
+        let server = Server { shared: self, queue: &queue, place };
         match work {
             Work::Await(point) => {
                 let mut p = lock(&point.state);
                 if p.at.is_none() {
                     lock(&queue.state).work.push_front(Work::Await(point.clone()));
+                    let canceled = server.is_interrupted();
                     p.queues.push(queue);
+                    drop(p);
+                    if canceled {
+                        // Whoever canceled has not seen that the queue waits here.
+                        point.cancel();
+                    }
                     return;
                 }
             }
             Work::Reach(point) => point.reach(self),
+            Work::Task(task) | Work::Pieces(task, _) if server.is_interrupted() => spare = Some(task),
             Work::Task(task) => {
                 if let Some(schedule) = &self.schedule
                     && let Some((count, unit)) = task.pieces()
@@ -420,12 +497,12 @@ impl Shared {
                     let pieces = lock(schedule).cut(count, unit);
                     return self.put_back(queue, Work::Pieces(task, pieces));
                 }
-                task.run(&self.pool);
+                task.run(&self.pool, &server);
                 spare = Some(task);
             }
             Work::Pieces(task, mut left) => {
                 if let Some((begin, end)) = left.pop() {
-                    task.run_piece(&self.pool, begin, end);
+                    task.run_piece(&self.pool, &server, begin, end);
                     return self.put_back(queue, Work::Pieces(task, left));
                 }
                 spare = Some(task);

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use octants_artifact::{Bound, HostContext, HostCount, ParallelMeta, iterations};
 use octants_runtime::{
-    DevicePtr, EndWords, ErrorKind, Failure, Failures, KernelMeta, Launch, Patient, Printer, Result,
+    Caller, DevicePtr, EndWords, ErrorKind, Failure, Failures, KernelMeta, Launch, Patient, Printer, Result,
 };
 
 use crate::copies::Set;
@@ -375,7 +375,7 @@ impl QueuedTask {
         self.held = None;
     }
 
-    fn with<T>(&self, work: impl FnOnce(&LoadedTask, &Launch<'_>) -> T) -> T {
+    fn with<T>(&self, caller: &dyn Caller, work: impl FnOnce(&LoadedTask, &Launch<'_>) -> T) -> T {
         let held = self.held.as_ref().expect("compiler bug: a queued task without a launch");
         let launch = Launch {
             kernel: &held.kernel,
@@ -392,19 +392,22 @@ impl QueuedTask {
             nested: false,
             failures: &held.failures,
             printer: &held.printer,
-            caller: &Patient,
+            caller,
         };
         work(&held.task, &launch)
     }
 
-    /// Runs it, unless something failed on its stream that was not reported yet.
-    pub fn run(&self, pool: &Pool) {
-        self.with(|task, launch| {
+    /// Runs it, unless something failed on its stream that was not reported yet. It ends early when `caller` is
+    /// interrupted.
+    pub fn run(&self, pool: &Pool, caller: &dyn Caller) {
+        self.with(caller, |task, launch| {
             if launch.failures.any() {
                 return;
             }
             // SAFETY: the task holds its code; the launcher keeps the memory until the stream has done this work.
-            if let Err(error) = unsafe { task.run(pool, launch, Company::Streams) } {
+            if let Err(error) = unsafe { task.run(pool, launch, Company::Streams) }
+                && *error.kind() != ErrorKind::Interrupted
+            {
                 let (kernel, message) = (launch.kernel.name.clone(), error.to_string());
                 launch.failures.record(|| Failure { kernel, message, location: String::new(), stream: 0 });
             }
@@ -413,7 +416,7 @@ impl QueuedTask {
 
     /// It was seen to take no time that matters.
     pub fn is_short(&self) -> bool {
-        self.with(|task, launch| {
+        self.with(&Patient, |task, launch| {
             let count = match &task.kind {
                 Kind::Serial => 1,
                 // SAFETY: as in `run`.
@@ -426,7 +429,7 @@ impl QueuedTask {
     /// For a schedule that runs the task piece by piece: the number of its iterations, and the multiples of which
     /// pieces consist. `None` where it runs as a whole.
     pub fn pieces(&self) -> Option<(u64, u64)> {
-        self.with(|task, launch| {
+        self.with(&Patient, |task, launch| {
             let Kind::Parallel { count, shape, .. } = &task.kind else { return None };
             let unit = shape.unit().filter(|_| !launch.failures.any())?;
             // SAFETY: as in `run`.
@@ -436,9 +439,9 @@ impl QueuedTask {
     }
 
     /// Runs some iterations.
-    pub fn run_piece(&self, pool: &Pool, begin: u64, end: u64) {
+    pub fn run_piece(&self, pool: &Pool, caller: &dyn Caller, begin: u64, end: u64) {
         // SAFETY: as in `run`; the range lies within the count.
-        self.with(|task, launch| unsafe { task.run_beside_others(pool, launch, &context(launch), begin, end) });
+        self.with(caller, |task, launch| unsafe { task.run_beside_others(pool, launch, &context(launch), begin, end) });
     }
 }
 

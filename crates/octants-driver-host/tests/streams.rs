@@ -5,10 +5,14 @@
 mod hand_made;
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use hand_made::{artifact, parallel, serial};
+use octants_artifact::TaskMeta;
 use octants_driver_host::{HostConfig, HostDriver};
-use octants_runtime::{Buffer, Device, DeviceConfig, HostAccess, LoadedKernel, Patient, Pointer, Stream};
+use octants_runtime::{
+    Buffer, Caller, Device, DeviceConfig, ErrorKind, HostAccess, LoadedKernel, Patient, Pointer, Stream,
+};
 
 fn device(schedule: Option<u64>) -> Device {
     let host = HostConfig { max_threads: Some(2), streams: true, schedule, ..HostConfig::default() };
@@ -141,5 +145,70 @@ fn s21_a_failure_does_not_pass_along_events() {
         one.synchronize(&Patient).unwrap();
         // The failing task had added one itself.
         assert_eq!(values(&a)[3], 2);
+    }
+}
+
+/// A thread that is interrupted once it has waited for some time.
+struct Impatient(Instant);
+
+impl Caller for Impatient {
+    fn will_block(&self) {}
+
+    fn can_be_interrupted(&self) -> bool {
+        true
+    }
+
+    fn is_interrupted(&self) -> bool {
+        self.0.elapsed() > Duration::from_millis(50)
+    }
+}
+
+/// A task that never ends.
+fn endless(device: &Device) -> LoadedKernel {
+    let task = TaskMeta { polls: true, ..serial("endless") };
+    device.load(&artifact(2, vec![task])).unwrap().with_pointers(vec![Pointer { slot: 0, written: true }])
+}
+
+#[test]
+fn a_canceled_stream_ends_with_what_it_waits_for_and_others_go_on() {
+    let device = device(None);
+    let (endless, increment) = (endless(&device), increment(&device));
+    let streams: Vec<_> = (0..3).map(|_| device.create_stream(0).unwrap()).collect();
+    let buffers: Vec<_> = (0..3).map(|_| device.allocate(400).unwrap()).collect();
+    run(&streams[0], &endless, &buffers[0]);
+    streams[1].wait_for(&streams[0]).unwrap();
+    run(&streams[1], &increment, &buffers[1]);
+    run(&streams[2], &increment, &buffers[2]);
+    let left = streams[1].synchronize(&Impatient(Instant::now())).unwrap_err();
+    assert_eq!(*left.kind(), ErrorKind::Interrupted);
+    assert!(!streams[0].query().unwrap());
+    streams[1].cancel();
+    streams[1].synchronize(&Patient).unwrap();
+    streams[0].synchronize(&Patient).unwrap();
+    assert_eq!((values(&buffers[1])[3], values(&buffers[2])[3]), (0, 1), "what had not begun is dropped");
+    // What is queued later runs.
+    run(&streams[1], &increment, &buffers[1]);
+    assert_eq!(values(&buffers[1])[3], 1);
+}
+
+#[test]
+fn a_device_closes_though_work_never_ends() {
+    for (interrupted_before, let_go) in [(false, false), (false, true), (true, false)] {
+        let device = device(None);
+        let (endless, buffer) = (endless(&device), device.allocate(400).unwrap());
+        let (first, second) = (device.create_stream(0).unwrap(), device.create_stream(0).unwrap());
+        run(&first, &endless, &buffer);
+        second.wait_for(&first).unwrap();
+        if let_go {
+            first.let_go();
+            second.let_go();
+            assert_eq!(device.create_stream(0).unwrap().query().ok(), Some(true));
+        }
+        if interrupted_before {
+            device.synchronize(&Impatient(Instant::now())).unwrap_err();
+            device.close(&Patient).unwrap();
+        } else {
+            device.close(&Impatient(Instant::now())).unwrap();
+        }
     }
 }

@@ -101,7 +101,7 @@ impl Bench {
 
     /// Ends everything and asks the driver whether all was well.
     fn finish(self) {
-        self.session.close().unwrap();
+        self.session.close(&Patient).unwrap();
         drop(self.session);
         assert_eq!(self.log.mistakes(), Vec::<String>::new());
         assert_eq!(self.log.leaks(), Vec::<String>::new());

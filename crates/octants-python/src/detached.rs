@@ -92,7 +92,7 @@ pub fn waiting<T: Send>(py: Python<'_>, wait: impl FnOnce() -> T + Send) -> T {
 }
 
 /// A thread that a fork waits for, until dropped.
-struct Busy;
+pub struct Busy;
 
 impl Drop for Busy {
     fn drop(&mut self) {
@@ -104,15 +104,19 @@ impl Drop for Busy {
 /// Works without the interpreter, in what a child process could not take up again.
 pub fn working<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> T {
     py.detach(|| {
-        let mut count = compiling();
-        while FORKING.load(Ordering::SeqCst) > 0 {
-            count = CHANGED.wait(count).unwrap_or_else(PoisonError::into_inner);
-        }
-        *count += 1;
-        drop(count);
-        let _busy = Busy;
+        let _busy = begin_work();
         work()
     })
+}
+
+/// Begins such work, on a thread without the interpreter.
+pub fn begin_work() -> Busy {
+    let mut count = compiling();
+    while FORKING.load(Ordering::SeqCst) > 0 {
+        count = CHANGED.wait(count).unwrap_or_else(PoisonError::into_inner);
+    }
+    *count += 1;
+    Busy
 }
 
 /// A fork is about to be made: begins nothing of what a fork waits for, and waits for what others compile; with

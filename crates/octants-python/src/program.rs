@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use octants_engine::Session;
-use octants_engine::runtime::{Renewable, Stream};
+use octants_engine::runtime::{Caller, Patient, Renewable, Stream};
 use pyo3::prelude::*;
 
 use crate::errors;
@@ -47,8 +47,20 @@ pub fn require(py: Python<'_>) -> PyResult<Arc<Program>> {
     current().ok_or_else(|| errors::no_program(py, FORKED.load(Ordering::Acquire)))
 }
 
+/// Ends the current program: waits for its work, until `caller` is interrupted.
+pub fn end(caller: &dyn Caller) {
+    replace(None, caller);
+}
+
+/// What is queued is not to be waited for: the current program is about to end.
+pub fn cancel_work() {
+    if let Some(program) = current() {
+        program.session.device().cancel();
+    }
+}
+
 /// Puts a program in the place of the current one, which ends.
-pub fn replace(program: Option<Session>) {
+pub fn replace(program: Option<Session>, caller: &dyn Caller) {
     let old = {
         let mut slot = CURRENT.lock().unwrap_or_else(PoisonError::into_inner);
         let generation = GENERATION.fetch_add(1, Ordering::AcqRel) + 1;
@@ -62,14 +74,14 @@ pub fn replace(program: Option<Session>) {
     };
     // Outside the lock: closing waits for the program's work. What failed in it has no one left to be told.
     if let Some(old) = old {
-        let _ = old.session.close();
+        let _ = old.session.close(caller);
     }
 }
 
 /// Makes a session the current program, after an `init`.
 pub fn begin(session: Session) {
     FORKED.store(false, Ordering::Release);
-    replace(Some(session));
+    replace(Some(session), &Patient);
 }
 
 static FORKED: AtomicBool = AtomicBool::new(false);

@@ -5,14 +5,16 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use octants_engine::environment::{apply_environment, check_variables, override_arch};
+use octants_engine::runtime::Caller;
 use octants_engine::{Config, OptionValue, Session};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyString};
 
 use crate::back_ends::backends;
+use crate::interpreter::Interpreter;
 use crate::names::text_attribute;
-use crate::program::{begin, current, current_generation, keep_printed, replace, require};
+use crate::program::{begin, cancel_work, current, current_generation, end, keep_printed, require, write_printed};
 use crate::waiting::interruptible;
 use crate::{detached, errors};
 
@@ -61,10 +63,8 @@ pub fn init(py: Python<'_>, options: Option<&Bound<'_, PyDict>>) -> PyResult<Vec
     }
     let is_overridden = override_arch(&mut config).map_err(|e| errors::from_engine(py, e))?;
     let packages: Vec<PathBuf> = py.import("sys")?.getattr("path")?.extract().unwrap_or_default();
-    let made = detached::working(py, || {
-        replace(None);
-        Session::new(config, Arc::new(keep_printed), &packages)
-    });
+    end_program(py)?;
+    let made = detached::working(py, || Session::new(config, Arc::new(keep_printed), &packages));
     let session = made.map_err(|e| errors::from_engine(py, e))?;
     let mut notices = session.take_notices();
     notices.extend(unheeded);
@@ -75,10 +75,27 @@ pub fn init(py: Python<'_>, options: Option<&Bound<'_, PyDict>>) -> PyResult<Vec
     Ok(notices)
 }
 
-/// Ends the program; its fields, ndarrays and compiled kernels can no longer be used.
+/// Ends the program; its fields, ndarrays and compiled kernels can no longer be used. Waits for queued work, unless
+/// `wait` is false and the device can end it early.
 #[pyfunction]
-pub fn reset(py: Python<'_>) {
-    detached::working(py, || replace(None));
+#[pyo3(signature = (wait = true))]
+pub fn reset(py: Python<'_>, wait: bool) -> PyResult<()> {
+    if !wait {
+        cancel_work();
+    }
+    end_program(py)
+}
+
+/// Ends the program. What a handler of signals raises meanwhile ends its work early, and is raised.
+fn end_program(py: Python<'_>) -> PyResult<()> {
+    let busy = py.detach(detached::begin_work);
+    let interpreter = Interpreter::held(py);
+    interpreter.will_block();
+    end(&interpreter);
+    drop(busy);
+    let interrupted = interpreter.take();
+    write_printed(py)?;
+    interrupted.map_or(Ok(()), Err)
 }
 
 /// Waits until everything launched before is done, on every stream.

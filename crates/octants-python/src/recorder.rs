@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use octants_backends::recording::{Log, RecordingDriver};
+use octants_engine::runtime::Patient;
 use octants_engine::{Config, OptionValue, Session};
 use pyo3::prelude::*;
 
@@ -36,7 +37,6 @@ pub fn record_calls(py: Python<'_>) -> PyResult<Recorder> {
     let driver = RecordingDriver::new(log.clone());
     let session = off.and_then(|()| Session::on(driver, config, Arc::new(program::keep_printed)));
     let session = session.map_err(|e| errors::from_engine(py, e))?;
-    detached::working(py, || program::replace(None));
-    program::replace(Some(session));
+    detached::working(py, || program::replace(Some(session), &Patient));
     Ok(Recorder(log))
 }

@@ -45,6 +45,17 @@ pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+impl Drop for Stream {
+    fn drop(&mut self) {
+        // Nobody is kept waiting who only stops naming a stream.
+        if self.kind == Kind::Own
+            && let Some(stream) = self.inner.get_mut().unwrap_or_else(PoisonError::into_inner).take()
+        {
+            stream.let_go();
+        }
+    }
+}
+
 impl Stream {
     /// Around a stream of the device.
     pub fn new(stream: runtime::Stream, kind: Kind) -> Stream {

@@ -1,7 +1,8 @@
 //! What Python calls of streams: the methods of [`Stream`], scopes, and functions of the package.
 
+use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyType};
 
 use crate::event::Event;
 use crate::program::{self, Program};
@@ -78,10 +79,18 @@ impl Stream {
     fn __exit__(
         &self,
         py: Python<'_>,
-        kind: Option<&Bound<'_, PyAny>>,
+        kind: Option<&Bound<'_, PyType>>,
         _value: Option<&Bound<'_, PyAny>>,
         _traceback: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
+        if let Some(kind) = kind
+            && self.kind == Kind::Own
+            && kind.is_subclass_of::<PyKeyboardInterrupt>()?
+            && let Some(stream) = &*lock(&self.inner)
+        {
+            // The user has just left a wait: another one would keep them.
+            stream.cancel();
+        }
         self.finish(py, kind.is_none())
     }
 

@@ -56,6 +56,10 @@ pub(crate) struct DeviceCore {
     pub(crate) reclaim: Mutex<Option<Reclaim>>,
     /// Failures of streams that were dropped before anyone asked.
     pub(crate) orphans: Failures,
+    /// The user has interrupted a wait for work that was not waited for since.
+    pub(crate) wait_was_left: AtomicBool,
+    /// Streams that nobody names any more, whose work is not done.
+    pub(crate) unnamed: Mutex<Vec<Arc<StreamCore>>>,
 }
 
 /// What a launch must know of its device.
@@ -197,6 +201,8 @@ impl DeviceCore {
             in_graphs: Mutex::default(),
             reclaim: Mutex::default(),
             orphans: Failures::default(),
+            wait_was_left: AtomicBool::new(false),
+            unnamed: Mutex::default(),
             driver,
         }
     }

@@ -105,6 +105,9 @@ impl Device {
         if core.immediate {
             return Ok(self.0.default.clone());
         }
+        let done: Vec<_> =
+            lock(&core.unnamed).extract_if(.., |s| Stream::of(s.clone()).query().unwrap_or(true)).collect();
+        drop(done);
         let stream = Stream::over(core.clone(), core.driver.create_stream(priority)?, true);
         core.begin_behind_host_work(stream.core().handle)?;
         Ok(stream)
@@ -257,6 +260,7 @@ impl Device {
         }
         core.printer.flush();
         waited?;
+        core.wait_was_left.store(false, Ordering::Relaxed);
         if let Some(failure) = core.orphans.take() {
             return Err(ErrorKind::Assertion(failure).into());
         }
@@ -317,6 +321,16 @@ impl Device {
         self.0.core.driver.memory_bytes()
     }
 
+    /// All work, also what is queued later, ends as soon as it can, where the device can end it: for a program that is
+    /// about to be closed.
+    pub fn cancel(&self) {
+        let core = &self.0.core;
+        if core.driver.cancels() {
+            // SAFETY: no stream is named.
+            unsafe { core.driver.cancel(None) }
+        }
+    }
+
     /// False after [`Device::close`].
     pub fn alive(&self) -> bool {
         !self.0.core.is_closed()
@@ -325,16 +339,32 @@ impl Device {
     /// Ends the program: waits for its work, after which every use of its objects is an error. Memory is given back at
     /// once, that of pinned buffers when the last pin goes; threads end. Closing twice is fine. An error is of work
     /// that was not waited for before; the program has ended all the same.
+    ///
+    /// Work that the user does not want to wait for ends early where the device can end it: when the caller is
+    /// interrupted, now or in the last wait before.
     pub fn close(&self, caller: &dyn Caller) -> Result<()> {
         let core = &self.0.core;
+        if core.wait_was_left.load(Ordering::Relaxed) {
+            self.cancel();
+        }
         core.lanes.give_up(caller);
         let mut end = self.0.default.drain(caller, || core.set_closed());
         if !core.immediate {
+            if matches!(&end, Err(e) if *e.kind() == ErrorKind::Interrupted) {
+                self.cancel();
+                end = self.0.default.drain(&Patient, || ());
+            }
             for stream in core.live_streams() {
                 // A launch that began before has ended once its turn is over; later ones are refused.
-                let drained = stream.drain(caller).and_then(|()| stream.report_pending());
-                end = end.and(drained);
+                let mut drained = stream.drain(caller);
+                if matches!(&drained, Err(e) if *e.kind() == ErrorKind::Interrupted) {
+                    self.cancel();
+                    drained = stream.drain(&Patient);
+                }
+                end = end.and(drained.and_then(|()| stream.report_pending()));
             }
+            lock(&core.unnamed).clear();
+            core.printer.flush();
             core.lanes.end(&*core.driver);
             core.forget_adopted();
             core.workers.trim(&*core.driver);

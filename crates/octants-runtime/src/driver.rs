@@ -516,6 +516,15 @@ pub trait Driver: Send + Sync + 'static {
         poll(time, || unsafe { self.query_stream(stream) })
     }
 
+    /// Work that is queued or runs can be made to end early.
+    fn cancels(&self) -> bool {
+        false
+    }
+
+    /// What is queued now ends as soon as it can: on `stream`, with what this waits for, or on all streams for good.
+    /// For drivers that cancel.
+    unsafe fn cancel(&self, _stream: Option<StreamHandle>) {}
+
     /// For a driver that is immediate, in a process that a fork has made: its own threads are not here, nor are those
     /// that were calling it.
     ///

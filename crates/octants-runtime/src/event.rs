@@ -39,7 +39,7 @@ impl DeviceCore {
             return unsafe { self.driver.synchronize_event(event) };
         }
         // SAFETY: as above.
-        leave_if_interrupted(caller, || poll(LOOK, || unsafe { self.driver.query_event(event) }))
+        leave_if_interrupted(caller, &self.wait_was_left, || poll(LOOK, || unsafe { self.driver.query_event(event) }))
     }
 }
 

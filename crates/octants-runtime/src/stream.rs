@@ -28,7 +28,7 @@ use crate::error::{ErrorKind, Result};
 use crate::interruptible_wait::{LOOK, leave_if_interrupted};
 use crate::nesting::{self, refuse_while_capturing};
 use crate::renewable::Renewable;
-use crate::report::{Failure, Failures};
+use crate::report::{Failure, Failures, lock};
 use crate::scratch::Scratch;
 
 impl StreamCore {
@@ -192,6 +192,22 @@ impl Stream {
         self.0.wait_quietly(caller)
     }
 
+    /// What is queued now, and what it waits for on other streams, ends as soon as it can, where the device can end it.
+    pub fn cancel(&self) {
+        let core = &*self.0;
+        if core.owned && core.device.driver.cancels() {
+            // SAFETY: the stream is alive.
+            unsafe { core.device.driver.cancel(Some(core.handle)) }
+        }
+    }
+
+    /// Lets go of the stream without a wait: it is given back once its work is done and another is made.
+    pub fn let_go(self) {
+        if self.alive() && !self.query().unwrap_or(true) {
+            lock(&self.0.device.unnamed).push(self.0.clone());
+        }
+    }
+
     /// As [`Stream::synchronize`]; calls `then` before another launch may start.
     pub(crate) fn drain(&self, caller: &dyn Caller, then: impl FnOnce()) -> Result<()> {
         let core = &*self.0;
@@ -214,10 +230,34 @@ impl StreamCore {
     /// The stream is alive.
     unsafe fn wait_in_turn(&self, scratch: &mut Scratch, caller: &dyn Caller) -> Result<()> {
         // SAFETY: the contract above.
-        let waited = unsafe { self.wait(caller) };
+        let waited = unsafe { self.wait_or_cancel(caller) };
         self.hear(scratch);
         waited?;
         self.report_pending()
+    }
+
+    /// Waits for the stream's work, which uses memory that the caller wants back. When the caller is interrupted the
+    /// work ends early, where the device can end it.
+    ///
+    /// # Safety
+    /// The stream is alive.
+    unsafe fn wait_or_cancel(&self, caller: &dyn Caller) -> Result<()> {
+        let driver = &*self.device.driver;
+        if !driver.cancels() || !caller.can_be_interrupted() {
+            // SAFETY: the contract above.
+            return unsafe { self.wait(caller) };
+        }
+        caller.will_block();
+        let mut canceled = false;
+        // SAFETY: the contract above.
+        while !unsafe { driver.synchronize_for(self.handle, LOOK)? } {
+            if !canceled && caller.is_interrupted() {
+                canceled = true;
+                // SAFETY: the contract above.
+                unsafe { driver.cancel(Some(self.handle)) }
+            }
+        }
+        if canceled { Err(ErrorKind::Interrupted.into()) } else { Ok(()) }
     }
 
     /// True while someone else captures what is queued on a stream of theirs.
@@ -321,7 +361,8 @@ impl StreamCore {
         self.check_not_capturing("be waited for")?;
         caller.will_block();
         // SAFETY: the contract above.
-        leave_if_interrupted(caller, || unsafe { self.device.driver.synchronize_for(self.handle, LOOK) })
+        let wait = || unsafe { self.device.driver.synchronize_for(self.handle, LOOK) };
+        leave_if_interrupted(caller, &self.device.wait_was_left, wait)
     }
 
     #[cold]

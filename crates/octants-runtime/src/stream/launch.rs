@@ -233,7 +233,12 @@ impl StreamCore {
             let launch = self.describe(kernel, args, None, scratch, caller, false);
             // SAFETY: as in `run`.
             return unsafe {
-                self.queue_tasks(kernel, &launch, scratch)?;
+                let queued = self.queue_tasks(kernel, &launch, scratch);
+                if foreign && queued.is_err() {
+                    // What is queued may use the host's memory.
+                    let _ = self.wait_or_cancel(caller);
+                }
+                queued?;
                 self.finish(kernel, &launch, foreign, scratch)
             };
         }
@@ -250,7 +255,7 @@ impl StreamCore {
             let end = queued.and(finished);
             // The work may use the host's arrays, so that even an error waits for what was queued.
             let end = if staged.waits {
-                let waited = self.wait(caller);
+                let waited = self.wait_or_cancel(caller);
                 self.hear(scratch);
                 staged.bring_back(device, self.handle, waited.is_ok(), arrays, scratch);
                 end.and(waited).and_then(|()| self.report_pending())

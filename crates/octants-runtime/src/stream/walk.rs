@@ -311,7 +311,8 @@ impl<'a> Walk<'a> {
             // SAFETY: the contract above.
             return unsafe {
                 if launch.caller.can_be_interrupted() {
-                    leave_if_interrupted(launch.caller, || driver.synchronize_for(at.on, LOOK))
+                    let left = &self.stream.device.wait_was_left;
+                    leave_if_interrupted(launch.caller, left, || driver.synchronize_for(at.on, LOOK))
                 } else {
                     driver.synchronize(at.on)
                 }
