@@ -121,6 +121,13 @@ fn operations_of_threads_are_valid() {
 }
 
 #[test]
+fn products_of_matrices_are_valid() {
+    for kind in octants_ir::ProductKind::ALL.iter().copied() {
+        modules(&matrix_product(kind, DeviceFeatures::ALL.info().subgroup_size), DeviceFeatures::ALL, true);
+    }
+}
+
+#[test]
 fn what_a_device_lacks_is_an_error() {
     let least = DeviceFeatures::NONE;
     let refused = |program: &Program| {
