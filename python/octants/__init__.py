@@ -49,6 +49,7 @@ from octants.architectures import Extension as extension
 from octants.axes import axes, i, ij, ijk, ijkl, ijl, ik, ikl, il, j, jk, jkl, jl, k, kl, l
 from octants.buffer_views import BufferView
 from octants.compiled_code import inspect
+from octants.concurrency import ConcurrencyReport, ConcurrentLaunch, concurrency_report, concurrent
 from octants.exceptions import *  # noqa: F403
 from octants.field_indices import rescale_index
 from octants.fields import Field, MatrixField, ScalarField
@@ -177,6 +178,8 @@ __all__ = [  # and the exceptions
     "WARN",
     "Arch",
     "Backend",
+    "ConcurrencyReport",
+    "ConcurrentLaunch",
     "BufferView",
     "DeviceCapability",
     "Event",
@@ -232,6 +235,8 @@ __all__ = [  # and the exceptions
     "clock_counter",
     "clock_freq_hz",
     "compile",
+    "concurrency_report",
+    "concurrent",
     "cos",
     "cpu",
     "create_event",

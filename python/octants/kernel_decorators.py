@@ -18,7 +18,12 @@ def kernel(fn: Callable[..., Any], /) -> _octants.Kernel: ...
 
 @overload
 def kernel(
-    *, pure: bool | None = None, fastcache: bool = False, graph: bool = False, checkpoints: bool = False
+    *,
+    pure: bool | None = None,
+    fastcache: bool = False,
+    graph: bool = False,
+    checkpoints: bool = False,
+    concurrent: bool = True,
 ) -> Callable[[Callable[..., Any]], _octants.Kernel]: ...
 
 
@@ -30,6 +35,7 @@ def kernel(
     fastcache: bool = False,
     graph: bool = False,
     checkpoints: bool = False,
+    concurrent: bool = True,
 ) -> Any:
     """Compiles a function, at its first call with arguments of new types, to run in parallel: its outermost loops are
     spread over threads. As a method, the class is decorated with `@qd.data_oriented`.
@@ -39,6 +45,8 @@ def kernel(
     `graph` asks for all tasks in one launch, which is what a launch is, and allows `qd.graph`'s blocks and loops.
     `checkpoints`, with `graph`, allows `qd.checkpoint` blocks, at which a launch may end and resume: a launch of a kernel that
     has some returns a `qd.GraphStatus`, and `kernel.resume(..., from_checkpoint=label)` goes on from one.
+    `concurrent=False` keeps its launches on the default stream in the order of the calls under `qd.concurrent()` and
+    `qd.init(concurrency="auto")`.
 
     Raises `OctantsSyntaxError` for `checkpoints` without `graph`, and with a value that is returned.
     """
@@ -54,7 +62,7 @@ def kernel(
                 "@qd.kernel(checkpoints=True) cannot return a value, since a launch returns its qd.GraphStatus: write it "
                 "to an array or field"
             )
-        made: _octants.Kernel = _named(_octants.Kernel(plain, graph, False, checkpoints))
+        made: _octants.Kernel = _named(_octants.Kernel(plain, graph, False, checkpoints, concurrent))
         if pure or fastcache:
             made._declare_pure()
         return made

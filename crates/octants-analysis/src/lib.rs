@@ -5,7 +5,7 @@
 //!
 //! Reading order: [`addresses`], [`constants`], [`code_layout`], [`iterations`], `local_uses`, [`memory_classes`],
 //! [`exits`], [`effects`], [`behavior`], [`cost_model`], [`affine`], [`dependence`], `fixed_distance`, [`same_values`],
-//! [`access_sets`], [`launch_bounds`]; [`body_facts`], which keeps some of them, and [`mod@function_effects`].
+//! [`access_sets`], [`mod@task_order`], [`launch_bounds`]; [`body_facts`], which keeps some of them, and [`mod@function_effects`].
 
 pub mod access_sets;
 pub mod addresses;
@@ -26,6 +26,7 @@ mod local_uses;
 pub mod memory_classes;
 pub mod same_values;
 mod solve_equations;
+pub mod task_order;
 
 pub use octants_ir::{Affine, Term};
 
@@ -49,3 +50,4 @@ pub use launch_bounds::launch_bound;
 pub use memory_classes::MemoryClasses;
 pub use same_values::{SameRanges, same_address, same_value};
 pub use solve_equations::Meeting;
+pub use task_order::task_order;

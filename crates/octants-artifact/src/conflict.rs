@@ -42,6 +42,18 @@ impl TaskLaunch<'_> {
 }
 
 impl Access {
+    /// Both may touch an element that one of them changes, in launches with these argument slots, of buffers that begin
+    /// at the same address. Updates count as changes even when they commute.
+    pub fn meets(&self, (other, other_slots): (&Access, &[u64]), slots: &[u64]) -> bool {
+        let reads = (self.kind, other.kind) == (AccessKind::Read, AccessKind::Read);
+        let same_extents = self.axes.len() == other.axes.len()
+            && self.axes.iter().zip(&other.axes).all(|(a, b)| {
+                let extents = (a.extent.value(slots), b.extent.value(other_slots));
+                extents.0.is_some() && extents.0 == extents.1
+            });
+        !reads && (!same_extents || self.ranges(slots).zip(other.ranges(other_slots)).all(|(x, y)| x.meets(y)))
+    }
+
     /// The launch touches no element by this access.
     fn is_empty(&self, slots: &[u64]) -> bool {
         self.ranges(slots).any(|indices| indices.begin >= indices.end)

@@ -77,6 +77,8 @@ pub struct Artifact {
     pub frame_bytes: u64,
     /// Scalars of the result's leaves, one 8-byte slot each.
     pub result: Vec<ScalarKind>,
+    /// The user's names of its buffers, as access sets number them.
+    pub buffers: Vec<String>,
     /// What `graph` launches.
     pub tasks: Vec<TaskMeta>,
     /// In which order the tasks run; empty where each runs once, in order.
@@ -114,8 +116,22 @@ pub struct TaskMeta {
     pub writes: Vec<u32>,
     /// Elements of buffers that it touches: all of them, and perhaps more.
     pub access: Vec<Access>,
+    /// The numbers of the earlier tasks that it must run behind, where some order among tasks that stand next to one
+    /// another in the graph does not matter; what those are behind is left out. `None`: behind all of them.
+    pub behind: Option<Vec<u32>>,
     /// Bytes of shared memory that a launch asks for, beside those that the code declares.
     pub block_bytes: u64,
+}
+
+/// An argument slot that holds an address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pointer {
+    /// The slot.
+    pub slot: u32,
+    /// Some task writes to the memory.
+    pub written: bool,
+    /// The kernel's buffer whose memory it is, where it is that of one buffer alone.
+    pub buffer: Option<u32>,
 }
 
 /// How a parallel task is cut up.

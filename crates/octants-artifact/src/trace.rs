@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Corrupted, Key, ScalarKind};
+use crate::{Corrupted, Key, Pointer, ScalarKind};
 
 /// A question to the outside. Numbers stand for objects.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -137,7 +137,7 @@ pub struct StoreOfGradient {
     /// Key of the artifact that counts what the store must hold.
     pub count: Key,
     /// Its slots of addresses, and whether it writes there.
-    pub pointers: Vec<(u32, bool)>,
+    pub pointers: Vec<Pointer>,
     /// First slots of the buffers.
     pub buffers: Vec<u32>,
     /// Slots of the parameters.
@@ -171,7 +171,7 @@ pub struct ArgumentPlan {
     /// The code makes numbers of addresses.
     pub tells_addresses: bool,
     /// Slots of addresses, and whether the code writes there.
-    pub pointers: Vec<(u32, bool)>,
+    pub pointers: Vec<Pointer>,
 }
 
 /// Where a launch finds an array.

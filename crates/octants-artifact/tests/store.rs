@@ -9,8 +9,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, SystemTime};
 
 use octants_artifact::{
-    ArgumentPlan, ArraySource, Artifact, Dependence, Key, KeyMaker, Lookup, Made, Outcome, ParamSource, Policy,
-    ScalarKind, Store, StoreOptions, StoredWarning, Trace, ValueType, key_of_bytes,
+    ArgumentPlan, ArraySource, Artifact, Dependence, Key, KeyMaker, Lookup, Made, Outcome, ParamSource, Pointer,
+    Policy, ScalarKind, Store, StoreOptions, StoredWarning, Trace, ValueType, key_of_bytes,
 };
 
 /// A folder that goes with the test.
@@ -76,7 +76,10 @@ fn trace(i: u64) -> Trace {
                 buffers: vec![None, Some((ArraySource::Object(8, Some((0, vec!["x".into()]))), 1))],
                 params: vec![ParamSource { index: 1, path: Vec::new(), slot: 3, leaves: vec![ScalarKind::F32] }],
                 slots: 4,
-                pointers: vec![(0, true), (1, false)],
+                pointers: vec![
+                    Pointer { slot: 0, written: true, buffer: Some(0) },
+                    Pointer { slot: 1, written: false, buffer: None },
+                ],
                 tells_addresses: true,
             },
             store: None,

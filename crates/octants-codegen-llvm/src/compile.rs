@@ -57,6 +57,7 @@ fn compile_with(
         arg_slots: facts.args.slots,
         frame_bytes: facts.frame_bytes,
         result: program.ret.leaves().into_iter().map(kind_of).collect(),
+        buffers: program.buffers.iter().map(|b| b.name.clone()).collect(),
         tasks: Vec::new(),
         graph: graph_parts(facts),
         counters: Vec::new(),

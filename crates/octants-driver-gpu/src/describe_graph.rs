@@ -227,12 +227,36 @@ impl<'a> Description<'a> {
         behind: Vec<RawNode>,
         tasks: Range<usize>,
     ) -> Result<Vec<RawNode>, NotAGraph> {
-        let mut last = behind;
+        let first = tasks.start;
+        let mut made: Vec<RawNode> = Vec::with_capacity(tasks.len());
+        // Those that no later one is behind.
+        let mut ends: Vec<usize> = Vec::new();
+        let mut full_before = false;
         for task in tasks {
+            let full = self.fills_device(what, task);
+            let waits_for: Vec<usize> = match &what.tasks[task].behind {
+                // Two tasks that each fill the device gain nothing from running at once.
+                Some(behind) if !(full && full_before) => {
+                    behind.iter().filter_map(|b| (*b as usize).checked_sub(first)).collect()
+                }
+                _ => ends.clone(),
+            };
+            let nodes: Vec<RawNode> = waits_for.iter().map(|w| made[*w]).collect();
+            let nodes = if nodes.is_empty() { &behind } else { &nodes };
             // SAFETY: the contract above.
-            last = vec![unsafe { self.kernel(what, to, &last, What::Task(task, what.within))? }];
+            made.push(unsafe { self.kernel(what, to, nodes, What::Task(task, what.within))? });
+            ends.retain(|end| !waits_for.contains(end));
+            ends.push(task - first);
+            full_before = full;
         }
-        Ok(last)
+        Ok(if made.is_empty() { behind } else { ends.into_iter().map(|end| made[end]).collect() })
+    }
+
+    /// A launch of the task has at least as many threads as the device runs at once.
+    fn fills_device(&self, what: &Described<'_>, task: usize) -> bool {
+        let task = &what.tasks[task];
+        let planned = task.plan_node(self.calls, what.launch.args);
+        planned.zip(task.threads_at_once()).is_some_and(|((_, shape), most)| shape.all_threads() >= most)
     }
 
     /// # Safety

@@ -424,10 +424,11 @@ fn tasks_become_a_graph_that_is_told_what_differs_unless_the_driver_refuses() {
     };
     let two = load(2);
     FAILS.set(("stream_query", code::NOT_READY));
-    let calls: Vec<_> = (0..4).map(|_| launch(&two)).collect();
-    assert_eq!(calls, ["launch launch"; 4], "not while the stream works: making a graph waits");
-    FAILS.set(("", 0));
+    let calls: Vec<_> = (0..8).map(|_| launch(&two)).collect();
     let made = "graph_create graph_kernel graph_kernel graph_ready graph_launch";
+    assert_eq!(calls[..7], ["launch launch"; 7], "not at once while the stream works");
+    assert_eq!(calls[7], made);
+    FAILS.set(("", 0));
     let two = load(2);
     let calls: Vec<_> = (0..4).map(|_| launch(&two)).collect();
     assert_eq!(calls, ["launch launch", "launch launch", made, "graph_launch"], "nothing differs");
@@ -455,6 +456,17 @@ fn tasks_become_a_graph_that_is_told_what_differs_unless_the_driver_refuses() {
     // SAFETY: as above.
     let text = unsafe { device.default_stream().launch(&other, &[], &Patient) }.unwrap_err().to_string();
     assert_eq!(text, "graph_launch failed with code 1 (a sentence) while launching a graph");
+}
+
+#[test]
+fn a_task_of_a_graph_is_behind_those_that_it_has_to_wait_for() {
+    let device = open_device();
+    let task = |behind: Option<&[u32]>| TaskMeta { behind: behind.map(Into::into), ..serial(1).tasks.remove(0) };
+    let tasks = [Some(&[][..]), Some(&[]), Some(&[0, 1]), Some(&[0]), None].map(task);
+    let kernel = device.load(&artifact(tasks.to_vec())).unwrap();
+    DESCRIBED.take();
+    (0..3).for_each(|_| _ = calls_of(&device, &kernel, &[]));
+    assert_eq!(DESCRIBED.take(), [0, 0, 2, 1, 2].map(|n| format!("kernel behind {n}")));
 }
 
 #[test]

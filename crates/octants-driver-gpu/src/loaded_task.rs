@@ -21,6 +21,8 @@ pub struct LoadedTask {
     pub waits_itself: bool,
     /// Its code depends on the number of the launch.
     pub is_numbered: bool,
+    /// As [`TaskMeta::behind`].
+    pub behind: Option<Box<[u32]>>,
     kind: Kind,
     /// Bytes of memory that each thread has of its own: what did not fit registers. The driver keeps as much for every
     /// thread that the device can hold.
@@ -115,7 +117,8 @@ pub(crate) unsafe fn load_task(
             }
         };
         let (waits_itself, is_numbered) = (task.waits_itself, task.draws_random || asserts);
-        Ok(LoadedTask { number, kernel, waits_itself, is_numbered, kind, local_bytes })
+        let behind = task.behind.as_deref().map(Box::from);
+        Ok(LoadedTask { number, kernel, waits_itself, is_numbered, behind, kind, local_bytes })
     }
 }
 

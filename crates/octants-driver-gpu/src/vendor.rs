@@ -67,6 +67,11 @@ pub struct GridShape {
 impl GridShape {
     /// One thread.
     pub const ONE: GridShape = GridShape { blocks: 1, threads: 1, block_bytes: 0 };
+
+    /// Threads of all blocks.
+    pub fn all_threads(self) -> u64 {
+        u64::from(self.blocks) * u64::from(self.threads)
+    }
 }
 
 /// A launch of a function with one parameter, as a node of a graph.

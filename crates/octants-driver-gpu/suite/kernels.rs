@@ -34,7 +34,7 @@ pub fn parallel(known: bool) -> ParallelMeta {
 
 /// Takes the buffer in the first slot.
 pub fn of_buffer(gpu: &Gpu, artifact: &Artifact) -> LoadedKernel {
-    gpu.device.load(artifact).unwrap().with_pointers(vec![Pointer { slot: 0, written: true }])
+    gpu.device.load(artifact).unwrap().with_pointers(vec![Pointer { slot: 0, written: true, buffer: None }])
 }
 
 /// `x[i] = x[i] * a + b`, with the loop described by `meta`.

@@ -112,7 +112,10 @@ fn launch(p: &Program, device: &Device, memory: &Memory) -> Vec<u8> {
     let artifact = compile(&scheduled, &|_| String::new(), &CodegenOptions::default(), &target, &mut |_| ()).unwrap();
     let args = ArgLayout::new(p.roots, &p.buffers, &p.params);
     let slot = |b: u32| args.buffers[b as usize].unwrap();
-    let pointers = vec![Pointer { slot: slot(0), written: true }, Pointer { slot: slot(1), written: true }];
+    let pointers = vec![
+        Pointer { slot: slot(0), written: true, buffer: None },
+        Pointer { slot: slot(1), written: true, buffer: None },
+    ];
     let kernel = device.load(&artifact).unwrap().with_pointers(pointers);
     let mut slots = vec![0; args.slots as usize];
     let arrays = [0, 1].map(|b| {

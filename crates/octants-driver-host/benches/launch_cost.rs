@@ -80,7 +80,7 @@ fn main() {
     let args = [buffer.ptr().unwrap(), 16];
     let nothing = device.load(&artifact(0, vec![serial("nothing")])).unwrap();
     let increment = device.load(&artifact(2, vec![parallel("increment", "count_arg1", 0.2)])).unwrap();
-    let increment = increment.with_pointers(vec![Pointer { slot: 0, written: true }]);
+    let increment = increment.with_pointers(vec![Pointer { slot: 0, written: true, buffer: None }]);
     for (name, kernel, args) in [("no arguments", &nothing, &[][..]), ("16 increments of an array", &increment, &args)]
     {
         let mut rounds = Vec::new();

@@ -39,7 +39,7 @@ fn s24_launches_allocate_nothing_once_they_have_run_before() {
         let host = HostConfig { max_threads: Some(2), streams, ..HostConfig::default() };
         let device = Device::new(HostDriver::new(host), DeviceConfig { seed: 1, sink: Arc::new(|_: &str| ()) });
         let increment = device.load(&artifact(2, vec![parallel("increment", "count_arg1", 5.0); 3])).unwrap();
-        let increment = increment.with_pointers(vec![Pointer { slot: 0, written: true }]);
+        let increment = increment.with_pointers(vec![Pointer { slot: 0, written: true, buffer: None }]);
         let nothing = device.load(&artifact(0, vec![serial("nothing"); 2])).unwrap();
         let (stream, buffer) = (device.create_stream(0).unwrap(), device.allocate(40_000).unwrap());
         let args = [buffer.ptr().unwrap(), 10_000];

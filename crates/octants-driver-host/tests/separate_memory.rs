@@ -41,7 +41,7 @@ fn s19_copies_wait_for_the_work_that_is_in_the_way_and_for_no_other() {
     for schedule in [None, Some(5)] {
         let device = device(schedule);
         let increment = device.load(&artifact(2, vec![parallel("increment", "count_arg1", 5.0)])).unwrap();
-        let increment = increment.with_pointers(vec![Pointer { slot: 0, written: true }]);
+        let increment = increment.with_pointers(vec![Pointer { slot: 0, written: true, buffer: None }]);
         let spin = device.load(&artifact(1, vec![serial("spin")])).unwrap();
         let (busy, stream) = (device.create_stream(0).unwrap(), device.create_stream(0).unwrap());
         let buffer = device.allocate(4000).unwrap();
@@ -72,7 +72,7 @@ fn an_address_of_the_hosts_is_refused() {
     for schedule in SCHEDULES {
         let device = device(schedule);
         let kernel = device.load(&artifact(2, vec![parallel("increment", "count_arg1", 5.0)])).unwrap();
-        let kernel = kernel.with_pointers(vec![Pointer { slot: 0, written: true }]);
+        let kernel = kernel.with_pointers(vec![Pointer { slot: 0, written: true, buffer: None }]);
         let host = [0i32; 10];
         // SAFETY: refused before anything uses it.
         let end = unsafe { device.default_stream().launch(&kernel, &[host.as_ptr() as u64, 10], &Patient) };

@@ -21,7 +21,7 @@ fn device(schedule: Option<u64>) -> Device {
 
 fn increment(device: &Device) -> LoadedKernel {
     let kernel = device.load(&artifact(2, vec![parallel("increment", "count_arg1", 5.0)])).unwrap();
-    kernel.with_pointers(vec![Pointer { slot: 0, written: true }])
+    kernel.with_pointers(vec![Pointer { slot: 0, written: true, buffer: None }])
 }
 
 fn run(stream: &Stream, kernel: &LoadedKernel, buffer: &Buffer) {

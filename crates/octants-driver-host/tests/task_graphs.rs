@@ -32,7 +32,8 @@ fn a_loop_ends_when_its_element_is_zero_and_a_choice_takes_one_side() {
         let once = || vec![GraphPart::Tasks(0, 1)];
         let choice = |at| GraphPart::If { condition: element(at), then: once(), otherwise: Vec::new() };
         artifact.graph = vec![GraphPart::While { condition: element(0), body: once() }, choice(0), choice(1)];
-        let kernel = device.load(&artifact).unwrap().with_pointers(vec![Pointer { slot: 0, written: true }]);
+        let kernel =
+            device.load(&artifact).unwrap().with_pointers(vec![Pointer { slot: 0, written: true, buffer: None }]);
         let n = 10_000;
         let buffer = device.allocate(4 * n as u64).unwrap();
         buffer.write(0, &(-7i32).to_ne_bytes(), &Patient).unwrap();

@@ -100,6 +100,8 @@ options! {
         "Most threads a launch uses; 0 for all processors.";
     cpu_streams: bool = false, flag,
         "Streams on the CPU are real: launches return at once, streams run side by side.";
+    concurrency: String = String::from("off"), choice(CONCURRENCY),
+        "auto: launches on the default stream run side by side where what they touch allows it; off: in order.";
     cpu_stream_schedule: String = String::new(), schedule,
         "For tests, `seed:N`: work of real CPU streams is done late and in an order shuffled by N.";
     cpu_separate_memory: bool = false, flag,
@@ -160,6 +162,8 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 }
 
 const CLEANING_POLICIES: &[&str] = &["lru", "fifo", "version", "never"];
+
+const CONCURRENCY: &[&str] = &["off", "auto"];
 
 const LOG_LEVELS: &[&str] = &["trace", "debug", "info", "warn", "warning", "error", "critical", "off"];
 

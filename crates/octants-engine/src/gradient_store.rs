@@ -90,7 +90,7 @@ impl GradientStore {
     pub fn to_stored(&self) -> Option<StoreOfGradient> {
         Some(StoreOfGradient {
             count: self.count.key?,
-            pointers: self.count.pointers.iter().map(|p| (p.slot, p.written)).collect(),
+            pointers: self.count.pointers.clone(),
             buffers: self.buffers.to_vec(),
             params: self.params.to_vec(),
             kept: self.kept.clone(),

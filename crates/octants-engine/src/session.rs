@@ -98,6 +98,9 @@ impl Session {
         if config.kernel_profiler {
             device.profiler().start()?;
         }
+        if config.concurrency == "auto" {
+            device.infer_concurrency(&Patient);
+        }
         let store = open_store(&config).unwrap_or_else(|reason| {
             notices.push(reason);
             None

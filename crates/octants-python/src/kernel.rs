@@ -48,6 +48,8 @@ pub struct Kernel {
     graph: GraphUse,
     /// It works for the package: nobody differentiates or records it.
     library: bool,
+    /// Its launches may run beside others of the default stream, where concurrency is asked for.
+    concurrent: bool,
     /// Declared to depend on its arguments alone.
     pure: AtomicBool,
     /// Its gradient has been asked for by hand.

@@ -19,6 +19,7 @@ mod bound_kernel;
 mod buffer;
 mod captured_graph;
 mod classify;
+mod concurrency;
 mod constant;
 mod detached;
 mod device_sparse;
@@ -107,6 +108,8 @@ fn _octants(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(stream_methods::current_stream, m)?)?;
     m.add_function(wrap_pyfunction!(stream_methods::stream_pool_stats, m)?)?;
     m.add_function(wrap_pyfunction!(stream_methods::trim_stream_pool, m)?)?;
+    m.add_function(wrap_pyfunction!(concurrency::ask_for_concurrency, m)?)?;
+    m.add_function(wrap_pyfunction!(concurrency::take_decisions, m)?)?;
     m.add_function(wrap_pyfunction!(host_work::before_host_work, m)?)?;
     m.add_function(wrap_pyfunction!(host_work::queueing_stream, m)?)?;
     m.add_function(wrap_pyfunction!(device_sparse::missing_sparse_library, m)?)?;

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::cores::{BufferCore, CLOSED, DeviceCore, StreamCore, Use, Writes};
-use crate::driver::{Caller, Contents, DevicePtr};
+use crate::driver::{Caller, Contents, DevicePtr, Patient};
 use crate::error::{ErrorKind, Result};
 use crate::nesting::refuse_while_capturing;
 use crate::report::lock;
@@ -79,6 +79,7 @@ impl BufferCore {
     /// The contents that work finds which is queued on this stream from now on. `None` where they may change unseen,
     /// and where another stream has been given the memory to write to, since that may do so later.
     pub(crate) fn version(&self, stream: &Arc<StreamCore>) -> Option<Version> {
+        self.device.lanes.cut(&Patient);
         let uses = lock(&self.uses);
         let Writes::Seen(writes) = uses.writes else { return None };
         let is_other = |u: &Use| u.stream.strong_count() > 0 && !std::ptr::eq(u.stream.as_ptr(), Arc::as_ptr(stream));
@@ -209,6 +210,7 @@ impl Buffer {
 
     #[cold]
     fn wait_for_streams(&self, access: HostAccess, caller: &dyn Caller) -> Result<()> {
+        self.0.device.lanes.cut(caller);
         let in_the_way = |u: &&Use| u.writes || access == HostAccess::Write;
         let streams: Vec<_> =
             lock(&self.0.uses).streams.iter().filter(in_the_way).filter_map(|u| u.stream.upgrade()).collect();
@@ -272,12 +274,14 @@ impl Buffer {
     }
 
     pub(crate) fn share(&self) {
+        self.0.device.lanes.give_up(&Patient);
         self.expose();
         self.0.shared.store(true, Ordering::Release);
     }
 
     /// Streams whose queued work may use the memory.
     pub(crate) fn users(&self) -> Vec<Arc<StreamCore>> {
+        self.0.device.lanes.cut(&Patient);
         lock(&self.0.uses).streams.iter().filter_map(|u| u.stream.upgrade()).collect()
     }
 

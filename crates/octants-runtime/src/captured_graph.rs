@@ -134,6 +134,15 @@ impl CapturedGraph {
     /// What the capture has noted.
     pub fn of(capture: &Capture) -> CapturedGraph {
         let Noted { steps, behind_handles, .. } = capture.end();
+        CapturedGraph::with(capture.device(), steps, behind_handles)
+    }
+
+    /// Steps that come behind no work of other libraries.
+    pub(crate) fn of_steps(device: &Arc<DeviceCore>, steps: Vec<Step>) -> CapturedGraph {
+        CapturedGraph::with(device, steps, Vec::new())
+    }
+
+    fn with(device: &Arc<DeviceCore>, steps: Vec<Step>, behind_handles: Vec<u64>) -> CapturedGraph {
         let lanes = steps.iter().map(|s| s.lane + 1).max().unwrap_or(1);
         let plan = Plan {
             steps,
@@ -145,7 +154,7 @@ impl CapturedGraph {
             captured: Vec::new(),
             makes: 0,
         };
-        CapturedGraph { device: capture.device().clone(), plan: Mutex::new(plan) }
+        CapturedGraph { device: device.clone(), plan: Mutex::new(plan) }
     }
 
     /// Exchanges a launch for the only one that another capture has noted, for launches of the graph from now on. True

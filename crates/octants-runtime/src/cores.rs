@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock, Weak};
 
+use crate::concurrency::Lanes;
 use crate::driver::{DevicePtr, Driver, EventHandle, ModuleHandle, StreamHandle};
 use crate::error::{DeviceError, ErrorKind, Result};
 use crate::profile::Profile;
@@ -44,6 +45,8 @@ pub(crate) struct DeviceCore {
     /// Streams that are gone, and whose work is done.
     pub(crate) ended_streams: AtomicU64,
     pub(crate) workers: WorkerPool,
+    /// Where concurrent launches of the default stream go.
+    pub(crate) lanes: Lanes,
     pub(crate) profile: Profile,
     pub(crate) transfers: Transfers,
     /// Stands for the last work that the device did in place of the host.
@@ -66,6 +69,7 @@ pub(crate) struct Mode(u8);
 impl Mode {
     const CLOSED: u8 = 1;
     const MEASURED: u8 = 2;
+    const CONCURRENT: u8 = 4;
 
     /// The program has ended.
     #[inline]
@@ -77,6 +81,12 @@ impl Mode {
     #[inline]
     pub(crate) fn is_measured(self) -> bool {
         self.0 & Mode::MEASURED != 0
+    }
+
+    /// Launches on the default stream run side by side where they can, unless their thread says otherwise.
+    #[inline]
+    pub(crate) fn is_concurrent(self) -> bool {
+        self.0 & Mode::CONCURRENT != 0
     }
 }
 
@@ -185,6 +195,7 @@ impl DeviceCore {
             next_stream: AtomicU32::new(0),
             ended_streams: AtomicU64::new(0),
             workers: WorkerPool::default(),
+            lanes: Lanes::default(),
             transfers: Transfers::default(),
             host_work: Mutex::default(),
             in_graphs: Mutex::default(),
@@ -222,6 +233,10 @@ impl DeviceCore {
         } else {
             self.mode.fetch_and(!Mode::MEASURED, Ordering::Release);
         }
+    }
+
+    pub(crate) fn set_concurrent(&self) {
+        self.mode.fetch_or(Mode::CONCURRENT, Ordering::Release);
     }
 
     /// True when the driver must not be called any more, not even to give something back.

@@ -9,6 +9,7 @@ use octants_artifact::{Artifact, CodeTarget};
 use crate::assemble::assemble;
 use crate::buffer::Buffer;
 use crate::capture::Capture;
+use crate::concurrency::Decision;
 use crate::cores::DeviceCore;
 use crate::driver::{Caller, Contents, Driver, Patient, StreamHandle};
 use crate::error::{ErrorKind, Result};
@@ -137,6 +138,29 @@ impl Device {
         self.0.core.driver.array_protocol()
     }
 
+    /// Lets launches on the default stream run side by side where what they touch allows it: see
+    /// [`crate::concurrency`]. Without effect on a device that does everything at once.
+    pub fn infer_concurrency(&self, caller: &dyn Caller) {
+        self.prepare_concurrency(caller);
+        self.0.core.set_concurrent();
+    }
+
+    /// To be called before a thread asks for concurrent launches ([`nesting::set_concurrency`]).
+    pub fn prepare_concurrency(&self, caller: &dyn Caller) {
+        let _turn = self.0.default.core().wait_turn(caller);
+        self.0.core.lanes.begin(self.0.default.core());
+    }
+
+    /// Where launches on the default stream went since the last call, the latest some thousands of them.
+    pub fn take_decisions(&self) -> Vec<Decision> {
+        self.0.core.lanes.take_decisions()
+    }
+
+    /// How often launches that a program repeats were launched as one graph.
+    pub fn replays(&self) -> u64 {
+        self.0.core.lanes.replays()
+    }
+
     /// Counts of the pool of worker streams.
     pub fn stream_pool_stats(&self) -> PoolStats {
         self.0.core.workers.stats()
@@ -209,6 +233,7 @@ impl Device {
         if core.immediate {
             return self.0.default.synchronize(caller);
         }
+        core.lanes.cut(caller);
         let streams = core.live_streams();
         let mut waited = Ok(());
         for stream in &streams {
@@ -257,6 +282,7 @@ impl Device {
 
     /// Sets the seed of random numbers of launches from now on and starts their sequence anew.
     pub fn set_seed(&self, seed: u64) {
+        self.0.core.lanes.cut(&Patient);
         self.0.core.seed.store(seed, Ordering::Relaxed);
         self.0.core.launches.store(0, Ordering::Relaxed);
     }
@@ -302,6 +328,7 @@ impl Device {
         if core.wait_was_left.load(Ordering::Relaxed) {
             self.cancel();
         }
+        core.lanes.give_up(caller);
         let mut end = self.0.default.drain(caller, || core.set_closed());
         if !core.immediate {
             if matches!(&end, Err(e) if *e.kind() == ErrorKind::Interrupted) {
@@ -319,6 +346,7 @@ impl Device {
             }
             lock(&core.unnamed).clear();
             core.printer.flush();
+            core.lanes.end(&*core.driver);
             core.forget_adopted();
             core.workers.trim(&*core.driver);
             core.end_reclaim();

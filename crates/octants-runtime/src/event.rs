@@ -74,7 +74,7 @@ impl Event {
             return Ok(());
         }
         // SAFETY: both belong to this driver and live.
-        unsafe { self.device.record_event(core.handle, self.handle)? };
+        core.behind_lanes(|| unsafe { self.device.record_event(core.handle, self.handle) })?;
         self.noted.store(false, Ordering::Relaxed);
         *lock(&self.stream) = Some(Arc::downgrade(core));
         Ok(())
@@ -89,7 +89,7 @@ impl Event {
         }
         self.check_not_noted()?;
         // SAFETY: as above.
-        unsafe { self.device.wait_events(core.handle, &[self.handle]) }
+        core.behind_lanes(|| unsafe { self.device.wait_events(core.handle, &[self.handle]) })
     }
 
     /// Waits, on this thread, for what the event stands for, and reports a failure of its stream that was not reported

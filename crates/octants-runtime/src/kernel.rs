@@ -5,20 +5,13 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+pub use octants_artifact::Pointer;
+
 use crate::cores::DeviceCore;
 use crate::driver::{DevicePtr, ModuleHandle, TaskHandle};
 use crate::kernel_meta::KernelMeta;
 use crate::scratch::Room;
 use crate::sections::{Section, conditions_at_once};
-
-/// An argument slot that holds an address.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Pointer {
-    /// The slot.
-    pub slot: u32,
-    /// Some task writes to the memory.
-    pub written: bool,
-}
 
 /// Compiled code on a device. Made by [`crate::Device::load`]. Clones are the same code, unloaded with the last.
 #[derive(Clone)]

@@ -13,6 +13,8 @@ pub struct KernelMeta {
     pub frame_bytes: u64,
     /// Scalars of the result's leaves.
     pub result: Vec<ScalarKind>,
+    /// The user's names of its buffers.
+    pub buffers: Vec<String>,
     /// In launch order.
     pub tasks: Vec<TaskMeta>,
     /// Integers that its loops by what is in memory change.
@@ -29,6 +31,7 @@ impl KernelMeta {
             arg_slots: artifact.arg_slots,
             frame_bytes: artifact.frame_bytes,
             result: artifact.result.clone(),
+            buffers: artifact.buffers.clone(),
             tasks: artifact.tasks.clone(),
             counters: artifact.counters.clone(),
             sites: artifact.sites.clone(),

@@ -12,7 +12,7 @@
 //!
 //! Reading order: [`error`], [`kernel_meta`], [`driver`], `cores` (the state behind all handles), [`device`],
 //! [`buffer`], `free_behind`, `sections`, [`kernel`], [`capture`], [`captured_graph`], [`stream`], `track_uses`,
-//! [`event`], [`kept_counters`], [`launch_order`], [`worker_pool`], `fork`, [`pattern`], `transfer`, [`sparse`],
+//! [`event`], [`concurrency`], [`kept_counters`], [`launch_order`], [`worker_pool`], `fork`, [`pattern`], `transfer`, [`sparse`],
 //! `foreign`, `host_work`, `assemble`, [`profile`], `measure`, [`profiler`], [`report`],
 //! [`render_site`], `site_messages`, [`nesting`], `poll`, `interruptible_wait`, [`renewable`]. A stream is `scratch`,
 //! `staging`, `stage_arguments`, `channel`, `listen` and `adopted` besides.
@@ -23,6 +23,7 @@ pub mod buffer;
 pub mod capture;
 pub mod captured_graph;
 mod channel;
+pub mod concurrency;
 mod cores;
 pub mod device;
 pub mod driver;
@@ -61,6 +62,7 @@ pub mod worker_pool;
 pub use buffer::{Buffer, HostAccess, PinnedBuffer, Version};
 pub use capture::Capture;
 pub use captured_graph::CapturedGraph;
+pub use concurrency::Decision;
 pub use device::{Device, DeviceConfig};
 pub use driver::{
     Caller, Contents, DevicePtr, Driver, EventHandle, Factors, GraphHandle, GraphPart, Launch, MatrixRows,

@@ -10,6 +10,8 @@ use crate::error::{DeviceError, ErrorKind, Result};
 
 const INSIDE: u8 = 1;
 const CAPTURING: u8 = 2;
+const CONCURRENT: u8 = 4;
+const ORDERED: u8 = 8;
 
 thread_local! {
     static MARKS: Cell<u8> = const { Cell::new(0) };
@@ -30,7 +32,7 @@ pub fn capturing() -> bool {
 /// True when this thread launches as most do: neither inside a launch, nor in a capture.
 #[inline]
 pub(crate) fn is_plain() -> bool {
-    MARKS.with(Cell::get) == 0
+    MARKS.with(Cell::get) & (INSIDE | CAPTURING) == 0
 }
 
 /// Refuses what only work that has run can give.
@@ -56,6 +58,28 @@ pub fn mark_worker_thread() {
 /// Marks this thread as one that captures, or as one that does no longer.
 pub(crate) fn mark_capturing(captures: bool) {
     MARKS.with(|c| c.set(if captures { c.get() | CAPTURING } else { c.get() & !CAPTURING }));
+}
+
+/// Whether this thread has said that its launches run side by side where they can, or that they do not.
+#[inline]
+pub(crate) fn concurrency() -> Option<bool> {
+    match MARKS.with(Cell::get) & (CONCURRENT | ORDERED) {
+        0 => None,
+        marks => Some(marks == CONCURRENT),
+    }
+}
+
+/// Says whether this thread's launches on the default stream run side by side where they can; `None` leaves it to the
+/// program. Yields what was said before.
+pub fn set_concurrency(concurrent: Option<bool>) -> Option<bool> {
+    let before = concurrency();
+    let mark = match concurrent {
+        None => 0,
+        Some(true) => CONCURRENT,
+        Some(false) => ORDERED,
+    };
+    MARKS.with(|c| c.set(c.get() & !(CONCURRENT | ORDERED) | mark));
+    before
 }
 
 /// Does work on this thread as if it captured nothing.
@@ -110,5 +134,18 @@ mod tests {
         assert!(capturing() && !inside() && !is_plain());
         mark_capturing(false);
         assert!(is_plain());
+    }
+
+    #[test]
+    fn concurrency_of_a_thread_goes_back_to_what_it_was() {
+        assert_eq!(set_concurrency(Some(true)), None);
+        assert!(is_plain() && concurrency() == Some(true));
+        {
+            let _inside = Inside::enter();
+            assert_eq!(concurrency(), Some(true));
+        }
+        assert_eq!(set_concurrency(Some(false)), Some(true));
+        assert_eq!(set_concurrency(None), Some(false));
+        assert_eq!(concurrency(), None);
     }
 }

@@ -32,18 +32,25 @@ use crate::report::{Failure, Failures, lock};
 use crate::scratch::Scratch;
 
 impl StreamCore {
-    /// Waits until no other thread uses the stream.
+    /// Waits until no other thread uses the stream. The default stream is then behind all concurrent launches.
     #[inline]
     pub(crate) fn wait_turn(&self, caller: &dyn Caller) -> MutexGuard<'_, Scratch> {
         // The scratch is valid at every point where a panic could leave it.
-        match self.scratch.try_lock() {
+        if self.number == 0 {
+            self.device.lanes.cut(caller);
+        }
+        let turn = match self.scratch.try_lock() {
             Ok(guard) => guard,
             Err(TryLockError::Poisoned(p)) => p.into_inner(),
             Err(TryLockError::WouldBlock) => {
                 caller.will_block();
                 self.scratch.lock().unwrap_or_else(PoisonError::into_inner)
             }
+        };
+        if self.number == 0 {
+            self.device.lanes.settle(self);
         }
+        turn
     }
 }
 
@@ -155,7 +162,7 @@ impl Stream {
         self.0.device.check_open("stream")?;
         refuse_while_capturing("the host cannot ask for a stream's work")?;
         // SAFETY: the stream is alive.
-        unsafe { self.0.device.driver.query_stream(self.0.handle) }
+        self.0.behind_lanes(|| unsafe { self.0.device.driver.query_stream(self.0.handle) })
     }
 
     /// Waits until all work of this stream is done and writes out what it printed. Reports a failure that was not
@@ -166,6 +173,7 @@ impl Stream {
         if core.device.immediate {
             return self.drain(caller, || ());
         }
+        core.settle(caller);
         if core.last.is_some() && !nesting::inside() {
             // Others' work on it counts as well; whoever names a stream keeps it alive.
             core.device.check_open("stream")?;
@@ -177,7 +185,11 @@ impl Stream {
 
     /// Waits until the work of this stream is done. A failure is left to whoever asks.
     pub fn finish(&self, caller: &dyn Caller) -> Result<()> {
-        if self.0.device.immediate { Ok(()) } else { self.0.wait_quietly(caller) }
+        if self.0.device.immediate {
+            return Ok(());
+        }
+        self.0.settle(caller);
+        self.0.wait_quietly(caller)
     }
 
     /// What is queued now, and what it waits for on other streams, ends as soon as it can, where the device can end it.
@@ -301,6 +313,18 @@ impl StreamCore {
 
     fn take_failure(&self) -> Option<Failure> {
         self.failures.take().map(|f| Failure { stream: self.number, ..f })
+    }
+
+    /// Puts the default stream behind all concurrent launches.
+    fn settle(&self, caller: &dyn Caller) {
+        if self.number == 0 && self.device.lanes.is_used() {
+            self.in_order(caller, || ());
+        }
+    }
+
+    /// Does `work`, which takes no turn otherwise, on the default stream behind all concurrent launches.
+    pub(crate) fn behind_lanes<T>(&self, work: impl FnOnce() -> T) -> T {
+        if self.number == 0 && self.device.lanes.is_used() { self.in_order(&Patient, work) } else { work() }
     }
 
     /// Does `work` while no other thread uses the stream.

@@ -26,7 +26,7 @@ fn kernel_of(device: &Device, frame_bytes: u64, groups: &[Option<u32>]) -> Loade
         graph: graph_of_groups(groups),
         ..Artifact::default()
     };
-    device.load(&artifact).unwrap().with_pointers(vec![Pointer { slot: 0, written: true }])
+    device.load(&artifact).unwrap().with_pointers(vec![Pointer { slot: 0, written: true, buffer: None }])
 }
 
 /// As a call with `qd_stream=theirs`: the stream is named for that call alone.

@@ -19,7 +19,8 @@ fn load(device: &Device, results: usize) -> LoadedKernel {
         tasks: vec![task; 2],
         ..Artifact::default()
     };
-    let pointers = vec![Pointer { slot: 0, written: false }, Pointer { slot: 1, written: true }];
+    let pointers =
+        vec![Pointer { slot: 0, written: false, buffer: None }, Pointer { slot: 1, written: true, buffer: None }];
     device.load(&artifact).unwrap().with_pointers(pointers)
 }
 

@@ -23,7 +23,8 @@ fn kernel(device: &Device, results: usize) -> LoadedKernel {
         graph: graph_of_groups(&[Some(0), Some(1)]),
         ..Artifact::default()
     };
-    let pointers = vec![Pointer { slot: 0, written: false }, Pointer { slot: 1, written: true }];
+    let pointers =
+        vec![Pointer { slot: 0, written: false, buffer: None }, Pointer { slot: 1, written: true, buffer: None }];
     device.load(&artifact).unwrap().with_pointers(pointers)
 }
 

@@ -27,7 +27,8 @@ fn artifact(groups: &[Option<u32>], results: usize) -> Artifact {
 }
 
 fn load(device: &Device, groups: &[Option<u32>]) -> LoadedKernel {
-    let pointers = vec![Pointer { slot: 0, written: false }, Pointer { slot: 1, written: true }];
+    let pointers =
+        vec![Pointer { slot: 0, written: false, buffer: None }, Pointer { slot: 1, written: true, buffer: None }];
     device.load(&artifact(groups, 0)).unwrap().with_pointers(pointers)
 }
 

@@ -32,7 +32,7 @@ fn artifact(tasks: usize, graph: Vec<GraphPart>) -> Artifact {
 }
 
 fn load(device: &Device, artifact: &Artifact) -> LoadedKernel {
-    device.load(artifact).unwrap().with_pointers(vec![Pointer { slot: 0, written: true }])
+    device.load(artifact).unwrap().with_pointers(vec![Pointer { slot: 0, written: true, buffer: None }])
 }
 
 fn repeat(condition: Condition, body: Vec<GraphPart>) -> GraphPart {

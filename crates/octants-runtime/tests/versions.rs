@@ -15,7 +15,8 @@ fn kernel(device: &Device, groups: &[Option<u32>]) -> LoadedKernel {
     let task = TaskMeta { name: "t".into(), writes: vec![1], ..TaskMeta::default() };
     let (tasks, graph) = (vec![task; groups.len()], graph_of_groups(groups));
     let artifact = Artifact { kernel: "k".into(), arg_slots: 2, frame_bytes: 64, tasks, graph, ..Artifact::default() };
-    let pointers = vec![Pointer { slot: 0, written: false }, Pointer { slot: 1, written: true }];
+    let pointers =
+        vec![Pointer { slot: 0, written: false, buffer: None }, Pointer { slot: 1, written: true, buffer: None }];
     device.load(&artifact).unwrap().with_pointers(pointers)
 }
 

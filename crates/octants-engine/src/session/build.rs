@@ -1,5 +1,6 @@
 //! [`Executable`]: from IR to code that is loaded, made anew or found on disk.
 
+use octants_analysis::task_order;
 use octants_artifact::{Artifact, Dependence, Key};
 use octants_autodiff::Kept;
 use octants_diag::Span;
@@ -175,6 +176,7 @@ impl Session {
         let location = |span: Span| sources.location(span);
         // A schedule may hide what is affine here.
         let access = access_of_tasks(&program, &layout);
+        let order = task_order(&program, arrays_may_alias);
         let counters = counters_of(&program, &layout);
         watch.lap(Phase::Passes, "access sets");
         let scheduled = schedule_program(program, &info, schedule_options);
@@ -186,8 +188,8 @@ impl Session {
             .compile(&scheduled, &location, &options, &machine.target, &mut after)
             .map_err(|e| Error::Codegen(e.to_string()))?;
         (artifact.defined_at, artifact.counters) = (defined_at, counters);
-        for (task, access) in artifact.tasks.iter_mut().zip(access) {
-            task.access = access;
+        for (task, (access, behind)) in artifact.tasks.iter_mut().zip(access.into_iter().zip(order)) {
+            (task.access, task.behind) = (access, Some(behind));
         }
         watch.lap(Phase::Codegen, "free");
         // Where nothing is kept here, the device's driver may keep what it makes of the text.
@@ -278,17 +280,25 @@ fn tells_addresses(program: &Program) -> bool {
 
 /// The slots that hold addresses, and whether the code writes there.
 fn pointers(layout: &ArgLayout, buffers: &[octants_ir::Buffer], artifact: &Artifact) -> Vec<Pointer> {
-    let mut roots = vec![false; layout.roots.len()];
+    // Whether it is written to, and the buffers that lie there.
+    let mut roots: Vec<(bool, Vec<u32>)> = vec![(false, Vec::new()); layout.roots.len()];
     let mut out = Vec::new();
     for (i, buffer) in buffers.iter().enumerate() {
         let written = artifact.tasks.iter().any(|t| t.writes.contains(&(i as u32)));
         match (&buffer.layout, layout.buffers[i]) {
             (Layout::Dense { .. }, _) if buffer.space.is_temporary() => {}
-            (Layout::Dense { components, .. }, _) => components.iter().for_each(|c| roots[c.root as usize] |= written),
-            (_, Some(slot)) => out.push(Pointer { slot, written }),
+            (Layout::Dense { components, .. }, _) => components.iter().for_each(|c| {
+                let (is_written, buffers) = &mut roots[c.root as usize];
+                *is_written |= written;
+                buffers.push(i as u32);
+            }),
+            (_, Some(slot)) => out.push(Pointer { slot, written, buffer: Some(i as u32) }),
             (_, None) => {}
         }
     }
-    out.extend(layout.roots.iter().zip(roots).map(|(&slot, written)| Pointer { slot, written }));
+    out.extend(layout.roots.iter().zip(roots).map(|(&slot, (written, mut buffers))| {
+        buffers.dedup();
+        Pointer { slot, written, buffer: (buffers.len() == 1).then(|| buffers[0]) }
+    }));
     out
 }

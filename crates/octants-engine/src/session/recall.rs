@@ -32,8 +32,7 @@ impl Session {
     pub fn load_recalled(&self, recalled: &Recalled, mut watch: Stopwatch) -> Option<Executable> {
         let mut code = self.load_again(recalled.artifact, &recalled.pointers, recalled, &mut watch)?;
         if let Some(stored) = &recalled.store {
-            let pointers: Vec<_> = stored.pointers.iter().map(|&(slot, written)| Pointer { slot, written }).collect();
-            let mut count = self.load_again(stored.count, &pointers, recalled, &mut watch)?;
+            let mut count = self.load_again(stored.count, &stored.pointers, recalled, &mut watch)?;
             count.launching = Launching::telling(stored.depends.clone());
             code.launching = Launching::WithStore(GradientStore::from_stored(count, stored)?);
         } else {

@@ -55,7 +55,7 @@ pub(super) fn argument_plan(
             })
             .collect(),
         slots: layout.slots,
-        pointers: pointers.iter().map(|p| (p.slot, p.written)).collect(),
+        pointers: pointers.to_vec(),
         tells_addresses,
     }
 }
@@ -78,8 +78,7 @@ pub(super) fn binding_and_layout(outcome: &Outcome) -> (Binding, ArgLayout, Vec<
         param_leaves: plan.params.iter().map(|p| p.leaves.iter().copied().map(scalar_of).collect()).collect(),
         slots: plan.slots,
     };
-    let pointers = plan.pointers.iter().map(|&(slot, written)| Pointer { slot, written }).collect();
-    (binding, layout, pointers)
+    (binding, layout, plan.pointers.clone())
 }
 
 fn source_of(capture: &Capture) -> ArraySource {

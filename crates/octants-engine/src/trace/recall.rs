@@ -266,6 +266,7 @@ fn add_options(key: &mut KeyMaker, config: &Config) {
         device: _,
         device_library: _,
         driver_library: _,
+        concurrency: _,
         cpu_streams: _,
         // They decide what runs when, or what is said.
         cpu_max_num_threads: _,

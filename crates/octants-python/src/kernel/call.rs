@@ -19,6 +19,7 @@ use crate::annotation::ParamKind;
 use crate::argument::{Follows, Gathered, Place};
 use crate::autodiff_scope::{in_scope, scope};
 use crate::captured_graph;
+use crate::concurrency;
 use crate::detached;
 use crate::errors;
 use crate::flattened::Flat;
@@ -306,6 +307,7 @@ impl Kernel {
             LAST_TASKS.set(spec.code.task_count());
         }
         let interpreter = Interpreter::of_launch(py, flats);
+        let _in_order = (!self.concurrent).then(concurrency::keep_order);
         let mut ended_at = None;
         // SAFETY: the slots were filled by the layout of this code, from arrays that the caller's arguments, `gathered`
         // and the specialisation keep alive, and whose extents they report.

@@ -24,8 +24,8 @@ use crate::vectorcall;
 #[pymethods]
 impl Kernel {
     #[new]
-    #[pyo3(signature = (fn_, graph = false, library = false, checkpoints = false))]
-    fn new(fn_: Bound<'_, PyAny>, graph: bool, library: bool, checkpoints: bool) -> PyResult<Kernel> {
+    #[pyo3(signature = (fn_, graph = false, library = false, checkpoints = false, concurrent = true))]
+    fn new(fn_: Bound<'_, PyAny>, graph: bool, library: bool, checkpoints: bool, concurrent: bool) -> PyResult<Kernel> {
         let graph = match (graph, checkpoints) {
             (false, _) => GraphUse::None,
             (true, false) => GraphUse::Graph,
@@ -45,6 +45,7 @@ impl Kernel {
             name,
             graph,
             library,
+            concurrent,
             pure: AtomicBool::new(false),
             differentiated: AtomicBool::new(false),
             sees_launches: AtomicBool::new(false),

@@ -1,0 +1,48 @@
+//! Launches on the default stream that run side by side where what they touch allows it, as Python asks for them.
+
+use octants_engine::runtime::nesting::set_concurrency;
+use pyo3::prelude::*;
+
+use crate::program;
+use crate::waiting::waiting;
+
+/// Puts back what a thread has said about its launches.
+pub struct Restored(Option<bool>);
+
+impl Drop for Restored {
+    fn drop(&mut self) {
+        set_concurrency(self.0);
+    }
+}
+
+/// Keeps this thread's launches in order until the value is dropped.
+pub fn keep_order() -> Restored {
+    Restored(set_concurrency(Some(false)))
+}
+
+/// Says whether this thread's launches on the default stream run side by side where they can; `None` leaves it to the
+/// program. Returns what was said before.
+#[pyfunction]
+pub fn ask_for_concurrency(py: Python<'_>, concurrent: Option<bool>) -> PyResult<Option<bool>> {
+    if concurrent == Some(true) {
+        let program = program::require(py)?;
+        waiting(py, |caller| {
+            program.session.device().prepare_concurrency(caller);
+            Ok(())
+        })?;
+    }
+    Ok(set_concurrency(concurrent))
+}
+
+/// Where launches went since the last call: number, kernel, lane, and what each waited for with the buffer that shows it.
+type Decided = (u64, String, Option<usize>, Vec<(u64, String)>);
+
+/// The decisions about concurrent launches since the last call, the latest 4,096 of them, and how many rounds the program has
+/// launched as graphs.
+#[pyfunction]
+pub fn take_decisions(py: Python<'_>) -> PyResult<(Vec<Decided>, u64)> {
+    let program = program::require(py)?;
+    let device = program.session.device();
+    let decisions = device.take_decisions();
+    Ok((decisions.into_iter().map(|d| (d.number, d.kernel, d.lane, d.behind)).collect(), device.replays()))
+}

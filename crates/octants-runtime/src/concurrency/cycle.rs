@@ -1,0 +1,244 @@
+//! [`History`]: launches that a program makes again and again, held back until they are one graph.
+//!
+//! A history is of launches and of *cuts*: points where the program asked for something else, so that all launches must
+//! have been submitted. When the latest launches and cuts have come three times in a row, a fourth round is expected.
+//! Each launch that is the expected one, with the same arguments, is held. With the last one before a cut, or before
+//! the round begins again, all that are held are submitted as one graph. Where something else comes, they are submitted
+//! one by one, and the history begins anew.
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+use crate::capture::{CapturedLaunch, Step, Work};
+use crate::captured_graph::CapturedGraph;
+use crate::kernel::LoadedKernel;
+
+/// Launches and cuts of a round at most.
+const LONGEST: usize = 256;
+/// Rounds behind the first that a round must come again.
+const AGAIN: usize = 2;
+
+#[derive(Clone)]
+enum Token {
+    Launch(Arc<CapturedLaunch>),
+    Cut,
+}
+
+/// The latest launches and cuts.
+#[derive(Default)]
+pub(super) struct History {
+    /// With their hashes; the first has the number `first`.
+    tokens: VecDeque<(u64, Token)>,
+    first: usize,
+    /// For each hash the number of the latest token.
+    latest: HashMap<u64, usize>,
+    /// So many tokens back came what came now, and the `run` tokens before this.
+    period: usize,
+    run: usize,
+    round: Option<Round>,
+}
+
+/// A round that is expected.
+struct Round {
+    tokens: Vec<Token>,
+    /// The next one.
+    at: usize,
+    /// The first that is held, up to `at`.
+    held: usize,
+    /// What was made of launches, by the first of them.
+    graphs: HashMap<usize, Arc<CapturedGraph>>,
+}
+
+/// Launches that are to be submitted one by one.
+pub(super) type Held = Vec<Arc<CapturedLaunch>>;
+
+/// What becomes of a launch.
+pub(super) enum Expected {
+    /// It is held.
+    Held,
+    /// It and those that were held before are a graph, which is to be launched.
+    Complete(Arc<CapturedGraph>),
+    /// It was not expected: those that were held come first.
+    Not(Held),
+}
+
+impl CapturedLaunch {
+    fn is(&self, kernel: &LoadedKernel, args: &[u64]) -> bool {
+        self.kernel.module == kernel.module && *self.args == *args
+    }
+}
+
+fn hash_of(token: &Token) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    match token {
+        Token::Launch(launch) => (launch.kernel.module, &launch.args).hash(&mut hasher),
+        Token::Cut => 0u8.hash(&mut hasher),
+    }
+    hasher.finish()
+}
+
+impl History {
+    /// Takes a launch if it is the expected one. `make` makes a graph of launches.
+    pub(super) fn take(
+        &mut self,
+        kernel: &LoadedKernel,
+        args: &[u64],
+        make: impl FnOnce(&[Arc<CapturedLaunch>]) -> Option<CapturedGraph>,
+    ) -> Expected {
+        let Some(round) = &mut self.round else { return Expected::Not(Held::new()) };
+        match &round.tokens[round.at] {
+            Token::Launch(launch) if launch.is(kernel, args) => {}
+            Token::Launch(_) => return Expected::Not(self.give_up()),
+            // Nothing is held here. A launch that stays on the default stream is the cut.
+            Token::Cut => return Expected::Not(Held::new()),
+        }
+        round.at += 1;
+        if matches!(round.tokens.get(round.at), Some(Token::Launch(_))) {
+            return Expected::Held;
+        }
+        let graph = match round.graphs.get(&round.held) {
+            Some(known) => Some(known.clone()),
+            None => make(&round.launches()).map(Arc::new),
+        };
+        let Some(graph) = graph else {
+            // The launch itself is submitted by whoever makes it.
+            round.at -= 1;
+            return Expected::Not(self.give_up());
+        };
+        round.graphs.insert(round.held, graph.clone());
+        round.begin_run();
+        Expected::Complete(graph)
+    }
+
+    /// Notes a launch that was submitted.
+    pub(super) fn note(&mut self, launch: CapturedLaunch) {
+        if self.round.is_some() {
+            // A cut was expected in its place.
+            self.give_up();
+        }
+        self.push(Token::Launch(Arc::new(launch)));
+    }
+
+    /// All launches must be submitted now. Yields those that were held.
+    pub(super) fn cut(&mut self) -> Held {
+        let Some(round) = &mut self.round else {
+            if matches!(self.tokens.back(), Some((_, Token::Launch(_)))) {
+                self.push(Token::Cut);
+            }
+            return Held::new();
+        };
+        if matches!(round.tokens[round.at], Token::Cut) {
+            round.at += 1;
+            round.begin_run();
+            return Held::new();
+        }
+        // Nothing was launched since the last one.
+        if round.held == round.at && (round.at == 0 || matches!(round.tokens[round.at - 1], Token::Cut)) {
+            return Held::new();
+        }
+        self.give_up()
+    }
+
+    /// Expects nothing any more, and forgets everything. Yields what was held.
+    pub(super) fn give_up(&mut self) -> Held {
+        let held = self.round.as_ref().map(Round::launches).unwrap_or_default();
+        *self = History::default();
+        held
+    }
+
+    fn push(&mut self, token: Token) {
+        let hash = hash_of(&token);
+        let now = self.first + self.tokens.len();
+        let before = |back: usize| now.checked_sub(back)?.checked_sub(self.first).and_then(|at| self.tokens.get(at));
+        let again = self.period > 0 && before(self.period).is_some_and(|(known, _)| *known == hash);
+        if again {
+            self.run += 1;
+        } else {
+            self.period = self.latest.get(&hash).map_or(0, |number| now - number);
+            self.run = usize::from(self.period > 0);
+        }
+        self.latest.insert(hash, now);
+        self.tokens.push_back((hash, token));
+        if self.period > LONGEST {
+            (self.period, self.run) = (0, 0);
+        }
+        if self.period > 0 && self.run >= AGAIN * self.period {
+            self.expect_round();
+        } else if self.tokens.len() > (AGAIN + 2) * LONGEST {
+            self.forget_oldest();
+        }
+    }
+
+    /// The latest tokens are a round that came often enough: another one is expected.
+    fn expect_round(&mut self) {
+        let round: Vec<Token> = self.tokens.iter().skip(self.tokens.len() - self.period).map(|t| t.1.clone()).collect();
+        // Tokens of equal hashes a period ago have equal arguments only most likely.
+        let same = |(a, b): (&Token, &(u64, Token))| match (a, &b.1) {
+            (Token::Launch(a), Token::Launch(b)) => a.is(&b.kernel, &b.args),
+            (Token::Cut, Token::Cut) => true,
+            _ => false,
+        };
+        let earlier = self.tokens.iter().skip(self.tokens.len() - 2 * self.period);
+        if round.iter().zip(earlier).all(same) {
+            *self = History::default();
+            self.round = Some(Round { tokens: round, at: 0, held: 0, graphs: HashMap::new() });
+        }
+    }
+
+    fn forget_oldest(&mut self) {
+        while self.tokens.len() > (AGAIN + 1) * LONGEST {
+            self.tokens.pop_front();
+            self.first += 1;
+        }
+        let first = self.first;
+        self.latest.retain(|_, number| *number >= first);
+    }
+}
+
+impl Round {
+    /// Those that are held.
+    fn launches(&self) -> Held {
+        let launch = |t: &Token| match t {
+            Token::Launch(launch) => Some(launch.clone()),
+            Token::Cut => None,
+        };
+        self.tokens[self.held..self.at].iter().filter_map(launch).collect()
+    }
+
+    /// What comes next is held anew.
+    fn begin_run(&mut self) {
+        if self.at == self.tokens.len() {
+            self.at = 0;
+        }
+        self.held = self.at;
+    }
+}
+
+/// Steps of a graph for launches of which each is behind those in its list. Steps of a lane share a frame, so each is
+/// also behind the one before it there.
+pub(super) fn steps_of(launches: &[Arc<CapturedLaunch>], behind: &[Vec<usize>], most_lanes: usize) -> Vec<Step> {
+    let mut ends: Vec<usize> = Vec::new();
+    let mut steps: Vec<Step> = Vec::with_capacity(launches.len());
+    for (place, launch) in launches.iter().enumerate() {
+        let mut behind = behind[place].clone();
+        let follows = |end: &usize| behind.contains(end);
+        let lane = ends.iter().position(follows).unwrap_or_else(|| match ends.len() < most_lanes {
+            true => ends.len(),
+            // The lane whose last step is the earliest.
+            false => (0..ends.len()).min_by_key(|lane| ends[*lane]).unwrap_or(0),
+        });
+        match ends.get_mut(lane) {
+            Some(end) => {
+                if !behind.contains(end) {
+                    behind.push(*end);
+                }
+                *end = place;
+            }
+            None => ends.push(place),
+        }
+        behind.sort_unstable();
+        steps.push(Step { lane, behind, work: Work::Launch(launch.clone()) });
+    }
+    steps
+}

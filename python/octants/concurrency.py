@@ -1,0 +1,107 @@
+"""Launches that run side by side with no stream named, because what they touch allows it.
+
+    with qd.concurrent():
+        advance(a)          # these two run at once where the device can:
+        advance(b)          # neither writes what the other touches
+        combine(a, b, c)    # runs behind both
+
+Needs a device with real streams: a GPU, or the CPU with `cpu_streams=True`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from octants import _octants
+
+__all__ = ["ConcurrencyReport", "ConcurrentLaunch", "concurrency_report", "concurrent"]
+
+
+@contextmanager
+def concurrent() -> Iterator[None]:
+    """In the `with` block this thread's launches on the default stream are ordered by what they touch.
+
+    Two launches keep their order when one writes an element that the other reads, writes or updates; others run side by
+    side. Results are those of the default stream. What the host reads afterwards is waited for as ever, and work on the
+    default stream behind the block comes behind all launches in it. `qd.init(concurrency="auto")` does the same for a
+    whole program, `@qd.kernel(concurrent=False)` keeps one kernel's launches in order.
+
+    Launches that return a value, print, assert, take arrays of the host or use memory that another library shares stay on the
+    default stream, behind all launches before them. Where a device works in order the block changes nothing.
+
+    Raises `OctantsRuntimeError` before `qd.init`.
+    """
+    before = _octants.ask_for_concurrency(True)
+    try:
+        yield
+    finally:
+        _octants.ask_for_concurrency(before)
+
+
+@dataclass(frozen=True)
+class ConcurrentLaunch:
+    """Where a launch went, and what it waited for."""
+
+    number: int
+    """Its number among the launches that concurrency was asked for."""
+    kernel: str
+    """The kernel's name."""
+    lane: int | None
+    """The lane, a stream of the pool, counted from 0; `None` for the default stream."""
+    behind: tuple[tuple[int, str], ...]
+    """The launches that it conflicts with, latest first, each with its own name of the array or field in which they meet."""
+
+
+@dataclass(frozen=True)
+class ConcurrencyReport:
+    """What `concurrency_report()` returns. As text it is a table with a line for each launch."""
+
+    launches: tuple[ConcurrentLaunch, ...]
+    """Those that were made one by one, in the order of the calls; the latest 4,096."""
+    replays: int
+    """Rounds of launches that the program has launched as one graph since `qd.init`, because they came again and again."""
+
+    @property
+    def lanes(self) -> int:
+        """Number of lanes that launches went to."""
+        return len({launch.lane for launch in self.launches if launch.lane is not None})
+
+    @property
+    def depth(self) -> int:
+        """Launches on the longest chain of which each waits for the one before it: the critical path, counted in launches.
+        `len(launches) / depth` bounds the speed-up when all launches take equally long."""
+        depths: dict[int, int] = {}
+        floor = 0
+        for launch in self.launches:
+            waits = (depths.get(number, 0) for number, _ in launch.behind)
+            depth = 1 + max(floor, *waits, 0)
+            depths[launch.number] = depth
+            if launch.lane is None:
+                # The default stream is behind all before it, and all later ones behind it.
+                floor = max([depth, *depths.values()])
+        return max([floor, *depths.values()], default=0)
+
+    def __str__(self) -> str:
+        lines = [
+            f"Concurrent launches: {len(self.launches)} on {self.lanes} lanes, critical path {self.depth}; "
+            f"{self.replays} rounds as graphs",
+            f"{'launch':>8}  {'lane':>7}  kernel",
+        ]
+        for launch in self.launches:
+            lane = "default" if launch.lane is None else str(launch.lane)
+            waits = ", ".join(f"{number} ({name})" if name else str(number) for number, name in launch.behind)
+            lines.append(f"{launch.number:>8}  {lane:>7}  {launch.kernel}" + (f", behind {waits}" if waits else ""))
+        return "\n".join(lines)
+
+
+def concurrency_report() -> ConcurrencyReport:
+    """Where concurrent launches went since the last call, what each waited for and why. Raises `OctantsRuntimeError` before
+    `qd.init`.
+
+        print(qd.concurrency_report())
+    """
+    decided, replays = _octants.take_decisions()
+    launches = tuple(ConcurrentLaunch(n, kernel, lane, tuple(behind)) for n, kernel, lane, behind in decided)
+    return ConcurrencyReport(launches, replays)

@@ -1,0 +1,258 @@
+"""Launches on the default stream that run side by side where what they touch allows it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import octants as qd
+
+N = 64
+SEEDS = 12
+Array = qd.types.ndarray(dtype=qd.i64, ndim=1)
+
+
+@qd.kernel
+def scale(x: Array, y: Array, k: qd.i64):
+    for i in x:
+        y[i] = x[i] * k + y[i] % 7
+
+
+@qd.kernel
+def shift(x: Array, y: Array, begin: qd.i32, end: qd.i32):
+    for i in range(begin, end):
+        y[i] = x[i] + i
+
+
+@qd.kernel
+def gather(x: Array, y: Array, z: Array):
+    for i in x:
+        z[i] = x[(i * 7) % N] - y[N - 1 - i] % 13
+
+
+@qd.kernel
+def total(x: Array) -> qd.i64:
+    s = qd.i64(0)
+    for i in x:
+        s += x[i] % 1000
+    return s
+
+
+@qd.kernel
+def chain(x: Array, y: Array, z: Array):
+    """Loops of which some do not depend on one another."""
+    for i in x:
+        y[i] = x[i] + 1
+    for i in x:
+        z[i] = x[i] * 3 % 1009
+    for i in x:
+        x[i] = y[i] - z[i]
+    for i in x:
+        y[i] = y[i] * 2 % 1013
+    for i in x:
+        z[i] += x[i] + y[i]
+
+
+class Model:
+    """The arrays of a program and what they should hold."""
+
+    def __init__(self, count: int) -> None:
+        self.arrays = [qd.ndarray(qd.i64, shape=N) for _ in range(count)]
+        self.wanted = [np.arange(N, dtype=np.int64) * (k + 1) for k in range(count)]
+        for array, wanted in zip(self.arrays, self.wanted, strict=True):
+            array.from_numpy(wanted)
+
+    def act(self, pick: random.Random) -> None:
+        """Makes one random launch, or something else that the default stream or the host does."""
+        a, b, c = pick.sample(range(len(self.arrays)), 3)
+        (x, y, z), w, i = (self.arrays[a], self.arrays[b], self.arrays[c]), self.wanted, np.arange(N)
+        action = pick.choice(["scale", "scale", "shift", "shift", "gather", "chain", "total", "fill", "read", "write"])
+        if action == "scale":
+            scale(x, y, a + 2)
+            w[b] = w[a] * (a + 2) + w[b] % 7
+        elif action == "shift":
+            begin = pick.randrange(N)
+            end = pick.randrange(begin, N + 1)
+            shift(x, y, begin, end)
+            w[b][begin:end] = w[a][begin:end] + i[begin:end]
+        elif action == "gather":
+            gather(x, y, z)
+            w[c] = w[a][i * 7 % N] - w[b][N - 1 - i] % 13
+        elif action == "chain":
+            chain(x, y, z)
+            first, second = w[a] + 1, w[a] * 3 % 1009
+            w[a], w[b] = first - second, first * 2 % 1013
+            w[c] = second + w[a] + w[b]
+        elif action == "total":
+            assert total(x) == (w[a] % 1000).sum()
+        elif action == "fill":
+            x.fill(b)
+            w[a] = np.full(N, b, dtype=np.int64)
+        elif action == "read":
+            assert x[3] == w[a][3]
+        else:
+            x[5] = 17
+            w[a][5] = 17
+        # Numbers stay small, on the device as well.
+        for index in (a, b, c):
+            wrap(self.arrays[index])
+            w[index] %= 1 << 20
+
+    def check(self) -> None:
+        for array, wanted in zip(self.arrays, self.wanted, strict=True):
+            np.testing.assert_array_equal(array.to_numpy(), wanted)
+
+
+@qd.kernel
+def wrap(x: Array):
+    for i in x:
+        x[i] = x[i] % (1 << 20)
+
+
+def run(seed: int, steps: int = 60) -> None:
+    pick = random.Random(seed)
+    model = Model(5)
+    for _ in range(steps):
+        model.act(pick)
+    model.check()
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_random_programs_give_the_results_of_the_default_stream(seed: int) -> None:
+    qd.init(arch=qd.cpu, cpu_streams=True, cpu_stream_schedule=f"seed:{seed}", concurrency="auto")
+    run(seed)
+    report = qd.concurrency_report()
+    assert report.lanes > 1
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_programs_of_rounds_give_the_results_of_the_default_stream(seed: int) -> None:
+    qd.init(arch=qd.cpu, cpu_streams=True, cpu_stream_schedule=f"seed:{seed}", concurrency="auto")
+    pick = random.Random(seed)
+    model = Model(5)
+    for _ in range(4):
+        # The same actions again and again, now and then with another one between.
+        of_round, rounds = pick.randrange(1 << 30), pick.randrange(3, 9)
+        for _ in range(rounds):
+            again = random.Random(of_round)
+            for _ in range(6):
+                model.act(again)
+                if pick.random() < 0.02:
+                    model.act(pick)
+            if pick.random() < 0.1:
+                model.check()
+    model.check()
+
+
+def test_rounds_become_graphs() -> None:
+    qd.init(arch=qd.cpu, cpu_streams=True, concurrency="auto")
+    x, y, z = (qd.ndarray(qd.i64, shape=N) for _ in range(3))
+    for _ in range(10):
+        scale(x, y, 2)
+        shift(x, z, 0, N)
+        gather(y, z, x)
+    assert qd.concurrency_report().replays == 7
+    for _ in range(5):
+        x.fill(3)
+        scale(x, y, 2)
+        shift(x, z, 0, N)
+        gather(y, z, x)
+        assert z[1] == 4
+    assert qd.concurrency_report().replays == 12
+
+
+def test_in_order_nothing_changes() -> None:
+    qd.init(arch=qd.cpu, concurrency="auto")
+    run(0)
+
+
+def independent(launch: Callable[[Any, Any, int], None]) -> qd.ConcurrencyReport:
+    arrays = [qd.ndarray(qd.i64, shape=N) for _ in range(6)]
+    qd.concurrency_report()
+    for k in range(3):
+        launch(arrays[2 * k], arrays[2 * k + 1], k)
+    gather(arrays[1], arrays[3], arrays[5])
+    return qd.concurrency_report()
+
+
+def test_a_report_tells_what_ran_beside_what_and_why_not() -> None:
+    qd.init(arch=qd.cpu, cpu_streams=True)
+    with qd.concurrent():
+        report = independent(scale)
+    assert [launch.kernel for launch in report.launches] == ["scale", "scale", "scale", "gather"]
+    first = report.launches[0].number
+    assert [launch.behind for launch in report.launches[:3]] == [(), (), ()]
+    assert report.launches[3].behind == ((first + 2, "z"), (first + 1, "y"), (first, "x"))
+    assert (report.lanes, report.depth) == (3, 2)
+    assert "gather, behind" in str(report)
+    assert len({launch.lane for launch in report.launches[:3]}) == 3
+    # Outside of the block launches are in order, and nobody asks.
+    assert independent(scale).launches == ()
+
+
+def test_ranges_of_one_array_are_told_apart() -> None:
+    qd.init(arch=qd.cpu, cpu_streams=True, concurrency="auto")
+    x, y = (qd.ndarray(qd.i64, shape=N) for _ in range(2))
+    qd.concurrency_report()
+    shift(x, y, 0, 10)
+    shift(x, y, 10, 20)
+    shift(x, y, 5, 15)
+    report = qd.concurrency_report()
+    assert [len(launch.behind) for launch in report.launches] == [0, 0, 2]
+
+
+def test_a_kernel_that_is_not_concurrent_keeps_its_place() -> None:
+    qd.init(arch=qd.cpu, cpu_streams=True, concurrency="auto")
+
+    @qd.kernel(concurrent=False)
+    def ordered(x: Array, y: Array, k: qd.i64):
+        for i in x:
+            y[i] = x[i] * k
+
+    report = independent(ordered)
+    assert [launch.kernel for launch in report.launches] == ["gather"]
+
+
+def test_what_returns_a_value_stays_on_the_default_stream() -> None:
+    qd.init(arch=qd.cpu, cpu_streams=True, concurrency="auto")
+    x, y = (qd.ndarray(qd.i64, shape=N) for _ in range(2))
+    x.fill(2)
+    scale(x, y, 3)
+    qd.concurrency_report()
+    assert total(y) == 6 * N
+    assert [launch.lane for launch in qd.concurrency_report().launches] == [None]
+
+
+def test_events_and_other_streams_are_ordered_with_concurrent_launches() -> None:
+    qd.init(arch=qd.cpu, cpu_streams=True, concurrency="auto")
+    x, y = (qd.ndarray(qd.i64, shape=N) for _ in range(2))
+    other = qd.create_stream()
+    for round_ in range(20):
+        x.fill(round_)
+        scale(x, y, 1)
+        event = qd.create_event()
+        event.record(qd.default_stream())
+        event.wait(other)
+        scale(y, x, 2, qd_stream=other)
+        qd.default_stream().wait(other)
+        wanted = np.full(N, round_, dtype=np.int64)
+        before = wanted + (y_before % 7 if round_ else 0)
+        shift(x, y, 0, 0)
+        np.testing.assert_array_equal(y.to_numpy(), before)
+        np.testing.assert_array_equal(x.to_numpy(), before * 2 + wanted % 7)
+        y_before = before
+
+
+def test_only_known_choices_are_taken() -> None:
+    with pytest.raises(ValueError, match="`fast` is not one of off, auto"):
+        qd.init(arch=qd.cpu, concurrency="fast")
+
+
+def test_a_program_is_needed() -> None:
+    qd.reset()
+    with pytest.raises(RuntimeError), qd.concurrent():
+        pass
