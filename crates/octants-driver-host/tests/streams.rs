@@ -166,7 +166,7 @@ impl Caller for Impatient {
 /// A task that never ends.
 fn endless(device: &Device) -> LoadedKernel {
     let task = TaskMeta { polls: true, ..serial("endless") };
-    device.load(&artifact(2, vec![task])).unwrap().with_pointers(vec![Pointer { slot: 0, written: true }])
+    device.load(&artifact(2, vec![task])).unwrap().with_pointers(vec![Pointer { slot: 0, written: true, buffer: None }])
 }
 
 #[test]
