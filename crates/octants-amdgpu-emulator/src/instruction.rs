@@ -2,11 +2,11 @@
 
 use crate::comparisons::Comparison;
 use crate::lanewise::Lanewise;
+use crate::matrix_products::Product;
 use crate::memory_names::{LdsOp, MemoryOp};
 use crate::modifiers::Modifiers;
 use crate::number::Ty;
 use crate::operand::Operand;
-use crate::run_matrix::Product;
 use crate::scalar_table::{MaskFn, ScalarOp};
 
 /// When a branch is taken.

@@ -33,6 +33,7 @@ pub mod garbage;
 pub mod instruction;
 pub mod lanewise;
 pub mod launch;
+pub mod matrix_products;
 pub mod memory_names;
 pub mod metadata;
 pub mod mnemonic;

@@ -61,12 +61,9 @@ impl Lowering<'_, '_> {
                 vec![self.narrow_index(extent, s)]
             }
             Op::Freeze(a) => self.leaves(*a).into_iter().map(|leaf| self.e.freeze(leaf)).collect(),
-            Op::Grid(_)
-            | Op::FragmentIndex(_)
-            | Op::Barrier(_)
-            | Op::Fence(_)
-            | Op::BlockCount(_)
-            | Op::Subgroup(..) => self.thread_op(&inst.op)?,
+            Op::Grid(_) | Op::FragmentIndex(_) | Op::Barrier(_) | Op::Fence(_) => self.thread_op(&inst.op)?,
+            Op::BlockCount(_) | Op::Subgroup(..) | Op::LoadMatrices(..) => self.thread_op(&inst.op)?,
+            Op::CopyAsync(..) | Op::AwaitCopies => self.thread_op(&inst.op)?,
             Op::Random => {
                 let scalars = ty.leaves();
                 scalars.into_iter().map(|s| self.random(s)).collect()
@@ -97,19 +94,7 @@ impl Lowering<'_, '_> {
                 let indices = self.open.indices.get(l).expect("compiler bug: the index of a loop outside it");
                 vec![indices[*axis as usize].narrow]
             }
-            Op::LoadMatrices(a, transposed) => {
-                let place = self.place(*a);
-                let row = self.leaf_pointer(&place, &place.shape.leaves[0]);
-                self.u.target.load_matrices(self.e, row, *transposed)
-            }
-            Op::Store(..)
-            | Op::VectorStore(..)
-            | Op::CopyAsync(..)
-            | Op::AwaitCopies
-            | Op::Prefetch(_)
-            | Op::Reduce(..)
-            | Op::Print(_)
-            | Op::Assert(..) => {
+            Op::Store(..) | Op::VectorStore(..) | Op::Prefetch(_) | Op::Reduce(..) | Op::Print(_) | Op::Assert(..) => {
                 self.run_effect(v);
                 return None;
             }
@@ -129,14 +114,6 @@ impl Lowering<'_, '_> {
         match &body.inst(v).op {
             Op::Store(a, value) => self.store(*a, *value),
             Op::VectorStore(a, value) => self.store_vector(&self.place(*a), *value),
-            Op::CopyAsync(to, from) => {
-                let [to, from] = [to, from].map(|a| {
-                    let place = self.place(*a);
-                    self.leaf_pointer(&place, &place.shape.leaves[0])
-                });
-                self.u.target.copy_async(self.e, to, from);
-            }
-            Op::AwaitCopies => self.u.target.await_copies(self.e),
             Op::Prefetch(a) => self.prefetch(&self.place(*a)),
             Op::Reduce(slot, value) => self.reduce(*slot as usize, *value),
             Op::Print(parts) => self.print(v, parts),

@@ -23,8 +23,23 @@ impl Lowering<'_, '_> {
             }
             Op::BlockCount(condition) => Some(vec![self.block_count(self.value(*condition))]),
             Op::Subgroup(op, operands) => Some(self.subgroup(*op, operands)),
+            Op::LoadMatrices(a, transposed) => Some(target.load_matrices(e, self.first_pointer(*a), *transposed)),
+            Op::CopyAsync(to, from) => {
+                target.copy_async(e, self.first_pointer(*to), self.first_pointer(*from));
+                None
+            }
+            Op::AwaitCopies => {
+                target.await_copies(e);
+                None
+            }
             _ => panic!("compiler bug: not an operation of threads"),
         }
+    }
+
+    /// The pointer to the first scalar at an address.
+    fn first_pointer(&self, address: ValueId) -> V {
+        let place = self.place(address);
+        self.leaf_pointer(&place, &place.shape.leaves[0])
     }
 
     /// A barrier of the block; yields for how many of its threads a condition holds.

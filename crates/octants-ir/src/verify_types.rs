@@ -69,19 +69,10 @@ fn check(scope: &Scope, body: &Body, v: ValueId) -> Checked {
         }
         Op::Shape(..) => need(matches!(ty, Type::Scalar(Scalar::I32 | Scalar::I64)), Rule::ResultType),
         Op::Freeze(a) => need(c.of(*a) == ty && ty.scalar().is_some(), Rule::ResultType),
-        Op::Grid(_) | Op::FragmentIndex(_) | Op::Barrier(_) | Op::Fence(_) | Op::BlockCount(_) | Op::Subgroup(..) => {
-            c.thread_op(&body.inst(v).op)
-        }
-        Op::LoadMatrices(a, _) => {
-            let from = c.pointee(*a, Rule::VectorType)?;
-            need(*from == Type::Scalar(Scalar::F16) && *ty == Type::Vector(Scalar::F16, 8), Rule::VectorType)
-        }
-        Op::CopyAsync(a, b) => {
-            let [to, from] = [c.pointee(*a, Rule::MemoryType)?, c.pointee(*b, Rule::MemoryType)?];
-            need(to == from && matches!(to, Type::Scalar(_)), Rule::MemoryType).and_then(|()| c.yields_nothing())
-        }
-        Op::AwaitCopies => c.yields_nothing(),
+        Op::Grid(_) | Op::FragmentIndex(_) | Op::Barrier(_) | Op::Fence(_) => c.thread_op(&body.inst(v).op),
+        Op::BlockCount(_) | Op::Subgroup(..) => c.thread_op(&body.inst(v).op),
         Op::VectorLoad(_) | Op::VectorStore(..) | Op::Prefetch(_) => c.vector_op(ty, &body.inst(v).op),
+        Op::LoadMatrices(..) | Op::CopyAsync(..) | Op::AwaitCopies => c.vector_op(ty, &body.inst(v).op),
         Op::Random | Op::RandomAt(..) | Op::Clock => c.drawn(&body.inst(v).op),
         Op::Balance { number, weight, end, .. } => {
             let i64 = Type::Scalar(Scalar::I64);
@@ -261,6 +252,17 @@ impl<'a> Check<'a> {
             Op::VectorLoad(a) => self.vector_access(ty, *a),
             Op::VectorStore(a, x) => self.vector_access(self.of(*x), *a).and_then(|()| self.yields_nothing()),
             Op::Prefetch(a) => self.pointee(*a, Rule::AddressType).and_then(|_| self.yields_nothing()),
+            Op::LoadMatrices(a, _) => {
+                let from = self.pointee(*a, Rule::VectorType)?;
+                let fits = *from == Type::Scalar(Scalar::F16) && *ty == Type::Vector(Scalar::F16, 8);
+                need(fits, Rule::VectorType)
+            }
+            Op::CopyAsync(a, b) => {
+                let [to, from] = [self.pointee(*a, Rule::MemoryType)?, self.pointee(*b, Rule::MemoryType)?];
+                let fits = to == from && matches!(to, Type::Scalar(_));
+                need(fits, Rule::MemoryType).and_then(|()| self.yields_nothing())
+            }
+            Op::AwaitCopies => self.yields_nothing(),
             op => panic!("compiler bug: {op:?} has no vector"),
         }
     }

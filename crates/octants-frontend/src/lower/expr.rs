@@ -213,11 +213,8 @@ impl Lowerer<'_> {
     }
 
     pub(super) fn binary_value(&mut self, op: Operator, l: &Value, r: &Value) -> Result<Value> {
-        if let Some(v) = self.fold_binary(op, l, r)? {
+        if let Some(v) = self.fold_or_multiply_tiles(op, l, r)? {
             return Ok(v);
-        }
-        if let Some(product) = self.product_of_tiles(op, l, r)? {
-            return Ok(product);
         }
         let [l, r] = [self.operand(l, op.symbol())?, self.operand(r, op.symbol())?];
         Ok(Value::Rt(arith::binary(&mut self.b, &self.options, op, l, r)?))

@@ -155,8 +155,11 @@ impl Lowerer<'_> {
         }
     }
 
-    /// `a @ b` of two tiles: an update of a third one. `None` when neither is a tile.
-    pub(super) fn product_of_tiles(&mut self, op: Operator, a: &Value, b: &Value) -> Result<Option<Value>> {
+    /// An operator on values known at compile time, or `a @ b` of two tiles, an update of a third one. `None` for others.
+    pub(super) fn fold_or_multiply_tiles(&mut self, op: Operator, a: &Value, b: &Value) -> Result<Option<Value>> {
+        if let Some(known) = self.fold_binary(op, a, b)? {
+            return Ok(Some(known));
+        }
         if op != Operator::MatMul || !(self.is_tile(a)? && self.is_tile(b)?) {
             return Ok(None);
         }
