@@ -7,8 +7,7 @@
 use octants_ir::{ForLoop, GroupPlacement, IterationGroup, ValueId};
 
 use crate::emit::{Emitter, Id};
-use crate::lowering::{Index, LoopTargets, Lowering};
-use crate::strided_loops::Axis;
+use crate::lowering::{Axis, Index, LoopTargets, Lowering};
 
 /// The last axis in groups of neighbors that begin at multiples of their number. All numbers but `start` are u32.
 pub(crate) struct Groups {

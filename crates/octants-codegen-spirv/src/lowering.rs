@@ -82,6 +82,16 @@ pub(crate) struct Index {
     pub wide: Id,
 }
 
+/// An axis of a parallel loop.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Axis {
+    /// First index, 64 bits.
+    pub begin: Id,
+    /// Number of indices, 64 bits, not negative.
+    pub trips: Id,
+    pub scalar: Scalar,
+}
+
 /// A loop of the IR that `Break` and `Continue` leave.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LoopTargets {

@@ -4,22 +4,12 @@
 //! even if it ran no iteration or an assertion failed. A barrier may follow. A loop with a group hands out groups of
 //! iterations (`iteration_groups`).
 
-use octants_ir::{BlockId, ForLoop, Scalar, ValueId};
+use octants_ir::{BlockId, ForLoop, ValueId};
 
 use crate::emit::Id;
 use crate::iteration_groups::{Groups, Tile};
-use crate::lowering::{Index, LoopTargets, Lowering};
+use crate::lowering::{Axis, Index, LoopTargets, Lowering};
 use crate::odometer::Odometer;
-
-/// An axis of a parallel loop.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Axis {
-    /// First index, 64 bits.
-    pub begin: Id,
-    /// Number of indices, 64 bits, not negative.
-    pub trips: Id,
-    pub scalar: Scalar,
-}
 
 impl<'p> Lowering<'_, 'p> {
     fn axis(&self, begin: ValueId, end: ValueId) -> Axis {
