@@ -79,7 +79,7 @@ impl BufferCore {
     /// The contents that work finds which is queued on this stream from now on. `None` where they may change unseen,
     /// and where another stream has been given the memory to write to, since that may do so later.
     pub(crate) fn version(&self, stream: &Arc<StreamCore>) -> Option<Version> {
-        self.device.lanes.cut(&Patient);
+        self.device.submit_held(&Patient);
         let uses = lock(&self.uses);
         let Writes::Seen(writes) = uses.writes else { return None };
         let is_other = |u: &Use| u.stream.strong_count() > 0 && !std::ptr::eq(u.stream.as_ptr(), Arc::as_ptr(stream));
@@ -210,7 +210,7 @@ impl Buffer {
 
     #[cold]
     fn wait_for_streams(&self, access: HostAccess, caller: &dyn Caller) -> Result<()> {
-        self.0.device.lanes.cut(caller);
+        self.0.device.submit_held(caller);
         let in_the_way = |u: &&Use| u.writes || access == HostAccess::Write;
         let streams: Vec<_> =
             lock(&self.0.uses).streams.iter().filter(in_the_way).filter_map(|u| u.stream.upgrade()).collect();
@@ -274,14 +274,16 @@ impl Buffer {
     }
 
     pub(crate) fn share(&self) {
-        self.0.device.lanes.give_up(&Patient);
+        if let Some(launches) = self.0.device.launches_elsewhere.get() {
+            launches.give_up(&Patient);
+        }
         self.expose();
         self.0.shared.store(true, Ordering::Release);
     }
 
     /// Streams whose queued work may use the memory.
     pub(crate) fn users(&self) -> Vec<Arc<StreamCore>> {
-        self.0.device.lanes.cut(&Patient);
+        self.0.device.submit_held(&Patient);
         lock(&self.0.uses).streams.iter().filter_map(|u| u.stream.upgrade()).collect()
     }
 

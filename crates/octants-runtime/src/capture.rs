@@ -12,7 +12,6 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::buffer::Buffer;
-use crate::captured_graph::Plan;
 use crate::cores::{DeviceCore, StreamCore};
 use crate::driver::{DevicePtr, EventHandle, GraphHandle, StreamHandle};
 use crate::error::{ErrorKind, Result};
@@ -435,11 +434,15 @@ impl Capture {
     }
 
     /// Notes the steps of another graph, launched on a stream.
-    pub(crate) fn note_graph(&self, stream: &Arc<StreamCore>, plan: &Plan) -> Result<()> {
+    pub(crate) fn note_graph(
+        &self,
+        stream: &Arc<StreamCore>,
+        (steps, behind_handles, memory): (&[Step], &[u64], &[(Buffer, bool)]),
+    ) -> Result<()> {
         self.check(&stream.device, "stream")?;
-        plan.behind_handles.iter().for_each(|h| self.note_handle(*h));
-        let (steps, mut noted) = (&plan.steps, self.noted()?);
-        noted.own.extend(plan.own.iter().cloned());
+        behind_handles.iter().for_each(|h| self.note_handle(*h));
+        let mut noted = self.noted()?;
+        noted.own.extend(memory.iter().cloned());
         let (lane, first) = (noted.lane(stream), noted.steps.len());
         let before = noted.lanes[lane].ends.clone();
         // The first lane of the graph within is the stream's. The others are new, since those of two graphs, or of two

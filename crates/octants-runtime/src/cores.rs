@@ -6,10 +6,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, RwLock, Weak};
+use std::sync::{Arc, Mutex, OnceLock, RwLock, Weak};
 
-use crate::concurrency::Lanes;
-use crate::driver::{DevicePtr, Driver, EventHandle, ModuleHandle, StreamHandle};
+use crate::driver::{Caller, DevicePtr, Driver, EventHandle, ModuleHandle, StreamHandle};
 use crate::error::{DeviceError, ErrorKind, Result};
 use crate::profile::Profile;
 use crate::renewable::Renewable;
@@ -45,8 +44,8 @@ pub(crate) struct DeviceCore {
     /// Streams that are gone, and whose work is done.
     pub(crate) ended_streams: AtomicU64,
     pub(crate) workers: WorkerPool,
-    /// Where concurrent launches of the default stream go.
-    pub(crate) lanes: Lanes,
+    /// Launches of the default stream that are made elsewhere, once some are: see `concurrency`.
+    pub(crate) launches_elsewhere: OnceLock<Arc<dyn LaunchesElsewhere>>,
     pub(crate) profile: Profile,
     pub(crate) transfers: Transfers,
     /// Stands for the last work that the device did in place of the host.
@@ -60,6 +59,22 @@ pub(crate) struct DeviceCore {
     pub(crate) wait_was_left: AtomicBool,
     /// Streams that nobody names any more, whose work is not done.
     pub(crate) unnamed: Mutex<Vec<Arc<StreamCore>>>,
+}
+
+/// Launches of the default stream that are held, or were made on other streams. Whatever else the stream is asked for
+/// comes behind them.
+pub(crate) trait LaunchesElsewhere: Send + Sync {
+    /// Submits what is held.
+    fn cut(&self, caller: &dyn Caller);
+
+    /// As [`LaunchesElsewhere::cut`]; no memory is kept any more for what may come.
+    fn give_up(&self, caller: &dyn Caller);
+
+    /// Puts the default stream, which has its turn, behind all of them.
+    fn settle(&self, home: &StreamCore);
+
+    /// Gives everything back; all work is done.
+    fn end(&self, driver: &dyn Driver);
 }
 
 /// What a launch must know of its device.
@@ -195,7 +210,7 @@ impl DeviceCore {
             next_stream: AtomicU32::new(0),
             ended_streams: AtomicU64::new(0),
             workers: WorkerPool::default(),
-            lanes: Lanes::default(),
+            launches_elsewhere: OnceLock::new(),
             transfers: Transfers::default(),
             host_work: Mutex::default(),
             in_graphs: Mutex::default(),
@@ -237,6 +252,14 @@ impl DeviceCore {
 
     pub(crate) fn set_concurrent(&self) {
         self.mode.fetch_or(Mode::CONCURRENT, Ordering::Release);
+    }
+
+    /// Submits what is held of the default stream's launches: something is asked for that comes behind them.
+    #[inline]
+    pub(crate) fn submit_held(&self, caller: &dyn Caller) {
+        if let Some(launches) = self.launches_elsewhere.get() {
+            launches.cut(caller);
+        }
     }
 
     /// True when the driver must not be called any more, not even to give something back.

@@ -2,14 +2,14 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use octants_artifact::{Artifact, CodeTarget};
 
 use crate::assemble::assemble;
 use crate::buffer::Buffer;
 use crate::capture::Capture;
-use crate::concurrency::Decision;
+use crate::concurrency::{Decision, Lanes};
 use crate::cores::DeviceCore;
 use crate::driver::{Caller, Contents, Driver, Patient, StreamHandle};
 use crate::error::{ErrorKind, Result};
@@ -19,7 +19,8 @@ use crate::kernel_meta::KernelMeta;
 use crate::nesting::{self, refuse_while_capturing};
 use crate::report::{TextSink, lock};
 use crate::sections::{checkpoint_labels, draws_again, loops_of, sections};
-use crate::stream::Stream;
+use crate::stage_arguments::HostArray;
+use crate::stream::{Results, Stream};
 use crate::worker_pool::PoolStats;
 
 /// Settings of a program that the launcher needs.
@@ -40,6 +41,8 @@ impl fmt::Debug for DeviceConfig {
 struct Inner {
     core: Arc<DeviceCore>,
     default: Stream,
+    /// Where concurrent launches of the default stream go.
+    lanes: OnceLock<Arc<Lanes>>,
 }
 
 /// A device and the program that uses it. Clones are the same device.
@@ -56,7 +59,7 @@ impl Device {
     pub fn over(driver: Box<dyn Driver>, config: DeviceConfig) -> Device {
         let core = Arc::new(DeviceCore::new(driver, config.seed, config.sink));
         let default = Stream::over(core.clone(), StreamHandle(0), false);
-        Device(Arc::new(Inner { core, default }))
+        Device(Arc::new(Inner { core, default, lanes: OnceLock::new() }))
     }
 
     pub(crate) fn core(&self) -> &Arc<DeviceCore> {
@@ -162,18 +165,51 @@ impl Device {
 
     /// To be called before a thread asks for concurrent launches ([`nesting::set_concurrency`]).
     pub fn prepare_concurrency(&self, caller: &dyn Caller) {
-        let _turn = self.0.default.core().wait_turn(caller);
-        self.0.core.lanes.begin(self.0.default.core());
+        let (core, default) = (&self.0.core, self.0.default.core());
+        if core.immediate || self.0.lanes.get().is_some() {
+            return;
+        }
+        // The turn keeps another thread's work from being queued without looking for launches elsewhere.
+        let _turn = default.wait_turn(caller);
+        let lanes = self.0.lanes.get_or_init(|| Arc::new(Lanes::of(default)));
+        let _ = core.launches_elsewhere.set(lanes.clone());
+    }
+
+    /// As [`Stream::launch_with`] on one of this device's streams. Launches on the default stream may run side by side,
+    /// where this thread or the program says so.
+    ///
+    /// # Safety
+    /// As [`Stream::launch_with`].
+    #[inline]
+    pub unsafe fn launch(
+        &self,
+        stream: &Stream,
+        kernel: &LoadedKernel,
+        args: &[u64],
+        arrays: &[HostArray],
+        caller: &dyn Caller,
+    ) -> Result<Option<Results>> {
+        if let Some(lanes) = self.0.lanes.get()
+            && arrays.is_empty()
+            && lanes.take(stream)
+        {
+            // SAFETY: the caller's contract.
+            if let Some(results) = unsafe { lanes.launch(stream.core(), kernel, args, caller)? } {
+                return Ok(results);
+            }
+        }
+        // SAFETY: the caller's contract.
+        unsafe { stream.launch_with(kernel, args, arrays, caller) }
     }
 
     /// Where launches on the default stream went since the last call, the latest some thousands of them.
     pub fn take_decisions(&self) -> Vec<Decision> {
-        self.0.core.lanes.take_decisions()
+        self.0.lanes.get().map(|lanes| lanes.take_decisions()).unwrap_or_default()
     }
 
     /// How often launches that a program repeats were launched as one graph.
     pub fn replays(&self) -> u64 {
-        self.0.core.lanes.replays()
+        self.0.lanes.get().map_or(0, |lanes| lanes.replays())
     }
 
     /// Counts of the pool of worker streams.
@@ -252,7 +288,7 @@ impl Device {
         if core.immediate {
             return self.0.default.synchronize(caller);
         }
-        core.lanes.cut(caller);
+        core.submit_held(caller);
         let streams = core.live_streams();
         let mut waited = Ok(());
         for stream in &streams {
@@ -301,7 +337,7 @@ impl Device {
 
     /// Sets the seed of random numbers of launches from now on and starts their sequence anew.
     pub fn set_seed(&self, seed: u64) {
-        self.0.core.lanes.cut(&Patient);
+        self.0.core.submit_held(&Patient);
         self.0.core.seed.store(seed, Ordering::Relaxed);
         self.0.core.launches.store(0, Ordering::Relaxed);
     }
@@ -347,7 +383,9 @@ impl Device {
         if core.wait_was_left.load(Ordering::Relaxed) {
             self.cancel();
         }
-        core.lanes.give_up(caller);
+        if let Some(launches) = core.launches_elsewhere.get() {
+            launches.give_up(caller);
+        }
         let mut end = self.0.default.drain(caller, || core.set_closed());
         if !core.immediate {
             if matches!(&end, Err(e) if *e.kind() == ErrorKind::Interrupted) {
@@ -365,7 +403,9 @@ impl Device {
             }
             lock(&core.unnamed).clear();
             core.printer.flush();
-            core.lanes.end(&*core.driver);
+            if let Some(launches) = core.launches_elsewhere.get() {
+                launches.end(&*core.driver);
+            }
             core.forget_adopted();
             core.workers.trim(&*core.driver);
             core.end_reclaim();

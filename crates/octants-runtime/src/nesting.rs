@@ -12,6 +12,7 @@ const INSIDE: u8 = 1;
 const CAPTURING: u8 = 2;
 const CONCURRENT: u8 = 4;
 const ORDERED: u8 = 8;
+const SUBMITTING: u8 = 16;
 
 thread_local! {
     static MARKS: Cell<u8> = const { Cell::new(0) };
@@ -80,6 +81,28 @@ pub fn set_concurrency(concurrent: Option<bool>) -> Option<bool> {
     };
     MARKS.with(|c| c.set(c.get() & !(CONCURRENT | ORDERED) | mark));
     before
+}
+
+/// True when this thread submits launches that were held.
+pub(crate) fn submitting() -> bool {
+    MARKS.with(Cell::get) & SUBMITTING != 0
+}
+
+/// Marks this thread as one that submits launches that were held, in order, until the guard is dropped.
+#[derive(Debug)]
+pub(crate) struct Submitting(u8);
+
+impl Submitting {
+    pub(crate) fn begin() -> Submitting {
+        Submitting(MARKS.with(|c| c.replace(c.get() & !CONCURRENT | ORDERED | SUBMITTING)))
+    }
+}
+
+impl Drop for Submitting {
+    fn drop(&mut self) {
+        let before = self.0;
+        MARKS.with(|c| c.set(before));
+    }
 }
 
 /// Does work on this thread as if it captured nothing.

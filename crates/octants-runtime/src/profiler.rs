@@ -28,7 +28,7 @@ impl Profiler {
     pub fn start(&self) -> Result<SpanId> {
         let core = self.core();
         core.check_open("device")?;
-        core.lanes.cut(&Patient);
+        core.submit_held(&Patient);
         let mut s = core.profile.state();
         s.began.get_or_insert_with(Instant::now);
         if s.anchor.is_none() && !core.immediate {

@@ -37,7 +37,7 @@ impl StreamCore {
     pub(crate) fn wait_turn(&self, caller: &dyn Caller) -> MutexGuard<'_, Scratch> {
         // The scratch is valid at every point where a panic could leave it.
         if self.number == 0 {
-            self.device.lanes.cut(caller);
+            self.device.submit_held(caller);
         }
         let turn = match self.scratch.try_lock() {
             Ok(guard) => guard,
@@ -47,8 +47,10 @@ impl StreamCore {
                 self.scratch.lock().unwrap_or_else(PoisonError::into_inner)
             }
         };
-        if self.number == 0 {
-            self.device.lanes.settle(self);
+        if self.number == 0
+            && let Some(launches) = self.device.launches_elsewhere.get()
+        {
+            launches.settle(self);
         }
         turn
     }
@@ -317,14 +319,20 @@ impl StreamCore {
 
     /// Puts the default stream behind all concurrent launches.
     fn settle(&self, caller: &dyn Caller) {
-        if self.number == 0 && self.device.lanes.is_used() {
+        if self.is_behind_others() {
             self.in_order(caller, || ());
         }
     }
 
     /// Does `work`, which takes no turn otherwise, on the default stream behind all concurrent launches.
     pub(crate) fn behind_lanes<T>(&self, work: impl FnOnce() -> T) -> T {
-        if self.number == 0 && self.device.lanes.is_used() { self.in_order(&Patient, work) } else { work() }
+        if self.is_behind_others() { self.in_order(&Patient, work) } else { work() }
+    }
+
+    /// Launches that are this stream's may be elsewhere.
+    #[inline]
+    fn is_behind_others(&self) -> bool {
+        self.number == 0 && self.device.launches_elsewhere.get().is_some()
     }
 
     /// Does `work` while no other thread uses the stream.

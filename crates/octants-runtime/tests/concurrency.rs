@@ -40,7 +40,7 @@ fn launch(device: &Device, kernel: &LoadedKernel, buffers: [&Buffer; BUFFERS], e
     let [a, b, c] = buffers.map(|b| b.ptr().unwrap());
     // SAFETY: the driver runs nothing.
     unsafe {
-        device.default_stream().launch(kernel, &[a, b, c, elements.0, elements.1], &Patient).unwrap();
+        device.launch(device.default_stream(), kernel, &[a, b, c, elements.0, elements.1], &[], &Patient).unwrap();
     }
 }
 
@@ -182,7 +182,8 @@ fn each_call_fails_once_and_nothing_is_lost() {
         log.fail_call(n);
         let slots = |to: &Buffer| [x.ptr().unwrap(), x.ptr().unwrap(), to.ptr().unwrap(), 0, 100];
         // SAFETY: the driver runs nothing.
-        let ends = [&y, &z, &y].map(|to| unsafe { device.default_stream().launch(&kernel, &slots(to), &Patient) });
+        let ends = [&y, &z, &y]
+            .map(|to| unsafe { device.launch(device.default_stream(), &kernel, &slots(to), &[], &Patient) });
         let (failed, any) = (log.failed(), ends.iter().any(|e| e.is_err()));
         // Whatever has failed, the next launch works.
         log.fail_call(1 << 40);

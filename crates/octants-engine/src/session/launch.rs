@@ -31,7 +31,7 @@ impl Session {
         let stream = stream.unwrap_or_else(|| self.device.default_stream());
         let results = match &code.launching {
             // SAFETY: the caller's contract.
-            Launching::Plain => unsafe { stream.launch_with(&code.kernel, slots, arrays, caller) }?,
+            Launching::Plain => unsafe { self.device.launch(stream, &code.kernel, slots, arrays, caller) }?,
             // SAFETY: the caller's contract.
             Launching::WithStore(store) => {
                 unsafe { self.launch_with_store(code, store, slots, arrays, stream, caller) }?

@@ -91,12 +91,6 @@ impl Stream {
             // SAFETY: the caller's contract.
             return unsafe { core.launch_nested(kernel, args) };
         }
-        if core.runs_concurrently() && arrays.is_empty() && checkpoints.resumes_at.is_none() {
-            // SAFETY: the caller's contract.
-            if let Some(results) = unsafe { core.device.lanes.launch(core, kernel, args, caller)? } {
-                return Ok(results);
-            }
-        }
         let mut scratch = core.wait_turn(caller);
         let inside = Inside::enter();
         scratch.checkpoints = *checkpoints;
@@ -115,13 +109,6 @@ impl Stream {
 }
 
 impl StreamCore {
-    /// This thread's launches here may go to lanes.
-    #[inline]
-    fn runs_concurrently(&self) -> bool {
-        let asked = || nesting::concurrency().unwrap_or_else(|| self.device.mode().is_concurrent());
-        self.number == 0 && self.device.lanes.is_used() && !self.device.immediate && !self.device.is_closed() && asked()
-    }
-
     /// # Safety
     /// As [`Stream::launch_with`]; `scratch` is used by no other work.
     #[inline]

@@ -49,7 +49,7 @@ impl Stream {
         }
         let mut plan = graph.plan(caller);
         if let Some(capture) = capture::current() {
-            return capture.note_graph(core, &plan);
+            return capture.note_graph(core, (&plan.steps, &plan.behind_handles, &plan.own));
         }
         let mut scratch = core.wait_turn(caller);
         let inside = Inside::enter();

@@ -1,0 +1,262 @@
+//! [`State`]: which lane a launch goes to, and what it is behind.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::LANES;
+use super::cycle::History;
+use super::elements::{Elements, Given};
+use crate::cores::DeviceCore;
+use crate::driver::{Caller, Driver, EventHandle, ModuleHandle};
+use crate::error::Result;
+use crate::kernel::{LoadedKernel, Pointer};
+use crate::stream::Stream;
+
+/// Launches that are remembered before those are looked for whose work is done.
+const LOOK_AT: usize = 64;
+/// Launches that are remembered at most: whoever makes another one waits for the oldest.
+const MOST_OPEN: usize = 512;
+/// Uses of a buffer that are remembered one by one.
+const MOST_USES: usize = 16;
+/// Decisions that are kept for a report.
+const MOST_DECISIONS: usize = 4096;
+
+/// Where a launch went, and why.
+#[derive(Debug, Clone)]
+pub struct Decision {
+    /// Its number among the concurrent launches of the device.
+    pub number: u64,
+    /// The kernel.
+    pub kernel: String,
+    /// The lane; `None` for the default stream.
+    pub lane: Option<usize>,
+    /// The launches that it conflicts with, and the kernel's name of the buffer in which they meet first.
+    pub behind: Vec<(u64, String)>,
+}
+
+#[derive(Default)]
+pub(super) struct State {
+    pub(super) lanes: Vec<Lane>,
+    /// Launches that later ones may have to wait for, in order; the first has the number `first`.
+    launches: VecDeque<Placed>,
+    first: u64,
+    /// Uses of buffers, by number.
+    uses: HashMap<u64, Vec<Use>>,
+    /// Recorded on the default stream when lanes were opened last, and how often that was.
+    pub(super) opening: Option<EventHandle>,
+    pub(super) openings: u64,
+    pub(super) idle_events: Vec<EventHandle>,
+    pub(super) decisions: VecDeque<Decision>,
+    pub(super) history: History,
+    /// Rounds that were launched as graphs.
+    pub(super) replays: u64,
+}
+
+/// For each lane one more than the number of the last launch there that something is behind.
+type Clock = [u64; LANES];
+
+pub(super) struct Lane {
+    pub(super) stream: Stream,
+    /// What its last launch is of.
+    module: Option<ModuleHandle>,
+    /// Its last launch and all those that is behind.
+    seen: Clock,
+    /// The opening that it is behind.
+    opening: u64,
+}
+
+struct Placed {
+    lane: usize,
+    /// Recorded behind it.
+    event: EventHandle,
+    kernel: LoadedKernel,
+    args: Box<[u64]>,
+    seen: Clock,
+}
+
+/// A launch's use of a buffer.
+#[derive(Clone, Copy)]
+struct Use {
+    launch: u64,
+    pointer: Pointer,
+    /// It stands for other uses too, so that elements tell nothing.
+    whole: bool,
+}
+
+impl State {
+    pub(super) fn next_number(&self) -> u64 {
+        self.first + self.launches.len() as u64
+    }
+
+    fn placed(&self, number: u64) -> Option<&Placed> {
+        self.launches.get(number.checked_sub(self.first)? as usize)
+    }
+
+    /// Forgets the oldest launches whose work is done.
+    pub(super) fn retire(&mut self, device: &DeviceCore, caller: &dyn Caller) -> Result<()> {
+        if self.launches.len() < LOOK_AT {
+            return Ok(());
+        }
+        while let Some(oldest) = self.launches.front() {
+            // SAFETY: the event is the lanes' own.
+            unsafe {
+                if !device.driver.query_event(oldest.event)? {
+                    if self.launches.len() < MOST_OPEN {
+                        break;
+                    }
+                    device.wait_for_event(oldest.event, caller)?;
+                }
+            }
+            if let Some(done) = self.launches.pop_front() {
+                self.idle_events.push(done.event);
+                self.first += 1;
+            }
+        }
+        let first = self.first;
+        self.uses.retain(|_, uses| {
+            uses.retain(|u| u.launch >= first);
+            !uses.is_empty()
+        });
+        Ok(())
+    }
+
+    /// The launches that one conflicts with, each with the pointer of its own that shows it, by falling number.
+    pub(super) fn conflicts(
+        &self,
+        kernel: &LoadedKernel,
+        args: &[u64],
+        given: &Given,
+    ) -> SmallVec<[(u64, Pointer); 8]> {
+        let mut found: SmallVec<[(u64, Pointer); 8]> = SmallVec::new();
+        for (buffer, pointer) in given {
+            for used in self.uses.get(&buffer.id).map_or(&[][..], Vec::as_slice) {
+                let Some(placed) = self.placed(used.launch) else { continue };
+                if !(used.pointer.written || pointer.written) || found.iter().any(|(known, _)| *known == used.launch) {
+                    continue;
+                }
+                let elements = Elements { kernel: &placed.kernel, args: &placed.args, of: used.pointer };
+                if used.whole || elements.meet(&Elements { kernel, args, of: *pointer }) {
+                    found.push((used.launch, *pointer));
+                }
+            }
+        }
+        found.sort_unstable_by_key(|(number, _)| std::cmp::Reverse(*number));
+        found
+    }
+
+    /// The lane whose last launch is the latest conflict; else one that this kernel was on before, or that was not used
+    /// for the longest time.
+    pub(super) fn choose_lane(
+        &mut self,
+        device: &Arc<DeviceCore>,
+        kernel: &LoadedKernel,
+        behind: &[(u64, Pointer)],
+    ) -> Result<usize> {
+        let last = |lane: usize| self.lanes[lane].seen[lane];
+        let free = |lane: &usize| last(*lane) <= self.first;
+        let waits_anyway = behind.iter().filter_map(|(number, _)| Some((self.placed(*number)?.lane, *number + 1)));
+        let at_end = waits_anyway.clone().find(|(lane, end)| last(*lane) == *end).map(|(lane, _)| lane);
+        let lanes = 0..self.lanes.len();
+        let known = |lane: &usize| self.lanes[*lane].module == Some(kernel.module);
+        let chosen = at_end
+            .or_else(|| lanes.clone().filter(known).find(free))
+            .or_else(|| lanes.clone().find(free))
+            .or_else(|| (self.lanes.len() == LANES).then(|| lanes.min_by_key(|lane| last(*lane)).unwrap_or(0)));
+        if let Some(chosen) = chosen {
+            return Ok(chosen);
+        }
+        let stream = Stream::over(device.clone(), device.driver.create_stream(0)?, true);
+        self.lanes.push(Lane { stream, module: None, seen: [0; LANES], opening: 0 });
+        Ok(self.lanes.len() - 1)
+    }
+
+    /// Puts a lane behind the last opening, and behind launches.
+    pub(super) fn order(&mut self, driver: &dyn Driver, lane: usize, behind: &[(u64, Pointer)]) -> Result<()> {
+        let mut events: SmallVec<[EventHandle; 8]> = SmallVec::new();
+        let mut seen = self.lanes[lane].seen;
+        if self.lanes[lane].opening < self.openings {
+            events.extend(self.opening);
+        }
+        for (number, _) in behind {
+            let Some(placed) = self.placed(*number) else { continue };
+            if seen[placed.lane] <= *number {
+                events.push(placed.event);
+                seen.iter_mut().zip(&placed.seen).for_each(|(a, b)| *a = (*a).max(*b));
+            }
+        }
+        let Lane { stream, opening, .. } = &self.lanes[lane];
+        if !events.is_empty() {
+            // SAFETY: lanes and events live as long as this.
+            unsafe { driver.wait_events(stream.core().handle, &events)? };
+        }
+        debug_assert!(*opening <= self.openings);
+        (self.lanes[lane].seen, self.lanes[lane].opening) = (seen, self.openings);
+        Ok(())
+    }
+
+    /// Lets an event stand for a lane's last launch. Where that fails the launch is waited for: no one could be put
+    /// behind it.
+    pub(super) fn mark(&mut self, driver: &dyn Driver, lane: usize, event: EventHandle) -> Result<()> {
+        let stream = self.lanes[lane].stream.core().handle;
+        // SAFETY: as in `order`.
+        let marked = unsafe { driver.record_event(stream, event) };
+        marked.inspect_err(|_| {
+            self.idle_events.push(event);
+            // SAFETY: as above. An error is of work that its stream reports.
+            drop(unsafe { driver.synchronize(stream) });
+        })
+    }
+
+    /// Notes a launch that an event stands for.
+    pub(super) fn note(
+        &mut self,
+        (lane, event, behind): (usize, EventHandle, SmallVec<[(u64, Pointer); 8]>),
+        (kernel, args): (&LoadedKernel, &[u64]),
+        given: &Given,
+    ) {
+        let number = self.next_number();
+        let of_lane = &mut self.lanes[lane];
+        of_lane.seen[lane] = number + 1;
+        of_lane.module = Some(kernel.module);
+        let seen = of_lane.seen;
+        self.launches.push_back(Placed { lane, event, kernel: kernel.clone(), args: args.into(), seen });
+        for (buffer, pointer) in given {
+            let mut used = Use { launch: number, pointer: *pointer, whole: false };
+            let first = self.first;
+            let uses = self.uses.entry(buffer.id).or_default();
+            uses.retain(|u| u.launch >= first);
+            if uses.len() >= MOST_USES {
+                // Of what it is behind, it stands for all; where it is not, the earlier one stays.
+                uses.retain(|u| !behind.iter().any(|(b, _)| *b == u.launch) || u.launch == number);
+                used.whole = true;
+                used.pointer.written = true;
+            }
+            uses.push(used);
+        }
+        let name =
+            |p: &Pointer| p.buffer.and_then(|e| kernel.meta.buffers.get(e as usize)).cloned().unwrap_or_default();
+        let behind = behind.iter().map(|(number, p)| (*number, name(p))).collect();
+        self.decide(Decision { number, kernel: kernel.name().to_string(), lane: Some(lane), behind });
+    }
+
+    pub(super) fn decide(&mut self, decision: Decision) {
+        if self.decisions.len() == MOST_DECISIONS {
+            self.decisions.pop_front();
+        }
+        self.decisions.push_back(decision);
+    }
+
+    /// The events of the last launch of each lane.
+    pub(super) fn last_events(&self) -> Vec<EventHandle> {
+        let last = self.lanes.iter().enumerate().filter_map(|(lane, l)| l.seen[lane].checked_sub(1));
+        last.filter_map(|number| self.placed(number)).map(|p| p.event).collect()
+    }
+
+    pub(super) fn forget(&mut self) {
+        self.first = self.next_number();
+        self.idle_events.extend(self.launches.drain(..).map(|l| l.event));
+        self.uses.clear();
+    }
+}
