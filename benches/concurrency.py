@@ -394,7 +394,9 @@ def main() -> None:
             print(json.dumps({"program": name, "size": args.size, **times, "differs": differs}))
         print(f"{name:<22}" + "".join(f"{t:>10.1f}" for t in times.values()) + f"{gains[-1]:>12.2f}{differs:>10.2g}")
     mean = math.exp(statistics.fmean(math.log(g) for g in gains))
-    print(f"auto: {mean:.2f} times serial in the geometric mean; of the best hand-written form at least {min(best):.2f}")
+    print(
+        f"auto: {mean:.2f} times serial in the geometric mean; of the best hand-written form at least {min(best):.2f}"
+    )
 
 
 if __name__ == "__main__":

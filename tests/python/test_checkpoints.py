@@ -1,5 +1,6 @@
 """`qd.checkpoint`: launches that end at one and resume there."""
 
+import warnings
 from enum import IntEnum
 
 import numpy as np
@@ -214,3 +215,15 @@ def test_misuse_is_refused_with_the_line():
         qd.kernel(checkpoints=True)(bare)
     with qd.checkpoint(0, yield_on=None):
         pass
+
+
+def test_checkpoints_have_no_deprecated_name():
+    @qd.kernel(graph=True, checkpoints=True)
+    def run(a: Numbers, stop: Flag):
+        with qd.checkpoint(0, yield_on=stop):
+            for i in a:
+                a[i] += 1
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert not run(array([1, 2]), array(0)).yielded

@@ -59,6 +59,7 @@ print([float(a.to_numpy()[7]) for a in (x, y, f)], len(g))
 """
 
 
+@pytest.mark.on_cpu
 def test_another_process_runs_the_steps_on_arrays_of_its_own(program, tmp_path):
     f = qd.field(qd.f32, shape=50)
 

@@ -33,7 +33,8 @@ impl Lowerer<'_> {
     /// Warns where what `qd.graph` offers is called by its flat name, as in `qd.graph_do_while`.
     pub(super) fn warn_of_flat_name(&mut self, func: &Expr, flat: &str) {
         let (ExprKind::Attribute(_, name) | ExprKind::Name(name)) = &func.kind else { return };
-        if name == flat {
+        // `qd.checkpoint` has no other name.
+        if name == flat && flat.starts_with("graph_") {
             let message = format!("qd.{flat}() is deprecated and will be removed in a future release");
             let hint = format!("use qd.{}() instead", flat.replacen('_', ".", 1));
             self.world.warn(*Diagnostic::new(Code::Deprecated, func.span, message).with_hint(hint));
