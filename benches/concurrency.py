@@ -3,12 +3,13 @@
     python benches/concurrency.py                                   on the CPU, with streams
     python benches/concurrency.py --arch cuda --size 100000 --rounds 200
 
-Six programs in the forms of GrCUDA's benchmark suite (Parravicini et al., "DAG-based scheduling with resource sharing for
-multi-task applications in a polyglot GPU runtime", IPDPS 2021), written anew as kernels: squares of vectors, option prices, an
-image pipeline, an ensemble of two classifiers, hubs and authorities of a graph, and two branches of a small network. Each is a
-list of launches. `serial` makes them on the default stream, `auto` does so under `qd.concurrent()`, `streams` has each launch on
-a stream with events between them as a careful programmer places them, `graph` captures that. Prints microseconds for a
-round, medians of `--repeats`, and the results' largest difference from those of `serial`.
+Six programs in the forms of GrCUDA's benchmark suite (Parravicini et al., "DAG-based scheduling with resource sharing
+for multi-task applications in a polyglot GPU runtime", IPDPS 2021), written anew as kernels: squares of vectors, option
+prices, an image pipeline, an ensemble of two classifiers, hubs and authorities of a graph, and two branches of a small
+network. Each is a list of launches. `serial` makes them on the default stream, `auto` does so under `qd.concurrent()`,
+`streams` has each launch on a stream with events between them as a careful programmer places them, `graph` captures
+that. Prints microseconds for a round, medians of `--repeats`, and the results' largest difference from those of
+`serial`.
 """
 
 from __future__ import annotations
@@ -219,10 +220,10 @@ def image_pipeline(n: int) -> Program:
     side = max(16, math.isqrt(n))
     image, small, middle, large, fine, coarse, sharp, mixed, out = (matrix(side, side, k) for k in range(9))
     p.add(0, blur, image, small, 1)
-    a = p.add(1, blur, image, middle, 3)
+    p.add(1, blur, image, middle, 3)
     b = p.add(2, blur, image, large, 2)
     p.add(0, edges, small, fine)
-    a = p.add(1, edges, middle, coarse)
+    p.add(1, edges, middle, coarse)
     b = p.add(2, sharpen, image, large, sharp, 0.5)
     c = p.add(1, blend, sharp, middle, coarse, mixed, waits=(b,))
     p.add(0, blend, mixed, small, fine, out, waits=(c,))

@@ -113,8 +113,8 @@ MUTATIONS = [
     (
         "S5: a program that ends leaves work undone",
         f"{RUNTIME}/device.rs",
-        "stream.drain(caller).and_then(|()| stream",
-        "Ok(()).and_then(|()| stream",
+        "let mut drained = stream.drain(caller);",
+        "let mut drained = Ok(());",
     ),
     (
         "S7: captured streams are waited for",
@@ -306,7 +306,7 @@ FROM_PYTHON = [
     (
         "S2: fills do not go to the stream",
         "crates/octants-python/src/host_work.rs",
-        "stream.filter(|_| !program::is_immediate())",
+        "stream.filter(|_| queues)",
         "stream.filter(|_| false)",
     ),
 ]

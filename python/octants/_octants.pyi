@@ -104,12 +104,12 @@ def current_stream() -> Stream:
     """The stream of the innermost `stream_scope` of this thread; else the default stream."""
 
 def ask_for_concurrency(concurrent: bool | None) -> bool | None:
-    """Says whether this thread's launches on the default stream run side by side where they can; `None` leaves it to the program.
-    Returns what was said before."""
+    """Says whether this thread's launches on the default stream run side by side where they can; `None` leaves it to
+    the program. Returns what was said before."""
 
 def take_decisions() -> tuple[list[tuple[int, str, int | None, list[tuple[int, str]]]], int]:
-    """Where concurrent launches went since the last call: number, kernel, lane, and the launches waited for with the name of the
-    buffer; and how many rounds the program has launched as graphs."""
+    """Where concurrent launches went since the last call: number, kernel, lane, and the launches waited for with the
+    name of the buffer; and how many rounds the program has launched as graphs."""
 
 def stream_pool_stats() -> dict[str, int]:
     """Counts of the pool of streams that the groups of kernels run on: created, in_use, idle, reused."""

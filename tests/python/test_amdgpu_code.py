@@ -107,7 +107,9 @@ def check_object(path, text):
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda p: p.stem)
 def test_the_examples_compile_for_every_chip(example, tmp_path):
-    objects = compile_kernels(tmp_path, CHIPS, str(example), "--check")
+    # Its kernels are for subgroups of 32 threads, as here: their parts of a matrix are the components of vectors.
+    chips = [c for c in CHIPS if c.startswith("gfx1")] if example.stem == "tensor_matmul" else CHIPS
+    objects = compile_kernels(tmp_path, chips, str(example), "--check")
     for path, text in describe(objects).items():
         check_object(path, text)
 

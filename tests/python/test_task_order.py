@@ -49,7 +49,8 @@ def kernel_of(loops: str, folder: Path) -> Any:
     file = folder / "loops.py"
     file.write_text(f"import octants as qd\n\n\n@qd.kernel\ndef k({params}):\n{loops}")
     spec = spec_from_file_location("loops", file)
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
     return module.k

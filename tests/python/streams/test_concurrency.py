@@ -231,6 +231,7 @@ def test_events_and_other_streams_are_ordered_with_concurrent_launches() -> None
     qd.init(arch=qd.cpu, cpu_streams=True, concurrency="auto")
     x, y = (qd.ndarray(qd.i64, shape=N) for _ in range(2))
     other = qd.create_stream()
+    y_before = np.zeros(N, dtype=np.int64)
     for round_ in range(20):
         x.fill(round_)
         scale(x, y, 1)
@@ -240,7 +241,7 @@ def test_events_and_other_streams_are_ordered_with_concurrent_launches() -> None
         scale(y, x, 2, qd_stream=other)
         qd.default_stream().wait(other)
         wanted = np.full(N, round_, dtype=np.int64)
-        before = wanted + (y_before % 7 if round_ else 0)
+        before = wanted + y_before % 7
         shift(x, y, 0, 0)
         np.testing.assert_array_equal(y.to_numpy(), before)
         np.testing.assert_array_equal(x.to_numpy(), before * 2 + wanted % 7)
