@@ -562,6 +562,20 @@ def test_a_graph_fills_copies_prints_checks_and_draws(library, begin, capfd):
         qd.sync()
 
 
+def test_a_kernel_may_print_first_on_a_stream_that_is_captured(library, begin, capfd):
+    begin(debug=True, **library.options)
+    x, side = qd.ndarray(qd.f32, shape=N), library.stream()
+    tell(x, N)
+    qd.sync()
+    capfd.readouterr()
+    with library.captured(side) as graph:
+        tell(x, N, qd_stream=side)
+    graph.launch(side.handle)
+    side.synchronize()
+    qd.sync()
+    assert capfd.readouterr().out == "element 3: 2.000000\n"
+
+
 @pytest.mark.parametrize("way", ["dlpack", "array protocol", "graph"])
 def test_lengths_are_counted_again_where_others_write_them(library, begin, way):
     begin(kernel_profiler=True, **library.options)
