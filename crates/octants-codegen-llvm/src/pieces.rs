@@ -2,7 +2,8 @@
 //!
 //! The cut depends on the program and the target alone, and with it the code, whatever the number of threads. A module takes some time for
 //! itself, and a function that tasks of several modules call is compiled in each of them: pieces have a least size, and where
-//! too much would be done twice there are fewer.
+//! too much would be done twice there are fewer. An assembler that the driver calls later puts functions in the place of their
+//! calls, which takes it longer than compiling them: there each entry counts the functions that it calls as its own.
 
 use crate::facts::Facts;
 
@@ -60,36 +61,37 @@ pub(crate) fn all_entries(facts: &Facts<'_>) -> Vec<Entry> {
     entries
 }
 
-/// The pieces of a program; those with wide forms, which `forms_apart` asks for, come last.
-pub(crate) fn cut(facts: &Facts<'_>, forms_apart: bool) -> Vec<Piece> {
+/// The pieces of a program. Where code is `assembled_later`, wide forms are pieces of their own, which come last.
+pub(crate) fn cut(facts: &Facts<'_>, assembled_later: bool) -> Vec<Piece> {
     let entries = all_entries(facts);
-    let whole = Sizes::new(facts).add_all(&entries);
+    let sizes = || Sizes::new(facts, !assembled_later);
+    let whole = sizes().add_all(&entries);
     let mut least = LEAST.max(whole / MOST);
     let mut pieces = loop {
-        let pieces = group(facts, &entries, least);
+        let pieces = group(&entries, least, sizes);
         let sum: usize = pieces.iter().map(|p| p.size).sum();
         if pieces.len() <= 1 || sum <= whole + whole / 4 {
             break pieces;
         }
         least *= 2;
     };
-    if forms_apart {
+    if assembled_later {
         let tasks = facts.schedule.tasks.iter().enumerate();
         pieces.extend(tasks.filter(|(_, schedule)| schedule.forms.coarsening.is_some()).map(|(task, _)| {
             let entries = vec![Entry { task, form: Form::Wide }];
-            Piece { size: Sizes::new(facts).add_all(&entries), entries }
+            Piece { size: sizes().add_all(&entries), entries }
         }));
     }
     pieces
 }
 
 /// Neighbours together until they have the least size.
-fn group(facts: &Facts<'_>, entries: &[Entry], least: usize) -> Vec<Piece> {
+fn group<'f>(entries: &[Entry], least: usize, of_a_piece: impl Fn() -> Sizes<'f>) -> Vec<Piece> {
     let mut pieces: Vec<Piece> = Vec::new();
-    let mut sizes = Sizes::new(facts);
+    let mut sizes = of_a_piece();
     for entry in entries {
         if pieces.last().is_none_or(|p| p.size >= least) {
-            sizes = Sizes::new(facts);
+            sizes = of_a_piece();
             pieces.push(Piece::default());
         }
         if let Some(piece) = pieces.last_mut() {
@@ -108,23 +110,25 @@ fn group(facts: &Facts<'_>, entries: &[Entry], least: usize) -> Vec<Piece> {
     pieces
 }
 
-/// Adds up instructions; what several entries call counts once.
+/// Adds up instructions.
 struct Sizes<'f> {
     facts: &'f Facts<'f>,
+    /// What several entries call counts once.
+    shares_functions: bool,
     /// Functions counted so far, for one thread and for several.
     seen: Vec<[bool; 2]>,
 }
 
 impl<'f> Sizes<'f> {
-    fn new(facts: &'f Facts<'f>) -> Sizes<'f> {
-        Sizes { facts, seen: vec![[false; 2]; facts.program.functions.len()] }
+    fn new(facts: &'f Facts<'f>, shares_functions: bool) -> Sizes<'f> {
+        Sizes { facts, shares_functions, seen: vec![[false; 2]; facts.program.functions.len()] }
     }
 
     fn add(&mut self, entry: Entry) -> usize {
         let mut size = ENTRY + self.facts.schedule.tasks[entry.task].size;
         for f in &self.facts.schedule.tasks[entry.task].functions {
             let seen = &mut self.seen[f.index()][usize::from(entry.form == Form::Single)];
-            if !std::mem::replace(seen, true) {
+            if !std::mem::replace(seen, self.shares_functions) {
                 size += self.facts.schedule.functions[f.index()].size;
             }
         }

@@ -108,23 +108,36 @@ fn names(program: &Program) -> Vec<String> {
 fn small_programs_and_those_that_share_most_of_their_code_are_one_module() {
     let small = compile_host(&tasks(2, |b, x| statements(b, x, 5)), &place, &threads(4)).unwrap();
     assert_eq!(small.modules.len(), 1);
+    let sharing = compile_host(&sharing(12), &place, &threads(4)).unwrap();
+    assert_eq!(sharing.modules.len(), 1);
+}
+
+/// Tasks that do all their work by calling one function.
+fn sharing(count: usize) -> Program {
     let mut f = Builder::new();
     let x = f.push(Op::Param(0), Type::I32);
     let x = statements(&mut f, x, 600);
     f.push(Op::Return(Some(x)), Type::Unit);
     let long = Function { name: "long".into(), params: vec![Type::I32], ret: Type::I32, body: f.body };
-    let mut sharing = tasks(12, |b, x| b.push(Op::Call(FuncId(0), vec![x]), Type::I32));
-    sharing.functions.push(long);
-    let sharing = compile_host(&sharing, &place, &threads(4)).unwrap();
-    assert_eq!(sharing.modules.len(), 1);
+    let mut program = tasks(count, |b, x| b.push(Op::Call(FuncId(0), vec![x]), Type::I32));
+    program.functions.push(long);
+    program
+}
+
+fn hopper() -> CodeTarget {
+    CodeTarget::Device { triple: "nvptx64-nvidia-cuda".into(), cpu: "sm_90".into(), features: "+ptx80".into() }
+}
+
+#[test]
+fn a_long_function_is_assembled_beside_each_of_its_callers() {
+    let artifact = compile(&sharing(4), &place, &threads(4), &hopper()).unwrap();
+    assert_eq!(artifact.modules.len(), 4);
 }
 
 #[test]
 fn devices_are_told_which_module_has_a_task() {
-    let target =
-        CodeTarget::Device { triple: "nvptx64-nvidia-cuda".into(), cpu: "sm_90".into(), features: "+ptx80".into() };
     let program = tasks(12, |b, x| statements(b, x, 60));
-    let artifact = compile(&program, &place, &threads(2), &target).unwrap();
+    let artifact = compile(&program, &place, &threads(2), &hopper()).unwrap();
     assert!(artifact.modules.len() > 3);
     for task in &artifact.tasks {
         let entry = format!(".entry {}(", task.symbol);
