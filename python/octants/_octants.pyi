@@ -35,6 +35,10 @@ def reset(wait: bool = True) -> None:
     """Ends the program; its fields, ndarrays and compiled kernels can no longer be used. Waits for queued work, unless
     `wait` is false and the device can end it early."""
 
+def end_process(wait: bool) -> None:
+    """Ends the program with the process. Queued work is not waited for when `wait` is false or the user has left a wait
+    for it."""
+
 def sync() -> None:
     """Waits until everything launched before is done."""
 

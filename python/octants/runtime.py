@@ -148,9 +148,10 @@ def sync() -> None:
 
 def _end_program() -> None:
     """Ends the program with the process. Threads that serve streams must not be at work while the interpreter and the
-    libraries are being taken down. After an uncaught Ctrl-C nobody waits for queued work."""
+    libraries are being taken down. After a Ctrl-C that was not caught, or that has ended a wait, nobody waits for queued
+    work."""
     uncaught = getattr(sys, "last_value", None)
-    _octants.reset(wait=not isinstance(uncaught, KeyboardInterrupt))
+    _octants.end_process(wait=not isinstance(uncaught, KeyboardInterrupt))
 
 
 atexit.register(_end_program)

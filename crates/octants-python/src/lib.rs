@@ -122,6 +122,7 @@ fn _octants(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(line_probes::probe_lines, m)?)?;
     m.add_function(wrap_pyfunction!(plain_python::run_as_python, m)?)?;
     m.add_function(wrap_pyfunction!(program_functions::reset, m)?)?;
+    m.add_function(wrap_pyfunction!(program_functions::end_process, m)?)?;
     m.add_function(wrap_pyfunction!(fork::before_fork, m)?)?;
     m.add_function(wrap_pyfunction!(fork::after_fork_in_parent, m)?)?;
     m.add_function(wrap_pyfunction!(fork::after_fork_in_child, m)?)?;

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use octants_engine::environment::{apply_environment, check_variables, override_arch};
 use octants_engine::runtime::Caller;
@@ -75,6 +76,11 @@ pub fn init(py: Python<'_>, options: Option<&Bound<'_, PyDict>>) -> PyResult<Vec
     Ok(notices)
 }
 
+/// How long a process may take to end whose device is at work that does not end.
+const LONGEST_EXIT: Duration = Duration::from_secs(5);
+/// Exit status of a process that Ctrl-C has ended, as shells give it.
+const INTERRUPTED: i32 = 130;
+
 /// Ends the program; its fields, ndarrays and compiled kernels can no longer be used. Waits for queued work, unless
 /// `wait` is false and the device can end it early.
 #[pyfunction]
@@ -84,6 +90,29 @@ pub fn reset(py: Python<'_>, wait: bool) -> PyResult<()> {
         cancel_work();
     }
     end_program(py)
+}
+
+/// Ends the program with the process. Queued work is not waited for when `wait` is false or the user has left a wait for
+/// it: it ends early, or the device is abandoned after a short time. The process then ends within some seconds, also
+/// where the driver waits for the device.
+#[pyfunction]
+pub fn end_process(py: Python<'_>, wait: bool) -> PyResult<()> {
+    let Some(program) = current() else { return Ok(()) };
+    let device = program.session.device();
+    if !wait || device.wait_was_left() {
+        device.cancel();
+    }
+    let end = end_program(py);
+    if device.is_abandoned() {
+        // Nobody waits for the thread: it ends with the process.
+        std::thread::spawn(|| {
+            std::thread::sleep(LONGEST_EXIT);
+            eprintln!("octants: the device is still at work, and the process does not end by itself: it is ended");
+            // SAFETY: the call does not return.
+            unsafe { libc::_exit(INTERRUPTED) }
+        });
+    }
+    end
 }
 
 /// Ends the program. What a handler of signals raises meanwhile ends its work early, and is raised.

@@ -4,6 +4,8 @@ use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyType};
 
+use octants_engine::runtime;
+
 use crate::event::Event;
 use crate::program::{self, Program};
 use crate::stream::{
@@ -86,10 +88,10 @@ impl Stream {
         if let Some(kind) = kind
             && self.kind == Kind::Own
             && kind.is_subclass_of::<PyKeyboardInterrupt>()?
-            && let Some(stream) = &*lock(&self.inner)
         {
             // The user has just left a wait: another one would keep them.
-            stream.cancel();
+            let endless = lock(&self.inner).take_if(|stream| !stream.cancel());
+            detached::waiting(py, || endless.map(runtime::Stream::let_go));
         }
         self.finish(py, kind.is_none())
     }

@@ -57,6 +57,8 @@ pub(crate) struct DeviceCore {
     pub(crate) orphans: Failures,
     /// The user has interrupted a wait for work that was not waited for since.
     pub(crate) wait_was_left: AtomicBool,
+    /// The end of the program waits for its work for a short time only.
+    pub(crate) is_given_up: AtomicBool,
     /// Streams that nobody names any more, whose work is not done.
     pub(crate) unnamed: Mutex<Vec<Arc<StreamCore>>>,
 }
@@ -217,6 +219,7 @@ impl DeviceCore {
             reclaim: Mutex::default(),
             orphans: Failures::default(),
             wait_was_left: AtomicBool::new(false),
+            is_given_up: AtomicBool::new(false),
             unnamed: Mutex::default(),
             driver,
         }
@@ -287,7 +290,8 @@ impl DeviceCore {
         }
     }
 
-    /// The process is a copy that a fork has made: nothing of the driver is called any more.
+    /// Nothing of the driver is called any more: the process is a copy that a fork has made, or the device is at work
+    /// that does not end.
     pub(crate) fn abandon(&self) {
         self.set_closed();
         self.abandoned.store(true, Ordering::Release);

@@ -12,8 +12,9 @@ use crate::capture::Capture;
 use crate::concurrency::{Decision, Lanes};
 use crate::cores::DeviceCore;
 use crate::driver::{Caller, Contents, Driver, Patient, StreamHandle};
-use crate::error::{ErrorKind, Result};
+use crate::error::{ErrorKind, Result, is_interrupt};
 use crate::event::Event;
+use crate::interruptible_wait::Until;
 use crate::kernel::{LoadedCode, LoadedKernel};
 use crate::kernel_meta::KernelMeta;
 use crate::nesting::{self, refuse_while_capturing};
@@ -358,13 +359,24 @@ impl Device {
     }
 
     /// All work, also what is queued later, ends as soon as it can, where the device can end it: for a program that is
-    /// about to be closed.
+    /// about to be closed. Where it cannot, [`Device::close`] waits for a short time only.
     pub fn cancel(&self) {
         let core = &self.0.core;
+        core.is_given_up.store(true, Ordering::Relaxed);
         if core.driver.cancels() {
             // SAFETY: no stream is named.
             unsafe { core.driver.cancel(None) }
         }
+    }
+
+    /// The user has interrupted a wait for work that nobody has waited for since.
+    pub fn wait_was_left(&self) -> bool {
+        self.0.core.wait_was_left.load(Ordering::Relaxed)
+    }
+
+    /// Whether the device was left to work that does not end. Its memory is the process's until that ends.
+    pub fn is_abandoned(&self) -> bool {
+        self.0.core.is_abandoned()
     }
 
     /// False after [`Device::close`].
@@ -377,29 +389,36 @@ impl Device {
     /// that was not waited for before; the program has ended all the same.
     ///
     /// Work that the user does not want to wait for ends early where the device can end it: when the caller is
-    /// interrupted, now or in the last wait before.
+    /// interrupted, now or in the last wait before. Where it cannot end it, a caller who is interrupted now, or a
+    /// program that was given up ([`Device::cancel`]), waits for a short time. Then the device is abandoned: the driver
+    /// is not called again, and what the program holds there is the process's until that ends.
     pub fn close(&self, caller: &dyn Caller) -> Result<()> {
         let core = &self.0.core;
-        if core.wait_was_left.load(Ordering::Relaxed) {
+        if core.is_abandoned() {
+            return Ok(());
+        }
+        if core.driver.cancels() && self.wait_was_left() {
             self.cancel();
         }
-        if let Some(launches) = core.launches_elsewhere.get() {
+        let is_given_up = core.is_given_up.load(Ordering::Relaxed) && !core.driver.cancels();
+        if let Some(launches) = core.launches_elsewhere.get()
+            && !is_given_up
+        {
             launches.give_up(caller);
         }
-        let mut end = self.0.default.drain(caller, || core.set_closed());
+        let mut end = if is_given_up { self.drain(&Until::grace()) } else { self.drain(caller) };
         if !core.immediate {
-            if matches!(&end, Err(e) if *e.kind() == ErrorKind::Interrupted) {
+            if is_interrupt(&end) {
                 self.cancel();
-                end = self.0.default.drain(&Patient, || ());
+                end = match core.driver.cancels() {
+                    true => self.drain(&Patient),
+                    false if is_given_up => end,
+                    false => self.drain(&Until::grace()),
+                };
             }
-            for stream in core.live_streams() {
-                // A launch that began before has ended once its turn is over; later ones are refused.
-                let mut drained = stream.drain(caller);
-                if matches!(&drained, Err(e) if *e.kind() == ErrorKind::Interrupted) {
-                    self.cancel();
-                    drained = stream.drain(&Patient);
-                }
-                end = end.and(drained.and_then(|()| stream.report_pending()));
+            if is_interrupt(&end) {
+                self.abandon();
+                return end;
             }
             lock(&core.unnamed).clear();
             core.printer.flush();
@@ -424,6 +443,40 @@ impl Device {
         }
         core.driver.close();
         end
+    }
+}
+
+impl Device {
+    /// Refuses launches from now on and waits for the work of all streams, until the caller is interrupted. A launch
+    /// that began before has ended once its turn is over.
+    fn drain(&self, caller: &dyn Caller) -> Result<()> {
+        let core = &self.0.core;
+        let mut end = self.0.default.drain(caller, || core.set_closed());
+        if core.immediate {
+            return end;
+        }
+        for stream in core.live_streams() {
+            if is_interrupt(&end) {
+                return end;
+            }
+            let drained = stream.drain(caller);
+            end = match is_interrupt(&drained) {
+                true => drained,
+                false => end.and(drained.and_then(|()| stream.report_pending())),
+            };
+        }
+        end
+    }
+
+    /// Lets go of a device whose work does not end: waiting for it, as giving things back would, never ends either.
+    fn abandon(&self) {
+        let core = &self.0.core;
+        core.abandon();
+        let buffers: Vec<_> = lock(&core.buffers).values().filter_map(Weak::upgrade).collect();
+        buffers.iter().for_each(|b| b.close());
+        core.printer.flush();
+        // The driver stays for good.
+        std::mem::forget(core.clone());
     }
 }
 

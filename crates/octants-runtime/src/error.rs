@@ -89,6 +89,11 @@ impl DeviceError {
     }
 }
 
+/// The user has interrupted what was to be done.
+pub(crate) fn is_interrupt<T>(end: &Result<T>) -> bool {
+    matches!(end, Err(e) if *e.kind() == ErrorKind::Interrupted)
+}
+
 impl From<ErrorKind> for DeviceError {
     fn from(kind: ErrorKind) -> DeviceError {
         DeviceError(Box::new(kind))

@@ -1,13 +1,38 @@
 //! Waits that a caller who is interrupted leaves.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::driver::Caller;
 use crate::error::{ErrorKind, Result};
 
 /// Between two looks whether a thread was interrupted that waits.
 pub(crate) const LOOK: Duration = Duration::from_millis(20);
+
+/// How long the end of a program waits for work that the user does not want to wait for, where it cannot be ended.
+pub(crate) const GRACE: Duration = Duration::from_secs(1);
+
+/// A caller who leaves what it waits for at some time.
+pub(crate) struct Until(Instant);
+
+impl Until {
+    /// From now on for [`GRACE`].
+    pub(crate) fn grace() -> Until {
+        Until(Instant::now() + GRACE)
+    }
+}
+
+impl Caller for Until {
+    fn will_block(&self) {}
+
+    fn can_be_interrupted(&self) -> bool {
+        true
+    }
+
+    fn is_interrupted(&self) -> bool {
+        Instant::now() >= self.0
+    }
+}
 
 /// Calls `wait`, which waits for some time, until it says that what it waits for is done. Notes in `left` when the
 /// caller leaves the wait.

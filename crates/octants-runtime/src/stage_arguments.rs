@@ -11,6 +11,7 @@
 use crate::cores::DeviceCore;
 use crate::driver::{Caller, Contents, DevicePtr, StreamHandle};
 use crate::error::Result;
+use crate::interruptible_wait::{LOOK, leave_if_interrupted};
 use crate::kernel::LoadedKernel;
 use crate::scratch::Scratch;
 use crate::staging::{Block, MOST_BUSY};
@@ -85,11 +86,13 @@ pub(crate) struct Staged {
     stretches: Vec<Stretch>,
     aparts: Vec<Apart>,
     /// The block holds copies of the arrays.
-    pinned: bool,
+    pub(crate) pinned: bool,
     /// Where the slots lie, if not by value.
     pub(crate) args_at: Option<DevicePtr>,
     /// The launch must wait for its stream.
     pub(crate) waits: bool,
+    /// A caller who is interrupted may leave that wait: the tasks use copies alone.
+    pub(crate) can_be_left: bool,
 }
 
 impl Staged {
@@ -103,6 +106,7 @@ impl Staged {
             pinned: false,
             args_at: None,
             waits,
+            can_be_left: false,
         }
     }
 }
@@ -152,6 +156,14 @@ pub(crate) unsafe fn stage(
     // lies.
     let in_place = shared && staged.waits;
     staged.pinned = !staged.waits || bytes <= SMALL;
+    staged.can_be_left = staged.waits && !shared && !core.driver.cancels() && caller.can_be_interrupted();
+    if staged.can_be_left && !staged.pinned {
+        // A driver that copies from pageable memory waits in its call for the stream's work, which nothing interrupts.
+        caller.will_block();
+        // SAFETY: the stream is alive.
+        let wait = || unsafe { core.driver.synchronize_for(stream, LOOK) };
+        leave_if_interrupted(caller, &core.wait_was_left, wait)?;
+    }
     if in_place || staged.stretches.is_empty() {
         staged.stretches.clear();
         bytes = 0;

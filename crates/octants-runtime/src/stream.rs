@@ -24,9 +24,10 @@ pub use results::Results;
 use crate::buffer::Version;
 use crate::cores::{DeviceCore, StreamCore};
 use crate::driver::{Caller, EventHandle, Patient, StreamHandle};
-use crate::error::{ErrorKind, Result};
+use crate::error::{ErrorKind, Result, is_interrupt};
 use crate::interruptible_wait::{LOOK, leave_if_interrupted};
 use crate::nesting::{self, refuse_while_capturing};
+use crate::poll::poll;
 use crate::renewable::Renewable;
 use crate::report::{Failure, Failures, lock};
 use crate::scratch::Scratch;
@@ -35,24 +36,38 @@ impl StreamCore {
     /// Waits until no other thread uses the stream. The default stream is then behind all concurrent launches.
     #[inline]
     pub(crate) fn wait_turn(&self, caller: &dyn Caller) -> MutexGuard<'_, Scratch> {
-        // The scratch is valid at every point where a panic could leave it.
         if self.number == 0 {
             self.device.submit_held(caller);
         }
-        let turn = match self.scratch.try_lock() {
-            Ok(guard) => guard,
-            Err(TryLockError::Poisoned(p)) => p.into_inner(),
-            Err(TryLockError::WouldBlock) => {
-                caller.will_block();
-                self.scratch.lock().unwrap_or_else(PoisonError::into_inner)
-            }
-        };
+        let turn = self.try_turn().unwrap_or_else(|| {
+            caller.will_block();
+            self.scratch.lock().unwrap_or_else(PoisonError::into_inner)
+        });
         if self.number == 0
             && let Some(launches) = self.device.launches_elsewhere.get()
         {
             launches.settle(self);
         }
         turn
+    }
+
+    /// The turn, if nobody has it.
+    fn try_turn(&self) -> Option<MutexGuard<'_, Scratch>> {
+        // The scratch is valid at every point where a panic could leave it.
+        match self.scratch.try_lock() {
+            Ok(guard) => Some(guard),
+            Err(TryLockError::Poisoned(p)) => Some(p.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// Waits until no other thread is in the midst of a launch, or until the caller is interrupted.
+    fn wait_until_unused(&self, caller: &dyn Caller) -> Result<()> {
+        if self.device.immediate || nesting::inside() || !caller.can_be_interrupted() {
+            return Ok(());
+        }
+        caller.will_block();
+        leave_if_interrupted(caller, &self.device.wait_was_left, || poll(LOOK, || Ok(self.try_turn().is_some())))
     }
 }
 
@@ -194,13 +209,16 @@ impl Stream {
         self.0.wait_quietly(caller)
     }
 
-    /// What is queued now, and what it waits for on other streams, ends as soon as it can, where the device can end it.
-    pub fn cancel(&self) {
+    /// What is queued now, and what it waits for on other streams, ends as soon as it can. False where the device
+    /// cannot end it.
+    pub fn cancel(&self) -> bool {
         let core = &*self.0;
-        if core.owned && core.device.driver.cancels() {
+        let cancels = core.owned && core.device.driver.cancels();
+        if cancels {
             // SAFETY: the stream is alive.
             unsafe { core.device.driver.cancel(Some(core.handle)) }
         }
+        cancels
     }
 
     /// Lets go of the stream without a wait: it is given back once its work is done and another is made.
@@ -213,6 +231,7 @@ impl Stream {
     /// As [`Stream::synchronize`]; calls `then` before another launch may start.
     pub(crate) fn drain(&self, caller: &dyn Caller, then: impl FnOnce()) -> Result<()> {
         let core = &*self.0;
+        core.wait_until_unused(caller)?;
         let waited = core.in_order(caller, || {
             let waited = core.wait_for_own_work(caller);
             then();
@@ -286,7 +305,7 @@ impl StreamCore {
             return Ok(());
         }
         let waited = self.wait_for_own_work(caller);
-        if !matches!(&waited, Err(e) if *e.kind() == ErrorKind::Interrupted) {
+        if !is_interrupt(&waited) {
             self.listen(caller);
         }
         waited
@@ -302,6 +321,7 @@ impl StreamCore {
 
     /// Waits until no launch is being made and all work is done.
     pub(crate) fn drain(&self, caller: &dyn Caller) -> Result<()> {
+        self.wait_until_unused(caller)?;
         let waited = self.in_order(caller, || self.wait_for_own_work(caller));
         self.listen(caller);
         waited

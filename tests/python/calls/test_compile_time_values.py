@@ -518,3 +518,29 @@ def test_plain_functions_may_look_at_arrays_while_a_kernel_is_compiled() -> None
         return qd.static(largest())
 
     assert get() == 2.0
+
+
+def test_a_grouped_ndrange_of_no_axes_is_one_iteration():
+    vector = qd.Vector.field(3, qd.f32, shape=())
+    scalar = qd.field(qd.f32, shape=())
+
+    @qd.kernel
+    def add(to: qd.template()):
+        for i in qd.grouped(qd.ndrange(*to.shape)):
+            to[i] += 2.0
+
+    @qd.kernel
+    def count() -> qd.i32:
+        n = 0
+        for _ in range(2):
+            for _i in qd.static(qd.grouped(qd.ndrange(*scalar.shape))):
+                n += 1
+            for _i in qd.grouped(qd.ndrange(*scalar.shape)):
+                n += 10
+        return n
+
+    add(vector)
+    add(scalar)
+    assert (vector.to_numpy() == 2.0).all()
+    assert scalar[None] == 2.0
+    assert count() == 22

@@ -43,9 +43,6 @@ impl Lowerer<'_> {
     }
 
     pub(super) fn lower_ndrange(&mut self, call: Call) -> Result<Value> {
-        if call.args.is_empty() {
-            return self.err(Code::Syntax, "`qd.ndrange` takes at least one range");
-        }
         let mut dims = Vec::new();
         for a in &call.args {
             let as_pair = match a {

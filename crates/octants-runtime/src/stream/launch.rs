@@ -13,7 +13,7 @@ use super::walk::{Pace, Walk};
 use crate::capture;
 use crate::cores::StreamCore;
 use crate::driver::{Caller, DevicePtr, EndWords, Launch, Patient, StreamHandle, TaskHandle};
-use crate::error::{DeviceError, ErrorKind, Result};
+use crate::error::{DeviceError, ErrorKind, Result, is_interrupt};
 use crate::kernel::LoadedKernel;
 use crate::nesting::{self, Inside};
 use crate::scratch::{Checkpoints, Scratch};
@@ -233,16 +233,30 @@ impl StreamCore {
         unsafe {
             self.check_not_capturing("take copies of host arrays, or of more arguments than travel by value")?;
             let staged = stage(device, self.handle, kernel, (args, arrays), scratch, caller);
+            if is_interrupt(&staged) {
+                // Nothing was queued yet.
+                return Err(ErrorKind::Interrupted.into());
+            }
             // As below: copies may have been queued.
             let mut staged = staged.inspect_err(|_| drop(self.wait(caller)))?;
             let slots = std::mem::take(&mut scratch.slots);
             let launch = self.describe(kernel, &slots, staged.args_at, scratch, caller, false);
-            let queued = self.queue_tasks(kernel, &launch, scratch);
-            let finished = staged.finish(device, self.handle, arrays, scratch);
+            let mut queued = self.queue_tasks(kernel, &launch, scratch);
+            if staged.can_be_left && !staged.pinned && queued.is_ok() {
+                // A driver that copies to pageable memory waits in its call, which nothing interrupts.
+                queued = self.wait_or_leave(caller);
+            }
+            let was_left = staged.can_be_left && is_interrupt(&queued);
+            let finished = staged.finish(device, self.handle, if was_left { &[] } else { arrays }, scratch);
             let end = queued.and(finished);
             // The work may use the host's arrays, so that even an error waits for what was queued.
             let end = if staged.waits {
-                let waited = self.wait_or_cancel(caller);
+                let waited = match staged.can_be_left {
+                    _ if was_left => Err(ErrorKind::Interrupted.into()),
+                    true if staged.pinned => self.wait_or_leave(caller),
+                    _ => self.wait_or_cancel(caller),
+                };
+                scratch.is_written |= staged.can_be_left && is_interrupt(&waited);
                 self.hear(scratch);
                 staged.bring_back(device, self.handle, waited.is_ok(), arrays, scratch);
                 end.and(waited).and_then(|()| self.report_pending())
