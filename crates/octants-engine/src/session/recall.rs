@@ -20,7 +20,9 @@ impl Session {
         let cache = self
             .cache
             .as_ref()
-            .filter(|_| self.config().offline_cache && !self.config().shows_compilation() && !dumps_stages());
+            .filter(|_| self.config().offline_cache && !self.config().shows_compilation() && !dumps_stages())
+            // Races are looked for in the kernel, not in the code that was made of it.
+            .filter(|_| !self.config().checks_races());
         let common = cache.and_then(|cache| cache.common(&self.machine)).map(|mut key| {
             key.add("concurrent_launches", &!self.device.is_immediate());
             key
