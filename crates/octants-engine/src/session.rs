@@ -8,6 +8,7 @@ mod counters;
 mod launch;
 mod lowering;
 mod name_machine;
+mod races;
 mod recall;
 mod saved_graphs;
 mod stream_groups;

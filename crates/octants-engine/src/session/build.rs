@@ -16,6 +16,7 @@ use octants_schedule::schedule_program;
 use super::access::access_of_tasks;
 use super::check_blocks::{check_block_dims, check_block_memory, check_cooperating_functions};
 use super::counters::counters_of;
+use super::races::RaceCheck;
 use super::{Lowering, Session};
 use crate::artifact_cache::{ArtifactCache, Ingredients};
 use crate::compile_times::{Phase, Stopwatch};
@@ -42,6 +43,8 @@ pub struct Executable {
     pub(crate) pointers: Vec<Pointer>,
     /// It makes numbers of addresses.
     pub(crate) tells_addresses: bool,
+    /// Looks at launches, if races are looked for and there may be some.
+    pub(super) races: Option<Box<RaceCheck>>,
     /// Its machine code was found on disk.
     pub was_kept: bool,
 }
@@ -122,6 +125,10 @@ impl Session {
             code.was_kept &= count.was_kept;
             code.launching = Launching::WithStore(GradientStore::new(count, &store.arguments, &code.layout, names));
         }
+        if let Some(search) = &lowering.races {
+            let check = RaceCheck::new(search.clone(), lowering.lowered.sources.clone(), code.layout.clone());
+            code.races = Some(Box::new(check));
+        }
         if lowering.tells {
             code.tells(&lowering.lowered.kernel);
         }
@@ -171,7 +178,8 @@ impl Session {
             watch.lap(Phase::Link, "");
             let launching = Launching::Plain;
             let key = kept_under;
-            return Ok(Executable { layout, ret, kernel, launching, key, pointers, tells_addresses, was_kept: true });
+            let (races, was_kept) = (None, true);
+            return Ok(Executable { layout, ret, kernel, launching, key, pointers, tells_addresses, races, was_kept });
         }
         let location = |span: Span| sources.location(span);
         // A schedule may hide what is affine here.
@@ -209,7 +217,8 @@ impl Session {
         }
         let launching = Launching::Plain;
         let key = kept_under;
-        Ok(Executable { layout, ret, kernel, launching, key, pointers, tells_addresses, was_kept: false })
+        let (races, was_kept) = (None, false);
+        Ok(Executable { layout, ret, kernel, launching, key, pointers, tells_addresses, races, was_kept })
     }
 
     /// IR to a program of tasks for a kind of machine; printed on the way where `shows` asks for it. `done` is told of

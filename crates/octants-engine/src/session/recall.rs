@@ -62,7 +62,8 @@ impl Session {
         let (layout, ret) = (recalled.layout.clone(), recalled.ret.clone());
         let launching = Launching::Plain;
         let key = Some(key);
-        Some(Executable { layout, ret, kernel, launching, key, pointers, tells_addresses, was_kept: true })
+        let (races, was_kept) = (None, true);
+        Some(Executable { layout, ret, kernel, launching, key, pointers, tells_addresses, races, was_kept })
     }
 
     /// Stores what a compilation asked and what came of it; whether it was written.
