@@ -100,6 +100,9 @@ impl Session {
         if config.kernel_profiler {
             device.profiler().start()?;
         }
+        if config.checks_races() {
+            device.watch_launches();
+        }
         if config.concurrency == "auto" {
             device.infer_concurrency(&Patient);
         }

@@ -9,6 +9,8 @@
 //! Stores of the same value by all iterations are no race: constants, and what is computed alike from memory that the
 //! loop does not write.
 //!
+//! In the same way it is told which elements a launch touches for certain, for races with other launches.
+//!
 //! Reading order: `value`, `observed`, `run_iteration`, `choose_iterations`.
 
 mod choose_iterations;
@@ -16,7 +18,7 @@ mod observed;
 mod run_iteration;
 mod value;
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use octants_analysis::{body_effects, function_effects, runs_once, unproved_buffers};
 use octants_diag::Span;
@@ -80,6 +82,21 @@ pub struct IterationRace {
     pub of_loop: Span,
 }
 
+/// An element that a launch touches for certain.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct TouchedElement {
+    /// The array or field.
+    pub buffer: BufferId,
+    /// The element.
+    pub index: Vec<i64>,
+    /// The part of it, by positions of components.
+    pub path: Vec<i64>,
+    /// What is done.
+    pub doing: Doing,
+    /// Where.
+    pub span: Span,
+}
+
 /// A kernel in which races are looked for.
 pub struct RaceSearch {
     kernel: Kernel,
@@ -91,9 +108,8 @@ pub struct RaceSearch {
 const MOST_STEPS: u32 = 400_000;
 
 impl RaceSearch {
-    /// Of a kernel of the front end. `None` where no loop can have a race, whatever the arguments, as long as different
-    /// arrays are different memory.
-    pub fn of(kernel: &Kernel) -> Option<RaceSearch> {
+    /// Of a kernel of the front end.
+    pub fn of(kernel: &Kernel) -> RaceSearch {
         let mut kernel = kernel.clone();
         merge_aliased_buffers(&mut kernel, &[]);
         inline_calls(&mut kernel);
@@ -120,7 +136,22 @@ impl RaceSearch {
                 }
             }
         }
-        (!loops.is_empty()).then_some(RaceSearch { kernel, loops })
+        RaceSearch { kernel, loops }
+    }
+
+    /// No loop can have a race, whatever the arguments, as long as arrays that are told apart are different memory.
+    pub fn is_safe(&self) -> bool {
+        self.loops.is_empty()
+    }
+
+    /// The name of a buffer.
+    pub fn name_of(&self, buffer: BufferId) -> &str {
+        &self.kernel.buffers[buffer.index()].name
+    }
+
+    /// The buffers of the kernel.
+    pub fn buffers(&self) -> &[octants_ir::Buffer] {
+        &self.kernel.buffers
     }
 
     /// The races of a launch, at most one for each loop and buffer.
@@ -129,6 +160,54 @@ impl RaceSearch {
         let mut found = Vec::new();
         self.walk(self.kernel.body.root, &mut run, &mut found);
         found
+    }
+
+    /// Elements that a launch touches for certain: those that the first and the last iterations of each loop reach, and
+    /// those of indices near some numbers.
+    pub fn touches(&self, launch: &dyn LaunchValues, near: &[i64]) -> Vec<TouchedElement> {
+        let mut run = Run::new(&self.kernel, launch);
+        let mut observed = Observed::of_touches(near);
+        self.walk_touches(self.kernel.body.root, &mut run, &mut observed);
+        let mut found: HashMap<TouchedElement, ()> = HashMap::new();
+        for seen in observed.all() {
+            found.insert(TouchedElement::of(seen), ());
+        }
+        let mut found: Vec<TouchedElement> = found.into_keys().collect();
+        found.sort_by(|a, b| {
+            (a.span.start, &a.index, &a.path, a.doing).cmp(&(b.span.start, &b.index, &b.path, b.doing))
+        });
+        found
+    }
+
+    fn walk_touches(&self, block: BlockId, run: &mut Run<'_>, observed: &mut Observed) {
+        let body = &self.kernel.body;
+        for &v in body.block(block) {
+            match &body.inst(v).op {
+                Op::For(l) => {
+                    self.run_loop(v, l, run, observed);
+                    run.forget_stores(l.body);
+                }
+                Op::Loop(inner) => {
+                    run.forget_stores(*inner);
+                    self.walk_touches(*inner, run, observed);
+                    run.forget_stores(*inner);
+                }
+                Op::If(c, yes, no) => {
+                    if let Some(taken) = run.truth(*c) {
+                        self.walk_touches(if taken { *yes } else { *no }, run, observed);
+                    }
+                    run.forget_stores(*yes);
+                    run.forget_stores(*no);
+                }
+                Op::Break | Op::Continue | Op::Return(_) => return,
+                _ => {
+                    run.steps_left = MOST_STEPS;
+                    if run.step_observed(v, observed) != Flow::Next {
+                        return;
+                    }
+                }
+            }
+        }
     }
 
     /// Runs the code around loops, and the loops.
@@ -166,25 +245,30 @@ impl RaceSearch {
     }
 
     fn races_of(&self, v: ValueId, l: &ForLoop, run: &mut Run<'_>) -> Vec<IterationRace> {
-        let Some(ranges) = run.ranges(l) else { return Vec::new() };
+        let mut observed = Observed::default();
+        self.run_loop(v, l, run, &mut observed);
+        observed.races(&self.kernel, self.kernel.body.inst(v).span)
+    }
+
+    fn run_loop(&self, v: ValueId, l: &ForLoop, run: &mut Run<'_>, observed: &mut Observed) {
+        let Some(ranges) = run.ranges(l) else { return };
         if ranges.iter().any(|(begin, end)| begin >= end) {
-            return Vec::new();
+            return;
         }
         run.begin_loop(v, l);
-        let mut observed = Observed::default();
+        observed.begin_loop();
         let mut tried: BTreeSet<Vec<i64>> = BTreeSet::new();
         run.steps_left = MOST_STEPS;
         for round in 0..2 {
-            for iteration in choose_iterations(&ranges, &observed, round) {
+            for iteration in choose_iterations(&ranges, observed, round) {
                 if run.steps_left == 0 {
                     break;
                 }
                 if tried.insert(iteration.clone()) {
-                    run.run_iteration(v, l, iteration, &mut observed);
+                    run.run_iteration(v, l, iteration, observed);
                 }
             }
         }
-        observed.races(&self.kernel, self.kernel.body.inst(v).span)
     }
 }
 

@@ -1,14 +1,21 @@
 //! Races: what a report says of one ([`Race`]), and who is told of it ([`Races`]).
 //!
-//! Reading order: `race`.
+//! Launches of different streams are watched by `watch`, if someone asks.
+//!
+//! Reading order: `race`, `witness`, `clock`, `watch`.
 
+mod clock;
 mod race;
+mod watch;
+mod witness;
 
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
 pub use race::{Race, RaceAccess, RaceKind, Touch};
+pub(crate) use watch::Watch;
+pub use witness::{Touched, Witness};
 
 use crate::error::{ErrorKind, Result};
 use crate::report::lock;

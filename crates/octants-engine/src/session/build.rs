@@ -125,9 +125,8 @@ impl Session {
             code.was_kept &= count.was_kept;
             code.launching = Launching::WithStore(GradientStore::new(count, &store.arguments, &code.layout, names));
         }
-        if let Some(search) = &lowering.races {
-            let check = RaceCheck::new(search.clone(), lowering.lowered.sources.clone(), code.layout.clone());
-            code.races = Some(Box::new(check));
+        if self.config().checks_races() {
+            self.look_for_races(lowering, &mut code);
         }
         if lowering.tells {
             code.tells(&lowering.lowered.kernel);

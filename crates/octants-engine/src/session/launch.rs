@@ -29,7 +29,7 @@ impl Session {
         caller: &dyn Caller,
     ) -> Result<Option<Results>, Error> {
         let stream = stream.unwrap_or_else(|| self.device.default_stream());
-        self.check_launch(code, slots)?;
+        self.check_launch(code, slots, stream, caller)?;
         let results = match &code.launching {
             // SAFETY: the caller's contract.
             Launching::Plain => unsafe { self.device.launch(stream, &code.kernel, slots, arrays, caller) }?,
@@ -100,18 +100,24 @@ impl Session {
         caller: &dyn Caller,
     ) -> Result<Option<i64>, Error> {
         let stream = stream.unwrap_or_else(|| self.device.default_stream());
-        self.check_launch(code, slots)?;
+        self.check_launch(code, slots, stream, caller)?;
         // SAFETY: the caller's contract.
         Ok(unsafe { stream.launch_from(&code.kernel, slots, arrays, resumes_at, caller)? })
     }
 
-    /// Refuses a launch whose iterations race, if that is looked for.
+    /// Refuses a launch whose iterations race, or that races with another launch, if that is looked for.
     #[inline]
-    fn check_launch(&self, code: &Executable, slots: &[u64]) -> Result<(), Error> {
-        match &code.races {
-            Some(races) if races.is_open() => Ok(self.device.races().tell(races.find(slots))?),
-            _ => Ok(()),
+    fn check_launch(
+        &self,
+        code: &Executable,
+        slots: &[u64],
+        stream: &Stream,
+        caller: &dyn Caller,
+    ) -> Result<(), Error> {
+        if let Some(races) = code.races.as_ref().filter(|races| races.is_open()) {
+            self.device.races().tell(races.find(slots))?;
         }
+        Ok(self.device.check_launch(stream, &code.kernel, slots, caller)?)
     }
 
     /// Counts what a gradient must keep, makes the store and runs the gradient.

@@ -1,7 +1,6 @@
 //! [`Lowering`]: from source to IR.
 
 use std::borrow::Cow;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use octants_autodiff::{Differentiation, Keeping, Kept, StoreNeed, differentiate, may_record_trip_counts};
@@ -9,7 +8,6 @@ use octants_diag::{Code, Diagnostic};
 use octants_frontend::{ArgSpec, Lowered, Obj, Options, World};
 use octants_ir::{AutodiffMode, Kernel, TargetInfo};
 use octants_passes::Alias;
-use octants_passes::find_races::RaceSearch;
 use octants_passes::{CarriedLocal, find_carried_locals, find_divergent_barriers, find_partial_products};
 
 use super::Session;
@@ -24,8 +22,8 @@ pub struct Lowering {
     pub lowered: Lowered,
     /// What the code keeps in memory of the launch, if it is a gradient.
     pub store: Option<StoreNeed>,
-    /// Where iterations may race, if that is looked for.
-    pub(super) races: Option<Arc<RaceSearch>>,
+    /// Races between iterations are looked for.
+    pub(super) checks_races: bool,
     /// The code does nothing but tell its results.
     pub(super) tells: bool,
     /// What a gradient was made of, how it keeps states, and which arrays are the same memory.
@@ -39,7 +37,7 @@ impl Lowering {
         Lowering {
             lowered,
             store: None,
-            races: None,
+            checks_races: false,
             tells: false,
             undifferentiated: None,
             watch: Stopwatch::default(),
@@ -159,9 +157,8 @@ impl Session {
                 } else {
                     warn_of_carried_locals(world, &lowered, carried);
                 }
-                let races = checks_races.then(|| RaceSearch::of(&lowered.kernel)).flatten().map(Arc::new);
                 watch.lap(Phase::Lower, "check groups and barriers");
-                Ok(Lowering { lowered, store: None, races, tells: false, undifferentiated: None, watch })
+                Ok(Lowering { lowered, store: None, checks_races, tells: false, undifferentiated: None, watch })
             }
             Err((diagnostics, sources)) => Err(CompileError::User(diagnostics, sources)),
         }

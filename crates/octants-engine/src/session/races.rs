@@ -1,19 +1,22 @@
 //! Races that are proved: between iterations of a parallel loop, for the arguments of a launch, before it is made; of
 //! variables that iterations carry on, when a kernel is compiled.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use octants_diag::{Sources, Span};
 use octants_frontend::Lowered;
-use octants_ir::{ArgLayout, BufferId, Const, Scalar};
+use octants_ir::{ArgLayout, BufferId, Const, Layout, Scalar};
 use octants_passes::CarriedLocal;
 use octants_passes::find_races::{Doing, IterationRace, LaunchValues, RaceSearch, RacingIteration};
-use octants_runtime::{Race, RaceAccess, RaceKind, Touch};
+use octants_runtime::{Race, RaceAccess, RaceKind, Touch, Touched, Witness};
 
 use super::Session;
+use super::build::Executable;
+use super::lowering::Lowering;
 use crate::error::Error;
 
 /// Different arguments of a kernel for which races are looked for; for others they are not.
@@ -163,7 +166,66 @@ impl Given<'_> {
     }
 }
 
+/// Tells what launches of a kernel touch for certain.
+struct KernelWitness {
+    search: Arc<RaceSearch>,
+    sources: Sources,
+    layout: ArgLayout,
+}
+
+impl fmt::Debug for KernelWitness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KernelWitness").finish_non_exhaustive()
+    }
+}
+
+impl KernelWitness {
+    /// The slot with the address of a buffer's memory, and what tells the buffer from others there.
+    fn memory(&self, buffer: BufferId, slots: &[u64]) -> Option<(u32, u64)> {
+        let mut hasher = DefaultHasher::new();
+        let of = self.search.buffers().get(buffer.index())?;
+        let slot = match &of.layout {
+            Layout::Dense { shape, components, .. } => {
+                let first = components.first()?;
+                (first.base, shape).hash(&mut hasher);
+                *self.layout.roots.get(first.root as usize)?
+            }
+            _ => {
+                let slot = (*self.layout.buffers.get(buffer.index())?)?;
+                slots.get(slot as usize + 1..(slot + 1 + of.ndim) as usize)?.hash(&mut hasher);
+                slot
+            }
+        };
+        slots.get(slot as usize)?.hash(&mut hasher);
+        Some((slot, hasher.finish()))
+    }
+}
+
+impl Witness for KernelWitness {
+    fn touches(&self, args: &[u64], near: &[i64]) -> Vec<Touched> {
+        let launch = Given { layout: &self.layout, slots: args };
+        let mut places: HashMap<Span, Arc<str>> = HashMap::new();
+        let found = self.search.touches(&launch, near).into_iter().filter_map(|t| {
+            let (slot, memory) = self.memory(t.buffer, args)?;
+            let at = places.entry(t.span).or_insert_with(|| self.sources.location(t.span).into()).clone();
+            let (buffer, touch) = (self.search.name_of(t.buffer).into(), touch(t.doing));
+            Some(Touched { slot, memory, buffer, index: t.index, path: t.path, touch, at })
+        });
+        found.collect()
+    }
+}
+
 impl Session {
+    /// Has races of code looked for: between iterations, unless it is a gradient, and with other launches.
+    pub(super) fn look_for_races(&self, lowering: &Lowering, code: &mut Executable) {
+        let search = Arc::new(RaceSearch::of(&lowering.lowered.kernel));
+        let (sources, layout) = (lowering.lowered.sources.clone(), code.layout.clone());
+        if lowering.checks_races && !search.is_safe() {
+            code.races = Some(Box::new(RaceCheck::new(search.clone(), sources.clone(), layout.clone())));
+        }
+        code.kernel = code.kernel.clone().with_witness(Arc::new(KernelWitness { search, sources, layout }));
+    }
+
     /// Refuses a kernel whose iterations carry a variable on.
     pub(super) fn refuse_carried_locals(&self, lowered: &Lowered, carried: Vec<CarriedLocal>) -> Result<(), Error> {
         let sources = &lowered.sources;

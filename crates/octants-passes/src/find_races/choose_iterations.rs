@@ -45,6 +45,10 @@ fn distances(observed: &Observed) -> BTreeSet<i64> {
             }
         }
     }
+    for first in firsts {
+        let apart = first.index.iter().flat_map(|i| observed.near().iter().filter_map(|n| n.checked_sub(*i)));
+        found.extend(apart.filter(|d| (1..i64::MAX / 4).contains(d)));
+    }
     found.into_iter().flat_map(|d| [d, d / 2, d / 3]).take(64).collect()
 }
 

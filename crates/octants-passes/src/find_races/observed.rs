@@ -6,7 +6,7 @@ use std::rc::Rc;
 use octants_diag::Span;
 use octants_ir::{BufferId, Kernel, ValueId};
 
-use super::{Doing, IterationRace, RacingIteration};
+use super::{Doing, IterationRace, RacingIteration, TouchedElement};
 
 /// An access that an iteration makes for certain.
 #[derive(Debug, Clone)]
@@ -32,10 +32,16 @@ pub(super) struct Observed {
     elements: HashMap<(u64, Vec<i64>), Vec<Seen>>,
     /// For each buffer the gravest race: of two writes rather than of a write and a read.
     races: BTreeMap<BufferId, (Seen, Seen)>,
-    /// For each instruction the element that it reached first.
+    /// For each instruction the element that it reached first in this loop.
     firsts: BTreeMap<(usize, ValueId), Seen>,
+    /// Indices to look for, where touches and not races are.
+    near: Option<Vec<i64>>,
+    /// Touches, if these are asked for.
+    touched: Vec<Seen>,
 }
 
+/// Touches that are remembered.
+const MOST_TOUCHED: usize = 1 << 16;
 /// Accesses of an instruction to one element that are remembered.
 const MOST_OF_ONE: usize = 2;
 
@@ -51,9 +57,42 @@ impl Seen {
     }
 }
 
+impl TouchedElement {
+    pub(super) fn of(seen: &Seen) -> TouchedElement {
+        let Seen { buffer, index, path, doing, span, .. } = seen;
+        let (index, path) = (index.clone(), path.clone());
+        TouchedElement { buffer: *buffer, index, path, doing: *doing, span: *span }
+    }
+}
+
 impl Observed {
+    /// To collect touches, with those near some indices.
+    pub fn of_touches(near: &[i64]) -> Observed {
+        Observed { near: Some(near.to_vec()), ..Observed::default() }
+    }
+
+    pub fn begin_loop(&mut self) {
+        self.firsts.clear();
+    }
+
+    /// Indices to look for.
+    pub fn near(&self) -> &[i64] {
+        self.near.as_deref().unwrap_or_default()
+    }
+
+    /// The touches.
+    pub fn all(&self) -> &[Seen] {
+        &self.touched
+    }
+
     pub fn add(&mut self, seen: Seen) {
         self.firsts.entry(seen.inst).or_insert_with(|| seen.clone());
+        if self.near.is_some() {
+            if self.touched.len() < MOST_TOUCHED {
+                self.touched.push(seen);
+            }
+            return;
+        }
         let known = self.elements.entry((seen.memory, seen.index.clone())).or_default();
         if let Some(other) = known.iter().find(|other| other.races_with(&seen)) {
             let both_write = |(a, b): &(Seen, Seen)| (a.doing, b.doing) == (Doing::Writes, Doing::Writes);

@@ -161,6 +161,15 @@ impl<'a> Run<'a> {
         Flow::Next
     }
 
+    /// As [`Run::step`]; what it touches is observed.
+    pub fn step_observed(&mut self, v: ValueId, observed: &mut Observed) -> Flow {
+        self.observed = Some(std::mem::take(observed));
+        let flow = self.step(v);
+        self.frames.truncate(1);
+        *observed = self.observed.take().unwrap_or_default();
+        flow
+    }
+
     pub fn step(&mut self, v: ValueId) -> Flow {
         let Some(left) = self.steps_left.checked_sub(1) else { return Flow::Ends };
         self.steps_left = left;
