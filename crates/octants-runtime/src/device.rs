@@ -9,6 +9,7 @@ use octants_artifact::{Artifact, CodeTarget};
 use crate::assemble::assemble;
 use crate::buffer::Buffer;
 use crate::capture::Capture;
+use crate::captured_graph::CapturedGraph;
 use crate::concurrency::{Decision, Lanes};
 use crate::cores::DeviceCore;
 use crate::driver::{Caller, Contents, Driver, Patient, StreamHandle};
@@ -17,11 +18,12 @@ use crate::event::Event;
 use crate::kernel::{LoadedCode, LoadedKernel};
 use crate::kernel_meta::KernelMeta;
 use crate::nesting::{self, refuse_while_capturing};
-use crate::races::{Races, Watch};
+use crate::races::Races;
 use crate::report::{TextSink, lock};
 use crate::sections::{checkpoint_labels, draws_again, loops_of, sections};
 use crate::stage_arguments::HostArray;
 use crate::stream::{Results, Stream};
+use crate::watch_launches::Watch;
 use crate::worker_pool::PoolStats;
 
 /// Settings of a program that the launcher needs.
@@ -44,6 +46,8 @@ struct Inner {
     default: Stream,
     /// Where concurrent launches of the default stream go.
     lanes: OnceLock<Arc<Lanes>>,
+    /// Looks for races of launches, if someone asks.
+    watch: OnceLock<Arc<Watch>>,
 }
 
 /// A device and the program that uses it. Clones are the same device.
@@ -60,7 +64,7 @@ impl Device {
     pub fn over(driver: Box<dyn Driver>, config: DeviceConfig) -> Device {
         let core = Arc::new(DeviceCore::new(driver, config.seed, config.sink));
         let default = Stream::over(core.clone(), StreamHandle(0), false);
-        Device(Arc::new(Inner { core, default, lanes: OnceLock::new() }))
+        Device(Arc::new(Inner { core, default, lanes: OnceLock::new(), watch: OnceLock::new() }))
     }
 
     pub(crate) fn core(&self) -> &Arc<DeviceCore> {
@@ -166,7 +170,8 @@ impl Device {
     /// a device that does everything at once.
     pub fn watch_launches(&self) {
         if !self.0.core.immediate {
-            self.0.core.watch.get_or_init(Watch::default);
+            let watch = self.0.watch.get_or_init(Arc::default);
+            let _ = self.0.core.watch.set(watch.clone());
         }
     }
 
@@ -182,9 +187,20 @@ impl Device {
         args: &[u64],
         caller: &dyn Caller,
     ) -> Result<()> {
-        match self.0.core.watch.get() {
+        match self.0.watch.get() {
             None => Ok(()),
             Some(watch) => watch.launch(stream.core(), kernel, args, caller),
+        }
+    }
+
+    /// As [`Device::check_launch`] for a graph: its launches race with one another, or with other work.
+    ///
+    /// # Errors
+    /// Those of [`Device::check_launch`].
+    pub fn check_graph(&self, stream: &Stream, graph: &CapturedGraph, caller: &dyn Caller) -> Result<()> {
+        match self.0.watch.get() {
+            None => Ok(()),
+            Some(watch) => watch.graph(stream.core(), &graph.steps_now(), caller),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::races::Race;
+use crate::race::Race;
 use crate::report::Failure;
 
 /// Result of this crate's calls.

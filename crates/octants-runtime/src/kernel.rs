@@ -11,9 +11,9 @@ pub use octants_artifact::Pointer;
 use crate::cores::DeviceCore;
 use crate::driver::{DevicePtr, EndWords, ModuleHandle, TaskHandle};
 use crate::kernel_meta::KernelMeta;
-use crate::races::Witness;
 use crate::scratch::Room;
 use crate::sections::{Section, conditions_at_once};
+use crate::witness::Witness;
 
 /// Compiled code on a device. Made by [`crate::Device::load`]. Clones are the same code, unloaded with the last.
 #[derive(Clone)]

@@ -1,23 +1,11 @@
-//! Races: what a report says of one ([`Race`]), and who is told of it ([`Races`]).
-//!
-//! Launches of different streams are watched by `watch`, if someone asks.
-//!
-//! Reading order: `race`, `witness`, `clock`, `watch`.
-
-mod clock;
-mod race;
-mod watch;
-mod witness;
+//! [`Races`]: who is told of the races of a program.
 
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
-pub use race::{Race, RaceAccess, RaceKind, Touch};
-pub(crate) use watch::Watch;
-pub use witness::{Touched, Witness};
-
 use crate::error::{ErrorKind, Result};
+use crate::race::Race;
 use crate::report::lock;
 
 /// Takes a race that a program goes on behind.
@@ -62,6 +50,7 @@ impl fmt::Debug for Races {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::race::{RaceAccess, RaceKind, Touch};
 
     fn race(index: i64) -> Race {
         let access =

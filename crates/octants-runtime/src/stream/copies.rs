@@ -183,7 +183,7 @@ impl StreamCore {
     fn check_ranges(&self, what: &'static str, ranges: &[(DevicePtr, u64, bool)], caller: &dyn Caller) -> Result<()> {
         let Some(watch) = self.device.watch.get() else { return Ok(()) };
         let ranges: Vec<_> = ranges.iter().map(|(at, bytes, written)| (at.0, at.0 + bytes, *written)).collect();
-        watch.ranges(self, what, &ranges, caller)
+        watch.check_ranges(self, what, &ranges, caller)
     }
 
     pub(super) fn range(&self, buffer: &Buffer, offset: u64, bytes: u64) -> Result<(PinnedBuffer, DevicePtr)> {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-use super::race::Touch;
+use crate::race::Touch;
 
 /// An element that a launch touches for certain.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,7 +40,7 @@ impl Touched {
 }
 
 /// An element that two launches touch; two writes rather than a write and a read.
-pub(super) fn meet<'a>(a: &'a [Touched], b: &'a [Touched]) -> Option<(&'a Touched, &'a Touched)> {
+pub(crate) fn meet<'a>(a: &'a [Touched], b: &'a [Touched]) -> Option<(&'a Touched, &'a Touched)> {
     let mut known: HashMap<(u64, &[i64]), Vec<&Touched>> = HashMap::new();
     for touched in a {
         known.entry((touched.memory, &touched.index)).or_default().push(touched);
@@ -59,7 +59,7 @@ pub(super) fn meet<'a>(a: &'a [Touched], b: &'a [Touched]) -> Option<(&'a Touche
 }
 
 /// The smallest and the largest indices that are touched.
-pub(super) fn ends(of: &[Touched]) -> Vec<i64> {
+pub(crate) fn ends(of: &[Touched]) -> Vec<i64> {
     let mut ends: Vec<i64> = Vec::new();
     let axes = of.iter().map(|t| t.index.len()).max().unwrap_or(0);
     for axis in 0..axes {

@@ -8,23 +8,30 @@
 //! Launches that were made before with the same arguments on the same stream are looked up, and compared again only
 //! when others have been made on other streams since.
 
-use std::collections::{HashMap, HashSet};
+mod clock;
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex};
 
-use super::clock::Clock;
-use super::race::{Race, RaceAccess, RaceKind, Touch};
-use super::witness::{Touched, ends, meet};
+use clock::Clock;
+
+use crate::capture::{self, Step, Work as StepWork};
 use crate::concurrency::elements::Elements;
-use crate::cores::{DeviceCore, StreamCore};
+use crate::cores::{DeviceCore, OrderWatch, StreamCore};
 use crate::driver::{Caller, EventHandle};
 use crate::error::Result;
 use crate::kernel::{LoadedKernel, Pointer};
 use crate::nesting;
+use crate::race::{Race, RaceAccess, RaceKind, Touch};
 use crate::report::lock;
+use crate::witness::{Touched, ends, meet};
 
 /// Uses of a buffer that are remembered.
 const MOST_USES: usize = 64;
+/// Steps of a graph that are compared with each other.
+const MOST_STEPS: usize = 512;
 /// Launches that are remembered before those are forgotten that the host has waited for.
 const MANY_LAUNCHES: usize = 4096;
 
@@ -63,6 +70,18 @@ struct Work {
     doing: Doing,
     /// Where in the program it was asked for.
     site: String,
+    /// Its stream is a lane of a graph.
+    in_graph: bool,
+}
+
+impl Work {
+    fn stream_name(&self) -> String {
+        match (self.in_graph, self.stream) {
+            (true, lane) => format!("branch {lane} of a graph"),
+            (false, 0) => "the default stream".into(),
+            (false, stream) => format!("stream {stream}"),
+        }
+    }
 }
 
 /// When a piece of work was done last.
@@ -98,6 +117,9 @@ impl Watch {
         args: &[u64],
         caller: &dyn Caller,
     ) -> Result<()> {
+        if nesting::capturing() {
+            capture::set_site(caller.call_site());
+        }
         if !is_watched(stream) || args.len() != kernel.meta.arg_slots as usize {
             return Ok(());
         }
@@ -117,11 +139,35 @@ impl Watch {
         state.work(device, (stream.number, key), &used, doing, caller)
     }
 
-    /// To be called before work that reads or writes ranges of addresses, each from the first to before the second.
+    /// To be called before a graph is launched: its steps are watched as work of the stream, and those that no wait orders
+    /// are compared with each other.
     ///
     /// # Errors
     /// As [`Watch::launch`].
-    pub(crate) fn ranges(
+    pub(crate) fn graph(&self, stream: &StreamCore, steps: &[Step], caller: &dyn Caller) -> Result<()> {
+        if !is_watched(stream) {
+            return Ok(());
+        }
+        stream.device.races.tell(races_of_steps(steps))?;
+        for step in steps {
+            match &step.work {
+                StepWork::Launch(l) => self.launch(stream, &l.kernel, &l.args, caller)?,
+                StepWork::Fill { at, bytes, .. } => {
+                    self.check_ranges(stream, "a fill", &[(at.0, at.0 + bytes, true)], caller)?;
+                }
+                StepWork::Copy { at, from_at, bytes, .. } => {
+                    let ranges = [(from_at.0, from_at.0 + bytes, false), (at.0, at.0 + bytes, true)];
+                    self.check_ranges(stream, "a copy", &ranges, caller)?;
+                }
+                StepWork::Foreign(_) => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+impl OrderWatch for Watch {
+    fn check_ranges(
         &self,
         stream: &StreamCore,
         what: &'static str,
@@ -145,31 +191,27 @@ impl Watch {
         state.work(device, (stream.number, key), &used, Doing::Ranges(what, ranges.into()), caller)
     }
 
-    /// An event stands for a stream's work until now.
-    pub(crate) fn record(&self, stream: &StreamCore, event: EventHandle) {
+    fn record(&self, stream: &StreamCore, event: EventHandle) {
         let mut state = lock(&self.state);
         let clock = state.clock_of(stream.number);
         state.events.insert(event, clock);
     }
 
-    /// A stream is behind what an event stands for.
-    pub(crate) fn wait(&self, stream: &StreamCore, event: EventHandle) {
+    fn wait(&self, stream: &StreamCore, event: EventHandle) {
         let mut state = lock(&self.state);
         if let Some(clock) = state.events.get(&event).cloned() {
             state.stream(stream.number).clock.join(&clock);
         }
     }
 
-    /// The host is behind what an event stands for.
-    pub(crate) fn host_waited_for_event(&self, event: EventHandle) {
+    fn host_waited_for_event(&self, event: EventHandle) {
         let mut state = lock(&self.state);
         if let Some(clock) = state.events.get(&event).cloned() {
             state.host.join(&clock);
         }
     }
 
-    /// The host is behind all work of a stream.
-    pub(crate) fn host_waited(&self, stream: u32) {
+    fn host_waited(&self, stream: u32) {
         let mut state = lock(&self.state);
         let clock = state.clock_of(stream);
         state.host.join(&clock);
@@ -178,7 +220,7 @@ impl Watch {
 
 /// Streams of other libraries are ordered by what is not seen here, and so is work within launches and captures.
 fn is_watched(stream: &StreamCore) -> bool {
-    stream.last.is_none() && nesting::is_plain()
+    stream.last.is_none() && nesting::is_plain() && !nesting::submitting()
 }
 
 impl State {
@@ -227,8 +269,14 @@ impl State {
         caller: &dyn Caller,
     ) -> Result<()> {
         let site = caller.call_site().unwrap_or_else(|| "<unknown>".into());
-        let mut work =
-            Work { stream: key.0, key: key.1, last: Mutex::new(Last { number: 0, elsewhere: 0 }), doing, site };
+        let mut work = Work {
+            stream: key.0,
+            key: key.1,
+            last: Mutex::new(Last { number: 0, elsewhere: 0 }),
+            doing,
+            site,
+            in_graph: false,
+        };
         let races = self.races_of(&work, used);
         device.races.tell(races)?;
         *lock(&work.last) = self.next(key.0);
@@ -262,35 +310,76 @@ impl State {
         self.launches.insert(key, work);
     }
 
-    /// The races of a new piece of work with those that it is not behind; one for each of them.
+    /// The races of a new piece of work with those that it is not behind: for each stream with the latest one there, since
+    /// a wait for that orders all.
     fn races_of(&mut self, work: &Work, used: &[(u64, Option<Pointer>, bool)]) -> Vec<Race> {
         let clock = self.clock_of(work.stream);
-        let mut races = Vec::new();
-        let mut looked_at: HashSet<(u32, u64)> = HashSet::new();
+        let mut candidates: BTreeMap<(u32, Reverse<u64>), Arc<Work>> = BTreeMap::new();
         for (buffer, pointer, written) in used {
             for other in self.uses.get(buffer).map_or(&[][..], Vec::as_slice) {
                 let earlier = &other.work;
-                let ordered = earlier.stream == work.stream || clock.holds(earlier.stream, lock(&earlier.last).number);
+                let number = lock(&earlier.last).number;
+                let ordered = earlier.stream == work.stream || clock.holds(earlier.stream, number);
                 let pair = (earlier.key, work.key);
-                if ordered
-                    || !(*written || other.written)
-                    || self.refuted.contains(&pair)
-                    || looked_at.contains(&(earlier.stream, earlier.key))
-                    || !may_meet((&earlier.doing, other.pointer), (&work.doing, *pointer))
+                if !ordered
+                    && (*written || other.written)
+                    && !self.refuted.contains(&pair)
+                    && may_meet((&earlier.doing, other.pointer), (&work.doing, *pointer))
                 {
-                    continue;
-                }
-                looked_at.insert((earlier.stream, earlier.key));
-                match race_of(earlier, work) {
-                    Some(race) => races.push(race),
-                    None => {
-                        self.refuted.insert(pair);
-                    }
+                    candidates.insert((earlier.stream, Reverse(number)), earlier.clone());
                 }
             }
         }
-        races
+        let mut races: Vec<(u32, Race)> = Vec::new();
+        for ((stream, _), earlier) in candidates {
+            if races.iter().any(|(known, _)| *known == stream) {
+                continue;
+            }
+            match race_of(&earlier, work) {
+                Some(race) => races.push((stream, race)),
+                None => {
+                    self.refuted.insert((earlier.key, work.key));
+                }
+            }
+        }
+        races.into_iter().map(|(_, race)| race).collect()
     }
+}
+
+/// The races of steps of a graph that are on different lanes, with no path of waits.
+fn races_of_steps(steps: &[Step]) -> Vec<Race> {
+    if steps.len() > MOST_STEPS {
+        return Vec::new();
+    }
+    let mut behind: Vec<HashSet<usize>> = Vec::with_capacity(steps.len());
+    let mut works: Vec<Option<Work>> = Vec::with_capacity(steps.len());
+    let mut races = Vec::new();
+    for step in steps {
+        let mut all: HashSet<usize> = step.behind.iter().copied().collect();
+        for earlier in &step.behind {
+            all.extend(behind.get(*earlier).into_iter().flatten());
+        }
+        let work = work_of_step(step);
+        for (n, earlier) in works.iter().enumerate().filter(|(n, _)| !all.contains(n)) {
+            if let (Some(earlier), Some(work)) = (earlier, &work)
+                && steps[n].lane != step.lane
+            {
+                races.extend(race_of(earlier, work));
+            }
+        }
+        behind.push(all);
+        works.push(work);
+    }
+    races
+}
+
+fn work_of_step(step: &Step) -> Option<Work> {
+    let (doing, site) = match &step.work {
+        StepWork::Launch(l) => (Doing::Launch(l.kernel.clone(), l.args.clone()), l.site.clone()?),
+        _ => return None,
+    };
+    let last = Mutex::new(Last { number: 0, elsewhere: 0 });
+    Some(Work { stream: step.lane as u32, key: 0, last, doing, site, in_graph: true })
 }
 
 /// A hash of what a launch touches: numbers that are neither addresses nor in access sets do not count.
@@ -344,8 +433,7 @@ fn race_of(earlier: &Work, later: &Work) -> Option<Race> {
             ("an array".into(), None, sides)
         }
     };
-    let name = |stream: u32| if stream == 0 { "the default stream".into() } else { format!("stream {stream}") };
-    let (a, b) = (name(earlier.stream), name(later.stream));
+    let (a, b) = (earlier.stream_name(), later.stream_name());
     let cure = format!(
         "{b} does not wait for {a}: between the two launches call `.wait(...)` of the stream of {} with the stream of \
          {}, or with an event that was recorded there behind it, or wait on the host with `qd.sync()`",
@@ -370,7 +458,7 @@ fn touch_of(written: bool) -> Touch {
 }
 
 fn side(work: &Work, touched: Option<&Touched>, touch: Touch) -> RaceAccess {
-    let stream = if work.stream == 0 { "the default stream".into() } else { format!("stream {}", work.stream) };
+    let stream = work.stream_name();
     let by = match &work.doing {
         Doing::Launch(kernel, _) => format!("kernel `{}` on {stream}", kernel.name()),
         Doing::Ranges(what, _) => format!("{what} on {stream}"),
