@@ -303,6 +303,8 @@ pub enum SitePart {
         /// Format specification, as the user wrote it.
         format: Option<String>,
     },
+    /// The text with the number that the next i32 is.
+    Choice(Vec<String>),
 }
 
 /// Error of [`Artifact::from_bytes`] and [`Trace::from_bytes`].

@@ -143,6 +143,7 @@ fn text(body: &Body, parts: &[TextPart]) -> Vec<SitePart> {
             TextPart::Text(t) => text.push(SitePart::Text(t.clone())),
             TextPart::Once => {}
             TextPart::Value(v, format) => describe(body.ty(*v), format.as_deref(), &mut text),
+            TextPart::Choice(_, texts) => text.push(SitePart::Choice(texts.clone())),
         }
     }
     text

@@ -320,6 +320,10 @@ pub(crate) fn text(t: &Thread<'_>, parts: &[TextPart]) -> String {
             TextPart::Text(text) => text.clone(),
             TextPart::Once => String::new(),
             TextPart::Value(v, _) => value(*v),
+            TextPart::Choice(v, texts) => {
+                let number = t.leaves(*v).first().map_or(0, |bits| *bits as u32);
+                texts.get(number as usize).cloned().unwrap_or_default()
+            }
         })
         .collect()
 }

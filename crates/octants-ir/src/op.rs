@@ -286,6 +286,8 @@ pub enum TextPart {
     Text(String),
     /// A value, with an optional format specification in Python's or C's style (without `%` or `:`).
     Value(ValueId, Option<String>),
+    /// The text with the number that an i32 is, from zero on.
+    Choice(ValueId, Vec<String>),
     /// Ahead of a printed line: however often a launch comes here, the line is shown once.
     Once,
 }
@@ -506,14 +508,14 @@ impl Op {
                 }
             }
             Op::Print(parts) => parts.iter_mut().for_each(|p| {
-                if let TextPart::Value(v, _) = p {
+                if let TextPart::Value(v, _) | TextPart::Choice(v, _) = p {
                     on(v)
                 }
             }),
             Op::Assert(c, parts) => {
                 on(c);
                 parts.iter_mut().for_each(|p| {
-                    if let TextPart::Value(v, _) = p {
+                    if let TextPart::Value(v, _) | TextPart::Choice(v, _) = p {
                         on(v)
                     }
                 });

@@ -196,6 +196,10 @@ fn parts(p: &mut Parser) -> Parsed<Vec<TextPart>> {
             return Ok(TextPart::Once);
         }
         let v = p.value()?;
+        if p.eat_word("of") {
+            p.sign("(")?;
+            return Ok(TextPart::Choice(v, p.list(")", |p| p.quoted())?));
+        }
         let spec = if p.eat(":") { Some(p.quoted()?) } else { None };
         Ok(TextPart::Value(v, spec))
     })

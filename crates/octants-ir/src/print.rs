@@ -403,6 +403,10 @@ fn parts_text(parts: &[TextPart]) -> String {
             TextPart::Once => String::from("once"),
             TextPart::Value(v, None) => v.to_string(),
             TextPart::Value(v, Some(spec)) => format!("{v}:{}", quoted(spec)),
+            TextPart::Choice(v, texts) => {
+                let texts: Vec<String> = texts.iter().map(|t| quoted(t)).collect();
+                format!("{v} of ({})", texts.join(", "))
+            }
         })
         .collect();
     all.join(", ")

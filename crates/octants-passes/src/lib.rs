@@ -16,6 +16,7 @@
 mod check_bounds;
 mod check_convergence;
 mod check_overflow;
+pub mod check_races;
 pub mod demote_atomics;
 pub mod eliminate_dead_code;
 mod evaluate;

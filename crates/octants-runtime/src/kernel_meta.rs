@@ -48,6 +48,7 @@ impl KernelMeta {
         let Some(site) = self.sites.get(site as usize) else { return 0 };
         let count = |part: &SitePart| match part {
             SitePart::Text(_) => 0,
+            SitePart::Choice(_) => 1,
             SitePart::Value { shape, .. } => shape.iter().map(|&n| n as usize).product(),
         };
         site.parts.iter().map(count).sum()

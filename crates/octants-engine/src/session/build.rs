@@ -9,6 +9,7 @@ use octants_ir::{
     ArgLayout, CodegenOptions, DeviceLibrary, Kernel, Layout, Op, Program, ScheduleOptions, TargetInfo, Type,
     run_pipeline_with,
 };
+use octants_passes::check_races::RaceWatch;
 use octants_passes::{PIPELINE, PassOptions, offload};
 use octants_runtime::{LoadedKernel, Pointer};
 use octants_schedule::schedule_program;
@@ -16,6 +17,7 @@ use octants_schedule::schedule_program;
 use super::access::access_of_tasks;
 use super::check_blocks::{check_block_dims, check_block_memory, check_cooperating_functions};
 use super::counters::counters_of;
+use super::race_words::RaceSlots;
 use super::{Lowering, Session};
 use crate::artifact_cache::{ArtifactCache, Ingredients};
 use crate::compile_times::{Phase, Stopwatch};
@@ -37,6 +39,8 @@ pub struct Executable {
     pub ret: Type,
     pub(super) kernel: LoadedKernel,
     pub(super) launching: Launching,
+    /// Where it is told who touches what, if it watches that.
+    pub(super) races: Option<Box<RaceSlots>>,
     /// What its code is kept under.
     pub(crate) key: Option<Key>,
     pub(crate) pointers: Vec<Pointer>,
@@ -112,10 +116,11 @@ impl Session {
     fn build_here(&self, lowering: &Lowering, arrays_may_alias: bool) -> Result<Executable, Error> {
         let mut watch = lowering.watch.clone();
         watch.resume();
-        let mut code = self.make(&lowering.lowered, arrays_may_alias, &mut watch)?;
+        let watches = self.config().instruments_races() && !lowering.tells;
+        let mut code = self.make(&lowering.lowered, (arrays_may_alias, watches), &mut watch)?;
         if let Some(store) = &lowering.store {
             let lowered = Lowered { kernel: store.count.clone(), ..lowering.lowered.clone() };
-            let mut count = self.make(&lowered, arrays_may_alias, &mut watch)?;
+            let mut count = self.make(&lowered, (arrays_may_alias, false), &mut watch)?;
             count.tells(&lowered.kernel);
             let place = |k: &Kept| format!("`{}` of the loop at {}", k.name, lowered.sources.location(k.span));
             let names = store.kept.iter().map(place).collect::<Vec<_>>().join(" and ");
@@ -130,16 +135,22 @@ impl Session {
     }
 
     /// The code, found on disk or made.
-    fn make(&self, lowered: &Lowered, arrays_may_alias: bool, watch: &mut Stopwatch) -> Result<Executable, Error> {
+    fn make(
+        &self,
+        lowered: &Lowered,
+        (arrays_may_alias, watches): (bool, bool),
+        watch: &mut Stopwatch,
+    ) -> Result<Executable, Error> {
         let sources = &lowered.sources;
         let kernel = &lowered.kernel;
-        let layout = ArgLayout::new(kernel.roots, &kernel.buffers, &kernel.params);
         let ret = kernel.ret.clone();
         let concurrent = !self.device.is_immediate();
         let (machine, info) = (&self.machine, self.target_info());
-        let program = self.split(lowered, (arrays_may_alias, concurrent), &info, self.config().print_ir, |pass| {
-            watch.lap(Phase::Passes, pass)
-        });
+        let asked = (arrays_may_alias, concurrent, watches);
+        let (program, races) =
+            self.split_watched(lowered, asked, &info, self.config().print_ir, |pass| watch.lap(Phase::Passes, pass));
+        let layout = ArgLayout::new(program.roots, &program.buffers, &program.params);
+        let races = races.map(|races| Box::new(RaceSlots::of(&races, &layout, &program.buffers)));
         check_block_dims(&program, &info)?;
         check_cooperating_functions(&program, &info)?;
         let options = self.codegen_options(&machine.library);
@@ -171,7 +182,8 @@ impl Session {
             watch.lap(Phase::Link, "");
             let launching = Launching::Plain;
             let key = kept_under;
-            return Ok(Executable { layout, ret, kernel, launching, key, pointers, tells_addresses, was_kept: true });
+            let was_kept = true;
+            return Ok(Executable { layout, ret, kernel, launching, races, key, pointers, tells_addresses, was_kept });
         }
         let location = |span: Span| sources.location(span);
         // A schedule may hide what is affine here.
@@ -209,7 +221,8 @@ impl Session {
         }
         let launching = Launching::Plain;
         let key = kept_under;
-        Ok(Executable { layout, ret, kernel, launching, key, pointers, tells_addresses, was_kept: false })
+        let was_kept = false;
+        Ok(Executable { layout, ret, kernel, launching, races, key, pointers, tells_addresses, was_kept })
     }
 
     /// IR to a program of tasks for a kind of machine; printed on the way where `shows` asks for it. `done` is told of
@@ -220,8 +233,21 @@ impl Session {
         (arrays_may_alias, concurrent_launches): (bool, bool),
         info: &TargetInfo,
         shows: bool,
-        mut done: impl FnMut(&'static str),
+        done: impl FnMut(&'static str),
     ) -> Program {
+        self.split_watched(lowered, (arrays_may_alias, concurrent_launches, false), info, shows, done).0
+    }
+
+    /// The same, of a kernel that watches who touches what at run time where nothing is proved of it; what a launch is
+    /// then given for that.
+    fn split_watched(
+        &self,
+        lowered: &Lowered,
+        (arrays_may_alias, concurrent_launches, watches): (bool, bool, bool),
+        info: &TargetInfo,
+        shows: bool,
+        mut done: impl FnMut(&'static str),
+    ) -> (Program, Option<RaceWatch>) {
         let mut kernel = lowered.kernel.clone();
         let mut options = PassOptions {
             check_bounds: self.config().bounds_checked(),
@@ -229,7 +255,9 @@ impl Session {
             fast_math: self.config().fast_math,
             arrays_may_alias,
             launches_in_order: !concurrent_launches,
-            merges_aliased_buffers: false,
+            merges_aliased_buffers: watches,
+            check_races: watches,
+            watch: None,
             // On the CPU threads have copies of what they add to.
             // Threads of a block become loops, which calls would hide.
             inlines_cooperation: !info.has_grid,
@@ -242,7 +270,7 @@ impl Session {
         }
         let program = offload(kernel);
         done("offload");
-        program
+        (program, options.watch)
     }
 
     pub(crate) fn schedule_options(&self, (arrays_may_alias, concurrent_launches): (bool, bool)) -> ScheduleOptions {
