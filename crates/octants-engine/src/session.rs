@@ -229,6 +229,7 @@ impl From<DeviceError> for Error {
         match e.kind() {
             ErrorKind::OutOfMemory { .. } => Error::OutOfMemory { message: e.to_string() },
             ErrorKind::Assertion(_) => Error::Assertion(e.to_string()),
+            ErrorKind::Races(races) => Error::Races(races.clone(), e.to_string()),
             _ => Error::Device(e.to_string()),
         }
     }

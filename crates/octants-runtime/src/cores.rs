@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, OnceLock, RwLock, Weak};
 use crate::driver::{Caller, DevicePtr, Driver, EventHandle, ModuleHandle, StreamHandle};
 use crate::error::{DeviceError, ErrorKind, Result};
 use crate::profile::Profile;
+use crate::races::Races;
 use crate::renewable::Renewable;
 use crate::report::{Failures, Printer, TextSink, lock};
 use crate::scratch::Scratch;
@@ -47,6 +48,7 @@ pub(crate) struct DeviceCore {
     /// Launches of the default stream that are made elsewhere, once some are: see `concurrency`.
     pub(crate) launches_elsewhere: OnceLock<Arc<dyn LaunchesElsewhere>>,
     pub(crate) profile: Profile,
+    pub(crate) races: Races,
     pub(crate) transfers: Transfers,
     /// Stands for the last work that the device did in place of the host.
     pub(crate) host_work: Mutex<Option<EventHandle>>,
@@ -201,6 +203,7 @@ impl DeviceCore {
             in_use: AtomicU64::new(0),
             mode: AtomicU8::new(0),
             profile: Profile::default(),
+            races: Races::default(),
             abandoned: AtomicBool::new(false),
             buffers: Renewable::default(),
             next_buffer: AtomicU64::new(0),

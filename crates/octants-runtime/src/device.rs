@@ -17,6 +17,7 @@ use crate::event::Event;
 use crate::kernel::{LoadedCode, LoadedKernel};
 use crate::kernel_meta::KernelMeta;
 use crate::nesting::{self, refuse_while_capturing};
+use crate::races::Races;
 use crate::report::{TextSink, lock};
 use crate::sections::{checkpoint_labels, draws_again, loops_of, sections};
 use crate::stage_arguments::HostArray;
@@ -154,6 +155,11 @@ impl Device {
     /// Name of the attribute by which Python objects show arrays in the device's memory, if there is such a protocol.
     pub fn array_protocol(&self) -> Option<&'static str> {
         self.0.core.driver.array_protocol()
+    }
+
+    /// Who is told of the program's races.
+    pub fn races(&self) -> &Races {
+        &self.0.core.races
     }
 
     /// Lets launches on the default stream run side by side where what they touch allows it: see

@@ -13,7 +13,7 @@
 //! Reading order: [`error`], [`kernel_meta`], [`driver`], `cores` (the state behind all handles), [`device`],
 //! [`buffer`], `free_behind`, `sections`, [`kernel`], [`capture`], [`captured_graph`], [`stream`], `track_uses`,
 //! [`event`], [`concurrency`], [`kept_counters`], [`launch_order`], [`worker_pool`], `fork`, [`pattern`], `transfer`, [`sparse`],
-//! `foreign`, `host_work`, `assemble`, [`profile`], `measure`, [`profiler`], [`report`],
+//! `foreign`, `host_work`, `assemble`, [`races`], [`profile`], `measure`, [`profiler`], [`report`],
 //! [`render_site`], `site_messages`, [`nesting`], `poll`, `interruptible_wait`, [`renewable`]. A stream is `scratch`,
 //! `staging`, `stage_arguments`, `channel`, `listen` and `adopted` besides.
 
@@ -45,6 +45,7 @@ pub mod pattern;
 mod poll;
 pub mod profile;
 pub mod profiler;
+pub mod races;
 pub mod render_site;
 pub mod renewable;
 pub mod report;
@@ -78,6 +79,7 @@ pub use launch_order::LaunchOrder;
 pub use pattern::Pattern;
 pub use profile::{KernelTotal, Lane, Span, SpanId, Total};
 pub use profiler::Profiler;
+pub use races::{Race, RaceAccess, RaceKind, RaceSink, Touch};
 pub use renewable::Renewable;
 pub use report::{Failure, Failures, Printer, TextSink};
 pub use saved_graph::NamedMemory;
