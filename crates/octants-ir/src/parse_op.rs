@@ -195,6 +195,9 @@ fn parts(p: &mut Parser) -> Parsed<Vec<TextPart>> {
         if p.eat_word("once") {
             return Ok(TextPart::Once);
         }
+        if p.eat_word("race") {
+            return Ok(TextPart::Race);
+        }
         let v = p.value()?;
         if p.eat_word("of") {
             p.sign("(")?;

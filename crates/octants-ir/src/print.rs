@@ -401,6 +401,7 @@ fn parts_text(parts: &[TextPart]) -> String {
         .map(|p| match p {
             TextPart::Text(t) => quoted(t),
             TextPart::Once => String::from("once"),
+            TextPart::Race => String::from("race"),
             TextPart::Value(v, None) => v.to_string(),
             TextPart::Value(v, Some(spec)) => format!("{v}:{}", quoted(spec)),
             TextPart::Choice(v, texts) => {

@@ -40,7 +40,7 @@ impl KernelMeta {
 
     /// True when the code has a place that prints.
     pub fn prints(&self) -> bool {
-        self.sites.iter().any(|s| s.kind != SiteKind::Assert)
+        self.sites.iter().any(|s| matches!(s.kind, SiteKind::Print | SiteKind::Report))
     }
 
     /// Number of scalars that the code passes at a site.

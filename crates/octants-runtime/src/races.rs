@@ -1,8 +1,9 @@
 //! Races: what a report says of one ([`Race`]), and who is told of it ([`Races`]).
 //!
-//! Reading order: `race`.
+//! Reading order: `race`; `race_at_site`, which makes one of what a kernel has found.
 
 mod race;
+mod race_at_site;
 
 use std::collections::HashSet;
 use std::fmt;
@@ -11,7 +12,7 @@ use std::sync::{Arc, Mutex};
 pub use race::{Race, RaceAccess, RaceKind, Touch};
 
 use crate::error::{ErrorKind, Result};
-use crate::report::lock;
+use crate::report::{Failure, lock};
 
 /// Takes a race that a program goes on behind.
 pub type RaceSink = Arc<dyn Fn(&Race) + Send + Sync>;
@@ -43,6 +44,19 @@ impl Races {
         let mut told = lock(&self.told);
         found.iter().filter(|race| told.insert(race.without_numbers())).for_each(|race| sink(race));
         Ok(())
+    }
+}
+
+impl Races {
+    /// Tells of what failed in a kernel.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Assertion`], or what [`Races::tell`] makes of a race.
+    pub(crate) fn tell_failure(&self, failure: Failure) -> Result<()> {
+        match failure.race {
+            Some(race) => self.tell(vec![*race]),
+            None => Err(ErrorKind::Assertion(failure).into()),
+        }
     }
 }
 

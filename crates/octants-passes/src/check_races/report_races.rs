@@ -20,7 +20,8 @@ pub fn report_races(
     groups: &BTreeMap<ValueId, u64>,
     sources: Option<&Sources>,
 ) {
-    let report = Report { watched, notes, sources };
+    let names = kernel.buffers.iter().map(|b| b.name.clone()).collect();
+    let report = Report { watched, notes, names, sources };
     let body = &mut kernel.body;
     // The last loop of each group, with the group.
     let mut last: BTreeMap<u64, (ValueId, Option<octants_ir::LoopGroup>)> = BTreeMap::new();
@@ -81,6 +82,8 @@ fn behind_group(body: &Body, group: octants_ir::LoopGroup) -> Option<usize> {
 struct Report<'a> {
     watched: &'a Watched,
     notes: BufferId,
+    /// Of the kernel's buffers.
+    names: Vec<String>,
     sources: Option<&'a Sources>,
 }
 
@@ -126,17 +129,11 @@ impl Report<'_> {
         let texts: Vec<String> = self.watched.lines.iter().map(|l| self.text(l)).collect();
         push_if(b, is_here, |b| {
             let indices = push_indices(b, buffer, &self.watched.layouts[buffer.index()], scalar);
-            let mut text = vec![TextPart::Text(String::from("race: the element ["))];
-            for (i, index) in indices.into_iter().enumerate() {
-                if i > 0 {
-                    text.push(TextPart::Text(", ".into()));
-                }
-                text.push(TextPart::Value(index, None));
-            }
-            text.push(TextPart::Text("] of ".into()));
-            text.push(TextPart::Choice(first, texts.clone()));
-            text.push(TextPart::Text(" and ".into()));
-            text.push(TextPart::Choice(second, texts));
+            let name = &self.names[buffer.index()];
+            let name = if name.is_empty() { "a field" } else { name.as_str() };
+            let mut text = vec![TextPart::Race, TextPart::Text(name.into())];
+            text.extend([first, second].map(|site| TextPart::Choice(site, texts.clone())));
+            text.extend(indices.into_iter().map(|index| TextPart::Value(index, None)));
             let never = b.int(0, Scalar::U1);
             b.push(Op::Assert(never, text), Type::Unit);
         });
@@ -145,11 +142,11 @@ impl Report<'_> {
     fn text(&self, line: &Line) -> String {
         let location = self.sources.map(|s| s.location(line.span)).unwrap_or_default();
         let what = match line.access {
-            Access::Read => "reads",
-            Access::Write => "writes",
-            Access::Update => "updates",
+            Access::Read => "read",
+            Access::Write => "write",
+            Access::Update => "update",
         };
-        format!("{location} {what}")
+        format!("{what} {location}")
     }
 }
 
