@@ -354,7 +354,8 @@ def colors_of_a_graph(races):
     if races:
         color[11] = 0
     left, right = np.roll(np.arange(N), 1), np.roll(np.arange(N), -1)
-    x = array(np.arange(N), qd.f32)
+    # A store of what is there would be no race.
+    x = array(np.arange(N) ** 2, qd.f32)
     for now in range(2):
         relax(x, array(color), now, array(left), array(right))
 
@@ -366,7 +367,7 @@ def constraints_of_a_cloth(races):
     @qd.kernel
     def solve(a: ints, b: ints):
         for c in range(a.shape[0]):
-            d = 0.25 * (points[b[c]] - points[a[c]]) + 0.125
+            d = 0.25 * (points[b[c]] - points[a[c]]) + 0.125  # meets
             points[a[c]] = points[a[c]] + d  # meets
             points[b[c]] = points[b[c]] - d  # meets
 
@@ -508,7 +509,7 @@ def components_of_one_vector(races):
 
 @program
 def members_of_one_struct(races):
-    s = qd.Struct.field({"a": qd.f32, "b": qd.f32}, N)
+    s = qd.Struct.field({"a": qd.f32, "b": qd.f32}, shape=N)
 
     @qd.kernel
     def put(at: ints):
@@ -626,11 +627,9 @@ def launched_again_and_again(races):
 
 @program
 def rounds_of_a_graph(races):
-    left = qd.field(qd.i32, ())
-
     @qd.kernel(graph=True)
     def rounds(x: ints, at: ints, left: qd.types.ndarray(qd.i32, 0)):
-        while qd.graph_do_while(left):
+        while qd.graph.do_while(left):
             for i in range(at.shape[0]):
                 x[(at[i] + left[None]) % N] = i  # meets
             for _ in range(1):
@@ -638,7 +637,6 @@ def rounds_of_a_graph(races):
 
     count = qd.ndarray(qd.i32, ())
     count.from_numpy(np.array(5, np.int32))
-    del left
     rounds(array(np.zeros(N)), array(doubled() if races else shuffled()), count)
 
 
@@ -748,8 +746,8 @@ def exchange_of_pairs(races):
     @qd.kernel
     def swap(x: ints, a: ints, b: ints):
         for p in range(a.shape[0]):
-            first = x[a[p]]
-            second = x[b[p]]
+            first = x[a[p]]  # meets
+            second = x[b[p]]  # meets
             x[a[p]] = second  # meets
             x[b[p]] = first  # meets
 
