@@ -9,7 +9,7 @@ use octants_ir::{
     ArgLayout, CodegenOptions, DeviceLibrary, Kernel, Layout, Op, Program, ScheduleOptions, TargetInfo, Type,
     run_pipeline_with,
 };
-use octants_passes::check_races::RaceWatch;
+use octants_passes::check_races::{RaceWatch, add_unused_arguments};
 use octants_passes::{PIPELINE, PassOptions, offload};
 use octants_runtime::{LoadedKernel, Pointer};
 use octants_schedule::schedule_program;
@@ -119,7 +119,11 @@ impl Session {
         let watches = self.config().instruments_races() && !lowering.tells;
         let mut code = self.make(&lowering.lowered, (arrays_may_alias, watches), &mut watch)?;
         if let Some(store) = &lowering.store {
-            let lowered = Lowered { kernel: store.count.clone(), ..lowering.lowered.clone() };
+            let mut lowered = Lowered { kernel: store.count.clone(), ..lowering.lowered.clone() };
+            // It is given the gradient's arguments.
+            if let Some(races) = &code.races {
+                add_unused_arguments(&mut lowered.kernel, races.watched_buffers());
+            }
             let mut count = self.make(&lowered, (arrays_may_alias, false), &mut watch)?;
             count.tells(&lowered.kernel);
             let place = |k: &Kept| format!("`{}` of the loop at {}", k.name, lowered.sources.location(k.span));

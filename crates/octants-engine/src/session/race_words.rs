@@ -77,6 +77,13 @@ impl RaceSlots {
     }
 }
 
+impl RaceSlots {
+    /// How many buffers have words.
+    pub fn watched_buffers(&self) -> usize {
+        self.words.len()
+    }
+}
+
 /// Words of some memory.
 #[derive(Debug)]
 struct Known {

@@ -55,10 +55,7 @@ pub fn check_races(kernel: &mut Kernel, options: &mut PassOptions) {
     if watched.loops.is_empty() {
         return;
     }
-    let [epoch, counted] = ["races.epoch", "races.counted"].map(|name| {
-        kernel.params.push(Param { name: name.into(), ty: Scalar::U64.into() });
-        kernel.params.len() as u32 - 1
-    });
+    let [epoch, counted] = add_numbers(kernel);
     let notes = add_words(kernel, "races".into());
     let beside: BTreeMap<BufferId, BufferId> = watched
         .buffers
@@ -79,6 +76,20 @@ pub fn check_races(kernel: &mut Kernel, options: &mut PassOptions) {
     let note_words = 2 * groups.values().max().map_or(1, |most| most + 1);
     let epochs = watched.loops.len() as u64;
     options.watch = Some(RaceWatch { notes, note_words, words, epoch, counted, epochs, repeats });
+}
+
+/// Gives a kernel the arguments of another one that watches so many buffers, which it does not use.
+pub fn add_unused_arguments(kernel: &mut Kernel, watched_buffers: usize) {
+    add_numbers(kernel);
+    (0..=watched_buffers).for_each(|_| _ = add_words(kernel, String::new()));
+}
+
+/// The parameters that tell of epochs.
+fn add_numbers(kernel: &mut Kernel) -> [u32; 2] {
+    ["races.epoch", "races.counted"].map(|name| {
+        kernel.params.push(Param { name: name.into(), ty: Scalar::U64.into() });
+        kernel.params.len() as u32 - 1
+    })
 }
 
 /// A buffer of 64-bit words.
