@@ -9,6 +9,7 @@ mod launch;
 mod lowering;
 mod name_machine;
 mod race_words;
+mod races;
 mod recall;
 mod saved_graphs;
 mod stream_groups;
@@ -100,6 +101,9 @@ impl Session {
         let device = Device::over(driver, DeviceConfig { seed: config.random_seed, sink });
         if config.kernel_profiler {
             device.profiler().start()?;
+        }
+        if config.checks_races() {
+            device.watch_launches();
         }
         if config.concurrency == "auto" {
             device.infer_concurrency(&Patient);

@@ -5,7 +5,7 @@
 //! Each pass is a function named by what it does, in a file of the same name.
 //!
 //! Reading order: [`pipeline`], the passes in the order of its table, [`find_overlaps()`],
-//! [`find_divergent_barriers()`], [`find_partial_products()`], [`find_carried_locals()`],
+//! [`find_divergent_barriers()`], [`find_partial_products()`], [`find_carried_locals()`], [`find_races`],
 //! [`offload()`]. `octants_ir::insert_code` serves several of them.
 //!
 //! Differentiation is a table of its own in another crate. It shares the passes that simplify.
@@ -24,6 +24,7 @@ mod find_carried_locals;
 mod find_divergent_barriers;
 mod find_overlaps;
 mod find_partial_products;
+pub mod find_races;
 pub mod fold_constants;
 mod gather_updates;
 pub mod hoist_invariants;

@@ -8,6 +8,7 @@ use octants_engine::runtime::Caller;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
+use crate::call_site::call_site;
 use crate::detached;
 use crate::held::{Held, HoldLater};
 
@@ -102,6 +103,11 @@ impl<L: HoldLater + ?Sized> Caller for Interpreter<'_, '_, L> {
             self.later.hold(self.py, &mut self.held.borrow_mut());
             self.let_go();
         }
+    }
+
+    fn call_site(&self) -> Option<String> {
+        // Once it is let go, nothing is known of frames.
+        if self.saved.get().is_null() { call_site(self.py).ok().flatten() } else { None }
     }
 
     fn can_be_interrupted(&self) -> bool {

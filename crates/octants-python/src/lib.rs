@@ -18,6 +18,7 @@ mod autodiff_scope;
 mod back_ends;
 mod bound_kernel;
 mod buffer;
+mod call_site;
 mod captured_graph;
 mod classify;
 mod concurrency;

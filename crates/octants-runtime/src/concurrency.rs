@@ -15,7 +15,7 @@
 //! another library may use.
 
 mod cycle;
-mod elements;
+pub(crate) mod elements;
 mod placement;
 
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, OnceLock, RwLock, Weak};
 use crate::driver::{Caller, DevicePtr, Driver, EventHandle, ModuleHandle, StreamHandle};
 use crate::error::{DeviceError, ErrorKind, Result};
 use crate::profile::Profile;
-use crate::races::Races;
+use crate::races::{Races, Watch};
 use crate::renewable::Renewable;
 use crate::report::{Failures, Printer, TextSink, lock};
 use crate::scratch::Scratch;
@@ -49,6 +49,8 @@ pub(crate) struct DeviceCore {
     pub(crate) launches_elsewhere: OnceLock<Arc<dyn LaunchesElsewhere>>,
     pub(crate) profile: Profile,
     pub(crate) races: Races,
+    /// Watches for launches that are not ordered, if someone asks.
+    pub(crate) watch: OnceLock<Watch>,
     pub(crate) transfers: Transfers,
     /// Stands for the last work that the device did in place of the host.
     pub(crate) host_work: Mutex<Option<EventHandle>>,
@@ -204,6 +206,7 @@ impl DeviceCore {
             mode: AtomicU8::new(0),
             profile: Profile::default(),
             races: Races::default(),
+            watch: OnceLock::new(),
             abandoned: AtomicBool::new(false),
             buffers: Renewable::default(),
             next_buffer: AtomicU64::new(0),

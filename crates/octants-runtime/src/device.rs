@@ -17,7 +17,7 @@ use crate::event::Event;
 use crate::kernel::{LoadedCode, LoadedKernel};
 use crate::kernel_meta::KernelMeta;
 use crate::nesting::{self, refuse_while_capturing};
-use crate::races::Races;
+use crate::races::{Races, Watch};
 use crate::report::{TextSink, lock};
 use crate::sections::{checkpoint_labels, draws_again, loops_of, sections};
 use crate::stage_arguments::HostArray;
@@ -160,6 +160,32 @@ impl Device {
     /// Who is told of the program's races.
     pub fn races(&self) -> &Races {
         &self.0.core.races
+    }
+
+    /// Watches for launches on different streams that touch the same elements in no order, from now on. Without effect on
+    /// a device that does everything at once.
+    pub fn watch_launches(&self) {
+        if !self.0.core.immediate {
+            self.0.core.watch.get_or_init(Watch::default);
+        }
+    }
+
+    /// To be called before a launch that a program asks for.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Races`] where a race with another launch is proved, unless they are collected.
+    #[inline]
+    pub fn check_launch(
+        &self,
+        stream: &Stream,
+        kernel: &LoadedKernel,
+        args: &[u64],
+        caller: &dyn Caller,
+    ) -> Result<()> {
+        match self.0.core.watch.get() {
+            None => Ok(()),
+            Some(watch) => watch.launch(stream.core(), kernel, args, caller),
+        }
     }
 
     /// Lets launches on the default stream run side by side where what they touch allows it: see

@@ -79,7 +79,7 @@ pub use launch_order::LaunchOrder;
 pub use pattern::Pattern;
 pub use profile::{KernelTotal, Lane, Span, SpanId, Total};
 pub use profiler::Profiler;
-pub use races::{Race, RaceAccess, RaceKind, RaceSink, Touch};
+pub use races::{Race, RaceAccess, RaceKind, RaceSink, Touch, Touched, Witness};
 pub use renewable::Renewable;
 pub use report::{Failure, Failures, Printer, TextSink};
 pub use saved_graph::NamedMemory;

@@ -1,15 +1,22 @@
 //! Races: what a report says of one ([`Race`]), and who is told of it ([`Races`]).
 //!
-//! Reading order: `race`; `race_at_site`, which makes one of what a kernel has found.
+//! Launches of different streams are watched by `watch`, if someone asks.
+//!
+//! Reading order: `race`, `race_at_site`, which makes one of what a kernel has found, `witness`, `clock`, `watch`.
 
+mod clock;
 mod race;
 mod race_at_site;
+mod watch;
+mod witness;
 
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
 pub use race::{Race, RaceAccess, RaceKind, Touch};
+pub(crate) use watch::Watch;
+pub use witness::{Touched, Witness};
 
 use crate::error::{ErrorKind, Result};
 use crate::report::{Failure, lock};

@@ -18,6 +18,7 @@ use super::access::access_of_tasks;
 use super::check_blocks::{check_block_dims, check_block_memory, check_cooperating_functions};
 use super::counters::counters_of;
 use super::race_words::RaceSlots;
+use super::races::RaceCheck;
 use super::{Lowering, Session};
 use crate::artifact_cache::{ArtifactCache, Ingredients};
 use crate::compile_times::{Phase, Stopwatch};
@@ -40,12 +41,14 @@ pub struct Executable {
     pub(super) kernel: LoadedKernel,
     pub(super) launching: Launching,
     /// Where it is told who touches what, if it watches that.
-    pub(super) races: Option<Box<RaceSlots>>,
+    pub(super) watched: Option<Box<RaceSlots>>,
     /// What its code is kept under.
     pub(crate) key: Option<Key>,
     pub(crate) pointers: Vec<Pointer>,
     /// It makes numbers of addresses.
     pub(crate) tells_addresses: bool,
+    /// Looks at launches, if races are looked for and there may be some.
+    pub(super) races: Option<Box<RaceCheck>>,
     /// Its machine code was found on disk.
     pub was_kept: bool,
 }
@@ -121,8 +124,8 @@ impl Session {
         if let Some(store) = &lowering.store {
             let mut lowered = Lowered { kernel: store.count.clone(), ..lowering.lowered.clone() };
             // It is given the gradient's arguments.
-            if let Some(races) = &code.races {
-                add_unused_arguments(&mut lowered.kernel, races.watched_buffers());
+            if let Some(watched) = &code.watched {
+                add_unused_arguments(&mut lowered.kernel, watched.watched_buffers());
             }
             let mut count = self.make(&lowered, (arrays_may_alias, false), &mut watch)?;
             count.tells(&lowered.kernel);
@@ -130,6 +133,9 @@ impl Session {
             let names = store.kept.iter().map(place).collect::<Vec<_>>().join(" and ");
             code.was_kept &= count.was_kept;
             code.launching = Launching::WithStore(GradientStore::new(count, &store.arguments, &code.layout, names));
+        }
+        if self.config().checks_races() {
+            self.look_for_races(lowering, &mut code);
         }
         if lowering.tells {
             code.tells(&lowering.lowered.kernel);
@@ -151,10 +157,10 @@ impl Session {
         let concurrent = !self.device.is_immediate();
         let (machine, info) = (&self.machine, self.target_info());
         let asked = (arrays_may_alias, concurrent, watches);
-        let (program, races) =
+        let (program, watched) =
             self.split_watched(lowered, asked, &info, self.config().print_ir, |pass| watch.lap(Phase::Passes, pass));
         let layout = ArgLayout::new(program.roots, &program.buffers, &program.params);
-        let races = races.map(|races| Box::new(RaceSlots::of(&races, &layout, &program.buffers)));
+        let watched = watched.map(|watch| Box::new(RaceSlots::of(&watch, &layout, &program.buffers)));
         check_block_dims(&program, &info)?;
         check_cooperating_functions(&program, &info)?;
         let options = self.codegen_options(&machine.library);
@@ -186,8 +192,10 @@ impl Session {
             watch.lap(Phase::Link, "");
             let launching = Launching::Plain;
             let key = kept_under;
-            let was_kept = true;
-            return Ok(Executable { layout, ret, kernel, launching, races, key, pointers, tells_addresses, was_kept });
+            let (races, was_kept) = (None, true);
+            let code =
+                Executable { layout, ret, kernel, launching, watched, key, pointers, tells_addresses, races, was_kept };
+            return Ok(code);
         }
         let location = |span: Span| sources.location(span);
         // A schedule may hide what is affine here.
@@ -225,8 +233,10 @@ impl Session {
         }
         let launching = Launching::Plain;
         let key = kept_under;
-        let was_kept = false;
-        Ok(Executable { layout, ret, kernel, launching, races, key, pointers, tells_addresses, was_kept })
+        let (races, was_kept) = (None, false);
+        let code =
+            Executable { layout, ret, kernel, launching, watched, key, pointers, tells_addresses, races, was_kept };
+        Ok(code)
     }
 
     /// IR to a program of tasks for a kind of machine; printed on the way where `shows` asks for it. `done` is told of

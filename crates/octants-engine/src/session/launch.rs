@@ -30,8 +30,9 @@ impl Session {
         caller: &dyn Caller,
     ) -> Result<Option<Results>, Error> {
         let stream = stream.unwrap_or_else(|| self.device.default_stream());
-        if let Some(races) = &code.races {
-            let slots = self.watching(races, stream, slots)?;
+        self.check_launch(code, slots, stream, caller)?;
+        if let Some(watched) = &code.watched {
+            let slots = self.watching(watched, stream, slots)?;
             // SAFETY: the caller's contract; the session keeps the memory of words.
             return unsafe { self.launch_filled(code, &slots, arrays, stream, caller) };
         }
@@ -128,10 +129,26 @@ impl Session {
         caller: &dyn Caller,
     ) -> Result<Option<i64>, Error> {
         let stream = stream.unwrap_or_else(|| self.device.default_stream());
-        let watching = code.races.as_ref().map(|races| self.watching(races, stream, slots)).transpose()?;
+        self.check_launch(code, slots, stream, caller)?;
+        let watching = code.watched.as_ref().map(|watched| self.watching(watched, stream, slots)).transpose()?;
         let slots = watching.as_deref().unwrap_or(slots);
         // SAFETY: the caller's contract.
         Ok(unsafe { stream.launch_from(&code.kernel, slots, arrays, resumes_at, caller)? })
+    }
+
+    /// Refuses a launch whose iterations race, or that races with another launch, if that is looked for.
+    #[inline]
+    fn check_launch(
+        &self,
+        code: &Executable,
+        slots: &[u64],
+        stream: &Stream,
+        caller: &dyn Caller,
+    ) -> Result<(), Error> {
+        if let Some(races) = code.races.as_ref().filter(|races| races.is_open()) {
+            self.device.races().tell(races.find(slots))?;
+        }
+        Ok(self.device.check_launch(stream, &code.kernel, slots, caller)?)
     }
 
     /// Counts what a gradient must keep, makes the store and runs the gradient.

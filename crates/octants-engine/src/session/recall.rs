@@ -61,10 +61,10 @@ impl Session {
         watch.lap(Phase::Link, "");
         let (layout, ret) = (recalled.layout.clone(), recalled.ret.clone());
         let launching = Launching::Plain;
-        let (key, was_kept) = (Some(key), true);
+        let (key, races, was_kept) = (Some(key), None, true);
         // Nothing is recalled where races are looked for.
-        let races = None;
-        Some(Executable { layout, ret, kernel, launching, races, key, pointers, tells_addresses, was_kept })
+        let watched = None;
+        Some(Executable { layout, ret, kernel, launching, watched, key, pointers, tells_addresses, races, was_kept })
     }
 
     /// Stores what a compilation asked and what came of it; whether it was written.

@@ -1,0 +1,366 @@
+//! [`Watch`]: which launches are ordered, by streams, events and waits of the host, and whether those that are not touch
+//! the same elements.
+//!
+//! Each stream has a vector clock, and so has each event, from when it was recorded, and the host. A launch is behind
+//! what its stream's clock holds. Where it is not behind another launch that uses one of its buffers, access sets tell
+//! whether the two may meet, and a witness of both whether they do for certain. Only then it is a race.
+//!
+//! Launches that were made before with the same arguments on the same stream are looked up, and compared again only
+//! when others have been made on other streams since.
+
+use std::collections::{HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, Mutex};
+
+use super::clock::Clock;
+use super::race::{Race, RaceAccess, RaceKind, Touch};
+use super::witness::{Touched, ends, meet};
+use crate::concurrency::elements::Elements;
+use crate::cores::{DeviceCore, StreamCore};
+use crate::driver::{Caller, EventHandle};
+use crate::error::Result;
+use crate::kernel::{LoadedKernel, Pointer};
+use crate::nesting;
+use crate::report::lock;
+
+/// Uses of a buffer that are remembered.
+const MOST_USES: usize = 64;
+/// Launches that are remembered before those are forgotten that the host has waited for.
+const MANY_LAUNCHES: usize = 4096;
+
+/// What orders the work of a device.
+#[derive(Default)]
+pub(crate) struct Watch {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    streams: HashMap<u32, StreamState>,
+    events: HashMap<EventHandle, Clock>,
+    /// What the host has waited for.
+    host: Clock,
+    launches: HashMap<(u32, u64), Arc<Work>>,
+    uses: HashMap<u64, Vec<Use>>,
+    /// Pairs of works that do not meet for certain.
+    refuted: HashSet<(u64, u64)>,
+    /// Pieces of work on all streams.
+    total: u64,
+}
+
+#[derive(Default)]
+struct StreamState {
+    clock: Clock,
+    /// Its pieces of work.
+    number: u64,
+}
+
+/// A launch, or what is queued in the place of one.
+struct Work {
+    stream: u32,
+    key: u64,
+    last: Mutex<Last>,
+    doing: Doing,
+    /// Where in the program it was asked for.
+    site: String,
+}
+
+/// When a piece of work was done last.
+#[derive(Clone, Copy)]
+struct Last {
+    number: u64,
+    /// Pieces of work on other streams, then.
+    elsewhere: u64,
+}
+
+enum Doing {
+    Launch(LoadedKernel, Box<[u64]>),
+    /// It reads or writes all of a buffer.
+    Whole(&'static str),
+}
+
+/// A use of a buffer.
+struct Use {
+    work: Arc<Work>,
+    pointer: Option<Pointer>,
+    written: bool,
+}
+
+impl Watch {
+    /// To be called before a launch.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Races`], unless they are collected.
+    pub(crate) fn launch(
+        &self,
+        stream: &StreamCore,
+        kernel: &LoadedKernel,
+        args: &[u64],
+        caller: &dyn Caller,
+    ) -> Result<()> {
+        if !is_watched(stream) || args.len() != kernel.meta.arg_slots as usize {
+            return Ok(());
+        }
+        let key = key_of(kernel, args);
+        let mut state = lock(&self.state);
+        if state.is_known((stream.number, key)) {
+            return Ok(());
+        }
+        let device = &*stream.device;
+        let used = kernel.pointers.iter().filter_map(|p| {
+            let address = args[p.slot as usize];
+            let buffer = if address == 0 { None } else { device.find_buffer(address) };
+            Some((buffer?.id, Some(*p), p.written))
+        });
+        let doing = Doing::Launch(kernel.clone(), args.into());
+        let used: Vec<_> = used.collect();
+        state.work(device, (stream.number, key), &used, doing, caller)
+    }
+
+    /// To be called before work that reads or writes all of a buffer.
+    ///
+    /// # Errors
+    /// As [`Watch::launch`].
+    pub(crate) fn whole(
+        &self,
+        stream: &StreamCore,
+        what: &'static str,
+        used: &[(u64, bool)],
+        caller: &dyn Caller,
+    ) -> Result<()> {
+        if !is_watched(stream) {
+            return Ok(());
+        }
+        let mut hasher = DefaultHasher::new();
+        (what, used).hash(&mut hasher);
+        let key = hasher.finish();
+        let mut state = lock(&self.state);
+        if state.is_known((stream.number, key)) {
+            return Ok(());
+        }
+        let used: Vec<_> = used.iter().map(|(id, written)| (*id, None, *written)).collect();
+        state.work(&stream.device, (stream.number, key), &used, Doing::Whole(what), caller)
+    }
+
+    /// An event stands for a stream's work until now.
+    pub(crate) fn record(&self, stream: &StreamCore, event: EventHandle) {
+        let mut state = lock(&self.state);
+        let clock = state.clock_of(stream.number);
+        state.events.insert(event, clock);
+    }
+
+    /// A stream is behind what an event stands for.
+    pub(crate) fn wait(&self, stream: &StreamCore, event: EventHandle) {
+        let mut state = lock(&self.state);
+        if let Some(clock) = state.events.get(&event).cloned() {
+            state.stream(stream.number).clock.join(&clock);
+        }
+    }
+
+    /// The host is behind what an event stands for.
+    pub(crate) fn host_waited_for_event(&self, event: EventHandle) {
+        let mut state = lock(&self.state);
+        if let Some(clock) = state.events.get(&event).cloned() {
+            state.host.join(&clock);
+        }
+    }
+
+    /// The host is behind all work of a stream.
+    pub(crate) fn host_waited(&self, stream: u32) {
+        let mut state = lock(&self.state);
+        let clock = state.clock_of(stream);
+        state.host.join(&clock);
+    }
+}
+
+/// Streams of other libraries are ordered by what is not seen here, and so is work within launches and captures.
+fn is_watched(stream: &StreamCore) -> bool {
+    stream.last.is_none() && nesting::is_plain()
+}
+
+impl State {
+    fn stream(&mut self, number: u32) -> &mut StreamState {
+        self.streams.entry(number).or_default()
+    }
+
+    /// What comes before the end of a stream's work.
+    fn clock_of(&mut self, number: u32) -> Clock {
+        let stream = self.stream(number);
+        let mut clock = stream.clock.clone();
+        clock.set(number, stream.number);
+        clock.join(&self.host);
+        clock
+    }
+
+    /// Numbers a piece of work. Yields the pieces on other streams.
+    fn next(&mut self, stream: u32) -> Last {
+        self.total += 1;
+        let total = self.total;
+        let stream = self.stream(stream);
+        stream.number += 1;
+        Last { number: stream.number, elsewhere: total - stream.number }
+    }
+
+    /// Work that was done before is done again, and nothing has come to other streams since.
+    fn is_known(&mut self, key: (u32, u64)) -> bool {
+        let Some(work) = self.launches.get(&key).cloned() else { return false };
+        let number = self.stream(key.0).number;
+        let elsewhere = self.total - number;
+        if lock(&work.last).elsewhere != elsewhere {
+            return false;
+        }
+        let last = self.next(key.0);
+        *lock(&work.last) = last;
+        true
+    }
+
+    /// Looks for races of a piece of work with others, and notes it.
+    fn work(
+        &mut self,
+        device: &DeviceCore,
+        key: (u32, u64),
+        used: &[(u64, Option<Pointer>, bool)],
+        doing: Doing,
+        caller: &dyn Caller,
+    ) -> Result<()> {
+        let site = caller.call_site().unwrap_or_else(|| "<unknown>".into());
+        let mut work =
+            Work { stream: key.0, key: key.1, last: Mutex::new(Last { number: 0, elsewhere: 0 }), doing, site };
+        let races = self.races_of(&work, used);
+        device.races.tell(races)?;
+        *lock(&work.last) = self.next(key.0);
+        if let Some(known) = self.launches.get(&key) {
+            // The first place stands for all: reports do not change with time.
+            work.site.clone_from(&known.site);
+        }
+        self.note(key, work, used);
+        Ok(())
+    }
+
+    fn note(&mut self, key: (u32, u64), work: Work, used: &[(u64, Option<Pointer>, bool)]) {
+        if self.launches.len() > MANY_LAUNCHES {
+            let host = &self.host;
+            self.launches.retain(|_, w| !host.holds(w.stream, lock(&w.last).number));
+            self.uses.retain(|_, uses| {
+                uses.retain(|u| !host.holds(u.work.stream, lock(&u.work.last).number));
+                !uses.is_empty()
+            });
+            self.refuted.clear();
+        }
+        let work = Arc::new(work);
+        for (buffer, pointer, written) in used {
+            let uses = self.uses.entry(*buffer).or_default();
+            uses.retain(|u| (u.work.stream, u.work.key) != key);
+            if uses.len() >= MOST_USES {
+                uses.remove(0);
+            }
+            uses.push(Use { work: work.clone(), pointer: *pointer, written: *written });
+        }
+        self.launches.insert(key, work);
+    }
+
+    /// The races of a new piece of work with those that it is not behind; one for each of them.
+    fn races_of(&mut self, work: &Work, used: &[(u64, Option<Pointer>, bool)]) -> Vec<Race> {
+        let clock = self.clock_of(work.stream);
+        let mut races = Vec::new();
+        let mut looked_at: HashSet<(u32, u64)> = HashSet::new();
+        for (buffer, pointer, written) in used {
+            for other in self.uses.get(buffer).map_or(&[][..], Vec::as_slice) {
+                let earlier = &other.work;
+                let ordered = earlier.stream == work.stream || clock.holds(earlier.stream, lock(&earlier.last).number);
+                let pair = (earlier.key, work.key);
+                if ordered
+                    || !(*written || other.written)
+                    || self.refuted.contains(&pair)
+                    || looked_at.contains(&(earlier.stream, earlier.key))
+                    || !may_meet((&earlier.doing, other.pointer), (&work.doing, *pointer))
+                {
+                    continue;
+                }
+                looked_at.insert((earlier.stream, earlier.key));
+                match race_of(earlier, work) {
+                    Some(race) => races.push(race),
+                    None => {
+                        self.refuted.insert(pair);
+                    }
+                }
+            }
+        }
+        races
+    }
+}
+
+/// A hash of what a launch touches: numbers that are neither addresses nor in access sets do not count.
+fn key_of(kernel: &LoadedKernel, args: &[u64]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    kernel.module.hash(&mut hasher);
+    args.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Two pieces of work may meet in a buffer, as far as access sets tell.
+fn may_meet((a, of_a): (&Doing, Option<Pointer>), (b, of_b): (&Doing, Option<Pointer>)) -> bool {
+    let (Doing::Launch(a, a_args), Doing::Launch(b, b_args), Some(of_a), Some(of_b)) = (a, b, of_a, of_b) else {
+        return true;
+    };
+    Elements { kernel: a, args: a_args, of: of_a }.meet(&Elements { kernel: b, args: b_args, of: of_b })
+}
+
+fn touches(kernel: &LoadedKernel, args: &[u64], near: &[i64]) -> Vec<Touched> {
+    kernel.witness.as_ref().map(|w| w.touches(args, near)).unwrap_or_default()
+}
+
+/// The race of two pieces of work that are not ordered, if they meet for certain.
+fn race_of(earlier: &Work, later: &Work) -> Option<Race> {
+    let all = |_: u32| true;
+    let (buffer, index, [first, second]) = match (&earlier.doing, &later.doing) {
+        (Doing::Launch(a, a_args), Doing::Launch(b, b_args)) => {
+            let mut in_a = touches(a, a_args, &[]);
+            let mut in_b = touches(b, b_args, &ends(&in_a));
+            if meet((&in_a, &all), (&in_b, &all)).is_none() {
+                in_a = touches(a, a_args, &ends(&in_b));
+                in_b = touches(b, b_args, &ends(&in_a));
+            }
+            let (x, y) = meet((&in_a, &all), (&in_b, &all))?;
+            let sides = [side(earlier, Some(x)), side(later, Some(y))];
+            (x.buffer.to_string(), Some(x.index.clone()), sides)
+        }
+        (Doing::Launch(a, args), Doing::Whole(_)) => {
+            let found = touches(a, args, &[]);
+            let x = found.iter().find(|t| t.touch != Touch::Read)?;
+            (x.buffer.to_string(), Some(x.index.clone()), [side(earlier, Some(x)), side(later, None)])
+        }
+        (Doing::Whole(_), Doing::Launch(b, args)) => {
+            let found = touches(b, args, &[]);
+            let y = found.first()?;
+            (y.buffer.to_string(), Some(y.index.clone()), [side(earlier, None), side(later, Some(y))])
+        }
+        (Doing::Whole(_), Doing::Whole(_)) => ("an array".into(), None, [side(earlier, None), side(later, None)]),
+    };
+    let name = |stream: u32| if stream == 0 { "the default stream".into() } else { format!("stream {stream}") };
+    let (a, b) = (name(earlier.stream), name(later.stream));
+    let cure = format!(
+        "{b} does not wait for {a}: between the two launches call `.wait(...)` of the stream of {} with the stream of \
+         {}, or with an event that was recorded there behind it, or wait on the host with `qd.sync()`",
+        later.site, earlier.site
+    );
+    Some(Race { kind: RaceKind::Launches, buffer, index, first, second, cure })
+}
+
+fn side(work: &Work, touched: Option<&Touched>) -> RaceAccess {
+    let stream = if work.stream == 0 { "the default stream".into() } else { format!("stream {}", work.stream) };
+    match &work.doing {
+        Doing::Launch(kernel, _) => RaceAccess {
+            touch: touched.map_or(Touch::Write, |t| t.touch),
+            at: touched.map_or_else(|| work.site.clone(), |t| t.at.to_string()),
+            by: format!("kernel `{}` on {stream}", kernel.name()),
+            launched_at: Some(work.site.clone()),
+        },
+        Doing::Whole(what) => RaceAccess {
+            touch: Touch::Write,
+            at: work.site.clone(),
+            by: format!("a {what} on {stream}"),
+            launched_at: Some(work.site.clone()),
+        },
+    }
+}
