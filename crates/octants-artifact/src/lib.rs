@@ -287,7 +287,7 @@ pub enum SiteKind {
     Report,
     /// The text is the message of an error, reported once.
     Assert,
-    /// Two accesses have no order. The parts are the buffer's name, for each access a choice among texts (`read`, `write` or
+    /// Two accesses have no order. The parts are the buffer's name, perhaps what cures it, for each access a choice among texts (`read`, `write` or
     /// `update`, and `path:line`), and the indices.
     Race,
 }

@@ -47,6 +47,13 @@ pub fn inline_all_calls(kernel: &mut Kernel) {
     inline(kernel, |_, _, _, _| true);
 }
 
+/// Inlines the calls of these functions.
+pub fn inline_functions(kernel: &mut Kernel, wanted: &[FuncId]) {
+    if !wanted.is_empty() {
+        inline(kernel, |i, _, _, _| wanted.contains(&FuncId(i as u32)));
+    }
+}
+
 /// Inlines the calls of functions that are given addresses, so that it is seen whose memory they access.
 pub fn inline_calls_with_references(kernel: &mut Kernel) {
     let has_reference = |f: &Function| f.params.iter().any(|ty| matches!(ty, Type::Ref(_)));

@@ -26,6 +26,8 @@ pub struct PassOptions {
     pub gather: Option<u32>,
     /// Watch accesses at run time that two iterations may conflict in.
     pub check_races: bool,
+    /// Bytes of memory that the threads of a block may share in a kernel that is watched.
+    pub shared_bytes: u64,
     /// What a launch must be given for that: made by the pass.
     pub watch: Option<RaceWatch>,
     /// The user's files, for lines quoted in run-time messages.

@@ -2,12 +2,13 @@
 
 import inspect
 
+import block_shared
 import data_dependent
 import pytest
-from data_dependent import PROGRAMS
 
 import octants as qd
 
+PROGRAMS = data_dependent.PROGRAMS + block_shared.PROGRAMS
 NAMES = [p.__name__ for p in PROGRAMS]
 
 
@@ -29,7 +30,7 @@ def races_of(program, races):
 
 
 def test_there_are_many_programs():
-    assert len(PROGRAMS) == len(set(NAMES)) >= 40
+    assert len(PROGRAMS) == len(set(NAMES)) >= 50
     assert all(lines_that_meet(p) for p in PROGRAMS)
 
 
@@ -38,7 +39,7 @@ def test_the_race_is_found(program):
     found = races_of(program, races=True)
     assert len(found) == 1
     (race,) = found
-    assert {race.first.at.rpartition(":")[0], race.second.at.rpartition(":")[0]} == {data_dependent.__file__}
+    assert {race.first.at.rpartition(":")[0], race.second.at.rpartition(":")[0]} == {inspect.getsourcefile(program)}
     meets = lines_that_meet(program)
     assert {race.first.line, race.second.line} <= meets
     assert {race.first.touch, race.second.touch} not in ({"read"}, {"update"})

@@ -271,10 +271,11 @@ impl Session {
             launches_in_order: !concurrent_launches,
             merges_aliased_buffers: watches,
             check_races: watches,
+            shared_bytes: info.max_shared_bytes,
             watch: None,
             // On the CPU threads have copies of what they add to.
             // Threads of a block become loops, which calls would hide.
-            inlines_cooperation: !info.has_grid,
+            inlines_cooperation: !info.has_grid || watches,
             gather: info.has_grid.then_some(LEAST_GATHERED),
             sources: Some(lowered.sources.clone()),
         };

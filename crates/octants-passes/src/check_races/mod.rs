@@ -7,10 +7,12 @@
 //! (`report_races`). All of it is ordinary code, so that every code generator has it without knowing of it. The words
 //! are never cleared: each carries the number of the task that it is of, its epoch.
 //!
-//! Loops whose threads meet at barriers are left alone, as is memory of blocks. Runs last, when what is proved to be of
+//! Arrays of a block have words in memory of the block, whose epochs are counted by the block's barriers (`watch_blocks`).
+//! Other memory is left alone in loops whose threads meet, and so are loops in which subgroups do. Runs last, when what is proved to be of
 //! one iteration has become plain, and what is summed up has left the loop.
 
 mod report_races;
+mod watch_blocks;
 mod watch_functions;
 mod watched_accesses;
 
@@ -22,8 +24,10 @@ use octants_ir::{
     ValueId, section_of, task_blocks, task_statements,
 };
 
+use crate::inline_calls::inline_functions;
 use crate::pass_options::PassOptions;
 use report_races::report_races;
+use watch_blocks::{BlockThread, add_shared_words, begin_block, word_count};
 use watch_functions::{Access, Watching, push_watch};
 use watched_accesses::{Site, Watched, find_watched};
 
@@ -51,7 +55,7 @@ pub const EPOCH_BITS: u32 = watch_functions::EPOCH_BITS;
 
 /// Puts calls in front of accesses that are not proved to be free of conflicts.
 pub fn check_races(kernel: &mut Kernel, options: &mut PassOptions) {
-    let watched = find_watched(kernel, options.arrays_may_alias);
+    let watched = find_watched(kernel, options.arrays_may_alias, options.shared_bytes);
     if watched.loops.is_empty() {
         return;
     }
@@ -62,17 +66,23 @@ pub fn check_races(kernel: &mut Kernel, options: &mut PassOptions) {
         .iter()
         .map(|b| {
             let name = kernel.buffers[b.index()].name.clone();
-            (*b, add_words(kernel, name))
+            let shared = watched.shared.contains(b);
+            (*b, if shared { add_shared_words(kernel, *b) } else { add_words(kernel, name) })
         })
         .collect();
     let groups = groups_of(&kernel.body, &watched);
-    let mut pass = Pass { kernel, watched: &watched, beside: &beside, notes, functions: HashMap::new() };
+    let threads = BTreeMap::new();
+    let mut pass = Pass { kernel, watched: &watched, beside: &beside, notes, functions: HashMap::new(), threads };
     pass.watch_kernel([epoch, counted], &groups);
     pass.watch_called();
+    let of_blocks: Vec<FuncId> =
+        pass.functions.iter().filter(|((words, ..), _)| is_shared(pass.kernel, *words)).map(|(_, f)| *f).collect();
+    inline_functions(pass.kernel, &of_blocks);
     let repeats = count_rounds(pass.kernel, notes, watched.loops.len() as u64);
     report_races(pass.kernel, &watched, notes, &groups, options.sources.as_ref());
-    let words =
-        beside.iter().map(|(of, words)| (*of, *words, kernel.buffers[of.index()].elem.leaf_count() as u64)).collect();
+    let in_memory = beside.iter().filter(|(of, _)| !watched.shared.contains(of));
+    let scalars = |of: &BufferId| kernel.buffers[of.index()].elem.leaf_count() as u64;
+    let words = in_memory.map(|(of, words)| (*of, *words, scalars(of))).collect();
     let note_words = 2 * groups.values().max().map_or(1, |most| most + 1);
     let epochs = watched.loops.len() as u64;
     options.watch = Some(RaceWatch { notes, note_words, words, epoch, counted, epochs, repeats });
@@ -90,6 +100,10 @@ fn add_numbers(kernel: &mut Kernel) -> [u32; 2] {
         kernel.params.push(Param { name: name.into(), ty: Scalar::U64.into() });
         kernel.params.len() as u32 - 1
     })
+}
+
+fn is_shared(kernel: &Kernel, buffer: BufferId) -> bool {
+    kernel.buffers[buffer.index()].space == MemorySpace::Shared
 }
 
 /// A buffer of 64-bit words.
@@ -168,13 +182,15 @@ struct Pass<'a> {
     beside: &'a BTreeMap<BufferId, BufferId>,
     notes: BufferId,
     functions: HashMap<(BufferId, Access, u64), FuncId>,
+    /// Of loops with watched arrays of a block, what tells their threads.
+    threads: BTreeMap<ValueId, BlockThread>,
 }
 
 impl Pass<'_> {
     /// Watches accesses in the kernel's own loops.
     fn watch_kernel(&mut self, [epoch, counted]: [u32; 2], groups: &BTreeMap<ValueId, u64>) {
         let mut body = std::mem::take(&mut self.kernel.body);
-        let mut of_access: HashMap<ValueId, (ValueId, u64)> = HashMap::new();
+        let mut of_access: HashMap<ValueId, (ValueId, u64, ValueId)> = HashMap::new();
         for (i, v) in self.watched.loops.iter().enumerate() {
             let Op::For(l) = body.inst(*v).op.clone() else { continue };
             let group = groups[v];
@@ -182,13 +198,30 @@ impl Pass<'_> {
             let who = insert_at_top(&mut body, l.body, |b| {
                 push_who(b, (*v, &l.dims), (notes, group), [epoch, counted], i as u64 + 1)
             });
-            body.visit(l.body, &mut |v, _| _ = of_access.insert(v, (who, group)));
+            if let Some((arrays, meets)) = self.watched.blocks.get(v) {
+                let words: Vec<(BufferId, u64)> = arrays
+                    .iter()
+                    .map(|b| self.beside[b])
+                    .map(|words| (words, word_count(self.kernel, words)))
+                    .collect();
+                self.threads.insert(*v, begin_block(&mut body, l.body, &words, *meets));
+            }
+            body.visit(l.body, &mut |inner, _| _ = of_access.insert(inner, (who, group, *v)));
         }
         rebuild_blocks(&mut body, |b, v| {
-            let Some(&(who, group)) = of_access.get(&v) else {
+            let Some(&(who, group, of_loop)) = of_access.get(&v) else {
                 return self.place_with_zero(b, v);
             };
-            self.place_watched(b, v, who, group, self.watched.accesses.get(&v).copied());
+            let site = self.watched.accesses.get(&v).copied();
+            let thread = self.threads.get(&of_loop).copied();
+            let who = match (site, thread) {
+                (Some(site), Some(thread)) if self.watched.shared.contains(&site.buffer) => thread.push_who(b),
+                _ => who,
+            };
+            self.place_watched(b, v, who, group, site);
+            if let Some(thread) = thread {
+                thread.count_barrier(b, v);
+            }
         });
         self.kernel.body = body;
     }
@@ -227,7 +260,8 @@ impl Pass<'_> {
         if let Some(site) = site {
             let Pass { kernel, beside, notes, functions, .. } = self;
             let words = beside[&site.buffer];
-            let watching = Watching { words, notes: *notes, group, base: site.base };
+            let count = is_shared(kernel, words).then(|| word_count(kernel, words));
+            let watching = Watching { words, count, notes: *notes, group, base: site.base };
             let mut function = |access| {
                 *functions.entry((words, access, group)).or_insert_with(|| watching.add_function(kernel, access))
             };

@@ -130,8 +130,12 @@ impl Report<'_> {
         push_if(b, is_here, |b| {
             let indices = push_indices(b, buffer, &self.watched.layouts[buffer.index()], scalar);
             let name = &self.names[buffer.index()];
-            let name = if name.is_empty() { "a field" } else { name.as_str() };
+            let name = if name.is_empty() { "an array" } else { name.as_str() };
             let mut text = vec![TextPart::Race, TextPart::Text(name.into())];
+            if self.watched.shared.contains(&buffer) {
+                let cure = "put `qd.simt.block.sync()` between the accesses, or make both atomic";
+                text.push(TextPart::Text(cure.into()));
+            }
             text.extend([first, second].map(|site| TextPart::Choice(site, texts.clone())));
             text.extend(indices.into_iter().map(|index| TextPart::Value(index, None)));
             let never = b.int(0, Scalar::U1);

@@ -130,6 +130,8 @@ pub fn push_who_word(b: &mut Builder, epoch: ValueId, number: ValueId) -> ValueI
 pub struct Watching {
     /// The words beside it.
     pub words: BufferId,
+    /// How many there are, where that is known.
+    pub count: Option<u64>,
     /// The notes of races.
     pub notes: BufferId,
     /// Which of them.
@@ -168,7 +170,10 @@ impl Watching {
         let args: Vec<ValueId> =
             params.iter().enumerate().map(|(i, ty)| b.push(Op::Param(i as u32), ty.clone())).collect();
         // What is outside of the buffer has no word.
-        let extent = b.push(Op::Shape(self.words, 0), Scalar::I64.into());
+        let extent = match self.count {
+            Some(count) => b.int(count as i64, Scalar::I64),
+            None => b.push(Op::Shape(self.words, 0), Scalar::I64.into()),
+        };
         let [scalar, extent] = [args[0], extent].map(|v| b.cast(v, Scalar::U64));
         let inside = b.binary(BinaryOp::Lt, scalar, extent);
         let zero = b.int(0, Scalar::U64);

@@ -3,10 +3,13 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use octants_analysis::{Dependence, Meeting, MemoryClasses, Place, Subscript, local_uses, runs_once, trace_address};
+use octants_analysis::{
+    Dependence, Meeting as IndicesMeet, MemoryClasses, Place, Subscript, local_uses, runs_once, trace_address,
+};
 use octants_diag::Span;
 use octants_ir::{
-    BlockId, Body, BufferId, Effect, ForLoop, FuncId, Kernel, Layout, MemorySpace, Op, ValueId, task_statements,
+    BlockId, Body, BufferId, Effect, ForLoop, FuncId, Kernel, Layout, MemorySpace, Op, ThreadScope, ValueId,
+    task_statements,
 };
 
 use super::watch_functions::{Access, MOST_SITES};
@@ -53,6 +56,10 @@ pub struct Watched {
     pub functions: BTreeMap<FuncId, HashMap<ValueId, Site>>,
     /// The buffers.
     pub buffers: BTreeSet<BufferId>,
+    /// Arrays of a block among them.
+    pub shared: BTreeSet<BufferId>,
+    /// Loops in which accesses to arrays of a block are watched, with these arrays, and whether threads meet there.
+    pub blocks: BTreeMap<ValueId, (BTreeSet<BufferId>, bool)>,
     /// By their number in the kernel.
     pub lines: Vec<Line>,
     /// All buffers of the kernel.
@@ -70,8 +77,19 @@ struct Found {
     span: Span,
 }
 
-/// Finds what is to be watched.
-pub fn find_watched(kernel: &Kernel, arrays_may_alias: bool) -> Watched {
+/// How threads of a loop's blocks meet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Meeting {
+    /// They do not.
+    Never,
+    /// All of a block do, between accesses.
+    InBlocks,
+    /// In ways that are not followed here.
+    Otherwise,
+}
+
+/// Finds what is to be watched. The words of arrays of a block take no more bytes than these.
+pub fn find_watched(kernel: &Kernel, arrays_may_alias: bool, shared_bytes: u64) -> Watched {
     let memory = MemoryClasses::of(&kernel.buffers, arrays_may_alias);
     let mut search = Search { kernel, memory, found: Vec::new() };
     let mut watched = Watched::default();
@@ -81,14 +99,24 @@ pub fn find_watched(kernel: &Kernel, arrays_may_alias: bool) -> Watched {
         scalars: b.elem.leaf_count() as u64,
     };
     watched.layouts = kernel.buffers.iter().map(shape).collect();
+    let of_blocks = kernel.buffers.iter().filter(|b| b.space == MemorySpace::Shared);
+    let (bytes, words) = of_blocks.map(shared_sizes).fold((0, 0), |(b, w), (bytes, words)| (b + bytes, w + words));
+    let watches_blocks = bytes + 8 * words <= shared_bytes;
     for v in task_statements(&kernel.body) {
         let Op::For(l) = &kernel.body.inst(v).op else { continue };
         if l.is_parallel() && !runs_once(&kernel.body, l) {
-            let unproved = search.unproved(v, l);
-            if !unproved.is_empty() {
-                watched.loops.push(v);
-                search.found.extend(unproved);
+            let (unproved, meet) = search.unproved(v, l, watches_blocks);
+            if unproved.is_empty() {
+                continue;
             }
+            watched.loops.push(v);
+            let is_shared = |f: &&Found| kernel.buffers[f.buffer.index()].space == MemorySpace::Shared;
+            let shared: BTreeSet<BufferId> = unproved.iter().filter(is_shared).map(|f| f.buffer).collect();
+            if !shared.is_empty() {
+                watched.shared.extend(&shared);
+                watched.blocks.insert(v, (shared, meet == Meeting::InBlocks));
+            }
+            search.found.extend(unproved);
         }
     }
     number_sites(kernel, search, &mut watched);
@@ -146,22 +174,37 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// The accesses of a parallel loop that may conflict with others.
-    fn unproved(&self, v: ValueId, l: &ForLoop) -> Vec<Found> {
+    /// The accesses of a parallel loop that may conflict with others, and how its threads meet.
+    fn unproved(&self, v: ValueId, l: &ForLoop, watches_blocks: bool) -> (Vec<Found>, Meeting) {
         let body = &self.kernel.body;
-        if meets(body, l.body) {
-            return Vec::new();
+        let mut called = BTreeSet::new();
+        calls_of(body, l.body, &mut |f| self.reach(f, &mut called));
+        let of_function = |f: &FuncId| {
+            let body = &self.kernel.functions[f.index()].body;
+            // Who calls it does not see where it is.
+            if meeting(body, body.root) == Meeting::Never { Meeting::Never } else { Meeting::Otherwise }
+        };
+        let in_functions = called.iter().map(of_function);
+        let meet = in_functions.fold(meeting(body, l.body), |a, b| if b == Meeting::Otherwise { b } else { a });
+        if meet == Meeting::Otherwise {
+            return (Vec::new(), meet);
         }
+        let has_blocks = l.parallel.as_ref().is_some_and(|c| c.block_dim.is_some());
+        let spaces = |space: MemorySpace| match space {
+            MemorySpace::Global => meet == Meeting::Never,
+            MemorySpace::Shared => watches_blocks && has_blocks,
+            _ => false,
+        };
         let locals = local_uses(body);
         let mut dependence = Dependence::of(body, &locals);
         let mut all = Vec::new();
         self.collect(body, l.body, None, &mut |address| dependence.subscripts(address), &mut all);
-        let mut called = BTreeSet::new();
-        calls_of(body, l.body, &mut |f| self.reach(f, &mut called));
         for f in called {
             let body = &self.kernel.functions[f.index()].body;
             self.collect(body, body.root, Some(f), &mut |_| vec![Subscript::UNKNOWN], &mut all);
         }
+        let space = |f: &Found| self.kernel.buffers[f.buffer.index()].space;
+        all.retain(|f| spaces(space(f)) && (space(f) == MemorySpace::Global || f.function.is_none()));
         // Where all only read, or all only update, nothing is to be asked.
         let mut kinds: BTreeMap<usize, BTreeSet<Access>> = BTreeMap::new();
         let classes = self.memory.sharing();
@@ -176,7 +219,7 @@ impl Search<'_> {
                 }
             }
         }
-        all.into_iter().zip(watched).filter(|(_, watched)| *watched).map(|(f, _)| f).collect()
+        (all.into_iter().zip(watched).filter(|(_, watched)| *watched).map(|(f, _)| f).collect(), meet)
     }
 
     fn reach(&self, f: FuncId, called: &mut BTreeSet<FuncId>) {
@@ -203,10 +246,8 @@ impl Search<'_> {
                 _ => return,
             };
             let Place::Buffer(buffer) = trace_address(body, address) else { return };
-            if self.kernel.buffers[buffer.index()].space == MemorySpace::Global {
-                let axes = subscripts(address);
-                all.push(Found { function, inst, buffer, access, axes, span: of.span });
-            }
+            let axes = subscripts(address);
+            all.push(Found { function, inst, buffer, access, axes, span: of.span });
         });
     }
 
@@ -222,17 +263,30 @@ impl Search<'_> {
         }
         // Elements of an array with strides may be the same memory, but then whoever made it knows.
         let axes = dependence.between_iterations(around, &a.axes, &b.axes).axes;
-        !(axes.contains(&Meeting::Apart) || axes.iter().all(|meeting| *meeting == Meeting::Own))
+        !(axes.contains(&IndicesMeet::Apart) || axes.iter().all(|meeting| *meeting == IndicesMeet::Own))
     }
 }
 
-/// Threads meet, so that an order of their accesses is agreed on.
-fn meets(body: &Body, block: BlockId) -> bool {
-    let mut any = false;
-    body.visit(block, &mut |_, inst| {
-        any |= matches!(inst.op, Op::Barrier(_) | Op::BlockCount(_) | Op::Fence(_) | Op::Subgroup(..));
+/// How threads meet in code.
+fn meeting(body: &Body, block: BlockId) -> Meeting {
+    let mut found = Meeting::Never;
+    body.visit(block, &mut |_, inst| match inst.op {
+        Op::Barrier(ThreadScope::Block) | Op::BlockCount(_) if found == Meeting::Never => found = Meeting::InBlocks,
+        Op::Barrier(ThreadScope::Block) | Op::BlockCount(_) => {}
+        Op::Barrier(_) | Op::Fence(_) | Op::Subgroup(..) | Op::CopyAsync(..) => found = Meeting::Otherwise,
+        _ => {}
     });
-    any
+    found
+}
+
+/// Bytes and scalars of an array of a block.
+fn shared_sizes(buffer: &octants_ir::Buffer) -> (u64, u64) {
+    let scalars = match &buffer.layout {
+        Layout::Dense { shape, .. } => shape.iter().product::<u64>() * buffer.elem.leaf_count() as u64,
+        _ => 0,
+    };
+    let widest = buffer.elem.leaves().iter().map(|s| u64::from(s.bits().div_ceil(8))).max().unwrap_or(0);
+    (scalars * widest, scalars)
 }
 
 fn calls_of(body: &Body, block: BlockId, f: &mut impl FnMut(FuncId)) {

@@ -10,10 +10,11 @@ impl Race {
         let mut values = values.iter();
         let mut buffer = String::new();
         let mut accesses = Vec::new();
-        let mut index = Vec::new();
+        let (mut index, mut told_cure) = (Vec::new(), None);
         for part in &site.parts {
             match part {
-                SitePart::Text(name) => buffer.push_str(name),
+                SitePart::Text(name) if buffer.is_empty() => buffer.push_str(name),
+                SitePart::Text(given) => told_cure = Some(given.clone()),
                 SitePart::Choice(texts) => {
                     let number = values.next().map_or(0, |v| *v as u32 as usize);
                     let by = if accesses.is_empty() { "an iteration" } else { "another iteration" };
@@ -24,8 +25,8 @@ impl Race {
         }
         let mut accesses = accesses.into_iter();
         let [first, second] = [(); 2].map(|()| accesses.next().unwrap_or_else(|| access("", "an iteration")));
-        let cure = cure(first.touch, second.touch);
-        Race { kind: RaceKind::Iterations, buffer, index: Some(index), first, second, cure: cure.into() }
+        let cure = told_cure.unwrap_or_else(|| cure(first.touch, second.touch).into());
+        Race { kind: RaceKind::Iterations, buffer, index: Some(index), first, second, cure }
     }
 }
 
