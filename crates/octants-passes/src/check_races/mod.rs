@@ -8,9 +8,11 @@
 //! are never cleared: each carries the number of the task that it is of, its epoch.
 //!
 //! Arrays of a block have words in memory of the block, whose epochs are counted by the block's barriers (`watch_blocks`).
-//! Other memory is left alone in loops whose threads meet, and so are loops in which subgroups do. Runs last, when what is proved to be of
+//! Accesses that a barrier
+//! is always between are not watched (`barrier_phases`). Other memory is left alone in loops whose threads meet, and so are loops in which subgroups do. Runs last, when what is proved to be of
 //! one iteration has become plain, and what is summed up has left the loop.
 
+mod barrier_phases;
 mod report_races;
 mod watch_blocks;
 mod watch_functions;

@@ -12,6 +12,7 @@ use octants_ir::{
     task_statements,
 };
 
+use super::barrier_phases::last_barriers;
 use super::watch_functions::{Access, MOST_SITES};
 
 /// Different ways to access memory that are compared with each other; with more of them all are watched.
@@ -211,10 +212,18 @@ impl Search<'_> {
         all.iter().for_each(|f| _ = kinds.entry(classes[f.buffer.index()]).or_default().insert(f.access));
         let is_harmless = |kinds: &BTreeSet<Access>| kinds.len() == 1 && !kinds.contains(&Access::Write);
         all.retain(|f| !is_harmless(&kinds[&classes[f.buffer.index()]]));
+        let barriers = last_barriers(body, l.body);
+        let have_order = |a: &Found, b: &Found| {
+            let of = |f: &Found| barriers.get(&f.inst).filter(|_| f.function.is_none());
+            of(a).zip(of(b)).is_some_and(|(a, b)| a.is_disjoint(b))
+        };
         let mut watched = vec![all.len() > MOST_COMPARED * MOST_COMPARED; all.len()];
         for i in 0..all.len() {
             for k in i..all.len() {
-                if !(watched[i] && watched[k]) && self.may_conflict(&mut dependence, v, &all[i], &all[k]) {
+                if !(watched[i] && watched[k])
+                    && !(meet == Meeting::InBlocks && have_order(&all[i], &all[k]))
+                    && self.may_conflict(&mut dependence, v, &all[i], &all[k])
+                {
                     (watched[i], watched[k]) = (true, true);
                 }
             }
