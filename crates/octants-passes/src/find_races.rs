@@ -1,5 +1,5 @@
-//! Finds races between iterations of parallel loops: two iterations that touch one element, one of them changing it by
-//! more than an atomic update.
+//! Finds races between iterations of parallel loops, and between sections: two iterations, or sections, that touch one
+//! element, one of them changing it by more than an atomic update.
 //!
 //! A race is proved by a witness. For the arguments of a launch, iterations are run on integers alone: the first ones,
 //! the last ones, and those as far away as two accesses are from one another. What they compute from memory is unknown,
@@ -11,10 +11,11 @@
 //!
 //! In the same way it is told which elements a launch touches for certain, for races with other launches.
 //!
-//! Reading order: `value`, `observed`, `run_iteration`, `choose_iterations`.
+//! Reading order: `value`, `observed`, `run_iteration`, `choose_iterations`, `race_sections`.
 
 mod choose_iterations;
 mod observed;
+mod race_sections;
 mod run_iteration;
 mod value;
 
@@ -67,7 +68,18 @@ pub struct RacingIteration {
     pub iteration: Vec<i64>,
 }
 
-/// Two iterations of a parallel loop that race.
+/// What races.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RaceBetween {
+    /// Iterations of a parallel loop.
+    Iterations,
+    /// Blocks of `stream_parallel`.
+    Blocks,
+    /// Sections of a `graph.parallel_context`.
+    Sections,
+}
+
+/// Two iterations of a parallel loop that race, or two sections.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IterationRace {
     /// The user's name of the array or field.
@@ -80,6 +92,8 @@ pub struct IterationRace {
     pub second: RacingIteration,
     /// The loop.
     pub of_loop: Span,
+    /// What races.
+    pub between: RaceBetween,
 }
 
 /// An element that a launch touches for certain.
@@ -102,6 +116,8 @@ pub struct RaceSearch {
     kernel: Kernel,
     /// Loops that are not proved safe.
     loops: HashSet<ValueId>,
+    /// Groups that may touch what others do.
+    overlap_allowed: BTreeSet<u32>,
 }
 
 /// Instructions that are run for one loop, at most.
@@ -109,7 +125,7 @@ const MOST_STEPS: u32 = 400_000;
 
 impl RaceSearch {
     /// Of a kernel of the front end.
-    pub fn of(kernel: &Kernel) -> RaceSearch {
+    pub fn of(kernel: &Kernel, overlap_allowed: &BTreeSet<u32>) -> RaceSearch {
         let mut kernel = kernel.clone();
         merge_aliased_buffers(&mut kernel, &[]);
         inline_calls(&mut kernel);
@@ -136,12 +152,12 @@ impl RaceSearch {
                 }
             }
         }
-        RaceSearch { kernel, loops }
+        RaceSearch { kernel, loops, overlap_allowed: overlap_allowed.clone() }
     }
 
     /// No loop can have a race, whatever the arguments, as long as arrays that are told apart are different memory.
     pub fn is_safe(&self) -> bool {
-        self.loops.is_empty()
+        self.loops.is_empty() && !self.has_groups()
     }
 
     /// The name of a buffer.
@@ -180,39 +196,45 @@ impl RaceSearch {
     }
 
     fn walk_touches(&self, block: BlockId, run: &mut Run<'_>, observed: &mut Observed) {
-        let body = &self.kernel.body;
-        for &v in body.block(block) {
-            match &body.inst(v).op {
-                Op::For(l) => {
-                    self.run_loop(v, l, run, observed);
-                    run.forget_stores(l.body);
-                }
-                Op::Loop(inner) => {
-                    run.forget_stores(*inner);
-                    self.walk_touches(*inner, run, observed);
-                    run.forget_stores(*inner);
-                }
-                Op::If(c, yes, no) => {
-                    if let Some(taken) = run.truth(*c) {
-                        self.walk_touches(if taken { *yes } else { *no }, run, observed);
-                    }
-                    run.forget_stores(*yes);
-                    run.forget_stores(*no);
-                }
-                Op::Break | Op::Continue | Op::Return(_) => return,
-                _ => {
-                    run.steps_left = MOST_STEPS;
-                    if run.step_observed(v, observed) != Flow::Next {
-                        return;
-                    }
-                }
+        for &v in self.kernel.body.block(block) {
+            if !self.touch(v, run, observed) {
+                return;
             }
         }
+    }
+
+    /// Runs a statement around loops, or a loop. False where those behind it do not run.
+    fn touch(&self, v: ValueId, run: &mut Run<'_>, observed: &mut Observed) -> bool {
+        match &self.kernel.body.inst(v).op {
+            Op::For(l) => {
+                self.run_loop(v, l, run, observed);
+                run.forget_stores(l.body);
+            }
+            Op::Loop(inner) => {
+                run.forget_stores(*inner);
+                self.walk_touches(*inner, run, observed);
+                run.forget_stores(*inner);
+            }
+            Op::If(c, yes, no) => {
+                if let Some(taken) = run.truth(*c) {
+                    self.walk_touches(if taken { *yes } else { *no }, run, observed);
+                }
+                run.forget_stores(*yes);
+                run.forget_stores(*no);
+            }
+            Op::Break | Op::Continue | Op::Return(_) => return false,
+            _ => {
+                run.steps_left = MOST_STEPS;
+                return run.step_observed(v, observed) == Flow::Next;
+            }
+        }
+        true
     }
 
     /// Runs the code around loops, and the loops.
     fn walk(&self, block: BlockId, run: &mut Run<'_>, found: &mut Vec<IterationRace>) {
         let body = &self.kernel.body;
+        found.extend(self.races_of_groups(block, run));
         for &v in body.block(block) {
             match &body.inst(v).op {
                 Op::For(l) if self.loops.contains(&v) => {

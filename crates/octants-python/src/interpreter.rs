@@ -106,8 +106,14 @@ impl<L: HoldLater + ?Sized> Caller for Interpreter<'_, '_, L> {
     }
 
     fn call_site(&self) -> Option<String> {
-        // Once it is let go, nothing is known of frames.
-        if self.saved.get().is_null() { call_site(self.py).ok().flatten() } else { None }
+        if self.saved.get().is_null() {
+            return call_site(self.py).ok().flatten();
+        }
+        self.come_back();
+        // SAFETY: this thread has just taken the interpreter.
+        let site = call_site(unsafe { Python::assume_attached() }).ok().flatten();
+        self.let_go();
+        site
     }
 
     fn can_be_interrupted(&self) -> bool {

@@ -11,7 +11,7 @@ use octants_diag::{Sources, Span};
 use octants_frontend::Lowered;
 use octants_ir::{ArgLayout, BufferId, Const, Layout, Scalar};
 use octants_passes::CarriedLocal;
-use octants_passes::find_races::{Doing, IterationRace, LaunchValues, RaceSearch, RacingIteration};
+use octants_passes::find_races::{Doing, IterationRace, LaunchValues, RaceBetween, RaceSearch, RacingIteration};
 use octants_runtime::{Race, RaceAccess, RaceKind, Touch, Touched, Witness};
 
 use super::Session;
@@ -75,19 +75,31 @@ impl RaceCheck {
     }
 
     fn race(&self, found: IterationRace) -> Race {
-        let side = |side: RacingIteration| RaceAccess {
+        let number = |n: &str, side: &RacingIteration| match (found.between, side.iteration.is_empty()) {
+            (RaceBetween::Iterations, _) => format!("iteration {}", indices(&side.iteration)),
+            (RaceBetween::Blocks, true) => format!("{n} block"),
+            (RaceBetween::Blocks, false) => format!("iteration {} of {n} block", indices(&side.iteration)),
+            (RaceBetween::Sections, true) => format!("{n} section"),
+            (RaceBetween::Sections, false) => format!("iteration {} of {n} section", indices(&side.iteration)),
+        };
+        let (of_first, of_second) = (number("one", &found.first), number("another", &found.second));
+        let side = |side: RacingIteration, by: String| RaceAccess {
             touch: touch(side.doing),
             at: self.sources.location(side.span),
-            by: format!("iteration {}", indices(&side.iteration)),
+            by,
             launched_at: None,
         };
         let cure = cure_of(&found, &self.sources.location(found.of_loop));
+        let kind = match found.between {
+            RaceBetween::Iterations => RaceKind::Iterations,
+            RaceBetween::Blocks | RaceBetween::Sections => RaceKind::Sections,
+        };
         Race {
-            kind: RaceKind::Iterations,
+            kind,
             buffer: found.buffer,
             index: Some(found.index),
-            first: side(found.first),
-            second: side(found.second),
+            first: side(found.first, of_first),
+            second: side(found.second, of_second),
             cure,
         }
     }
@@ -96,6 +108,11 @@ impl RaceCheck {
 /// What to write instead, where it is known what is raced for.
 fn cure_of(race: &IterationRace, of_loop: &str) -> String {
     let name = &race.buffer;
+    match race.between {
+        RaceBetween::Iterations => {}
+        RaceBetween::Blocks => return cure_of_overlap("qd.stream_parallel", "block"),
+        RaceBetween::Sections => return cure_of_overlap("qd.graph.parallel", "section"),
+    }
     let serial = format!("write `qd.loop_config(serialize=True)` above the loop at {of_loop} to run it in order");
     match (race.first.doing, race.second.doing) {
         (Doing::Writes, Doing::Writes) => format!(
@@ -108,6 +125,11 @@ fn cure_of(race: &IterationRace, of_loop: &str) -> String {
         ),
         _ => format!("write to another array than `{name}`, split the loop where it reads, or {serial}"),
     }
+}
+
+/// What to write instead of groups that touch the same elements.
+pub(super) fn cure_of_overlap(with: &str, block: &str) -> String {
+    format!("put both into one {block}, or say `{with}(allow_overlap=True)` where this is meant")
 }
 
 fn indices(of: &[i64]) -> String {
@@ -160,6 +182,23 @@ impl LaunchValues for Given<'_> {
     }
 }
 
+/// Nothing is known of a launch.
+struct Unknown;
+
+impl LaunchValues for Unknown {
+    fn param(&self, _: u32, _: u32) -> Option<Const> {
+        None
+    }
+
+    fn extent(&self, _: BufferId, _: u32) -> Option<i64> {
+        None
+    }
+
+    fn address(&self, _: BufferId) -> Option<u64> {
+        None
+    }
+}
+
 impl Given<'_> {
     fn array(&self, buffer: BufferId) -> Option<usize> {
         self.layout.buffers.get(buffer.index())?.map(|slot| slot as usize)
@@ -180,8 +219,8 @@ impl fmt::Debug for KernelWitness {
 }
 
 impl KernelWitness {
-    /// The slot with the address of a buffer's memory, and what tells the buffer from others there.
-    fn memory(&self, buffer: BufferId, slots: &[u64]) -> Option<(u32, u64)> {
+    /// What tells a buffer from others.
+    fn memory(&self, buffer: BufferId, slots: &[u64]) -> Option<u64> {
         let mut hasher = DefaultHasher::new();
         let of = self.search.buffers().get(buffer.index())?;
         let slot = match &of.layout {
@@ -197,7 +236,38 @@ impl KernelWitness {
             }
         };
         slots.get(slot as usize)?.hash(&mut hasher);
-        Some((slot, hasher.finish()))
+        Some(hasher.finish())
+    }
+
+    /// Where an element begins.
+    fn address(&self, buffer: BufferId, index: &[i64], slots: &[u64]) -> Option<u64> {
+        let of = self.search.buffers().get(buffer.index())?;
+        match &of.layout {
+            Layout::Dense { offset, components, .. } => {
+                let first = components.first()?;
+                let root = *slots.get(*self.layout.roots.get(first.root as usize)? as usize)?;
+                let mut axes = first.axes.iter().zip(index).zip(offset);
+                axes.try_fold(root + first.base, |at, ((digits, i), offset)| {
+                    let mut rest = u64::try_from(i - offset).ok()?;
+                    let inner_first = digits.iter().rev().map(|digit| {
+                        let of_digit = rest % digit.extent.max(1);
+                        rest /= digit.extent.max(1);
+                        of_digit * digit.stride
+                    });
+                    Some(at + inner_first.sum::<u64>())
+                })
+            }
+            Layout::Contiguous => {
+                let slot = (*self.layout.buffers.get(buffer.index())?)? as usize;
+                let element: u64 = of.elem.leaves().iter().map(|s| u64::from(s.bytes())).sum();
+                let extents = slots.get(slot + 1..slot + 1 + index.len())?;
+                let position = index.iter().zip(extents).try_fold(0, |sum: u64, (i, extent)| {
+                    Some(sum.checked_mul(*extent)?.checked_add(u64::try_from(*i).ok()?)?)
+                })?;
+                Some(slots.get(slot)? + position * element)
+            }
+            _ => None,
+        }
     }
 }
 
@@ -206,10 +276,11 @@ impl Witness for KernelWitness {
         let launch = Given { layout: &self.layout, slots: args };
         let mut places: HashMap<Span, Arc<str>> = HashMap::new();
         let found = self.search.touches(&launch, near).into_iter().filter_map(|t| {
-            let (slot, memory) = self.memory(t.buffer, args)?;
+            let memory = self.memory(t.buffer, args)?;
+            let address = self.address(t.buffer, &t.index, args);
             let at = places.entry(t.span).or_insert_with(|| self.sources.location(t.span).into()).clone();
             let (buffer, touch) = (self.search.name_of(t.buffer).into(), touch(t.doing));
-            Some(Touched { slot, memory, buffer, index: t.index, path: t.path, touch, at })
+            Some(Touched { memory, buffer, index: t.index, path: t.path, address, touch, at })
         });
         found.collect()
     }
@@ -218,12 +289,28 @@ impl Witness for KernelWitness {
 impl Session {
     /// Has races of code looked for: between iterations, unless it is a gradient, and with other launches.
     pub(super) fn look_for_races(&self, lowering: &Lowering, code: &mut Executable) {
-        let search = Arc::new(RaceSearch::of(&lowering.lowered.kernel));
+        let search = Arc::new(RaceSearch::of(&lowering.lowered.kernel, &lowering.lowered.overlap_allowed));
         let (sources, layout) = (lowering.lowered.sources.clone(), code.layout.clone());
         if lowering.checks_races && !search.is_safe() {
             code.races = Some(Box::new(RaceCheck::new(search.clone(), sources.clone(), layout.clone())));
         }
         code.kernel = code.kernel.clone().with_witness(Arc::new(KernelWitness { search, sources, layout }));
+    }
+
+    /// Refuses groups that touch the same elements for certain. Where the witness of a race is known, the race has its
+    /// element.
+    pub(super) fn refuse_overlaps(&self, lowered: &Lowered, found: Vec<(Race, Span, Span)>) -> Result<(), Error> {
+        if found.is_empty() {
+            return Ok(());
+        }
+        let search = RaceSearch::of(&lowered.kernel, &lowered.overlap_allowed);
+        let witnesses = search.find(&Unknown);
+        let races = found.into_iter().map(|(race, first, second)| {
+            let same = |w: &&IterationRace| (w.first.span, w.second.span) == (first, second) && w.buffer == race.buffer;
+            let index = witnesses.iter().find(same).map(|w| w.index.clone());
+            Race { index, ..race }
+        });
+        Ok(self.device.races().tell(races.collect())?)
     }
 
     /// Refuses a kernel whose iterations carry a variable on.

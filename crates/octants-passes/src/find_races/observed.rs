@@ -6,7 +6,7 @@ use std::rc::Rc;
 use octants_diag::Span;
 use octants_ir::{BufferId, Kernel, ValueId};
 
-use super::{Doing, IterationRace, RacingIteration, TouchedElement};
+use super::{Doing, IterationRace, RaceBetween, RacingIteration, TouchedElement};
 
 /// An access that an iteration makes for certain.
 #[derive(Debug, Clone)]
@@ -46,14 +46,19 @@ const MOST_TOUCHED: usize = 1 << 16;
 const MOST_OF_ONE: usize = 2;
 
 impl Seen {
-    fn races_with(&self, other: &Seen) -> bool {
+    /// They touch the same part of an element, and their order matters.
+    pub fn conflicts_with(&self, other: &Seen) -> bool {
         let harmless = match (self.doing, other.doing) {
             (Doing::Reads, Doing::Reads) | (Doing::Updates, Doing::Updates) => true,
             (Doing::Writes, Doing::Writes) => self.value == other.value && self.path.len() == other.path.len(),
             _ => false,
         };
         let shared = self.path.iter().zip(&other.path).all(|(a, b)| a == b);
-        !harmless && shared && self.iteration != other.iteration
+        !harmless && shared
+    }
+
+    fn races_with(&self, other: &Seen) -> bool {
+        self.iteration != other.iteration && self.conflicts_with(other)
     }
 }
 
@@ -94,14 +99,12 @@ impl Observed {
             return;
         }
         let known = self.elements.entry((seen.memory, seen.index.clone())).or_default();
-        if let Some(other) = known.iter().find(|other| other.races_with(&seen)) {
-            let both_write = |(a, b): &(Seen, Seen)| (a.doing, b.doing) == (Doing::Writes, Doing::Writes);
-            let pair = (other.clone(), seen.clone());
-            match self.races.get(&pair.0.buffer) {
-                Some(old) if both_write(old) || !both_write(&pair) => {}
-                _ => {
-                    self.races.insert(pair.0.buffer, pair);
-                }
+        let gravity = |a: &Seen, b: &Seen| (a.doing, b.doing) == (Doing::Writes, Doing::Writes);
+        let racing = known.iter().filter(|other| other.races_with(&seen));
+        if let Some(other) = racing.max_by_key(|other| gravity(other, &seen)) {
+            let known = self.races.get(&other.buffer);
+            if known.is_none_or(|(a, b)| gravity(a, b) < gravity(other, &seen)) {
+                self.races.insert(other.buffer, (other.clone(), seen.clone()));
             }
         }
         let same = |s: &&Seen| s.inst == seen.inst && s.path == seen.path;
@@ -123,7 +126,8 @@ impl Observed {
             let (first, second) =
                 if (b.span.file, b.span.start) < (a.span.file, a.span.start) { (b, a) } else { (a, b) };
             let index = first.index.clone();
-            IterationRace { buffer, index, first: side(&first), second: side(&second), of_loop }
+            let (first, second, between) = (side(&first), side(&second), RaceBetween::Iterations);
+            IterationRace { buffer, index, first, second, of_loop, between }
         };
         self.races.into_iter().map(race).collect()
     }

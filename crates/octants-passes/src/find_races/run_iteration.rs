@@ -41,6 +41,10 @@ struct Frame<'a> {
     returned: Option<Value>,
 }
 
+/// What is known of locals and values.
+#[derive(Clone, Default)]
+pub(super) struct State(HashMap<LocalId, Value>, HashMap<ValueId, Value>);
+
 /// Code that is run.
 pub(super) struct Run<'a> {
     kernel: &'a Kernel,
@@ -48,7 +52,7 @@ pub(super) struct Run<'a> {
     functions: Vec<Effects>,
     frames: Vec<Frame<'a>>,
     /// Locals and values of the kernel when a loop begins.
-    outside: (HashMap<LocalId, Value>, HashMap<ValueId, Value>),
+    outside: State,
     /// Buffers that the loop writes.
     written: HashSet<BufferId>,
     fresh: u64,
@@ -133,16 +137,28 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// What is known of locals and values.
+    pub fn state(&mut self) -> State {
+        let frame = self.top();
+        State(frame.locals.clone(), frame.values.clone())
+    }
+
+    /// Goes back to what was known.
+    pub fn set_state(&mut self, state: State) {
+        (self.top().locals, self.top().values) = (state.0, state.1);
+    }
+
     /// To be called before iterations of a loop are run.
     pub fn begin_loop(&mut self, v: ValueId, l: &ForLoop) {
         self.forget_stores(l.body);
         let frame = self.top();
         frame.indices.remove(&v);
-        self.outside = (frame.locals.clone(), frame.values.clone());
+        self.outside = State(frame.locals.clone(), frame.values.clone());
     }
 
     pub fn run_iteration(&mut self, v: ValueId, l: &ForLoop, iteration: Vec<i64>, observed: &mut Observed) {
-        (self.top().locals, self.top().values) = self.outside.clone();
+        let outside = self.outside.clone();
+        self.set_state(outside);
         self.iteration = iteration.as_slice().into();
         self.top().indices.insert(v, iteration);
         self.observed = Some(std::mem::take(observed));

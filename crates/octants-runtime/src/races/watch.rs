@@ -75,8 +75,8 @@ struct Last {
 
 enum Doing {
     Launch(LoadedKernel, Box<[u64]>),
-    /// It reads or writes all of a buffer.
-    Whole(&'static str),
+    /// It reads or writes ranges of addresses.
+    Ranges(&'static str, Box<[(u64, u64, bool)]>),
 }
 
 /// A use of a buffer.
@@ -117,29 +117,32 @@ impl Watch {
         state.work(device, (stream.number, key), &used, doing, caller)
     }
 
-    /// To be called before work that reads or writes all of a buffer.
+    /// To be called before work that reads or writes ranges of addresses, each from the first to before the second.
     ///
     /// # Errors
     /// As [`Watch::launch`].
-    pub(crate) fn whole(
+    pub(crate) fn ranges(
         &self,
         stream: &StreamCore,
         what: &'static str,
-        used: &[(u64, bool)],
+        ranges: &[(u64, u64, bool)],
         caller: &dyn Caller,
     ) -> Result<()> {
         if !is_watched(stream) {
             return Ok(());
         }
         let mut hasher = DefaultHasher::new();
-        (what, used).hash(&mut hasher);
+        (what, ranges).hash(&mut hasher);
         let key = hasher.finish();
         let mut state = lock(&self.state);
         if state.is_known((stream.number, key)) {
             return Ok(());
         }
-        let used: Vec<_> = used.iter().map(|(id, written)| (*id, None, *written)).collect();
-        state.work(&stream.device, (stream.number, key), &used, Doing::Whole(what), caller)
+        let device = &*stream.device;
+        let used =
+            ranges.iter().filter_map(|(begin, _, written)| Some((device.find_buffer(*begin)?.id, None, *written)));
+        let used: Vec<_> = used.collect();
+        state.work(device, (stream.number, key), &used, Doing::Ranges(what, ranges.into()), caller)
     }
 
     /// An event stands for a stream's work until now.
@@ -312,30 +315,34 @@ fn touches(kernel: &LoadedKernel, args: &[u64], near: &[i64]) -> Vec<Touched> {
 
 /// The race of two pieces of work that are not ordered, if they meet for certain.
 fn race_of(earlier: &Work, later: &Work) -> Option<Race> {
-    let all = |_: u32| true;
     let (buffer, index, [first, second]) = match (&earlier.doing, &later.doing) {
         (Doing::Launch(a, a_args), Doing::Launch(b, b_args)) => {
             let mut in_a = touches(a, a_args, &[]);
             let mut in_b = touches(b, b_args, &ends(&in_a));
-            if meet((&in_a, &all), (&in_b, &all)).is_none() {
+            if meet(&in_a, &in_b).is_none() {
                 in_a = touches(a, a_args, &ends(&in_b));
                 in_b = touches(b, b_args, &ends(&in_a));
             }
-            let (x, y) = meet((&in_a, &all), (&in_b, &all))?;
-            let sides = [side(earlier, Some(x)), side(later, Some(y))];
+            let (x, y) = meet(&in_a, &in_b)?;
+            let sides = [side(earlier, Some(x), x.touch), side(later, Some(y), y.touch)];
             (x.buffer.to_string(), Some(x.index.clone()), sides)
         }
-        (Doing::Launch(a, args), Doing::Whole(_)) => {
-            let found = touches(a, args, &[]);
-            let x = found.iter().find(|t| t.touch != Touch::Read)?;
-            (x.buffer.to_string(), Some(x.index.clone()), [side(earlier, Some(x)), side(later, None)])
+        (Doing::Launch(a, args), Doing::Ranges(_, ranges)) => {
+            let (x, touch) = find_in(&touches(a, args, &[]), ranges)?;
+            let sides = [side(earlier, Some(&x), x.touch), side(later, None, touch)];
+            (x.buffer.to_string(), Some(x.index), sides)
         }
-        (Doing::Whole(_), Doing::Launch(b, args)) => {
-            let found = touches(b, args, &[]);
-            let y = found.first()?;
-            (y.buffer.to_string(), Some(y.index.clone()), [side(earlier, None), side(later, Some(y))])
+        (Doing::Ranges(_, ranges), Doing::Launch(b, args)) => {
+            let (y, touch) = find_in(&touches(b, args, &[]), ranges)?;
+            let sides = [side(earlier, None, touch), side(later, Some(&y), y.touch)];
+            (y.buffer.to_string(), Some(y.index), sides)
         }
-        (Doing::Whole(_), Doing::Whole(_)) => ("an array".into(), None, [side(earlier, None), side(later, None)]),
+        (Doing::Ranges(_, a), Doing::Ranges(_, b)) => {
+            let meets = |x: &(u64, u64, bool), y: &(u64, u64, bool)| x.0 < y.1 && y.0 < x.1 && (x.2 || y.2);
+            let (x, y) = a.iter().find_map(|x| b.iter().find(|y| meets(x, y)).map(|y| (x, y)))?;
+            let sides = [side(earlier, None, touch_of(x.2)), side(later, None, touch_of(y.2))];
+            ("an array".into(), None, sides)
+        }
     };
     let name = |stream: u32| if stream == 0 { "the default stream".into() } else { format!("stream {stream}") };
     let (a, b) = (name(earlier.stream), name(later.stream));
@@ -347,20 +354,27 @@ fn race_of(earlier: &Work, later: &Work) -> Option<Race> {
     Some(Race { kind: RaceKind::Launches, buffer, index, first, second, cure })
 }
 
-fn side(work: &Work, touched: Option<&Touched>) -> RaceAccess {
+/// An element that is in one of some ranges, and what is done to the range, where one of the two is a change.
+fn find_in(touched: &[Touched], ranges: &[(u64, u64, bool)]) -> Option<(Touched, Touch)> {
+    let races = |t: &Touched, &(begin, end, written): &(u64, u64, bool)| {
+        t.address.is_some_and(|at| (begin..end).contains(&at)) && (written || t.touch != Touch::Read)
+    };
+    touched.iter().find_map(|t| {
+        let range = ranges.iter().find(|range| races(t, range))?;
+        Some((t.clone(), touch_of(range.2)))
+    })
+}
+
+fn touch_of(written: bool) -> Touch {
+    if written { Touch::Write } else { Touch::Read }
+}
+
+fn side(work: &Work, touched: Option<&Touched>, touch: Touch) -> RaceAccess {
     let stream = if work.stream == 0 { "the default stream".into() } else { format!("stream {}", work.stream) };
-    match &work.doing {
-        Doing::Launch(kernel, _) => RaceAccess {
-            touch: touched.map_or(Touch::Write, |t| t.touch),
-            at: touched.map_or_else(|| work.site.clone(), |t| t.at.to_string()),
-            by: format!("kernel `{}` on {stream}", kernel.name()),
-            launched_at: Some(work.site.clone()),
-        },
-        Doing::Whole(what) => RaceAccess {
-            touch: Touch::Write,
-            at: work.site.clone(),
-            by: format!("a {what} on {stream}"),
-            launched_at: Some(work.site.clone()),
-        },
-    }
+    let by = match &work.doing {
+        Doing::Launch(kernel, _) => format!("kernel `{}` on {stream}", kernel.name()),
+        Doing::Ranges(what, _) => format!("{what} on {stream}"),
+    };
+    let at = touched.map_or_else(|| work.site.clone(), |t| t.at.to_string());
+    RaceAccess { touch, at, by, launched_at: Some(work.site.clone()) }
 }

@@ -9,8 +9,6 @@ use super::race::Touch;
 /// An element that a launch touches for certain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Touched {
-    /// The argument slot with the address of the memory.
-    pub slot: u32,
     /// The same for elements of the same array or field, whichever kernel touches them.
     pub memory: u64,
     /// The user's name of the array or field.
@@ -19,6 +17,8 @@ pub struct Touched {
     pub index: Vec<i64>,
     /// The part of it, by positions of components.
     pub path: Vec<i64>,
+    /// Where the element begins, if that is known.
+    pub address: Option<u64>,
     /// What is done.
     pub touch: Touch,
     /// `path:line` of the access.
@@ -39,17 +39,14 @@ impl Touched {
     }
 }
 
-/// Elements that two launches touch, behind these slots; two writes rather than a write and a read.
-pub(super) fn meet<'a>(
-    (a, a_slots): (&'a [Touched], &dyn Fn(u32) -> bool),
-    (b, b_slots): (&'a [Touched], &dyn Fn(u32) -> bool),
-) -> Option<(&'a Touched, &'a Touched)> {
+/// An element that two launches touch; two writes rather than a write and a read.
+pub(super) fn meet<'a>(a: &'a [Touched], b: &'a [Touched]) -> Option<(&'a Touched, &'a Touched)> {
     let mut known: HashMap<(u64, &[i64]), Vec<&Touched>> = HashMap::new();
-    for touched in a.iter().filter(|t| a_slots(t.slot)) {
+    for touched in a {
         known.entry((touched.memory, &touched.index)).or_default().push(touched);
     }
     let mut found = None;
-    for touched in b.iter().filter(|t| b_slots(t.slot)) {
+    for touched in b {
         let others = known.get(&(touched.memory, &touched.index[..])).map_or(&[][..], Vec::as_slice);
         for other in others.iter().filter(|o| o.races_with(touched)) {
             if (other.touch, touched.touch) == (Touch::Write, Touch::Write) {
