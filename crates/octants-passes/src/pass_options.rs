@@ -3,7 +3,7 @@
 use octants_diag::Sources;
 use octants_ir::PassState;
 
-use crate::check_races::RaceWatch;
+use crate::race_watch::RaceWatch;
 
 /// What the pipeline is asked for.
 #[derive(Debug, Clone, Default)]

@@ -9,8 +9,8 @@ use octants_ir::{
     ArgLayout, CodegenOptions, DeviceLibrary, Kernel, Layout, Op, Program, ScheduleOptions, TargetInfo, Type,
     run_pipeline_with,
 };
-use octants_passes::check_races::{RaceWatch, add_unused_arguments};
-use octants_passes::{PIPELINE, PassOptions, offload};
+use octants_passes::check_races::add_unused_arguments;
+use octants_passes::{PIPELINE, PassOptions, RaceWatch, offload};
 use octants_runtime::{LoadedKernel, Pointer};
 use octants_schedule::schedule_program;
 

@@ -9,7 +9,8 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 use octants_ir::{ArgLayout, Buffer as IrBuffer, Layout};
-use octants_passes::check_races::{EPOCH_BITS, RaceWatch};
+use octants_passes::RaceWatch;
+use octants_passes::check_races::EPOCH_BITS;
 use octants_runtime::{Buffer, Device, Stream, nesting};
 
 use crate::error::Error;

@@ -14,6 +14,7 @@
 
 mod barrier_phases;
 mod report_races;
+mod site;
 mod watch_blocks;
 mod watch_functions;
 mod watched_accesses;
@@ -28,29 +29,12 @@ use octants_ir::{
 
 use crate::inline_calls::inline_functions;
 use crate::pass_options::PassOptions;
+use crate::race_watch::RaceWatch;
 use report_races::report_races;
+use site::{Access, Site};
 use watch_blocks::{BlockThread, add_shared_words, begin_block, word_count};
-use watch_functions::{Access, Watching, push_watch};
-use watched_accesses::{Site, Watched, find_watched};
-
-/// What a launch of a kernel that watches itself must be given.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RaceWatch {
-    /// The buffer of 64-bit words in which tasks count and note races.
-    pub notes: BufferId,
-    /// How many words it has.
-    pub note_words: u64,
-    /// For each watched buffer, the buffer of words beside it, and the scalars of an element.
-    pub words: Vec<(BufferId, BufferId, u64)>,
-    /// The parameter, u64, that the epochs of the launch follow.
-    pub epoch: u32,
-    /// The parameter, u64, of which the bits are set by which a launch counts for itself how often it ran.
-    pub counted: u32,
-    /// How many epochs a launch takes.
-    pub epochs: u64,
-    /// Tasks may run several times in a launch.
-    pub repeats: bool,
-}
+use watch_functions::{Watching, push_watch};
+use watched_accesses::{Watched, find_watched};
 
 /// Epochs are numbers of so many bits.
 pub const EPOCH_BITS: u32 = watch_functions::EPOCH_BITS;

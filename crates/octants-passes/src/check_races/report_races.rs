@@ -9,8 +9,9 @@ use octants_ir::{
     ValueId,
 };
 
-use super::watch_functions::{Access, FIRST_SITE_SHIFT, NOTED_SITE_MASK, SCALAR_MASK, SECOND_SITE_SHIFT, push_extent};
-use super::watched_accesses::{BufferShape, Line, Watched};
+use super::site::{Access, BufferShape};
+use super::watch_functions::{FIRST_SITE_SHIFT, NOTED_SITE_MASK, SCALAR_MASK, SECOND_SITE_SHIFT, push_extent};
+use super::watched_accesses::{Line, Watched};
 
 /// Adds the task; in a kernel of `stream_parallel` groups one to each group.
 pub fn report_races(

@@ -10,7 +10,7 @@
 use octants_ir::insert_code::push_if;
 use octants_ir::{AtomicOp, BinaryOp, BufferId, Builder, FuncId, Function, Kernel, Layout, Op, Scalar, Type, ValueId};
 
-use super::watched_accesses::{BufferShape, Site};
+use super::site::{Access, BufferShape, MOST_SITES, Site};
 
 /// Bits of an epoch.
 pub const EPOCH_BITS: u32 = 20;
@@ -22,31 +22,18 @@ const WRITE: u64 = 2;
 const UPDATE: u64 = 4;
 const WRITE_SITE_SHIFT: u32 = 34;
 const READ_SITE_SHIFT: u32 = 28;
-const SITE_MASK: u64 = 63;
+const SITE_MASK: u64 = MOST_SITES as u64 - 1;
 const VALUE_SHIFT: u32 = 18;
 const VALUE_MASK: u64 = 0x3ff;
 const OWNER_BITS: u32 = 18;
 const OWNER_MASK: u64 = (1 << OWNER_BITS) - 1;
 
-/// Sites of memory that is told apart.
-pub const MOST_SITES: usize = SITE_MASK as usize + 1;
 /// The note of a race: from the highest bit on, the lower and the higher site, and the scalar, all inverted, so that
 /// the largest note is of the first sites and scalar.
 pub const FIRST_SITE_SHIFT: u32 = 52;
 pub const SECOND_SITE_SHIFT: u32 = 40;
 pub const NOTED_SITE_MASK: u64 = 0xfff;
 pub const SCALAR_MASK: u64 = (1 << SECOND_SITE_SHIFT) - 1;
-
-/// What an access does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Access {
-    /// It reads.
-    Read,
-    /// It writes.
-    Write,
-    /// It updates atomically.
-    Update,
-}
 
 /// Operations on words.
 struct Words<'b> {

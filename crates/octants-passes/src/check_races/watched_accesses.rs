@@ -13,21 +13,10 @@ use octants_ir::{
 };
 
 use super::barrier_phases::last_barriers;
-use super::watch_functions::{Access, MOST_SITES};
+use super::site::{Access, BufferShape, MOST_SITES, Site};
 
 /// Different ways to access memory that are compared with each other; with more of them all are watched.
 const MOST_COMPARED: usize = 128;
-
-/// An access that is watched.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Site {
-    pub buffer: BufferId,
-    pub access: Access,
-    /// Its number among the sites of memory that may be the same.
-    pub number: u32,
-    /// The number in the kernel of the first of these.
-    pub base: u32,
-}
 
 /// A line that accesses a buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,15 +24,6 @@ pub struct Line {
     pub buffer: BufferId,
     pub access: Access,
     pub span: Span,
-}
-
-/// What numbers of scalars in a buffer follow from.
-#[derive(Debug, Clone, PartialEq)]
-pub struct BufferShape {
-    pub layout: Layout,
-    pub axes: usize,
-    /// Of an element.
-    pub scalars: u64,
 }
 
 /// What is watched in a kernel.
