@@ -319,12 +319,10 @@ pub fn push_watch(
     let number = b.int(i64::from(site.number), Scalar::U64);
     let ty = b.pointee(address).clone();
     let present = stored.map(|_| b.load(address));
-    let mut next = 0;
     let mut leaves = Vec::new();
     push_leaves(b, &ty, stored.zip(present), &mut leaves);
-    for leaf in leaves {
-        let scalar = offset(b, first, next);
-        next += 1;
+    for (next, leaf) in leaves.into_iter().enumerate() {
+        let scalar = offset(b, first, next as u64);
         let mut args = vec![scalar, who, number];
         if let Some((value, present)) = leaf {
             let [value, present] = [value, present].map(|v| bits_of(b, v));
