@@ -346,7 +346,7 @@ impl Device {
         waited?;
         core.wait_was_left.store(false, Ordering::Relaxed);
         if let Some(failure) = core.orphans.take() {
-            return Err(ErrorKind::Assertion(failure).into());
+            core.races.tell_failure(failure)?;
         }
         streams.iter().try_for_each(|s| s.report_pending())
     }
@@ -458,7 +458,7 @@ impl Device {
             core.workers.trim(&*core.driver);
             core.end_reclaim();
             if let Some(failure) = core.orphans.take() {
-                end = end.and(Err(ErrorKind::Assertion(failure).into()));
+                end = end.and(core.races.tell_failure(failure));
             }
         }
         core.transfers.trim(&*core.driver);

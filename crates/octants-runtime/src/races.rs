@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::error::{ErrorKind, Result};
 use crate::race::Race;
-use crate::report::lock;
+use crate::report::{Failure, lock};
 
 /// Takes a race that a program goes on behind.
 pub type RaceSink = Arc<dyn Fn(&Race) + Send + Sync>;
@@ -38,6 +38,19 @@ impl Races {
         let mut told = lock(&self.told);
         found.iter().filter(|race| told.insert(race.without_numbers())).for_each(|race| sink(race));
         Ok(())
+    }
+}
+
+impl Races {
+    /// Tells of what failed in a kernel.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Assertion`], or what [`Races::tell`] makes of a race.
+    pub(crate) fn tell_failure(&self, failure: Failure) -> Result<()> {
+        match failure.race {
+            Some(race) => self.tell(vec![*race]),
+            None => Err(ErrorKind::Assertion(failure).into()),
+        }
     }
 }
 

@@ -393,7 +393,7 @@ impl StreamCore {
     #[cold]
     fn report(&self) -> Result<()> {
         match self.take_failure() {
-            Some(failure) => Err(ErrorKind::Assertion(failure).into()),
+            Some(failure) => self.device.races.tell_failure(failure),
             None => Ok(()),
         }
     }

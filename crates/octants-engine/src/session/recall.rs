@@ -61,9 +61,10 @@ impl Session {
         watch.lap(Phase::Link, "");
         let (layout, ret) = (recalled.layout.clone(), recalled.ret.clone());
         let launching = Launching::Plain;
-        let key = Some(key);
-        let (races, was_kept) = (None, true);
-        Some(Executable { layout, ret, kernel, launching, key, pointers, tells_addresses, races, was_kept })
+        let (key, races, was_kept) = (Some(key), None, true);
+        // Nothing is recalled where races are looked for.
+        let watched = None;
+        Some(Executable { layout, ret, kernel, launching, watched, key, pointers, tells_addresses, races, was_kept })
     }
 
     /// Stores what a compilation asked and what came of it; whether it was written.
