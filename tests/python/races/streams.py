@@ -288,7 +288,7 @@ PROGRAMS = [
     on_streams(
         """
         # fill on a stream
-        a.fill(3.0, qd_stream=s1)  # launch
+        a.fill(3.0, qd_stream=s1)  # here launch
         s2.wait(s1)  # safe
         consume(a, b, qd_stream=s2)  # launch
         """,
@@ -299,7 +299,7 @@ PROGRAMS = [
         # fill of what is read
         consume(a, b, qd_stream=s1)  # launch
         s2.wait(s1)  # safe
-        a.fill(0.0, qd_stream=s2)  # launch
+        a.fill(0.0, qd_stream=s2)  # here launch
         """,
         "consume",
     ),
@@ -308,14 +308,14 @@ PROGRAMS = [
         # copy of what is written
         produce(a, qd_stream=s1)  # launch
         s2.wait(s1)  # safe
-        b.copy_from(a, qd_stream=s2)  # launch
+        b.copy_from(a, qd_stream=s2)  # here launch
         """,
         "produce",
     ),
     on_streams(
         """
         # copy that is overwritten
-        b.copy_from(a, qd_stream=s1)  # launch
+        b.copy_from(a, qd_stream=s1)  # here launch
         s2.wait(s1)  # safe
         produce(b, qd_stream=s2)  # launch
         """,
@@ -324,7 +324,7 @@ PROGRAMS = [
     on_streams(
         """
         # import on a stream
-        a.from_numpy(np.ones(100, np.float32), qd_stream=s1)  # launch
+        a.from_numpy(np.ones(100, np.float32), qd_stream=s1)  # here launch
         s2.wait(s1)  # safe
         scale(a, qd_stream=s2)  # launch
         """,

@@ -3,10 +3,12 @@
 import warnings
 
 import pytest
-from races import graphs, host, iterations, sections, streams
+from races import graphs, iterations, sections, streams
 from races.planted import Planted, launch_lines_of, lines_of, run
 
-PROGRAMS = [*iterations.PROGRAMS, *sections.PROGRAMS, *streams.PROGRAMS, *graphs.PROGRAMS, *host.PROGRAMS]
+pytestmark = pytest.mark.on_cpu
+
+PROGRAMS = [*iterations.PROGRAMS, *sections.PROGRAMS, *streams.PROGRAMS, *graphs.PROGRAMS]
 
 
 def named(programs: list[Planted]):
