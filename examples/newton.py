@@ -70,6 +70,7 @@ def begin_step():
         search[i, j] = force[i, j]
         away[i, j] = 0.0
         now[None] += force[i, j] ** 2
+    for i, j in u:
         energy[None] += density(i, j, 0.0)
     for _ in range(1):
         norm[None] = now[None]

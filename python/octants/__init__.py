@@ -118,6 +118,7 @@ from octants.ops import (
     zero,
 )
 from octants.performance_dispatch import perf_dispatch
+from octants.races import Race, RaceAccess
 from octants.runtime import clock_freq_hz, dump_compile_config, init, is_extension_enabled, reset, sync
 from octants.snode import SNode
 from octants.snode_trees import FieldsBuilder, root
@@ -194,6 +195,8 @@ __all__ = [  # and the exceptions
     "MatrixTensor",
     "Ndarray",
     "Precompilation",
+    "Race",
+    "RaceAccess",
     "SNode",
     "ScalarField",
     "ScalarNdarray",

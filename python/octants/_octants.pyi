@@ -115,6 +115,12 @@ def take_decisions() -> tuple[list[tuple[int, str, int | None, list[tuple[int, s
     """Where concurrent launches went since the last call: number, kernel, lane, and the launches waited for with the
     name of the buffer; and how many rounds the program has launched as graphs."""
 
+def collect_races() -> None:
+    """From the next `init` on races are collected and are no errors."""
+
+def take_races() -> list[Any]:
+    """The races that were collected since the last call, each as `octants.races.race_of` takes it."""
+
 def stream_pool_stats() -> dict[str, int]:
     """Counts of the pool of streams that the groups of kernels run on: created, in_use, idle, reused."""
 

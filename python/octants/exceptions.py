@@ -7,6 +7,11 @@ Each has an alias `Quadrants...`, under which programs written for Quadrants cat
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from octants.races import Race
+
 __all__ = [
     "OctantsAssertionError",
     "OctantsAttributeError",
@@ -14,6 +19,7 @@ __all__ = [
     "OctantsIndexError",
     "OctantsNameError",
     "OctantsOptionError",
+    "OctantsRaceError",
     "OctantsRuntimeError",
     "OctantsRuntimeTypeError",
     "OctantsScopeError",
@@ -29,6 +35,7 @@ __all__ = [
     "QuadrantsSyntaxError",
     "QuadrantsTypeError",
     "QuadrantsValueError",
+    "RaceError",
 ]
 
 
@@ -72,6 +79,19 @@ class OctantsAssertionError(OctantsRuntimeError, AssertionError):
     """An `assert` in a kernel, or a check of debug mode, failed."""
 
 
+class OctantsRaceError(OctantsRuntimeError):
+    """Accesses of one element with no order between them: see `qd.init(check_races=...)`.
+
+    `races` holds each of them as a `qd.Race`.
+    """
+
+    races: tuple[Race, ...]
+
+    def __init__(self, message: str = "", races: tuple[Race, ...] = ()) -> None:
+        super().__init__(message)
+        self.races = tuple(races)
+
+
 class OctantsRuntimeTypeError(OctantsRuntimeError, TypeError):
     """An argument of a launch has the wrong type."""
 
@@ -87,6 +107,8 @@ class OctantsOptionError(KeyError):
         # KeyError would show the message in quotes.
         return str(self.args[0]) if self.args else ""
 
+
+RaceError = OctantsRaceError
 
 QuadrantsCompilationError = OctantsCompilationError
 QuadrantsSyntaxError = OctantsSyntaxError

@@ -5,7 +5,7 @@
 //!
 //! Reading order: [`addresses`], [`constants`], [`code_layout`], [`iterations`], `local_uses`, [`memory_classes`],
 //! [`exits`], [`effects`], [`behavior`], [`cost_model`], [`affine`], [`dependence`], `fixed_distance`, [`same_values`],
-//! [`access_sets`], [`mod@task_order`], [`launch_bounds`]; [`body_facts`], which keeps some of them, and [`mod@function_effects`].
+//! [`access_sets`], [`mod@task_order`], `unproved_buffers`, [`launch_bounds`]; [`body_facts`], which keeps some of them, and [`mod@function_effects`].
 
 pub mod access_sets;
 pub mod addresses;
@@ -27,6 +27,7 @@ pub mod memory_classes;
 pub mod same_values;
 mod solve_equations;
 pub mod task_order;
+mod unproved_buffers;
 
 pub use octants_ir::{Affine, Term};
 
@@ -51,3 +52,4 @@ pub use memory_classes::MemoryClasses;
 pub use same_values::{SameRanges, same_address, same_value};
 pub use solve_equations::Meeting;
 pub use task_order::task_order;
+pub use unproved_buffers::unproved_buffers;

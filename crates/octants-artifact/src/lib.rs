@@ -287,6 +287,9 @@ pub enum SiteKind {
     Report,
     /// The text is the message of an error, reported once.
     Assert,
+    /// Two accesses have no order. The parts are the buffer's name, perhaps what cures it, for each access a choice among texts (`read`, `write` or
+    /// `update`, and `path:line`), and the indices.
+    Race,
 }
 
 /// A piece of a site's text.
@@ -303,6 +306,8 @@ pub enum SitePart {
         /// Format specification, as the user wrote it.
         format: Option<String>,
     },
+    /// The text with the number that the next i32 is.
+    Choice(Vec<String>),
 }
 
 /// Error of [`Artifact::from_bytes`] and [`Trace::from_bytes`].

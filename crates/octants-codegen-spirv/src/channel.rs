@@ -26,7 +26,7 @@ impl Lowering<'_, '_> {
         let e = self.e;
         let mut words = Vec::new();
         for part in parts {
-            if let TextPart::Value(v, _) = part {
+            if let TextPart::Value(v, _) | TextPart::Choice(v, _) = part {
                 let scalars = self.body.ty(*v).leaves();
                 words.extend(self.leaves(*v).into_iter().zip(scalars).map(|(x, s)| self.slot_bits(x, s)));
             }

@@ -131,6 +131,7 @@ fn site_of(body: &Body, inst: &Inst) -> Option<(SiteKind, Vec<SitePart>)> {
     match &inst.op {
         Op::Print(parts) if parts.first() == Some(&TextPart::Once) => Some((SiteKind::Report, text(body, parts))),
         Op::Print(parts) => Some((SiteKind::Print, text(body, parts))),
+        Op::Assert(_, parts) if parts.first() == Some(&TextPart::Race) => Some((SiteKind::Race, text(body, parts))),
         Op::Assert(_, parts) => Some((SiteKind::Assert, text(body, parts))),
         _ => None,
     }
@@ -141,8 +142,9 @@ fn text(body: &Body, parts: &[TextPart]) -> Vec<SitePart> {
     for part in parts {
         match part {
             TextPart::Text(t) => text.push(SitePart::Text(t.clone())),
-            TextPart::Once => {}
+            TextPart::Once | TextPart::Race => {}
             TextPart::Value(v, format) => describe(body.ty(*v), format.as_deref(), &mut text),
+            TextPart::Choice(_, texts) => text.push(SitePart::Choice(texts.clone())),
         }
     }
     text

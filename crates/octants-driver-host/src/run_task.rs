@@ -409,7 +409,7 @@ impl QueuedTask {
                 && *error.kind() != ErrorKind::Interrupted
             {
                 let (kernel, message) = (launch.kernel.name.clone(), error.to_string());
-                launch.failures.record(|| Failure { kernel, message, location: String::new(), stream: 0 });
+                launch.failures.record(|| Failure { kernel, message, location: String::new(), stream: 0, race: None });
             }
         });
     }

@@ -104,6 +104,8 @@ options! {
         "Streams on the CPU are real: launches return at once, streams run side by side.";
     concurrency: String = String::from("off"), choice(CONCURRENCY),
         "auto: launches on the default stream run side by side where what they touch allows it; off: in order.";
+    check_races: String = String::from("off"), choice(CHECK_RACES),
+        "static: races that are proved are errors ahead of the launch; full: kernels also look for races while they run.";
     cpu_stream_schedule: String = String::new(), schedule,
         "For tests, `seed:N`: work of real CPU streams is done late and in an order shuffled by N.";
     cpu_separate_memory: bool = false, flag,
@@ -167,6 +169,8 @@ const CLEANING_POLICIES: &[&str] = &["lru", "fifo", "version", "never"];
 
 const CONCURRENCY: &[&str] = &["off", "auto"];
 
+const CHECK_RACES: &[&str] = &["off", "static", "full"];
+
 const LOG_LEVELS: &[&str] = &["trace", "debug", "info", "warn", "warning", "error", "critical", "off"];
 
 /// A path given as an option, unless it is empty.
@@ -184,6 +188,7 @@ const FIXED: &[&str] = &[
     "cpu_target",
     "cpu_max_num_threads",
     "cpu_streams",
+    "check_races",
     "cpu_stream_schedule",
     "cpu_separate_memory",
     "follow_torch_stream",
@@ -255,6 +260,16 @@ impl Config {
             || self.print_kernel_llvm_ir_optimized
             || self.print_kernel_asm
             || self.print_kernel_amdgcn
+    }
+
+    /// Races that can be proved are looked for.
+    pub fn checks_races(&self) -> bool {
+        self.check_races != "off"
+    }
+
+    /// Kernels look for races while they run.
+    pub fn instruments_races(&self) -> bool {
+        self.check_races == "full"
     }
 
     /// Bounds checks are part of `debug`.

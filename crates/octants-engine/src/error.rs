@@ -3,6 +3,7 @@
 use std::fmt;
 
 use octants_diag::{Diagnostic, Sources};
+use octants_runtime::Race;
 
 /// An error of configuration, of the device, or of a launch.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,6 +35,8 @@ pub enum Error {
     },
     /// An assertion in a kernel failed.
     Assertion(String),
+    /// Accesses with no order between them, at least one; and all of them as text.
+    Races(Vec<Race>, String),
     /// Code generation refused the program.
     Codegen(String),
 }
@@ -52,9 +55,11 @@ impl fmt::Display for Error {
             Error::FixedOption(name) => {
                 write!(f, "qd.cfg.{name} cannot be changed while the program runs: pass {name}=... to qd.init()")
             }
-            Error::Unavailable(what) | Error::Device(what) | Error::Assertion(what) | Error::Codegen(what) => {
-                f.write_str(what)
-            }
+            Error::Unavailable(what)
+            | Error::Device(what)
+            | Error::Assertion(what)
+            | Error::Races(_, what)
+            | Error::Codegen(what) => f.write_str(what),
             Error::OutOfMemory { message } => f.write_str(message),
         }
     }

@@ -8,6 +8,8 @@ mod counters;
 mod launch;
 mod lowering;
 mod name_machine;
+mod race_words;
+mod races;
 mod recall;
 mod saved_graphs;
 mod stream_groups;
@@ -42,6 +44,7 @@ pub struct Session {
     /// Compiled kernels on disk.
     cache: Option<ArtifactCache>,
     compilations: CompileLog,
+    race_words: race_words::RaceWords,
     lowered: AtomicU64,
     recalled: AtomicU64,
 }
@@ -99,6 +102,9 @@ impl Session {
         if config.kernel_profiler {
             device.profiler().start()?;
         }
+        if config.checks_races() {
+            device.watch_launches();
+        }
         if config.concurrency == "auto" {
             device.infer_concurrency(&Patient);
         }
@@ -113,9 +119,9 @@ impl Session {
         let cache = store.map(ArtifactCache::new);
         cache.iter().for_each(|cache| load_driver_cache(cache, &device));
         let (notices, compilations) = (Mutex::new(notices), CompileLog::default());
-        let (lowered, recalled) = Default::default();
+        let (race_words, lowered, recalled) = Default::default();
         let config = CurrentConfig::new(config);
-        Ok(Session { config, notices, device, machine, cache, compilations, lowered, recalled })
+        Ok(Session { config, notices, device, machine, cache, compilations, race_words, lowered, recalled })
     }
 
     /// What was compiled so far, in the order in which it was done.
@@ -151,7 +157,7 @@ impl Session {
     /// What a machine can do for the program.
     pub(crate) fn info_of(&self, machine: &Machine) -> TargetInfo {
         let info = machine.info();
-        if self.config().debug { info.with_assertions() } else { info }
+        if self.config().debug || self.config().instruments_races() { info.with_assertions() } else { info }
     }
 
     /// The processor that code is made for, as the code generator calls it; `None` for the host's own.
@@ -227,6 +233,7 @@ impl From<DeviceError> for Error {
         match e.kind() {
             ErrorKind::OutOfMemory { .. } => Error::OutOfMemory { message: e.to_string() },
             ErrorKind::Assertion(_) => Error::Assertion(e.to_string()),
+            ErrorKind::Races(races) => Error::Races(races.clone(), e.to_string()),
             _ => Error::Device(e.to_string()),
         }
     }

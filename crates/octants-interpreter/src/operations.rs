@@ -318,8 +318,12 @@ pub(crate) fn text(t: &Thread<'_>, parts: &[TextPart]) -> String {
         .iter()
         .map(|p| match p {
             TextPart::Text(text) => text.clone(),
-            TextPart::Once => String::new(),
+            TextPart::Once | TextPart::Race => String::new(),
             TextPart::Value(v, _) => value(*v),
+            TextPart::Choice(v, texts) => {
+                let number = t.leaves(*v).first().map_or(0, |bits| *bits as u32);
+                texts.get(number as usize).cloned().unwrap_or_default()
+            }
         })
         .collect()
 }

@@ -286,6 +286,11 @@ pub enum TextPart {
     Text(String),
     /// A value, with an optional format specification in Python's or C's style (without `%` or `:`).
     Value(ValueId, Option<String>),
+    /// Ahead of the message of a race: the buffer's name, a choice among texts for each access (what it does, and
+    /// where), and the indices follow.
+    Race,
+    /// The text with the number that an i32 is, from zero on.
+    Choice(ValueId, Vec<String>),
     /// Ahead of a printed line: however often a launch comes here, the line is shown once.
     Once,
 }
@@ -506,14 +511,14 @@ impl Op {
                 }
             }
             Op::Print(parts) => parts.iter_mut().for_each(|p| {
-                if let TextPart::Value(v, _) = p {
+                if let TextPart::Value(v, _) | TextPart::Choice(v, _) = p {
                     on(v)
                 }
             }),
             Op::Assert(c, parts) => {
                 on(c);
                 parts.iter_mut().for_each(|p| {
-                    if let TextPart::Value(v, _) = p {
+                    if let TextPart::Value(v, _) | TextPart::Choice(v, _) = p {
                         on(v)
                     }
                 });

@@ -195,7 +195,14 @@ fn parts(p: &mut Parser) -> Parsed<Vec<TextPart>> {
         if p.eat_word("once") {
             return Ok(TextPart::Once);
         }
+        if p.eat_word("race") {
+            return Ok(TextPart::Race);
+        }
         let v = p.value()?;
+        if p.eat_word("of") {
+            p.sign("(")?;
+            return Ok(TextPart::Choice(v, p.list(")", |p| p.quoted())?));
+        }
         let spec = if p.eat(":") { Some(p.quoted()?) } else { None };
         Ok(TextPart::Value(v, spec))
     })

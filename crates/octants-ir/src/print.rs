@@ -401,8 +401,13 @@ fn parts_text(parts: &[TextPart]) -> String {
         .map(|p| match p {
             TextPart::Text(t) => quoted(t),
             TextPart::Once => String::from("once"),
+            TextPart::Race => String::from("race"),
             TextPart::Value(v, None) => v.to_string(),
             TextPart::Value(v, Some(spec)) => format!("{v}:{}", quoted(spec)),
+            TextPart::Choice(v, texts) => {
+                let texts: Vec<String> = texts.iter().map(|t| quoted(t)).collect();
+                format!("{v} of ({})", texts.join(", "))
+            }
         })
         .collect();
     all.join(", ")

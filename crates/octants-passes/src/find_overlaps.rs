@@ -32,6 +32,8 @@ pub struct Overlap {
     pub second: Span,
     /// Both write; otherwise one of them reads.
     pub both_write: bool,
+    /// The earlier group writes.
+    pub first_writes: bool,
     /// They meet for certain; otherwise they may.
     pub certain: bool,
     /// They are sections of a context, not blocks of `stream_parallel`.
@@ -100,6 +102,7 @@ pub fn find_overlaps(kernel: &Kernel, allowed: &BTreeSet<u32>, aliases: &[Alias]
                 first: a.span,
                 second: b.span,
                 both_write: a.writes && b.writes,
+                first_writes: a.writes,
                 certain: meeting == Meeting::Certain,
                 of_sections: regions[&a.group].is_some(),
             };

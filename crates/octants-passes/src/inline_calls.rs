@@ -47,6 +47,27 @@ pub fn inline_all_calls(kernel: &mut Kernel) {
     inline(kernel, |_, _, _, _| true);
 }
 
+/// Inlines the calls of these functions.
+pub fn inline_functions(kernel: &mut Kernel, wanted: &[FuncId]) {
+    if !wanted.is_empty() {
+        inline(kernel, |i, _, _, _| wanted.contains(&FuncId(i as u32)));
+    }
+}
+
+/// Inlines the calls of functions that are given addresses, so that it is seen whose memory they access.
+pub fn inline_calls_with_references(kernel: &mut Kernel) {
+    let has_reference = |f: &Function| f.params.iter().any(|ty| matches!(ty, Type::Ref(_)));
+    let chosen: Vec<bool> = kernel.functions.iter().map(has_reference).collect();
+    if chosen.contains(&true) {
+        for (function, _) in kernel.functions.iter_mut().zip(&chosen).filter(|(_, chosen)| **chosen) {
+            if !returns_at_end(&function.body) {
+                return_at_end(function);
+            }
+        }
+        inline(kernel, |i, _, _, _| chosen[i]);
+    }
+}
+
 /// Inlines the calls of functions in which threads meet, tell one another apart or use memory of their block, where
 /// those do not call themselves. In a kernel that has such code, functions that draw random numbers too: each thread
 /// has a sequence of its own.

@@ -5,7 +5,7 @@
 //! Each pass is a function named by what it does, in a file of the same name.
 //!
 //! Reading order: [`pipeline`], the passes in the order of its table, [`find_overlaps()`],
-//! [`find_divergent_barriers()`], [`find_partial_products()`], [`find_carried_locals()`],
+//! [`find_divergent_barriers()`], [`find_partial_products()`], [`find_carried_locals()`], [`find_races`],
 //! [`offload()`]. `octants_ir::insert_code` serves several of them.
 //!
 //! Differentiation is a table of its own in another crate. It shares the passes that simplify.
@@ -16,6 +16,7 @@
 mod check_bounds;
 mod check_convergence;
 mod check_overflow;
+pub mod check_races;
 pub mod demote_atomics;
 pub mod eliminate_dead_code;
 mod evaluate;
@@ -23,6 +24,7 @@ mod find_carried_locals;
 mod find_divergent_barriers;
 mod find_overlaps;
 mod find_partial_products;
+pub mod find_races;
 pub mod fold_constants;
 mod gather_updates;
 pub mod hoist_invariants;
@@ -36,6 +38,7 @@ mod pass_options;
 pub mod pipeline;
 mod privatize_reductions;
 mod promote_inner_sums;
+mod race_watch;
 mod return_at_end;
 mod share_reciprocals;
 pub mod simplify_locals;
@@ -47,3 +50,4 @@ pub use find_partial_products::find_partial_products;
 pub use offload::offload;
 pub use pass_options::PassOptions;
 pub use pipeline::PIPELINE;
+pub use race_watch::RaceWatch;

@@ -3,6 +3,8 @@
 use octants_diag::Sources;
 use octants_ir::PassState;
 
+use crate::race_watch::RaceWatch;
+
 /// What the pipeline is asked for.
 #[derive(Debug, Clone, Default)]
 pub struct PassOptions {
@@ -22,6 +24,12 @@ pub struct PassOptions {
     pub inlines_cooperation: bool,
     /// Minimum number of elements for which scattered gradient sums are gathered instead.
     pub gather: Option<u32>,
+    /// Watch accesses at run time that two iterations may conflict in.
+    pub check_races: bool,
+    /// Bytes of memory that the threads of a block may share in a kernel that is watched.
+    pub shared_bytes: u64,
+    /// What a launch must be given for that: made by the pass.
+    pub watch: Option<RaceWatch>,
     /// The user's files, for lines quoted in run-time messages.
     pub sources: Option<Sources>,
 }

@@ -5,12 +5,13 @@ use octants_ir::{Kernel, Pass, always};
 use crate::check_bounds::check_bounds;
 use crate::check_convergence::check_convergence;
 use crate::check_overflow::check_overflow;
+use crate::check_races::check_races;
 use crate::demote_atomics::{demote_atomics, demote_shadow_atomics};
 use crate::eliminate_dead_code::eliminate_dead_code;
 use crate::fold_constants::fold_constants;
 use crate::gather_updates::gather_updates;
 use crate::hoist_invariants::hoist_invariants;
-use crate::inline_calls::{inline_calls, inline_cooperating_calls};
+use crate::inline_calls::{inline_calls, inline_calls_with_references, inline_cooperating_calls};
 use crate::make_updates_atomic::make_updates_atomic;
 use crate::merge_aliased_buffers::merge_aliased_buffers;
 use crate::normalize_loop_direction::normalize_loop_direction;
@@ -46,6 +47,11 @@ pub const PIPELINE: &[Pass<Kernel, PassOptions>] = &[
         runs: |_, o| o.inlines_cooperation,
         run: |k, _| inline_cooperating_calls(k),
     },
+    Pass {
+        name: "inline_calls_with_references",
+        runs: |_, o| o.check_races,
+        run: |k, _| inline_calls_with_references(k),
+    },
     Pass { name: "make_updates_atomic", runs: |_, o| o.debug, run: |k, _| make_updates_atomic(k) },
     Pass { name: "check_overflow", runs: |_, o| o.debug, run: |k, o| check_overflow(k, o.sources.as_ref()) },
     Pass { name: "simplify_locals", runs: always, run: |k, _| simplify_locals(k) },
@@ -67,5 +73,6 @@ pub const PIPELINE: &[Pass<Kernel, PassOptions>] = &[
     Pass { name: "demote_atomics", runs: |_, o| o.launches_in_order, run: |k, o| demote_atomics(k, o) },
     Pass { name: "share_reciprocals", runs: |_, o| o.fast_math, run: |k, _| share_reciprocals(k) },
     Pass { name: "check_bounds", runs: |_, o| o.check_bounds, run: |k, _| check_bounds(k) },
+    Pass { name: "check_races", runs: |_, o| o.check_races, run: check_races },
     Pass { name: "eliminate_dead_code", runs: always, run: |k, _| eliminate_dead_code(k) },
 ];

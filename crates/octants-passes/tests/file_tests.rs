@@ -1,9 +1,9 @@
 //! Runs the file tests: `tests/file/<pass>/<case>.oir`.
 //!
 //! Options of a case are `check_bounds`, `debug`, `fast_math`, `arrays_may_alias`, `launches_in_order`,
-//! `merges_aliased_buffers`, `inlines_cooperation` and `gather`. A pass is a name of the pipeline's table, `pipeline`
-//! (all of it), `renumber`, `offload` (the expected text is a program), `print` (the text of what was parsed),
-//! `access_sets` (the elements that a program's tasks touch) or `verify` (the violations, one a line).
+//! `merges_aliased_buffers`, `inlines_cooperation`, `shared` (blocks may share memory) and `gather`. A pass is a name of
+//! the pipeline's table, `pipeline` (all of it), `renumber`, `offload` (the expected text is a program), `print` (the text
+//! of what was parsed), `access_sets` (the elements that a program's tasks touch) or `verify` (the violations, one a line).
 
 #![allow(clippy::unwrap_used)]
 
@@ -50,6 +50,7 @@ fn run_rows(case: &Case) -> String {
         merges_aliased_buffers: case.has("merges_aliased_buffers"),
         inlines_cooperation: case.has("inlines_cooperation"),
         gather: case.has("gather").then_some(4),
+        shared_bytes: if case.has("shared") { 1 << 12 } else { 0 },
         ..PassOptions::default()
     };
     let mut kernel = case.kernel();

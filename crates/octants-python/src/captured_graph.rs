@@ -217,7 +217,9 @@ impl CapturedGraph {
         detached::before_launch(py);
         let interpreter = Interpreter::held(py);
         // SAFETY: what the launches use is a buffer of the device's, or held by the calls that were noted.
-        let end = unsafe { stream.launch_graph(graph, &interpreter) };
+        let launch = || unsafe { stream.launch_graph(graph, &interpreter) };
+        let checked = program::require(py)?.session.device().check_graph(&stream, graph, &interpreter);
+        let end = checked.and_then(|()| launch());
         let end =
             end.and_then(|()| if this.in_debug_mode(&stream) { stream.synchronize(&interpreter) } else { Ok(()) });
         let interrupted = interpreter.take();

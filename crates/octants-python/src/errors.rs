@@ -1,6 +1,7 @@
 //! From Rust's errors to the package's exceptions, which live in Python (`octants/exceptions.py`).
 
 use octants_engine::diag::{Code, Diagnostic, Sources};
+use octants_engine::runtime::{Race, RaceAccess};
 use octants_engine::{CompileError, Error};
 use pyo3::exceptions::{PyAttributeError, PyMemoryError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -58,8 +59,38 @@ pub fn from_engine(py: Python<'_>, error: Error) -> PyErr {
         Error::FixedOption(_) => PyAttributeError::new_err(text),
         Error::OutOfMemory { .. } => PyMemoryError::new_err(text),
         Error::Assertion(_) => exception(py, "OctantsAssertionError", text),
+        Error::Races(races, _) => race_error(py, &races, text),
         Error::Unavailable(_) | Error::Device(_) | Error::Codegen(_) => runtime_error(py, text),
     }
+}
+
+/// A race as Python takes it: see `octants.races.race_of`.
+pub fn race_parts(race: &Race) -> RaceParts<'_> {
+    (
+        race.kind.name(),
+        &race.buffer,
+        race.index.as_deref(),
+        side_parts(&race.first),
+        side_parts(&race.second),
+        &race.cure,
+    )
+}
+
+/// Kind, buffer, index, both sides, cure.
+pub type RaceParts<'a> = (&'static str, &'a str, Option<&'a [i64]>, SideParts<'a>, SideParts<'a>, &'a str);
+
+/// What it does, where, who does it, where that was launched.
+pub type SideParts<'a> = (&'static str, &'a str, &'a str, Option<&'a str>);
+
+fn side_parts(side: &RaceAccess) -> SideParts<'_> {
+    (side.touch.name(), &side.at, &side.by, side.launched_at.as_deref())
+}
+
+/// `OctantsRaceError` with its races.
+fn race_error(py: Python<'_>, races: &[Race], text: String) -> PyErr {
+    let parts: Vec<RaceParts<'_>> = races.iter().map(race_parts).collect();
+    let made = py.import("octants.races").and_then(|m| m.call_method1("race_error", (&text, parts)));
+    made.map_or_else(|e| e, PyErr::from_value)
 }
 
 /// A kernel that could not be compiled; `causes` are the Python exceptions that compile-time code raised.

@@ -8,6 +8,7 @@ use octants_engine::runtime::Caller;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
+use crate::call_site::call_site;
 use crate::detached;
 use crate::held::{Held, HoldLater};
 
@@ -102,6 +103,17 @@ impl<L: HoldLater + ?Sized> Caller for Interpreter<'_, '_, L> {
             self.later.hold(self.py, &mut self.held.borrow_mut());
             self.let_go();
         }
+    }
+
+    fn call_site(&self) -> Option<String> {
+        if self.saved.get().is_null() {
+            return call_site(self.py).ok().flatten();
+        }
+        self.come_back();
+        // SAFETY: this thread has just taken the interpreter.
+        let site = call_site(unsafe { Python::assume_attached() }).ok().flatten();
+        self.let_go();
+        site
     }
 
     fn can_be_interrupted(&self) -> bool {

@@ -18,6 +18,7 @@ mod autodiff_scope;
 mod back_ends;
 mod bound_kernel;
 mod buffer;
+mod call_site;
 mod captured_graph;
 mod classify;
 mod concurrency;
@@ -55,6 +56,7 @@ mod plain_python;
 mod profiler;
 mod program;
 mod program_functions;
+mod races;
 #[cfg(feature = "recording")]
 mod recorder;
 mod result;
@@ -112,6 +114,8 @@ fn _octants(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(stream_methods::trim_stream_pool, m)?)?;
     m.add_function(wrap_pyfunction!(concurrency::ask_for_concurrency, m)?)?;
     m.add_function(wrap_pyfunction!(concurrency::take_decisions, m)?)?;
+    m.add_function(wrap_pyfunction!(races::collect_races, m)?)?;
+    m.add_function(wrap_pyfunction!(races::take_races, m)?)?;
     m.add_function(wrap_pyfunction!(host_work::before_host_work, m)?)?;
     m.add_function(wrap_pyfunction!(host_work::queueing_stream, m)?)?;
     m.add_function(wrap_pyfunction!(device_sparse::missing_sparse_library, m)?)?;

@@ -17,7 +17,7 @@ use crate::interpreter::Interpreter;
 use crate::names::text_attribute;
 use crate::program::{begin, cancel_work, current, current_generation, end, keep_printed, require, write_printed};
 use crate::waiting::interruptible;
-use crate::{detached, errors};
+use crate::{detached, errors, races};
 
 fn option_value(name: &str, value: &Bound<'_, PyAny>) -> PyResult<OptionValue> {
     let py = value.py();
@@ -67,6 +67,7 @@ pub fn init(py: Python<'_>, options: Option<&Bound<'_, PyDict>>) -> PyResult<Vec
     end_program(py)?;
     let made = detached::working(py, || Session::new(config, Arc::new(keep_printed), &packages));
     let session = made.map_err(|e| errors::from_engine(py, e))?;
+    races::collect_of(&session);
     let mut notices = session.take_notices();
     notices.extend(unheeded);
     if is_overridden && options.is_some_and(|given| given.contains("arch").unwrap_or(false)) {

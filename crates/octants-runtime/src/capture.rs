@@ -26,6 +26,8 @@ const KEPT_OF_FILL: u64 = 64 << 10;
 
 thread_local! {
     static CURRENT: RefCell<Option<Arc<Capture>>> = const { RefCell::new(None) };
+    /// Where this thread's next launch is asked for.
+    static SITE: RefCell<Option<String>> = const { RefCell::new(None) };
     /// The step that this thread's last launch became.
     static LAST_STEP: Cell<Option<usize>> = const { Cell::new(None) };
 }
@@ -91,6 +93,8 @@ pub(crate) struct CapturedLaunch {
     pub(crate) buffers: Box<[(Buffer, bool)]>,
     /// It uses memory of the host that is not among `arrays`.
     pub(crate) foreign: bool,
+    /// Where in the program it was asked for, where races are looked for.
+    pub(crate) site: Option<String>,
 }
 
 /// Launches that are noted, of all threads that take part.
@@ -125,6 +129,11 @@ struct Lane {
     number: usize,
     /// Steps that the next one waits for.
     ends: Vec<usize>,
+}
+
+/// Says where in the program this thread's next launch is asked for.
+pub(crate) fn set_site(site: Option<String>) {
+    SITE.set(site);
 }
 
 impl Noted {
@@ -271,6 +280,7 @@ impl Capture {
             arrays: arrays.into(),
             buffers: buffers.into(),
             foreign,
+            site: SITE.take(),
         };
         let step = self.noted()?.add(stream, Work::Launch(Arc::new(launch)));
         LAST_STEP.set(Some(step));

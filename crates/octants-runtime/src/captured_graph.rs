@@ -211,6 +211,11 @@ impl CapturedGraph {
     }
 
     /// The plan, whoever launches it.
+    /// What is launched now.
+    pub(crate) fn steps_now(&self) -> Vec<Step> {
+        self.lock().steps.clone()
+    }
+
     pub(crate) fn lock(&self) -> MutexGuard<'_, Plan> {
         self.plan.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -15,7 +15,7 @@
 //! another library may use.
 
 mod cycle;
-mod elements;
+pub(crate) mod elements;
 mod placement;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -245,6 +245,7 @@ fn captured(kernel: &LoadedKernel, args: &[u64], given: Given) -> CapturedLaunch
         arrays: Box::default(),
         buffers: given.into_iter().map(|(buffer, pointer)| (Buffer::of(buffer), pointer.written)).collect(),
         foreign: false,
+        site: None,
     }
 }
 

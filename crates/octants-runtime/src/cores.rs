@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, OnceLock, RwLock, Weak};
 use crate::driver::{Caller, DevicePtr, Driver, EventHandle, ModuleHandle, StreamHandle};
 use crate::error::{DeviceError, ErrorKind, Result};
 use crate::profile::Profile;
+use crate::races::Races;
 use crate::renewable::Renewable;
 use crate::report::{Failures, Printer, TextSink, lock};
 use crate::scratch::Scratch;
@@ -47,6 +48,9 @@ pub(crate) struct DeviceCore {
     /// Launches of the default stream that are made elsewhere, once some are: see `concurrency`.
     pub(crate) launches_elsewhere: OnceLock<Arc<dyn LaunchesElsewhere>>,
     pub(crate) profile: Profile,
+    pub(crate) races: Races,
+    /// Watches for launches that are not ordered, if someone asks.
+    pub(crate) watch: OnceLock<Arc<dyn OrderWatch>>,
     pub(crate) transfers: Transfers,
     /// Stands for the last work that the device did in place of the host.
     pub(crate) host_work: Mutex<Option<EventHandle>>,
@@ -77,6 +81,31 @@ pub(crate) trait LaunchesElsewhere: Send + Sync {
 
     /// Gives everything back; all work is done.
     fn end(&self, driver: &dyn Driver);
+}
+
+/// Who is told what orders the work of streams, and of work that is no launch.
+pub(crate) trait OrderWatch: Send + Sync {
+    /// An event stands for a stream's work until now.
+    fn record(&self, stream: &StreamCore, event: EventHandle);
+
+    /// A stream is behind what an event stands for.
+    fn wait(&self, stream: &StreamCore, event: EventHandle);
+
+    /// The host is behind what an event stands for.
+    fn host_waited_for_event(&self, event: EventHandle);
+
+    /// The host is behind all work of a stream.
+    fn host_waited(&self, stream: u32);
+
+    /// To be called before work that reads or writes ranges of addresses, each from the first to before the second. An
+    /// error where it races with other work.
+    fn check_ranges(
+        &self,
+        stream: &StreamCore,
+        what: &'static str,
+        ranges: &[(u64, u64, bool)],
+        caller: &dyn Caller,
+    ) -> Result<()>;
 }
 
 /// What a launch must know of its device.
@@ -203,6 +232,8 @@ impl DeviceCore {
             in_use: AtomicU64::new(0),
             mode: AtomicU8::new(0),
             profile: Profile::default(),
+            races: Races::default(),
+            watch: OnceLock::new(),
             abandoned: AtomicBool::new(false),
             buffers: Renewable::default(),
             next_buffer: AtomicU64::new(0),

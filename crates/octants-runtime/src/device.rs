@@ -9,6 +9,7 @@ use octants_artifact::{Artifact, CodeTarget};
 use crate::assemble::assemble;
 use crate::buffer::Buffer;
 use crate::capture::Capture;
+use crate::captured_graph::CapturedGraph;
 use crate::concurrency::{Decision, Lanes};
 use crate::cores::DeviceCore;
 use crate::driver::{Caller, Contents, Driver, Patient, StreamHandle};
@@ -18,10 +19,12 @@ use crate::interruptible_wait::Until;
 use crate::kernel::{LoadedCode, LoadedKernel};
 use crate::kernel_meta::KernelMeta;
 use crate::nesting::{self, refuse_while_capturing};
+use crate::races::Races;
 use crate::report::{TextSink, lock};
 use crate::sections::{checkpoint_labels, draws_again, loops_of, sections};
 use crate::stage_arguments::HostArray;
 use crate::stream::{Results, Stream};
+use crate::watch_launches::Watch;
 use crate::worker_pool::PoolStats;
 
 /// Settings of a program that the launcher needs.
@@ -44,6 +47,8 @@ struct Inner {
     default: Stream,
     /// Where concurrent launches of the default stream go.
     lanes: OnceLock<Arc<Lanes>>,
+    /// Looks for races of launches, if someone asks.
+    watch: OnceLock<Arc<Watch>>,
 }
 
 /// A device and the program that uses it. Clones are the same device.
@@ -60,7 +65,7 @@ impl Device {
     pub fn over(driver: Box<dyn Driver>, config: DeviceConfig) -> Device {
         let core = Arc::new(DeviceCore::new(driver, config.seed, config.sink));
         let default = Stream::over(core.clone(), StreamHandle(0), false);
-        Device(Arc::new(Inner { core, default, lanes: OnceLock::new() }))
+        Device(Arc::new(Inner { core, default, lanes: OnceLock::new(), watch: OnceLock::new() }))
     }
 
     pub(crate) fn core(&self) -> &Arc<DeviceCore> {
@@ -155,6 +160,49 @@ impl Device {
     /// Name of the attribute by which Python objects show arrays in the device's memory, if there is such a protocol.
     pub fn array_protocol(&self) -> Option<&'static str> {
         self.0.core.driver.array_protocol()
+    }
+
+    /// Who is told of the program's races.
+    pub fn races(&self) -> &Races {
+        &self.0.core.races
+    }
+
+    /// Watches for launches on different streams that touch the same elements in no order, from now on. Without effect on
+    /// a device that does everything at once.
+    pub fn watch_launches(&self) {
+        if !self.0.core.immediate {
+            let watch = self.0.watch.get_or_init(Arc::default);
+            let _ = self.0.core.watch.set(watch.clone());
+        }
+    }
+
+    /// To be called before a launch that a program asks for.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Races`] where a race with another launch is proved, unless they are collected.
+    #[inline]
+    pub fn check_launch(
+        &self,
+        stream: &Stream,
+        kernel: &LoadedKernel,
+        args: &[u64],
+        caller: &dyn Caller,
+    ) -> Result<()> {
+        match self.0.watch.get() {
+            None => Ok(()),
+            Some(watch) => watch.launch(stream.core(), kernel, args, caller),
+        }
+    }
+
+    /// As [`Device::check_launch`] for a graph: its launches race with one another, or with other work.
+    ///
+    /// # Errors
+    /// Those of [`Device::check_launch`].
+    pub fn check_graph(&self, stream: &Stream, graph: &CapturedGraph, caller: &dyn Caller) -> Result<()> {
+        match self.0.watch.get() {
+            None => Ok(()),
+            Some(watch) => watch.graph(stream.core(), &graph.steps_now(), caller),
+        }
     }
 
     /// Lets launches on the default stream run side by side where what they touch allows it: see
@@ -299,7 +347,7 @@ impl Device {
         waited?;
         core.wait_was_left.store(false, Ordering::Relaxed);
         if let Some(failure) = core.orphans.take() {
-            return Err(ErrorKind::Assertion(failure).into());
+            core.races.tell_failure(failure)?;
         }
         streams.iter().try_for_each(|s| s.report_pending())
     }
@@ -429,7 +477,7 @@ impl Device {
             core.workers.trim(&*core.driver);
             core.end_reclaim();
             if let Some(failure) = core.orphans.take() {
-                end = end.and(Err(ErrorKind::Assertion(failure).into()));
+                end = end.and(core.races.tell_failure(failure));
             }
         }
         core.transfers.trim(&*core.driver);

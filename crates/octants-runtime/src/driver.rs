@@ -95,6 +95,11 @@ pub trait Caller {
     /// launcher.
     fn will_block(&self);
 
+    /// `path:line` in the program of the call that it serves, where that is known.
+    fn call_site(&self) -> Option<String> {
+        None
+    }
+
     /// Whether it may ever be interrupted.
     fn can_be_interrupted(&self) -> bool {
         false

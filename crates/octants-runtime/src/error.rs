@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::race::Race;
 use crate::report::Failure;
 
 /// Result of this crate's calls.
@@ -52,6 +53,8 @@ pub enum ErrorKind {
     },
     /// An `assert` of a kernel, or a check that debug mode adds, failed.
     Assertion(Failure),
+    /// Accesses of memory with no order between them, at least one.
+    Races(Vec<Race>),
     /// An object was used after its program ended.
     ProgramGone {
         /// What was used.
@@ -124,6 +127,10 @@ impl fmt::Display for DeviceError {
             ),
             ErrorKind::Load { kernel, message } => write!(f, "cannot load the code of kernel `{kernel}`: {message}"),
             ErrorKind::Assertion(failure) => failure.fmt(f),
+            ErrorKind::Races(races) => {
+                let texts: Vec<String> = races.iter().map(Race::to_string).collect();
+                f.write_str(&texts.join("\n"))
+            }
             ErrorKind::ProgramGone { what } => {
                 write!(f, "this {what} belongs to a program that has ended (`reset()` or another `init()` was called)")
             }

@@ -75,6 +75,9 @@ impl Event {
         }
         // SAFETY: both belong to this driver and live.
         core.behind_lanes(|| unsafe { self.device.record_event(core.handle, self.handle) })?;
+        if let Some(watch) = self.device.watch.get() {
+            watch.record(core, self.handle);
+        }
         self.noted.store(false, Ordering::Relaxed);
         *lock(&self.stream) = Some(Arc::downgrade(core));
         Ok(())
@@ -89,7 +92,11 @@ impl Event {
         }
         self.check_not_noted()?;
         // SAFETY: as above.
-        core.behind_lanes(|| unsafe { self.device.wait_events(core.handle, &[self.handle]) })
+        core.behind_lanes(|| unsafe { self.device.wait_events(core.handle, &[self.handle]) })?;
+        if let Some(watch) = self.device.watch.get() {
+            watch.wait(core, self.handle);
+        }
+        Ok(())
     }
 
     /// Waits, on this thread, for what the event stands for, and reports a failure of its stream that was not reported
@@ -103,6 +110,7 @@ impl Event {
         }
         // SAFETY: as above.
         unsafe { self.device.wait_for_event(self.handle, caller)? };
+        self.note_host_wait();
         let stream = lock(&self.stream).as_ref().and_then(Weak::upgrade);
         stream.iter().for_each(|s| s.listen_to_part(caller));
         self.device.printer.flush();
@@ -115,7 +123,18 @@ impl Event {
         refuse_while_capturing("the host cannot ask for an event")?;
         self.check_not_noted()?;
         // SAFETY: as above.
-        unsafe { self.device.driver.query_event(self.handle) }
+        let done = unsafe { self.device.driver.query_event(self.handle) }?;
+        if done {
+            self.note_host_wait();
+        }
+        Ok(done)
+    }
+
+    /// The host knows that what the event stands for is done.
+    fn note_host_wait(&self) {
+        if let Some(watch) = self.device.watch.get() {
+            watch.host_waited_for_event(self.handle);
+        }
     }
 
     /// Milliseconds from this event to a later one. Waits for both.
@@ -140,6 +159,8 @@ impl Event {
             self.device.wait_for_event(self.handle, caller)?;
             later.device.wait_for_event(later.handle, caller)?;
         }
+        self.note_host_wait();
+        later.note_host_wait();
         // SAFETY: as above.
         unsafe { self.device.driver.elapsed_ms(self.handle, later.handle) }
     }

@@ -13,6 +13,7 @@ use crate::driver::{DevicePtr, EndWords, ModuleHandle, TaskHandle};
 use crate::kernel_meta::KernelMeta;
 use crate::scratch::Room;
 use crate::sections::{Section, conditions_at_once};
+use crate::witness::Witness;
 
 /// Compiled code on a device. Made by [`crate::Device::load`]. Clones are the same code, unloaded with the last.
 #[derive(Clone)]
@@ -23,6 +24,8 @@ pub struct LoadedKernel {
     pub(crate) tells_addresses: bool,
     /// What its code is kept under between processes, if it is.
     pub(crate) kept_under: Option<Key>,
+    /// Tells what launches touch for certain, where races are looked for.
+    pub(crate) witness: Option<Arc<dyn Witness>>,
 }
 
 /// What clones of a [`LoadedKernel`] share.
@@ -60,7 +63,13 @@ impl Deref for LoadedKernel {
 
 impl LoadedKernel {
     pub(crate) fn new(code: LoadedCode) -> LoadedKernel {
-        LoadedKernel { code: Arc::new(code), pointers: Arc::default(), tells_addresses: false, kept_under: None }
+        LoadedKernel {
+            code: Arc::new(code),
+            pointers: Arc::default(),
+            tells_addresses: false,
+            kept_under: None,
+            witness: None,
+        }
     }
 
     /// What is known of the kernel.
@@ -81,6 +90,11 @@ impl LoadedKernel {
         let mut kernel = self;
         kernel.tells_addresses = tells_addresses;
         kernel
+    }
+
+    /// Says who tells what launches touch for certain.
+    pub fn with_witness(self, witness: Arc<dyn Witness>) -> LoadedKernel {
+        LoadedKernel { witness: Some(witness), ..self }
     }
 
     /// Says what the code is kept under between processes.

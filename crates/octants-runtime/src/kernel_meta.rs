@@ -40,7 +40,7 @@ impl KernelMeta {
 
     /// True when the code has a place that prints.
     pub fn prints(&self) -> bool {
-        self.sites.iter().any(|s| s.kind != SiteKind::Assert)
+        self.sites.iter().any(|s| matches!(s.kind, SiteKind::Print | SiteKind::Report))
     }
 
     /// Number of scalars that the code passes at a site.
@@ -48,6 +48,7 @@ impl KernelMeta {
         let Some(site) = self.sites.get(site as usize) else { return 0 };
         let count = |part: &SitePart| match part {
             SitePart::Text(_) => 0,
+            SitePart::Choice(_) => 1,
             SitePart::Value { shape, .. } => shape.iter().map(|&n| n as usize).product(),
         };
         site.parts.iter().map(count).sum()

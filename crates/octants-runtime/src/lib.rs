@@ -13,7 +13,7 @@
 //! Reading order: [`error`], [`kernel_meta`], [`driver`], `cores` (the state behind all handles), [`device`],
 //! [`buffer`], `free_behind`, `sections`, [`kernel`], [`capture`], [`captured_graph`], [`stream`], `track_uses`,
 //! [`event`], [`concurrency`], [`kept_counters`], [`launch_order`], [`worker_pool`], `fork`, [`pattern`], `transfer`, [`sparse`],
-//! `foreign`, `host_work`, `assemble`, [`profile`], `measure`, [`profiler`], [`report`],
+//! `foreign`, `host_work`, `assemble`, [`race`], `race_at_site`, [`races`], [`witness`], `watch_launches`, [`profile`], `measure`, [`profiler`], [`report`],
 //! [`render_site`], `site_messages`, [`nesting`], `poll`, `interruptible_wait`, [`renewable`]. A stream is `scratch`,
 //! `staging`, `stage_arguments`, `channel`, `listen` and `adopted` besides.
 
@@ -45,6 +45,9 @@ pub mod pattern;
 mod poll;
 pub mod profile;
 pub mod profiler;
+pub mod race;
+mod race_at_site;
+pub mod races;
 pub mod render_site;
 pub mod renewable;
 pub mod report;
@@ -58,6 +61,8 @@ mod staging;
 pub mod stream;
 mod track_uses;
 mod transfer;
+mod watch_launches;
+pub mod witness;
 pub mod worker_pool;
 
 pub use buffer::{Buffer, HostAccess, PinnedBuffer, Version};
@@ -78,6 +83,8 @@ pub use launch_order::LaunchOrder;
 pub use pattern::Pattern;
 pub use profile::{KernelTotal, Lane, Span, SpanId, Total};
 pub use profiler::Profiler;
+pub use race::{Race, RaceAccess, RaceKind, Touch};
+pub use races::{RaceSink, Races};
 pub use renewable::Renewable;
 pub use report::{Failure, Failures, Printer, TextSink};
 pub use saved_graph::NamedMemory;
@@ -85,4 +92,5 @@ pub use sections::{Section, checkpoint_labels, loops_of};
 pub use sparse::{RowBuffers, SparseProduct, SparseSolver};
 pub use stage_arguments::HostArray;
 pub use stream::{Results, Stream};
+pub use witness::{Touched, Witness};
 pub use worker_pool::PoolStats;

@@ -15,6 +15,10 @@ pub fn render_site(out: &mut String, site: &Site, values: &[u64]) {
     for part in &site.parts {
         match part {
             SitePart::Text(text) => out.push_str(text),
+            SitePart::Choice(texts) => {
+                let number = values.next().unwrap_or(0) as u32;
+                out.push_str(texts.get(number as usize).map_or("", String::as_str));
+            }
             SitePart::Value { kind, shape, format } => {
                 let format = format.as_deref().and_then(Format::parse).unwrap_or_default();
                 render_value(out, *kind, shape, &format, &mut values);

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::race::Race;
 use crate::renewable::Renewable;
 
 /// Where printed text goes. Called from any thread that launches or runs tasks, so it must not wait for what a
@@ -111,6 +112,8 @@ pub struct Failure {
     pub location: String,
     /// Number of the stream; zero for the default stream.
     pub stream: u32,
+    /// What it is, if it is no assertion but a race.
+    pub race: Option<Box<Race>>,
 }
 
 impl fmt::Display for Failure {
@@ -196,7 +199,13 @@ mod tests {
     #[test]
     fn the_first_failure_is_kept_and_taken_once() {
         let failures = Failures::default();
-        let make = |n: &str| Failure { kernel: n.into(), message: String::new(), location: "f.py:3".into(), stream: 0 };
+        let make = |n: &str| Failure {
+            kernel: n.into(),
+            message: String::new(),
+            location: "f.py:3".into(),
+            stream: 0,
+            race: None,
+        };
         failures.record(|| make("first"));
         failures.record(|| make("second"));
         assert!(failures.any());

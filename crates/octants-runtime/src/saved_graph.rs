@@ -119,7 +119,7 @@ fn rebind(work: &mut Work, pairs: &[(Buffer, Buffer)]) {
             }
             let buffers = launch.buffers.iter().map(|(b, writes)| (other(b).unwrap_or(b.clone()), *writes)).collect();
             let (kernel, arrays) = (launch.kernel.clone(), launch.arrays.clone());
-            *launch = Arc::new(CapturedLaunch { kernel, args, arrays, buffers, foreign: launch.foreign });
+            *launch = Arc::new(CapturedLaunch { kernel, args, arrays, buffers, foreign: launch.foreign, site: None });
         }
         Work::Fill { to, at, .. } => exchange(to, at),
         Work::Copy { to, at, from, from_at, .. } => {
@@ -304,6 +304,7 @@ impl Loading<'_> {
             arrays: Box::default(),
             buffers: buffers.into(),
             foreign: false,
+            site: None,
         };
         Ok(Work::Launch(Arc::new(launch)))
     }

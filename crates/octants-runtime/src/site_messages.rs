@@ -4,6 +4,7 @@ use octants_artifact::SiteKind;
 
 use crate::driver::Launch;
 use crate::kernel_meta::KernelMeta;
+use crate::race::Race;
 use crate::render_site::render_site;
 use crate::report::{Failure, Failures, Printer};
 
@@ -28,14 +29,16 @@ pub(crate) fn fail_at_site(kernel: &KernelMeta, failures: &Failures, site: u32, 
     failures.record(|| {
         let mut message = String::new();
         let mut location = String::new();
+        let mut race = None;
         match kernel.sites.get(site as usize) {
             Some(s) => {
+                race = (s.kind == SiteKind::Race).then(|| Box::new(Race::at_site(s, values)));
                 render_site(&mut message, s, values);
                 location.clone_from(&s.location);
             }
             None => message.push_str("compiler bug: assertion at an unknown site"),
         }
-        Failure { kernel: kernel.name.clone(), message, location, stream: 0 }
+        Failure { kernel: kernel.name.clone(), message, location, stream: 0, race }
     });
 }
 

@@ -179,7 +179,11 @@ impl Stream {
         self.0.device.check_open("stream")?;
         refuse_while_capturing("the host cannot ask for a stream's work")?;
         // SAFETY: the stream is alive.
-        self.0.behind_lanes(|| unsafe { self.0.device.driver.query_stream(self.0.handle) })
+        let done = self.0.behind_lanes(|| unsafe { self.0.device.driver.query_stream(self.0.handle) })?;
+        if done {
+            self.0.note_host_wait();
+        }
+        Ok(done)
     }
 
     /// Waits until all work of this stream is done and writes out what it printed. Reports a failure that was not
@@ -278,6 +282,7 @@ impl StreamCore {
                 unsafe { driver.cancel(Some(self.handle)) }
             }
         }
+        self.note_host_wait();
         if canceled { Err(ErrorKind::Interrupted.into()) } else { Ok(()) }
     }
 
@@ -374,7 +379,17 @@ impl StreamCore {
             caller.will_block();
         }
         // SAFETY: the contract above.
-        unsafe { self.device.driver.synchronize(self.handle) }
+        unsafe { self.device.driver.synchronize(self.handle) }?;
+        self.note_host_wait();
+        Ok(())
+    }
+
+    /// The host knows that all work of the stream is done.
+    #[inline]
+    fn note_host_wait(&self) {
+        if let Some(watch) = self.device.watch.get() {
+            watch.host_waited(self.number);
+        }
     }
 
     /// As [`StreamCore::wait`], but a caller who is interrupted leaves the wait.
@@ -390,13 +405,15 @@ impl StreamCore {
         caller.will_block();
         // SAFETY: the contract above.
         let wait = || unsafe { self.device.driver.synchronize_for(self.handle, LOOK) };
-        leave_if_interrupted(caller, &self.device.wait_was_left, wait)
+        leave_if_interrupted(caller, &self.device.wait_was_left, wait)?;
+        self.note_host_wait();
+        Ok(())
     }
 
     #[cold]
     fn report(&self) -> Result<()> {
         match self.take_failure() {
-            Some(failure) => Err(ErrorKind::Assertion(failure).into()),
+            Some(failure) => self.device.races.tell_failure(failure),
             None => Ok(()),
         }
     }

@@ -163,6 +163,7 @@ impl Loaded {
             .map(|s| {
                 let size = |p: &octants_artifact::SitePart| match p {
                     octants_artifact::SitePart::Text(_) => 0,
+                    octants_artifact::SitePart::Choice(_) => 1,
                     octants_artifact::SitePart::Value { shape, .. } => shape.iter().product::<u32>() as usize,
                 };
                 s.parts.iter().map(size).sum()

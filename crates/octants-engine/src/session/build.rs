@@ -9,13 +9,16 @@ use octants_ir::{
     ArgLayout, CodegenOptions, DeviceLibrary, Kernel, Layout, Op, Program, ScheduleOptions, TargetInfo, Type,
     run_pipeline_with,
 };
-use octants_passes::{PIPELINE, PassOptions, offload};
+use octants_passes::check_races::add_unused_arguments;
+use octants_passes::{PIPELINE, PassOptions, RaceWatch, offload};
 use octants_runtime::{LoadedKernel, Pointer};
 use octants_schedule::schedule_program;
 
 use super::access::access_of_tasks;
 use super::check_blocks::{check_block_dims, check_block_memory, check_cooperating_functions};
 use super::counters::counters_of;
+use super::race_words::RaceSlots;
+use super::races::RaceCheck;
 use super::{Lowering, Session};
 use crate::artifact_cache::{ArtifactCache, Ingredients};
 use crate::compile_times::{Phase, Stopwatch};
@@ -37,11 +40,15 @@ pub struct Executable {
     pub ret: Type,
     pub(super) kernel: LoadedKernel,
     pub(super) launching: Launching,
+    /// Where it is told who touches what, if it watches that.
+    pub(super) watched: Option<Box<RaceSlots>>,
     /// What its code is kept under.
     pub(crate) key: Option<Key>,
     pub(crate) pointers: Vec<Pointer>,
     /// It makes numbers of addresses.
     pub(crate) tells_addresses: bool,
+    /// Looks at launches, if races are looked for and there may be some.
+    pub(super) races: Option<Box<RaceCheck>>,
     /// Its machine code was found on disk.
     pub was_kept: bool,
 }
@@ -112,15 +119,23 @@ impl Session {
     fn build_here(&self, lowering: &Lowering, arrays_may_alias: bool) -> Result<Executable, Error> {
         let mut watch = lowering.watch.clone();
         watch.resume();
-        let mut code = self.make(&lowering.lowered, arrays_may_alias, &mut watch)?;
+        let watches = self.config().instruments_races() && !lowering.tells;
+        let mut code = self.make(&lowering.lowered, (arrays_may_alias, watches), &mut watch)?;
         if let Some(store) = &lowering.store {
-            let lowered = Lowered { kernel: store.count.clone(), ..lowering.lowered.clone() };
-            let mut count = self.make(&lowered, arrays_may_alias, &mut watch)?;
+            let mut lowered = Lowered { kernel: store.count.clone(), ..lowering.lowered.clone() };
+            // It is given the gradient's arguments.
+            if let Some(watched) = &code.watched {
+                add_unused_arguments(&mut lowered.kernel, watched.watched_buffers());
+            }
+            let mut count = self.make(&lowered, (arrays_may_alias, false), &mut watch)?;
             count.tells(&lowered.kernel);
             let place = |k: &Kept| format!("`{}` of the loop at {}", k.name, lowered.sources.location(k.span));
             let names = store.kept.iter().map(place).collect::<Vec<_>>().join(" and ");
             code.was_kept &= count.was_kept;
             code.launching = Launching::WithStore(GradientStore::new(count, &store.arguments, &code.layout, names));
+        }
+        if self.config().checks_races() {
+            self.look_for_races(lowering, &mut code);
         }
         if lowering.tells {
             code.tells(&lowering.lowered.kernel);
@@ -130,16 +145,22 @@ impl Session {
     }
 
     /// The code, found on disk or made.
-    fn make(&self, lowered: &Lowered, arrays_may_alias: bool, watch: &mut Stopwatch) -> Result<Executable, Error> {
+    fn make(
+        &self,
+        lowered: &Lowered,
+        (arrays_may_alias, watches): (bool, bool),
+        watch: &mut Stopwatch,
+    ) -> Result<Executable, Error> {
         let sources = &lowered.sources;
         let kernel = &lowered.kernel;
-        let layout = ArgLayout::new(kernel.roots, &kernel.buffers, &kernel.params);
         let ret = kernel.ret.clone();
         let concurrent = !self.device.is_immediate();
         let (machine, info) = (&self.machine, self.target_info());
-        let program = self.split(lowered, (arrays_may_alias, concurrent), &info, self.config().print_ir, |pass| {
-            watch.lap(Phase::Passes, pass)
-        });
+        let asked = (arrays_may_alias, concurrent, watches);
+        let (program, watched) =
+            self.split_watched(lowered, asked, &info, self.config().print_ir, |pass| watch.lap(Phase::Passes, pass));
+        let layout = ArgLayout::new(program.roots, &program.buffers, &program.params);
+        let watched = watched.map(|watch| Box::new(RaceSlots::of(&watch, &layout, &program.buffers)));
         check_block_dims(&program, &info)?;
         check_cooperating_functions(&program, &info)?;
         let options = self.codegen_options(&machine.library);
@@ -171,7 +192,10 @@ impl Session {
             watch.lap(Phase::Link, "");
             let launching = Launching::Plain;
             let key = kept_under;
-            return Ok(Executable { layout, ret, kernel, launching, key, pointers, tells_addresses, was_kept: true });
+            let (races, was_kept) = (None, true);
+            let code =
+                Executable { layout, ret, kernel, launching, watched, key, pointers, tells_addresses, races, was_kept };
+            return Ok(code);
         }
         let location = |span: Span| sources.location(span);
         // A schedule may hide what is affine here.
@@ -209,7 +233,10 @@ impl Session {
         }
         let launching = Launching::Plain;
         let key = kept_under;
-        Ok(Executable { layout, ret, kernel, launching, key, pointers, tells_addresses, was_kept: false })
+        let (races, was_kept) = (None, false);
+        let code =
+            Executable { layout, ret, kernel, launching, watched, key, pointers, tells_addresses, races, was_kept };
+        Ok(code)
     }
 
     /// IR to a program of tasks for a kind of machine; printed on the way where `shows` asks for it. `done` is told of
@@ -220,8 +247,21 @@ impl Session {
         (arrays_may_alias, concurrent_launches): (bool, bool),
         info: &TargetInfo,
         shows: bool,
-        mut done: impl FnMut(&'static str),
+        done: impl FnMut(&'static str),
     ) -> Program {
+        self.split_watched(lowered, (arrays_may_alias, concurrent_launches, false), info, shows, done).0
+    }
+
+    /// The same, of a kernel that watches who touches what at run time where nothing is proved of it; what a launch is
+    /// then given for that.
+    fn split_watched(
+        &self,
+        lowered: &Lowered,
+        (arrays_may_alias, concurrent_launches, watches): (bool, bool, bool),
+        info: &TargetInfo,
+        shows: bool,
+        mut done: impl FnMut(&'static str),
+    ) -> (Program, Option<RaceWatch>) {
         let mut kernel = lowered.kernel.clone();
         let mut options = PassOptions {
             check_bounds: self.config().bounds_checked(),
@@ -229,10 +269,13 @@ impl Session {
             fast_math: self.config().fast_math,
             arrays_may_alias,
             launches_in_order: !concurrent_launches,
-            merges_aliased_buffers: false,
+            merges_aliased_buffers: watches,
+            check_races: watches,
+            shared_bytes: info.max_shared_bytes,
+            watch: None,
             // On the CPU threads have copies of what they add to.
             // Threads of a block become loops, which calls would hide.
-            inlines_cooperation: !info.has_grid,
+            inlines_cooperation: !info.has_grid || watches,
             gather: info.has_grid.then_some(LEAST_GATHERED),
             sources: Some(lowered.sources.clone()),
         };
@@ -242,7 +285,7 @@ impl Session {
         }
         let program = offload(kernel);
         done("offload");
-        program
+        (program, options.watch)
     }
 
     pub(crate) fn schedule_options(&self, (arrays_may_alias, concurrent_launches): (bool, bool)) -> ScheduleOptions {

@@ -3,6 +3,7 @@
 use octants_runtime::{Caller, DeviceError, ErrorKind, HostArray, KeptCounters, LaunchOrder, Results, Stream, nesting};
 
 use super::build::Launching;
+use super::race_words::RaceSlots;
 use super::{Executable, Session};
 use crate::error::Error;
 use crate::gradient_store::{Counted, GradientStore, Lanes};
@@ -29,6 +30,35 @@ impl Session {
         caller: &dyn Caller,
     ) -> Result<Option<Results>, Error> {
         let stream = stream.unwrap_or_else(|| self.device.default_stream());
+        self.check_launch(code, slots, stream, caller)?;
+        if let Some(watched) = &code.watched {
+            let slots = self.watching(watched, stream, slots)?;
+            // SAFETY: the caller's contract; the session keeps the memory of words.
+            return unsafe { self.launch_filled(code, &slots, arrays, stream, caller) };
+        }
+        // SAFETY: the caller's contract.
+        unsafe { self.launch_filled(code, slots, arrays, stream, caller) }
+    }
+
+    /// The slots of a launch that watches who touches what.
+    #[cold]
+    fn watching(&self, races: &RaceSlots, stream: &Stream, slots: &[u64]) -> Result<Vec<u64>, Error> {
+        let mut slots = slots.to_vec();
+        self.race_words.fill(&self.device, races, stream, &mut slots)?;
+        Ok(slots)
+    }
+
+    /// # Safety
+    /// That of [`Session::launch`].
+    #[inline]
+    unsafe fn launch_filled(
+        &self,
+        code: &Executable,
+        slots: &[u64],
+        arrays: &[HostArray],
+        stream: &Stream,
+        caller: &dyn Caller,
+    ) -> Result<Option<Results>, Error> {
         let results = match &code.launching {
             // SAFETY: the caller's contract.
             Launching::Plain => unsafe { self.device.launch(stream, &code.kernel, slots, arrays, caller) }?,
@@ -99,8 +129,26 @@ impl Session {
         caller: &dyn Caller,
     ) -> Result<Option<i64>, Error> {
         let stream = stream.unwrap_or_else(|| self.device.default_stream());
+        self.check_launch(code, slots, stream, caller)?;
+        let watching = code.watched.as_ref().map(|watched| self.watching(watched, stream, slots)).transpose()?;
+        let slots = watching.as_deref().unwrap_or(slots);
         // SAFETY: the caller's contract.
         Ok(unsafe { stream.launch_from(&code.kernel, slots, arrays, resumes_at, caller)? })
+    }
+
+    /// Refuses a launch whose iterations race, or that races with another launch, if that is looked for.
+    #[inline]
+    fn check_launch(
+        &self,
+        code: &Executable,
+        slots: &[u64],
+        stream: &Stream,
+        caller: &dyn Caller,
+    ) -> Result<(), Error> {
+        if let Some(races) = code.races.as_ref().filter(|races| races.is_open()) {
+            self.device.races().tell(races.find(slots))?;
+        }
+        Ok(self.device.check_launch(stream, &code.kernel, slots, caller)?)
     }
 
     /// Counts what a gradient must keep, makes the store and runs the gradient.

@@ -8,7 +8,7 @@ use octants_diag::{Code, Diagnostic};
 use octants_frontend::{ArgSpec, Lowered, Obj, Options, World};
 use octants_ir::{AutodiffMode, Kernel, TargetInfo};
 use octants_passes::Alias;
-use octants_passes::{find_carried_locals, find_divergent_barriers, find_partial_products};
+use octants_passes::{CarriedLocal, find_carried_locals, find_divergent_barriers, find_partial_products};
 
 use super::Session;
 use crate::compile_times::{Phase, Stopwatch};
@@ -22,6 +22,8 @@ pub struct Lowering {
     pub lowered: Lowered,
     /// What the code keeps in memory of the launch, if it is a gradient.
     pub store: Option<StoreNeed>,
+    /// Races between iterations are looked for.
+    pub(super) checks_races: bool,
     /// The code does nothing but tell its results.
     pub(super) tells: bool,
     /// What a gradient was made of, how it keeps states, and which arrays are the same memory.
@@ -32,7 +34,14 @@ pub struct Lowering {
 impl Lowering {
     /// Of a kernel that was lowered elsewhere.
     pub fn new(lowered: Lowered) -> Lowering {
-        Lowering { lowered, store: None, tells: false, undifferentiated: None, watch: Stopwatch::default() }
+        Lowering {
+            lowered,
+            store: None,
+            checks_races: false,
+            tells: false,
+            undifferentiated: None,
+            watch: Stopwatch::default(),
+        }
     }
 
     /// The length of some loop may come from memory, so that it may change before the kernel's gradient runs.
@@ -140,11 +149,16 @@ impl Session {
                 if !mistakes.is_empty() {
                     return Err(CompileError::User(mistakes, lowered.sources));
                 }
-                if mode == AutodiffMode::None {
-                    warn_of_carried_locals(world, &lowered);
+                let checks_races = self.config().checks_races() && mode == AutodiffMode::None;
+                let carried =
+                    if mode == AutodiffMode::None { find_carried_locals(&lowered.kernel) } else { Vec::new() };
+                if checks_races {
+                    self.refuse_carried_locals(&lowered, carried)?;
+                } else {
+                    warn_of_carried_locals(world, &lowered, carried);
                 }
                 watch.lap(Phase::Lower, "check groups and barriers");
-                Ok(Lowering { lowered, store: None, tells: false, undifferentiated: None, watch })
+                Ok(Lowering { lowered, store: None, checks_races, tells: false, undifferentiated: None, watch })
             }
             Err((diagnostics, sources)) => Err(CompileError::User(diagnostics, sources)),
         }
@@ -152,18 +166,22 @@ impl Session {
 }
 
 /// Tells of variables that iterations of a parallel loop carry on, as loops of plain Python do.
-fn warn_of_carried_locals(world: &dyn World, lowered: &Lowered) {
-    for carried in find_carried_locals(&lowered.kernel) {
+fn warn_of_carried_locals(world: &dyn World, lowered: &Lowered, found: Vec<CarriedLocal>) {
+    for carried in found {
         let name = carried.name;
         let of_loop = lowered.sources.location(carried.of_loop);
         let text = format!(
             "`{name}` is computed from its value in another iteration, but the iterations of this loop ({of_loop}) run \
              in parallel and in any order: the result is undefined"
         );
-        let hint = format!(
-            "write `qd.loop_config(serialize=True)` above the loop to run it in order, update `{name}` by one atomic \
-             operation such as `qd.atomic_add`, or make it a variable of the loop's body"
-        );
-        world.warn(*Diagnostic::new(Code::Value, carried.store, text).with_hint(hint));
+        world.warn(*Diagnostic::new(Code::Value, carried.store, text).with_hint(cure_of_carried_local(&name)));
     }
+}
+
+/// What to write instead.
+pub(super) fn cure_of_carried_local(name: &str) -> String {
+    format!(
+        "write `qd.loop_config(serialize=True)` above the loop to run it in order, update `{name}` by one atomic \
+         operation such as `qd.atomic_add`, or make it a variable of the loop's body"
+    )
 }

@@ -20,7 +20,9 @@ impl Session {
         let cache = self
             .cache
             .as_ref()
-            .filter(|_| self.config().offline_cache && !self.config().shows_compilation() && !dumps_stages());
+            .filter(|_| self.config().offline_cache && !self.config().shows_compilation() && !dumps_stages())
+            // Races are looked for in the kernel, not in the code that was made of it.
+            .filter(|_| !self.config().checks_races());
         let common = cache.and_then(|cache| cache.common(&self.machine)).map(|mut key| {
             key.add("concurrent_launches", &!self.device.is_immediate());
             key
@@ -59,8 +61,10 @@ impl Session {
         watch.lap(Phase::Link, "");
         let (layout, ret) = (recalled.layout.clone(), recalled.ret.clone());
         let launching = Launching::Plain;
-        let key = Some(key);
-        Some(Executable { layout, ret, kernel, launching, key, pointers, tells_addresses, was_kept: true })
+        let (key, races, was_kept) = (Some(key), None, true);
+        // Nothing is recalled where races are looked for.
+        let watched = None;
+        Some(Executable { layout, ret, kernel, launching, watched, key, pointers, tells_addresses, races, was_kept })
     }
 
     /// Stores what a compilation asked and what came of it; whether it was written.

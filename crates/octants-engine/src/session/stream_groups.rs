@@ -4,8 +4,10 @@
 use octants_diag::{Code, Diagnostic, Span};
 use octants_frontend::{Lowered, World};
 use octants_ir::{LoopGroup, Op, run_pipeline, section_of, task_statements};
-use octants_passes::{Alias, PIPELINE, PassOptions, find_overlaps};
+use octants_passes::{Alias, Overlap, PIPELINE, PassOptions, find_overlaps};
+use octants_runtime::{Race, RaceAccess, RaceKind, Touch};
 
+use super::races::cure_of_overlap;
 use super::{Lowering, Session};
 use crate::error::CompileError;
 
@@ -45,7 +47,7 @@ impl Session {
             &mut kernel,
             &mut PassOptions { merges_aliased_buffers: true, ..PassOptions::default() },
         );
-        let mut errors = Vec::new();
+        let (mut errors, mut races) = (Vec::new(), Vec::new());
         for found in find_overlaps(&kernel, &lowered.overlap_allowed, aliases) {
             if found.alias.is_some() == aliases.is_empty() {
                 continue;
@@ -57,6 +59,10 @@ impl Session {
                     format!("`{}` and `{}` (the same memory in this call)", name_of(found.buffer), name_of(other))
                 }
             };
+            if found.certain && self.config().checks_races() {
+                races.push((overlap_race(&found, name_of(found.buffer), lowered), found.first, found.second));
+                continue;
+            }
             let may = if found.certain { "" } else { "may " };
             let (with, block) =
                 if found.of_sections { ("qd.graph.parallel", "section") } else { ("qd.stream_parallel", "block") };
@@ -68,16 +74,36 @@ impl Session {
             };
             let earlier = lowered.sources.location(found.first);
             let diagnostic = Diagnostic::new(Code::Syntax, found.second, format!("{what} (the other is at {earlier})"))
-                .with_hint(format!(
-                    "put both into one {block}, or say `{with}(allow_overlap=True)` where this is meant"
-                ));
+                .with_hint(cure_of_overlap(with, block));
             if found.certain {
                 errors.push(*diagnostic);
             } else {
                 world.warn(Diagnostic { code: Code::Value, ..*diagnostic });
             }
         }
+        self.refuse_overlaps(lowered, races)?;
         if errors.is_empty() { Ok(()) } else { Err(CompileError::User(errors, lowered.sources.clone())) }
+    }
+}
+
+/// Groups that touch the same elements for certain, as a race.
+fn overlap_race(found: &Overlap, buffer: &str, lowered: &Lowered) -> Race {
+    let (with, block) =
+        if found.of_sections { ("qd.graph.parallel", "section") } else { ("qd.stream_parallel", "block") };
+    let touch = |writes: bool| if writes { Touch::Write } else { Touch::Read };
+    let side = |span: Span, touch: Touch, n: &str| RaceAccess {
+        touch,
+        at: lowered.sources.location(span),
+        by: format!("{n} {block}"),
+        launched_at: None,
+    };
+    Race {
+        kind: RaceKind::Sections,
+        buffer: buffer.to_owned(),
+        index: None,
+        first: side(found.first, touch(found.first_writes), "one"),
+        second: side(found.second, touch(found.both_write || !found.first_writes), "another"),
+        cure: cure_of_overlap(with, block),
     }
 }
 

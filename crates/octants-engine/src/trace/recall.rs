@@ -268,6 +268,8 @@ fn add_options(key: &mut KeyMaker, config: &Config) {
         device_library: _,
         driver_library: _,
         concurrency: _,
+        // Where races are looked for nothing is recalled.
+        check_races: _,
         cpu_streams: _,
         // They decide what runs when, or what is said.
         cpu_max_num_threads: _,

@@ -12,11 +12,11 @@ use crate::kernel::{LoadedKernel, Pointer};
 /// Pairs of accesses that are compared for two launches; with more of them whole buffers are.
 const MOST_PAIRS: usize = 64;
 /// A buffer that a launch is given.
-pub(super) type Given = SmallVec<[(Arc<BufferCore>, Pointer); 8]>;
+pub(crate) type Given = SmallVec<[(Arc<BufferCore>, Pointer); 8]>;
 
 /// The buffers that a launch is given; `None` where it uses memory that is none of this device's, or that another
 /// library may use.
-pub(super) fn given_buffers(device: &DeviceCore, kernel: &LoadedKernel, args: &[u64]) -> Option<Given> {
+pub(crate) fn given_buffers(device: &DeviceCore, kernel: &LoadedKernel, args: &[u64]) -> Option<Given> {
     let mut given = Given::new();
     for pointer in kernel.pointers.iter() {
         let address = args[pointer.slot as usize];
@@ -32,10 +32,10 @@ pub(super) fn given_buffers(device: &DeviceCore, kernel: &LoadedKernel, args: &[
 }
 
 /// The elements behind a pointer of a launch.
-pub(super) struct Elements<'a> {
-    pub(super) kernel: &'a LoadedKernel,
-    pub(super) args: &'a [u64],
-    pub(super) of: Pointer,
+pub(crate) struct Elements<'a> {
+    pub(crate) kernel: &'a LoadedKernel,
+    pub(crate) args: &'a [u64],
+    pub(crate) of: Pointer,
 }
 
 impl Elements<'_> {
@@ -45,7 +45,7 @@ impl Elements<'_> {
     }
 
     /// Both may touch an element that one of them changes. True where that is not known.
-    pub(super) fn meet(&self, other: &Elements<'_>) -> bool {
+    pub(crate) fn meet(&self, other: &Elements<'_>) -> bool {
         if self.of.buffer.is_none() || other.of.buffer.is_none() || self.address() != other.address() {
             return true;
         }

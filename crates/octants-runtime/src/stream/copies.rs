@@ -19,6 +19,7 @@ impl Stream {
         let core = &*self.0;
         let bytes = from.len() as u64;
         let (_pinned, address) = core.range(to, offset, bytes)?;
+        core.check_ranges("a copy from the host", &[(address, bytes, true)], caller)?;
         if let Some(capture) = capture::current() {
             return capture.note_upload(&self.0, (to, address), from);
         }
@@ -57,6 +58,7 @@ impl Stream {
         }
         self.device_open()?;
         let (_pinned, to_address) = core.range(to, offset, bytes)?;
+        core.check_ranges("a copy from the host", &[(to_address, bytes, true)], caller)?;
         self.with_block(to, bytes, caller, |block| {
             // SAFETY: the block has room and is ours; it stays as it is until its event.
             unsafe {
@@ -79,6 +81,7 @@ impl Stream {
         if let Some(capture) = capture::current() {
             return capture.note_fill(&self.0, (to, start), element, count);
         }
+        core.check_ranges("a fill", &[(start, bytes, true)], caller)?;
         let pattern = Pattern::of(element).filter(|p| start.0.is_multiple_of(p.bytes()));
         if let Some(pattern) = pattern.filter(|_| !core.device.immediate) {
             let filled = core.in_order(caller, || {
@@ -161,6 +164,7 @@ impl Stream {
         if let Some(capture) = capture::current() {
             return capture.note_copy(&self.0, (to, to_address), (from, from_address), bytes);
         }
+        core.check_ranges("a copy", &[(from_address, bytes, false), (to_address, bytes, true)], caller)?;
         core.in_order(caller, || {
             if !core.device.immediate {
                 to.note_use(&self.0, true);
@@ -174,6 +178,14 @@ impl Stream {
 }
 
 impl StreamCore {
+    /// Refuses work that races with other streams' on ranges of so many bytes, which are written or only read, if that is
+    /// looked for.
+    fn check_ranges(&self, what: &'static str, ranges: &[(DevicePtr, u64, bool)], caller: &dyn Caller) -> Result<()> {
+        let Some(watch) = self.device.watch.get() else { return Ok(()) };
+        let ranges: Vec<_> = ranges.iter().map(|(at, bytes, written)| (at.0, at.0 + bytes, *written)).collect();
+        watch.check_ranges(self, what, &ranges, caller)
+    }
+
     pub(super) fn range(&self, buffer: &Buffer, offset: u64, bytes: u64) -> Result<(PinnedBuffer, DevicePtr)> {
         if !buffer.is_of(&self.device) && buffer.alive() {
             return Err(ErrorKind::ForeignDevice { what: "array" }.into());

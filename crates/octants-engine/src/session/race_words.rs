@@ -1,0 +1,174 @@
+//! [`RaceWords`]: the memory beside arrays and fields in which watched kernels keep who has touched what, and what a
+//! launch is told of it.
+//!
+//! Words are made when a launch first needs them, of zeros, and stay for later ones: each launch has epochs of its own,
+//! by which it tells its words from older ones. When the epochs are used up all words are given back. A launch whose
+//! tasks run several times, or that is captured to be repeated, takes epochs that it counts itself, on the device.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use octants_ir::{ArgLayout, Buffer as IrBuffer, Layout};
+use octants_passes::RaceWatch;
+use octants_passes::check_races::EPOCH_BITS;
+use octants_runtime::{Buffer, Device, Stream, nesting};
+
+use crate::error::Error;
+
+/// Epochs that the host gives; those above are counted by launches.
+const GIVEN: u64 = 1 << (EPOCH_BITS - 1);
+/// The bits by which launches count.
+const COUNTED: u64 = (1 << (EPOCH_BITS - 2)) - 1;
+/// Words for notes of a stream's launches.
+const NOTES: u64 = 256;
+/// Bytes of words, above which those go that were not used for longest.
+const MANY_BYTES: u64 = 2 << 30;
+
+/// Where a launch finds how many words one buffer needs, and whose they are.
+#[derive(Debug, Clone, PartialEq)]
+struct Beside {
+    /// First slot of the buffer of words.
+    slot: u32,
+    /// Slot of the address of the memory that they are beside, and bytes from there.
+    address: (u32, u64),
+    /// First slot of extents and their number.
+    extents: (u32, u32),
+    /// What is multiplied with them.
+    scalars: u64,
+}
+
+/// The slots of a watched kernel by which it is told of its words.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct RaceSlots {
+    notes: u32,
+    epoch: u32,
+    counted: u32,
+    epochs: u64,
+    repeats: bool,
+    words: Vec<Beside>,
+}
+
+impl RaceSlots {
+    /// Of a kernel with these buffers.
+    pub fn of(watch: &RaceWatch, layout: &ArgLayout, buffers: &[IrBuffer]) -> RaceSlots {
+        let slot = |b: usize| layout.buffers[b].expect("compiler bug: words are an array of their own");
+        let beside = |&(of, words, scalars): &(octants_ir::BufferId, octants_ir::BufferId, u64)| {
+            let (of, words) = (of.index(), words.index());
+            match &buffers[of].layout {
+                Layout::Dense { shape, components, .. } => {
+                    let first = components.first();
+                    let address = first.map_or((0, 0), |c| (layout.roots[c.root as usize], c.base));
+                    let scalars = shape.iter().product::<u64>() * scalars;
+                    Beside { slot: slot(words), address, extents: (0, 0), scalars }
+                }
+                _ => {
+                    let extents = (slot(of) + 1, buffers[of].ndim);
+                    Beside { slot: slot(words), address: (slot(of), 0), extents, scalars }
+                }
+            }
+        };
+        RaceSlots {
+            notes: slot(watch.notes.index()),
+            epoch: layout.params[watch.epoch as usize],
+            counted: layout.params[watch.counted as usize],
+            epochs: watch.epochs,
+            repeats: watch.repeats,
+            words: watch.words.iter().map(beside).collect(),
+        }
+    }
+}
+
+impl RaceSlots {
+    /// How many buffers have words.
+    pub fn watched_buffers(&self) -> usize {
+        self.words.len()
+    }
+}
+
+/// Words of some memory.
+#[derive(Debug)]
+struct Known {
+    words: Buffer,
+    used: u64,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// By address and number.
+    words: HashMap<(u64, u64), Known>,
+    /// Notes of each stream.
+    notes: HashMap<u32, Buffer>,
+    bytes: u64,
+    /// Epochs given so far.
+    given: u64,
+    launches: u64,
+}
+
+/// The words of a session.
+#[derive(Debug, Default)]
+pub(super) struct RaceWords(Mutex<State>);
+
+impl RaceWords {
+    /// Fills the slots of a launch on a stream.
+    pub fn fill(&self, device: &Device, at: &RaceSlots, stream: &Stream, slots: &mut [u64]) -> Result<(), Error> {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.given + at.epochs >= GIVEN {
+            state.give_back();
+            state.given = 0;
+        }
+        state.launches += 1;
+        for beside in &at.words {
+            let (first, count) = (beside.extents.0 as usize, beside.extents.1 as usize);
+            let extents = slots[first..first + count].iter().product::<u64>();
+            let count = extents * beside.scalars;
+            let address = slots[beside.address.0 as usize] + beside.address.1;
+            let (slot, number) = (beside.slot as usize, count.max(1));
+            slots[slot] = state.words_of(device, (address, number))?;
+            slots[slot + 1] = count;
+        }
+        let notes = match state.notes.get(&stream.number()) {
+            Some(notes) => notes.ptr()?,
+            None => {
+                let notes = device.allocate(8 * NOTES)?;
+                let address = notes.ptr()?;
+                state.notes.insert(stream.number(), notes);
+                address
+            }
+        };
+        slots[at.notes as usize] = notes;
+        slots[at.notes as usize + 1] = NOTES;
+        let counts = at.repeats || nesting::capturing();
+        (slots[at.epoch as usize], slots[at.counted as usize]) =
+            if counts { (GIVEN, COUNTED) } else { (state.given, 0) };
+        state.given += at.epochs;
+        Ok(())
+    }
+}
+
+impl State {
+    /// The address of so many words beside memory.
+    fn words_of(&mut self, device: &Device, key: (u64, u64)) -> Result<u64, Error> {
+        let now = self.launches;
+        if let Some(known) = self.words.get_mut(&key) {
+            known.used = now;
+            return Ok(known.words.ptr()?);
+        }
+        let bytes = key.1.saturating_mul(8);
+        while self.bytes.saturating_add(bytes) > MANY_BYTES {
+            let old = self.words.iter().filter(|(_, known)| known.used < now).min_by_key(|(_, known)| known.used);
+            let Some(old) = old.map(|(key, _)| *key) else { break };
+            self.words.remove(&old);
+            self.bytes -= 8 * old.1;
+        }
+        let words = device.allocate(bytes)?;
+        let address = words.ptr()?;
+        self.bytes += bytes;
+        self.words.insert(key, Known { words, used: now });
+        Ok(address)
+    }
+
+    fn give_back(&mut self) {
+        self.words.clear();
+        self.bytes = 0;
+    }
+}

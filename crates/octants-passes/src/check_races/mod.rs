@@ -1,0 +1,295 @@
+//! Watches at run time the accesses of which it is not proved that no two iterations of a parallel loop conflict in
+//! them: two iterations touch the same element, one of them writes, and not both update it atomically.
+//!
+//! Each array and field that has such accesses gets a buffer of words beside it, one for each scalar, which says who
+//! has touched the scalar in the task that runs (`watch_functions`). In front of each access a call tells its word of
+//! it; what conflicts there is noted in the buffer `races`, and the last task of the launch asserts that nothing was
+//! (`report_races`). All of it is ordinary code, so that every code generator has it without knowing of it. The words
+//! are never cleared: each carries the number of the task that it is of, its epoch.
+//!
+//! Arrays of a block have words in memory of the block, whose epochs are counted by the block's barriers (`watch_blocks`).
+//! Accesses that a barrier
+//! is always between are not watched (`barrier_phases`). Other memory is left alone in loops whose threads meet, and so are loops in which subgroups do. Runs last, when what is proved to be of
+//! one iteration has become plain, and what is summed up has left the loop.
+
+mod barrier_phases;
+mod report_races;
+mod site;
+mod watch_blocks;
+mod watch_functions;
+mod watched_accesses;
+
+use std::collections::{BTreeMap, HashMap};
+
+use octants_ir::insert_code::rebuild_blocks;
+use octants_ir::{
+    BinaryOp, BlockId, Body, Buffer, BufferId, Builder, FuncId, Kernel, Layout, MemorySpace, Op, Param, Scalar, Type,
+    ValueId, section_of, task_blocks, task_statements,
+};
+
+use crate::inline_calls::inline_functions;
+use crate::pass_options::PassOptions;
+use crate::race_watch::RaceWatch;
+use report_races::report_races;
+use site::{Access, Site};
+use watch_blocks::{BlockThread, add_shared_words, begin_block, word_count};
+use watch_functions::{Watching, push_watch};
+use watched_accesses::{Watched, find_watched};
+
+/// Epochs are numbers of so many bits.
+pub const EPOCH_BITS: u32 = watch_functions::EPOCH_BITS;
+
+/// Puts calls in front of accesses that are not proved to be free of conflicts.
+pub fn check_races(kernel: &mut Kernel, options: &mut PassOptions) {
+    let watched = find_watched(kernel, options.arrays_may_alias, options.shared_bytes);
+    if watched.loops.is_empty() {
+        return;
+    }
+    let [epoch, counted] = add_numbers(kernel);
+    let notes = add_words(kernel, "races".into());
+    let beside: BTreeMap<BufferId, BufferId> = watched
+        .buffers
+        .iter()
+        .map(|b| {
+            let name = kernel.buffers[b.index()].name.clone();
+            let shared = watched.shared.contains(b);
+            (*b, if shared { add_shared_words(kernel, *b) } else { add_words(kernel, name) })
+        })
+        .collect();
+    let groups = groups_of(&kernel.body, &watched);
+    let threads = BTreeMap::new();
+    let mut pass = Pass { kernel, watched: &watched, beside: &beside, notes, functions: HashMap::new(), threads };
+    pass.watch_kernel([epoch, counted], &groups);
+    pass.watch_called();
+    let of_blocks: Vec<FuncId> =
+        pass.functions.iter().filter(|((words, ..), _)| is_shared(pass.kernel, *words)).map(|(_, f)| *f).collect();
+    inline_functions(pass.kernel, &of_blocks);
+    let repeats = count_rounds(pass.kernel, notes, watched.loops.len() as u64);
+    report_races(pass.kernel, &watched, notes, &groups, options.sources.as_ref());
+    let in_memory = beside.iter().filter(|(of, _)| !watched.shared.contains(of));
+    let scalars = |of: &BufferId| kernel.buffers[of.index()].elem.leaf_count() as u64;
+    let words = in_memory.map(|(of, words)| (*of, *words, scalars(of))).collect();
+    let note_words = 2 * groups.values().max().map_or(1, |most| most + 1);
+    let epochs = watched.loops.len() as u64;
+    options.watch = Some(RaceWatch { notes, note_words, words, epoch, counted, epochs, repeats });
+}
+
+/// Gives a kernel the arguments of another one that watches so many buffers, which it does not use.
+pub fn add_unused_arguments(kernel: &mut Kernel, watched_buffers: usize) {
+    add_numbers(kernel);
+    (0..=watched_buffers).for_each(|_| _ = add_words(kernel, String::new()));
+}
+
+/// The parameters that tell of epochs.
+fn add_numbers(kernel: &mut Kernel) -> [u32; 2] {
+    ["races.epoch", "races.counted"].map(|name| {
+        kernel.params.push(Param { name: name.into(), ty: Scalar::U64.into() });
+        kernel.params.len() as u32 - 1
+    })
+}
+
+fn is_shared(kernel: &Kernel, buffer: BufferId) -> bool {
+    kernel.buffers[buffer.index()].space == MemorySpace::Shared
+}
+
+/// A buffer of 64-bit words.
+fn add_words(kernel: &mut Kernel, name: String) -> BufferId {
+    kernel.buffers.push(Buffer {
+        name,
+        elem: Scalar::U64.into(),
+        ndim: 1,
+        layout: Layout::Contiguous,
+        space: MemorySpace::Global,
+        short_offsets: false,
+    });
+    BufferId(kernel.buffers.len() as u32 - 1)
+}
+
+/// For each watched loop, which notes are its own: those of its `stream_parallel` group, of which each ends by itself.
+fn groups_of(body: &Body, watched: &Watched) -> BTreeMap<ValueId, u64> {
+    let number = |v: &ValueId| match &body.inst(*v).op {
+        Op::For(l) => l.parallel.as_ref().and_then(|c| c.group).filter(|g| g.region.is_none()).map(|g| g.number),
+        _ => None,
+    };
+    let mut numbers: Vec<Option<u32>> = watched.loops.iter().map(number).collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    let position = |v: &ValueId| numbers.iter().position(|n| *n == number(v)).unwrap_or(0) as u64;
+    watched.loops.iter().map(|v| (*v, position(v))).collect()
+}
+
+/// Lets each round of a loop that holds tasks have epochs of its own. Whether there are such.
+fn count_rounds(kernel: &mut Kernel, notes: BufferId, epochs: u64) -> bool {
+    let body = &mut kernel.body;
+    let blocks = task_blocks(body);
+    let is_round = |v: &ValueId| match body.inst(*v).op {
+        Op::Loop(inner) if blocks.contains(&inner) && section_of(body, inner).is_none() => Some(inner),
+        _ => None,
+    };
+    let rounds: Vec<BlockId> = task_statements(body).iter().filter_map(is_round).collect();
+    for round in &rounds {
+        insert_at_top(body, *round, |b| _ = push_count(b, notes, 0, epochs));
+    }
+    !rounds.is_empty()
+}
+
+/// Adds to the first of a pair of notes; yields the address of the second.
+fn push_count(b: &mut Builder, notes: BufferId, pair: u64, by: u64) -> ValueId {
+    let [count, race] = [2 * pair, 2 * pair + 1].map(|i| push_note(b, notes, i));
+    let by = b.int(by as i64, Scalar::U64);
+    let old = b.load(count);
+    let new = b.binary(BinaryOp::Add, old, by);
+    b.store(count, new);
+    race
+}
+
+/// The address of a note.
+fn push_note(b: &mut Builder, notes: BufferId, index: u64) -> ValueId {
+    let index = b.int(index as i64, Scalar::I32);
+    b.push(Op::BufferAddr(notes, vec![index]), Type::Ref(Box::new(Scalar::U64.into())))
+}
+
+/// Puts what `f` builds in front of a block's instructions.
+fn insert_at_top<T>(body: &mut Body, block: BlockId, f: impl FnOnce(&mut Builder) -> T) -> T {
+    let mut b = Builder::new();
+    b.body = std::mem::take(body);
+    let apart = b.body.add_block();
+    b.set_cursor(apart);
+    let made = f(&mut b);
+    *body = b.body;
+    let insts = std::mem::take(&mut body.blocks[apart.index()]);
+    body.blocks[block.index()].splice(0..0, insts);
+    made
+}
+
+struct Pass<'a> {
+    kernel: &'a mut Kernel,
+    watched: &'a Watched,
+    beside: &'a BTreeMap<BufferId, BufferId>,
+    notes: BufferId,
+    functions: HashMap<(BufferId, Access, u64), FuncId>,
+    /// Of loops with watched arrays of a block, what tells their threads.
+    threads: BTreeMap<ValueId, BlockThread>,
+}
+
+impl Pass<'_> {
+    /// Watches accesses in the kernel's own loops.
+    fn watch_kernel(&mut self, [epoch, counted]: [u32; 2], groups: &BTreeMap<ValueId, u64>) {
+        let mut body = std::mem::take(&mut self.kernel.body);
+        let mut of_access: HashMap<ValueId, (ValueId, u64, ValueId)> = HashMap::new();
+        for (i, v) in self.watched.loops.iter().enumerate() {
+            let Op::For(l) = body.inst(*v).op.clone() else { continue };
+            let group = groups[v];
+            let notes = self.notes;
+            let who = insert_at_top(&mut body, l.body, |b| {
+                push_who(b, (*v, &l.dims), (notes, group), [epoch, counted], i as u64 + 1)
+            });
+            if let Some((arrays, meets)) = self.watched.blocks.get(v) {
+                let words: Vec<(BufferId, u64)> = arrays
+                    .iter()
+                    .map(|b| self.beside[b])
+                    .map(|words| (words, word_count(self.kernel, words)))
+                    .collect();
+                self.threads.insert(*v, begin_block(&mut body, l.body, &words, *meets));
+            }
+            body.visit(l.body, &mut |inner, _| _ = of_access.insert(inner, (who, group, *v)));
+        }
+        rebuild_blocks(&mut body, |b, v| {
+            let Some(&(who, group, of_loop)) = of_access.get(&v) else {
+                return self.place_with_zero(b, v);
+            };
+            let site = self.watched.accesses.get(&v).copied();
+            let thread = self.threads.get(&of_loop).copied();
+            let who = match (site, thread) {
+                (Some(site), Some(thread)) if self.watched.shared.contains(&site.buffer) => thread.push_who(b),
+                _ => who,
+            };
+            self.place_watched(b, v, who, group, site);
+            if let Some(thread) = thread {
+                thread.count_barrier(b, v);
+            }
+        });
+        self.kernel.body = body;
+    }
+
+    /// Watches accesses in functions that loops call.
+    fn watch_called(&mut self) {
+        for (&f, sites) in &self.watched.functions {
+            let function = &mut self.kernel.functions[f.index()];
+            let number = function.params.len() as u32;
+            function.params.push(Scalar::U64.into());
+            let mut body = std::mem::take(&mut function.body);
+            let root = body.root;
+            let who = insert_at_top(&mut body, root, |b| b.push(Op::Param(number), Scalar::U64.into()));
+            rebuild_blocks(&mut body, |b, v| self.place_watched(b, v, who, 0, sites.get(&v).copied()));
+            self.kernel.functions[f.index()].body = body;
+        }
+    }
+
+    /// Places code of a serial task: nobody else is there.
+    fn place_with_zero(&self, b: &mut Builder, v: ValueId) {
+        if let Op::Call(f, _) = b.body.inst(v).op
+            && self.watched.functions.contains_key(&f)
+        {
+            let nobody = b.int(0, Scalar::U64);
+            pass_who(b, v, nobody);
+        }
+        b.place(v);
+    }
+
+    fn place_watched(&mut self, b: &mut Builder, v: ValueId, who: ValueId, group: u64, site: Option<Site>) {
+        if let Op::Call(f, _) = b.body.inst(v).op
+            && self.watched.functions.contains_key(&f)
+        {
+            pass_who(b, v, who);
+        }
+        if let Some(site) = site {
+            let Pass { kernel, beside, notes, functions, .. } = self;
+            let words = beside[&site.buffer];
+            let count = is_shared(kernel, words).then(|| word_count(kernel, words));
+            let watching = Watching { words, count, notes: *notes, group, base: site.base };
+            let mut function = |access| {
+                *functions.entry((words, access, group)).or_insert_with(|| watching.add_function(kernel, access))
+            };
+            let buffers = &self.watched.layouts;
+            push_watch(b, v, who, site, buffers, &mut function);
+        }
+        b.place(v);
+    }
+}
+
+/// Gives the caller's iteration to a call.
+fn pass_who(b: &mut Builder, call: ValueId, who: ValueId) {
+    if let Op::Call(_, args) = &mut b.body.inst_mut(call).op {
+        args.push(who);
+    }
+}
+
+/// The iteration as the words know it: its task's epoch, and its number.
+fn push_who(
+    b: &mut Builder,
+    (of, dims): (ValueId, &[octants_ir::Range]),
+    (notes, group): (BufferId, u64),
+    [epoch, counted]: [u32; 2],
+    task: u64,
+) -> ValueId {
+    let mut number = b.int(0, Scalar::I64);
+    for (axis, range) in dims.iter().enumerate() {
+        let ty = b.ty(range.begin).clone();
+        let index = b.push(Op::LoopIndex(of, axis as u32), ty);
+        let [index, begin, end] = [index, range.begin, range.end].map(|v| b.cast(v, Scalar::I64));
+        let extent = b.binary(BinaryOp::Sub, end, begin);
+        let row = b.binary(BinaryOp::Mul, number, extent);
+        number = b.binary(BinaryOp::Add, row, index);
+    }
+    let u64_of = |b: &mut Builder, value: u64| b.int(value as i64, Scalar::U64);
+    let number = b.cast(number, Scalar::U64);
+    let [epoch, counted] = [epoch, counted].map(|p| b.push(Op::Param(p), Scalar::U64.into()));
+    let count = push_note(b, notes, 2 * group);
+    let count = b.load(count);
+    let count = b.binary(BinaryOp::And, count, counted);
+    let task = u64_of(b, task);
+    let epoch = b.binary(BinaryOp::Add, epoch, task);
+    let epoch = b.binary(BinaryOp::Add, epoch, count);
+    watch_functions::push_who_word(b, epoch, number)
+}

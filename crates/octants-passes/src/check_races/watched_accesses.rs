@@ -1,0 +1,287 @@
+//! Which accesses are watched: of each parallel loop, those of which the dependence test does not tell that they meet
+//! others in the same iteration alone.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use octants_analysis::{
+    Dependence, Meeting as IndicesMeet, MemoryClasses, Place, Subscript, local_uses, runs_once, trace_address,
+};
+use octants_diag::Span;
+use octants_ir::{
+    BlockId, Body, BufferId, Effect, ForLoop, FuncId, Kernel, Layout, MemorySpace, Op, ThreadScope, ValueId,
+    task_statements,
+};
+
+use super::barrier_phases::last_barriers;
+use super::site::{Access, BufferShape, MOST_SITES, Site};
+
+/// Different ways to access memory that are compared with each other; with more of them all are watched.
+const MOST_COMPARED: usize = 128;
+
+/// A line that accesses a buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Line {
+    pub buffer: BufferId,
+    pub access: Access,
+    pub span: Span,
+}
+
+/// What is watched in a kernel.
+#[derive(Debug, Default)]
+pub struct Watched {
+    /// The parallel loops, in order.
+    pub loops: Vec<ValueId>,
+    /// Accesses in them.
+    pub accesses: HashMap<ValueId, Site>,
+    /// Functions that they call, with the accesses there.
+    pub functions: BTreeMap<FuncId, HashMap<ValueId, Site>>,
+    /// The buffers.
+    pub buffers: BTreeSet<BufferId>,
+    /// Arrays of a block among them.
+    pub shared: BTreeSet<BufferId>,
+    /// Loops in which accesses to arrays of a block are watched, with these arrays, and whether threads meet there.
+    pub blocks: BTreeMap<ValueId, (BTreeSet<BufferId>, bool)>,
+    /// By their number in the kernel.
+    pub lines: Vec<Line>,
+    /// All buffers of the kernel.
+    pub layouts: Vec<BufferShape>,
+}
+
+/// An access of a loop.
+struct Found {
+    /// Of the function it stands in, if it is none of the loop's own.
+    function: Option<FuncId>,
+    inst: ValueId,
+    buffer: BufferId,
+    access: Access,
+    axes: Vec<Subscript>,
+    span: Span,
+}
+
+/// How threads of a loop's blocks meet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Meeting {
+    /// They do not.
+    Never,
+    /// All of a block do, between accesses.
+    InBlocks,
+    /// In ways that are not followed here.
+    Otherwise,
+}
+
+/// Finds what is to be watched. The words of arrays of a block take no more bytes than these.
+pub fn find_watched(kernel: &Kernel, arrays_may_alias: bool, shared_bytes: u64) -> Watched {
+    let memory = MemoryClasses::of(&kernel.buffers, arrays_may_alias);
+    let mut search = Search { kernel, memory, found: Vec::new() };
+    let mut watched = Watched::default();
+    let shape = |b: &octants_ir::Buffer| BufferShape {
+        layout: b.layout.clone(),
+        axes: b.ndim as usize,
+        scalars: b.elem.leaf_count() as u64,
+    };
+    watched.layouts = kernel.buffers.iter().map(shape).collect();
+    let of_blocks = kernel.buffers.iter().filter(|b| b.space == MemorySpace::Shared);
+    let (bytes, words) = of_blocks.map(shared_sizes).fold((0, 0), |(b, w), (bytes, words)| (b + bytes, w + words));
+    let watches_blocks = bytes + 8 * words <= shared_bytes;
+    for v in task_statements(&kernel.body) {
+        let Op::For(l) = &kernel.body.inst(v).op else { continue };
+        if l.is_parallel() && !runs_once(&kernel.body, l) {
+            let (unproved, meet) = search.unproved(v, l, watches_blocks);
+            if unproved.is_empty() {
+                continue;
+            }
+            watched.loops.push(v);
+            let is_shared = |f: &&Found| kernel.buffers[f.buffer.index()].space == MemorySpace::Shared;
+            let shared: BTreeSet<BufferId> = unproved.iter().filter(is_shared).map(|f| f.buffer).collect();
+            if !shared.is_empty() {
+                watched.shared.extend(&shared);
+                watched.blocks.insert(v, (shared, meet == Meeting::InBlocks));
+            }
+            search.found.extend(unproved);
+        }
+    }
+    number_sites(kernel, search, &mut watched);
+    watched
+}
+
+/// Gives each place that accesses memory a number among those of memory that may be the same.
+fn number_sites(kernel: &Kernel, search: Search<'_>, watched: &mut Watched) {
+    let classes = search.memory.sharing();
+    let mut found = search.found;
+    // In the order of the text, so that the number tells which line comes first.
+    found.sort_by_key(|f| (classes[f.buffer.index()], f.span.file, f.span.start, f.access));
+    let mut base = 0;
+    let mut class = None;
+    for f in found {
+        if class != Some(classes[f.buffer.index()]) {
+            class = Some(classes[f.buffer.index()]);
+            base = watched.lines.len();
+        }
+        let line = Line { buffer: f.buffer, access: f.access, span: f.span };
+        let last = watched.lines.len();
+        if last == base || watched.lines[last - 1] != line && last - base < MOST_SITES {
+            watched.lines.push(line);
+        }
+        let number = (watched.lines.len() - 1 - base) as u32;
+        let site = Site { buffer: f.buffer, access: f.access, number, base: base as u32 };
+        watched.buffers.insert(f.buffer);
+        match f.function {
+            None => _ = watched.accesses.insert(f.inst, site),
+            Some(function) => _ = watched.functions.entry(function).or_default().insert(f.inst, site),
+        }
+    }
+    // Functions between a loop and a watched one hand on who it is.
+    loop {
+        let calls = |body: &Body| {
+            let mut any = false;
+            body.visit(body.root, &mut |_, inst| {
+                any |= matches!(inst.op, Op::Call(f, _) if watched.functions.contains_key(&f));
+            });
+            any
+        };
+        let between = |f: &FuncId| !watched.functions.contains_key(f) && calls(&kernel.functions[f.index()].body);
+        let more: Vec<FuncId> = (0..kernel.functions.len() as u32).map(FuncId).filter(between).collect();
+        if more.is_empty() {
+            break;
+        }
+        watched.functions.extend(more.into_iter().map(|f| (f, HashMap::new())));
+    }
+}
+
+struct Search<'a> {
+    kernel: &'a Kernel,
+    memory: MemoryClasses<'a>,
+    found: Vec<Found>,
+}
+
+impl Search<'_> {
+    /// The accesses of a parallel loop that may conflict with others, and how its threads meet.
+    fn unproved(&self, v: ValueId, l: &ForLoop, watches_blocks: bool) -> (Vec<Found>, Meeting) {
+        let body = &self.kernel.body;
+        let mut called = BTreeSet::new();
+        calls_of(body, l.body, &mut |f| self.reach(f, &mut called));
+        let of_function = |f: &FuncId| {
+            let body = &self.kernel.functions[f.index()].body;
+            // Who calls it does not see where it is.
+            if meeting(body, body.root) == Meeting::Never { Meeting::Never } else { Meeting::Otherwise }
+        };
+        let in_functions = called.iter().map(of_function);
+        let meet = in_functions.fold(meeting(body, l.body), |a, b| if b == Meeting::Otherwise { b } else { a });
+        if meet == Meeting::Otherwise {
+            return (Vec::new(), meet);
+        }
+        let has_blocks = l.parallel.as_ref().is_some_and(|c| c.block_dim.is_some());
+        let spaces = |space: MemorySpace| match space {
+            MemorySpace::Global => meet == Meeting::Never,
+            MemorySpace::Shared => watches_blocks && has_blocks,
+            _ => false,
+        };
+        let locals = local_uses(body);
+        let mut dependence = Dependence::of(body, &locals);
+        let mut all = Vec::new();
+        self.collect(body, l.body, None, &mut |address| dependence.subscripts(address), &mut all);
+        for f in called {
+            let body = &self.kernel.functions[f.index()].body;
+            self.collect(body, body.root, Some(f), &mut |_| vec![Subscript::UNKNOWN], &mut all);
+        }
+        let space = |f: &Found| self.kernel.buffers[f.buffer.index()].space;
+        all.retain(|f| spaces(space(f)) && (space(f) == MemorySpace::Global || f.function.is_none()));
+        // Where all only read, or all only update, nothing is to be asked.
+        let mut kinds: BTreeMap<usize, BTreeSet<Access>> = BTreeMap::new();
+        let classes = self.memory.sharing();
+        all.iter().for_each(|f| _ = kinds.entry(classes[f.buffer.index()]).or_default().insert(f.access));
+        let is_harmless = |kinds: &BTreeSet<Access>| kinds.len() == 1 && !kinds.contains(&Access::Write);
+        all.retain(|f| !is_harmless(&kinds[&classes[f.buffer.index()]]));
+        let barriers = last_barriers(body, l.body);
+        let have_order = |a: &Found, b: &Found| {
+            let of = |f: &Found| barriers.get(&f.inst).filter(|_| f.function.is_none());
+            of(a).zip(of(b)).is_some_and(|(a, b)| a.is_disjoint(b))
+        };
+        let mut watched = vec![all.len() > MOST_COMPARED * MOST_COMPARED; all.len()];
+        for i in 0..all.len() {
+            for k in i..all.len() {
+                if !(watched[i] && watched[k])
+                    && !(meet == Meeting::InBlocks && have_order(&all[i], &all[k]))
+                    && self.may_conflict(&mut dependence, v, &all[i], &all[k])
+                {
+                    (watched[i], watched[k]) = (true, true);
+                }
+            }
+        }
+        (all.into_iter().zip(watched).filter(|(_, watched)| *watched).map(|(f, _)| f).collect(), meet)
+    }
+
+    fn reach(&self, f: FuncId, called: &mut BTreeSet<FuncId>) {
+        if called.insert(f) {
+            let body = &self.kernel.functions[f.index()].body;
+            calls_of(body, body.root, &mut |f| self.reach(f, called));
+        }
+    }
+
+    fn collect(
+        &self,
+        body: &Body,
+        block: BlockId,
+        function: Option<FuncId>,
+        subscripts: &mut dyn FnMut(ValueId) -> Vec<Subscript>,
+        all: &mut Vec<Found>,
+    ) {
+        body.visit(block, &mut |inst, of| {
+            let (address, access) = match of.op.effect() {
+                Effect::Read(address) => (address, Access::Read),
+                Effect::Write(address) => (address, Access::Write),
+                Effect::Update(address) => (address, Access::Update),
+                // Whoever reads what others write meanwhile says so.
+                _ => return,
+            };
+            let Place::Buffer(buffer) = trace_address(body, address) else { return };
+            let axes = subscripts(address);
+            all.push(Found { function, inst, buffer, access, axes, span: of.span });
+        });
+    }
+
+    /// Accesses of two iterations may conflict.
+    fn may_conflict(&self, dependence: &mut Dependence<'_>, around: ValueId, a: &Found, b: &Found) -> bool {
+        let kinds = (a.access, b.access);
+        let harmless = matches!(kinds, (Access::Read, Access::Read) | (Access::Update, Access::Update));
+        if harmless || !self.memory.may_alias(a.buffer.index(), b.buffer.index()) {
+            return false;
+        }
+        if a.buffer != b.buffer || a.function.is_some() || b.function.is_some() {
+            return true;
+        }
+        // Elements of an array with strides may be the same memory, but then whoever made it knows.
+        let axes = dependence.between_iterations(around, &a.axes, &b.axes).axes;
+        !(axes.contains(&IndicesMeet::Apart) || axes.iter().all(|meeting| *meeting == IndicesMeet::Own))
+    }
+}
+
+/// How threads meet in code.
+fn meeting(body: &Body, block: BlockId) -> Meeting {
+    let mut found = Meeting::Never;
+    body.visit(block, &mut |_, inst| match inst.op {
+        Op::Barrier(ThreadScope::Block) | Op::BlockCount(_) if found == Meeting::Never => found = Meeting::InBlocks,
+        Op::Barrier(ThreadScope::Block) | Op::BlockCount(_) => {}
+        Op::Barrier(_) | Op::Fence(_) | Op::Subgroup(..) | Op::CopyAsync(..) => found = Meeting::Otherwise,
+        _ => {}
+    });
+    found
+}
+
+/// Bytes and scalars of an array of a block.
+fn shared_sizes(buffer: &octants_ir::Buffer) -> (u64, u64) {
+    let scalars = match &buffer.layout {
+        Layout::Dense { shape, .. } => shape.iter().product::<u64>() * buffer.elem.leaf_count() as u64,
+        _ => 0,
+    };
+    let widest = buffer.elem.leaves().iter().map(|s| u64::from(s.bits().div_ceil(8))).max().unwrap_or(0);
+    (scalars * widest, scalars)
+}
+
+fn calls_of(body: &Body, block: BlockId, f: &mut impl FnMut(FuncId)) {
+    body.visit(block, &mut |_, inst| {
+        if let Op::Call(callee, _) = inst.op {
+            f(callee);
+        }
+    });
+}

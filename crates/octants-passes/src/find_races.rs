@@ -1,0 +1,312 @@
+//! Finds races between iterations of parallel loops, and between sections: two iterations, or sections, that touch one
+//! element, one of them changing it by more than an atomic update.
+//!
+//! A race is proved by a witness. For the arguments of a launch, iterations are run on integers alone: the first ones,
+//! the last ones, and those as far away as two accesses are from one another. What they compute from memory is unknown,
+//! and so is what happens under a condition on it; only what is certain counts. So there are no false alarms, and what
+//! depends on data is left to checks at run time.
+//!
+//! Stores of the same value by all iterations are no race: constants, and what is computed alike from memory that the
+//! loop does not write.
+//!
+//! In the same way it is told which elements a launch touches for certain, for races with other launches.
+//!
+//! Reading order: `value`, `observed`, `run_iteration`, `choose_iterations`, `race_sections`.
+
+mod choose_iterations;
+mod observed;
+mod race_sections;
+mod run_iteration;
+mod value;
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use octants_analysis::{body_effects, function_effects, runs_once, unproved_buffers};
+use octants_diag::Span;
+use octants_ir::{BlockId, BufferId, Const, Effect, ForLoop, Kernel, Op, ValueId, task_blocks};
+
+use crate::fold_constants::fold_constants;
+use crate::inline_calls::inline_calls;
+use crate::make_updates_atomic::make_updates_atomic;
+use crate::merge_aliased_buffers::merge_aliased_buffers;
+use crate::simplify_locals::simplify_locals;
+use choose_iterations::choose_iterations;
+use observed::Observed;
+use run_iteration::{Flow, Run};
+
+/// What a launch gives a kernel.
+pub trait LaunchValues {
+    /// A scalar of a parameter; `None` where it is not known.
+    fn param(&self, param: u32, leaf: u32) -> Option<Const>;
+
+    /// How many indices an axis of an array has.
+    fn extent(&self, buffer: BufferId, axis: u32) -> Option<i64>;
+
+    /// The address of an array; equal ones are the same memory.
+    fn address(&self, buffer: BufferId) -> Option<u64>;
+}
+
+/// What an iteration does to an element.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Doing {
+    /// It reads it.
+    Reads,
+    /// It writes it.
+    Writes,
+    /// It updates it atomically.
+    Updates,
+}
+
+/// One of two iterations that race.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RacingIteration {
+    /// What it does.
+    pub doing: Doing,
+    /// Where.
+    pub span: Span,
+    /// Its indices.
+    pub iteration: Vec<i64>,
+}
+
+/// What races.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RaceBetween {
+    /// Iterations of a parallel loop.
+    Iterations,
+    /// Blocks of `stream_parallel`.
+    Blocks,
+    /// Sections of a `graph.parallel_context`.
+    Sections,
+}
+
+/// Two iterations of a parallel loop that race, or two sections.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IterationRace {
+    /// The user's name of the array or field.
+    pub buffer: String,
+    /// The element.
+    pub index: Vec<i64>,
+    /// The earlier access in the text.
+    pub first: RacingIteration,
+    /// The later one.
+    pub second: RacingIteration,
+    /// The loop.
+    pub of_loop: Span,
+    /// What races.
+    pub between: RaceBetween,
+}
+
+/// An element that a launch touches for certain.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct TouchedElement {
+    /// The array or field.
+    pub buffer: BufferId,
+    /// The element.
+    pub index: Vec<i64>,
+    /// The part of it, by positions of components.
+    pub path: Vec<i64>,
+    /// What is done.
+    pub doing: Doing,
+    /// Where.
+    pub span: Span,
+}
+
+/// A kernel in which races are looked for.
+pub struct RaceSearch {
+    kernel: Kernel,
+    /// Loops that are not proved safe.
+    loops: HashSet<ValueId>,
+    /// Groups that may touch what others do.
+    overlap_allowed: BTreeSet<u32>,
+}
+
+/// Instructions that are run for one loop, at most.
+const MOST_STEPS: u32 = 400_000;
+
+impl RaceSearch {
+    /// Of a kernel of the front end.
+    pub fn of(kernel: &Kernel, overlap_allowed: &BTreeSet<u32>) -> RaceSearch {
+        let mut kernel = kernel.clone();
+        merge_aliased_buffers(&mut kernel, &[]);
+        inline_calls(&mut kernel);
+        simplify_locals(&mut kernel);
+        fold_constants(&mut kernel, false);
+        make_updates_atomic(&mut kernel);
+        let body = &kernel.body;
+        let functions = function_effects(&kernel.functions);
+        let arrays_written = {
+            let effects = body_effects(body, &functions);
+            let is_array =
+                |b: &&BufferId| !matches!(kernel.buffers[b.index()].layout, octants_ir::Layout::Dense { .. });
+            effects.access.writes.iter().filter(is_array).count() > 0 && kernel.buffers.len() > 1
+        };
+        let mut loops = HashSet::new();
+        for v in task_blocks(body).into_iter().flat_map(|b| body.block(b).iter().copied()) {
+            let Op::For(l) = &body.inst(v).op else { continue };
+            if l.is_parallel() && !is_on_one_thread(l) && !runs_once(body, l) && !cooperates(&kernel, l.body) {
+                let unproved = unproved_buffers(body, v, &functions);
+                let shared = |b: &BufferId| !kernel.buffers[b.index()].space.is_temporary();
+                // Two arrays may be one.
+                if arrays_written || unproved.iter().any(shared) {
+                    loops.insert(v);
+                }
+            }
+        }
+        RaceSearch { kernel, loops, overlap_allowed: overlap_allowed.clone() }
+    }
+
+    /// No loop can have a race, whatever the arguments, as long as arrays that are told apart are different memory.
+    pub fn is_safe(&self) -> bool {
+        self.loops.is_empty() && !self.has_groups()
+    }
+
+    /// The name of a buffer.
+    pub fn name_of(&self, buffer: BufferId) -> &str {
+        &self.kernel.buffers[buffer.index()].name
+    }
+
+    /// The buffers of the kernel.
+    pub fn buffers(&self) -> &[octants_ir::Buffer] {
+        &self.kernel.buffers
+    }
+
+    /// The races of a launch, at most one for each loop and buffer.
+    pub fn find(&self, launch: &dyn LaunchValues) -> Vec<IterationRace> {
+        let mut run = Run::new(&self.kernel, launch);
+        let mut found = Vec::new();
+        self.walk(self.kernel.body.root, &mut run, &mut found);
+        found
+    }
+
+    /// Elements that a launch touches for certain: those that the first and the last iterations of each loop reach, and
+    /// those of indices near some numbers.
+    pub fn touches(&self, launch: &dyn LaunchValues, near: &[i64]) -> Vec<TouchedElement> {
+        let mut run = Run::new(&self.kernel, launch);
+        let mut observed = Observed::of_touches(near);
+        self.walk_touches(self.kernel.body.root, &mut run, &mut observed);
+        let mut found: HashMap<TouchedElement, ()> = HashMap::new();
+        for seen in observed.all() {
+            found.insert(TouchedElement::of(seen), ());
+        }
+        let mut found: Vec<TouchedElement> = found.into_keys().collect();
+        found.sort_by(|a, b| {
+            (a.span.start, &a.index, &a.path, a.doing).cmp(&(b.span.start, &b.index, &b.path, b.doing))
+        });
+        found
+    }
+
+    fn walk_touches(&self, block: BlockId, run: &mut Run<'_>, observed: &mut Observed) {
+        for &v in self.kernel.body.block(block) {
+            if !self.touch(v, run, observed) {
+                return;
+            }
+        }
+    }
+
+    /// Runs a statement around loops, or a loop. False where those behind it do not run.
+    fn touch(&self, v: ValueId, run: &mut Run<'_>, observed: &mut Observed) -> bool {
+        match &self.kernel.body.inst(v).op {
+            Op::For(l) => {
+                self.run_loop(v, l, run, observed);
+                run.forget_stores(l.body);
+            }
+            Op::Loop(inner) => {
+                run.forget_stores(*inner);
+                self.walk_touches(*inner, run, observed);
+                run.forget_stores(*inner);
+            }
+            Op::If(c, yes, no) => {
+                if let Some(taken) = run.truth(*c) {
+                    self.walk_touches(if taken { *yes } else { *no }, run, observed);
+                }
+                run.forget_stores(*yes);
+                run.forget_stores(*no);
+            }
+            Op::Break | Op::Continue | Op::Return(_) => return false,
+            _ => {
+                run.steps_left = MOST_STEPS;
+                return run.step_observed(v, observed) == Flow::Next;
+            }
+        }
+        true
+    }
+
+    /// Runs the code around loops, and the loops.
+    fn walk(&self, block: BlockId, run: &mut Run<'_>, found: &mut Vec<IterationRace>) {
+        let body = &self.kernel.body;
+        found.extend(self.races_of_groups(block, run));
+        for &v in body.block(block) {
+            match &body.inst(v).op {
+                Op::For(l) if self.loops.contains(&v) => {
+                    found.extend(self.races_of(v, l, run));
+                    run.forget_stores(l.body);
+                }
+                Op::For(l) => run.forget_stores(l.body),
+                Op::Loop(inner) => {
+                    // The first round runs.
+                    run.forget_stores(*inner);
+                    self.walk(*inner, run, found);
+                    run.forget_stores(*inner);
+                }
+                Op::If(c, yes, no) => {
+                    if let Some(taken) = run.truth(*c) {
+                        self.walk(if taken { *yes } else { *no }, run, found);
+                    }
+                    run.forget_stores(*yes);
+                    run.forget_stores(*no);
+                }
+                Op::Break | Op::Continue | Op::Return(_) => return,
+                _ => {
+                    run.steps_left = MOST_STEPS;
+                    if run.step(v) != Flow::Next {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    fn races_of(&self, v: ValueId, l: &ForLoop, run: &mut Run<'_>) -> Vec<IterationRace> {
+        let mut observed = Observed::default();
+        self.run_loop(v, l, run, &mut observed);
+        observed.races(&self.kernel, self.kernel.body.inst(v).span)
+    }
+
+    fn run_loop(&self, v: ValueId, l: &ForLoop, run: &mut Run<'_>, observed: &mut Observed) {
+        let Some(ranges) = run.ranges(l) else { return };
+        if ranges.iter().any(|(begin, end)| begin >= end) {
+            return;
+        }
+        run.begin_loop(v, l);
+        observed.begin_loop();
+        let mut tried: BTreeSet<Vec<i64>> = BTreeSet::new();
+        run.steps_left = MOST_STEPS;
+        for round in 0..2 {
+            for iteration in choose_iterations(&ranges, observed, round) {
+                if run.steps_left == 0 {
+                    break;
+                }
+                if tried.insert(iteration.clone()) {
+                    run.run_iteration(v, l, iteration, observed);
+                }
+            }
+        }
+    }
+}
+
+fn is_on_one_thread(l: &ForLoop) -> bool {
+    l.parallel.as_ref().is_some_and(|c| c.num_threads == Some(1))
+}
+
+/// Threads wait for one another, or exchange values by other means than memory.
+fn cooperates(kernel: &Kernel, block: BlockId) -> bool {
+    let mut found = false;
+    let mut look = |inst: &octants_ir::Inst| {
+        found |= matches!(inst.op.effect(), Effect::Synchronize | Effect::Exchange | Effect::ReadVolatile(_));
+    };
+    kernel.body.visit(block, &mut |_, inst| look(inst));
+    for f in &kernel.functions {
+        f.body.visit(f.body.root, &mut |_, inst| look(inst));
+    }
+    found
+}

@@ -1,0 +1,547 @@
+//! [`Run`]: runs code of an iteration on what is known: numbers of the launch, indices of loops, what is computed from
+//! them. Accesses that happen for certain are observed.
+//!
+//! Where it is not known which way control goes, and it may leave the iteration there, the iteration is given up.
+
+use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
+
+use octants_analysis::{Effects, body_effects, function_effects, inst_effects};
+use octants_ir::{BlockId, Body, BufferId, Const, ForLoop, FuncId, Kernel, Layout, LocalId, Op, Type, ValueId};
+
+use super::observed::{Observed, Seen};
+use super::value::{Address, Place, Value, token};
+use super::{Doing, LaunchValues};
+use crate::evaluate;
+
+/// Rounds of an inner loop that are run.
+const MOST_ROUNDS: usize = 80;
+/// Calls that are followed into one another.
+const DEEPEST: usize = 16;
+
+/// Where control goes behind an instruction.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Flow {
+    Next,
+    Break,
+    Continue,
+    Return(Option<u64>),
+    /// The iteration ends, or it is not known what it does.
+    Ends,
+}
+
+struct Frame<'a> {
+    body: &'a Body,
+    /// Of the body: 0 is the kernel's, others are functions'.
+    number: usize,
+    values: HashMap<ValueId, Value>,
+    locals: HashMap<LocalId, Value>,
+    indices: HashMap<ValueId, Vec<i64>>,
+    args: Vec<Value>,
+    returned: Option<Value>,
+}
+
+/// What is known of locals and values.
+#[derive(Clone, Default)]
+pub(super) struct State(HashMap<LocalId, Value>, HashMap<ValueId, Value>);
+
+/// Code that is run.
+pub(super) struct Run<'a> {
+    kernel: &'a Kernel,
+    launch: &'a dyn LaunchValues,
+    functions: Vec<Effects>,
+    frames: Vec<Frame<'a>>,
+    /// Locals and values of the kernel when a loop begins.
+    outside: State,
+    /// Buffers that the loop writes.
+    written: HashSet<BufferId>,
+    fresh: u64,
+    pub steps_left: u32,
+    iteration: Rc<[i64]>,
+    observed: Option<Observed>,
+}
+
+impl<'a> Run<'a> {
+    pub fn new(kernel: &'a Kernel, launch: &'a dyn LaunchValues) -> Run<'a> {
+        let functions = function_effects(&kernel.functions);
+        let written = body_effects(&kernel.body, &functions).access.writes.iter().copied().collect();
+        let mut run = Run {
+            kernel,
+            launch,
+            functions,
+            frames: Vec::new(),
+            outside: Default::default(),
+            written,
+            fresh: 0,
+            steps_left: 0,
+            iteration: Rc::from([]),
+            observed: None,
+        };
+        run.enter(&kernel.body, 0, Vec::new());
+        run
+    }
+
+    fn enter(&mut self, body: &'a Body, number: usize, args: Vec<Value>) {
+        let (values, locals, indices) = Default::default();
+        self.frames.push(Frame { body, number, values, locals, indices, args, returned: None });
+    }
+
+    fn top(&mut self) -> &mut Frame<'a> {
+        let last = self.frames.len() - 1;
+        &mut self.frames[last]
+    }
+
+    fn body(&self) -> &'a Body {
+        self.frames[self.frames.len() - 1].body
+    }
+
+    /// A value of which nothing is known.
+    fn unknown(&mut self) -> Value {
+        self.fresh += 1;
+        Value::Token(token(("fresh", self.fresh)))
+    }
+
+    /// The value of an instruction that has been run.
+    fn value(&self, v: ValueId) -> Value {
+        let frame = &self.frames[self.frames.len() - 1];
+        frame.values.get(&v).cloned().unwrap_or_else(|| Value::Token(token(("value", frame.number, v))))
+    }
+
+    pub fn truth(&self, v: ValueId) -> Option<bool> {
+        self.value(v).integer().map(|i| i != 0)
+    }
+
+    /// The bounds of a loop, if they are known.
+    pub fn ranges(&self, l: &ForLoop) -> Option<Vec<(i64, i64)>> {
+        l.dims.iter().map(|d| Some((self.value(d.begin).integer()?, self.value(d.end).integer()?))).collect()
+    }
+
+    /// Forgets what code of a block, which may or may not have run, stores to locals.
+    pub fn forget_stores(&mut self, block: BlockId) {
+        let body = self.body();
+        let mut stored = HashSet::new();
+        body.visit(block, &mut |_, inst| {
+            inst.op.for_each_operand(|u| {
+                let is_written = !matches!(inst.op, Op::Load(_) | Op::ElementAddr(..) | Op::MemberAddr(..));
+                if is_written
+                    && matches!(body.ty(u), Type::Ref(_))
+                    && let octants_analysis::Place::Local(l) = octants_analysis::trace_address(body, u)
+                {
+                    stored.insert(l);
+                }
+            });
+        });
+        for l in stored {
+            let value = self.unknown();
+            self.top().locals.insert(l, value);
+        }
+    }
+
+    /// What is known of locals and values.
+    pub fn state(&mut self) -> State {
+        let frame = self.top();
+        State(frame.locals.clone(), frame.values.clone())
+    }
+
+    /// Goes back to what was known.
+    pub fn set_state(&mut self, state: State) {
+        (self.top().locals, self.top().values) = (state.0, state.1);
+    }
+
+    /// To be called before iterations of a loop are run.
+    pub fn begin_loop(&mut self, v: ValueId, l: &ForLoop) {
+        self.forget_stores(l.body);
+        let frame = self.top();
+        frame.indices.remove(&v);
+        self.outside = State(frame.locals.clone(), frame.values.clone());
+    }
+
+    pub fn run_iteration(&mut self, v: ValueId, l: &ForLoop, iteration: Vec<i64>, observed: &mut Observed) {
+        let outside = self.outside.clone();
+        self.set_state(outside);
+        self.iteration = iteration.as_slice().into();
+        self.top().indices.insert(v, iteration);
+        self.observed = Some(std::mem::take(observed));
+        self.block(l.body);
+        self.frames.truncate(1);
+        *observed = self.observed.take().unwrap_or_default();
+    }
+
+    fn block(&mut self, block: BlockId) -> Flow {
+        for &v in self.body().block(block) {
+            match self.step(v) {
+                Flow::Next => {}
+                flow => return flow,
+            }
+        }
+        Flow::Next
+    }
+
+    /// As [`Run::step`]; what it touches is observed.
+    pub fn step_observed(&mut self, v: ValueId, observed: &mut Observed) -> Flow {
+        self.observed = Some(std::mem::take(observed));
+        let flow = self.step(v);
+        self.frames.truncate(1);
+        *observed = self.observed.take().unwrap_or_default();
+        flow
+    }
+
+    pub fn step(&mut self, v: ValueId) -> Flow {
+        let Some(left) = self.steps_left.checked_sub(1) else { return Flow::Ends };
+        self.steps_left = left;
+        let body = self.body();
+        let value = match &body.inst(v).op {
+            Op::Break => return Flow::Break,
+            Op::Continue => return Flow::Continue,
+            Op::Return(value) => {
+                let value = value.map(|v| self.value(v));
+                self.top().returned = value;
+                return Flow::Return(None);
+            }
+            Op::If(c, yes, no) => return self.branch(*c, *yes, *no),
+            Op::For(l) => return self.inner_loop(v, l),
+            Op::Loop(inner) => return self.endless(*inner),
+            Op::Assert(c, _) if self.truth(*c) == Some(false) => return Flow::Ends,
+            Op::Call(f, args) => match self.call(*f, args, v) {
+                Ok(value) => value,
+                Err(flow) => return flow,
+            },
+            Op::Store(a, value) => {
+                let value = self.value(*value);
+                self.store(v, *a, value);
+                return Flow::Next;
+            }
+            Op::Atomic(_, a, _) | Op::AtomicCas(a, ..) => {
+                self.update(v, *a);
+                self.unknown()
+            }
+            Op::Load(a) => self.load(v, *a),
+            op => self.compute(v, op),
+        };
+        self.top().values.insert(v, value);
+        Flow::Next
+    }
+
+    fn branch(&mut self, c: ValueId, yes: BlockId, no: BlockId) -> Flow {
+        if let Some(taken) = self.truth(c) {
+            return self.block(if taken { yes } else { no });
+        }
+        let body = self.body();
+        let mut leaves = false;
+        for block in [yes, no] {
+            body.visit(block, &mut |_, inst| leaves |= inst.op.is_terminator());
+            self.forget_stores(block);
+        }
+        if leaves { Flow::Ends } else { Flow::Next }
+    }
+
+    fn inner_loop(&mut self, v: ValueId, l: &ForLoop) -> Flow {
+        let Some(ranges) = self.ranges(l) else {
+            self.forget_stores(l.body);
+            let mut returns = false;
+            self.body().visit(l.body, &mut |_, inst| returns |= matches!(inst.op, Op::Return(_)));
+            return if returns { Flow::Ends } else { Flow::Next };
+        };
+        if ranges.iter().any(|(begin, end)| begin >= end) {
+            return Flow::Next;
+        }
+        let mut at: Vec<i64> = ranges.iter().map(|r| r.0).collect();
+        for _ in 0..MOST_ROUNDS {
+            self.top().indices.insert(v, at.clone());
+            match self.block(l.body) {
+                Flow::Next | Flow::Continue => {}
+                Flow::Break => return Flow::Next,
+                flow => return flow,
+            }
+            let mut axis = ranges.len();
+            loop {
+                let Some(inner) = axis.checked_sub(1) else { return Flow::Next };
+                axis = inner;
+                at[axis] += 1;
+                if at[axis] < ranges[axis].1 {
+                    break;
+                }
+                at[axis] = ranges[axis].0;
+            }
+        }
+        // Later rounds leave the locals as they like.
+        self.forget_stores(l.body);
+        let mut returns = false;
+        self.body().visit(l.body, &mut |_, inst| returns |= matches!(inst.op, Op::Return(_)));
+        if returns { Flow::Ends } else { Flow::Next }
+    }
+
+    fn endless(&mut self, inner: BlockId) -> Flow {
+        for _ in 0..MOST_ROUNDS {
+            match self.block(inner) {
+                Flow::Next | Flow::Continue => {}
+                Flow::Break => return Flow::Next,
+                flow => return flow,
+            }
+        }
+        Flow::Ends
+    }
+
+    fn call(&mut self, f: FuncId, args: &[ValueId], v: ValueId) -> Result<Value, Flow> {
+        if self.frames.len() >= DEEPEST {
+            let mut effects = Effects::default();
+            inst_effects(self.body(), &self.body().inst(v).op, &self.functions, &mut effects);
+            return Err(Flow::Ends);
+        }
+        let args = args.iter().map(|a| self.value(*a)).collect();
+        let function = &self.kernel.functions[f.index()];
+        self.enter(&function.body, f.index() + 1, args);
+        let flow = self.block(function.body.root);
+        let frame = self.frames.pop();
+        match flow {
+            Flow::Ends => Err(Flow::Ends),
+            _ => Ok(frame.and_then(|f| f.returned).unwrap_or(Value::Token(0))),
+        }
+    }
+
+    fn address(&self, v: ValueId) -> Rc<Address> {
+        match self.value(v) {
+            Value::Address(a) => a,
+            other => Rc::new(Address { place: Place::Other, path: None, token: other.token() }),
+        }
+    }
+
+    fn load(&mut self, v: ValueId, a: ValueId) -> Value {
+        let address = self.address(a);
+        match &address.place {
+            Place::Local(frame, l) => {
+                let known = self.frames.get(*frame).and_then(|f| f.locals.get(l)).cloned();
+                match (known, &address.path) {
+                    (Some(known), Some(path)) => known.at(path),
+                    _ => self.unknown(),
+                }
+            }
+            Place::Buffer(b, _) => {
+                self.observe(v, &address, Doing::Reads, 0);
+                if self.written.contains(b) { self.unknown() } else { Value::Token(token(("load", address.token))) }
+            }
+            Place::Other => self.unknown(),
+        }
+    }
+
+    fn store(&mut self, v: ValueId, a: ValueId, value: Value) {
+        let address = self.address(a);
+        match &address.place {
+            Place::Local(frame, l) => {
+                let old = self.frames.get(*frame).and_then(|f| f.locals.get(l)).cloned();
+                let new = match (&address.path, old) {
+                    (Some(path), _) if path.is_empty() => Some(value),
+                    (Some(path), Some(old)) => old.with(path, value),
+                    _ => None,
+                };
+                let new = new.unwrap_or_else(|| self.unknown());
+                if let Some(frame) = self.frames.get_mut(*frame) {
+                    frame.locals.insert(*l, new);
+                }
+            }
+            Place::Buffer(..) => self.observe(v, &address, Doing::Writes, value.token()),
+            Place::Other => {}
+        }
+    }
+
+    fn update(&mut self, v: ValueId, a: ValueId) {
+        let address = self.address(a);
+        if let Place::Local(..) = address.place {
+            let value = self.unknown();
+            return self.store(v, a, value);
+        }
+        self.observe(v, &address, Doing::Updates, 0);
+    }
+
+    fn observe(&mut self, v: ValueId, address: &Address, doing: Doing, value: u64) {
+        let (Place::Buffer(b, Some(index)), Some(path)) = (&address.place, &address.path) else { return };
+        let buffer = &self.kernel.buffers[b.index()];
+        if buffer.space.is_temporary() || !self.is_inside(*b, index) {
+            return;
+        }
+        let frame = &self.frames[self.frames.len() - 1];
+        let seen = Seen {
+            buffer: *b,
+            memory: self.memory(*b),
+            index: index.clone(),
+            path: path.clone(),
+            doing,
+            inst: (frame.number, v),
+            span: frame.body.inst(v).span,
+            value,
+            iteration: self.iteration.clone(),
+        };
+        if let Some(observed) = &mut self.observed {
+            observed.add(seen);
+        }
+    }
+
+    /// Beside a buffer nothing is known of what an index reaches.
+    fn is_inside(&self, b: BufferId, index: &[i64]) -> bool {
+        let offset = |axis: usize| match &self.kernel.buffers[b.index()].layout {
+            Layout::Dense { offset, .. } => offset.get(axis).copied().unwrap_or(0),
+            _ => 0,
+        };
+        index.iter().enumerate().all(|(axis, i)| {
+            let first = offset(axis);
+            self.extent(b, axis as u32).is_none_or(|n| (first..first.saturating_add(n)).contains(i))
+        })
+    }
+
+    /// Equal for arrays that are the same memory with the same shape.
+    fn memory(&self, b: BufferId) -> u64 {
+        match self.launch.address(b) {
+            Some(address) => {
+                let axes = 0..self.kernel.buffers[b.index()].ndim;
+                token((address, axes.map(|axis| self.extent(b, axis)).collect::<Vec<_>>()))
+            }
+            None => u64::from(b.0),
+        }
+    }
+
+    fn extent(&self, b: BufferId, axis: u32) -> Option<i64> {
+        match &self.kernel.buffers[b.index()].layout {
+            Layout::Dense { shape, .. } => shape.get(axis as usize).and_then(|n| i64::try_from(*n).ok()),
+            _ => self.launch.extent(b, axis),
+        }
+    }
+
+    /// What an instruction computes that neither branches nor touches memory.
+    fn compute(&mut self, v: ValueId, op: &Op) -> Value {
+        let body = self.body();
+        let ty = body.ty(v);
+        match op {
+            Op::Const(c) => Value::Known(*c),
+            Op::Param(p) => self.param(*p, ty),
+            Op::Shape(b, axis) => match self.extent(*b, *axis) {
+                Some(n) => Value::Known(Const::Int(n)),
+                None => Value::Token(token(("shape", b, axis))),
+            },
+            Op::LoopIndex(l, axis) => {
+                let known = self.top().indices.get(l).and_then(|at| at.get(*axis as usize)).copied();
+                known.map_or_else(|| self.unknown(), |i| Value::Known(Const::Int(i)))
+            }
+            Op::Unary(f, a) => {
+                let s = body.ty(*a).scalar();
+                map(&self.value(*a), &|c| evaluate::unary(*f, c, s?), &("unary", f))
+            }
+            Op::Cast(a) => {
+                let (from, to) = (body.ty(*a).scalar(), ty.scalar());
+                map(&self.value(*a), &|c| evaluate::cast(c, from?, to?), &("cast", to))
+            }
+            Op::Binary(f, a, b) => {
+                let s = body.ty(*a).scalar();
+                map_two(&self.value(*a), &self.value(*b), &|a, b| evaluate::binary(*f, a, b, s?), &("binary", f))
+            }
+            Op::Select(c, a, b) => {
+                let (c, a, b) = (self.value(*c), self.value(*a), self.value(*b));
+                match c {
+                    Value::Known(Const::Int(c)) => {
+                        if c != 0 {
+                            a
+                        } else {
+                            b
+                        }
+                    }
+                    c => Value::Token(token(("select", c.token(), a.token(), b.token()))),
+                }
+            }
+            Op::MakeTensor(parts) | Op::MakeStruct(parts) => {
+                Value::Parts(parts.iter().map(|p| self.value(*p)).collect())
+            }
+            Op::Splat(a) => Value::Parts(vec![self.value(*a); ty.leaf_count()].into()),
+            Op::Extract(a, i) => self.value(*a).part(*i as usize),
+            Op::ExtractDyn(a, at) => match self.position(&body.ty(*a).shape(), at) {
+                Some(i) => self.value(*a).part(i as usize),
+                None => self.token_of(v, op),
+            },
+            Op::Freeze(a) => self.value(*a),
+            Op::LocalAddr(l) => {
+                let frame = self.frames.len() - 1;
+                self.make_address(Place::Local(frame, *l), Some(Vec::new()), token(("local", frame, l)))
+            }
+            Op::BufferAddr(b, at) => {
+                let values: Vec<Value> = at.iter().map(|i| self.value(*i)).collect();
+                let tokens: Vec<u64> = values.iter().map(Value::token).collect();
+                let index = values.iter().map(Value::integer).collect();
+                self.make_address(Place::Buffer(*b, index), Some(Vec::new()), token(("element", b, tokens)))
+            }
+            Op::ElementAddr(base, at) => {
+                let shape = match body.ty(*base) {
+                    Type::Ref(of) => of.shape(),
+                    _ => Vec::new(),
+                };
+                let position = self.position(&shape, at);
+                let tokens: Vec<u64> = at.iter().map(|i| self.value(*i).token()).collect();
+                self.part_address(*base, position, token(tokens))
+            }
+            Op::MemberAddr(base, i) => self.part_address(*base, Some(i64::from(*i)), u64::from(*i)),
+            Op::FrameAddr(_) => Value::Token(token(("frame", v))),
+            Op::MatMul(..) | Op::Transpose(_) | Op::Fold(..) | Op::Bitcast(_) => self.token_of(v, op),
+            _ => self.unknown(),
+        }
+    }
+
+    fn token_of(&mut self, v: ValueId, op: &Op) -> Value {
+        let mut parts = vec![token(("op", self.body().ty(v), std::mem::discriminant(op)))];
+        op.for_each_operand(|u| parts.push(self.value(u).token()));
+        Value::Token(token(parts))
+    }
+
+    fn make_address(&self, place: Place, path: Option<Vec<i64>>, token: u64) -> Value {
+        Value::Address(Rc::new(Address { place, path, token }))
+    }
+
+    fn part_address(&self, base: ValueId, position: Option<i64>, of: u64) -> Value {
+        let base = self.address(base);
+        let path = base.path.as_ref().zip(position).map(|(path, i)| path.iter().copied().chain([i]).collect());
+        self.make_address(base.place.clone(), path, token((base.token, of)))
+    }
+
+    /// The row-major position of a component.
+    fn position(&self, shape: &[u32], at: &[ValueId]) -> Option<i64> {
+        if shape.len() != at.len() {
+            return None;
+        }
+        shape.iter().zip(at).try_fold(0, |sum: i64, (n, i)| {
+            let i = self.value(*i).integer().filter(|i| (0..i64::from(*n)).contains(i))?;
+            Some(sum * i64::from(*n) + i)
+        })
+    }
+
+    fn param(&mut self, p: u32, ty: &Type) -> Value {
+        let frame = self.top();
+        if frame.number > 0 {
+            return frame.args.get(p as usize).cloned().unwrap_or(Value::Token(token(("argument", p))));
+        }
+        let leaf = |leaf: u32| match self.launch.param(p, leaf) {
+            Some(c) => Value::Known(c),
+            None => Value::Token(token(("param", p, leaf))),
+        };
+        match ty {
+            Type::Scalar(_) => leaf(0),
+            Type::Vector(..) | Type::Matrix(..) => Value::Parts((0..ty.leaf_count() as u32).map(leaf).collect()),
+            _ => Value::Token(token(("param", p))),
+        }
+    }
+}
+
+/// Applies an operation to a scalar, or to each component.
+fn map(a: &Value, f: &dyn Fn(Const) -> Option<Const>, name: &impl std::hash::Hash) -> Value {
+    match a {
+        Value::Known(c) => f(*c).map_or_else(|| Value::Token(token((name, token(c)))), Value::Known),
+        Value::Parts(parts) => Value::Parts(parts.iter().map(|p| map(p, f, name)).collect()),
+        other => Value::Token(token((name, other.token()))),
+    }
+}
+
+fn map_two(a: &Value, b: &Value, f: &dyn Fn(Const, Const) -> Option<Const>, name: &impl std::hash::Hash) -> Value {
+    let both = || Value::Token(token((name, a.token(), b.token())));
+    match (a, b) {
+        (Value::Known(x), Value::Known(y)) => f(*x, *y).map_or_else(both, Value::Known),
+        (Value::Parts(x), Value::Parts(y)) if x.len() == y.len() => {
+            Value::Parts(x.iter().zip(y.iter()).map(|(x, y)| map_two(x, y, f, name)).collect())
+        }
+        _ => both(),
+    }
+}

@@ -1,0 +1,90 @@
+//! [`Value`]: what is known of a value in one iteration.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::rc::Rc;
+
+use octants_ir::{BufferId, Const, LocalId};
+
+/// What is known of a value.
+#[derive(Debug, Clone)]
+pub(super) enum Value {
+    /// A scalar.
+    Known(Const),
+    /// Nothing but that values with the same token are the same.
+    Token(u64),
+    /// Components or members.
+    Parts(Rc<[Value]>),
+    /// An address.
+    Address(Rc<Address>),
+}
+
+/// Where an address leads.
+#[derive(Debug, Clone)]
+pub(super) struct Address {
+    pub place: Place,
+    /// Positions of components and members on the way; `None` where one is not known.
+    pub path: Option<Vec<i64>>,
+    /// Equal for addresses that lead to the same place, known or not.
+    pub token: u64,
+}
+
+/// The memory that an address is in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Place {
+    /// A local of the frame with this number.
+    Local(usize, LocalId),
+    /// An element; `None` where an index is not known.
+    Buffer(BufferId, Option<Vec<i64>>),
+    /// Other memory.
+    Other,
+}
+
+/// The token of what is computed in a way from others.
+pub(super) fn token(of: impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    of.hash(&mut hasher);
+    hasher.finish()
+}
+
+impl Value {
+    /// An integer.
+    pub fn integer(&self) -> Option<i64> {
+        match self {
+            Value::Known(Const::Int(i)) => Some(*i),
+            _ => None,
+        }
+    }
+
+    /// Equal for values that are the same.
+    pub fn token(&self) -> u64 {
+        match self {
+            Value::Known(c) => token(c),
+            Value::Token(t) => *t,
+            Value::Parts(parts) => token(parts.iter().map(Value::token).collect::<Vec<_>>()),
+            Value::Address(a) => a.token,
+        }
+    }
+
+    /// A component or member.
+    pub fn part(&self, i: usize) -> Value {
+        match self {
+            Value::Parts(parts) if i < parts.len() => parts[i].clone(),
+            other => Value::Token(token(("part", other.token(), i))),
+        }
+    }
+
+    /// The part at the end of a path.
+    pub fn at(&self, path: &[i64]) -> Value {
+        path.iter().fold(self.clone(), |v, i| v.part(*i as usize))
+    }
+
+    /// The value with another one in the place at the end of a path; `None` where its parts are not known.
+    pub fn with(&self, path: &[i64], value: Value) -> Option<Value> {
+        let Some((first, rest)) = path.split_first() else { return Some(value) };
+        let Value::Parts(parts) = self else { return None };
+        let mut parts = parts.to_vec();
+        let part = parts.get_mut(*first as usize)?;
+        *part = part.with(rest, value)?;
+        Some(Value::Parts(parts.into()))
+    }
+}

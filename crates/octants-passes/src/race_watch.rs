@@ -1,0 +1,22 @@
+//! [`RaceWatch`]: what the pass `check_races` tells of the arguments that it has added to a kernel.
+
+use octants_ir::BufferId;
+
+/// What a launch of a kernel that watches itself must be given.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RaceWatch {
+    /// The buffer of 64-bit words in which tasks count and note races.
+    pub notes: BufferId,
+    /// How many words it has.
+    pub note_words: u64,
+    /// For each watched buffer, the buffer of words beside it, and the scalars of an element.
+    pub words: Vec<(BufferId, BufferId, u64)>,
+    /// The parameter, u64, that the epochs of the launch follow.
+    pub epoch: u32,
+    /// The parameter, u64, of which the bits are set by which a launch counts for itself how often it ran.
+    pub counted: u32,
+    /// How many epochs a launch takes.
+    pub epochs: u64,
+    /// Tasks may run several times in a launch.
+    pub repeats: bool,
+}

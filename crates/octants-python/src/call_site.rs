@@ -1,0 +1,26 @@
+//! [`call_site`]: the line of the user's program that asks for something.
+
+use pyo3::prelude::*;
+
+/// `path:line` of the innermost frame that is not the package's own.
+pub fn call_site(py: Python<'_>) -> PyResult<Option<String>> {
+    let package = package_folder(py)?;
+    let mut frame = py.import("sys")?.call_method1("_getframe", (0,))?;
+    loop {
+        let code = frame.getattr("f_code")?;
+        let path: String = code.getattr("co_filename")?.extract()?;
+        if !path.starts_with(&package) {
+            return Ok(Some(format!("{path}:{}", frame.getattr("f_lineno")?)));
+        }
+        frame = frame.getattr("f_back")?;
+        if frame.is_none() {
+            return Ok(None);
+        }
+    }
+}
+
+/// The folder of the package, with a separator at its end.
+fn package_folder(py: Python<'_>) -> PyResult<String> {
+    let file: String = py.import("octants")?.getattr("__file__")?.extract()?;
+    Ok(file.rsplit_once(['/', '\\']).map_or_else(String::new, |(folder, _)| format!("{folder}/")))
+}

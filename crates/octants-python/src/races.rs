@@ -1,0 +1,37 @@
+//! Races that are collected, for `python -m octants.racecheck`: a program goes on behind them.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use octants_engine::Session;
+use octants_engine::runtime::Race;
+use pyo3::prelude::*;
+
+use crate::errors::race_parts;
+
+/// The races that were found since someone asked; `None` where races are errors.
+static COLLECTED: Mutex<Option<Vec<Race>>> = Mutex::new(None);
+
+fn collected() -> MutexGuard<'static, Option<Vec<Race>>> {
+    COLLECTED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// From the next `init` on races are collected and are no errors.
+#[pyfunction]
+pub fn collect_races() {
+    collected().get_or_insert_default();
+}
+
+/// The races that were collected since the last call, each as `octants.races.race_of` takes it.
+#[pyfunction]
+pub fn take_races(py: Python<'_>) -> PyResult<Vec<Py<PyAny>>> {
+    let found = collected().as_mut().map(std::mem::take).unwrap_or_default();
+    found.iter().map(|race| Ok(race_parts(race).into_pyobject(py)?.into_any().unbind())).collect()
+}
+
+/// Has a session's races collected, if they are.
+pub fn collect_of(session: &Session) {
+    if collected().is_some() {
+        let keep = |race: &Race| collected().iter_mut().for_each(|all| all.push(race.clone()));
+        session.device().races().collect(Arc::new(keep));
+    }
+}

@@ -1,0 +1,134 @@
+//! [`Race`]: two accesses of one element with no order between them, of which at least one changes it.
+
+use std::fmt;
+
+/// Two accesses with no order between them.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Race {
+    /// What has no order.
+    pub kind: RaceKind,
+    /// The user's name of the array, field or variable.
+    pub buffer: String,
+    /// An element that both touch, where it is known.
+    pub index: Option<Vec<i64>>,
+    /// The earlier access in the program's text or order.
+    pub first: RaceAccess,
+    /// The later one.
+    pub second: RaceAccess,
+    /// What removes the race: the missing wait, atomic or option, spelled out.
+    pub cure: String,
+}
+
+/// What has no order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum RaceKind {
+    /// Iterations of a parallel loop, which share an element.
+    Iterations,
+    /// Iterations of a parallel loop, which share a variable.
+    Local,
+    /// Sections of a kernel or graph.
+    Sections,
+    /// Launches on different streams.
+    Launches,
+    /// A launch, and the host.
+    Host,
+}
+
+/// What is done to an element.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Touch {
+    /// It is read.
+    Read,
+    /// It is written.
+    Write,
+    /// It is updated atomically.
+    Update,
+}
+
+/// One side of a race.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct RaceAccess {
+    /// What it does.
+    pub touch: Touch,
+    /// `path:line` of the access, in a kernel or, where the host touches the element, in the program.
+    pub at: String,
+    /// Who does it: "iteration 3", "kernel `f` on stream 1", "the host".
+    pub by: String,
+    /// `path:line` of the launch in the program, where it matters.
+    pub launched_at: Option<String>,
+}
+
+impl RaceKind {
+    /// The kind as Python names it.
+    pub fn name(self) -> &'static str {
+        match self {
+            RaceKind::Iterations => "iterations",
+            RaceKind::Local => "local",
+            RaceKind::Sections => "sections",
+            RaceKind::Launches => "launches",
+            RaceKind::Host => "host",
+        }
+    }
+
+    fn subject(self) -> &'static str {
+        match self {
+            RaceKind::Iterations | RaceKind::Local => "iterations of a parallel loop",
+            RaceKind::Sections => "parallel sections",
+            RaceKind::Launches => "launches on different streams",
+            RaceKind::Host => "the host and a launch",
+        }
+    }
+}
+
+impl Touch {
+    /// The touch as Python names it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Touch::Read => "read",
+            Touch::Write => "write",
+            Touch::Update => "update",
+        }
+    }
+}
+
+impl Race {
+    /// The race without what differs from one run, schedule or iteration to another. Two reports of one race are equal
+    /// so.
+    pub fn without_numbers(&self) -> Race {
+        let plain = |access: &RaceAccess| RaceAccess { by: String::new(), ..access.clone() };
+        let (mut first, mut second) = (plain(&self.first), plain(&self.second));
+        if (&first.at, first.touch.name()) > (&second.at, second.touch.name()) {
+            (first, second) = (second, first);
+        }
+        Race { index: None, cure: String::new(), first, second, ..self.clone() }
+    }
+}
+
+impl fmt::Display for Race {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "race on `{}`", self.buffer)?;
+        if let Some(index) = &self.index {
+            let index: Vec<String> = index.iter().map(i64::to_string).collect();
+            write!(f, " at index [{}]", index.join(", "))?;
+        }
+        writeln!(f, ": {} touch it in no order", self.kind.subject())?;
+        writeln!(f, "  {}", self.first)?;
+        writeln!(f, "  {}", self.second)?;
+        write!(f, "  help: {}", self.cure)
+    }
+}
+
+impl fmt::Display for RaceAccess {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let touch = match self.touch {
+            Touch::Read => "reads",
+            Touch::Write => "writes",
+            Touch::Update => "updates",
+        };
+        write!(f, "{}: {} {touch}", self.at, self.by)?;
+        match &self.launched_at {
+            Some(at) => write!(f, ", launched at {at}"),
+            None => Ok(()),
+        }
+    }
+}

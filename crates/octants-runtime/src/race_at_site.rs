@@ -1,0 +1,78 @@
+//! A race that a kernel has found while it ran, of what it says at the site.
+
+use octants_artifact::{Site, SitePart};
+
+use crate::race::{Race, RaceAccess, RaceKind, Touch};
+
+impl Race {
+    /// The race that a site tells of with these values: the number of the text of each access, and the indices.
+    pub(crate) fn at_site(site: &Site, values: &[u64]) -> Race {
+        let mut values = values.iter();
+        let mut buffer = String::new();
+        let mut accesses = Vec::new();
+        let (mut index, mut told_cure) = (Vec::new(), None);
+        for part in &site.parts {
+            match part {
+                SitePart::Text(name) if buffer.is_empty() => buffer.push_str(name),
+                SitePart::Text(given) => told_cure = Some(given.clone()),
+                SitePart::Choice(texts) => {
+                    let number = values.next().map_or(0, |v| *v as u32 as usize);
+                    let by = if accesses.is_empty() { "an iteration" } else { "another iteration" };
+                    accesses.push(access(texts.get(number).map_or("", String::as_str), by));
+                }
+                SitePart::Value { .. } => index.push(values.next().map_or(0, |v| *v as i64)),
+            }
+        }
+        let mut accesses = accesses.into_iter();
+        let [first, second] = [(); 2].map(|()| accesses.next().unwrap_or_else(|| access("", "an iteration")));
+        let cure = told_cure.unwrap_or_else(|| cure(first.touch, second.touch).into());
+        Race { kind: RaceKind::Iterations, buffer, index: Some(index), first, second, cure }
+    }
+}
+
+/// The access of a text such as `write a.py:3`.
+fn access(text: &str, by: &str) -> RaceAccess {
+    let (touch, at) = text.split_once(' ').unwrap_or((text, ""));
+    let touch = match touch {
+        "read" => Touch::Read,
+        "update" => Touch::Update,
+        _ => Touch::Write,
+    };
+    RaceAccess { touch, at: at.into(), by: by.into(), launched_at: None }
+}
+
+fn cure(first: Touch, second: Touch) -> &'static str {
+    match (first, second) {
+        (Touch::Write, Touch::Write) => {
+            "let each iteration write elements of its own, update them by one atomic operation such as \
+             `qd.atomic_add`, or put `qd.loop_config(serialize=True)` above the loop"
+        }
+        (Touch::Update, _) | (_, Touch::Update) => {
+            "use the value that the atomic operation returns, or move the plain access to a loop of its own"
+        }
+        _ => {
+            "read from a copy, write in a loop of its own behind this one, or put `qd.loop_config(serialize=True)` \
+             above the loop"
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use octants_artifact::{ScalarKind, SiteKind};
+
+    use super::*;
+
+    #[test]
+    fn a_site_and_its_values_tell_of_a_race() {
+        let texts = vec!["read a.py:2".into(), "write a.py:3".into(), "update a b.py:4".into()];
+        let value = SitePart::Value { kind: ScalarKind::I64, shape: vec![], format: None };
+        let parts = vec![SitePart::Text("x".into()), SitePart::Choice(texts.clone()), SitePart::Choice(texts), value];
+        let site = Site { kind: SiteKind::Race, parts, location: "a.py:1".into() };
+        let race = Race::at_site(&site, &[0, 2, 7]);
+        assert_eq!((race.buffer.as_str(), race.index), ("x", Some(vec![7])));
+        assert_eq!((race.first.touch, race.first.at.as_str()), (Touch::Read, "a.py:2"));
+        assert_eq!((race.second.touch, race.second.at.as_str()), (Touch::Update, "a b.py:4"));
+        assert!(race.cure.starts_with("use the value"), "{}", race.cure);
+    }
+}

@@ -1,0 +1,468 @@
+//! [`Watch`]: which launches are ordered, by streams, events and waits of the host, and whether those that are not touch
+//! the same elements.
+//!
+//! Each stream has a vector clock, and so has each event, from when it was recorded, and the host. A launch is behind
+//! what its stream's clock holds. Where it is not behind another launch that uses one of its buffers, access sets tell
+//! whether the two may meet, and a witness of both whether they do for certain. Only then it is a race.
+//!
+//! Launches that were made before with the same arguments on the same stream are looked up, and compared again only
+//! when others have been made on other streams since.
+
+mod clock;
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, Mutex};
+
+use clock::Clock;
+
+use crate::capture::{self, Step, Work as StepWork};
+use crate::concurrency::elements::Elements;
+use crate::cores::{DeviceCore, OrderWatch, StreamCore};
+use crate::driver::{Caller, EventHandle};
+use crate::error::Result;
+use crate::kernel::{LoadedKernel, Pointer};
+use crate::nesting;
+use crate::race::{Race, RaceAccess, RaceKind, Touch};
+use crate::report::lock;
+use crate::witness::{Touched, ends, meet};
+
+/// Uses of a buffer that are remembered.
+const MOST_USES: usize = 64;
+/// Steps of a graph that are compared with each other.
+const MOST_STEPS: usize = 512;
+/// Launches that are remembered before those are forgotten that the host has waited for.
+const MANY_LAUNCHES: usize = 4096;
+
+/// What orders the work of a device.
+#[derive(Default)]
+pub(crate) struct Watch {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    streams: HashMap<u32, StreamState>,
+    events: HashMap<EventHandle, Clock>,
+    /// What the host has waited for.
+    host: Clock,
+    launches: HashMap<(u32, u64), Arc<Work>>,
+    uses: HashMap<u64, Vec<Use>>,
+    /// Pairs of works that do not meet for certain.
+    refuted: HashSet<(u64, u64)>,
+    /// Pieces of work on all streams.
+    total: u64,
+}
+
+#[derive(Default)]
+struct StreamState {
+    clock: Clock,
+    /// Its pieces of work.
+    number: u64,
+}
+
+/// A launch, or what is queued in the place of one.
+struct Work {
+    stream: u32,
+    key: u64,
+    last: Mutex<Last>,
+    doing: Doing,
+    /// Where in the program it was asked for.
+    site: String,
+    /// Its stream is a lane of a graph.
+    in_graph: bool,
+}
+
+impl Work {
+    fn stream_name(&self) -> String {
+        match (self.in_graph, self.stream) {
+            (true, lane) => format!("branch {lane} of a graph"),
+            (false, 0) => "the default stream".into(),
+            (false, stream) => format!("stream {stream}"),
+        }
+    }
+}
+
+/// When a piece of work was done last.
+#[derive(Clone, Copy)]
+struct Last {
+    number: u64,
+    /// Pieces of work on other streams, then.
+    elsewhere: u64,
+}
+
+enum Doing {
+    Launch(LoadedKernel, Box<[u64]>),
+    /// It reads or writes ranges of addresses.
+    Ranges(&'static str, Box<[(u64, u64, bool)]>),
+}
+
+/// A use of a buffer.
+struct Use {
+    work: Arc<Work>,
+    pointer: Option<Pointer>,
+    written: bool,
+}
+
+impl Watch {
+    /// To be called before a launch.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Races`], unless they are collected.
+    pub(crate) fn launch(
+        &self,
+        stream: &StreamCore,
+        kernel: &LoadedKernel,
+        args: &[u64],
+        caller: &dyn Caller,
+    ) -> Result<()> {
+        if nesting::capturing() {
+            capture::set_site(caller.call_site());
+        }
+        if !is_watched(stream) || args.len() != kernel.meta.arg_slots as usize {
+            return Ok(());
+        }
+        let key = key_of(kernel, args);
+        let mut state = lock(&self.state);
+        if state.is_known((stream.number, key)) {
+            return Ok(());
+        }
+        let device = &*stream.device;
+        let used = kernel.pointers.iter().filter_map(|p| {
+            let address = args[p.slot as usize];
+            let buffer = if address == 0 { None } else { device.find_buffer(address) };
+            Some((buffer?.id, Some(*p), p.written))
+        });
+        let doing = Doing::Launch(kernel.clone(), args.into());
+        let used: Vec<_> = used.collect();
+        state.work(device, (stream.number, key), &used, doing, caller)
+    }
+
+    /// To be called before a graph is launched: its steps are watched as work of the stream, and those that no wait orders
+    /// are compared with each other.
+    ///
+    /// # Errors
+    /// As [`Watch::launch`].
+    pub(crate) fn graph(&self, stream: &StreamCore, steps: &[Step], caller: &dyn Caller) -> Result<()> {
+        if !is_watched(stream) {
+            return Ok(());
+        }
+        stream.device.races.tell(races_of_steps(steps))?;
+        for step in steps {
+            match &step.work {
+                StepWork::Launch(l) => self.launch(stream, &l.kernel, &l.args, caller)?,
+                StepWork::Fill { at, bytes, .. } => {
+                    self.check_ranges(stream, "a fill", &[(at.0, at.0 + bytes, true)], caller)?;
+                }
+                StepWork::Copy { at, from_at, bytes, .. } => {
+                    let ranges = [(from_at.0, from_at.0 + bytes, false), (at.0, at.0 + bytes, true)];
+                    self.check_ranges(stream, "a copy", &ranges, caller)?;
+                }
+                StepWork::Foreign(_) => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+impl OrderWatch for Watch {
+    fn check_ranges(
+        &self,
+        stream: &StreamCore,
+        what: &'static str,
+        ranges: &[(u64, u64, bool)],
+        caller: &dyn Caller,
+    ) -> Result<()> {
+        if !is_watched(stream) {
+            return Ok(());
+        }
+        let mut hasher = DefaultHasher::new();
+        (what, ranges).hash(&mut hasher);
+        let key = hasher.finish();
+        let mut state = lock(&self.state);
+        if state.is_known((stream.number, key)) {
+            return Ok(());
+        }
+        let device = &*stream.device;
+        let used =
+            ranges.iter().filter_map(|(begin, _, written)| Some((device.find_buffer(*begin)?.id, None, *written)));
+        let used: Vec<_> = used.collect();
+        state.work(device, (stream.number, key), &used, Doing::Ranges(what, ranges.into()), caller)
+    }
+
+    fn record(&self, stream: &StreamCore, event: EventHandle) {
+        let mut state = lock(&self.state);
+        let clock = state.clock_of(stream.number);
+        state.events.insert(event, clock);
+    }
+
+    fn wait(&self, stream: &StreamCore, event: EventHandle) {
+        let mut state = lock(&self.state);
+        if let Some(clock) = state.events.get(&event).cloned() {
+            state.stream(stream.number).clock.join(&clock);
+        }
+    }
+
+    fn host_waited_for_event(&self, event: EventHandle) {
+        let mut state = lock(&self.state);
+        if let Some(clock) = state.events.get(&event).cloned() {
+            state.host.join(&clock);
+        }
+    }
+
+    fn host_waited(&self, stream: u32) {
+        let mut state = lock(&self.state);
+        let clock = state.clock_of(stream);
+        state.host.join(&clock);
+    }
+}
+
+/// Streams of other libraries are ordered by what is not seen here, and so is work within launches and captures.
+fn is_watched(stream: &StreamCore) -> bool {
+    stream.last.is_none() && nesting::is_plain() && !nesting::submitting()
+}
+
+impl State {
+    fn stream(&mut self, number: u32) -> &mut StreamState {
+        self.streams.entry(number).or_default()
+    }
+
+    /// What comes before the end of a stream's work.
+    fn clock_of(&mut self, number: u32) -> Clock {
+        let stream = self.stream(number);
+        let mut clock = stream.clock.clone();
+        clock.set(number, stream.number);
+        clock.join(&self.host);
+        clock
+    }
+
+    /// Numbers a piece of work. Yields the pieces on other streams.
+    fn next(&mut self, stream: u32) -> Last {
+        self.total += 1;
+        let total = self.total;
+        let stream = self.stream(stream);
+        stream.number += 1;
+        Last { number: stream.number, elsewhere: total - stream.number }
+    }
+
+    /// Work that was done before is done again, and nothing has come to other streams since.
+    fn is_known(&mut self, key: (u32, u64)) -> bool {
+        let Some(work) = self.launches.get(&key).cloned() else { return false };
+        let number = self.stream(key.0).number;
+        let elsewhere = self.total - number;
+        if lock(&work.last).elsewhere != elsewhere {
+            return false;
+        }
+        let last = self.next(key.0);
+        *lock(&work.last) = last;
+        true
+    }
+
+    /// Looks for races of a piece of work with others, and notes it.
+    fn work(
+        &mut self,
+        device: &DeviceCore,
+        key: (u32, u64),
+        used: &[(u64, Option<Pointer>, bool)],
+        doing: Doing,
+        caller: &dyn Caller,
+    ) -> Result<()> {
+        let site = caller.call_site().unwrap_or_else(|| "<unknown>".into());
+        let mut work = Work {
+            stream: key.0,
+            key: key.1,
+            last: Mutex::new(Last { number: 0, elsewhere: 0 }),
+            doing,
+            site,
+            in_graph: false,
+        };
+        let races = self.races_of(&work, used);
+        device.races.tell(races)?;
+        *lock(&work.last) = self.next(key.0);
+        if let Some(known) = self.launches.get(&key) {
+            // The first place stands for all: reports do not change with time.
+            work.site.clone_from(&known.site);
+        }
+        self.note(key, work, used);
+        Ok(())
+    }
+
+    fn note(&mut self, key: (u32, u64), work: Work, used: &[(u64, Option<Pointer>, bool)]) {
+        if self.launches.len() > MANY_LAUNCHES {
+            let host = &self.host;
+            self.launches.retain(|_, w| !host.holds(w.stream, lock(&w.last).number));
+            self.uses.retain(|_, uses| {
+                uses.retain(|u| !host.holds(u.work.stream, lock(&u.work.last).number));
+                !uses.is_empty()
+            });
+            self.refuted.clear();
+        }
+        let work = Arc::new(work);
+        for (buffer, pointer, written) in used {
+            let uses = self.uses.entry(*buffer).or_default();
+            uses.retain(|u| (u.work.stream, u.work.key) != key);
+            if uses.len() >= MOST_USES {
+                uses.remove(0);
+            }
+            uses.push(Use { work: work.clone(), pointer: *pointer, written: *written });
+        }
+        self.launches.insert(key, work);
+    }
+
+    /// The races of a new piece of work with those that it is not behind: for each stream with the latest one there, since
+    /// a wait for that orders all.
+    fn races_of(&mut self, work: &Work, used: &[(u64, Option<Pointer>, bool)]) -> Vec<Race> {
+        let clock = self.clock_of(work.stream);
+        let mut candidates: BTreeMap<(u32, Reverse<u64>), Arc<Work>> = BTreeMap::new();
+        for (buffer, pointer, written) in used {
+            for other in self.uses.get(buffer).map_or(&[][..], Vec::as_slice) {
+                let earlier = &other.work;
+                let number = lock(&earlier.last).number;
+                let ordered = earlier.stream == work.stream || clock.holds(earlier.stream, number);
+                let pair = (earlier.key, work.key);
+                if !ordered
+                    && (*written || other.written)
+                    && !self.refuted.contains(&pair)
+                    && may_meet((&earlier.doing, other.pointer), (&work.doing, *pointer))
+                {
+                    candidates.insert((earlier.stream, Reverse(number)), earlier.clone());
+                }
+            }
+        }
+        let mut races: Vec<(u32, Race)> = Vec::new();
+        for ((stream, _), earlier) in candidates {
+            if races.iter().any(|(known, _)| *known == stream) {
+                continue;
+            }
+            match race_of(&earlier, work) {
+                Some(race) => races.push((stream, race)),
+                None => {
+                    self.refuted.insert((earlier.key, work.key));
+                }
+            }
+        }
+        races.into_iter().map(|(_, race)| race).collect()
+    }
+}
+
+/// The races of steps of a graph that are on different lanes, with no path of waits.
+fn races_of_steps(steps: &[Step]) -> Vec<Race> {
+    if steps.len() > MOST_STEPS {
+        return Vec::new();
+    }
+    let mut behind: Vec<HashSet<usize>> = Vec::with_capacity(steps.len());
+    let mut works: Vec<Option<Work>> = Vec::with_capacity(steps.len());
+    let mut races = Vec::new();
+    for step in steps {
+        let mut all: HashSet<usize> = step.behind.iter().copied().collect();
+        for earlier in &step.behind {
+            all.extend(behind.get(*earlier).into_iter().flatten());
+        }
+        let work = work_of_step(step);
+        for (n, earlier) in works.iter().enumerate().filter(|(n, _)| !all.contains(n)) {
+            if let (Some(earlier), Some(work)) = (earlier, &work)
+                && steps[n].lane != step.lane
+            {
+                races.extend(race_of(earlier, work));
+            }
+        }
+        behind.push(all);
+        works.push(work);
+    }
+    races
+}
+
+fn work_of_step(step: &Step) -> Option<Work> {
+    let (doing, site) = match &step.work {
+        StepWork::Launch(l) => (Doing::Launch(l.kernel.clone(), l.args.clone()), l.site.clone()?),
+        _ => return None,
+    };
+    let last = Mutex::new(Last { number: 0, elsewhere: 0 });
+    Some(Work { stream: step.lane as u32, key: 0, last, doing, site, in_graph: true })
+}
+
+/// A hash of what a launch touches: numbers that are neither addresses nor in access sets do not count.
+fn key_of(kernel: &LoadedKernel, args: &[u64]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    kernel.module.hash(&mut hasher);
+    args.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Two pieces of work may meet in a buffer, as far as access sets tell.
+fn may_meet((a, of_a): (&Doing, Option<Pointer>), (b, of_b): (&Doing, Option<Pointer>)) -> bool {
+    let (Doing::Launch(a, a_args), Doing::Launch(b, b_args), Some(of_a), Some(of_b)) = (a, b, of_a, of_b) else {
+        return true;
+    };
+    Elements { kernel: a, args: a_args, of: of_a }.meet(&Elements { kernel: b, args: b_args, of: of_b })
+}
+
+fn touches(kernel: &LoadedKernel, args: &[u64], near: &[i64]) -> Vec<Touched> {
+    kernel.witness.as_ref().map(|w| w.touches(args, near)).unwrap_or_default()
+}
+
+/// The race of two pieces of work that are not ordered, if they meet for certain.
+fn race_of(earlier: &Work, later: &Work) -> Option<Race> {
+    let (buffer, index, [first, second]) = match (&earlier.doing, &later.doing) {
+        (Doing::Launch(a, a_args), Doing::Launch(b, b_args)) => {
+            let mut in_a = touches(a, a_args, &[]);
+            let mut in_b = touches(b, b_args, &ends(&in_a));
+            if meet(&in_a, &in_b).is_none() {
+                in_a = touches(a, a_args, &ends(&in_b));
+                in_b = touches(b, b_args, &ends(&in_a));
+            }
+            let (x, y) = meet(&in_a, &in_b)?;
+            let sides = [side(earlier, Some(x), x.touch), side(later, Some(y), y.touch)];
+            (x.buffer.to_string(), Some(x.index.clone()), sides)
+        }
+        (Doing::Launch(a, args), Doing::Ranges(_, ranges)) => {
+            let (x, touch) = find_in(&touches(a, args, &[]), ranges)?;
+            let sides = [side(earlier, Some(&x), x.touch), side(later, None, touch)];
+            (x.buffer.to_string(), Some(x.index), sides)
+        }
+        (Doing::Ranges(_, ranges), Doing::Launch(b, args)) => {
+            let (y, touch) = find_in(&touches(b, args, &[]), ranges)?;
+            let sides = [side(earlier, None, touch), side(later, Some(&y), y.touch)];
+            (y.buffer.to_string(), Some(y.index), sides)
+        }
+        (Doing::Ranges(_, a), Doing::Ranges(_, b)) => {
+            let meets = |x: &(u64, u64, bool), y: &(u64, u64, bool)| x.0 < y.1 && y.0 < x.1 && (x.2 || y.2);
+            let (x, y) = a.iter().find_map(|x| b.iter().find(|y| meets(x, y)).map(|y| (x, y)))?;
+            let sides = [side(earlier, None, touch_of(x.2)), side(later, None, touch_of(y.2))];
+            ("an array".into(), None, sides)
+        }
+    };
+    let (a, b) = (earlier.stream_name(), later.stream_name());
+    let cure = format!(
+        "{b} does not wait for {a}: between the two launches call `.wait(...)` of the stream of {} with the stream of \
+         {}, or with an event that was recorded there behind it, or wait on the host with `qd.sync()`",
+        later.site, earlier.site
+    );
+    Some(Race { kind: RaceKind::Launches, buffer, index, first, second, cure })
+}
+
+/// An element that is in one of some ranges, and what is done to the range, where one of the two is a change.
+fn find_in(touched: &[Touched], ranges: &[(u64, u64, bool)]) -> Option<(Touched, Touch)> {
+    let races = |t: &Touched, &(begin, end, written): &(u64, u64, bool)| {
+        t.address.is_some_and(|at| (begin..end).contains(&at)) && (written || t.touch != Touch::Read)
+    };
+    touched.iter().find_map(|t| {
+        let range = ranges.iter().find(|range| races(t, range))?;
+        Some((t.clone(), touch_of(range.2)))
+    })
+}
+
+fn touch_of(written: bool) -> Touch {
+    if written { Touch::Write } else { Touch::Read }
+}
+
+fn side(work: &Work, touched: Option<&Touched>, touch: Touch) -> RaceAccess {
+    let stream = work.stream_name();
+    let by = match &work.doing {
+        Doing::Launch(kernel, _) => format!("kernel `{}` on {stream}", kernel.name()),
+        Doing::Ranges(what, _) => format!("{what} on {stream}"),
+    };
+    let at = touched.map_or_else(|| work.site.clone(), |t| t.at.to_string());
+    RaceAccess { touch, at, by, launched_at: Some(work.site.clone()) }
+}

@@ -1,0 +1,71 @@
+//! [`Witness`]: which elements a launch touches for certain.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::race::Touch;
+
+/// An element that a launch touches for certain.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Touched {
+    /// The same for elements of the same array or field, whichever kernel touches them.
+    pub memory: u64,
+    /// The user's name of the array or field.
+    pub buffer: Arc<str>,
+    /// The element.
+    pub index: Vec<i64>,
+    /// The part of it, by positions of components.
+    pub path: Vec<i64>,
+    /// Where the element begins, if that is known.
+    pub address: Option<u64>,
+    /// What is done.
+    pub touch: Touch,
+    /// `path:line` of the access.
+    pub at: Arc<str>,
+}
+
+/// Tells what launches of a kernel touch for certain.
+pub trait Witness: fmt::Debug + Send + Sync {
+    /// Some elements that a launch with these arguments touches, and more of those whose indices are near some numbers.
+    fn touches(&self, args: &[u64], near: &[i64]) -> Vec<Touched>;
+}
+
+impl Touched {
+    /// Both touch the same part of an element, and one of them changes it by more than an update that the other is too.
+    fn races_with(&self, other: &Touched) -> bool {
+        let harmless = matches!((self.touch, other.touch), (Touch::Read, Touch::Read) | (Touch::Update, Touch::Update));
+        !harmless && self.path.iter().zip(&other.path).all(|(a, b)| a == b)
+    }
+}
+
+/// An element that two launches touch; two writes rather than a write and a read.
+pub(crate) fn meet<'a>(a: &'a [Touched], b: &'a [Touched]) -> Option<(&'a Touched, &'a Touched)> {
+    let mut known: HashMap<(u64, &[i64]), Vec<&Touched>> = HashMap::new();
+    for touched in a {
+        known.entry((touched.memory, &touched.index)).or_default().push(touched);
+    }
+    let mut found = None;
+    for touched in b {
+        let others = known.get(&(touched.memory, &touched.index[..])).map_or(&[][..], Vec::as_slice);
+        for other in others.iter().filter(|o| o.races_with(touched)) {
+            if (other.touch, touched.touch) == (Touch::Write, Touch::Write) {
+                return Some((other, touched));
+            }
+            found.get_or_insert((*other, touched));
+        }
+    }
+    found
+}
+
+/// The smallest and the largest indices that are touched.
+pub(crate) fn ends(of: &[Touched]) -> Vec<i64> {
+    let mut ends: Vec<i64> = Vec::new();
+    let axes = of.iter().map(|t| t.index.len()).max().unwrap_or(0);
+    for axis in 0..axes {
+        let indices = of.iter().filter_map(|t| t.index.get(axis).copied());
+        ends.extend(indices.clone().min());
+        ends.extend(indices.max());
+    }
+    ends
+}

@@ -1,0 +1,47 @@
+"""Each planted race is found in its mode, with the right lines, and nothing is found in its twin."""
+
+import warnings
+
+import pytest
+from races import graphs, iterations, sections, streams
+from races.planted import Planted, launch_lines_of, lines_of, run
+
+pytestmark = pytest.mark.on_cpu
+
+PROGRAMS = [*iterations.PROGRAMS, *sections.PROGRAMS, *streams.PROGRAMS, *graphs.PROGRAMS]
+
+
+def named(programs: list[Planted]):
+    return pytest.mark.parametrize("program", programs, ids=lambda p: p.name)
+
+
+@pytest.fixture(autouse=True)
+def quiet():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+@named([p for p in PROGRAMS if p.mode == "static"])
+def test_static_mode_finds_the_race(program, tmp_path):
+    races, here, launches = run(program, True, tmp_path, "static")
+    assert len(races) == 1, races
+    assert lines_of(races[0]) == here, str(races[0])
+    if launches:
+        assert launch_lines_of(races[0]) == launches, str(races[0])
+    assert races[0].cure
+
+
+@named([p for p in PROGRAMS if p.mode == "full"])
+def test_static_mode_leaves_what_depends_on_data(program, tmp_path):
+    assert run(program, True, tmp_path, "static")[0] == []
+
+
+@named(PROGRAMS)
+def test_nothing_is_found_in_the_twin(program, tmp_path):
+    assert run(program, False, tmp_path, "static")[0] == []
+
+
+def test_names_are_told_apart():
+    names = [p.name for p in PROGRAMS]
+    assert len(names) == len(set(names))

@@ -1,0 +1,140 @@
+"""Launches that watch themselves: on streams, in captured graphs, in debug mode, and what stays of one that failed."""
+
+import data_dependent
+import numpy as np
+import pytest
+from data_dependent import N, array, doubled, ints, shuffled
+
+import octants as qd
+
+MODES = {
+    "in order": {},
+    "streams": {"cpu_streams": True},
+    "schedule": {"cpu_stream_schedule": "seed:7"},
+    "separate memory": {"cpu_separate_memory": True},
+    "inferred": {"cpu_streams": True, "concurrency": "auto"},
+    "debug": {"debug": True},
+}
+
+
+@pytest.fixture(params=MODES.values(), ids=MODES.keys())
+def scatter(request):
+    """A kernel that scatters, in each mode."""
+    qd.init(arch=qd.cpu, check_races="full", **request.param)
+
+    @qd.kernel
+    def scatter(x: ints, at: ints):
+        for i in range(at.shape[0]):
+            x[at[i]] = i
+
+    return scatter
+
+
+def run(kernel, *args, **named):
+    """Launches a kernel or graph and waits for it."""
+    kernel(*args, **named)
+    qd.sync()
+
+
+def test_a_launch_behind_one_that_failed_has_no_race(scatter):
+    x, safe, unsafe = array(np.zeros(N)), array(shuffled()), array(doubled())
+    for _ in range(3):
+        with pytest.raises(qd.RaceError, match="race on `x` at index"):
+            run(scatter, x, unsafe)
+        for _ in range(3):
+            run(scatter, x, safe)
+    assert sorted(x.to_numpy()) == list(range(N))
+
+
+def test_the_same_element_and_lines_are_reported_each_time(scatter):
+    x, unsafe = array(np.zeros(N)), array(np.arange(N) // 2)
+    found = set()
+    for _ in range(10):
+        with pytest.raises(qd.RaceError) as raised:
+            run(scatter, x, unsafe)
+        (race,) = raised.value.races
+        found.add((race.index, race.first.line, race.second.line))
+    assert len(found) == 1
+    assert next(iter(found))[0] == (0,)
+
+
+def test_launches_on_streams_are_told_apart(scatter):
+    xs = [array(np.zeros(N)) for _ in range(4)]
+    indices = [array(shuffled(seed)) for seed in range(4)]
+    streams = [qd.create_stream() for _ in range(4)]
+    for _ in range(5):
+        for x, at, stream in zip(xs, indices, streams, strict=True):
+            scatter(x, at, qd_stream=stream)
+    qd.sync()
+    with pytest.raises(qd.RaceError):
+        run(scatter, xs[2], array(doubled()), qd_stream=streams[1])
+
+
+def test_numpy_arrays_are_watched(scatter):
+    x = np.zeros(N, np.int32)
+    scatter(x, shuffled().astype(np.int32))
+    qd.sync()
+    with pytest.raises(qd.RaceError):
+        run(scatter, x, doubled().astype(np.int32))
+
+
+def test_one_array_under_two_names():
+    qd.init(arch=qd.cpu, check_races="full")
+
+    @qd.kernel
+    def shift(x: ints, y: ints, at: ints):
+        for i in range(at.shape[0]):
+            y[i] = x[at[i]] + 1
+
+    x, y, at = array(np.arange(N)), array(np.zeros(N)), array(np.roll(np.arange(N), 1))
+    shift(x, y, at)
+    with pytest.raises(qd.RaceError):
+        run(shift, x, x, at)
+
+
+def test_a_captured_graph_is_watched_each_time_it_runs():
+    qd.init(arch=qd.cpu, check_races="full")
+
+    @qd.kernel
+    def scatter(x: ints, at: ints):
+        for i in range(at.shape[0]):
+            x[at[i]] = i
+
+    x, at = array(np.zeros(N)), array(shuffled())
+    scatter(x, at)
+    with qd.graph.capture() as graph:
+        scatter(x, at)
+        scatter(x, at)
+    for seed in range(20):
+        at.from_numpy(shuffled(seed).astype(np.int32))
+        graph.launch()
+    qd.sync()
+    at.from_numpy(doubled().astype(np.int32))
+    with pytest.raises(qd.RaceError):
+        run(graph.launch)
+
+
+def test_many_launches_use_up_the_epochs():
+    qd.init(arch=qd.cpu, check_races="full")
+
+    @qd.kernel
+    def scatter(x: ints, at: ints):
+        for i in range(at.shape[0]):
+            x[at[i]] = i
+        for i in range(at.shape[0]):
+            x[at[i]] = i + 1
+
+    x, at, other = array(np.zeros(8)), array(shuffled(1, 8)), array(shuffled(2, 8))
+    # Two for each launch, of the half million that there are.
+    for _ in range(140_000):
+        scatter(x, at)
+        scatter(x, other)
+    with pytest.raises(qd.RaceError):
+        run(scatter, x, array(np.zeros(8)))
+
+
+def test_off_watches_nothing():
+    qd.init(arch=qd.cpu)
+    data_dependent.scatter_through_an_index_array(True)
+    data_dependent.histogram_by_plain_sums(True)
+    qd.sync()
