@@ -38,7 +38,7 @@ pub fn unproved_buffers(body: &Body, around: ValueId, functions: &[Effects]) -> 
     called.access.writes.iter().for_each(|b| touched.entry(*b).or_default().writes = true);
     let own = touched_at_own_indices(body, around);
     let is_safe = |b: &BufferId, t: &Touches| {
-        let one_kind = !t.writes && !(t.reads && t.updates);
+        let one_kind = !(t.writes || t.reads && t.updates);
         one_kind || own.contains(b)
     };
     touched.into_iter().filter(|(b, t)| !is_safe(b, t)).map(|(b, _)| b).collect()

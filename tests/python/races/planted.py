@@ -65,7 +65,8 @@ def run(program: Planted, racy: bool, folder: Path, mode: str) -> tuple[list[qd.
     path.write_text(text)
     qd.init(arch=qd.cpu, check_races=mode, offline_cache=False, **program.options)
     spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module
     races: list[qd.Race] = []

@@ -262,7 +262,7 @@ impl KernelWitness {
                 let element: u64 = of.elem.leaves().iter().map(|s| u64::from(s.bytes())).sum();
                 let extents = slots.get(slot + 1..slot + 1 + index.len())?;
                 let position = index.iter().zip(extents).try_fold(0, |sum: u64, (i, extent)| {
-                    Some(sum.checked_mul(*extent)?.checked_add(u64::try_from(*i).ok()?)?)
+                    sum.checked_mul(*extent)?.checked_add(u64::try_from(*i).ok()?)
                 })?;
                 Some(slots.get(slot)? + position * element)
             }

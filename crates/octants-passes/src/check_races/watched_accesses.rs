@@ -200,10 +200,9 @@ impl Search<'_> {
         let mut watched = vec![all.len() > MOST_COMPARED * MOST_COMPARED; all.len()];
         for i in 0..all.len() {
             for k in i..all.len() {
-                if !(watched[i] && watched[k])
-                    && !(meet == Meeting::InBlocks && have_order(&all[i], &all[k]))
-                    && self.may_conflict(&mut dependence, v, &all[i], &all[k])
-                {
+                let ordered = meet == Meeting::InBlocks && have_order(&all[i], &all[k]);
+                let settled = ordered || (watched[i] && watched[k]);
+                if !settled && self.may_conflict(&mut dependence, v, &all[i], &all[k]) {
                     (watched[i], watched[k]) = (true, true);
                 }
             }

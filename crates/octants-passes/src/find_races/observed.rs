@@ -99,11 +99,11 @@ impl Observed {
             return;
         }
         let known = self.elements.entry((seen.memory, seen.index.clone())).or_default();
-        let gravity = |a: &Seen, b: &Seen| (a.doing, b.doing) == (Doing::Writes, Doing::Writes);
+        let both_write = |a: &Seen, b: &Seen| (a.doing, b.doing) == (Doing::Writes, Doing::Writes);
         let racing = known.iter().filter(|other| other.races_with(&seen));
-        if let Some(other) = racing.max_by_key(|other| gravity(other, &seen)) {
+        if let Some(other) = racing.max_by_key(|other| both_write(other, &seen)) {
             let known = self.races.get(&other.buffer);
-            if known.is_none_or(|(a, b)| gravity(a, b) < gravity(other, &seen)) {
+            if known.is_none_or(|(a, b)| !both_write(a, b) && both_write(other, &seen)) {
                 self.races.insert(other.buffer, (other.clone(), seen.clone()));
             }
         }

@@ -59,11 +59,11 @@ impl RaceSearch {
         for seen in first {
             known.entry((seen.memory, &seen.index)).or_default().push(seen);
         }
-        let gravity = |a: &Seen, b: &Seen| (a.doing, b.doing) == (Doing::Writes, Doing::Writes);
+        let both_write = |a: &Seen, b: &Seen| (a.doing, b.doing) == (Doing::Writes, Doing::Writes);
         let mut worst: BTreeMap<BufferId, (&Seen, &Seen)> = BTreeMap::new();
         for seen in second {
             for other in known.get(&(seen.memory, &seen.index[..])).map_or(&[][..], Vec::as_slice) {
-                let graver = |(a, b): &(&Seen, &Seen)| gravity(a, b) < gravity(other, seen);
+                let graver = |(a, b): &(&Seen, &Seen)| !both_write(a, b) && both_write(other, seen);
                 if other.conflicts_with(seen) && worst.get(&other.buffer).is_none_or(graver) {
                     worst.insert(other.buffer, (*other, seen));
                 }
