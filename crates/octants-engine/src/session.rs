@@ -8,6 +8,7 @@ mod counters;
 mod launch;
 mod lowering;
 mod name_machine;
+mod race_check;
 mod race_words;
 mod races;
 mod recall;

@@ -7,7 +7,7 @@ use octants_ir::{LoopGroup, Op, run_pipeline, section_of, task_statements};
 use octants_passes::{Alias, Overlap, PIPELINE, PassOptions, find_overlaps};
 use octants_runtime::{Race, RaceAccess, RaceKind, Touch};
 
-use super::races::cure_of_overlap;
+use super::race_check::cure_of_overlap;
 use super::{Lowering, Session};
 use crate::error::CompileError;
 
