@@ -113,8 +113,8 @@ MUTATIONS = [
     (
         "S5: a program that ends leaves work undone",
         f"{RUNTIME}/device.rs",
-        "let mut drained = stream.drain(caller);",
-        "let mut drained = Ok(());",
+        "let drained = stream.drain(caller);",
+        "let drained = Ok(());",
     ),
     (
         "S7: captured streams are waited for",

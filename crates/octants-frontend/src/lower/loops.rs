@@ -161,6 +161,9 @@ impl Lowerer<'_> {
                 grouped: false,
                 kind: BoxKind::Range,
             },
+            Value::Ndrange(n) if n.dims.is_empty() => {
+                return self.err(Code::Syntax, "`qd.ndrange` takes at least one range, unless its indices are grouped");
+            }
             Value::Ndrange(n) => self.ndrange_box(n, false)?,
             Value::Grouped(inner) => match &**inner {
                 Value::Ndrange(n) => self.ndrange_box(n, true)?,

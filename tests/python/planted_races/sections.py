@@ -1,6 +1,6 @@
 """Races between blocks of `stream_parallel` and sections of a graph's `parallel_context`."""
 
-from races.planted import planted
+from planted_races.planted import planted
 
 PROGRAMS = [
     planted(

@@ -1,6 +1,6 @@
 """Races within captured graphs, of their launches with other work, and in loops of graphs."""
 
-from races.planted import planted
+from planted_races.planted import planted
 
 PROGRAMS = [
     planted(

@@ -2,7 +2,7 @@
 
 import textwrap
 
-from races.planted import Planted, planted
+from planted_races.planted import Planted, planted
 
 KERNELS = """
 A = qd.types.ndarray(dtype=qd.f32, ndim=1)

@@ -1,6 +1,6 @@
 """Races between iterations of a parallel loop whose elements follow from indices and arguments."""
 
-from races.planted import planted
+from planted_races.planted import planted
 
 PROGRAMS = [
     planted(

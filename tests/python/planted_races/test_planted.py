@@ -3,8 +3,8 @@
 import warnings
 
 import pytest
-from races import graphs, iterations, sections, streams
-from races.planted import Planted, launch_lines_of, lines_of, run
+from planted_races import graphs, iterations, sections, streams
+from planted_races.planted import Planted, launch_lines_of, lines_of, run
 
 pytestmark = pytest.mark.on_cpu
 
