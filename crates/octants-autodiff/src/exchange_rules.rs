@@ -30,11 +30,11 @@ pub(crate) fn pull_exchange(b: &mut Builder, op: SubgroupOp, other: ValueId, adj
 /// Of a shift by a known distance. A thread without one so far away took its own value.
 fn pull_shift(b: &mut Builder, back: SubgroupOp, distance: i64, adjoint: ValueId) -> ValueId {
     let lane = grid(b, GridValue::Lane);
-    let size = grid(b, GridValue::SubgroupSize);
+    let threads = threads_of_subgroup(b, lane);
     let far = b.int(distance, Scalar::I32);
     let moved = push_exchange(b, back, far, adjoint);
-    let rest = b.binary(BinaryOp::Sub, size, far);
-    // Values moved down the lanes: those from `size - distance` on kept their own; up: those below `distance` did.
+    let rest = b.binary(BinaryOp::Sub, threads, far);
+    // Values moved down the lanes: those from `threads - distance` on kept their own; up: those below `distance` did.
     let (has_taker, kept) = if back == SubgroupOp::ShuffleUp {
         (b.binary(BinaryOp::Ge, lane, far), b.binary(BinaryOp::Ge, lane, rest))
     } else {
@@ -48,21 +48,12 @@ fn pull_shift(b: &mut Builder, back: SubgroupOp, distance: i64, adjoint: ValueId
 /// one.
 fn pull_from_all(b: &mut Builder, op: SubgroupOp, other: ValueId, adjoint: ValueId) -> ValueId {
     let lane = grid(b, GridValue::Lane);
-    let source = match op {
-        SubgroupOp::ShuffleXor => b.binary(BinaryOp::Xor, lane, other),
-        SubgroupOp::ShuffleUp | SubgroupOp::ShuffleDown => shifted(b, op, lane, other),
-        _ => other,
-    };
+    let end = threads_of_subgroup(b, lane);
+    let source = source_lane(b, op, other, lane, end);
     let ty = b.ty(adjoint).clone();
     let sum = b.body.add_local("moved_back", ty.clone());
     let nothing = zero(b, &ty);
     b.store_local(sum, nothing);
-    // A block may end within the subgroup.
-    let (thread, threads) = (grid(b, GridValue::Thread), grid(b, GridValue::BlockSize));
-    let first = b.binary(BinaryOp::Sub, thread, lane);
-    let rest = b.binary(BinaryOp::Sub, threads, first);
-    let size = grid(b, GridValue::SubgroupSize);
-    let end = b.binary(BinaryOp::Min, size, rest);
     let (begin, body) = (b.int(0, Scalar::I32), b.body.add_block());
     let over = b.push(Op::For(Box::new(ForLoop::serial(vec![Range { begin, end }], body))), Type::Unit);
     let back = b.set_cursor(body);
@@ -78,17 +69,26 @@ fn pull_from_all(b: &mut Builder, op: SubgroupOp, other: ValueId, adjoint: Value
     b.load_local(sum)
 }
 
-/// The lane that a shift takes from: the own one where there is none so far away.
-fn shifted(b: &mut Builder, op: SubgroupOp, lane: ValueId, distance: ValueId) -> ValueId {
-    let (source, is_there) = if op == SubgroupOp::ShuffleUp {
-        let source = b.binary(BinaryOp::Sub, lane, distance);
-        let zero = b.int(0, Scalar::I32);
-        (source, b.binary(BinaryOp::Ge, source, zero))
-    } else {
-        let source = b.binary(BinaryOp::Add, lane, distance);
-        let size = grid(b, GridValue::SubgroupSize);
-        (source, b.binary(BinaryOp::Lt, source, size))
+/// How many threads the subgroup has. A block may end within it.
+fn threads_of_subgroup(b: &mut Builder, lane: ValueId) -> ValueId {
+    let (thread, threads) = (grid(b, GridValue::Thread), grid(b, GridValue::BlockSize));
+    let first = b.binary(BinaryOp::Sub, thread, lane);
+    let rest = b.binary(BinaryOp::Sub, threads, first);
+    let size = grid(b, GridValue::SubgroupSize);
+    b.binary(BinaryOp::Min, size, rest)
+}
+
+/// The lane that an exchange takes from: the own one where there is no such thread.
+fn source_lane(b: &mut Builder, op: SubgroupOp, other: ValueId, lane: ValueId, threads: ValueId) -> ValueId {
+    let source = match op {
+        SubgroupOp::ShuffleXor => b.binary(BinaryOp::Xor, lane, other),
+        SubgroupOp::ShuffleUp => b.binary(BinaryOp::Sub, lane, other),
+        SubgroupOp::ShuffleDown => b.binary(BinaryOp::Add, lane, other),
+        _ => other,
     };
+    // As an unsigned number an index below zero is beyond the last one too.
+    let [number, count] = [source, threads].map(|v| b.cast(v, Scalar::U32));
+    let is_there = b.binary(BinaryOp::Lt, number, count);
     b.push(Op::Select(is_there, source, lane), Type::I32)
 }
 

@@ -123,7 +123,9 @@ fn operations_of_threads_are_valid() {
 #[test]
 fn products_of_matrices_are_valid() {
     for kind in octants_ir::ProductKind::ALL.iter().copied() {
-        modules(&matrix_product(kind, DeviceFeatures::ALL.info().subgroup_size), DeviceFeatures::ALL, true);
+        for features in [DeviceFeatures::ALL, LAVAPIPE] {
+            modules(&matrix_product(kind, features.info().subgroup_size), features, true);
+        }
     }
 }
 

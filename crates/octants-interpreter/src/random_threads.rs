@@ -307,15 +307,16 @@ impl<'a> Generator<'a> {
     fn exchange(&mut self) {
         let v = self.value();
         let (op, by) = match self.dice.below(6) {
-            0 => (SubgroupOp::Shuffle, self.dice.below(32) as i64),
+            0 => (SubgroupOp::Shuffle, self.dice.below(40) as i64),
             1 => (SubgroupOp::ShuffleXor, 1 << self.dice.below(5)),
-            2 => (SubgroupOp::ShuffleXor, self.dice.below(32) as i64),
+            2 => (SubgroupOp::ShuffleXor, self.dice.below(40) as i64),
             3 => (SubgroupOp::ShuffleUp, 1 + self.dice.below(16) as i64),
             4 => (SubgroupOp::ShuffleDown, 1 + self.dice.below(16) as i64),
             _ => (SubgroupOp::Shuffle, -1),
         };
         let by = if by < 0 {
-            let (any, mask) = (self.value(), self.int(31));
+            // Beyond the last lane, too.
+            let (any, mask) = (self.value(), self.int(63));
             self.b.binary(BinaryOp::And, any, mask)
         } else {
             self.int(by)

@@ -5,7 +5,7 @@
 
 use crate::body::{Body, Builder};
 use crate::insert_code::rebuild_blocks;
-use crate::matrix_product::{FragmentAxis, FragmentElement, FragmentLayout, ProductKind, SIDE};
+use crate::matrix_product::{ELEMENTS, FragmentAxis, FragmentElement, FragmentLayout, ProductKind, SIDE};
 use crate::op::{CodeSizeHint, ForLoop, LoopHints, Op, Range, ValueId};
 use crate::operation_table::{BinaryOp, GridValue, SubgroupOp};
 use crate::types::{Scalar, Type};
@@ -101,25 +101,72 @@ fn shift(b: &mut Builder, v: ValueId, from: i64, to: i64) -> ValueId {
 /// An index in the plain layout.
 fn plain_index(b: &mut Builder, element: FragmentElement) -> ValueId {
     let lane = b.push(Op::Grid(GridValue::Lane), Type::I32);
-    let side = i64::from(SIDE);
-    if element.axis == FragmentAxis::Column {
-        let mask = b.int(side - 1, Scalar::I32);
-        return b.binary(BinaryOp::And, lane, mask);
-    }
     let size = b.push(Op::Grid(GridValue::SubgroupSize), Type::I32);
     let component = b.int(element.component.into(), Scalar::I32);
     let before = b.binary(BinaryOp::Mul, size, component);
     let number = b.binary(BinaryOp::Add, before, lane);
-    let bits = b.int(side.trailing_zeros().into(), Scalar::I32);
-    b.binary(BinaryOp::UShr, number, bits)
+    let side = i64::from(SIDE);
+    let (op, by) = match element.axis {
+        FragmentAxis::Row => (BinaryOp::UShr, side.trailing_zeros().into()),
+        FragmentAxis::Column => (BinaryOp::And, side - 1),
+    };
+    let by = b.int(by, Scalar::I32);
+    b.binary(op, number, by)
+}
+
+/// How the plain layout spreads a fragment over a subgroup, by the components of a thread.
+#[derive(Debug, Clone, Copy)]
+struct PlainLayout {
+    /// Rows that one component of all threads makes. At least one.
+    rows: u32,
+    /// Components of a thread in one row. More than one when the subgroup is smaller than a row.
+    columns: u32,
+    /// Threads of the subgroup.
+    threads: u32,
+}
+
+impl PlainLayout {
+    fn new(components: u32) -> PlainLayout {
+        PlainLayout {
+            rows: (SIDE / components).max(1),
+            columns: (components / SIDE).max(1),
+            threads: ELEMENTS / components,
+        }
+    }
+
+    /// Component and thread of column `k` of the row that this thread's components `row * columns` and so on are in.
+    fn of_row(self, b: &mut Builder, row: u32, k: ValueId, first_of_row: ValueId) -> [ValueId; 2] {
+        let before = b.int((row * self.columns).into(), Scalar::I32);
+        if self.columns == 1 {
+            return [before, b.binary(BinaryOp::Add, first_of_row, k)];
+        }
+        let threads = b.int(self.threads.into(), Scalar::I32);
+        let [part, thread] = [BinaryOp::Div, BinaryOp::Rem].map(|op| b.binary(op, k, threads));
+        [b.binary(BinaryOp::Add, before, part), thread]
+    }
+
+    /// Component and thread of row `k` of the column that this thread's component `column` of each row is in.
+    fn of_column(self, b: &mut Builder, column: u32, k: ValueId, lane: ValueId) -> [ValueId; 2] {
+        if self.columns > 1 {
+            let columns = b.int(self.columns.into(), Scalar::I32);
+            let before = b.binary(BinaryOp::Mul, k, columns);
+            let column = b.int(column.into(), Scalar::I32);
+            return [b.binary(BinaryOp::Add, before, column), lane];
+        }
+        let rows = b.int(self.rows.into(), Scalar::I32);
+        let [component, row] = [BinaryOp::Div, BinaryOp::Rem].map(|op| b.binary(op, k, rows));
+        let [side, bits] = [i64::from(SIDE), i64::from(SIDE) - 1].map(|n| b.int(n, Scalar::I32));
+        let column = b.binary(BinaryOp::And, lane, bits);
+        let before = b.binary(BinaryOp::Mul, row, side);
+        [component, b.binary(BinaryOp::Add, before, column)]
+    }
 }
 
 /// `a @ b + c` of fragments in the plain layout.
 fn plain_product(b: &mut Builder, kind: ProductKind, [left, right, sums]: [ValueId; 3]) -> ValueId {
     let ty = b.ty(sums).clone();
     let components = ty.leaf_count() as u32;
-    // Rows of the matrix that one component of all threads makes.
-    let rows = i64::from(SIDE / components);
+    let layout = PlainLayout::new(components);
     let local = b.body.add_local("sums", ty);
     b.store_local(local, sums);
     let lane = b.push(Op::Grid(GridValue::Lane), Type::I32);
@@ -133,25 +180,31 @@ fn plain_product(b: &mut Builder, kind: ProductKind, [left, right, sums]: [Value
     let back = b.set_cursor(body);
     let k = b.push(Op::LoopIndex(l, 0), Type::I32);
     let [operand, accumulator] = [kind.operand(), kind.accumulator()];
-    let rows = b.int(rows, Scalar::I32);
-    let [component, in_component] = [BinaryOp::Div, BinaryOp::Rem].map(|op| b.binary(op, k, rows));
-    let of_right = b.push(Op::ExtractDyn(right, vec![component]), operand.into());
-    let before = b.binary(BinaryOp::Mul, in_component, side);
-    let from = b.binary(BinaryOp::Add, before, column);
-    let of_right = b.push(Op::Subgroup(SubgroupOp::Shuffle, vec![of_right, from]), operand.into());
-    let of_right = b.cast(of_right, accumulator);
-    let from = b.binary(BinaryOp::Add, first_of_row, k);
-    for i in 0..components {
-        let of_left = b.extract(left, i);
-        let of_left = b.push(Op::Subgroup(SubgroupOp::Shuffle, vec![of_left, from]), operand.into());
-        let of_left = b.cast(of_left, accumulator);
-        let product = b.binary(BinaryOp::Mul, of_left, of_right);
-        let at = b.int(i.into(), Scalar::I32);
-        let base = b.local_addr(local);
-        let address = b.element_addr(base, vec![at]);
-        let old = b.load(address);
-        let new = b.binary(BinaryOp::Add, old, product);
-        b.store(address, new);
+    let take = |b: &mut Builder, fragment: ValueId, [component, thread]: [ValueId; 2]| {
+        let value = b.push(Op::ExtractDyn(fragment, vec![component]), operand.into());
+        let is_own = thread == lane;
+        let value =
+            if is_own { value } else { b.push(Op::Subgroup(SubgroupOp::Shuffle, vec![value, thread]), operand.into()) };
+        b.cast(value, accumulator)
+    };
+    let of_right: Vec<ValueId> = (0..layout.columns)
+        .map(|column| {
+            let place = layout.of_column(b, column, k, lane);
+            take(b, right, place)
+        })
+        .collect();
+    for row in 0..components / layout.columns {
+        let place = layout.of_row(b, row, k, first_of_row);
+        let of_left = take(b, left, place);
+        for (column, of_right) in of_right.iter().enumerate() {
+            let product = b.binary(BinaryOp::Mul, of_left, *of_right);
+            let at = b.int(i64::from(row * layout.columns) + column as i64, Scalar::I32);
+            let base = b.local_addr(local);
+            let address = b.element_addr(base, vec![at]);
+            let old = b.load(address);
+            let new = b.binary(BinaryOp::Add, old, product);
+            b.store(address, new);
+        }
     }
     b.set_cursor(back);
     b.load_local(local)

@@ -116,7 +116,7 @@ pub(crate) fn is_product(kind: ProductKind, operands: &[&Type], result: &Type) -
     let [Type::Vector(a, n), b, c] = operands else { return false };
     let sums = Type::Vector(kind.accumulator(), *n);
     let fits = *a == kind.operand() && **b == Type::Vector(*a, *n) && **c == sums && *result == sums;
-    fits && n.is_power_of_two() && *n <= SIDE
+    fits && n.is_power_of_two() && *n <= ELEMENTS
 }
 
 /// How a target forms a kind of product by itself, and where it wants the elements.

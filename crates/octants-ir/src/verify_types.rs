@@ -215,7 +215,7 @@ impl<'a> Check<'a> {
     fn thread_op(&self, op: &Op) -> Checked {
         match op {
             Op::Grid(_) => need(*self.ty == Type::I32, Rule::ThreadType),
-            Op::FragmentIndex(e) => need(*self.ty == Type::I32 && e.component < ELEMENTS / 16, Rule::ThreadType),
+            Op::FragmentIndex(e) => need(*self.ty == Type::I32 && e.component < ELEMENTS, Rule::ThreadType),
             Op::Barrier(s) => {
                 need(matches!(s, ThreadScope::Subgroup | ThreadScope::Block), Rule::ThreadType)?;
                 self.yields_nothing()

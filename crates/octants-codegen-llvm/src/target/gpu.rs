@@ -127,7 +127,7 @@ pub(super) trait Maker {
     fn register(&self, e: &Emitter, register: Register) -> V;
     /// The i32 of the thread of the warp whose number differs by these bits. All threads of the warp take part.
     fn exchange(&self, e: &Emitter, word: V, bits: i64) -> V;
-    /// The i32 of the thread of the warp with this index.
+    /// The i32 of the thread of the warp with this index, which there is.
     fn shuffle(&self, e: &Emitter, word: V, lane: V) -> V;
     /// The i32 of the thread of the warp whose index is this thread's plus `by`, or this thread's own if there is none.
     /// `None` if [`Maker::shuffle`] is as fast.
@@ -444,7 +444,14 @@ impl Target for Gpu {
     }
 
     fn shuffle(&self, e: &Emitter, s: Scalar, value: V, lane: V) -> V {
-        self.by_words(e, s, value, &|word| self.maker.shuffle(e, word, lane))
+        let size = 1 << self.maker.warp_bits();
+        let source = match e.as_int(lane) {
+            Some(known) if (0..size).contains(&known) => lane,
+            Some(_) => return value,
+            // Instructions wrap around. As an unsigned number an index below zero is beyond the last one too.
+            None => e.select(e.icmp(IntCmp::LLVMIntULT, lane, e.i32c(size)), lane, self.lane(e)),
+        };
+        self.by_words(e, s, value, &|word| self.maker.shuffle(e, word, source))
     }
 
     fn shuffle_by(&self, e: &Emitter, s: Scalar, value: V, by: V, lane: V) -> V {
@@ -456,7 +463,9 @@ impl Target for Gpu {
 
     fn shuffle_xor(&self, e: &Emitter, s: Scalar, value: V, bits: V) -> V {
         match e.as_int(bits) {
-            Some(bits) => self.exchange(e, s, value, bits),
+            Some(bits) if bits >> self.maker.warp_bits() == 0 => self.exchange(e, s, value, bits),
+            // No lane of the subgroup differs in a bit above its size.
+            Some(_) => value,
             None => self.shuffle(e, s, value, e.xor(self.lane(e), bits)),
         }
     }
