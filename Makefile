@@ -82,7 +82,7 @@ VULKAN_TESTS := $(addprefix tests/python/,test_fields.py test_ndarray.py test_ma
     test_math.py test_loop_bounds.py test_program.py test_shared_memory.py test_algorithms.py calls \
     test_failed_checks.py test_debug_sums.py test_sums_of_blocks.py test_print_formats.py test_coarsened_loops.py \
     streams/test_stream_order.py streams/test_stream_objects.py streams/test_stream_schedules.py \
-    streams/test_stream_sections.py streams/test_stream_threads.py streams/test_stream_messages.py)
+    streams/test_stream_sections.py streams/test_stream_threads.py streams/test_stream_messages.py simt)
 
 test-python: $(STAMPS)/build
 	$(BIN)/python -m pytest tests/python -rs -n 2

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from lane_kernels import need_threads
 
 import octants as qd
 from octants.simt import subgroup
@@ -61,6 +62,11 @@ def moved_differently(x: Any, i: Any) -> Any:
 
 
 @qd.func
+def beyond_the_last(x: Any, i: Any) -> Any:
+    return subgroup.shuffle(x * x, i % 4 + subgroup.group_size()) * x + subgroup.shuffle(x, i % 8 - 4)
+
+
+@qd.func
 def in_a_loop(x: Any, i: Any) -> Any:
     value = x
     for _ in range(3):
@@ -85,9 +91,13 @@ FUNCTIONS = [
     neighbors,
     gathered,
     moved_differently,
+    beyond_the_last,
     in_a_loop,
     of_vectors,
 ]
+
+
+TILES = {first: 32, largest: 16, prefix: 32, running_product: 16}
 
 
 def kernel_of(function: Callable[..., Any], x: Any, weights: Any, loss: Any) -> Any:
@@ -121,6 +131,7 @@ def gradient_of(function: Any) -> Any:
 
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
 def test_reverse_mode(group_size: int, function: Any) -> None:
+    need_threads(group_size, TILES.get(function, 1))
     k, x, weights, loss, gradient = gradient_of(function)
     at, step = x.to_numpy(), 1e-5
     for i in (0, 1, 5, 31, 32, 40, 63, 64, 100, 127):
@@ -137,6 +148,7 @@ def test_reverse_mode(group_size: int, function: Any) -> None:
 
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
 def test_forward_mode_agrees(group_size: int, function: Any) -> None:
+    need_threads(group_size, TILES.get(function, 1))
     k, x, weights, loss, gradient = gradient_of(function)
     direction = np.random.default_rng(5).uniform(-1, 1, N)
 
