@@ -49,9 +49,14 @@ mem_fence = kernel_only(
     "simt.block_fence",
     "Orders this thread's accesses to memory, as other threads of the block see them. Waits for no one.",
 )
-shuffle = kernel_only("simt.shuffle", "`shuffle(value, index)`: the value of the thread with an index in the subgroup.")
+shuffle = kernel_only(
+    "simt.shuffle",
+    "`shuffle(value, index)`: the value of the thread with an index in the subgroup; the own value if there is none.",
+)
 shuffle_xor = kernel_only(
-    "simt.shuffle_xor", "`shuffle_xor(value, mask)`: the value of the thread whose index differs in the mask's bits."
+    "simt.shuffle_xor",
+    "`shuffle_xor(value, mask)`: the value of the thread whose index differs in the mask's bits; the own value if there "
+    "is none.",
 )
 shuffle_up = kernel_only(
     "simt.shuffle_up",

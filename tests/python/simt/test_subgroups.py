@@ -189,6 +189,24 @@ def test_sort(group_size: int, dtype: str, k: int | None) -> None:
     assert (values == wanted[1]).all()
 
 
+def test_lanes_outside_the_subgroup_yield_the_own_value(group_size: int) -> None:
+    @qd.kernel
+    def beyond(x: qd.types.ndarray(), y: qd.types.ndarray()):
+        qd.loop_config(block_dim=64)
+        for i in range(x.shape[0]):
+            lane = i % group_size
+            y[i, 0] = subgroup.shuffle(x[i], lane + group_size)
+            y[i, 1] = subgroup.shuffle(x[i], lane - group_size)
+            y[i, 2] = subgroup.shuffle(x[i], group_size + 1)
+            y[i, 3] = subgroup.shuffle(x[i], -1)
+            y[i, 4] = subgroup.shuffle_xor(x[i], group_size + 1)
+            y[i, 5] = subgroup.shuffle_xor(x[i], group_size + x[i] % 2)
+
+    x, y = np.arange(N, dtype=np.int32), np.zeros((N, 6), np.int32)
+    beyond(x, y)
+    assert (y == x[:, None]).all()
+
+
 @pytest.mark.parametrize("old", ["barrier", "memory_barrier", "ballot_full_subgroup"])
 def test_old_names_warn_once(group_size: int, old: str) -> None:
     from octants.simt import old_names
