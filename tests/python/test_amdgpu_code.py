@@ -91,7 +91,7 @@ def check_object(path, text):
     assert points, f"{path.name} has no entry points"
     for found, argument, hidden in points:
         name = f"{path.name} {found['.name']}"
-        assert re.fullmatch(r"octants_task_\d+(_wide)?", found[".name"]), name
+        assert re.fullmatch(r"\w+_\d+_\w+", found[".name"]), name
         assert found[".symbol"] == f"{found['.name']}.kd"
         assert int(found[".wavefront_size"]) == (64 if chip.startswith("gfx9") else 32), name
         # The context and at least one slot, in whole words.

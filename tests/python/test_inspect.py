@@ -137,7 +137,7 @@ def test_code_for_a_processor_is_the_same_on_every_machine(saxpy):
 def test_nvidias_chips_have_ptx(saxpy):
     text = qd.inspect(saxpy, 2.0, *arrays(), target="sm_90")
     assert ".target sm_90" in text
-    assert ".entry octants_task_0" in text
+    assert ".entry saxpy_0_range" in text
     assert qd.inspect(saxpy, 2.0, *arrays(), arch=qd.cuda, emit="object").startswith(b"//")
 
 

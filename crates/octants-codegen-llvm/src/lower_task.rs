@@ -43,7 +43,7 @@ pub(crate) fn lower_entries(u: &Unit<'_>, entries: &[Entry]) -> Vec<TaskMeta> {
 /// Lowers the form of a task for any launch, and what belongs to it.
 fn lower_main(u: &Unit<'_>, number: usize) -> TaskMeta {
     let (task, target, schedule) = (&u.program.tasks[number], u.target, &u.facts.schedule.tasks[number]);
-    let symbol = target.task_symbol(number, &task.name);
+    let symbol = target.task_symbol(&task.name);
     let Forms { runs_alone, has_single, thread_privatization, .. } = &schedule.forms;
     let plain = thread_privatization.as_ref().map(|s| {
         let code = lower_variant(u, number, &format!("{symbol}.plain"), Variant::Plain(s));
@@ -91,7 +91,7 @@ fn lower_main(u: &Unit<'_>, number: usize) -> TaskMeta {
 }
 
 fn single_symbol(u: &Unit<'_>, number: usize) -> String {
-    format!("{}.single", u.target.task_symbol(number, &u.program.tasks[number].name))
+    format!("{}.single", u.target.task_symbol(&u.program.tasks[number].name))
 }
 
 fn both(a: Vec<bool>, b: Vec<bool>) -> Vec<bool> {
@@ -102,7 +102,7 @@ fn both(a: Vec<bool>, b: Vec<bool>) -> Vec<bool> {
 fn lower_wide(u: &Unit<'_>, number: usize) -> Option<WideForm> {
     let forms = &u.facts.schedule.tasks[number].forms;
     let coarsening = forms.coarsening?;
-    let symbol = u.target.task_symbol(number, &u.program.tasks[number].name);
+    let symbol = u.target.task_symbol(&u.program.tasks[number].name);
     let form = wide_form(u.facts, format!("{symbol}_wide"), coarsening);
     if u.has_wide_forms {
         lower_variant(u, number, &form.symbol, Variant::Coarse(&form));

@@ -128,7 +128,7 @@ fn each_chip_gets_its_code_object_with_entry_points_and_their_parameters() {
         assert!(c.description.contains("OS/ABI:                            AMDGPU - HSA"), "{}", c.description);
         let flags = c.description.lines().find(|l| l.contains("Flags:")).unwrap();
         assert!(flags.contains(cpu), "{flags}");
-        for kernel in ["octants_task_0", "octants_task_0_wide"] {
+        for kernel in ["kernel_0", "kernel_0_wide"] {
             assert!(c.description.contains(&format!("PROTECTED   7 {kernel}\n")), "{}", c.description);
             assert!(c.description.contains(&format!(" {kernel}.kd\n")), "{}", c.description);
             assert_eq!(c.number(kernel, ".wavefront_size"), u64::from(wave), "{cpu}");
@@ -151,7 +151,7 @@ fn sums_are_combined_in_waves_and_blocks_before_one_atomic_update() {
     for (cpu, wave, adds_floats) in families() {
         let c = CodeObject::of(&reduction(AtomicOp::Add, Scalar::F32), cpu);
         // Exchanges by halves of the wave, twice: in waves, then the waves' sums. Within rows of 16 lanes they are DPP.
-        let kernel = c.code.split("<octants_task_0_wide>:").next().unwrap();
+        let kernel = c.code.split("<kernel_0_wide>:").next().unwrap();
         let of_halves = if wave == 64 { ["ds_bpermute_b32", "ds_swizzle_b32"] } else { ["v_permlanex16_b32"; 2] };
         for name in of_halves {
             assert_eq!(kernel.matches(name).count(), 2, "{name} {cpu}\n{kernel}");
@@ -165,8 +165,8 @@ fn sums_are_combined_in_waves_and_blocks_before_one_atomic_update() {
         if adds_floats {
             c.assert_lacks(&["cmpswap"]);
         }
-        assert_eq!(c.number("octants_task_0", ".group_segment_fixed_size"), u64::from(wave) * 4, "{cpu}");
-        assert_eq!(c.number("octants_task_0", ".private_segment_fixed_size"), 0, "{cpu}");
+        assert_eq!(c.number("kernel_0", ".group_segment_fixed_size"), u64::from(wave) * 4, "{cpu}");
+        assert_eq!(c.number("kernel_0", ".private_segment_fixed_size"), 0, "{cpu}");
     }
 }
 
@@ -204,7 +204,7 @@ fn histograms_are_counted_in_blocks() {
         let c = CodeObject::of(&weighted_histogram(Scalar::I32), cpu);
         c.assert_has(&["ds_add_u32", "global_atomic_add", "s_barrier"]);
         c.assert_lacks(&["flat_", "scratch_"]);
-        assert_eq!(c.number("octants_task_0", ".group_segment_fixed_size"), 32 << 10, "{cpu}");
+        assert_eq!(c.number("kernel_0", ".group_segment_fixed_size"), 32 << 10, "{cpu}");
     }
 }
 
@@ -223,7 +223,7 @@ fn what_fails_and_prints_goes_to_the_channel_by_updates_that_the_host_sees() {
         let update = c.code.lines().find(|l| l.contains("global_atomic_cmpswap")).unwrap();
         assert!(update.contains(system), "{cpu}: {update}");
         // Values are passed in memory of the thread, and nothing else is there.
-        assert!(c.number("octants_task_0", ".private_segment_fixed_size") <= 64, "{cpu}");
+        assert!(c.number("kernel_0", ".private_segment_fixed_size") <= 64, "{cpu}");
         assert!(!c.description.contains("hidden_hostcall_buffer"), "{cpu}");
     }
 }
@@ -233,7 +233,7 @@ fn many_arguments_are_read_from_memory() {
     let p = many_parameters();
     for (cpu, ..) in families() {
         // The context, and an address.
-        assert_eq!(CodeObject::of(&p, cpu).number("octants_task_0", ".size"), 72, "{cpu}");
+        assert_eq!(CodeObject::of(&p, cpu).number("kernel_0", ".size"), 72, "{cpu}");
     }
 }
 
@@ -300,7 +300,7 @@ fn the_librarys_functions_are_inlined() {
     for (cpu, ..) in families() {
         let c = CodeObject::of(&map(&[UnaryOp::Tanh], Scalar::F32), cpu);
         c.assert_lacks(&["s_swappc", "scratch_", "__ocml"]);
-        assert_eq!(c.number("octants_task_0", ".private_segment_fixed_size"), 0, "{cpu}");
+        assert_eq!(c.number("kernel_0", ".private_segment_fixed_size"), 0, "{cpu}");
     }
 }
 

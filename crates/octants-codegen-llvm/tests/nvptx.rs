@@ -15,17 +15,14 @@ use scheduled::{compile, list};
 #[test]
 fn a_map_reads_past_the_caches_for_written_memory_and_computes_in_line() {
     let text = ptx(&map(&[UnaryOp::Sin, UnaryOp::Exp, UnaryOp::Sqrt], Scalar::F32), &h200());
-    assert_has(
-        &text,
-        &[".entry octants_task_", "ld.global.nc.", "st.global.", "ex2.approx.ftz.f32", "sqrt.approx.ftz.f32"],
-    );
+    assert_has(&text, &[".entry kernel_", "ld.global.nc.", "st.global.", "ex2.approx.ftz.f32", "sqrt.approx.ftz.f32"]);
     assert!(!text.contains("call"), "{text}");
 }
 
 #[test]
 fn neighbouring_elements_are_loaded_and_stored_together_where_a_launch_allows_it() {
     let p = map(&[UnaryOp::Sqrt], Scalar::F32);
-    assert_has(&ptx(&p, &h200()), &["octants_task_0_wide", "ld.global.nc.v4.b32", "st.global.v4.b32"]);
+    assert_has(&ptx(&p, &h200()), &["kernel_0_wide", "ld.global.nc.v4.b32", "st.global.v4.b32"]);
     let artifact = compile(&p, &|_| String::new(), &options(), &h200()).unwrap();
     let meta = artifact.tasks[0].parallel.as_ref().unwrap();
     let n = 1 << 20;
@@ -323,7 +320,7 @@ fn offsets_that_fit_32_bits_are_computed_in_32() {
         let array = |name: &str| Buffer { layout: layout.clone(), short_offsets, ..array(name, Scalar::F32, 2) };
         let text = ptx(&program(vec![array("x"), array("y")], vec![], Type::Unit, true, b.body), &h200());
         // Coarsened variants compute in 64 bits, so that neighbors are recognized.
-        text.split("octants_task_0_wide").next().unwrap().to_string()
+        text.split("kernel_0_wide").next().unwrap().to_string()
     };
     for layout in [Layout::Contiguous, Layout::Strided] {
         let (short, long) = (code(layout.clone(), true), code(layout.clone(), false));
@@ -404,7 +401,7 @@ fn neighbors_in_fields_below_2_gib_are_loaded_together() {
         Buffer { layout, short_offsets: true, ..array("field", Scalar::F32, 2) }
     };
     let text = ptx(&stencil_on([field(0), field(1)]), &h200());
-    let wide = &text[text.find("octants_task_0_wide").unwrap()..];
+    let wide = &text[text.find("kernel_0_wide").unwrap()..];
     assert_eq!(wide.matches("ld.global.nc.v4").count(), 3, "a row each\n{wide}");
     assert_has(wide, &["st.global.v4"]);
 }
@@ -437,7 +434,7 @@ fn tiles_are_read_from_shared_memory_in_wide_loads() {
 fn unknown_extents_are_divided_by_once_and_in_32_bits() {
     let text = ptx(&stencil(), &h200());
     assert!(!text.contains("div.u64") && !text.contains("rem."), "{text}");
-    let narrow = &text[..text.find("octants_task_0_wide").unwrap()];
+    let narrow = &text[..text.find("kernel_0_wide").unwrap()];
     assert_eq!(narrow.matches("div.u32").count(), 2, "the start and the step\n{narrow}");
 }
 
@@ -445,7 +442,7 @@ fn unknown_extents_are_divided_by_once_and_in_32_bits() {
 fn stencils_load_and_store_neighbours_together() {
     let p = stencil();
     let text = ptx(&p, &h200());
-    let wide = &text[text.find("octants_task_0_wide").unwrap()..];
+    let wide = &text[text.find("kernel_0_wide").unwrap()..];
     assert_eq!(wide.matches("ld.global.nc.v4").count(), 3, "a row each\n{wide}");
     assert_has(wide, &["st.global.v4"]);
     let artifact = compile(&p, &|_| String::new(), &options(), &h200()).unwrap();
@@ -453,8 +450,8 @@ fn stencils_load_and_store_neighbours_together() {
     let fits = |rows: u64, columns: u64| meta.wide_form(&[0x1000, rows, columns, 0x2000, rows, columns]).is_some();
     let (main, wide) = (String::from_utf8_lossy(&artifact.modules[0]), &meta.wide.as_ref().unwrap().code);
     let wide = String::from_utf8_lossy(wide);
-    assert!(main.contains(".entry octants_task_0(") && !main.contains(".entry octants_task_0_wide"), "{main}");
-    assert!(wide.contains(".entry octants_task_0_wide(") && !wide.contains(".entry octants_task_0("), "{wide}");
+    assert!(main.contains(".entry kernel_0(") && !main.contains(".entry kernel_0_wide"), "{main}");
+    assert!(wide.contains(".entry kernel_0_wide(") && !wide.contains(".entry kernel_0("), "{wide}");
     assemble(&wide, "sm_90");
     assert_eq!(meta.iterations(&[0x1000, 10, 20, 0x2000, 10, 20]), Some(8 * 18));
     assert!(fits(4096, 4096) && fits(3001, 1024));

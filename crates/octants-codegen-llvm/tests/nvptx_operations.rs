@@ -188,7 +188,7 @@ fn older_and_newer_chips_are_compiled_for() {
 fn many_arguments_are_read_from_memory() {
     let text = ptx(&many_parameters(), &h200());
     // The context, and an address.
-    assert_has(&text, &["octants_task_0_param_0[72]"]);
+    assert_has(&text, &["kernel_0_param_0[72]"]);
 }
 
 #[test]

@@ -164,7 +164,7 @@ fn every_iteration_is_run_once_on_any_grid() {
         for edges in [&[(0, 0)][..], &[(0, 0), (0, 0)], &[(1, 2), (0, 5)], &[(2, 0), (1, 1), (0, 3)]] {
             let p = inside_of(s, edges, one);
             for extents in [[700, 1, 1], [29, 31, 6], [5, 200, 7], [40, 1, 9], [3, 8, 64]] {
-                check(&p, "octants_task_0", &extents[..edges.len()], edges, &|_| 1.0);
+                check(&p, "kernel_0", &extents[..edges.len()], edges, &|_| 1.0);
             }
         }
     }
@@ -179,13 +179,13 @@ fn the_wide_form_runs_what_its_groups_have_of_the_loop() {
             let extents = &extents[..edges.len()];
             // Rows are a multiple of the lanes, where there are several.
             if extents.len() == 1 || extents[extents.len() - 1] % 4 == 0 {
-                check(&p, "octants_task_0_wide", extents, edges, &|_| 1.0);
+                check(&p, "kernel_0_wide", extents, edges, &|_| 1.0);
             }
         }
     }
     // One row need not be a multiple.
     let p = inside_of(Scalar::I32, &[(1, 1)], one);
-    check(&p, "octants_task_0_wide", &[1003], &[(1, 1)], &|_| 1.0);
+    check(&p, "kernel_0_wide", &[1003], &[(1, 1)], &|_| 1.0);
 }
 
 #[test]
@@ -199,7 +199,7 @@ fn stencils_run_in_tiles() {
         b.binary(BinaryOp::Add, up, down)
     });
     for extents in [[30, 512], [67, 260], [3, 1024], [300, 64]] {
-        for symbol in ["octants_task_0", "octants_task_0_wide"] {
+        for symbol in ["kernel_0", "kernel_0_wide"] {
             check(&p, symbol, &extents, &edges, &|_| 2.0);
         }
     }
@@ -209,6 +209,6 @@ fn stencils_run_in_tiles() {
 fn empty_loops_run_nothing() {
     for edges in [&[(0, 7)][..], &[(0, 0), (7, 7)], &[(7, 7), (0, 0)]] {
         let p = inside_of(Scalar::I32, edges, one);
-        check(&p, "octants_task_0", &[7, 6][..edges.len()], edges, &|_| 1.0);
+        check(&p, "kernel_0", &[7, 6][..edges.len()], edges, &|_| 1.0);
     }
 }

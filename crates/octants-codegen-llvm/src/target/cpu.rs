@@ -220,7 +220,7 @@ impl Target for Cpu {
         INFO
     }
 
-    fn task_symbol(&self, _number: usize, name: &str) -> String {
+    fn task_symbol(&self, name: &str) -> String {
         format!("octants.{name}")
     }
 

@@ -93,8 +93,8 @@ pub(crate) trait Target {
     fn keeps_forms_apart(&self) -> bool {
         false
     }
-    /// Symbol of a task.
-    fn task_symbol(&self, number: usize, name: &str) -> String;
+    /// Symbol of a task of this name: letters, digits and underscores.
+    fn task_symbol(&self, name: &str) -> String;
     /// Tells how many argument slots a launch has.
     fn set_slots(&self, _slots: u32) {}
     /// Says what concerns the module as a whole, once it is made.

@@ -1,5 +1,5 @@
 ; by LLVM 22.1.8
-octants_task_0:
+kernel_0:
 	s_clause 0x1
 	s_load_b128 s[4:7], s[0:1], 0x40
 	s_load_b32 s8, s[0:1], 0x6c

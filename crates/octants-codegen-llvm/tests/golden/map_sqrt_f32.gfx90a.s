@@ -1,5 +1,5 @@
 ; by LLVM 22.1.8
-octants_task_0:
+kernel_0:
 	s_load_dwordx4 s[8:11], s[4:5], 0x40
 	s_load_dword s7, s[4:5], 0x6c
 	s_mov_b64 s[2:3], 0

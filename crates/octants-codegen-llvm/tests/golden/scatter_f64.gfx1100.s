@@ -1,5 +1,5 @@
 ; by LLVM 22.1.8
-octants_task_0:
+kernel_0:
 	s_clause 0x2
 	s_load_b256 s[4:11], s[0:1], 0x40
 	s_load_b32 s14, s[0:1], 0x7c

@@ -1,5 +1,5 @@
 ; by LLVM 22.1.8
-octants_task_0:
+kernel_0:
 	s_load_dword s0, s[4:5], 0x7c
 	s_load_dwordx8 s[8:15], s[4:5], 0x40
 	s_load_dwordx2 s[2:3], s[4:5], 0x60

@@ -1,5 +1,5 @@
 ; by LLVM 22.1.8
-octants_task_0:
+kernel_0:
 	s_load_dwordx4 s[0:3], s[4:5], 0x40
 	s_load_dwordx2 s[8:9], s[4:5], 0x50
 	s_load_dword s7, s[4:5], 0x6c
