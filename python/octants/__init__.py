@@ -122,6 +122,8 @@ from octants.races import Race, RaceAccess
 from octants.runtime import clock_freq_hz, dump_compile_config, init, is_extension_enabled, reset, sync
 from octants.snode import SNode
 from octants.snode_trees import FieldsBuilder, root
+from octants.sparse_kernels import activate, append, deactivate, is_active, length
+from octants.sparse_levels import deactivate_all_snodes
 from octants.streams import (
     Event,
     Stream,
@@ -212,7 +214,9 @@ __all__ = [  # and the exceptions
     "__version_str__",
     "abs",
     "acos",
+    "activate",
     "amdgpu",
+    "append",
     "arm64",
     "asin",
     "assume_in_range",
@@ -248,6 +252,8 @@ __all__ = [  # and the exceptions
     "current_stream",
     "data_oriented",
     "dataclass",
+    "deactivate",
+    "deactivate_all_snodes",
     "default_stream",
     "dump_compile_config",
     "exp",
@@ -288,6 +294,7 @@ __all__ = [  # and the exceptions
     "int16",
     "int32",
     "int64",
+    "is_active",
     "is_extension_enabled",
     "is_logging_effective",
     "j",
@@ -298,6 +305,7 @@ __all__ = [  # and the exceptions
     "kernel",
     "kl",
     "l",
+    "length",
     "log",
     "loop_config",
     "max",
@@ -367,11 +375,7 @@ _LAZY_NAMES = {
     **dict.fromkeys(("eig", "make_spd", "polar_decompose", "randn", "solve", "svd", "sym_eig"), "octants._linalg"),
 }
 
-_SPARSE = "sparse levels are not there yet: use dense levels, and a counter and an array of indices for what is active"
 _NOT_THERE_YET = {
-    **dict.fromkeys(
-        ("activate", "append", "deactivate", "deactivate_all_snodes", "is_active", "length", "sparse"), _SPARSE
-    ),
     **dict.fromkeys(("Mesh", "MeshInstance", "mesh_local", "mesh_patch_idx"), "meshes are not there yet"),
     "BitpackedFields": "quantized types are not there yet: use i8, u8, i16, u16 or f16",
 }

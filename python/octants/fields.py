@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from octants import shadow_buffers
+from octants import interchange, shadow_buffers
 from octants.exceptions import OctantsAssertionError, OctantsRuntimeError
 from octants.host_memory import CopiedMemory, HostMemory, host_access
 from octants.matrix import Matrix
@@ -26,6 +26,9 @@ from octants.types.enums import SNodeGradType
 from octants.types.primitive import DataType, i32, numpy_dtype
 from octants.types.tensor_types import components_array
 from octants.whole_arrays import WholeArray, component_key, flat_index
+
+if TYPE_CHECKING:
+    from octants.sparse_levels import LevelOfField
 
 
 class Field(WholeArray):
@@ -43,6 +46,7 @@ class Field(WholeArray):
         self._qd_layout: tuple[int, ...] | None = None
         self._host: HostMemory | CopiedMemory | None = None
         self._shifted = False
+        self._is_sparse = False
         self._placements: list[Placement] | None = None
         self._marks: Field | None = None
         self.grad: Any = None
@@ -95,6 +99,12 @@ class Field(WholeArray):
             self._placements = [node.placement() for node in nodes if node is not None]
         return self._placements
 
+    @property
+    def _sparse_levels(self) -> tuple[LevelOfField, ...]:
+        """The sparse levels above the field's place, outermost first."""
+        self._placed()
+        return self._place()._levels
+
     def _elements(self) -> Elements:
         self._memory()  # raises when the program has ended
         return Elements(self._root.buffer, self._dtype.numpy, self._element_shape, self._placed())
@@ -108,6 +118,7 @@ class Field(WholeArray):
             refuse_unplaced_fields()
             host = self._host = host_access(tree.buffer, self._dtype.numpy, self._element_shape, self._placed())
             self._shifted = any(self._parts[0].offset)
+            self._is_sparse = bool(self._sparse_levels)
         return host
 
     def _placeable(self) -> list[Component]:
@@ -255,7 +266,40 @@ class Field(WholeArray):
             raise TypeError("Cannot copy from a non-field object")
         if self.shape != other.shape:
             raise ValueError(f"qd.field shape {self.shape} does not match the source field shape {other.shape}")
+        self._memory()
+        if self._is_sparse:
+            SNodeTree.sparse.activate_all(self._sparse_levels, qd_stream)
         self._copy(other, qd_stream)
+
+    def fill(self, val: Any, qd_stream: Any = None) -> None:
+        """Sets all elements to a scalar, or to one vector or matrix; below sparse levels those of active cells."""
+        self._memory()
+        if not self._is_sparse:
+            super().fill(val, qd_stream)
+            return
+        SNodeTree.sparse.fill(self, self._element(val), qd_stream)
+        if shadow_buffers.open_scopes:
+            shadow_buffers.host_wrote(self)
+
+    def _scalar_parts(self) -> list[ScalarField]:
+        """A field for each component."""
+        raise NotImplementedError
+
+    @only_in_python
+    def from_torch(self, arr: Any) -> None:
+        """Sets all elements from a torch tensor; below sparse levels those of active cells."""
+        self._memory()
+        if self._is_sparse:
+            self.from_numpy(interchange.from_torch(arr))
+        else:
+            super().from_torch(arr)
+
+    def _write(self, arr: np.ndarray[Any, Any], qd_stream: Any) -> None:
+        if self._is_sparse:
+            values = interchange.converted(arr, self._memory().dtype)
+            SNodeTree.sparse.write(self, values, qd_stream)
+        else:
+            super()._write(arr, qd_stream)
 
     @staticmethod
     def _values(value: Any) -> np.ndarray[Any, Any]:
@@ -282,6 +326,9 @@ class Field(WholeArray):
 class ScalarField(Field):
     """A field of scalars."""
 
+    def _scalar_parts(self) -> list[ScalarField]:
+        return [self]
+
     def __getitem__(self, key: Any) -> Any:
         memory = self._memory()
         return memory.get(self._index(memory, key))
@@ -293,6 +340,8 @@ class ScalarField(Field):
             raise TypeError(self._named(f"an element is a number, got {value!r}"))
         self._dtype.check_element(value)
         memory.set(index, self._dtype.convert(value))
+        if self._is_sparse:
+            SNodeTree.sparse.activate(self._sparse_levels, index)
         if shadow_buffers.open_scopes:
             shadow_buffers.host_wrote(self, key)
 
@@ -306,6 +355,9 @@ class MatrixField(Field):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self._scalar_fields: dict[int, ScalarField] = {}
+
+    def _scalar_parts(self) -> list[ScalarField]:
+        return [self.get_scalar_field(*place) for place in np.ndindex(self._element_shape)]
 
     @property
     def n(self) -> int:
@@ -353,6 +405,8 @@ class MatrixField(Field):
 
     def _store_component(self, index: tuple[int, ...], component: Any, value: Any) -> None:
         store_component(self._memory(), self._dtype, index, component, value)
+        if self._is_sparse:
+            SNodeTree.sparse.activate(self._sparse_levels, index)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         memory = self._memory()
@@ -365,6 +419,8 @@ class MatrixField(Field):
             raise TypeError(self._named(f"an element has the shape {self._element_shape}, got {value!r}"))
         self._dtype.check_components(self._values(value))
         memory.set(index, element)
+        if self._is_sparse:
+            SNodeTree.sparse.activate(self._sparse_levels, index)
         if shadow_buffers.open_scopes:
             shadow_buffers.host_wrote(self, key)
 

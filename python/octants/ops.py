@@ -332,6 +332,7 @@ get_addr = kernel_only(
 volatile_load = kernel_only(
     "volatile_load", "Reads an element each time that it is executed, for loops that wait for what others write."
 )
+flat_values = kernel_only("flat_values", "The scalars of a scalar, vector, matrix, struct or list, as a list.")
 outer = kernel_only(
     "outer",
     "`outer(a, b)`: the outer product of two columns of a `qd.simt` tile, in `t -= outer(a, b)`.",

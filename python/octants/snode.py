@@ -24,6 +24,7 @@ from octants.types.primitive import DataType
 
 if TYPE_CHECKING:
     from octants.snode_trees import SNodeTree
+    from octants.sparse_levels import LevelOfField, SparseLevel
 
 Digit = tuple[int, int]
 
@@ -83,6 +84,8 @@ class SNode:
         self._role = SNodeGradType.PRIMAL
         self._offset_bytes_in_parent_cell = 0
         self._cell_bytes = 0
+        self._sparse: SparseLevel | None = None
+        self._levels: tuple[LevelOfField, ...] = ()
 
     # Building
 
@@ -156,27 +159,36 @@ class SNode:
                 self._place_component(shadow_buffer, component.offset or None)
 
     def pointer(self, axes: Any, dimensions: Any) -> SNode:
-        """A sparse level: not supported yet."""
-        raise _sparse("Pointer")
+        """A sparse level: cells that are active or not, as `dense` otherwise. A store to a field below activates the cell."""
+        return self._add_sparse("pointer", axes, dimensions)
 
     def bitmasked(self, axes: Any, dimensions: Any) -> SNode:
-        """A sparse level: not supported yet."""
-        raise _sparse("Bitmasked")
+        """A sparse level, as `pointer`."""
+        return self._add_sparse("bitmasked", axes, dimensions)
 
     def dynamic(self, axis: Any, dimension: int, chunk_size: int | None = None) -> SNode:
-        """A growing list: not supported yet."""
-        raise _sparse("Dynamic")
+        """A list in each cell of this level, of at most `dimension` elements along one axis. `qd.append` and stores make it
+        longer. `chunk_size` is of no effect: lists have memory for all their elements."""
+        if chunk_size is not None and (isinstance(chunk_size, bool) or int(chunk_size) < 1):
+            raise OctantsRuntimeError(f"chunk_size is a positive integer, got {chunk_size!r}")
+        if len(axis_numbers(axis)) != 1:
+            raise OctantsRuntimeError("a dynamic level has one axis")
+        return self._add_sparse("dynamic", axis, dimension)
 
-    def hash(self, axes: Any, dimensions: Any) -> SNode:
-        """A sparse level: not supported yet."""
-        raise _sparse("Hash")
+    def _add_sparse(self, kind: str, axes: Any, dimensions: Any) -> SNode:
+        if any(node._kind == "dynamic" for node in self._path_from_root()):
+            raise OctantsRuntimeError(f"a {kind} level cannot hang under a dynamic one")
+        child = self.dense(axes, dimensions)
+        child._kind = kind
+        return child
 
     def quant_array(self, axes: Any, dimensions: Any, max_num_bits: int) -> SNode:
         """Packed small integers: not supported yet."""
         raise OctantsRuntimeError("quant_array is not supported yet")
 
     def deactivate_all(self) -> None:
-        """Deactivates sparse cells; dense levels have none."""
+        """Deactivates all cells of the sparse levels from this one on. What they held is zero then."""
+        self._tree.deactivate_below(self)
 
     def _check_can_have_children(self) -> None:
         if self._kind == "place":
@@ -201,6 +213,17 @@ class SNode:
             for axis, size in zip(node._axes, node._sizes, strict=True):
                 extents[axis] = extents.get(axis, 1) * size
         return tuple(extents[axis] for axis in sorted(extents))
+
+    @property
+    def _sparse_levels(self) -> tuple[LevelOfField, ...]:
+        """The sparse levels above this one, outermost first, and the level itself if it is one."""
+        self._tree.finalize()
+        return self._levels
+
+    @property
+    def snode(self) -> SNode:
+        """The level itself."""
+        return self
 
     @property
     def _octants_ndrange(self) -> tuple[Any, Any]:
@@ -278,10 +301,6 @@ class SNode:
                     extent *= of_axis.pop()[0]
                 of_axis.append((extent, stride))
         return Placement(base, tuple(tuple(digits[axis]) for axis in sorted(digits)))
-
-
-def _sparse(kind: str) -> OctantsRuntimeError:
-    return OctantsRuntimeError(f"{kind} SNode is not supported on this backend yet; use dense levels")
 
 
 def _sizes(dimensions: Any, count: int) -> tuple[int, ...]:

@@ -11,18 +11,24 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from octants import _octants
 from octants.exceptions import OctantsRuntimeError
 from octants.program_view import ProgramView, view
 from octants.snode import SNode
 
+if TYPE_CHECKING:
+    from octants.sparse_levels import SparseSupport
+
 _with_memory: weakref.WeakSet[SNodeTree] = weakref.WeakSet()
 
 
 class SNodeTree:
     """What the levels below a root have in common, and once finalised their memory. The levels keep it, not it them."""
+
+    sparse: ClassVar[SparseSupport]
+    """Areas and state of sparse levels. The module of it sets it, for it builds on fields, and they on this one."""
 
     def __init__(self) -> None:
         require_program()
@@ -76,6 +82,7 @@ class SNodeTree:
         top = None if self._root is None else self._root()
         assert top is not None, "a level that is asked for its memory keeps the root"
         nbytes, _ = top.measure()
+        nbytes = self.sparse.lay_out(top, nbytes)
         self._buffer = _octants.Buffer(max(nbytes, 1))
         _with_memory.add(self)
         root._close(top)
@@ -88,6 +95,12 @@ class SNodeTree:
         self.finalize()
         assert self._buffer is not None
         return self._buffer
+
+    def deactivate_below(self, node: SNode) -> None:
+        """Deactivates all cells of the sparse levels from `node` on."""
+        self.check_alive()
+        self.finalize()
+        self.sparse.deactivate_below(node)
 
     def destroy(self) -> None:
         """Frees the memory; the fields in it can no longer be used."""
@@ -150,7 +163,8 @@ class FieldsBuilder:
         self._open_root().lazy_dual()
 
     def deactivate_all(self) -> None:
-        """Deactivates sparse cells; dense levels have none."""
+        """Deactivates all cells of all sparse levels of the tree. What they held is zero then."""
+        self._root.deactivate_all()
 
     def finalize(self, raise_warning: bool = True) -> SNodeTree:
         """Lays out and allocates the memory; the result can `destroy()` it."""
@@ -202,20 +216,16 @@ class RootProxy:
         return self._current().place(*args, offset=offset)
 
     def pointer(self, axes: Any, dimensions: Any) -> SNode:
-        """A sparse level: not supported yet."""
+        """As `SNode.pointer`."""
         return self._current().pointer(axes, dimensions)
 
     def bitmasked(self, axes: Any, dimensions: Any) -> SNode:
-        """A sparse level: not supported yet."""
+        """As `SNode.bitmasked`."""
         return self._current().bitmasked(axes, dimensions)
 
     def dynamic(self, axis: Any, dimension: int, chunk_size: int | None = None) -> SNode:
-        """A growing list: not supported yet."""
+        """As `SNode.dynamic`."""
         return self._current().dynamic(axis, dimension, chunk_size)
-
-    def hash(self, axes: Any, dimensions: Any) -> SNode:
-        """A sparse level: not supported yet."""
-        return self._current().hash(axes, dimensions)
 
     def lazy_grad(self) -> None:
         """Places the gradient of every floating-point field whose memory is not in use yet, next to the field."""
@@ -232,7 +242,10 @@ class RootProxy:
                 top._place_shadow_buffers(which)
 
     def deactivate_all(self) -> None:
-        """Deactivates sparse cells; dense levels have none."""
+        """Deactivates all cells of the sparse levels of all trees. What they held is zero then."""
+        for tree in list(_with_memory):
+            if tree.alive and tree._root is not None and (top := tree._root()) is not None:
+                top.deactivate_all()
 
     def parent(self, n: int = 1) -> None:
         """None: nothing is above the root."""

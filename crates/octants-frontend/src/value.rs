@@ -133,6 +133,8 @@ pub struct Ndrange {
     pub dims: Vec<(Value, Value)>,
     /// For each nesting level, outermost first, the axis it iterates.
     pub order: Vec<usize>,
+    /// The object of the outside that has these bounds: a level of a tree, say.
+    pub level: Option<Obj>,
 }
 
 /// Most items of a range that the outside is given, one by one.

@@ -115,6 +115,8 @@ pub struct FieldDesc {
     pub offset: Vec<i64>,
     /// One per component. `root` is the outside's own id of the memory; the front end renumbers it.
     pub components: Vec<ComponentLayout>,
+    /// Levels above its place are sparse: the attribute `_sparse_levels` of the field has them.
+    pub is_sparse: bool,
 }
 
 impl FieldDesc {

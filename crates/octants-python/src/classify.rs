@@ -215,7 +215,8 @@ fn field<'py>(object: &Bound<'py, PyAny>, world: &impl Handles<'py>) -> PyResult
         .collect();
     let name = text_attribute(object, pyo3::intern!(py, "_name")).unwrap_or_default();
     let offset = if offset.is_empty() { vec![0; shape.len()] } else { offset };
-    Ok(FieldDesc { name, elem: element_type(scalar, &element)?, shape, offset, components })
+    let is_sparse = object.getattr(pyo3::intern!(py, "_sparse_levels"))?.is_truthy()?;
+    Ok(FieldDesc { name, elem: element_type(scalar, &element)?, shape, offset, components, is_sparse })
 }
 
 /// Numpy scalars, and arrays of at most two axes.

@@ -3,8 +3,9 @@
 use std::collections::HashSet;
 
 use octants_diag::{Code, Diagnostic, Result};
-use octants_ir::{BufferId, Const, ForLoop, Layout, LoopConfig, Op, Range, Scalar, Type, ValueId};
+use octants_ir::{AutodiffMode, BufferId, Const, ForLoop, Layout, LoopConfig, Op, Range, Scalar, Type, ValueId};
 
+use super::sparse_levels::ActiveCells;
 use super::{Binding, Flow, LoopKind, Lowerer};
 use crate::arith;
 use crate::arith::type_name;
@@ -22,6 +23,8 @@ struct LoopBox {
     /// One loop variable holds all indices.
     grouped: bool,
     kind: BoxKind,
+    /// The loop is over active cells. Lists of them have one range, and these indices.
+    cells: Option<ActiveCells>,
 }
 
 /// What a box of a loop was made of.
@@ -160,6 +163,7 @@ impl Lowerer<'_> {
                 position: vec![0],
                 grouped: false,
                 kind: BoxKind::Range,
+                cells: None,
             },
             Value::Ndrange(n) if n.dims.is_empty() => {
                 return self.err(Code::Syntax, "`qd.ndrange` takes at least one range, unless its indices are grouped");
@@ -199,17 +203,20 @@ impl Lowerer<'_> {
                     };
                     ranges.push(self.range(&Value::Int(begin.into()), &end)?);
                 }
-                LoopBox { position: (0..ranges.len()).collect(), ranges, grouped: false, kind: BoxKind::Elements }
+                let cells = self.active_cells(&first)?;
+                let position = (0..ranges.len()).collect();
+                LoopBox { position, ranges, grouped: false, kind: BoxKind::Elements, cells }
             }
         }))
     }
 
     /// `x.fill(value)` in a kernel: a loop over all elements, parallel at the top level.
     pub(super) fn fill_array(&mut self, array: &Value, value: &Value) -> Result<Value> {
-        let (Some(buffer), Some(bounds)) = (self.as_array(array)?, self.loop_box(array)?) else {
+        let (Some(buffer), Some(mut bounds)) = (self.as_array(array)?, self.loop_box(array)?) else {
             let what = self.describe(array);
             return self.err(Code::Type, format!("{what} cannot be filled"));
         };
+        self.list_cells_of(&mut bounds)?;
         let elem = self.buffers[buffer.index()].elem.clone();
         let value = self.value_for(value, &elem)?;
         let config = self.pending_config.take();
@@ -217,14 +224,12 @@ impl Lowerer<'_> {
         let span = self.b.span;
         let id = self.b.body.add_inst(Op::Break, Type::Unit, span);
         let (block, ()) = self.in_block(|s| {
-            let indices = (0..bounds.ranges.len())
-                .map(|level| {
-                    let ty = s.b.ty(bounds.ranges[level].begin).clone();
-                    Value::Rt(s.b.push(Op::LoopIndex(id, level as u32), ty))
-                })
-                .collect::<Vec<_>>();
-            let element = s.element(buffer, &indices)?;
-            s.store(&element, &Value::Rt(value))
+            let indices = s.loop_indices(id, &bounds);
+            s.if_active(&bounds, &indices, |s| {
+                let indices: Vec<Value> = indices.iter().map(|i| Value::Rt(*i)).collect();
+                let element = s.element(buffer, &indices)?;
+                s.store(&element, &Value::Rt(value))
+            })
         })?;
         let l = ForLoop { parallel, ..ForLoop::serial(bounds.ranges, block) };
         self.b.body.inst_mut(id).op = Op::For(Box::new(l));
@@ -261,7 +266,7 @@ impl Lowerer<'_> {
                 _ => 0,
             })
             .collect();
-        Ok(Some(Ndrange { dims, order }))
+        Ok(Some(Ndrange { dims, order, level: Some(obj) }))
     }
 
     fn ndrange_box(&mut self, n: &Ndrange, grouped: bool) -> Result<LoopBox> {
@@ -271,7 +276,11 @@ impl Lowerer<'_> {
             ranges.push(self.range(&n.dims[axis].0, &n.dims[axis].1)?);
             position[axis] = level;
         }
-        Ok(LoopBox { ranges, position, grouped, kind: BoxKind::Ndrange })
+        let cells = match n.level {
+            Some(level) => self.active_cells(&Value::Obj(level))?,
+            None => None,
+        };
+        Ok(LoopBox { ranges, position, grouped, kind: BoxKind::Ndrange, cells })
     }
 
     /// The extent of an array's axis: known at compile time for fields; i64 where i32 does not hold it.
@@ -327,9 +336,63 @@ impl Lowerer<'_> {
         arith::cast(&mut self.b, v, Scalar::I32)
     }
 
-    fn runtime_for(&mut self, target: &Expr, bounds: LoopBox, body: &[Stmt], config: Option<LoopConfig>) -> Result<()> {
+    /// A loop over active cells runs over the list of those that are active before it. A gradient's loops run over all
+    /// cells instead, and leave out inactive ones: they may run in another order than the loops that activate cells.
+    fn list_cells_of(&mut self, bounds: &mut LoopBox) -> Result<()> {
+        let Some(cells) = &bounds.cells else { return Ok(()) };
+        if self.options.mode == AutodiffMode::None {
+            let span = self.b.span;
+            let end = self.list_active_cells(cells)?;
+            self.b.span = span;
+            let s = self.b.ty(end).scalar().unwrap_or(Scalar::I32);
+            bounds.ranges = vec![Range { begin: self.b.int(0, s), end }];
+        }
+        Ok(())
+    }
+
+    /// The indices of an iteration, in the user's order.
+    fn loop_indices(&mut self, id: ValueId, bounds: &LoopBox) -> Vec<ValueId> {
+        let index = |s: &mut Self, level: usize| {
+            let ty = s.b.ty(bounds.ranges[level].begin).clone();
+            s.b.push(Op::LoopIndex(id, level as u32), ty)
+        };
+        match &bounds.cells {
+            Some(cells) if self.options.mode == AutodiffMode::None => {
+                let iteration = index(self, 0);
+                self.indices_of_listed(cells, iteration)
+            }
+            _ => bounds.position.iter().map(|&level| index(self, level)).collect(),
+        }
+    }
+
+    /// Lowers what an iteration does, for active cells where the loop does not run over a list of them.
+    fn if_active<T>(
+        &mut self,
+        bounds: &LoopBox,
+        indices: &[ValueId],
+        body: impl FnOnce(&mut Self) -> Result<T>,
+    ) -> Result<T> {
+        match &bounds.cells {
+            Some(cells) if self.options.mode != AutodiffMode::None => {
+                let active = self.is_active_now(cells, indices);
+                let (then, result) = self.in_block(body)?;
+                let (other, ()) = self.in_block(|_| Ok(()))?;
+                self.b.push(Op::If(active, then, other), Type::Unit);
+                Ok(result)
+            }
+            _ => body(self),
+        }
+    }
+
+    fn runtime_for(
+        &mut self,
+        target: &Expr,
+        mut bounds: LoopBox,
+        body: &[Stmt],
+        config: Option<LoopConfig>,
+    ) -> Result<()> {
         let names = self.loop_targets(target)?.into_iter().map(str::to_owned).collect::<Vec<_>>();
-        let axes = bounds.ranges.len();
+        let axes = bounds.position.len();
         if bounds.grouped && names.len() != 1 {
             return self.err(Code::Syntax, format!("Group for should have 1 loop target, found {}", names.len()));
         }
@@ -359,6 +422,7 @@ impl Lowerer<'_> {
                 self.check_loop_variable(name, target)?;
             }
         }
+        self.list_cells_of(&mut bounds)?;
         let parallel = self.at_top_level();
         let config = parallel.then(|| LoopConfig { group: self.group, ..config.unwrap_or_default() });
         let serial = config.as_ref().is_none_or(|c| c.serialize);
@@ -374,14 +438,8 @@ impl Lowerer<'_> {
             self.iteration = Some((id, bounds.ranges.clone()));
         }
         let result = self.in_block(|s| {
-            let indices: Vec<ValueId> = bounds
-                .position
-                .iter()
-                .map(|&level| {
-                    let ty = s.b.ty(bounds.ranges[level].begin).clone();
-                    s.b.push(Op::LoopIndex(id, level as u32), ty)
-                })
-                .collect();
+            let indices = s.loop_indices(id, &bounds);
+            let guarded = indices.clone();
             if bounds.grouped {
                 let wide = indices.iter().any(|i| *s.b.ty(*i) == Type::Scalar(Scalar::I64));
                 let scalar = if wide { Scalar::I64 } else { Scalar::I32 };
@@ -405,7 +463,7 @@ impl Lowerer<'_> {
                     }
                 }
             }
-            s.lower_stmts(body)
+            s.if_active(&bounds, &guarded, |s| s.lower_stmts(body))
         });
         self.frame().loops.pop();
         if !serial {

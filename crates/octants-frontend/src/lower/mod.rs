@@ -28,6 +28,7 @@ mod ranges;
 mod returns;
 mod sequences;
 mod shadow_buffers;
+mod sparse_levels;
 mod static_functions;
 mod stmt;
 mod stop_gradient;
@@ -46,7 +47,8 @@ use std::sync::Arc;
 
 use octants_diag::{Code, Diagnostic, Result, Sources, Span};
 use octants_ir::{
-    Buffer, BufferId, Builder, Function, Kernel, LoopConfig, LoopGroup, Param, Range, StructType, Type, ValueId,
+    AutodiffMode, Buffer, BufferId, Builder, Function, Kernel, LoopConfig, LoopGroup, Param, Range, StructType, Type,
+    ValueId,
 };
 
 use self::graph_sections::GraphSection;
@@ -226,6 +228,8 @@ pub(crate) struct Lowerer<'w> {
     buffer_of_path: HashMap<(u32, Vec<String>), BufferId>,
     gradients: HashMap<BufferId, Option<BufferId>>,
     shadow_buffers: BTreeMap<BufferId, BufferId>,
+    /// Fields below sparse levels, with these.
+    activations: BTreeMap<BufferId, Vec<sparse_levels::SparseLevel>>,
     /// Arrays that `qd.stop_grad` makes constants here.
     stopped: Vec<BufferId>,
     roots: Vec<u32>,
@@ -297,6 +301,7 @@ impl<'w> Lowerer<'w> {
             buffer_of_path: HashMap::new(),
             gradients: HashMap::new(),
             shadow_buffers: BTreeMap::new(),
+            activations: BTreeMap::new(),
             stopped: Vec::new(),
             roots: Vec::new(),
             functions: Vec::new(),
@@ -364,17 +369,22 @@ impl<'w> Lowerer<'w> {
 
     fn finish(self, returns: Vec<Obj>) -> Lowered {
         let name = self.frames.first().map_or_else(String::new, |f| f.name.clone());
+        let mut kernel = Kernel {
+            name,
+            params: self.params,
+            buffers: self.buffers,
+            shadow_buffers: self.shadow_buffers,
+            roots: self.roots.len() as u32,
+            functions: self.functions,
+            body: self.b.body,
+            ret: self.ret,
+        };
+        // A gradient is of what has run: its cells are active.
+        if matches!(self.options.mode, AutodiffMode::None | AutodiffMode::Forward) {
+            sparse_levels::activate_stored_cells(&mut kernel, &self.activations);
+        }
         Lowered {
-            kernel: Kernel {
-                name,
-                params: self.params,
-                buffers: self.buffers,
-                shadow_buffers: self.shadow_buffers,
-                roots: self.roots.len() as u32,
-                functions: self.functions,
-                body: self.b.body,
-                ret: self.ret,
-            },
+            kernel,
             buffers: self.buffer_captures,
             roots: self.roots,
             params: self.param_paths,

@@ -79,7 +79,7 @@ impl Lowerer<'_> {
             }
         }
         let order = self.order_of_axes(dims.len(), call.keyword("axes"))?;
-        Ok(Value::Ndrange(Rc::new(Ndrange { dims, order })))
+        Ok(Value::Ndrange(Rc::new(Ndrange { dims, order, level: None })))
     }
 
     /// The order in which the axes of an `ndrange` are gone through, outermost first.

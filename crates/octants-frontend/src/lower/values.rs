@@ -88,7 +88,15 @@ impl Lowerer<'_> {
                     return Ok(Some(*b));
                 }
                 let id = match self.world.entity(*obj) {
-                    Entity::Field(desc) => self.add_field(desc, *obj),
+                    Entity::Field(desc) => {
+                        let is_sparse = desc.is_sparse;
+                        let id = self.add_field(desc, *obj);
+                        self.buffer_of_object.insert(*obj, id);
+                        if is_sparse {
+                            self.add_activation(id, *obj)?;
+                        }
+                        id
+                    }
                     Entity::Ndarray(desc) => {
                         let from = self.reached.get(obj).cloned();
                         self.add_array("ndarray".into(), &desc, Capture::Object { obj: *obj, from }, Some(*obj))

@@ -1,0 +1,365 @@
+//! Sparse levels: loops over the active cells of a field or level, and stores that activate what holds their element.
+//!
+//! The outside lays out the state of each sparse level as a field of i32 (`FieldDesc::is_sparse`, `_sparse_levels`):
+//! zero for an inactive cell, or the length of a list. Everything here is made of ordinary loads, stores and loops.
+
+use std::collections::BTreeMap;
+
+use octants_diag::{Code, Result};
+use octants_ir::insert_code::{bodies, push_if, rebuild_blocks, widen};
+use octants_ir::{AtomicOp, BinaryOp, BufferId, Builder, Function, Kernel, Layout, Op, Scalar, Type, ValueId};
+
+use super::Lowerer;
+use super::builtins::Call;
+use crate::value::Value;
+use crate::world::{Entity, Obj};
+
+/// A digit of an index: of the index along an axis, divided by the weight, the remainder by the extent.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct IndexDigit {
+    axis: usize,
+    extent: i64,
+    weight: i64,
+}
+
+/// How the indices of a field name a cell of a sparse level above it.
+#[derive(Debug, Clone)]
+pub(super) struct SparseLevel {
+    obj: Obj,
+    /// An i32 for each cell, or for each list its length.
+    state: BufferId,
+    /// They make the number of the cell in `state`, the first one outermost.
+    digits: Vec<IndexDigit>,
+    /// Of lists: the element's number.
+    list: Option<IndexDigit>,
+    /// What lies in a cell: axes and extents.
+    inner: Vec<IndexDigit>,
+}
+
+/// The cells that a loop runs over: each active one of a level, with all that lies in it.
+#[derive(Debug, Clone)]
+pub(super) struct ActiveCells {
+    level: SparseLevel,
+    cells: BufferId,
+    /// First index and extent of each axis.
+    axes: Vec<(i64, i64)>,
+}
+
+impl Lowerer<'_> {
+    /// The sparse levels above a field or level of the outside, the outermost first.
+    fn sparse_levels(&mut self, obj: Obj) -> Result<Vec<SparseLevel>> {
+        let found = self.world.attribute(obj, "_sparse_levels").map_err(|e| self.host_error(e))?;
+        let Some(found) = found else { return Ok(Vec::new()) };
+        let found = self.lift(found);
+        let Some(items) = found.items().map(<[Value]>::to_vec) else { return Ok(Vec::new()) };
+        items.iter().map(|level| self.sparse_level(level)).collect()
+    }
+
+    fn sparse_level(&mut self, level: &Value) -> Result<SparseLevel> {
+        let Value::Obj(obj) = *level else { return self.err(Code::Type, "this is no sparse level") };
+        let state = self.attribute(level, "state")?;
+        let Some(state) = self.as_array(&state)? else { return self.err(Code::Type, "this is no sparse level") };
+        let digits = self.attribute(level, "digits")?;
+        let list = match self.attribute(level, "list_digit")? {
+            Value::None => None,
+            digit => Some(self.digit(&digit)?),
+        };
+        let inner = self.attribute(level, "inner")?;
+        let mut all = Vec::new();
+        for part in [&digits, &inner] {
+            let items = part.items().map(<[Value]>::to_vec).unwrap_or_default();
+            all.push(items.iter().map(|d| self.digit(d)).collect::<Result<Vec<_>>>()?);
+        }
+        let [digits, inner] = [all.remove(0), all.remove(0)];
+        Ok(SparseLevel { obj, state, digits, list, inner })
+    }
+
+    /// `(axis, extent, weight)`, or `(axis, extent)` with the weight one.
+    fn digit(&mut self, value: &Value) -> Result<IndexDigit> {
+        let parts = value.items().unwrap_or_default();
+        match parts {
+            [Value::Int(axis), Value::Int(extent), rest @ ..] => Ok(IndexDigit {
+                axis: *axis as usize,
+                extent: *extent as i64,
+                weight: if let [Value::Int(weight)] = rest { *weight as i64 } else { 1 },
+            }),
+            _ => self.err(Code::Type, "a digit of an index has an axis, an extent and a weight"),
+        }
+    }
+
+    /// Remembers that stores to a field activate cells.
+    pub(super) fn add_activation(&mut self, buffer: BufferId, obj: Obj) -> Result<()> {
+        let levels = self.sparse_levels(obj)?;
+        if !levels.is_empty() {
+            self.activations.insert(buffer, levels);
+        }
+        Ok(())
+    }
+
+    /// The active cells that a loop over a field or level is for; `None` where no level is sparse.
+    pub(super) fn active_cells(&mut self, iterable: &Value) -> Result<Option<ActiveCells>> {
+        let obj = match iterable {
+            Value::Obj(obj) => *obj,
+            Value::Array(buffer) => match self.buffer_objects[buffer.index()] {
+                Some(obj) => obj,
+                None => return Ok(None),
+            },
+            _ => return Ok(None),
+        };
+        let axes = match self.world.entity(obj) {
+            Entity::Field(desc) if desc.is_sparse => {
+                desc.offset.iter().zip(&desc.shape).map(|(first, extent)| (*first, *extent as i64)).collect()
+            }
+            Entity::Opaque => {
+                let Some(ndrange) = self.host_ndrange(obj)? else { return Ok(None) };
+                let extent = |(begin, end): &(Value, Value)| match (begin, end) {
+                    (Value::Int(begin), Value::Int(end)) => (*begin as i64, (*end - *begin) as i64),
+                    _ => (0, 0),
+                };
+                ndrange.dims.iter().map(extent).collect()
+            }
+            _ => return Ok(None),
+        };
+        let Some(level) = self.sparse_levels(obj)?.pop() else { return Ok(None) };
+        let parts = self.attribute(&Value::Obj(level.obj), "level")?;
+        let cells = self.attribute(&parts, "cells")?;
+        let Some(cells) = self.as_array(&cells)? else { return Ok(None) };
+        Ok(Some(ActiveCells { level, cells, axes }))
+    }
+
+    /// Lists the cells that are active now. Yields for how many indices the loop runs.
+    pub(super) fn list_active_cells(&mut self, cells: &ActiveCells) -> Result<ValueId> {
+        if !self.at_top_level() {
+            return self.err(
+                Code::Syntax,
+                "a loop over sparse cells (struct_for) cannot be nested inside a kernel's loops and conditions",
+            );
+        }
+        let of = Value::Obj(cells.level.obj);
+        let level = self.attribute(&of, "level")?;
+        let lister = self.attribute(&level, "list_active_cells")?;
+        self.call(&lister, vec![of], Vec::new())?;
+        let count = self.attribute(&level, "count")?;
+        let count = self.subscript(&count, vec![Value::None])?;
+        let count = self.rt(&count)?;
+        let inner: i64 = cells.level.inner.iter().map(|d| d.extent).product();
+        let all = inner * cells.level.digits.iter().chain(&cells.level.list).map(|d| d.extent).product::<i64>();
+        let s = if i32::try_from(all).is_ok() { Scalar::I32 } else { Scalar::I64 };
+        let (count, inner) = (self.b.cast(count, s), self.b.int(inner, s));
+        Ok(self.b.binary(BinaryOp::Mul, count, inner))
+    }
+
+    /// The indices of an iteration of a loop over listed cells.
+    pub(super) fn indices_of_listed(&mut self, cells: &ActiveCells, iteration: ValueId) -> Vec<ValueId> {
+        let s = self.b.ty(iteration).scalar().unwrap_or(Scalar::I32);
+        let inner: i64 = cells.level.inner.iter().map(|d| d.extent).product();
+        let size = self.b.int(inner, s);
+        let (slot, within) =
+            (self.b.binary(BinaryOp::Div, iteration, size), self.b.binary(BinaryOp::Rem, iteration, size));
+        let listed = self.b.push(Op::BufferAddr(cells.cells, vec![slot]), Type::Ref(Box::new(Scalar::I32.into())));
+        let number = self.b.load(listed);
+        let number = self.b.cast(number, s);
+        let mut indices: Vec<Option<ValueId>> = vec![None; cells.axes.len()];
+        for (mut rest, digits) in [
+            (number, cells.level.digits.iter().chain(&cells.level.list).copied().collect::<Vec<_>>()),
+            (within, cells.level.inner.clone()),
+        ] {
+            for (place, digit) in digits.iter().enumerate().rev() {
+                if digit.extent == 1 {
+                    continue;
+                }
+                let part = if place == 0 {
+                    rest
+                } else {
+                    let extent = self.b.int(digit.extent, s);
+                    let part = self.b.binary(BinaryOp::Rem, rest, extent);
+                    rest = self.b.binary(BinaryOp::Div, rest, extent);
+                    part
+                };
+                let weight = self.b.int(digit.weight, s);
+                let part = self.b.binary(BinaryOp::Mul, part, weight);
+                let index = &mut indices[digit.axis];
+                *index = Some(index.map_or(part, |before| self.b.binary(BinaryOp::Add, before, part)));
+            }
+        }
+        let first = cells.axes.iter().zip(indices);
+        first
+            .map(|((begin, _), index)| {
+                let begin = self.b.int(*begin, s);
+                let index = index.map_or(begin, |index| self.b.binary(BinaryOp::Add, begin, index));
+                self.b.cast(index, Scalar::I32)
+            })
+            .collect()
+    }
+
+    /// The scalars of a value, as a list.
+    pub(super) fn lower_flat_values(&mut self, call: Call) -> Result<Value> {
+        let mut found = Vec::new();
+        self.flatten(&call.args[0], &mut found)?;
+        Ok(Value::list(found))
+    }
+
+    fn flatten(&mut self, value: &Value, found: &mut Vec<Value>) -> Result<()> {
+        match self.runtime_type(value) {
+            Some(Type::Scalar(_)) => found.push(value.clone()),
+            Some(ty) if ty.is_tensor() => {
+                let v = self.rt(value)?;
+                found.extend((0..ty.leaf_count() as u32).map(|i| Value::Rt(self.b.extract(v, i))));
+            }
+            _ if matches!(value, Value::None) => {}
+            _ => self.unpack(value)?.iter().try_for_each(|part| self.flatten(part, found))?,
+        }
+        Ok(())
+    }
+
+    /// Whether the cell at these indices is active now.
+    pub(super) fn is_active_now(&mut self, cells: &ActiveCells, indices: &[ValueId]) -> ValueId {
+        let first: Vec<i64> = cells.axes.iter().map(|(begin, _)| *begin).collect();
+        let extents: Vec<i64> = cells.axes.iter().map(|(_, extent)| *extent).collect();
+        let at = Position { indices, first: &first, extents: &extents };
+        let state = load_state(&mut self.b, &cells.level, &at);
+        is_active(&mut self.b, &cells.level, &at, state)
+    }
+}
+
+/// An element of a field: its indices, and the field's first indices and extents.
+struct Position<'a> {
+    indices: &'a [ValueId],
+    first: &'a [i64],
+    extents: &'a [i64],
+}
+
+impl Position<'_> {
+    fn digit(&self, b: &mut Builder, digit: IndexDigit) -> ValueId {
+        let mut index = widen(b, self.indices[digit.axis]);
+        let s = b.ty(index).scalar().unwrap_or(Scalar::I32);
+        for (op, amount, neutral) in [
+            (BinaryOp::Sub, self.first[digit.axis], 0),
+            (BinaryOp::Div, digit.weight, 1),
+            (BinaryOp::Rem, digit.extent, self.extents[digit.axis] / digit.weight),
+        ] {
+            if amount != neutral {
+                let amount = b.int(amount, s);
+                index = b.binary(op, index, amount);
+            }
+        }
+        index
+    }
+}
+
+/// The address of the word that says whether a cell is active.
+fn state_address(b: &mut Builder, level: &SparseLevel, at: &Position<'_>) -> ValueId {
+    let mut number = b.int(0, Scalar::I32);
+    for digit in &level.digits {
+        let part = at.digit(b, *digit);
+        let s = b.ty(part).scalar().unwrap_or(Scalar::I32);
+        number = b.cast(number, s);
+        let extent = b.int(digit.extent, s);
+        number = b.binary(BinaryOp::Mul, number, extent);
+        number = b.binary(BinaryOp::Add, number, part);
+    }
+    b.push(Op::BufferAddr(level.state, vec![number]), Type::Ref(Box::new(Scalar::I32.into())))
+}
+
+fn load_state(b: &mut Builder, level: &SparseLevel, at: &Position<'_>) -> ValueId {
+    let address = state_address(b, level, at);
+    b.load(address)
+}
+
+fn is_active(b: &mut Builder, level: &SparseLevel, at: &Position<'_>, state: ValueId) -> ValueId {
+    match level.list {
+        None => {
+            let zero = b.int(0, Scalar::I32);
+            b.binary(BinaryOp::Ne, state, zero)
+        }
+        Some(digit) => {
+            let element = at.digit(b, digit);
+            let element = b.cast(element, Scalar::I32);
+            b.binary(BinaryOp::Gt, state, element)
+        }
+    }
+}
+
+/// Puts before every store and atomic update of an element below sparse levels what activates its cells. An element
+/// that is passed by reference to a function that writes to it counts too.
+pub(super) fn activate_stored_cells(kernel: &mut Kernel, activations: &BTreeMap<BufferId, Vec<SparseLevel>>) {
+    if activations.is_empty() {
+        return;
+    }
+    let written: Vec<Vec<bool>> = kernel.functions.iter().map(written_parameters).collect();
+    let buffers = kernel.buffers.clone();
+    for body in bodies(kernel) {
+        rebuild_blocks(body, |b, v| {
+            let addresses = match &b.body.inst(v).op {
+                Op::Store(address, _) | Op::Atomic(_, address, _) | Op::AtomicCas(address, ..) => vec![*address],
+                Op::Call(function, args) => {
+                    let written = &written[function.index()];
+                    args.iter().zip(written).filter(|(_, w)| **w).map(|(a, _)| *a).collect()
+                }
+                _ => Vec::new(),
+            };
+            for address in addresses {
+                let Some((buffer, indices)) = element_of(b, address) else { continue };
+                let Some(levels) = activations.get(&buffer) else { continue };
+                let Layout::Dense { shape, offset, .. } = &buffers[buffer.index()].layout else { continue };
+                let extents: Vec<i64> = shape.iter().map(|n| *n as i64).collect();
+                let at = Position { indices: &indices, first: offset, extents: &extents };
+                levels.iter().for_each(|level| activate(b, level, &at));
+            }
+            b.place(v);
+        });
+    }
+}
+
+fn activate(b: &mut Builder, level: &SparseLevel, at: &Position<'_>) {
+    let address = state_address(b, level, at);
+    let state = b.load(address);
+    let active = is_active(b, level, at, state);
+    let no = b.int(0, Scalar::U1);
+    let inactive = b.binary(BinaryOp::Eq, active, no);
+    push_if(b, inactive, |b| {
+        let one = b.int(1, Scalar::I32);
+        let (op, value) = match level.list {
+            None => (AtomicOp::Or, one),
+            Some(digit) => {
+                let element = at.digit(b, digit);
+                let element = b.cast(element, Scalar::I32);
+                (AtomicOp::Max, b.binary(BinaryOp::Add, element, one))
+            }
+        };
+        b.push(Op::Atomic(op, address, value), Scalar::I32.into());
+    });
+}
+
+/// The element of a buffer that an address is in.
+fn element_of(b: &Builder, address: ValueId) -> Option<(BufferId, Vec<ValueId>)> {
+    match &b.body.inst(address).op {
+        Op::BufferAddr(buffer, indices) => Some((*buffer, indices.clone())),
+        Op::ElementAddr(base, _) | Op::MemberAddr(base, _) => element_of(b, *base),
+        _ => None,
+    }
+}
+
+/// The reference parameters that a function may write through.
+fn written_parameters(function: &Function) -> Vec<bool> {
+    let body = &function.body;
+    let parameter = |mut address: ValueId| loop {
+        match &body.inst(address).op {
+            Op::Param(n) => return Some(*n as usize),
+            Op::ElementAddr(base, _) | Op::MemberAddr(base, _) => address = *base,
+            _ => return None,
+        }
+    };
+    let mut written = vec![false; function.params.len()];
+    for inst in body.blocks.iter().flatten() {
+        let addresses = match &body.inst(*inst).op {
+            Op::Store(address, _) | Op::Atomic(_, address, _) | Op::AtomicCas(address, ..) => vec![*address],
+            Op::Call(_, args) => args.clone(),
+            _ => Vec::new(),
+        };
+        for n in addresses.into_iter().filter_map(parameter) {
+            written[n] |= matches!(function.params[n], Type::Ref(_));
+        }
+    }
+    written
+}

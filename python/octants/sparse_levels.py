@@ -1,0 +1,345 @@
+"""Sparse levels: which cells of a `pointer`, `bitmasked` or `dynamic` level are active, and what kernels do with them.
+
+The data of a tree lies at full extent, as if each level were dense. Behind it lies an area for each sparse level:
+
+- `state`: an i32 for each cell, zero when it is inactive; for a dynamic level the length of each list.
+- `cells`, `counts`, `starts` and `count`: the list of active cells that a loop over the level works through, and what
+  making that list in parallel needs.
+
+The data of an inactive cell is zero: memory starts as zero, a store activates its cell, and deactivating a cell clears
+it. So reads need no test. The compiler makes stores activate (`lower/sparse_levels.rs`); it finds the levels of a field
+in `_sparse_levels`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from octants.fields import Field, ScalarField
+from octants.snode import Component, Placement
+from octants.snode_trees import SNodeTree, root
+from octants.sparse_kernels import fill_active, list_active_cells, write_active
+from octants.types.primitive import DataType, i32
+
+if TYPE_CHECKING:
+    from octants.snode import SNode
+
+KINDS = ("pointer", "bitmasked", "dynamic")
+_LONGEST_CHUNK = 1024
+
+
+class LevelField(ScalarField):
+    """A field at a given place of a tree's memory, which no level of the tree holds."""
+
+    def __init__(
+        self, tree: SNodeTree, dtype: DataType, place: Placement, name: str, levels: tuple[LevelOfField, ...] = ()
+    ) -> None:
+        super().__init__(dtype, (), [Component(dtype, offset=(0,) * len(place.axes))], name)
+        self._tree = tree
+        self._placements = [place]
+        self._levels = levels
+
+    @property
+    def _shape(self) -> tuple[int, ...]:
+        return self._placed()[0].shape
+
+    @property
+    def _offset(self) -> tuple[int, ...]:
+        return self._parts[0].offset
+
+    @property
+    def _root(self) -> SNodeTree:
+        return self._tree
+
+    @property
+    def _sparse_levels(self) -> tuple[LevelOfField, ...]:
+        return self._levels
+
+
+@dataclass(eq=False)
+class SparseLevel:
+    """A sparse level whose tree has memory, as kernels see it."""
+
+    axes: int
+    """How many indices name a cell; of a dynamic level those of an element."""
+    capacity: int
+    """Cells of the level; of a dynamic level those of one list."""
+    is_list: bool
+    number_of_cells: int
+    chunk: int
+    """Cells that one thread looks at when active cells are listed."""
+    chunks: int
+    state: LevelField
+    """An i32 for each cell, by its indices; of a dynamic level the length of each list."""
+    flat_state: LevelField
+    """The same memory by the cell's number: digits of the indices, the first one outermost."""
+    cells: LevelField
+    counts: LevelField
+    starts: LevelField
+    count: LevelField
+    touch: LevelField
+    """`state`, such that a store activates the levels above."""
+    views: list[CellView] = field(default_factory=list, repr=False)
+    """What lies in a cell: values, and the state of sparse levels."""
+    list_active_cells = staticmethod(list_active_cells)
+
+
+@dataclass(frozen=True, eq=False)
+class CellView:
+    """A field whose first axes are those of a cell, and the others the `inner` extents of what lies in it."""
+
+    field: LevelField
+    inner: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class LevelOfField:
+    """How the indices of a field name a cell of a sparse level above it."""
+
+    level: SparseLevel
+    state: LevelField
+    """The `flat_state` of the level."""
+    digits: tuple[tuple[int, int, int], ...]
+    """Axis of the field, extent, and weight: a digit is index / weight % extent. They make the number in `state`."""
+    list_digit: tuple[int, int, int] | None
+    """Of a dynamic level: the digit that counts the elements of a list."""
+    inner: tuple[tuple[int, int], ...]
+    """Axis and extent of what lies below the cell."""
+
+
+def _area_bytes(node: SNode) -> int:
+    """Bytes that a sparse level needs behind the data of its tree."""
+    states, cells, chunks = _extents(node)
+    return 4 * (states + cells + 2 * chunks + 1)
+
+
+def _extents(node: SNode) -> tuple[int, int, int]:
+    """Words of state, cells, and chunks of a level."""
+    cells = prod(node.shape)
+    states = prod(_state_node(node).shape)
+    return states, cells, -(-cells // _chunk(cells))
+
+
+def _chunk(cells: int) -> int:
+    """A power of two near the root of the number of cells, so that counting and adding up take about as long."""
+    return min(_LONGEST_CHUNK, max(16, 1 << ((cells.bit_length() + 1) // 2)))
+
+
+def _state_node(node: SNode) -> SNode:
+    """The level whose cells have a word of state each: the level, or what holds a list."""
+    if node._kind != "dynamic":
+        return node
+    assert node._parent is not None, "a level that is not a root hangs under another one"
+    return node._parent
+
+
+def _make_level(node: SNode, base: int) -> SparseLevel:
+    """The level, with its area at this byte of the tree's memory. The levels above have theirs."""
+    tree, name = node._tree, f"{node._kind} level"
+    states, cells, chunks = _extents(node)
+
+    def area(extents: tuple[int, ...], levels: tuple[LevelOfField, ...] = (), move: bool = True) -> LevelField:
+        nonlocal base
+        stride, axes = 4, []
+        for extent in reversed(extents):
+            axes.append(((extent, stride),))
+            stride *= extent
+        made = LevelField(tree, i32, Placement(base, tuple(axes[::-1])), name, levels)
+        if move:
+            base += 4 * prod(extents)
+        return made
+
+    shape = _state_node(node).shape
+    above = _levels_of(node)
+    return SparseLevel(
+        axes=len(node.shape),
+        capacity=node._sizes[0] if node._kind == "dynamic" else cells,
+        is_list=node._kind == "dynamic",
+        number_of_cells=cells,
+        chunk=_chunk(cells),
+        chunks=chunks,
+        touch=area(shape, above, move=False),
+        state=area(shape, move=False),
+        flat_state=area((states,)),
+        cells=area((cells,)),
+        counts=area((chunks,)),
+        starts=area((chunks,)),
+        count=area(()),
+    )
+
+
+def _add_views(node: SNode) -> None:
+    """Finds what lies in the level's cells, once all levels have their areas."""
+    level = node._sparse
+    assert level is not None, "a sparse level has its area when views are looked for"
+    held = _state_node(node)
+    for below in _descendants(node):
+        if below._kind == "place":
+            level.views.append(_cell_view(held, below))
+        elif below._sparse is not None:
+            place = below._sparse.flat_state._placed()[0]
+            level.views.append(_state_view(held, below, place.base))
+
+
+def _descendants(node: SNode) -> list[SNode]:
+    found = []
+    for child in node._get_children():
+        found += [child, *_descendants(child)]
+    return found
+
+
+def _cell_view(node: SNode, place: SNode) -> CellView:
+    """A component by the indices of the cell of `node` that holds it, and the digits below."""
+    dtype, path = place._dtype, place._path_from_root()
+    assert dtype is not None, "a place has the type of what is placed"
+    at = path.index(node) + 1
+    outer: dict[int, list[tuple[int, int]]] = {}
+    inner: list[tuple[tuple[int, int], ...]] = []
+    for number, step in enumerate(path):
+        stride = step._cell_bytes * prod(step._sizes)
+        for axis, extent in zip(step._axes, step._sizes, strict=True):
+            stride //= extent
+            if number < at:
+                outer.setdefault(axis, []).append((extent, stride))
+            else:
+                inner.append(((extent, stride),))
+    axes = tuple(tuple(outer[axis]) for axis in sorted(outer)) + tuple(inner)
+    found = LevelField(node._tree, dtype, Placement(place.placement().base, axes), place._name)
+    return CellView(found, tuple(digits[0][0] for digits in inner))
+
+
+def _state_view(node: SNode, below: SNode, base: int) -> CellView:
+    """The state of a level below a cell of `node`, by the indices of that cell and the digits below."""
+    own = _state_node(below)
+    path = own._path_from_root()
+    at = path.index(node) + 1 if node in path else len(path)
+    shape = own.shape
+    strides: dict[int, int] = {}
+    stride = 4
+    used = sorted({axis for step in path for axis in step._axes})
+    for axis, extent in zip(reversed(used), reversed(shape), strict=True):
+        strides[axis] = stride
+        stride *= extent
+    left = dict(zip(used, shape, strict=True))
+    outer: dict[int, list[tuple[int, int]]] = {}
+    inner: list[tuple[tuple[int, int], ...]] = []
+    for number, step in enumerate(path):
+        for axis, extent in zip(step._axes, step._sizes, strict=True):
+            left[axis] //= extent
+            digit = (extent, left[axis] * strides[axis])
+            if number < at:
+                outer.setdefault(axis, []).append(digit)
+            else:
+                inner.append((digit,))
+    axes = tuple(tuple(outer[axis]) for axis in sorted(outer)) + tuple(inner)
+    return CellView(
+        LevelField(node._tree, i32, Placement(base, axes), f"{below._kind} level"),
+        tuple(digits[0][0] for digits in inner),
+    )
+
+
+def _levels_of(node: SNode) -> tuple[LevelOfField, ...]:
+    """The sparse levels above a level or place, outermost first, and the level itself when it has its area."""
+    path = node._path_from_root()
+    axes = sorted({axis for step in path for axis in step._axes})
+    shape = dict(zip(axes, node.shape, strict=True))
+    found = []
+    for step in path:
+        level = step._sparse
+        if level is None:
+            continue
+        held = _state_node(step)
+        digits = []
+        within: dict[int, int] = {}
+        for axis, extent in zip(sorted({a for s in held._path_from_root() for a in s._axes}), held.shape, strict=True):
+            digits.append((axes.index(axis), extent, shape[axis] // extent))
+            within[axis] = extent
+        list_digit = None
+        if level.is_list:
+            axis, extent = step._axes[0], step._sizes[0]
+            within[axis] = within.get(axis, 1) * extent
+            list_digit = (axes.index(axis), extent, shape[axis] // within[axis])
+        inner = tuple((axes.index(axis), shape[axis] // within.get(axis, 1)) for axis in axes)
+        found.append(LevelOfField(level, level.flat_state, tuple(digits), list_digit, inner))
+    return tuple(found)
+
+
+class SparseSupport:
+    """What trees of levels ask of this module."""
+
+    @staticmethod
+    def lay_out(top: SNode, nbytes: int) -> int:
+        """Gives each sparse level below the root its area behind the data; returns the size of all."""
+        nodes = _descendants(top)
+        sparse = [node for node in nodes if node._kind in KINDS]
+        for node in sparse:
+            nbytes = -(-nbytes // 4) * 4
+            node._sparse = _make_level(node, nbytes)
+            nbytes += _area_bytes(node)
+        if sparse:
+            for node in nodes:
+                node._levels = _levels_of(node)
+            for node in sparse:
+                _add_views(node)
+        return nbytes
+
+    @staticmethod
+    def deactivate_below(node: SNode) -> None:
+        """Deactivates all cells of the sparse levels from `node` on, and clears what they hold."""
+        level = node._sparse
+        if level is None:
+            for child in node._get_children():
+                SparseSupport.deactivate_below(child)
+            return
+        level.flat_state.fill(0)
+        for view in level.views:
+            view.field.fill(0)
+
+    @staticmethod
+    def activate(levels: tuple[LevelOfField, ...], index: tuple[int, ...]) -> None:
+        """Activates the cells that hold an element which the host has written."""
+        for of in levels:
+            number = 0
+            for axis, extent, weight in of.digits:
+                number = number * extent + index[axis] // weight % extent
+            if of.list_digit is None:
+                of.state[number] = 1
+            else:
+                axis, extent, weight = of.list_digit
+                of.state[number] = max(of.state[number], index[axis] // weight % extent + 1)
+
+    @staticmethod
+    def activate_all(levels: tuple[LevelOfField, ...], qd_stream: Any) -> None:
+        """Activates all cells, when the host writes all elements."""
+        for of in levels:
+            of.state.fill(of.level.capacity if of.level.is_list else 1, qd_stream)
+
+    @staticmethod
+    def fill(target: Field, element: Any, qd_stream: Any) -> None:
+        """Sets the elements in active cells."""
+        parts = target._scalar_parts()
+        values = np.ravel(element)
+        fill = fill_active(target.dtype)
+        for part, value in zip(parts, values, strict=True):
+            fill(part, value.item(), qd_stream=qd_stream)
+
+    @staticmethod
+    def write(target: Field, values: np.ndarray[Any, Any], qd_stream: Any) -> None:
+        """Sets the elements in active cells from an array of the field's shape."""
+        shape = target.shape
+        write = write_active(target.dtype)
+        for number, part in enumerate(target._scalar_parts()):
+            of_part = values.reshape((*shape, -1))[..., number]
+            write(part, np.array(of_part, copy=None, order="C"), target._offset, qd_stream=qd_stream)
+
+
+SNodeTree.sparse = SparseSupport()
+
+
+def deactivate_all_snodes() -> None:
+    """Deactivates all cells of the sparse levels of all trees. What they held is zero then."""
+    root.deactivate_all()
