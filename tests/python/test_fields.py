@@ -70,6 +70,18 @@ def test_fields_are_not_used_before_their_builder_is_finalized():
     assert empty.empty
 
 
+def test_an_unrolled_loop_over_no_axes_has_one_index():
+    x = qd.field(qd.i32, ())
+
+    @qd.kernel
+    def count():
+        for cell in qd.static(qd.grouped(qd.ndrange())):
+            x[cell] += 42
+
+    count()
+    assert x[None] == 42
+
+
 def test_a_copied_field_is_another_name_for_the_same_memory():
     x = qd.Vector.field(2, qd.f32, shape=3)
     y = copy.copy(x)

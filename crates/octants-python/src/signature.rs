@@ -14,7 +14,7 @@ use crate::annotation::{ParamKind, param_kind};
 use crate::back_ends::backends;
 use crate::errors;
 use crate::evaluate_annotations::{closure, evaluate};
-use crate::names::{function_name, text_attribute};
+use crate::names::{function_name, marker, text_attribute};
 
 /// A declared parameter, not yet given a meaning.
 pub struct Declared<'py> {
@@ -133,9 +133,10 @@ pub fn check_annotations(function: &Bound<'_, PyAny>) -> PyResult<()> {
     }
     let config = Config::new(backends());
     for (i, p) in declaration(function)?.params.iter().enumerate() {
-        // `typing.Any` says nothing, as no annotation does.
+        // `typing.Any` says nothing, as no annotation does. References are for functions alone.
         if let Some(a) = &p.annotation
             && param_kind(a, &config)?.is_none()
+            && marker(a).as_deref() != Some("ref_type")
             && !a.is(&py.import("typing")?.getattr("Any")?)
         {
             return Err(invalid_annotation(i, &p.name, &function_name(function), a));

@@ -133,6 +133,12 @@ def test_an_annotation_without_a_meaning_is_refused_where_it_stands(decorate) ->
             def odd(a: qd.i32, b: wrong):
                 pass
 
+    @qd.func
+    def by_reference(a: qd.ref(qd.f32), b: typing.Any, c: "qd.i32"):
+        a = b + c
+
+    assert by_reference.__name__ == "by_reference"
+
 
 def test_graphs_return_values_but_for_those_with_checkpoints() -> None:
     @qd.kernel(graph=True)

@@ -147,6 +147,9 @@ impl Lowerer<'_> {
         self.in_kernel_body = outer_in_kernel;
         let body = std::mem::replace(&mut self.b, outer_builder).body;
         let Some((ret, shape)) = result? else { return Ok(None) };
+        if in_one_place {
+            self.check_returned(f.parsed, f.kind, frame.returned.is_some())?;
+        }
         let borrowed = frame.borrowed.map_or_else(Vec::new, |b| b.params);
         let function = &mut self.functions[id.index()];
         function.params.extend(borrowed.iter().map(|(_, _, spec)| match spec {
