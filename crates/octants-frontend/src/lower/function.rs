@@ -379,9 +379,12 @@ impl Lowerer<'_> {
         }
     }
 
-    /// A function whose result is annotated has one.
-    pub(super) fn check_returned(&self, parsed: &ParsedFunction, kind: FuncKind, returned: bool) -> Result<()> {
-        if returned || annotation_of_result(parsed, kind).is_none() {
+    /// A function whose result is annotated with a type has one.
+    pub(super) fn check_returned(&mut self, parsed: &ParsedFunction, kind: FuncKind, returned: bool) -> Result<()> {
+        let Some(annotation) = annotation_of_result(parsed, kind).filter(|_| !returned) else { return Ok(()) };
+        let is_type = matches!(self.world.entity(annotation), Entity::Tuple(_) | Entity::List(_))
+            || self.value_annotation(Some(annotation))?.is_some();
+        if !is_type {
             return Ok(());
         }
         let name = &parsed.source.name;

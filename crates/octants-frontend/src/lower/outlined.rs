@@ -147,9 +147,6 @@ impl Lowerer<'_> {
         self.in_kernel_body = outer_in_kernel;
         let body = std::mem::replace(&mut self.b, outer_builder).body;
         let Some((ret, shape)) = result? else { return Ok(None) };
-        if in_one_place {
-            self.check_returned(f.parsed, f.kind, frame.returned.is_some())?;
-        }
         let borrowed = frame.borrowed.map_or_else(Vec::new, |b| b.params);
         let function = &mut self.functions[id.index()];
         function.params.extend(borrowed.iter().map(|(_, _, spec)| match spec {
@@ -172,8 +169,9 @@ impl Lowerer<'_> {
         }
         self.lower_stmts(&f.parsed.body)?;
         if in_one_place {
-            let returned = self.frame().returned.take().unwrap_or(Value::None);
-            return self.return_parts(&returned);
+            let returned = self.frame().returned.take();
+            self.check_returned(f.parsed, f.kind, returned.is_some())?;
+            return self.return_parts(&returned.unwrap_or(Value::None));
         }
         let ret = match &self.frame_ref().ret {
             ReturnMode::Function(ty) => ty.clone().unwrap_or(Type::Unit),
