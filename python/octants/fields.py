@@ -255,6 +255,10 @@ class Field(WholeArray):
             raise TypeError("Cannot copy from a non-field object")
         if self.shape != other.shape:
             raise ValueError(f"qd.field shape {self.shape} does not match the source field shape {other.shape}")
+        if self._element_shape != other._element_shape:
+            raise ValueError(
+                f"elements of shape {other._element_shape} cannot be copied to elements of shape {self._element_shape}"
+            )
         self._copy(other, qd_stream)
 
     @staticmethod

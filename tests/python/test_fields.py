@@ -97,6 +97,24 @@ def test_a_copied_field_is_another_name_for_the_same_memory():
     assert x[1].to_list() == [2, 4]
 
 
+def test_elements_of_another_shape_are_not_copied():
+    x, v = qd.field(qd.f32, 3), qd.Vector.field(2, qd.f32, 3)
+    for to, source in ((x, v), (v, x)):
+        with pytest.raises(ValueError, match=r"elements of shape .* cannot be copied to elements of shape"):
+            to.copy_from(source)
+
+
+def test_a_struct_type_is_no_base_class():
+    @qd.dataclass
+    class Base:
+        a: qd.f32
+
+    with pytest.raises(TypeError, match="class Derived: a struct type cannot be a base class"):
+
+        class Derived(Base):
+            b: qd.f32
+
+
 def test_rows_are_taken_for_the_elements_of_a_field_of_vectors():
     x = qd.Vector.field(3, qd.i32, shape=2)
     x.from_numpy(np.arange(6, dtype=np.int32).reshape(2, 1, 3))
