@@ -276,5 +276,8 @@ def test_code_for_subgroups_of_another_size_is_refused(group_size: int) -> None:
 
     a, c = (np.zeros((16, 16), np.float32) for _ in range(2))
     other, size = ("gfx90a", 64) if group_size == 32 else ("sm_90", 32)
-    with pytest.raises(qd.OctantsRuntimeError, match=f"for subgroups of {group_size} threads, .* machine has {size}"):
+    with pytest.raises(
+        qd.OctantsRuntimeError,
+        match=f"kernel `multiply`, .* for subgroups of {group_size} threads, .* machine has {size}",
+    ):
         qd.inspect(multiply, a, c, target=other)

@@ -77,7 +77,9 @@ pub(crate) fn check_fragments(program: &Program, info: &TargetInfo, sources: &So
     }
     let Some((span, components)) = wrong else { return Ok(()) };
     let message = format!(
-        "the fragments of this product are made for subgroups of {} threads, but a subgroup of this machine has {}",
+        "the fragments of this product, in kernel `{}`, are made for subgroups of {} threads, but a subgroup of this \
+         machine has {}",
+        program.name,
         ELEMENTS / components.max(1),
         info.subgroup_size
     );
