@@ -16,6 +16,7 @@ __all__ = [
     "OctantsAssertionError",
     "OctantsAttributeError",
     "OctantsCompilationError",
+    "OctantsDerivativeError",
     "OctantsIndexError",
     "OctantsNameError",
     "OctantsOptionError",
@@ -73,6 +74,10 @@ class OctantsValueError(OctantsCompilationError, ValueError):
 
 class OctantsRuntimeError(RuntimeError):
     """A launch, or a use of the package from Python, went wrong."""
+
+
+class OctantsDerivativeError(OctantsCompilationError, OctantsRuntimeError):
+    """A kernel has no derivative that the compiler could make."""
 
 
 class OctantsAssertionError(OctantsRuntimeError, AssertionError):

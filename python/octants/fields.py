@@ -266,6 +266,10 @@ class Field(WholeArray):
             raise TypeError("Cannot copy from a non-field object")
         if self.shape != other.shape:
             raise ValueError(f"qd.field shape {self.shape} does not match the source field shape {other.shape}")
+        if self._element_shape != other._element_shape:
+            raise ValueError(
+                f"elements of shape {other._element_shape} cannot be copied to elements of shape {self._element_shape}"
+            )
         self._memory()
         if self._is_sparse:
             SNodeTree.sparse.activate_all(self._sparse_levels, qd_stream)
@@ -318,6 +322,12 @@ class Field(WholeArray):
         if values.shape != shape:
             raise ValueError(self._named(f"an element has the shape {shape}, got {value!r}"))
         return components_array(values.ravel().tolist(), self._dtype).reshape(shape)
+
+    def __copy__(self) -> Field:
+        """Another name for the same memory."""
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        return other
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a field cannot be pickled; pickle to_numpy(), or use qd.tensor(...)")
@@ -437,7 +447,7 @@ class MatrixField(Field):
     def _import(self, arr: np.ndarray[Any, Any], qd_stream: Any = None) -> None:
         accepted = {self.shape + (self.n, self.m), self.shape + self._element_shape}
         if self.m == 1:
-            accepted.add((*self.shape, self.n))
+            accepted |= {(*self.shape, self.n), (*self.shape, 1, self.n)}
         if arr.shape not in accepted:
             raise ValueError(
                 self._named(

@@ -373,7 +373,8 @@ class Matrix:
         """Rows of a matrix become columns."""
         if self.entries.ndim == 1:
             raise OctantsTypeError(
-                "transpose() cannot apply to a vector: for `a @ b.transpose()` write `a.outer_product(b)`"
+                "`transpose()` cannot apply to a vector. If you want something like `a @ b.transpose()`, write "
+                "`a.outer_product(b)` instead."
             )
         return tensor(self.entries.T.copy())
 
@@ -391,7 +392,7 @@ class Matrix:
 
     def _square(self, what: str) -> np.ndarray[Any, Any]:
         if self.entries.ndim != 2 or self.n != self.m:
-            raise OctantsTypeError(f"{what}() is for square matrices, not for a value of shape {self.shape}")
+            raise OctantsTypeError(f"{what}() is for matrices: expected a square matrix, got shape {self.shape}")
         return self.entries
 
     def _check_vector(self, what: str) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import numpy as np
@@ -16,6 +17,7 @@ from octants import _octants, shadow_buffers
 from octants.exceptions import OctantsAssertionError, OctantsIndexError, OctantsRuntimeError
 from octants.fields import store_component, widened
 from octants.host_memory import CopiedMemory, HostMemory, host_access
+from octants.layouts import Layout
 from octants.matrix import Matrix
 from octants.placement_checks import refuse_unplaced_fields
 from octants.python_scope import only_in_python, runs_as_python
@@ -50,6 +52,16 @@ class ElementType:
 
     def __repr__(self) -> str:
         return f"[Tensor ({', '.join(map(str, self._shape))}) {self._dtype}]"
+
+
+@dataclass(frozen=True)
+class NdarrayTypeMetadata:
+    """What `Ndarray.get_type()` tells of an ndarray."""
+
+    element_type: Any
+    shape: tuple[int, ...]
+    needs_grad: bool
+    layout: Layout = Layout.AOS
 
 
 class Ndarray(WholeArray, _octants.Ndarray):
@@ -114,6 +126,10 @@ class Ndarray(WholeArray, _octants.Ndarray):
     def _read_marks(self) -> Any:
         """A mark for each element, for kernels that check what their gradient relies on; None without a gradient."""
         return shadow_buffers.read_marks(self, len(self.shape)) if self.has_grad() else None
+
+    def get_type(self) -> NdarrayTypeMetadata:
+        """Type of the elements, shape, and whether there is a gradient."""
+        return NdarrayTypeMetadata(self.element_type, self.shape, self.has_grad())
 
     def has_grad(self) -> bool:
         """Whether a gradient was allocated."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 import weakref
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from octants import _octants
 from octants.exceptions import OctantsRuntimeError
@@ -18,7 +18,7 @@ from octants.exceptions import OctantsRuntimeError
 if TYPE_CHECKING:
     from octants.fields import Field
 
-__all__ = ["expect_placement", "refuse_unplaced_fields"]
+__all__ = ["expect_finalize", "expect_placement", "refuse_unplaced_fields"]
 
 
 @dataclass(frozen=True)
@@ -29,20 +29,32 @@ class _Waiting:
     generation: int
     made_at: str
 
-    def missing(self) -> str | None:
-        """What has no place yet: the field, its gradient or its dual; None where nothing is expected any more."""
+    def problem(self) -> tuple[str, str] | None:
+        """What is wrong with the field's place: the heading that it belongs under, and its line there."""
         made = self.field()
         if made is None or self.generation != _octants.generation():
             return None
         wanted = (("", made, True), (".grad", made.grad, self.needs_grad), (".dual", made.dual, self.needs_dual))
         for suffix, part, is_needed in wanted:
-            if is_needed and part._parts[0].node is None:
-                kind = f" (it requires `needs_{suffix[1:]}=True`, but this has no place)" if suffix else ""
-                return f"{made._name or 'a field'}{suffix}, made at {self.made_at}{kind}"
+            if is_needed and any(component.node is None for component in part._parts):
+                return _UNPLACED[suffix], f"{made._name or 'a field'}{suffix}, made at {self.made_at}"
+        shapes = dict.fromkeys(component.node.shape for component in made._parts if component.node is not None)
+        if len(shapes) > 1:
+            listed = ", ".join(map(str, shapes))
+            return _DIFFERENT_SHAPES, f"{made._name or 'a field'} of shapes {listed}, made at {self.made_at}"
         return None
 
 
+# Programs look for these words, so they are spelled as Quadrants spells them.
+_UNPLACED = {
+    "": "These field(s) are not placed:",
+    ".grad": "These field(s) requrie `needs_grad=True`, however their grad field(s) are not placed:",
+    ".dual": "These field(s) requrie `needs_dual=True`, however their dual field(s) are not placed:",
+}
+_DIFFERENT_SHAPES = "Members of the following field have different shapes:"
+
 _waiting: list[_Waiting] = []
+_unfinished: list[tuple[weakref.ref[Any], int, str]] = []
 
 
 def expect_placement(made: Field, needs_grad: bool, needs_dual: bool) -> None:
@@ -50,23 +62,42 @@ def expect_placement(made: Field, needs_grad: bool, needs_dual: bool) -> None:
     _waiting.append(_Waiting(weakref.ref(made), needs_grad, needs_dual, _octants.generation(), _place_in_program()))
 
 
+def expect_finalize(builder: Any) -> None:
+    """Keeps in mind that a `FieldsBuilder` was made, and where."""
+    _unfinished.append((weakref.ref(builder), _octants.generation(), _place_in_program()))
+
+
 def refuse_unplaced_fields() -> None:
-    """Raises an `OctantsRuntimeError` that lists the fields without a place. Fields that were placed are forgotten."""
+    """Raises an `OctantsRuntimeError` that lists the fields without a place. Fields that were placed are forgotten.
+
+    Raises one for a `FieldsBuilder` with levels, too, whose `finalize()` was not called."""
+    _refuse_open_builders()
     if not _waiting:
         return
-    missing = []
+    problems: dict[str, list[str]] = {}
     for entry in list(_waiting):
-        text = entry.missing()
-        if text is None:
+        problem = entry.problem()
+        if problem is None:
             _waiting.remove(entry)
         else:
-            missing.append(text)
-    if missing:
-        lines = "\n".join(f"  {text}" for text in missing)
-        raise OctantsRuntimeError(
-            f"These field(s) are not placed:\n{lines}\n"
+            problems.setdefault(problem[0], []).append(problem[1])
+    if problems:
+        lines = [line for heading, fields in problems.items() for line in (heading, *(f"  {text}" for text in fields))]
+        lines.append(
             "Give them a shape=, or place them: qd.root.dense(qd.i, 4).place(x); gradients by qd.root.lazy_grad()"
         )
+        raise OctantsRuntimeError("\n".join(lines))
+
+
+def _refuse_open_builders() -> None:
+    for entry in list(_unfinished):
+        builder, generation, made_at = entry[0](), entry[1], entry[2]
+        if builder is None or generation != _octants.generation() or builder.finalized:
+            _unfinished.remove(entry)
+        elif not builder.empty:
+            raise OctantsRuntimeError(
+                f"a FieldsBuilder is not finalized: call its finalize() before fields are used; it was made at {made_at}"
+            )
 
 
 def _place_in_program() -> str:

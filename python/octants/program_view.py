@@ -35,6 +35,14 @@ class ProgramView:
     def default_ip(self, dtype: Any) -> None:
         self._set("default_ip", dtype)
 
+    def set_default_fp(self, dtype: Any) -> None:
+        """Sets the type of float literals in what is compiled from now on."""
+        self.default_fp = dtype
+
+    def set_default_ip(self, dtype: Any) -> None:
+        """Sets the type of integer literals in what is compiled from now on."""
+        self.default_ip = dtype
+
     @property
     def default_up(self) -> Any:
         """The unsigned type of programs written for Quadrants; nothing has it without being given it."""

@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from octants import _octants
+from octants import _octants, placement_checks
 from octants.exceptions import OctantsRuntimeError
 from octants.program_view import ProgramView, view
 from octants.snode import SNode
@@ -114,6 +114,7 @@ class FieldsBuilder:
 
     def __init__(self) -> None:
         self._root = SNodeTree.new_root()
+        placement_checks.expect_finalize(self)
 
     def _open_root(self) -> SNode:
         self._root._tree.check_open()

@@ -322,3 +322,11 @@ def test_parameters_of_views_take_views_alone():
 
     with pytest.raises(qd.OctantsSyntaxError, match="explicit step"):
         steps(data[:4])
+
+
+def test_indices_outside_of_a_view_are_those_of_its_ends():
+    @qd.kernel
+    def read(view: qd.types.BufferViewType(qd.f32, boundary="clamp")) -> qd.f32:
+        return view[-5] * 100 + view[99]
+
+    assert read(qd.BufferView(numbers(8), 2, 4)) == 205

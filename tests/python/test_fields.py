@@ -1,5 +1,6 @@
 """Fields from the host: elements, whole arrays, gradients, and the end of a program."""
 
+import copy
 import gc
 import itertools
 import subprocess
@@ -35,10 +36,89 @@ def test_kernels_are_not_compiled_while_a_field_is_not_placed():
     def nothing():
         pass
 
-    with pytest.raises(RuntimeError, match=r"not placed:\n.*test_fields.py:\d+\n  a field.grad, made at"):
+    with pytest.raises(
+        RuntimeError, match=r"not placed:\n.*test_fields.py:\d+\nThese .* grad .*:\n  a field.grad, made at"
+    ):
         nothing()
     qd.root.dense(qd.i, 3).place(x, y.grad)
     nothing()
+
+
+def test_members_of_a_field_have_one_shape():
+    m = qd.Matrix.field(1, 2, qd.i32)
+    qd.root.dense(qd.i, 3).place(m.get_scalar_field(0, 0))
+    qd.root.dense(qd.i, 4).place(m.get_scalar_field(0, 1))
+    with pytest.raises(RuntimeError, match=r"have different shapes:\n  a field of shapes \(3,\), \(4,\), made at"):
+        qd.sync()
+
+
+def test_fields_are_not_used_before_their_builder_is_finalized():
+    x, empty = qd.field(qd.f32), qd.FieldsBuilder()
+    builder = qd.FieldsBuilder()
+    builder.dense(qd.i, 3).place(x)
+
+    @qd.kernel
+    def nothing():
+        pass
+
+    for use in (nothing, lambda: x[0], qd.sync):
+        with pytest.raises(qd.OctantsRuntimeError, match=r"not finalized: .* made at .*test_fields.py"):
+            use()
+    builder.finalize()
+    nothing()
+    assert x[0] == 0
+    assert empty.empty
+
+
+def test_an_unrolled_loop_over_no_axes_has_one_index():
+    x = qd.field(qd.i32, ())
+
+    @qd.kernel
+    def count():
+        for cell in qd.static(qd.grouped(qd.ndrange())):
+            x[cell] += 42
+
+    count()
+    assert x[None] == 42
+
+
+def test_a_copied_field_is_another_name_for_the_same_memory():
+    x = qd.Vector.field(2, qd.f32, shape=3)
+    y = copy.copy(x)
+    y[1] = [1, 2]
+    assert x[1].to_list() == [1, 2]
+
+    @qd.kernel
+    def double():
+        for i in y:
+            y[i] = 2 * x[i]
+
+    double()
+    assert x[1].to_list() == [2, 4]
+
+
+def test_elements_of_another_shape_are_not_copied():
+    x, v = qd.field(qd.f32, 3), qd.Vector.field(2, qd.f32, 3)
+    for to, source in ((x, v), (v, x)):
+        with pytest.raises(ValueError, match=r"elements of shape .* cannot be copied to elements of shape"):
+            to.copy_from(source)
+
+
+def test_a_struct_type_is_no_base_class():
+    @qd.dataclass
+    class Base:
+        a: qd.f32
+
+    with pytest.raises(TypeError, match="class Derived: a struct type cannot be a base class"):
+
+        class Derived(Base):
+            b: qd.f32
+
+
+def test_rows_are_taken_for_the_elements_of_a_field_of_vectors():
+    x = qd.Vector.field(3, qd.i32, shape=2)
+    x.from_numpy(np.arange(6, dtype=np.int32).reshape(2, 1, 3))
+    assert x[1].to_list() == [3, 4, 5]
 
 
 def test_elements_have_as_many_types_as_components():

@@ -80,7 +80,7 @@ def test_debug_mode_can_be_turned_on_for_later_kernels():
 def test_the_default_integer_type_may_become_unsigned():
     from octants.lang import impl
 
-    impl.get_runtime().default_ip = qd.u64
+    impl.get_runtime().set_default_ip(qd.u64)
     numbers = qd.field(qd.u64, 3)
 
     @qd.kernel

@@ -44,6 +44,8 @@ def test_vectors_and_matrices():
     assert isinstance(m, qd.MatrixNdarray)
     assert v.element_type.element_type() is qd.f32
     assert m.element_type.shape() == [2, 2]
+    of_m = m.get_type()
+    assert (of_m.element_type, of_m.shape, of_m.needs_grad) == (m.element_type, m.shape, False)
     assert (v.n, v.element_shape, m.n, m.m, m.element_shape) == (3, (3,), 2, 2, (2, 2))
     v[1] = [1, 2, 3]
     v[1].y = 9

@@ -25,7 +25,7 @@ pub fn refuse_cooperation(kernel: &mut Kernel) -> Result<(), Box<Diagnostic>> {
     let Some(span) = found else { return Ok(()) };
     let message = "a kernel whose threads share memory of their block or wait for each other (`qd.simt`) has no \
                    derivatives";
-    Err(Diagnostic::new(Code::Compilation, span, message)
+    Err(Diagnostic::new(Code::Derivative, span, message)
         .with_hint("move this into a kernel of its own and give its derivative by hand, with `@qd.ad.grad_replaced`"))
 }
 

@@ -39,7 +39,7 @@ pub fn refuse_shared_writes(kernel: &mut Kernel, aliases: &[Alias]) -> Result<()
                 "`{own}` and `{other}` share memory in this call, and their gradients do not: the gradient would \
                  leave out what flows from one to the other"
             );
-            return Err(Diagnostic::new(Code::Compilation, span, message)
+            return Err(Diagnostic::new(Code::Derivative, span, message)
                 .with_hint("pass arrays of their own, or one array with ranges of indices"));
         }
     }

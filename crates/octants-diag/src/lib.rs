@@ -92,6 +92,8 @@ pub enum Code {
     Attribute,
     /// A value of the right type that is not allowed here.
     Value,
+    /// The kernel has no derivative that the compiler could make.
+    Derivative,
     /// Everything else that stops a compilation.
     Compilation,
     /// A warning: what is used still works, and will go.

@@ -7,7 +7,7 @@ use octants_schedule::{describe_schedule, schedule_program};
 use crate::backend::CodeForm;
 use crate::error::Error;
 use crate::machine::{Machine, not_one_of};
-use crate::session::check_blocks::check_block_memory;
+use crate::session::check_blocks::{check_block_memory, check_fragments};
 use crate::session::{Lowering, Session, keeping_on};
 
 /// What is shown of a kernel's code.
@@ -59,6 +59,7 @@ impl Session {
         let lowering = lowering.kept_as(keeping_on(&info));
         let concurrent = !self.device().is_immediate() || info.has_grid;
         let program = self.split(&lowering.lowered, (arrays_may_alias, concurrent), &info, false, |_| ());
+        check_fragments(&program, &info, &lowering.lowered.sources)?;
         let schedule =
             |program| schedule_program(program, &info, self.schedule_options((arrays_may_alias, concurrent)));
         match form {

@@ -61,12 +61,21 @@ pub struct ArrayKind {
     pub view: bool,
     /// `None`, a compile-time value, may stand for the array.
     pub optional: bool,
+    /// One of our ndarrays has a gradient.
+    pub needs_grad: bool,
 }
 
 impl ArrayKind {
     /// Any array.
-    pub const ANY: ArrayKind =
-        ArrayKind { elem: None, rank: None, ndim: None, clamped: false, view: false, optional: false };
+    pub const ANY: ArrayKind = ArrayKind {
+        elem: None,
+        rank: None,
+        ndim: None,
+        clamped: false,
+        view: false,
+        optional: false,
+        needs_grad: false,
+    };
 }
 
 /// The scalar type that an object names: `qd.f32`, `int`, `float`, `bool`, numpy's scalar types.
@@ -263,5 +272,6 @@ fn array_kind(annotation: &Bound<'_, PyAny>, config: &Config) -> PyResult<ArrayK
     let fixed = rank == Some(0) || elem.as_ref().is_some_and(Type::is_tensor);
     let clamped = text_attribute(annotation, pyo3::intern!(py, "boundary")).as_deref() == Some("clamp");
     let view = text_attribute(annotation, pyo3::intern!(py, "of")).as_deref() == Some("views");
-    Ok(ArrayKind { elem, rank: rank.filter(|_| !fixed), ndim, clamped, view, optional: false })
+    let needs_grad = annotation.getattr(pyo3::intern!(py, "needs_grad"))?.is_truthy()?;
+    Ok(ArrayKind { elem, rank: rank.filter(|_| !fixed), ndim, clamped, view, optional: false, needs_grad })
 }

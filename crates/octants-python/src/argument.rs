@@ -180,8 +180,9 @@ impl<'py> Gathered<'py> {
             ParamKind::Dataclass(class, members) => {
                 let py = value.py();
                 if !value.is_instance(class.bind(py).as_any())? {
-                    return Err(errors::runtime_error(
+                    return Err(errors::exception(
                         py,
+                        "OctantsRuntimeTypeError",
                         format!(
                             "Argument {:?} needed {} != provided {} (parameter `{}` of kernel `{}`)",
                             (place.index,),

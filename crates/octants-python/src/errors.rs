@@ -121,6 +121,7 @@ fn class_of(code: Code) -> &'static str {
         Code::Index => "OctantsIndexError",
         Code::Attribute => "OctantsAttributeError",
         Code::Value => "OctantsValueError",
+        Code::Derivative => "OctantsDerivativeError",
         Code::Compilation | Code::Deprecated | Code::Host => "OctantsCompilationError",
     }
 }

@@ -20,26 +20,25 @@ pub fn evaluate<'py>(
 }
 
 /// Gives annotations that are text their meaning where the function stands, as Python does with others. Where names are
-/// not defined yet they stay text. Says whether all have a meaning.
-pub fn evaluate_annotations(function: &Bound<'_, PyAny>) -> PyResult<bool> {
+/// not defined they stay text, which `declaration` refuses.
+pub fn evaluate_annotations(function: &Bound<'_, PyAny>) -> PyResult<()> {
     let py = function.py();
     let annotations = function.getattr(pyo3::intern!(py, "__annotations__"))?.cast_into::<PyDict>()?;
     let texts: Vec<_> = annotations.iter().filter(|(_, a)| a.is_instance_of::<PyString>()).collect();
     if texts.is_empty() {
-        return Ok(true);
+        return Ok(());
     }
     let globals = function.getattr(pyo3::intern!(py, "__globals__"))?;
     let locals = enclosing_locals(function, &globals)?;
     locals.update(closure(function)?.as_mapping())?;
-    let mut all = true;
     for (name, text) in texts {
         match evaluate(&text, &globals, &locals) {
             Ok(value) => annotations.set_item(name, value)?,
-            Err(e) if e.is_instance_of::<PyNameError>(py) => all = false,
+            Err(e) if e.is_instance_of::<PyNameError>(py) => {}
             Err(e) => return Err(e),
         }
     }
-    Ok(all)
+    Ok(())
 }
 
 /// The local variables of the functions and class bodies around a function or class, as far as they are running.

@@ -10,7 +10,7 @@ use crate::errors;
 use crate::evaluate_annotations::evaluate_annotations;
 use crate::names::function_name;
 use crate::plain_python::{self, Caller};
-use crate::signature::{check_parameter_kinds, is_method, parameter_names};
+use crate::signature::{check_annotations, check_parameter_kinds, is_method, parameter_names};
 
 /// The Python function in a [`Func`] or a kernel, and what both do as functions do it.
 pub struct Wrapped {
@@ -89,6 +89,7 @@ impl Func {
     fn new(fn_: Bound<'_, PyAny>, requires_top_level: bool, real: bool) -> PyResult<Func> {
         check_declaration(&fn_, real)?;
         evaluate_annotations(&fn_)?;
+        check_annotations(&fn_)?;
         Ok(Func { wrapped: Wrapped::new(fn_), requires_top_level, real })
     }
 

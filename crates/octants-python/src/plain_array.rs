@@ -52,7 +52,7 @@ impl<'py> Gathered<'py> {
     #[inline]
     fn take_own(&mut self, wanted: &ArrayKind, array: &Bound<'py, Ndarray>) -> PyResult<bool> {
         let this = array.get();
-        if !wanted.is_just(this.elem(), this.extents().len()) {
+        if !wanted.is_just(this.elem(), this.extents().len()) || (wanted.needs_grad && !this.has_grad()) {
             return Ok(false);
         }
         let address = this.address(array.py())?;

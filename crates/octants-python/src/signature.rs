@@ -2,7 +2,7 @@
 //!
 //! Read straight from the function's code object, not through `inspect`, which costs tens of microseconds. Annotations
 //! that are strings (`from __future__ import annotations`) are evaluated when the function is decorated, while the
-//! local variables around it are there. Those with names that come later wait until the function is compiled.
+//! local variables around it are there.
 
 use octants_engine::Config;
 use pyo3::exceptions::PyNameError;
@@ -11,9 +11,10 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 
 use crate::annotation::{ParamKind, param_kind};
+use crate::back_ends::backends;
 use crate::errors;
 use crate::evaluate_annotations::{closure, evaluate};
-use crate::names::{function_name, text_attribute};
+use crate::names::{function_name, marker, text_attribute};
 
 /// A declared parameter, not yet given a meaning.
 pub struct Declared<'py> {
@@ -121,6 +122,27 @@ pub fn declaration<'py>(function: &Bound<'py, PyAny>) -> PyResult<Declaration<'p
         None => None,
     };
     Ok(Declaration { params, returns })
+}
+
+/// Raises for a parameter of a function that kernels call whose annotation is no type of the kernel language.
+pub fn check_annotations(function: &Bound<'_, PyAny>) -> PyResult<()> {
+    let py = function.py();
+    let annotations = function.getattr(pyo3::intern!(py, "__annotations__"))?.cast_into::<PyDict>()?;
+    if annotations.is_empty() {
+        return Ok(());
+    }
+    let config = Config::new(backends());
+    for (i, p) in declaration(function)?.params.iter().enumerate() {
+        // `typing.Any` says nothing, as no annotation does. References are for functions alone.
+        if let Some(a) = &p.annotation
+            && param_kind(a, &config)?.is_none()
+            && marker(a).as_deref() != Some("ref_type")
+            && !a.is(&py.import("typing")?.getattr("Any")?)
+        {
+            return Err(invalid_annotation(i, &p.name, &function_name(function), a));
+        }
+    }
+    Ok(())
 }
 
 /// `tuple[a, b]` and lists become tuples; `None` stands for no annotation.
@@ -270,7 +292,7 @@ fn invalid_annotation(index: usize, name: &str, kernel: &str, annotation: &Bound
     errors::syntax_error(
         annotation.py(),
         format!(
-            "Invalid type annotation (argument {index}) of Octants kernel `{kernel}`: `{name}: {text}` is neither a \
+            "Invalid type annotation (argument {index}) of `{kernel}`: `{name}: {text}` is neither a \
              scalar, vector, matrix or struct type, nor an array, template, tensor or dataclass"
         ),
     )

@@ -123,8 +123,8 @@ class BufferViewType(NdarrayType):
 
     of = "views"
 
-    def __init__(self, dtype: Any = None) -> None:
-        super().__init__(dtype, ndim=1)
+    def __init__(self, dtype: Any = None, boundary: str = "unsafe") -> None:
+        super().__init__(dtype, ndim=1, boundary=boundary)
 
     def __repr__(self) -> str:
         return f"BufferViewType(dtype={self.dtype})"

@@ -21,6 +21,9 @@ class StructType:
     _octants_entity = "struct_type"
 
     def __init__(self, members: dict[str, Any], methods: dict[str, Any] | None = None, name: str = "struct") -> None:
+        if not isinstance(members, dict):
+            # Python calls the type of a base for `class Derived(Base)`, with name, bases and body.
+            raise TypeError(f"class {members}: a struct type cannot be a base class; a member may be of its type")
         self.name = name
         self._declared: dict[str, Any] = {}
         for key, value in members.items():

@@ -290,3 +290,16 @@ def test_arrays_of_vectors_bring_their_own_type_of_numbers(dtype: type):
         change(np.ones((3, 3), dtype))
     with pytest.raises(ValueError, match="required element type"):
         change(qd.Vector.ndarray(2, qd.f64, 3))
+
+
+def test_a_parameter_with_a_gradient_takes_no_ndarray_without():
+    @qd.kernel
+    def fill(x: qd.types.ndarray(dtype=qd.f32, ndim=1, needs_grad=True)):
+        x[0] = 3
+
+    with_gradient = qd.ndarray(qd.f32, 2, needs_grad=True)
+    for _ in range(2):
+        fill(with_gradient)
+        with pytest.raises(ValueError, match="argument x - required needs_grad=True, but False is provided"):
+            fill(qd.ndarray(qd.f32, 2))
+    assert with_gradient[0] == 3

@@ -276,3 +276,22 @@ def test_arrays_of_a_dataclass_whose_program_has_ended_are_refused():
     qd.init(arch=qd.cpu)
     with pytest.raises(RuntimeError):
         into(1, s, lines(1)[0])
+
+
+def test_an_object_of_another_class_is_of_the_wrong_type():
+    @dataclasses.dataclass
+    class One:
+        n: qd.i32
+
+    @dataclasses.dataclass
+    class Other:
+        n: qd.i32
+
+    @qd.kernel
+    def read(s: One) -> qd.i32:
+        return s.n
+
+    assert read(One(3)) == 3
+    for wrong in (Other(3), 3, None):
+        with pytest.raises(qd.OctantsRuntimeTypeError, match="needed .*One.* != provided"):
+            read(wrong)

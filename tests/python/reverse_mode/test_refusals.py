@@ -24,6 +24,20 @@ def test_a_position_from_an_atomic_is_refused(fields):
     assert "qd.atomic_add(n[0], 1)" in str(error.value)
 
 
+def test_a_random_number_is_refused_as_an_error_of_the_run_too(fields):
+    x, y, _ = fields
+
+    @qd.kernel
+    def scatter():
+        for i in x:
+            y[i] = x[i] * qd.random()
+
+    with pytest.raises(RuntimeError, match="RandStmt not supported") as error:
+        scatter.grad()
+    assert isinstance(error.value, qd.OctantsDerivativeError)
+    assert isinstance(error.value, qd.OctantsCompilationError)
+
+
 def test_an_element_that_a_function_was_given_is_shared_by_the_iterations_of_its_loop():
     n = 20000  # Enough for threads to meet.
     x, y, z = (qd.field(qd.f64, shape=n, needs_grad=True) for _ in range(3))

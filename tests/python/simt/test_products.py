@@ -260,3 +260,24 @@ def test_tiles_of_shared_arrays_on_nvidia(group_size: int) -> None:
     assert "ldmatrix" not in code_of_tiles(4, 0, reads_early=False)
     assert code_of_tiles(8, 4, reads_early=False).count("ldmatrix") == 1
     assert "cp.async" not in code_of_tiles(8, 0, reads_early=True)
+
+
+def test_code_for_subgroups_of_another_size_is_refused(group_size: int) -> None:
+    product = simt.MatrixProduct(qd.f32)
+
+    @qd.kernel
+    def multiply(a: qd.types.ndarray(), c: qd.types.ndarray()):
+        qd.loop_config(block_dim=64)
+        for _ in range(64):
+            left, right, sums = product.a.zeros(), product.b.zeros(), product.sums.zeros()
+            left.load_(a, 0, 0)
+            sums += left @ right
+            sums.store_(c, 0, 0)
+
+    a, c = (np.zeros((16, 16), np.float32) for _ in range(2))
+    other, size = ("gfx90a", 64) if group_size == 32 else ("sm_90", 32)
+    with pytest.raises(
+        qd.OctantsRuntimeError,
+        match=f"kernel `multiply`, .* for subgroups of {group_size} threads, .* machine has {size}",
+    ):
+        qd.inspect(multiply, a, c, target=other)

@@ -76,7 +76,7 @@ pub(super) fn check_overwritten(
                      one stores",
                     name(load.buffer)
                 );
-                return Err(Diagnostic::new(Code::Compilation, plan.body.inst(load.inst).span, message).with_hint(
+                return Err(Diagnostic::new(Code::Derivative, plan.body.inst(load.inst).span, message).with_hint(
                     "put `qd.loop_config(serialize=True)` before the loop, or compute each step in a kernel call of \
                      its own",
                 ));
@@ -88,7 +88,7 @@ pub(super) fn check_overwritten(
         if adds_to(plan, buffers, gradients, load.buffer) {
             let message =
                 format!("the gradient needs what is read of `{}` here, and adds to it itself", name(load.buffer));
-            return Err(Diagnostic::new(Code::Compilation, plan.body.inst(load.inst).span, message)
+            return Err(Diagnostic::new(Code::Derivative, plan.body.inst(load.inst).span, message)
                 .with_hint("copy the gradient to another field in a kernel of its own, called before, and read that"));
         }
         if stores
@@ -138,7 +138,7 @@ fn kind_of_update(plan: &Plan, access: &Access) -> Option<AtomicOp> {
 
 fn warning(plan: &Plan, access: &Access, what: &str) -> Box<Diagnostic> {
     let message = format!("the gradient needs {what}, and the same kernel overwrites it later: it will be wrong");
-    Diagnostic::new(Code::Compilation, plan.body.inst(access.inst).span, message)
+    Diagnostic::new(Code::Derivative, plan.body.inst(access.inst).span, message)
         .with_hint("overwrite it in a kernel of its own, called afterwards, or write the new values to another array")
 }
 

@@ -27,7 +27,7 @@ pub(super) fn check_rounds(plan: &Plan, buffers: &[Buffer]) -> Result<(), Box<Di
              overwrite",
             buffers[buffer.index()].name
         );
-        return Err(Diagnostic::new(Code::Compilation, plan.body.inst(read).span, message).with_hint(
+        return Err(Diagnostic::new(Code::Derivative, plan.body.inst(read).span, message).with_hint(
             "let the loop go on by an integer that its rounds count (`left[()] -= 1`), or keep in each round what \
              decides about it in an element of its own (`error[step[()]]`)",
         ));

@@ -253,7 +253,7 @@ pub(super) fn refuse_unsupported(body: &Body, activity: &Activity) -> Result<(),
             MemoryUse::Load(_) | MemoryUse::VolatileLoad(_) | MemoryUse::Store { .. } | MemoryUse::Nothing => return,
         };
         let message = format!("{what} cannot be differentiated in reverse");
-        found = Some(Diagnostic::new(Code::Compilation, inst.span, message).with_hint(hint));
+        found = Some(Diagnostic::new(Code::Derivative, inst.span, message).with_hint(hint));
     });
     for v in task_statements(body) {
         if let Op::For(l) = &body.inst(v).op
@@ -286,7 +286,7 @@ fn find_running_sum(body: &Body, activity: &Activity, parallel: ValueId, inner: 
         if is_shared {
             let message = "the gradient depends on the order in which iterations of a parallel loop added to this";
             found = Some(
-                Diagnostic::new(Code::Compilation, inst.span, message)
+                Diagnostic::new(Code::Derivative, inst.span, message)
                     .with_hint("put `qd.loop_config(serialize=True)` before the loop"),
             );
         }

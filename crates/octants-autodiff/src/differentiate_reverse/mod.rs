@@ -107,7 +107,7 @@ pub(crate) fn gradients(kernel: &Kernel) -> Vec<Option<BufferId>> {
 pub fn refuse_recursion(kernel: &Kernel) -> Result<(), Box<Diagnostic>> {
     let Some(call) = kernel.body.insts.iter().find(|i| matches!(i.op, Op::Call(..))) else { return Ok(()) };
     let message = "a function that calls itself cannot be differentiated in reverse";
-    Err(Diagnostic::new(Code::Compilation, call.span, message)
+    Err(Diagnostic::new(Code::Derivative, call.span, message)
         .with_hint("write it as a loop, or give its gradient with `qd.ad.grad_for`"))
 }
 

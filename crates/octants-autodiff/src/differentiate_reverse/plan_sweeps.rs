@@ -195,9 +195,10 @@ impl<'a> Plan<'a> {
                         "write it to a field, and read that in a kernel of its own, which is then differentiated",
                     )
                 }
-                MemoryUse::Nothing if inst.op.effect() == Effect::Draw => {
-                    ("a random number", "draw it in a kernel of its own, and read it from a field")
-                }
+                MemoryUse::Nothing if inst.op.effect() == Effect::Draw => (
+                    "a random number (RandStmt not supported)",
+                    "draw it in a kernel of its own, and read it from a field",
+                ),
                 MemoryUse::Nothing if inst.op.effect() == Effect::ReadClock => {
                     ("the clock", "read it in a kernel of its own, and pass what that gives by a field")
                 }
@@ -205,7 +206,7 @@ impl<'a> Plan<'a> {
                 MemoryUse::Update { .. } | MemoryUse::CompareAndSwap { .. } | MemoryUse::Nothing => continue,
             };
             let message = format!("the gradient depends on {what}, which cannot be had again when it is computed");
-            return Err(Diagnostic::new(Code::Compilation, inst.span, message).with_hint(hint));
+            return Err(Diagnostic::new(Code::Derivative, inst.span, message).with_hint(hint));
         }
         Ok(())
     }

@@ -41,7 +41,7 @@ pub(super) fn refuse_rounded_extremes(plan: &Plan) -> Result<(), Box<Diagnostic>
                  in the next one",
                 op.name()
             );
-            found = Some(Diagnostic::new(Code::Compilation, inst.span, message).with_hint(hint));
+            found = Some(Diagnostic::new(Code::Derivative, inst.span, message).with_hint(hint));
         }
     });
     found.map_or(Ok(()), Err)

@@ -1,6 +1,8 @@
 //! Limits of blocks of threads on devices whose threads run those of a block in loops.
 
 use octants_analysis::own_behavior;
+use octants_diag::{Code, Diagnostic, Sources};
+use octants_ir::matrix_product::ELEMENTS;
 use octants_ir::{FuncId, MemorySpace, Op, Program, Scheduled, TargetInfo, TaskKind};
 use octants_schedule::block_memory;
 
@@ -54,6 +56,35 @@ pub(super) fn check_cooperating_functions(program: &Program, info: &TargetInfo) 
         }
     }
     Ok(())
+}
+
+/// Refuses fragments that were laid out for subgroups of another size than the machine's: code is asked for another
+/// machine than the running program's.
+pub(crate) fn check_fragments(program: &Program, info: &TargetInfo, sources: &Sources) -> Result<(), Error> {
+    let bodies = program.tasks.iter().map(|t| &t.body).chain(program.functions.iter().map(|f| &f.body));
+    let mut wrong = None;
+    for body in bodies {
+        body.visit(body.root, &mut |_, inst| {
+            if let Op::Subgroup(op, operands) = &inst.op
+                && op.product().is_some()
+            {
+                let components = operands.iter().map(|v| body.inst(*v).ty.shape().iter().product::<u32>());
+                if let Some(other) = components.into_iter().find(|n| n * info.subgroup_size != ELEMENTS) {
+                    wrong.get_or_insert((inst.span, other));
+                }
+            }
+        });
+    }
+    let Some((span, components)) = wrong else { return Ok(()) };
+    let message = format!(
+        "the fragments of this product, in kernel `{}`, are made for subgroups of {} threads, but a subgroup of this \
+         machine has {}",
+        program.name,
+        ELEMENTS / components.max(1),
+        info.subgroup_size
+    );
+    let hint = "run the program on a device of that kind: `qd.simt` takes the size of subgroups from there";
+    Err(Error::Device(Diagnostic::new(Code::Compilation, span, message).with_hint(hint).render(sources)))
 }
 
 /// The most places of a variant at which a block counts votes.

@@ -183,7 +183,12 @@ impl Lowerer<'_> {
             Value::Grouped(inner) => match &**inner {
                 Value::Ndrange(n) => {
                     let items = self.ndrange_items(n)?;
-                    Ok(items.into_iter().map(|t| Value::Obj(self.world.make(HostValue::IntVector(t)))).collect())
+                    // Without axes there is one index, which has no components: no vector is empty.
+                    let as_index = |t: Vec<i128>| match t.is_empty() {
+                        true => Value::tuple(Vec::new()),
+                        false => Value::Obj(self.world.make(HostValue::IntVector(t))),
+                    };
+                    Ok(items.into_iter().map(as_index).collect())
                 }
                 other => {
                     let other = other.clone();

@@ -133,14 +133,12 @@ impl Lowerer<'_> {
     /// A scalar truth value at run time.
     pub(super) fn condition(&mut self, what: &str, v: &Value) -> Result<ValueId> {
         match v {
-            Value::Bool(_) | Value::Int(_) | Value::Float(_) => {
-                let truth = match v {
-                    Value::Bool(b) => *b,
-                    Value::Int(i) => *i != 0,
-                    Value::Float(f) => *f != 0.0,
-                    _ => false,
-                };
-                Ok(self.b.int(i64::from(truth), Scalar::U1))
+            Value::Bool(b) => Ok(self.b.int(i64::from(*b), Scalar::U1)),
+            Value::Int(i) => Ok(self.b.int(i64::from(*i != 0), Scalar::U1)),
+            // A constant is as little a condition as a float that is known at run time.
+            Value::Float(_) => {
+                let v = self.rt(v)?;
+                arith::to_condition(&mut self.b, what, v)
             }
             _ if v.is_compile_time() => {
                 let truth = self.compile_time_truth(v, "a condition")?;

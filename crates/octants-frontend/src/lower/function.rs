@@ -371,8 +371,26 @@ impl Lowerer<'_> {
         let frame = self.frames.pop();
         match flow? {
             Flow::Break | Flow::Continue => self.err(Code::Syntax, "`break` or `continue` outside of a loop"),
-            Flow::Normal | Flow::Return => Ok(frame.and_then(|f| f.returned).unwrap_or(Value::None)),
+            Flow::Normal | Flow::Return => {
+                let returned = frame.and_then(|f| f.returned);
+                self.check_returned(parsed, kind, returned.is_some())?;
+                Ok(returned.unwrap_or(Value::None))
+            }
         }
+    }
+
+    /// A function whose result is annotated with a type has one.
+    pub(super) fn check_returned(&mut self, parsed: &ParsedFunction, kind: FuncKind, returned: bool) -> Result<()> {
+        let Some(annotation) = annotation_of_result(parsed, kind).filter(|_| !returned) else { return Ok(()) };
+        let is_type = matches!(self.world.entity(annotation), Entity::Tuple(_) | Entity::List(_))
+            || self.value_annotation(Some(annotation))?.is_some();
+        if !is_type {
+            return Ok(());
+        }
+        let name = &parsed.source.name;
+        let message = format!("Function has a return type but does not have a return statement: `{name}`");
+        Err(Diagnostic::new(Code::Syntax, self.b.span, message)
+            .with_hint("add a `return` as the last statement, or drop the annotation"))
     }
 
     /// Copied when the callee changes its parameter.

@@ -46,6 +46,13 @@ impl Lowerer<'_> {
                 .with_hint("decide it at compile time: `... if qd.static(...) else ...`"));
         }
         self.refuse_repeated_targets(target)?;
+        if let ExprKind::Call(_, arguments) = &iter.kind
+            && syntax_facts::is_static_call(iter)
+            && arguments.positional.iter().any(syntax_facts::is_static_call)
+        {
+            self.b.span = iter.span;
+            return self.err(Code::Syntax, "'qd.static' cannot be nested: the loop is unrolled already");
+        }
         let mut iterable = self.lower_expr(iter)?;
         self.b.span = iter.span;
         if let Value::Obj(o) = iterable

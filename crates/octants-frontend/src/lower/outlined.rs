@@ -169,8 +169,9 @@ impl Lowerer<'_> {
         }
         self.lower_stmts(&f.parsed.body)?;
         if in_one_place {
-            let returned = self.frame().returned.take().unwrap_or(Value::None);
-            return self.return_parts(&returned);
+            let returned = self.frame().returned.take();
+            self.check_returned(f.parsed, f.kind, returned.is_some())?;
+            return self.return_parts(&returned.unwrap_or(Value::None));
         }
         let ret = match &self.frame_ref().ret {
             ReturnMode::Function(ty) => ty.clone().unwrap_or(Type::Unit),

@@ -38,7 +38,8 @@ impl Lowerer<'_> {
         match &s.kind {
             StmtKind::Expr(e) => {
                 if !matches!(e.kind, ExprKind::Str(_) | ExprKind::Unsupported("Ellipsis")) {
-                    self.lower_expr(e)?;
+                    let unused = self.lower_expr(e)?;
+                    self.check_method_is_called(&unused)?;
                 }
             }
             StmtKind::Assign(targets, value) => {

@@ -358,12 +358,7 @@ impl Lowerer<'_> {
         if index.len() != shape.len() {
             return self.err(
                 Code::Index,
-                format!(
-                    "a value of type {ty} takes {} indices, {} given",
-                    shape.len(),
-                    index.len(),
-                    ty = type_name(&ty)
-                ),
+                format!("Expected {} indices, got {}: the value is {}", shape.len(), index.len(), type_name(&ty)),
             );
         }
         let mut fixed = Some(0u32);

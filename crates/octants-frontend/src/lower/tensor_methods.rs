@@ -1,7 +1,7 @@
 //! Methods of vectors and matrices: `v.dot(w)`, `m.transpose()`, `v.norm()`. Those written in the kernel language are
 //! asked of the outside.
 
-use octants_diag::{Code, Diagnostic, Result};
+use octants_diag::{Code, Result};
 use octants_ir::{BinaryOp, Op, ReduceOp, Scalar, Type, ValueId};
 
 use super::Lowerer;
@@ -89,8 +89,11 @@ impl Lowerer<'_> {
     fn transpose(&mut self, v: ValueId) -> Result<ValueId> {
         match *self.b.ty(v) {
             Type::Matrix(s, n, m) => Ok(self.b.push(Op::Transpose(v), Type::Matrix(s, m, n))),
-            _ => Err(Diagnostic::new(Code::Type, self.b.span, "`transpose()` cannot apply to a vector")
-                .with_hint("for `a @ b.transpose()` write `a.outer_product(b)`")),
+            _ => self.err(
+                Code::Type,
+                "`transpose()` cannot apply to a vector. If you want something like `a @ b.transpose()`, write \
+                 `a.outer_product(b)` instead.",
+            ),
         }
     }
 

@@ -169,6 +169,16 @@ impl Lowerer<'_> {
         }
     }
 
+    /// A statement that names an attribute of a run-time value has no effect: the name is wrong, or a call is missing.
+    pub(super) fn check_method_is_called(&mut self, unused: &Value) -> Result<()> {
+        match unused {
+            Value::Method(m) if self.runtime_type(&m.0).is_some() => {
+                Err(self.not_a_value(unused, "cannot be used as a value in a kernel"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// The error about something that is no value of the kernel language. `why` ends the sentence.
     pub(super) fn not_a_value(&mut self, value: &Value, why: &str) -> Box<Diagnostic> {
         if let Value::Method(method) = value {

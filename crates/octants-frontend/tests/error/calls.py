@@ -274,3 +274,13 @@ def calls_forever():
 @qd.kernel
 def calls_with_a_run_time_value(a: qd.i32) -> qd.i32:
     return changes_run_time(a, a)
+
+
+@qd.func
+def promises_a_number(a) -> qd.i32:
+    pass  #~ ERROR Function has a return type but does not have a return statement
+
+
+@qd.kernel
+def calls_a_promise():
+    promises_a_number(1)

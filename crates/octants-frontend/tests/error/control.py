@@ -273,3 +273,15 @@ def loop_variable_named_like_an_argument(n: qd.i32):
 def two_loop_variables_of_one_name():
     for i, i in qd.ndrange(2, 3):  #~ ERROR Recreating variables is not allowed
         pass
+
+
+@qd.kernel
+def nested_static():
+    for i in qd.static(qd.static(range(3))):  #~ ERROR 'qd.static' cannot be nested #~ AT qd.static(qd.static(range(3)))
+        pass
+
+
+@qd.kernel
+def float_constant_as_condition():
+    while 1.5:  #~ ERROR `while` conditions must be an integer; found f32 #~ AT 1.5
+        break

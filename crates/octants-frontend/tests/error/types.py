@@ -140,7 +140,25 @@ def swizzle_outside(a: vec2) -> qd.f32:
 
 @qd.kernel
 def component_indices(a: mat2) -> qd.f32:
-    return a[0, 1, 2]  #~ ERROR takes 2 indices, 3 given
+    return a[0, 1, 2]  #~ ERROR Expected 2 indices, got 3
+
+
+@qd.kernel
+def vector_indices() -> qd.i32:
+    v = qd.Vector([1, 2])
+    return v[0, 1]  #~ ERROR Expected 1 indices, got 2
+
+
+@qd.kernel
+def vector_transpose() -> qd.i32:
+    v = qd.Vector([1, 2])
+    return v.transpose()[0, 0]  #~ ERROR cannot apply to a vector
+
+
+@qd.kernel
+def attribute_without_use():
+    v = qd.Vector([1, 2])
+    v.foo  #~ ERROR has no attribute `foo` #~ AT v.foo
 
 
 @qd.kernel

@@ -51,6 +51,12 @@ pub fn array_argument(wanted: &ArrayKind, value: &Bound<'_, PyAny>, place: &Plac
             return Err(wrong_elements(&view, elem, wanted.ndim, own, place));
         }
     }
+    if own && wanted.needs_grad && !view.needs_grad {
+        let (name, kernel) = (place.path(), place.kernel);
+        return Err(PyValueError::new_err(format!(
+            "Invalid value for argument {name} - required needs_grad=True, but False is provided (kernel `{kernel}`)"
+        )));
+    }
     match wanted.ndim {
         Some(ndim) if ndim as usize != view.extents.len() => Err(wrong_ndim(&view, ndim, own, place)),
         _ => Ok(view),

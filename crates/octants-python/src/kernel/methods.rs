@@ -32,14 +32,12 @@ impl Kernel {
             (true, false) => GraphUse::Graph,
             (true, true) => GraphUse::WithCheckpoints,
         };
-        // What is wrong with a declaration is said where it stands. Names that are not defined yet are left for the
-        // first call.
-        if evaluate_annotations(&fn_)? {
-            let program = program::current();
-            let default = octants_engine::Config::new(backends());
-            let config = program.as_ref().map_or(&default, |p| p.session.config());
-            Signature::of(&fn_, &declaration(&fn_)?, config)?;
-        }
+        // What is wrong with a declaration is said where it stands.
+        evaluate_annotations(&fn_)?;
+        let program = program::current();
+        let default = octants_engine::Config::new(backends());
+        let config = program.as_ref().map_or(&default, |p| p.session.config());
+        Signature::of(&fn_, &declaration(&fn_)?, config)?;
         let name = function_name(&fn_);
         Ok(Kernel {
             wrapped: Wrapped::new(fn_),
