@@ -22,7 +22,7 @@ import numpy as np
 from octants.fields import Field, ScalarField
 from octants.snode import Component, Placement
 from octants.snode_trees import SNodeTree, root
-from octants.sparse_kernels import fill_active, list_active_cells, write_active
+from octants.sparse_kernels import append, deactivate, fill_active, length, list_active_cells, write_active
 from octants.types.primitive import DataType, i32
 
 if TYPE_CHECKING:
@@ -86,6 +86,9 @@ class SparseLevel:
     views: list[CellView] = field(default_factory=list, repr=False)
     """What lies in a cell: values, and the state of sparse levels."""
     list_active_cells = staticmethod(list_active_cells)
+    append = staticmethod(append)
+    deactivate = staticmethod(deactivate)
+    length = staticmethod(length)
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,6 +112,14 @@ class LevelOfField:
     """Of a dynamic level: the digit that counts the elements of a list."""
     inner: tuple[tuple[int, int], ...]
     """Axis and extent of what lies below the cell."""
+
+    @property
+    def _sparse_levels(self) -> tuple[LevelOfField, ...]:
+        return (self,)
+
+    @property
+    def _sparse(self) -> SparseLevel:
+        return self.level
 
 
 def _area_bytes(node: SNode) -> int:

@@ -81,8 +81,8 @@ static BUILTINS: &[Builtin] = &[
     row("cast", Exactly(2, "`cast` takes a value and a type"), |l, c| l.lower_cast(c)),
     row("clock_counter", NONE, |l, _| Ok(Value::Rt(l.b.push(Op::Clock, Scalar::I64.into())))),
     row("enumerate", AtLeast(1, "`enumerate` takes an iterable"), |l, c| l.lower_enumerate(c)),
-    row("float", Exactly(1, "`float()` takes one argument"), |l, c| l.lower_conversion(l.options.default_fp, c)),
     row("flat_values", Exactly(1, "`flat_values` takes one argument"), |l, c| l.lower_flat_values(c)),
+    row("float", Exactly(1, "`float()` takes one argument"), |l, c| l.lower_conversion(l.options.default_fp, c)),
     row("get_addr", Exactly(2, "`get_addr` takes a field or an array, and the indices of an element"), |l, c| {
         l.lower_address(c)
     }),

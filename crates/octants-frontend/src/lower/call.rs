@@ -52,6 +52,9 @@ impl Lowerer<'_> {
             return Err(Diagnostic::new(Code::Syntax, self.b.span, "super() needs its arguments in a kernel")
                 .with_hint("write `super(Class, self).method()`, or `Base.method(self)`"));
         }
+        if let Some(done) = self.lower_list_operation(func, arguments)? {
+            return Ok(done);
+        }
         let callee = self.lower_expr(func)?;
         let is_static = matches!(&callee, Value::Obj(o) if matches!(self.world.entity(*o),
             Entity::Builtin(n) if n == "static" || n == "static_assert"));
@@ -122,7 +125,11 @@ impl Lowerer<'_> {
 
     /// Arguments in their order. What a later one may change is read before it, unless the callee gets it by reference.
     #[allow(clippy::type_complexity)] // Positional and keyword arguments, as Python has them.
-    fn lower_arguments(&mut self, callee: &Value, arguments: &Arguments) -> Result<(Vec<Value>, Vec<(String, Value)>)> {
+    pub(super) fn lower_arguments(
+        &mut self,
+        callee: &Value,
+        arguments: &Arguments,
+    ) -> Result<(Vec<Value>, Vec<(String, Value)>)> {
         let all = arguments.positional.iter().chain(arguments.keywords.iter().map(|k| &k.1));
         let writes = last_write(all);
         let takes = if writes > 0 { self.references_of(callee) } else { References::All };

@@ -11,6 +11,7 @@ use octants_ir::{AtomicOp, BinaryOp, BufferId, Builder, Function, Kernel, Layout
 
 use super::Lowerer;
 use super::builtins::Call;
+use crate::ast::{Arguments, Expr, ExprKind};
 use crate::value::Value;
 use crate::world::{Entity, Obj};
 
@@ -190,6 +191,41 @@ impl Lowerer<'_> {
                 self.b.cast(index, Scalar::I32)
             })
             .collect()
+    }
+
+    /// `x[i].append(value)`, `x[i].length()` and `x[i].deactivate()`, of a field placed right below a dynamic level: the
+    /// indices name the list. `None` for everything else.
+    pub(super) fn lower_list_operation(&mut self, func: &Expr, arguments: &Arguments) -> Result<Option<Value>> {
+        let ExprKind::Attribute(base, name) = &func.kind else { return Ok(None) };
+        if !matches!(name.as_str(), "append" | "length" | "deactivate") {
+            return Ok(None);
+        }
+        let (array, index) = match &base.kind {
+            ExprKind::Subscript(array, index) => (array.as_ref(), Some(index)),
+            _ => (base.as_ref(), None),
+        };
+        if !matches!(array.kind, ExprKind::Name(_) | ExprKind::Attribute(..)) {
+            return Ok(None);
+        }
+        let Value::Obj(mut field) = self.lower_expr(array)? else { return Ok(None) };
+        while let Entity::StructField(members) = self.world.entity(field) {
+            let Some((_, first)) = members.first() else { return Ok(None) };
+            field = *first;
+        }
+        if !matches!(self.world.entity(field), Entity::Field(desc) if desc.is_sparse) {
+            return Ok(None);
+        }
+        let Some(level) = self.sparse_levels(field)?.pop() else { return Ok(None) };
+        if level.list.is_none() || level.inner.iter().any(|d| d.extent > 1) {
+            return Ok(None);
+        }
+        let index = index.map_or(Ok(Vec::new()), |index| self.lower_index(index))?;
+        let of = Value::Obj(level.obj);
+        let parts = self.attribute(&of, "level")?;
+        let operation = self.attribute(&parts, name)?;
+        let (values, keywords) = self.lower_arguments(&operation, arguments)?;
+        let args = [of, Value::tuple(index)].into_iter().chain(values).collect();
+        self.call(&operation, args, keywords).map(Some)
     }
 
     /// The scalars of a value, as a list.

@@ -1,0 +1,20 @@
+"""The kernel that counts a grid's active cells."""
+
+# mypy: ignore-errors
+# Kernels are Python in form only: their annotations are values.
+
+from octants.kernel_decorators import library_kernel
+from octants.ops import grouped
+from octants.types import f32, template
+
+
+@library_kernel
+def share_of_active_cells(x: template()) -> f32:
+    """How many cells of the level above a field are active, of all."""
+    active = 0
+    for _ in grouped(x.parent()):
+        active += 1
+    total = 1.0
+    for extent in x.shape:
+        total *= extent
+    return active / total
