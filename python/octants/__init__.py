@@ -369,7 +369,20 @@ __all__ = [  # and the exceptions
     "zero",
 ]
 
-_LAZY_MODULES = ("_lib", "ad", "algorithms", "cache", "interop", "lang", "linalg", "math", "profiler", "simt", "sparse", "tools")
+_LAZY_MODULES = (
+    "_lib",
+    "ad",
+    "algorithms",
+    "cache",
+    "interop",
+    "lang",
+    "linalg",
+    "math",
+    "profiler",
+    "simt",
+    "sparse",
+    "tools",
+)
 _LAZY_NAMES = {
     "global_thread_idx": "octants.simt.block_threads",
     **dict.fromkeys(("eig", "make_spd", "polar_decompose", "randn", "solve", "svd", "sym_eig"), "octants._linalg"),

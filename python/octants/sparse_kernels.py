@@ -67,13 +67,23 @@ def deactivate(node: template(), indices: template()):
     """Deactivates a cell of a pointer or bitmasked level, or empties a list. What lies in it is zero then."""
     index = flat_values(indices)
     level = static(_level(node, "deactivate", len(index)))
+    if static(level.is_list):
+        # Behind its end a list holds zeros already.
+        for n in range(min(level.state[indices], level.capacity)):
+            for view in static(level.views):
+                if static(len(view.inner) == 1):
+                    view.field[indices, n] = 0
+                else:
+                    for inner in grouped(ndrange(*view.inner[1:])):
+                        view.field[indices, n, inner] = 0
+    else:
+        for view in static(level.views):
+            if static(len(view.inner) == 0):
+                view.field[indices] = 0
+            else:
+                for inner in grouped(ndrange(*view.inner)):
+                    view.field[indices, inner] = 0
     level.state[indices] = 0
-    for view in static(level.views):
-        if static(len(view.inner) == 0):
-            view.field[indices] = 0
-        else:
-            for inner in grouped(ndrange(*view.inner)):
-                view.field[indices, inner] = 0
 
 
 @func

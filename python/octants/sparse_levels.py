@@ -333,7 +333,7 @@ class SparseSupport:
     def fill(target: Field, element: Any, qd_stream: Any) -> None:
         """Sets the elements in active cells."""
         parts = target._scalar_parts()
-        values = np.ravel(element)
+        values = np.broadcast_to(element, target._element_shape).ravel()
         fill = fill_active(target.dtype)
         for part, value in zip(parts, values, strict=True):
             fill(part, value.item(), qd_stream=qd_stream)

@@ -635,7 +635,6 @@ def test_structs_are_set_from_dicts_and_read_by_the_names_of_members():
 
 def test_what_is_not_there_yet_says_so():
     for module, name, text in (
-        (qd, "deactivate", "sparse levels are not there yet"),
         (qd, "Mesh", "meshes are not there yet"),
         (qd, "BitpackedFields", "quantized types are not there yet"),
         (qd.types, "quant", "quantized types are not there yet"),

@@ -219,14 +219,11 @@ def test_a_tree_in_use_takes_no_more():
     assert y[3] == 0
 
 
-def test_placing_twice_and_sparse_levels_are_refused():
+def test_placing_twice_and_empty_levels_are_refused():
     x = qd.field(qd.f32)
     qd.root.place(x)
     with pytest.raises(qd.QuadrantsRuntimeError, match="placed already"):
         qd.root.place(x)
-    for make in (qd.root.pointer, qd.root.bitmasked, qd.root.dynamic):
-        with pytest.raises(qd.QuadrantsRuntimeError, match="not supported"):
-            make(qd.i, 4)
     with pytest.raises(ValueError, match="cannot be placed"):
         qd.root.dense(qd.i, 4).place(3)
     with pytest.raises(qd.QuadrantsRuntimeError, match="positive"):

@@ -70,6 +70,8 @@ pub const INTEGERS: &[(&str, Lanewise)] = &[
     op!("v_mad_u32_u24", |a: u32, b: u32, c: u32| -> u32 { u24(a).wrapping_mul(u24(b)).wrapping_add(c) }),
     op!("v_mad_i32_i24", |a: u32, b: u32, c: i32| -> i32 { i24(a).wrapping_mul(i24(b)).wrapping_add(c) }),
     op!("v_mad_u16", |a: u16, b: u16, c: u16| -> u16 { a.wrapping_mul(b).wrapping_add(c) }),
+    // Those named legacy write zeros to the upper half.
+    op!("v_mad_legacy_u16", |a: u16, b: u16, c: u16| -> u16 { a.wrapping_mul(b).wrapping_add(c) }),
     op!("v_mad_i16", |a: u16, b: u16, c: u16| -> u16 { a.wrapping_mul(b).wrapping_add(c) }),
     op!("v_mad_u32_u16", |a: u16, b: u16, c: u32| -> u32 { (u32::from(a) * u32::from(b)).wrapping_add(c) }),
     op!("v_mad_i32_i16", |a: i16, b: i16, c: i32| -> i32 { (i32::from(a) * i32::from(b)).wrapping_add(c) }),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from octants.axes import axes
 from octants.exceptions import OctantsValueError
 from octants.snode_trees import root
 from octants.sparse.usage_kernel import share_of_active_cells
@@ -25,7 +26,7 @@ def grid(field_dict: dict[str, Any], shape: tuple[int, ...]) -> StructField:
     if len(shape) not in (2, 3):
         raise OctantsValueError(f"a sparse grid has two or three axes, not {len(shape)}")
     made = Struct.field(field_dict)
-    root.bitmasked(list(range(len(shape))), shape).place(made)
+    root.bitmasked(axes(*range(len(shape))), shape).place(made)
     return made
 
 

@@ -4,7 +4,7 @@
 # Kernels are Python in form only: their annotations are values.
 
 from octants.kernel_decorators import library_kernel
-from octants.ops import grouped
+from octants.ops import grouped, static
 from octants.types import f32, template
 
 
@@ -15,6 +15,6 @@ def share_of_active_cells(x: template()) -> f32:
     for _ in grouped(x.parent()):
         active += 1
     total = 1.0
-    for extent in x.shape:
+    for extent in static(x.shape):
         total *= extent
     return active / total

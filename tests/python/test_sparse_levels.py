@@ -1,0 +1,417 @@
+"""Sparse levels: what activates cells, what loops over them visit, lists, and what is cleared."""
+
+import random
+
+import numpy as np
+import pytest
+
+import octants as qd
+
+
+@pytest.fixture(autouse=True)
+def program():
+    qd.init(arch=qd.cpu)
+    yield
+    qd.reset()
+
+
+def visited(field):
+    """The indices that a loop over a field or level visits, each once, sorted."""
+    counts = qd.field(qd.i32, shape=field.shape)
+
+    @qd.kernel
+    def visit():
+        for index in qd.grouped(field):
+            counts[index] += 1
+
+    visit()
+    counts = counts.to_numpy()
+    assert counts.max(initial=0) <= 1
+    return [tuple(map(int, index)) for index in np.argwhere(counts)]
+
+
+def blocks_of_cells():
+    x = qd.field(qd.f32)
+    blocks = qd.root.pointer(qd.ij, (4, 3))
+    blocks.dense(qd.ij, (2, 2)).place(x)
+    return x, blocks
+
+
+def cells_of(*blocks):
+    return sorted((2 * i + a, 2 * j + b) for i, j in blocks for a in range(2) for b in range(2))
+
+
+def test_a_store_activates_its_block_and_a_load_does_not():
+    x, blocks = blocks_of_cells()
+    seen = qd.field(qd.f32, shape=())
+
+    @qd.kernel
+    def touch():
+        x[5, 1] = 3.0
+        seen[None] = x[0, 0] + x[5, 1]
+
+    touch()
+    assert visited(x) == cells_of((2, 0))
+    assert visited(blocks) == [(2, 0)]
+    assert seen[None] == 3.0
+
+
+def test_atomic_updates_and_stores_from_python_activate():
+    x, _ = blocks_of_cells()
+
+    @qd.kernel
+    def add():
+        for n in range(100):
+            x[n % 2, 0] += 1.0
+            qd.atomic_max(x[7, 5], qd.cast(n, qd.f32))
+
+    add()
+    x[2, 2] = 1.0
+    assert visited(x) == cells_of((0, 0), (1, 1), (3, 2))
+    assert (x[0, 0], x[1, 0], x[7, 5]) == (50.0, 50.0, 99.0)
+
+
+def test_a_function_that_gets_an_element_by_reference_activates_it():
+    x, _ = blocks_of_cells()
+
+    @qd.func
+    def double(value: qd.template()):
+        value *= 2.0
+
+    @qd.real_func
+    def put(i: qd.i32, value: qd.f32):
+        x[i, 5] = value
+
+    @qd.kernel
+    def run():
+        double(x[3, 3])
+        put(6, 2.5)
+
+    run()
+    assert visited(x) == cells_of((1, 1), (3, 2))
+
+
+def test_loops_visit_what_was_active_when_they_began():
+    x, _ = blocks_of_cells()
+    counts = qd.field(qd.i32, shape=2)
+    x[0, 0] = 1.0
+
+    @qd.kernel
+    def spread():
+        for i, j in x:
+            counts[0] += 1
+            x[(i + 2) % 8, j] = 1.0
+        for _i, _j in x:
+            counts[1] += 1
+
+    spread()
+    assert counts.to_numpy().tolist() == [4, 8]
+
+
+def test_activate_deactivate_and_is_active():
+    x, blocks = blocks_of_cells()
+    answers = qd.field(qd.i32, shape=(4, 3))
+
+    @qd.kernel
+    def change():
+        for i in range(4):
+            qd.activate(blocks, [i, 1])
+
+    @qd.kernel
+    def drop():
+        qd.deactivate(blocks, qd.Vector([2, 1]))
+
+    @qd.kernel
+    def ask():
+        for i, j in answers:
+            answers[i, j] = qd.is_active(blocks, [i, j])
+
+    change()
+    x.fill(7.0)
+    drop()
+    ask()
+    assert answers.to_numpy().tolist() == [[0, 1, 0], [0, 1, 0], [0, 0, 0], [0, 1, 0]]
+    assert x.to_numpy().sum() == 3 * 4 * 7.0
+    x[4, 2] = 1.0
+    assert x.to_numpy()[4:6, 2:4].tolist() == [[1.0, 0.0], [0.0, 0.0]]
+
+
+def test_deactivate_all_of_one_level_leaves_the_other_trees_alone():
+    x, blocks = blocks_of_cells()
+    y = qd.field(qd.i32)
+    qd.root.bitmasked(qd.i, 8).place(y)
+    x[0, 0], y[3] = 1.0, 4
+    blocks.deactivate_all()
+    assert visited(x) == []
+    assert x[0, 0] == 0.0
+    assert visited(y) == [(3,)]
+    qd.deactivate_all_snodes()
+    assert visited(y) == []
+    assert y[3] == 0
+
+
+def test_whole_arrays_change_active_cells_only():
+    x, _ = blocks_of_cells()
+    x[0, 0] = x[7, 5] = 1.0
+    values = np.arange(48, dtype=np.float32).reshape(8, 6)
+    x.from_numpy(values)
+    expected = np.zeros_like(values)
+    expected[0:2, 0:2], expected[6:8, 4:6] = values[0:2, 0:2], values[6:8, 4:6]
+    assert (x.to_numpy() == expected).all()
+    assert visited(x) == cells_of((0, 0), (3, 2))
+    dense = qd.field(qd.f32, shape=(8, 6))
+    dense.from_numpy(values)
+    x.copy_from(dense)
+    assert (x.to_numpy() == values).all()
+    assert len(visited(x)) == 48
+
+
+def test_vectors_structs_and_offsets():
+    velocity = qd.Vector.field(2, qd.f32)
+    particle = qd.Struct.field({"mass": qd.f32, "place": qd.types.vector(3, qd.f64)})
+    qd.root.bitmasked(qd.i, 6).place(velocity, offset=(-3,))
+    qd.root.pointer(qd.i, 5).place(particle)
+    found = qd.field(qd.i32, shape=2)
+
+    @qd.kernel
+    def put():
+        velocity[-2] = [1.0, 2.0]
+        velocity[2].y = 5.0
+        particle[4].place = [1.0, 2.0, 3.0]
+        particle[1].mass = 2.0
+
+    @qd.kernel
+    def visit():
+        for i in velocity:
+            found[0] += 10 * i + 100
+        for i in particle:
+            found[1] += i
+
+    put()
+    visit()
+    assert found.to_numpy().tolist() == [200, 5]
+    velocity.fill(3.0)
+    assert velocity.to_numpy().sum() == 12.0
+    assert particle[4].place[2] == 3.0
+
+
+def test_lists_grow_by_append_from_all_threads():
+    numbers = qd.field(qd.i32)
+    lists = qd.root.dense(qd.i, 3).dynamic(qd.j, 4000, chunk_size=32)
+    lists.place(numbers)
+    lengths = qd.field(qd.i32, shape=3)
+
+    @qd.kernel
+    def collect():
+        for n in range(9000):
+            if n % 3 < 2:
+                qd.append(lists, n % 3, n)
+        for i in range(3):
+            lengths[i] = qd.length(lists, i)
+
+    collect()
+    assert lengths.to_numpy().tolist() == [3000, 3000, 0]
+    for i in range(2):
+        assert sorted(numbers.to_numpy()[i, :3000].tolist()) == list(range(i, 9000, 3))
+    assert len(visited(numbers)) == 6000
+
+
+def test_a_full_list_stays_as_it_is():
+    numbers = qd.field(qd.i32)
+    lists = qd.root.dynamic(qd.i, 8)
+    lists.place(numbers)
+
+    @qd.kernel
+    def collect() -> qd.i32:
+        for _ in range(50):
+            numbers.append(1)
+        return numbers.length()
+
+    assert collect() == 8
+    assert numbers.to_numpy().tolist() == [1] * 8
+
+
+def test_elements_of_lists_are_values_vectors_and_structs():
+    Edge = qd.types.struct(start=qd.math.vec2, length=qd.f32)
+    edges = Edge.field()
+    qd.root.dense(qd.i, 2).dynamic(qd.j, 5).place(edges)
+    numbers = qd.field(qd.i32, shape=6)
+
+    @qd.kernel
+    def collect():
+        qd.loop_config(serialize=True)
+        for k in range(3):
+            numbers[k] = edges[1].append(Edge(start=[k, 2 * k], length=0.5))
+        numbers[3] = edges[1].length()
+        edges[1].deactivate()
+        numbers[4] = edges[1].length()
+        numbers[5] = edges[1].append(Edge(start=[7, 8], length=9))
+
+    collect()
+    assert numbers.to_numpy().tolist() == [0, 1, 2, 3, 0, 0]
+    assert edges.start.to_numpy()[1].tolist() == [[7, 8], [0, 0], [0, 0], [0, 0], [0, 0]]
+    assert edges[1, 0].length == 9.0
+
+
+def test_writing_behind_the_end_makes_a_list_longer():
+    numbers = qd.field(qd.i32)
+    lists = qd.root.dynamic(qd.i, 8)
+    lists.place(numbers)
+    numbers[4] = 3
+    assert visited(numbers) == [(i,) for i in range(5)]
+
+
+@pytest.mark.parametrize(
+    "options", [{"debug": True}, {"opt_level": 0}, {"fast_math": False}, {"cpu_max_num_threads": 1}]
+)
+def test_options_of_programs(options):
+    qd.reset()
+    qd.init(arch=qd.cpu, **options)
+    x, blocks = blocks_of_cells()
+
+    @qd.kernel
+    def fill():
+        for i in range(8):
+            x[i, i % 6] += i + 1.0
+        for i, j in x:
+            x[i, j] *= 2.0
+        for i, j in blocks:
+            if i == 0:
+                qd.deactivate(blocks, [i, j])
+
+    fill()
+    assert visited(x) == cells_of((1, 1), (2, 2), (3, 0))
+    assert x.to_numpy().sum() == 2.0 * (3 + 4 + 5 + 6 + 7 + 8)
+
+
+def test_gradients_flow_through_active_cells():
+    x = qd.field(qd.f32, needs_grad=True)
+    loss = qd.field(qd.f32, shape=(), needs_grad=True)
+    qd.root.pointer(qd.i, 4).dense(qd.i, 2).place(x, x.grad)
+    x[2], x[3], x[7] = 3.0, 5.0, 2.0
+
+    @qd.kernel
+    def add():
+        for i in x:
+            loss[None] += x[i] ** 2
+
+    with qd.ad.Tape(loss):
+        add()
+    assert loss[None] == 38.0
+    assert x.grad.to_numpy().tolist() == [0, 0, 6, 10, 0, 0, 0, 4]
+
+
+def test_a_sparse_grid_tells_its_usage():
+    grid = qd.sparse.grid({"place": qd.math.vec2, "mass": qd.f32}, shape=(10, 10))
+    grid[0, 0].place = qd.math.vec2(1, 2)
+    grid[0, 0].mass = 1.0
+    grid[9, 9].mass = 1.0
+    assert qd.sparse.usage(grid) == pytest.approx(0.02)
+    with pytest.raises(qd.OctantsValueError, match="two or three axes, not 1"):
+        qd.sparse.grid({"mass": qd.f32}, shape=(10,))
+
+
+def test_misuse_names_the_line():
+    x, blocks = blocks_of_cells()
+    rows = qd.root.dense(qd.i, 4)
+    rows.dynamic(qd.j, 4).place(qd.field(qd.i32))
+
+    def refused(message):
+        return pytest.raises(qd.OctantsCompilationError, match=message)
+
+    @qd.kernel
+    def one_index():
+        qd.activate(blocks, [1])
+
+    @qd.kernel
+    def no_sparse_level():
+        qd.activate(rows, 1)
+
+    @qd.kernel
+    def length_of_no_list():
+        qd.length(blocks, [0, 0])
+
+    @qd.kernel
+    def nested():
+        for _ in range(3):
+            for i, j in x:
+                x[i, j] += 1.0
+
+    with refused(r"activate\(blocks, \[1\]\)(.|\n)*has 2 indices"):
+        one_index()
+    with refused(r"activate\(rows, 1\)(.|\n)*takes a pointer, bitmasked or dynamic level"):
+        no_sparse_level()
+    with refused(r"length\(blocks(.|\n)*takes a dynamic level"):
+        length_of_no_list()
+    with refused(r"for i, j in x(.|\n)*cannot be nested"):
+        nested()
+    with pytest.raises(qd.OctantsRuntimeError, match="a pointer level cannot hang under a dynamic one"):
+        qd.FieldsBuilder().dynamic(qd.i, 4).pointer(qd.j, 3)
+
+
+class Model:
+    """A random tree of sparse and dense levels over two axes, and which of its cells ought to be active."""
+
+    def __init__(self, draw):
+        self.x = qd.field(qd.i32)
+        self.levels = []
+        self.shape = [1, 1]
+        node = qd.root
+        for _ in range(draw.randrange(1, 4)):
+            kind = draw.choice(["pointer", "bitmasked", "dense"])
+            axes = draw.choice([(0,), (1,), (0, 1)])
+            extents = [draw.choice([1, 2, 3, 5]) for _ in axes]
+            node = getattr(node, kind)(qd.axes(*axes), extents)
+            for axis, extent in zip(axes, extents, strict=True):
+                self.shape[axis] *= extent
+            if kind != "dense":
+                self.levels.append((node, tuple(self.shape)))
+        node = node.dense(qd.ij, (1, 1))
+        node.place(self.x)
+        self.active = [set() for _ in self.levels]
+        self.values = np.zeros(self.shape, np.int32)
+
+    def cell(self, level, index):
+        shape = self.levels[level][1]
+        return tuple(i // (n // m) for i, n, m in zip(index, self.shape, shape, strict=True))
+
+    def store(self, index, value):
+        self.values[index] = value
+        for level, active in enumerate(self.active):
+            active.add(self.cell(level, index))
+
+    def expected(self):
+        if not self.levels:
+            return sorted(np.ndindex(*self.shape))
+        last = len(self.levels) - 1
+        return sorted(i for i in np.ndindex(*self.shape) if self.cell(last, i) in self.active[last])
+
+    def deactivate_all(self, level):
+        self.levels[level][0].deactivate_all()
+        for below in self.active[level:]:
+            below.clear()
+        self.values[...] = 0
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_trees(seed):
+    draw = random.Random(seed)
+    model = Model(draw)
+    x = model.x
+
+    @qd.kernel
+    def store(places: qd.types.ndarray(dtype=qd.i32, ndim=2)):
+        for n in range(places.shape[0]):
+            x[places[n, 0], places[n, 1]] = n + 1
+
+    for _ in range(3):
+        places = sorted({tuple(draw.randrange(n) for n in model.shape) for _ in range(draw.randrange(1, 6))})
+        store(np.array(places, np.int32))
+        for n, index in enumerate(places):
+            model.store(index, n + 1)
+        assert visited(x) == model.expected()
+        assert (x.to_numpy() == model.values).all()
+        if model.levels and draw.random() < 0.5:
+            model.deactivate_all(draw.randrange(len(model.levels)))
+            assert visited(x) == model.expected()
+            assert not x.to_numpy().any()
