@@ -33,7 +33,7 @@ _LONGEST_CHUNK = 1024
 
 
 class LevelField(ScalarField):
-    """A field at a given place of a tree's memory, which no level of the tree holds."""
+    """A field at a given place of a tree's memory, which no level of the tree holds: its data, or notes about its cells."""
 
     def __init__(
         self, tree: SNodeTree, dtype: DataType, place: Placement, name: str, levels: tuple[LevelOfField, ...] = ()
@@ -160,6 +160,7 @@ def _make_level(node: SNode, base: int) -> SparseLevel:
             axes.append(((extent, stride),))
             stride *= extent
         made = LevelField(tree, i32, Placement(base, tuple(axes[::-1])), name, levels)
+        made._is_bookkeeping = True
         if move:
             base += 4 * prod(extents)
         return made
@@ -247,10 +248,9 @@ def _state_view(node: SNode, below: SNode, base: int) -> CellView:
             else:
                 inner.append((digit,))
     axes = tuple(tuple(outer[axis]) for axis in sorted(outer)) + tuple(inner)
-    return CellView(
-        LevelField(node._tree, i32, Placement(base, axes), f"{below._kind} level"),
-        tuple(digits[0][0] for digits in inner),
-    )
+    found = LevelField(node._tree, i32, Placement(base, axes), f"{below._kind} level")
+    found._is_bookkeeping = True
+    return CellView(found, tuple(digits[0][0] for digits in inner))
 
 
 def _levels_of(node: SNode) -> tuple[LevelOfField, ...]:
