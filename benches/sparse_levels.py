@@ -7,6 +7,9 @@ cells, of one part in 500 or in 5; lists get 500 elements each. Printed are medi
 the last package to the first.
 """
 
+# mypy: ignore-errors
+# Annotations of kernels are values.
+
 import argparse
 import importlib
 import json

@@ -303,9 +303,10 @@ class StreamScope:
 
 @final
 class Buffer:
-    """Memory of the current program, zeroed; a writable buffer for numpy where the host can address it."""
+    """Memory of the current program, zeroed; a writable buffer for numpy where the host can address it. What is sparse
+    may be larger than the memory there is, on a device that gives memory only to what is touched."""
 
-    def __init__(self, nbytes: int) -> None: ...
+    def __init__(self, nbytes: int, sparse: bool = False) -> None: ...
     @property
     def nbytes(self) -> int:
         """Size in bytes."""

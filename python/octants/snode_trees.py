@@ -82,8 +82,8 @@ class SNodeTree:
         top = None if self._root is None else self._root()
         assert top is not None, "a level that is asked for its memory keeps the root"
         nbytes, _ = top.measure()
-        nbytes = self.sparse.lay_out(top, nbytes)
-        self._buffer = _octants.Buffer(max(nbytes, 1))
+        dense_bytes, nbytes = nbytes, self.sparse.lay_out(top, nbytes)
+        self._buffer = _octants.Buffer(max(nbytes, 1), sparse=nbytes != dense_bytes)
         _with_memory.add(self)
         root._close(top)
         ProgramView.materialize(view)

@@ -83,7 +83,20 @@ def deactivate(node: template(), indices: template()):
             else:
                 for inner in grouped(ndrange(*view.inner)):
                     view.field[indices, inner] = 0
+        for nested in static(level.nested):
+            for place in grouped(ndrange(*[words for _, words in nested.axes])):
+                inside = _index_inside(nested.axes, index, place)
+                if nested.node._sparse.state[inside] != 0:
+                    deactivate(nested.node, inside)
     level.state[indices] = 0
+
+
+@func
+def _index_inside(axes: template(), index: template(), place: template()):
+    """The index of a word of state within a cell, from the cell's index and the place in it."""
+    return Vector(
+        [place[n] if axis < 0 else index[axis] * words + place[n] for n, (axis, words) in static(enumerate(axes))]
+    )
 
 
 @func
@@ -191,11 +204,19 @@ def _visit(level: template(), visit: template(), candidate: template(), state: t
         _cells_inside(level, visit, state, _first_inside(level, level.around.level.cells[candidate]))
 
 
+def _listable(level):
+    if not level.can_be_listed:
+        raise OctantsRuntimeError(
+            "loops over the elements of lists take 2^31 - 1 elements at most, of all lists together"
+        )
+    return level
+
+
 @func
 def list_active_cells(of: template()):
     """Makes the list of the active cells of a level: those within the first active cell of the level around, then those
     within the next, in the order of their numbers. Called at the top level of a kernel."""
-    level = static(of.level)
+    level = static(_listable(of.level))
     candidates = _list_around(level)
     loop_config(name="count_active_cells")
     for chunk in range((candidates + level.chunk - 1) // level.chunk):

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from octants.exceptions import OctantsRuntimeError
 from octants.fields import Field, ScalarField
 from octants.snode import Component, Placement
 from octants.snode_trees import SNodeTree, root
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
 KINDS = ("pointer", "bitmasked", "dynamic")
 _LONGEST_CHUNK = 1024
+_MOST_CELLS = 2**31 - 1
 
 
 class LevelField(ScalarField):
@@ -78,6 +80,8 @@ class SparseLevel:
     capacity: int
     """Cells of the level; of a dynamic level those of one list."""
     is_list: bool
+    can_be_listed: bool
+    """There is room for a list of active cells."""
     candidates: int
     """Words of state; with `around`, cells of that level."""
     chunk: int
@@ -100,7 +104,9 @@ class SparseLevel:
     touch: LevelField
     """`state`, such that a store activates the levels above."""
     views: list[CellView] = field(default_factory=list, repr=False)
-    """What lies in a cell: values, and the state of sparse levels."""
+    """The values in a cell that lie below no further sparse level."""
+    nested: list[NestedLevel] = field(default_factory=list, repr=False)
+    """The next sparse levels within a cell."""
     list_active_cells = staticmethod(list_active_cells)
     append = staticmethod(append)
     deactivate = staticmethod(deactivate)
@@ -113,6 +119,16 @@ class CellView:
 
     field: LevelField
     inner: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class NestedLevel:
+    """A sparse level within the cells of another one, with no third between them."""
+
+    node: SNode
+    axes: tuple[tuple[int, int], ...]
+    """For each axis of its state: the axis of the outer cell's index, or -1, and how many words of state lie along it in one
+    outer cell."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,15 +157,19 @@ class LevelOfField:
 def _area_bytes(node: SNode) -> int:
     """Bytes that a sparse level needs behind the data of its tree."""
     _, chunks = _chunks(_candidates(node))
-    return 4 * (prod(_state_node(node).shape) + prod(node.shape) + 2 * chunks + 1)
+    return 4 * (prod(_state_node(node).shape) + _listed_cells(node) + 2 * chunks + 1)
+
+
+def _listed_cells(node: SNode) -> int:
+    """How many cells the list of active ones has room for: all, or none where their numbers take more than 32 bits."""
+    cells = prod(node.shape)
+    return cells if cells <= _MOST_CELLS else 0
 
 
 def _around(node: SNode) -> SNode | None:
     """The sparse level around the words of state of a level; none for a level whose words are looked at one by one."""
-    above = _state_node(node) if node._kind == "dynamic" else node._parent
-    while above is not None and above._kind not in KINDS:
-        above = above._parent
-    return above
+    held = _state_node(node)
+    return held if held is not node and held._kind in KINDS else _around_place(held)
 
 
 def _candidates(node: SNode) -> int:
@@ -174,6 +194,8 @@ def _state_node(node: SNode) -> SNode:
 def _make_level(node: SNode, base: int) -> SparseLevel:
     """The level, with its area at this byte of the tree's memory. The levels above have theirs."""
     tree, name = node._tree, f"{node._kind} level"
+    if prod(node.shape) > _MOST_CELLS and node._kind != "dynamic":
+        raise OctantsRuntimeError(f"a {name} may have 2^31 - 1 cells, and this one has {prod(node.shape)}")
 
     def area(extents: tuple[int, ...], levels: tuple[LevelOfField, ...] = (), move: bool = True) -> LevelField:
         nonlocal base
@@ -187,7 +209,7 @@ def _make_level(node: SNode, base: int) -> SparseLevel:
             base += 4 * prod(extents)
         return made
 
-    shape, cells = _state_node(node).shape, prod(node.shape)
+    shape, cells = _state_node(node).shape, _listed_cells(node)
     candidates = _candidates(node)
     chunk, chunks = _chunks(candidates)
     first_inside, inside = _within(node)
@@ -195,6 +217,7 @@ def _make_level(node: SNode, base: int) -> SparseLevel:
     return SparseLevel(
         axes=len(node.shape),
         capacity=node._sizes[0] if node._kind == "dynamic" else cells,
+        can_be_listed=cells > 0,
         is_list=node._kind == "dynamic",
         candidates=candidates,
         chunk=chunk,
@@ -240,11 +263,28 @@ def _add_views(node: SNode) -> None:
     assert level is not None, "a sparse level has its area when views are looked for"
     held = _state_node(node)
     for below in _descendants(node):
+        if below is not node and _around_place(below) is not node:
+            continue
         if below._kind == "place":
             level.views.append(_cell_view(held, below))
         elif below._sparse is not None:
-            place = below._sparse.flat_state._placed()[0]
-            level.views.append(_state_view(held, below, place.base))
+            outer = list(_extents(held).items())
+            axes = [axis for axis, _ in outer]
+            words = _extents(_state_node(below)).items()
+            level.nested.append(
+                NestedLevel(
+                    below,
+                    tuple((axes.index(a), n // dict(outer)[a]) if a in axes else (-1, n) for a, n in words),
+                )
+            )
+
+
+def _around_place(node: SNode) -> SNode | None:
+    """The next sparse level above a level or place."""
+    above = node._parent
+    while above is not None and above._kind not in KINDS:
+        above = above._parent
+    return above
 
 
 def _descendants(node: SNode) -> list[SNode]:
@@ -271,35 +311,6 @@ def _cell_view(node: SNode, place: SNode) -> CellView:
                 inner.append(((extent, stride),))
     axes = tuple(tuple(outer[axis]) for axis in sorted(outer)) + tuple(inner)
     found = LevelField(node._tree, dtype, Placement(place.placement().base, axes), place._name)
-    return CellView(found, tuple(digits[0][0] for digits in inner))
-
-
-def _state_view(node: SNode, below: SNode, base: int) -> CellView:
-    """The state of a level below a cell of `node`, by the indices of that cell and the digits below."""
-    own = _state_node(below)
-    path = own._path_from_root()
-    at = path.index(node) + 1 if node in path else len(path)
-    shape = own.shape
-    strides: dict[int, int] = {}
-    stride = 4
-    used = sorted({axis for step in path for axis in step._axes})
-    for axis, extent in zip(reversed(used), reversed(shape), strict=True):
-        strides[axis] = stride
-        stride *= extent
-    left = dict(zip(used, shape, strict=True))
-    outer: dict[int, list[tuple[int, int]]] = {}
-    inner: list[tuple[tuple[int, int], ...]] = []
-    for number, step in enumerate(path):
-        for axis, extent in zip(step._axes, step._sizes, strict=True):
-            left[axis] //= extent
-            digit = (extent, left[axis] * strides[axis])
-            if number < at:
-                outer.setdefault(axis, []).append(digit)
-            else:
-                inner.append((digit,))
-    axes = tuple(tuple(outer[axis]) for axis in sorted(outer)) + tuple(inner)
-    found = LevelField(node._tree, i32, Placement(base, axes), f"{below._kind} level")
-    found._is_bookkeeping = True
     return CellView(found, tuple(digits[0][0] for digits in inner))
 
 

@@ -301,6 +301,53 @@ def test_gradients_flow_through_active_cells():
     assert x.grad.to_numpy().tolist() == [0, 0, 6, 10, 0, 0, 0, 4]
 
 
+@pytest.mark.in_place
+def test_a_tree_may_be_larger_than_memory():
+    x = qd.field(qd.f32)
+    numbers = qd.field(qd.i32)
+    blocks = qd.root.pointer(qd.ij, (64, 64)).pointer(qd.ij, (16, 16))
+    blocks.dense(qd.ij, (64, 64)).place(x)
+    blocks.dynamic(qd.k, 2**20, chunk_size=1024).place(numbers)
+
+    @qd.kernel
+    def put(i: qd.i32, j: qd.i32):
+        x[i, j] += 1.0
+        qd.append(numbers.parent(), [i // 64, j // 64], 7)
+
+    @qd.kernel
+    def total() -> qd.f32:
+        s = 0.0
+        for i, j in x:
+            s += x[i, j]
+        return s
+
+    @qd.kernel
+    def length(i: qd.i32, j: qd.i32) -> qd.i32:
+        return numbers[i, j].length()
+
+    @qd.kernel
+    def all_numbers():
+        for _ in qd.grouped(numbers):
+            pass
+
+    for i, j in [(0, 0), (65535, 65535), (65535, 65535), (40000, 123)]:
+        put(i, j)
+    assert total() == 4.0
+    assert (length(0, 0), length(1023, 1023), length(1, 1)) == (1, 2, 0)
+    with pytest.raises(qd.OctantsCompilationError, match="2\\^31 - 1 elements at most"):
+        all_numbers()
+    qd.root.deactivate_all()
+    assert total() == 0.0
+    assert (x[65535, 65535], length(1023, 1023)) == (0.0, 0)
+
+
+def test_a_level_has_so_many_cells_at_most():
+    x = qd.field(qd.i32)
+    qd.root.pointer(qd.ij, (2**16, 2**16)).place(x)
+    with pytest.raises(qd.OctantsRuntimeError, match="2\\^31 - 1 cells, and this one has 4294967296"):
+        x[0, 0] = 1
+
+
 @pytest.mark.parametrize("mode", ["static", "full"])
 def test_notes_about_cells_are_no_races(mode):
     qd.reset()

@@ -91,7 +91,7 @@ impl Memory {
                 other => other?,
             };
             let mut ready = Ok(());
-            if contents == Contents::Zeroed {
+            if contents != Contents::Any {
                 ready = calls.fill(at, Pattern::Byte(0), bytes, on);
             }
             if stream.is_none() {

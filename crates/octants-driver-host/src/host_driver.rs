@@ -107,6 +107,10 @@ impl Event {
 /// Blocks from this size on are checked against the machine's memory.
 const LARGE: u64 = 64 << 20;
 
+/// Sparse blocks above this share of the machine's memory take it only where they are touched. Smaller ones are in huge pages,
+/// which are quicker.
+const SPARSE_SHARE: u64 = 4;
+
 /// Linked code and its tasks, which launches name by address.
 struct Module {
     tasks: Box<[Arc<LoadedTask>]>,
@@ -230,10 +234,16 @@ impl Driver for HostDriver {
         self.separate.as_ref().is_none_or(|s| s.holds(address.0))
     }
 
-    unsafe fn allocate(&self, _stream: Option<StreamHandle>, bytes: u64, _contents: Contents) -> Result<DevicePtr> {
-        // The system would hand out more than there is, and end the process when it is used.
-        let fits = bytes < LARGE || self.memory_bytes().is_none_or(|most| bytes <= most);
-        let block = fits.then(|| self.memory.allocate(bytes.max(1))).flatten();
+    unsafe fn allocate(&self, _stream: Option<StreamHandle>, bytes: u64, contents: Contents) -> Result<DevicePtr> {
+        let most = || self.memory_bytes().unwrap_or(u64::MAX);
+        let block = if bytes < LARGE {
+            self.memory.allocate(bytes.max(1))
+        } else if contents == Contents::Sparse && bytes > most() / SPARSE_SHARE {
+            self.memory.allocate_sparse(bytes)
+        } else {
+            // The system would hand out more than there is, and end the process when it is used.
+            (bytes <= most()).then(|| self.memory.allocate(bytes)).flatten()
+        };
         let block = block.ok_or_else(|| self.out_of_memory(bytes))?;
         if let Some(separate) = &self.separate {
             separate.add(block, bytes.max(1));

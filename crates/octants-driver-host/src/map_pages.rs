@@ -10,12 +10,27 @@ pub(crate) const HUGE_PAGE: usize = 2 << 20;
 
 /// Zeroed memory in huge pages, between two margins: at least [`HUGE_PAGE`] bytes.
 pub(crate) fn map(bytes: usize) -> Option<usize> {
+    let block = map_plain(bytes, 0)?;
+    // SAFETY: the block was just mapped.
+    #[cfg(target_os = "linux")]
+    unsafe {
+        libc::madvise(block as *mut _, bytes, libc::MADV_HUGEPAGE);
+    }
+    Some(block)
+}
+
+/// The same in small pages, of which only those that are touched take memory: the block may be larger than it.
+pub(crate) fn map_sparse(bytes: usize) -> Option<usize> {
+    map_plain(bytes, libc::MAP_NORESERVE)
+}
+
+fn map_plain(bytes: usize, more_flags: i32) -> Option<usize> {
     // The block starts on a huge page: map more and cut off both ends.
     let all = bytes.checked_add(HUGE_PAGE + 2 * MARGIN)?;
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     // SAFETY: a new anonymous mapping; what is unmapped lies inside it and is used by no one.
     unsafe {
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | more_flags;
         let start = libc::mmap(std::ptr::null_mut(), all, protection, flags, -1, 0);
         if start == libc::MAP_FAILED {
             return None;
@@ -30,8 +45,6 @@ pub(crate) fn map(bytes: usize) -> Option<usize> {
         if start + all > end {
             libc::munmap(end as *mut _, start + all - end);
         }
-        #[cfg(target_os = "linux")]
-        libc::madvise(block as *mut _, bytes, libc::MADV_HUGEPAGE);
         Some(block)
     }
 }

@@ -9,7 +9,7 @@
 //! allocator's bookkeeping.
 
 use crate::arena::Arena;
-use crate::map_pages::{ALIGNMENT, HUGE_PAGE, MARGIN, map, unmap};
+use crate::map_pages::{ALIGNMENT, HUGE_PAGE, MARGIN, map, map_sparse, unmap};
 
 /// Blocks from this size on are mapped by themselves.
 const MAPPED_FROM: usize = HUGE_PAGE;
@@ -33,13 +33,18 @@ impl HostMemory {
         Some((self.arena.allocate(all)? + slack) as u64)
     }
 
-    /// Takes back what [`HostMemory::allocate`] made.
+    /// A block of at least [`HUGE_PAGE`] bytes that takes memory only where it is touched, however large it is.
+    pub fn allocate_sparse(&self, bytes: u64) -> Option<u64> {
+        map_sparse(usize::try_from(bytes).ok()?).map(|address| address as u64)
+    }
+
+    /// Takes back what [`HostMemory::allocate`] or [`HostMemory::allocate_sparse`] made.
     ///
     /// # Safety
     /// `address` came from `allocate(bytes)` of this value and is used no more.
     pub unsafe fn free(&self, address: u64, bytes: u64) {
         let (address, bytes) = (address as usize, bytes as usize);
-        // SAFETY: the same size decides the same way as in `allocate`.
+        // SAFETY: the same size decides the same way as in `allocate`; sparse blocks are large ones.
         unsafe {
             if bytes >= MAPPED_FROM {
                 unmap(address, bytes);

@@ -158,7 +158,7 @@ impl Driver for VulkanDriver {
 
     unsafe fn allocate(&self, stream: Option<StreamHandle>, bytes: u64, contents: Contents) -> Result<DevicePtr> {
         let at = self.memory.allocate(bytes)?;
-        if contents == Contents::Zeroed {
+        if contents != Contents::Any {
             let part = self.find(at, "new memory")?;
             let whole = bytes.max(1).next_multiple_of(4);
             match stream {

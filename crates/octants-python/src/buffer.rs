@@ -70,9 +70,16 @@ fn contiguous(data: &PyUntypedBuffer) -> PyResult<&[u8]> {
 #[pymethods]
 impl Buffer {
     #[new]
-    fn new(py: Python<'_>, nbytes: i64) -> PyResult<Buffer> {
+    #[pyo3(signature = (nbytes, sparse = false))]
+    fn new(py: Python<'_>, nbytes: i64, sparse: bool) -> PyResult<Buffer> {
         let bytes = u64::try_from(nbytes).map_err(|_| PyValueError::new_err("a buffer cannot have a negative size"))?;
-        Buffer::allocate(py, bytes)
+        if !sparse {
+            return Buffer::allocate(py, bytes);
+        }
+        let program = program::require(py)?;
+        let allocate = || program.session.device().allocate_sparse(bytes).map_err(octants_engine::Error::from);
+        let memory = detached::working(py, allocate).map_err(|e| errors::from_engine(py, e))?;
+        Ok(Buffer { memory })
     }
 
     /// Size in bytes.

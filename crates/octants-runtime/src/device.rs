@@ -276,6 +276,11 @@ impl Device {
         Buffer::allocate(&self.0.core, bytes, Contents::Zeroed)
     }
 
+    /// Zeroed memory, most of which nobody will touch; where the device can, only what is touched takes memory.
+    pub fn allocate_sparse(&self, bytes: u64) -> Result<Buffer> {
+        Buffer::allocate(&self.0.core, bytes, Contents::Sparse)
+    }
+
     /// Notes launches of this device in the place of making them: see [`Capture::begin_here`].
     pub fn capture(&self) -> Result<Arc<Capture>> {
         self.0.core.check_open("device")?;

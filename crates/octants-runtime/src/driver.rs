@@ -84,6 +84,8 @@ pub enum PartWork<'a> {
 pub enum Contents {
     /// Zeroes.
     Zeroed,
+    /// Zeroes, most of which nobody will touch: a device that can gives memory to what is touched, and to no more.
+    Sparse,
     /// Anything: whoever asked writes it before it is read.
     Any,
 }
