@@ -47,6 +47,7 @@ class Field(WholeArray):
         self._host: HostMemory | CopiedMemory | None = None
         self._shifted = False
         self._is_sparse = False
+        self._is_bookkeeping = False
         self._placements: list[Placement] | None = None
         self._marks: Field | None = None
         self.grad: Any = None

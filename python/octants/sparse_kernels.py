@@ -118,43 +118,117 @@ def _views_of_element(level, count):
 
 
 @func
-def _is_listed(of: template(), number: template()):
-    found = of.state[number // of.level.capacity] > number % of.level.capacity
-    return found
+def _first_inside(level: template(), number: template()):
+    """The number of the first word of state within a cell of the level around."""
+    rest, first = number, 0
+    for extent, step in static(level.first_inside):
+        first += rest % extent * step
+        rest //= extent
+    return first
+
+
+@func
+def _step_inside(level: template(), place: template()):
+    """How far a word of state is from the first within a cell of the level around."""
+    steps = 0
+    for axis, (_, step) in static(enumerate(level.inside)):
+        steps += place[axis] * step
+    return steps
+
+
+@func
+def _count_active(level: template(), number: template()):
+    """How many active cells a word of state stands for."""
+    state = level.flat_state[number]
+    if static(level.is_list):
+        state = min(state, level.capacity)
+    return state
+
+
+@func
+def _write_active(level: template(), number: template(), at: template()):
+    """Writes the numbers of the active cells that a word of state stands for into the list, from `at` on."""
+    if static(level.is_list):
+        for element in range(min(level.flat_state[number], level.capacity)):
+            level.cells[at] = number * level.capacity + element
+            at += 1
+    elif level.flat_state[number] != 0:
+        level.cells[at] = number
+        at += 1
+
+
+@func
+def _cells_inside(level: template(), visit: template(), state: template(), first: template()):
+    """Calls `visit` for each word of state within a cell of the level around."""
+    if static(len(level.inside) == 0):
+        visit(level, first, state)
+    else:
+        for place in grouped(ndrange(*[extent for extent, _ in level.inside])):
+            visit(level, first + _step_inside(level, place), state)
+
+
+@func
+def _add_active(level: template(), number: template(), count: template()):
+    count += _count_active(level, number)
+
+
+@func
+def _list_around(level: template()):
+    """Lists the active cells of the level around; returns how many there are, or how many words of state there are."""
+    candidates = level.candidates
+    if static(level.around is not None):
+        list_active_cells(level.around)
+        candidates = level.around.level.count[None]
+    return candidates
+
+
+@func
+def _visit(level: template(), visit: template(), candidate: template(), state: template()):
+    """Calls `visit` for the words of state of a candidate."""
+    if static(level.around is None):
+        visit(level, candidate, state)
+    else:
+        _cells_inside(level, visit, state, _first_inside(level, level.around.level.cells[candidate]))
 
 
 @func
 def list_active_cells(of: template()):
-    """Makes the list of the active cells of a level, in the order of their numbers. Called at the top level of a kernel."""
+    """Makes the list of the active cells of a level: those within the first active cell of the level around, then those
+    within the next, in the order of their numbers. Called at the top level of a kernel."""
     level = static(of.level)
+    candidates = _list_around(level)
     loop_config(name="count_active_cells")
-    for chunk in range(level.chunks):
+    for chunk in range((candidates + level.chunk - 1) // level.chunk):
         count = 0
-        for number in range(chunk * level.chunk, min((chunk + 1) * level.chunk, level.number_of_cells)):
-            if static(level.is_list):
-                if of.state[number // level.capacity] > number % level.capacity:
-                    count += 1
-            elif of.state[number] != 0:
-                count += 1
+        for candidate in range(chunk * level.chunk, min((chunk + 1) * level.chunk, candidates)):
+            _visit(level, _add_active, candidate, count)
         level.counts[chunk] = count
     loop_config(serialize=True)
     for _ in range(1):
         total = 0
-        for chunk in range(level.chunks):
+        for chunk in range((candidates + level.chunk - 1) // level.chunk):
             level.starts[chunk] = total
             total += level.counts[chunk]
         level.count[None] = total
     loop_config(name="list_active_cells")
-    for chunk in range(level.chunks):
+    for chunk in range((candidates + level.chunk - 1) // level.chunk):
         at = level.starts[chunk]
-        for number in range(chunk * level.chunk, min((chunk + 1) * level.chunk, level.number_of_cells)):
-            if static(level.is_list):
-                if of.state[number // level.capacity] > number % level.capacity:
-                    level.cells[at] = number
-                    at += 1
-            elif of.state[number] != 0:
-                level.cells[at] = number
-                at += 1
+        for candidate in range(chunk * level.chunk, min((chunk + 1) * level.chunk, candidates)):
+            _visit(level, _write_active, candidate, at)
+
+
+@library_kernel
+def deactivate_cells(node: template()):
+    """Deactivates all active cells of a pointer or bitmasked level."""
+    for index in grouped(node):
+        deactivate(node, index)
+
+
+@library_kernel
+def empty_lists(node: template(), lists: template()):
+    """Empties all lists of a dynamic level."""
+    for index in grouped(ndrange(*lists)):
+        deactivate(node, index)
 
 
 @cache

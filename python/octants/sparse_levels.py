@@ -22,7 +22,16 @@ import numpy as np
 from octants.fields import Field, ScalarField
 from octants.snode import Component, Placement
 from octants.snode_trees import SNodeTree, root
-from octants.sparse_kernels import append, deactivate, fill_active, length, list_active_cells, write_active
+from octants.sparse_kernels import (
+    append,
+    deactivate,
+    deactivate_cells,
+    empty_lists,
+    fill_active,
+    length,
+    list_active_cells,
+    write_active,
+)
 from octants.types.primitive import DataType, i32
 
 if TYPE_CHECKING:
@@ -33,7 +42,7 @@ _LONGEST_CHUNK = 1024
 
 
 class LevelField(ScalarField):
-    """A field at a given place of a tree's memory, which no level of the tree holds."""
+    """A field at a given place of a tree's memory, which no level of the tree holds: its data, or notes about its cells."""
 
     def __init__(
         self, tree: SNodeTree, dtype: DataType, place: Placement, name: str, levels: tuple[LevelOfField, ...] = ()
@@ -69,10 +78,17 @@ class SparseLevel:
     capacity: int
     """Cells of the level; of a dynamic level those of one list."""
     is_list: bool
-    number_of_cells: int
+    candidates: int
+    """Words of state; with `around`, cells of that level."""
     chunk: int
-    """Cells that one thread looks at when active cells are listed."""
-    chunks: int
+    """Candidates that one thread looks at when active cells are listed."""
+    around: LevelOfField | None
+    """The sparse level above, whose active cells hold all active cells of this one."""
+    first_inside: tuple[tuple[int, int], ...]
+    """Extents of the digits of a cell's number in `around`, the last one first, and what a step of each adds to the
+    number of the first word of state within it."""
+    inside: tuple[tuple[int, int], ...]
+    """Extents of the words of state within a cell of `around`, and what a step of each adds to their number."""
     state: LevelField
     """An i32 for each cell, by its indices; of a dynamic level the length of each list."""
     flat_state: LevelField
@@ -124,20 +140,27 @@ class LevelOfField:
 
 def _area_bytes(node: SNode) -> int:
     """Bytes that a sparse level needs behind the data of its tree."""
-    states, cells, chunks = _extents(node)
-    return 4 * (states + cells + 2 * chunks + 1)
+    _, chunks = _chunks(_candidates(node))
+    return 4 * (prod(_state_node(node).shape) + prod(node.shape) + 2 * chunks + 1)
 
 
-def _extents(node: SNode) -> tuple[int, int, int]:
-    """Words of state, cells, and chunks of a level."""
-    cells = prod(node.shape)
-    states = prod(_state_node(node).shape)
-    return states, cells, -(-cells // _chunk(cells))
+def _around(node: SNode) -> SNode | None:
+    """The sparse level around the words of state of a level; none for a level whose words are looked at one by one."""
+    above = _state_node(node) if node._kind == "dynamic" else node._parent
+    while above is not None and above._kind not in KINDS:
+        above = above._parent
+    return above
 
 
-def _chunk(cells: int) -> int:
-    """A power of two near the root of the number of cells, so that counting and adding up take about as long."""
-    return min(_LONGEST_CHUNK, max(16, 1 << ((cells.bit_length() + 1) // 2)))
+def _candidates(node: SNode) -> int:
+    around = _around(node)
+    return prod((_state_node(node) if around is None else around).shape)
+
+
+def _chunks(candidates: int) -> tuple[int, int]:
+    """Candidates in a chunk, and chunks: a power of two near the root, so that counting and adding up take about as long."""
+    chunk = min(_LONGEST_CHUNK, max(16, 1 << ((candidates.bit_length() + 1) // 2)))
+    return chunk, -(-candidates // chunk)
 
 
 def _state_node(node: SNode) -> SNode:
@@ -151,7 +174,6 @@ def _state_node(node: SNode) -> SNode:
 def _make_level(node: SNode, base: int) -> SparseLevel:
     """The level, with its area at this byte of the tree's memory. The levels above have theirs."""
     tree, name = node._tree, f"{node._kind} level"
-    states, cells, chunks = _extents(node)
 
     def area(extents: tuple[int, ...], levels: tuple[LevelOfField, ...] = (), move: bool = True) -> LevelField:
         nonlocal base
@@ -160,27 +182,56 @@ def _make_level(node: SNode, base: int) -> SparseLevel:
             axes.append(((extent, stride),))
             stride *= extent
         made = LevelField(tree, i32, Placement(base, tuple(axes[::-1])), name, levels)
+        made._is_bookkeeping = True
         if move:
             base += 4 * prod(extents)
         return made
 
-    shape = _state_node(node).shape
+    shape, cells = _state_node(node).shape, prod(node.shape)
+    candidates = _candidates(node)
+    chunk, chunks = _chunks(candidates)
+    first_inside, inside = _within(node)
     above = _levels_of(node)
     return SparseLevel(
         axes=len(node.shape),
         capacity=node._sizes[0] if node._kind == "dynamic" else cells,
         is_list=node._kind == "dynamic",
-        number_of_cells=cells,
-        chunk=_chunk(cells),
-        chunks=chunks,
+        candidates=candidates,
+        chunk=chunk,
+        around=above[-1] if above else None,
+        first_inside=first_inside,
+        inside=inside,
         touch=area(shape, above, move=False),
         state=area(shape, move=False),
-        flat_state=area((states,)),
+        flat_state=area((prod(shape),)),
         cells=area((cells,)),
         counts=area((chunks,)),
         starts=area((chunks,)),
         count=area(()),
     )
+
+
+def _within(node: SNode) -> tuple[tuple[tuple[int, int], ...], tuple[tuple[int, int], ...]]:
+    """`first_inside` and `inside` of a level."""
+    around, held = _around(node), _state_node(node)
+    if around is None:
+        return (), ()
+    outer = _extents(around)
+    first, inside, step = [], [], 1
+    for axis, extent in reversed(_extents(held).items()):
+        each = extent // outer.get(axis, 1)
+        if axis in outer:
+            first.append((outer[axis], each * step))
+        if each > 1:
+            inside.append((each, step))
+        step *= extent
+    return tuple(first), tuple(inside[::-1])
+
+
+def _extents(node: SNode) -> dict[int, int]:
+    """The extents of a level's axes, in their order."""
+    axes = sorted({axis for step in node._path_from_root() for axis in step._axes})
+    return dict(zip(axes, node.shape, strict=True))
 
 
 def _add_views(node: SNode) -> None:
@@ -247,26 +298,24 @@ def _state_view(node: SNode, below: SNode, base: int) -> CellView:
             else:
                 inner.append((digit,))
     axes = tuple(tuple(outer[axis]) for axis in sorted(outer)) + tuple(inner)
-    return CellView(
-        LevelField(node._tree, i32, Placement(base, axes), f"{below._kind} level"),
-        tuple(digits[0][0] for digits in inner),
-    )
+    found = LevelField(node._tree, i32, Placement(base, axes), f"{below._kind} level")
+    found._is_bookkeeping = True
+    return CellView(found, tuple(digits[0][0] for digits in inner))
 
 
 def _levels_of(node: SNode) -> tuple[LevelOfField, ...]:
     """The sparse levels above a level or place, outermost first, and the level itself when it has its area."""
-    path = node._path_from_root()
-    axes = sorted({axis for step in path for axis in step._axes})
-    shape = dict(zip(axes, node.shape, strict=True))
+    shape = _extents(node)
+    axes = list(shape)
     found = []
-    for step in path:
+    for step in node._path_from_root():
         level = step._sparse
         if level is None:
             continue
         held = _state_node(step)
         digits = []
         within: dict[int, int] = {}
-        for axis, extent in zip(sorted({a for s in held._path_from_root() for a in s._axes}), held.shape, strict=True):
+        for axis, extent in _extents(held).items():
             digits.append((axes.index(axis), extent, shape[axis] // extent))
             within[axis] = extent
         list_digit = None
@@ -306,9 +355,10 @@ class SparseSupport:
             for child in node._get_children():
                 SparseSupport.deactivate_below(child)
             return
-        level.flat_state.fill(0)
-        for view in level.views:
-            view.field.fill(0)
+        if level.is_list:
+            empty_lists(node, level.state.shape)
+        else:
+            deactivate_cells(node)
 
     @staticmethod
     def activate(levels: tuple[LevelOfField, ...], index: tuple[int, ...]) -> None:

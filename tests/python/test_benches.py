@@ -78,6 +78,7 @@ def test_compares_a_package_with_itself():
         ("compare.py", "--threads"),
         ("genesis.py", "--scene"),
         ("blocks.py", "--sizes"),
+        ("sparse_levels.py", "--repeat"),
         ("vulkan.py", "--beside"),
     ],
 )

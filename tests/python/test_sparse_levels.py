@@ -301,6 +301,51 @@ def test_gradients_flow_through_active_cells():
     assert x.grad.to_numpy().tolist() == [0, 0, 6, 10, 0, 0, 0, 4]
 
 
+@pytest.mark.parametrize("mode", ["static", "full"])
+def test_notes_about_cells_are_no_races(mode):
+    qd.reset()
+    qd.init(arch=qd.cpu, check_races=mode)
+    x, _ = blocks_of_cells()
+    sums = qd.field(qd.f32, shape=(2, 8, 6))
+
+    @qd.kernel
+    def fill():
+        for n in range(48):
+            x[n // 6, n % 6] += n
+
+    @qd.kernel
+    def copy_twice():
+        with qd.stream_parallel():
+            for i, j in x:
+                sums[0, i, j] = x[i, j]
+        with qd.stream_parallel():
+            for i, j in x:
+                sums[1, i, j] = x[i, j]
+
+    fill()
+    copy_twice()
+    assert sums.to_numpy().sum() == 2 * sum(range(48))
+
+
+def test_streams_may_loop_over_one_field_at_once():
+    x, _ = blocks_of_cells()
+    sums = [qd.field(qd.f32, shape=(8, 6)) for _ in range(2)]
+
+    @qd.kernel
+    def copy(to: qd.template()):
+        for i, j in x:
+            to[i, j] = x[i, j]
+
+    x[0, 0], x[7, 5] = 1.0, 2.0
+    streams = [qd.create_stream() for _ in sums]
+    for _ in range(20):
+        for stream, to in zip(streams, sums, strict=True):
+            copy(to, qd_stream=stream)
+    for stream, to in zip(streams, sums, strict=True):
+        stream.synchronize()
+        assert to.to_numpy().sum() == 3.0
+
+
 def test_a_sparse_grid_tells_its_usage():
     grid = qd.sparse.grid({"place": qd.math.vec2, "mass": qd.f32}, shape=(10, 10))
     grid[0, 0].place = qd.math.vec2(1, 2)

@@ -139,6 +139,7 @@ mod tests {
             layout,
             space: MemorySpace::Global,
             short_offsets: false,
+            is_bookkeeping: false,
         }
     }
 

@@ -117,6 +117,8 @@ pub struct FieldDesc {
     pub components: Vec<ComponentLayout>,
     /// Levels above its place are sparse: the attribute `_sparse_levels` of the field has them.
     pub is_sparse: bool,
+    /// It says which cells of others are active.
+    pub is_bookkeeping: bool,
 }
 
 impl FieldDesc {

@@ -188,6 +188,10 @@ impl Parser {
         if short_offsets {
             word = self.any_word()?;
         }
+        let is_bookkeeping = word == "bookkeeping";
+        if is_bookkeeping {
+            word = self.any_word()?;
+        }
         let layout = match word.as_str() {
             "contiguous" => Layout::Contiguous,
             "strided" => Layout::Strided,
@@ -209,7 +213,7 @@ impl Parser {
             }
             other => return self.fail(format!("`{other}` is not a layout")),
         };
-        Ok(Buffer { name, elem, ndim, layout, space: named.unwrap_or_default(), short_offsets })
+        Ok(Buffer { name, elem, ndim, layout, space: named.unwrap_or_default(), short_offsets, is_bookkeeping })
     }
 
     fn component(&mut self) -> Parsed<ComponentLayout> {

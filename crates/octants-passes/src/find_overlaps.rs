@@ -5,7 +5,7 @@
 //! iteration, and no two axes of one access depend on the same loop. Atomic updates from both sides are no race and are
 //! left out. Distinct buffers are distinct memory, except those that the caller names: the same array passed for two
 //! parameters, or arrays that share a part. Fields that are components of others do not occur after
-//! `merge_aliased_buffers`.
+//! `merge_aliased_buffers`. The compiler's notes are none of the user's memory.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -82,7 +82,8 @@ pub fn find_overlaps(kernel: &Kernel, allowed: &BTreeSet<u32>, aliases: &[Alias]
     let mut worst: BTreeMap<(u32, u32, BufferId, BufferId), (Meeting, Overlap)> = BTreeMap::new();
     for (i, a) in search.accesses.iter().enumerate() {
         for b in &search.accesses[i + 1..] {
-            let harmless = !(a.writes || b.writes) || (a.atomic && b.atomic);
+            let is_note = |access: &Access| kernel.buffers[access.buffer.index()].is_bookkeeping;
+            let harmless = !(a.writes || b.writes) || (a.atomic && b.atomic) || is_note(a) || is_note(b);
             let shared = shared(aliases, a.buffer, b.buffer);
             let is_apart = a.group == b.group || regions[&a.group] != regions[&b.group];
             if is_apart || shared == Meeting::Apart || harmless {

@@ -145,7 +145,8 @@ impl RaceSearch {
             let Op::For(l) = &body.inst(v).op else { continue };
             if l.is_parallel() && !is_on_one_thread(l) && !runs_once(body, l) && !cooperates(&kernel, l.body) {
                 let unproved = unproved_buffers(body, v, &functions);
-                let shared = |b: &BufferId| !kernel.buffers[b.index()].space.is_temporary();
+                let of = |b: &BufferId| &kernel.buffers[b.index()];
+                let shared = |b: &BufferId| !of(b).space.is_temporary() && !of(b).is_bookkeeping;
                 // Two arrays may be one.
                 if arrays_written || unproved.iter().any(shared) {
                     loops.insert(v);

@@ -14,7 +14,15 @@ pub(crate) fn flat_buffer(name: &str, elem: Type, elements: u64) -> Buffer {
         |i| ComponentLayout { root: 0, base: i * bytes, axes: vec![vec![Digit { extent: elements, stride }]] };
     let components = (0..elem.leaf_count() as u64).map(component).collect();
     let layout = Layout::Dense { shape: vec![elements], offset: vec![0], components };
-    Buffer { name: name.into(), elem, ndim: 1, layout, space: MemorySpace::Shared, short_offsets: true }
+    Buffer {
+        name: name.into(),
+        elem,
+        ndim: 1,
+        layout,
+        space: MemorySpace::Shared,
+        short_offsets: true,
+        is_bookkeeping: false,
+    }
 }
 
 /// Adds a buffer in shared memory. Its components get a new root.

@@ -71,5 +71,13 @@ pub fn field(name: &str, s: Scalar, n: u64, root: u32) -> Buffer {
     let axes = vec![vec![Digit { extent: n, stride: s.bytes().into() }]];
     let layout =
         Layout::Dense { shape: vec![n], offset: vec![0], components: vec![ComponentLayout { root, base: 0, axes }] };
-    Buffer { name: name.into(), elem: s.into(), ndim: 1, layout, space: Default::default(), short_offsets: false }
+    Buffer {
+        name: name.into(),
+        elem: s.into(),
+        ndim: 1,
+        layout,
+        space: Default::default(),
+        short_offsets: false,
+        is_bookkeeping: false,
+    }
 }

@@ -23,7 +23,7 @@ struct LoopBox {
     /// One loop variable holds all indices.
     grouped: bool,
     kind: BoxKind,
-    /// The loop is over active cells. Lists of them have one range, and these indices.
+    /// The loop is over active cells, by their list: a range of its places, and those of what lies in a cell.
     cells: Option<ActiveCells>,
 }
 
@@ -349,10 +349,9 @@ impl Lowerer<'_> {
         let Some(cells) = &bounds.cells else { return Ok(()) };
         if self.options.mode == AutodiffMode::None {
             let span = self.b.span;
-            let end = self.list_active_cells(cells)?;
+            let ends = self.list_active_cells(cells)?;
             self.b.span = span;
-            let s = self.b.ty(end).scalar().unwrap_or(Scalar::I32);
-            bounds.ranges = vec![Range { begin: self.b.int(0, s), end }];
+            bounds.ranges = ends.into_iter().map(|end| Range { begin: self.b.int(0, Scalar::I32), end }).collect();
         }
         Ok(())
     }
@@ -365,8 +364,8 @@ impl Lowerer<'_> {
         };
         match &bounds.cells {
             Some(cells) if self.options.mode == AutodiffMode::None => {
-                let iteration = index(self, 0);
-                self.indices_of_listed(cells, iteration)
+                let iteration: Vec<ValueId> = (0..bounds.ranges.len()).map(|level| index(self, level)).collect();
+                self.indices_of_listed(cells, &iteration)
             }
             _ => bounds.position.iter().map(|&level| index(self, level)).collect(),
         }

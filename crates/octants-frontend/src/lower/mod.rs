@@ -228,8 +228,7 @@ pub(crate) struct Lowerer<'w> {
     buffer_of_path: HashMap<(u32, Vec<String>), BufferId>,
     gradients: HashMap<BufferId, Option<BufferId>>,
     shadow_buffers: BTreeMap<BufferId, BufferId>,
-    /// Fields below sparse levels, with these.
-    activations: BTreeMap<BufferId, Vec<sparse_levels::SparseLevel>>,
+    activations: sparse_levels::Activations,
     /// Arrays that `qd.stop_grad` makes constants here.
     stopped: Vec<BufferId>,
     roots: Vec<u32>,
@@ -301,7 +300,7 @@ impl<'w> Lowerer<'w> {
             buffer_of_path: HashMap::new(),
             gradients: HashMap::new(),
             shadow_buffers: BTreeMap::new(),
-            activations: BTreeMap::new(),
+            activations: Default::default(),
             stopped: Vec::new(),
             roots: Vec::new(),
             functions: Vec::new(),
@@ -381,7 +380,7 @@ impl<'w> Lowerer<'w> {
         };
         // A gradient is of what has run: its cells are active.
         if matches!(self.options.mode, AutodiffMode::None | AutodiffMode::Forward) {
-            sparse_levels::activate_stored_cells(&mut kernel, &self.activations);
+            self.activations.insert_into(&mut kernel);
         }
         Lowered {
             kernel,

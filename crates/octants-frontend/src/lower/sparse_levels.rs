@@ -3,11 +3,11 @@
 //! The outside lays out the state of each sparse level as a field of i32 (`FieldDesc::is_sparse`, `_sparse_levels`):
 //! zero for an inactive cell, or the length of a list. Everything here is made of ordinary loads, stores and loops.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use octants_diag::{Code, Result};
 use octants_ir::insert_code::{bodies, push_if, rebuild_blocks, widen};
-use octants_ir::{AtomicOp, BinaryOp, BufferId, Builder, Function, Kernel, Layout, Op, Scalar, Type, ValueId};
+use octants_ir::{AtomicOp, BinaryOp, Body, BufferId, Builder, Function, Kernel, Layout, Op, Scalar, Type, ValueId};
 
 use super::Lowerer;
 use super::builtins::Call;
@@ -35,6 +35,13 @@ pub(super) struct SparseLevel {
     list: Option<IndexDigit>,
     /// What lies in a cell: axes and extents.
     inner: Vec<IndexDigit>,
+}
+
+impl SparseLevel {
+    /// The loops over what lies in a cell.
+    fn inner_loops(&self) -> impl Iterator<Item = &IndexDigit> {
+        self.inner.iter().filter(|digit| digit.extent > 1)
+    }
 }
 
 /// The cells that a loop runs over: each active one of a level, with all that lies in it.
@@ -92,7 +99,7 @@ impl Lowerer<'_> {
     pub(super) fn add_activation(&mut self, buffer: BufferId, obj: Obj) -> Result<()> {
         let levels = self.sparse_levels(obj)?;
         if !levels.is_empty() {
-            self.activations.insert(buffer, levels);
+            self.activations.fields.insert(buffer, levels);
         }
         Ok(())
     }
@@ -128,8 +135,9 @@ impl Lowerer<'_> {
         Ok(Some(ActiveCells { level, cells, axes }))
     }
 
-    /// Lists the cells that are active now. Yields for how many indices the loop runs.
-    pub(super) fn list_active_cells(&mut self, cells: &ActiveCells) -> Result<ValueId> {
+    /// Lists the cells that are active now. Yields how many there are, and the extents of what lies in a cell: the loop
+    /// runs over all of these.
+    pub(super) fn list_active_cells(&mut self, cells: &ActiveCells) -> Result<Vec<ValueId>> {
         if !self.at_top_level() {
             return self.err(
                 Code::Syntax,
@@ -143,54 +151,49 @@ impl Lowerer<'_> {
         let count = self.attribute(&level, "count")?;
         let count = self.subscript(&count, vec![Value::None])?;
         let count = self.rt(&count)?;
-        let inner: i64 = cells.level.inner.iter().map(|d| d.extent).product();
-        let all = inner * cells.level.digits.iter().chain(&cells.level.list).map(|d| d.extent).product::<i64>();
-        let s = if i32::try_from(all).is_ok() { Scalar::I32 } else { Scalar::I64 };
-        let (count, inner) = (self.b.cast(count, s), self.b.int(inner, s));
-        Ok(self.b.binary(BinaryOp::Mul, count, inner))
+        let inner: Vec<ValueId> = cells.level.inner_loops().map(|d| self.b.int(d.extent, Scalar::I32)).collect();
+        Ok([count].into_iter().chain(inner).collect())
     }
 
-    /// The indices of an iteration of a loop over listed cells.
-    pub(super) fn indices_of_listed(&mut self, cells: &ActiveCells, iteration: ValueId) -> Vec<ValueId> {
-        let s = self.b.ty(iteration).scalar().unwrap_or(Scalar::I32);
-        let inner: i64 = cells.level.inner.iter().map(|d| d.extent).product();
-        let size = self.b.int(inner, s);
-        let (slot, within) =
-            (self.b.binary(BinaryOp::Div, iteration, size), self.b.binary(BinaryOp::Rem, iteration, size));
-        let listed = self.b.push(Op::BufferAddr(cells.cells, vec![slot]), Type::Ref(Box::new(Scalar::I32.into())));
-        let number = self.b.load(listed);
-        let number = self.b.cast(number, s);
-        let mut indices: Vec<Option<ValueId>> = vec![None; cells.axes.len()];
-        for (mut rest, digits) in [
-            (number, cells.level.digits.iter().chain(&cells.level.list).copied().collect::<Vec<_>>()),
-            (within, cells.level.inner.clone()),
-        ] {
-            for (place, digit) in digits.iter().enumerate().rev() {
-                if digit.extent == 1 {
-                    continue;
-                }
-                let part = if place == 0 {
-                    rest
-                } else {
-                    let extent = self.b.int(digit.extent, s);
-                    let part = self.b.binary(BinaryOp::Rem, rest, extent);
-                    rest = self.b.binary(BinaryOp::Div, rest, extent);
-                    part
-                };
-                let weight = self.b.int(digit.weight, s);
-                let part = self.b.binary(BinaryOp::Mul, part, weight);
-                let index = &mut indices[digit.axis];
-                *index = Some(index.map_or(part, |before| self.b.binary(BinaryOp::Add, before, part)));
+    /// The indices of an iteration of a loop over listed cells: of its place in the list, and of those in the cell.
+    pub(super) fn indices_of_listed(&mut self, cells: &ActiveCells, iteration: &[ValueId]) -> Vec<ValueId> {
+        let s = Scalar::I32;
+        let (slot, within) = iteration.split_first().expect("compiler bug: a loop over a list has places");
+        let listed = self.b.push(Op::BufferAddr(cells.cells, vec![*slot]), Type::Ref(Box::new(s.into())));
+        let mut rest = self.b.load(listed);
+        let mut digits: Vec<(IndexDigit, ValueId)> = Vec::new();
+        let number: Vec<&IndexDigit> = cells.level.digits.iter().chain(&cells.level.list).collect();
+        for (place, digit) in number.into_iter().enumerate().rev() {
+            if digit.extent == 1 {
+                continue;
             }
+            let part = if place == 0 {
+                rest
+            } else {
+                let extent = self.b.int(digit.extent, s);
+                let part = self.b.binary(BinaryOp::Rem, rest, extent);
+                rest = self.b.binary(BinaryOp::Div, rest, extent);
+                part
+            };
+            digits.push((*digit, part));
         }
-        let first = cells.axes.iter().zip(indices);
-        first
-            .map(|((begin, _), index)| {
-                let begin = self.b.int(*begin, s);
-                let index = index.map_or(begin, |index| self.b.binary(BinaryOp::Add, begin, index));
-                self.b.cast(index, Scalar::I32)
-            })
-            .collect()
+        digits.extend(cells.level.inner_loops().copied().zip(within.iter().copied()));
+        let mut indices: Vec<Option<ValueId>> = vec![None; cells.axes.len()];
+        for (digit, mut part) in digits {
+            if digit.weight != 1 {
+                let weight = self.b.int(digit.weight, s);
+                part = self.b.binary(BinaryOp::Mul, part, weight);
+            }
+            let index = &mut indices[digit.axis];
+            *index = Some(index.map_or(part, |before| self.b.binary(BinaryOp::Add, before, part)));
+        }
+        let mut all = Vec::new();
+        for ((begin, _), index) in cells.axes.iter().zip(indices) {
+            let begin = self.b.int(*begin, s);
+            all.push(index.map_or(begin, |index| self.b.binary(BinaryOp::Add, begin, index)));
+        }
+        self.activations.loops.push((cells.level.state, all.clone()));
+        all
     }
 
     /// `x[i].append(value)`, `x[i].length()` and `x[i].deactivate()`, of a field placed right below a dynamic level: the
@@ -316,62 +319,101 @@ fn is_active(b: &mut Builder, level: &SparseLevel, at: &Position<'_>, state: Val
     }
 }
 
-/// Puts before every store and atomic update of an element below sparse levels what activates its cells. An element
-/// that is passed by reference to a function that writes to it counts too.
-pub(super) fn activate_stored_cells(kernel: &mut Kernel, activations: &BTreeMap<BufferId, Vec<SparseLevel>>) {
-    if activations.is_empty() {
-        return;
-    }
-    let written: Vec<Vec<bool>> = kernel.functions.iter().map(written_parameters).collect();
-    let buffers = kernel.buffers.clone();
-    for body in bodies(kernel) {
-        rebuild_blocks(body, |b, v| {
-            let addresses = match &b.body.inst(v).op {
-                Op::Store(address, _) | Op::Atomic(_, address, _) | Op::AtomicCas(address, ..) => vec![*address],
-                Op::Call(function, args) => {
-                    let written = &written[function.index()];
-                    args.iter().zip(written).filter(|(_, w)| **w).map(|(a, _)| *a).collect()
+/// What tells which stores activate cells.
+#[derive(Debug, Default)]
+pub(super) struct Activations {
+    /// The fields below sparse levels, with these, the outermost first.
+    fields: BTreeMap<BufferId, Vec<SparseLevel>>,
+    /// For the loops over active cells: the state of their level, and the indices of an iteration.
+    loops: Vec<(BufferId, Vec<ValueId>)>,
+}
+
+impl Activations {
+    /// Puts before every store and atomic update of an element below sparse levels what activates its cells. An element
+    /// that is passed by reference to a function that writes to it counts too. What a loop over active cells stores to
+    /// its own cells needs nothing, unless the kernel deactivates some.
+    pub(super) fn insert_into(&self, kernel: &mut Kernel) {
+        if self.fields.is_empty() {
+            return;
+        }
+        let written: Vec<Vec<bool>> = kernel.functions.iter().map(written_parameters).collect();
+        let buffers = kernel.buffers.clone();
+        let loops = if self.deactivates(kernel) { &[][..] } else { &self.loops[..] };
+        for (number, body) in bodies(kernel).enumerate() {
+            rebuild_blocks(body, |b, v| {
+                let addresses = match &b.body.inst(v).op {
+                    Op::Store(address, _) | Op::Atomic(_, address, _) | Op::AtomicCas(address, ..) => vec![*address],
+                    Op::Call(function, args) => {
+                        let written = &written[function.index()];
+                        args.iter().zip(written).filter(|(_, w)| **w).map(|(a, _)| *a).collect()
+                    }
+                    _ => Vec::new(),
+                };
+                for address in addresses {
+                    let Some((buffer, indices)) = element_of(&b.body, address) else { continue };
+                    let Some(levels) = self.fields.get(&buffer) else { continue };
+                    let Layout::Dense { shape, offset, .. } = &buffers[buffer.index()].layout else { continue };
+                    let Some(innermost) = levels.last() else { continue };
+                    // The kernel's own body comes last.
+                    let is_listed = number == written.len() && loops.contains(&(innermost.state, indices.clone()));
+                    if !is_listed {
+                        let extents: Vec<i64> = shape.iter().map(|n| *n as i64).collect();
+                        activate(b, levels, &Position { indices: &indices, first: offset, extents: &extents });
+                    }
                 }
-                _ => Vec::new(),
-            };
-            for address in addresses {
-                let Some((buffer, indices)) = element_of(b, address) else { continue };
-                let Some(levels) = activations.get(&buffer) else { continue };
-                let Layout::Dense { shape, offset, .. } = &buffers[buffer.index()].layout else { continue };
-                let extents: Vec<i64> = shape.iter().map(|n| *n as i64).collect();
-                let at = Position { indices: &indices, first: offset, extents: &extents };
-                levels.iter().for_each(|level| activate(b, level, &at));
+                b.place(v);
+            });
+        }
+    }
+
+    /// Whether the kernel stores to the state of one of the levels. What lists cells and activates them does not.
+    fn deactivates(&self, kernel: &mut Kernel) -> bool {
+        let mut stored: BTreeSet<BufferId> = BTreeSet::new();
+        for body in bodies(kernel) {
+            for &v in body.blocks.iter().flatten() {
+                if let Op::Store(address, _) = &body.inst(v).op
+                    && let Some((buffer, _)) = element_of(body, *address)
+                {
+                    stored.insert(buffer);
+                }
             }
-            b.place(v);
-        });
+        }
+        let of = |b: &BufferId| &kernel.buffers[b.index()];
+        let states = self.fields.values().flatten().map(|level| of(&level.state));
+        let stored: Vec<_> = stored.iter().map(of).filter(|b| b.is_bookkeeping).collect();
+        states.into_iter().any(|state| stored.iter().any(|b| b.shares_memory(state)))
     }
 }
 
-fn activate(b: &mut Builder, level: &SparseLevel, at: &Position<'_>) {
-    let address = state_address(b, level, at);
-    let state = b.load(address);
-    let active = is_active(b, level, at, state);
+/// Activates the cells that hold an element, where the innermost is not active: those around an active cell are.
+fn activate(b: &mut Builder, levels: &[SparseLevel], at: &Position<'_>) {
+    let Some(innermost) = levels.last() else { return };
+    let state = load_state(b, innermost, at);
+    let active = is_active(b, innermost, at, state);
     let no = b.int(0, Scalar::U1);
     let inactive = b.binary(BinaryOp::Eq, active, no);
     push_if(b, inactive, |b| {
         let one = b.int(1, Scalar::I32);
-        let (op, value) = match level.list {
-            None => (AtomicOp::Or, one),
-            Some(digit) => {
-                let element = at.digit(b, digit);
-                let element = b.cast(element, Scalar::I32);
-                (AtomicOp::Max, b.binary(BinaryOp::Add, element, one))
-            }
-        };
-        b.push(Op::Atomic(op, address, value), Scalar::I32.into());
+        for level in levels {
+            let (op, value) = match level.list {
+                None => (AtomicOp::Or, one),
+                Some(digit) => {
+                    let element = at.digit(b, digit);
+                    let element = b.cast(element, Scalar::I32);
+                    (AtomicOp::Max, b.binary(BinaryOp::Add, element, one))
+                }
+            };
+            let address = state_address(b, level, at);
+            b.push(Op::Atomic(op, address, value), Scalar::I32.into());
+        }
     });
 }
 
 /// The element of a buffer that an address is in.
-fn element_of(b: &Builder, address: ValueId) -> Option<(BufferId, Vec<ValueId>)> {
-    match &b.body.inst(address).op {
+fn element_of(body: &Body, address: ValueId) -> Option<(BufferId, Vec<ValueId>)> {
+    match &body.inst(address).op {
         Op::BufferAddr(buffer, indices) => Some((*buffer, indices.clone())),
-        Op::ElementAddr(base, _) | Op::MemberAddr(base, _) => element_of(b, *base),
+        Op::ElementAddr(base, _) | Op::MemberAddr(base, _) => element_of(body, *base),
         _ => None,
     }
 }

@@ -98,7 +98,15 @@ impl Lowerer<'_> {
         let (ndim, offset) = (shape.len() as u32, vec![0; shape.len()]);
         let layout = Layout::Dense { shape, offset, components };
         let name = self.source_text(self.b.span);
-        self.buffers.push(Buffer { name, elem, ndim, layout, space: MemorySpace::Shared, short_offsets: true });
+        self.buffers.push(Buffer {
+            name,
+            elem,
+            ndim,
+            layout,
+            space: MemorySpace::Shared,
+            short_offsets: true,
+            is_bookkeeping: false,
+        });
         self.buffer_captures.push(None);
         self.buffer_objects.push(None);
         Ok(Value::Array(BufferId((self.buffers.len() - 1) as u32)))

@@ -184,8 +184,11 @@ impl Search<'_> {
             let body = &self.kernel.functions[f.index()].body;
             self.collect(body, body.root, Some(f), &mut |_| vec![Subscript::UNKNOWN], &mut all);
         }
-        let space = |f: &Found| self.kernel.buffers[f.buffer.index()].space;
-        all.retain(|f| spaces(space(f)) && (space(f) == MemorySpace::Global || f.function.is_none()));
+        let of = |f: &Found| &self.kernel.buffers[f.buffer.index()];
+        let space = |f: &Found| of(f).space;
+        all.retain(|f| {
+            spaces(space(f)) && (space(f) == MemorySpace::Global || f.function.is_none()) && !of(f).is_bookkeeping
+        });
         // Where all only read, or all only update, nothing is to be asked.
         let mut kinds: BTreeMap<usize, BTreeSet<Access>> = BTreeMap::new();
         let classes = self.memory.sharing();
