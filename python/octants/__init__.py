@@ -20,7 +20,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from octants import experimental, graph, types
+from octants import experimental, graph, registration, runtime, types
 from octants._logging import (
     CRITICAL,
     DEBUG,
@@ -171,6 +171,8 @@ from octants.types import (
 from octants.types.enums import DeviceCapability, Format
 from octants.version import VERSION as __version__
 from octants.version import VERSION_TEXT as __version_str__
+
+registration.register()
 
 __all__ = [  # and the exceptions
     "CRITICAL",
@@ -383,9 +385,7 @@ _NOT_THERE_YET = {
 
 def __getattr__(name: str) -> Any:
     if name == "cfg":
-        from octants.runtime import current_config
-
-        return current_config()
+        return runtime.current_config()
     if name in _LAZY_MODULES:
         return importlib.import_module(f"octants.{name}")
     if name in _LAZY_NAMES:

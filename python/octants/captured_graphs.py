@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from octants import _octants, saved_graphs, shadow_buffers
+from octants.element_kernels import add_back
 from octants.exceptions import OctantsRuntimeError
 from octants.graph_drawings import drawing, times_of
 from octants.python_scope import runs_as_python
@@ -246,15 +247,9 @@ class _HostWrites:
     def _host_copied(self, to: Any, source: Any) -> None:
         taken, added = (shadow_buffers.shadow_buffer(whole, "grad") for whole in (to, source))
         if taken is not None and added is not None:
-            self._graph._note(lambda: _add_back(taken, added))
+            self._graph._note(lambda: add_back(taken, added))
         elif taken is not None:
             self._graph._note(lambda: taken.fill(0))
-
-
-def _add_back(taken: Any, added: Any) -> None:
-    from octants.element_kernels import add_back
-
-    add_back(taken, added)
 
 
 def _graph_handle(graph: Any) -> int:

@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from octants.matrix import Matrix
+from octants.matrix import Matrix, tensor
 from octants.plain_python.rewrite import rewrite
 from octants.plain_python.stand_ins import array_argument, convert
 from octants.struct import Struct
@@ -63,8 +63,6 @@ def _taken(value: Any, annotation: Any, is_kernel: bool) -> Any:
 
 
 def _tensor(value: Any, wanted: MatrixType) -> Any:
-    from octants.matrix import tensor
-
     return tensor(np.asarray(value, wanted.dtype.numpy).reshape(wanted.shape))
 
 
