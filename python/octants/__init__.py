@@ -20,7 +20,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from octants import experimental, graph, registration, runtime, types
+from octants import exceptions, experimental, graph, registration, runtime, types
 from octants._logging import (
     CRITICAL,
     DEBUG,
@@ -398,4 +398,6 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LAZY_MODULES, *_LAZY_NAMES, "cfg"} - {"annotations", "importlib", "Any"})
+    """The public names. Modules that are not among them are the package's own."""
+    special = (name for name in globals() if name.startswith("__"))
+    return sorted({*special, *__all__, *exceptions.__all__, *_LAZY_MODULES, *_LAZY_NAMES, "cfg"})

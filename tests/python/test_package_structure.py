@@ -153,3 +153,10 @@ def test_importing_the_package_loads_few_other_modules():
     code = "import sys, numpy; before = set(sys.modules); import octants; print(*sorted(set(sys.modules) - before))"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert slow & set(shown) == set()
+
+
+def test_only_public_names_are_listed():
+    listed = [name for name in dir(octants) if not name.startswith("_")]
+    assert {"Field", "OctantsRuntimeError", "cfg", "field", "math", "svd", "types"} <= set(listed)
+    assert [name for name in listed if not hasattr(octants, name)] == []
+    assert {"make_field", "fields", "whole_arrays"} & set(listed) == set()
