@@ -47,7 +47,7 @@ __all__ = [
     "write_code",
 ]
 
-folder = os.path.join(os.path.dirname(__file__), "")
+folder = os.path.join(os.path.dirname(_octants.__file__), "")
 
 
 def register() -> None:
