@@ -46,6 +46,7 @@ from octants.architectures import (
     x86_64,
 )
 from octants.architectures import Extension as extension
+from octants.array_makers import makers
 from octants.axes import axes, i, ij, ijk, ijkl, ijl, ik, ikl, il, j, jk, jkl, jl, k, kl, l
 from octants.buffer_views import BufferView
 from octants.compiled_code import inspect
@@ -61,7 +62,6 @@ from octants.kernel_decorators import data_oriented, func, kernel, pure, pyfunc,
 from octants.layouts import Layout
 from octants.loop_ranges import ndrange
 from octants.make_field import field
-from octants.matrix import Matrix, Vector
 from octants.ndarrays import MatrixNdarray, Ndarray, ScalarNdarray, VectorNdarray, ndarray
 from octants.ops import (
     abs,
@@ -169,10 +169,20 @@ from octants.types import (
     uint64,
 )
 from octants.types.enums import DeviceCapability, Format
+from octants.types.values import Matrix, Vector
 from octants.version import VERSION as __version__
 from octants.version import VERSION_TEXT as __version_str__
 
 registration.register()
+
+
+def _sparse_matrix_builder() -> type:
+    """The class `linalg.SparseMatrixBuilder`."""
+    found: type = importlib.import_module("octants.linalg").SparseMatrixBuilder
+    return found
+
+
+makers.sparse_matrix_builder = _sparse_matrix_builder
 
 __all__ = [  # and the exceptions
     "CRITICAL",

@@ -25,6 +25,8 @@ class ArrayMakers:
     """`tensors.make_compound_tensor`."""
     view_of_slice: Callable[[Any, slice], Any]
     """`buffer_views.view_of_slice`."""
+    sparse_matrix_builder: Callable[[], type]
+    """The class of builders of sparse matrices, which the package imports when it is asked for."""
     struct_field: Callable[..., Any]
     """`struct.make_struct_field`."""
 

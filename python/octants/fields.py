@@ -16,7 +16,6 @@ import numpy as np
 from octants import interchange, shadow_buffers
 from octants.exceptions import OctantsAssertionError, OctantsRuntimeError
 from octants.host_memory import CopiedMemory, HostMemory, host_access
-from octants.matrix import Matrix
 from octants.placement_checks import refuse_unplaced_fields
 from octants.python_scope import only_in_python, runs_as_python
 from octants.queued_access import Elements
@@ -25,6 +24,7 @@ from octants.snode_trees import SNodeTree, place_in_own_tree
 from octants.types.enums import SNodeGradType
 from octants.types.primitive import DataType, i32, numpy_dtype
 from octants.types.tensor_types import components_array
+from octants.types.values import Matrix
 from octants.whole_arrays import WholeArray, component_key, flat_index
 
 if TYPE_CHECKING:

@@ -19,7 +19,6 @@ from octants.exceptions import OctantsAssertionError, OctantsIndexError, Octants
 from octants.fields import store_component, widened
 from octants.host_memory import CopiedMemory, HostMemory, host_access
 from octants.layouts import Layout
-from octants.matrix import Matrix
 from octants.placement_checks import refuse_unplaced_fields
 from octants.python_scope import only_in_python, runs_as_python
 from octants.queued_access import Elements
@@ -27,6 +26,7 @@ from octants.snode import Placement
 from octants.snode_trees import require_program
 from octants.types.primitive import BY_NAME, DataType, i32, numpy_dtype, resolve_dtype
 from octants.types.tensor_types import MatrixType, components_array, matrix, vector
+from octants.types.values import Matrix
 from octants.whole_arrays import WholeArray, component_key, flat_index
 
 

@@ -18,13 +18,13 @@ from octants.code_dumps import write as write_code
 from octants.fields import Field as field
 from octants.graph import GraphStatus as graph_status
 from octants.lambda_source import lambda_text
-from octants.matrix import Vector as vector
 from octants.ndarrays import read_marks
 from octants.placement_checks import refuse_unplaced_fields
 from octants.races import race_error
 from octants.shadow_buffers import any_gradients
 from octants.tensors import Tensor as tensor
 from octants.types.primitive import BY_NAME as scalar_types
+from octants.types.values import Vector as vector
 
 __all__ = [
     "any_gradients",

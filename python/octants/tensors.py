@@ -14,11 +14,11 @@ import numpy as np
 from octants.array_makers import makers
 from octants.fields import Field, MatrixField
 from octants.make_field import field
-from octants.matrix import Matrix
 from octants.ndarrays import MatrixNdarray, Ndarray, VectorNdarray, element_type_of, make_ndarray
 from octants.python_scope import only_in_python
 from octants.types.primitive import DataType, resolve_dtype
 from octants.types.tensor_types import MatrixType
+from octants.types.values import Matrix
 
 
 class Backend(IntEnum):

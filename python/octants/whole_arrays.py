@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from octants import _octants, interchange, shadow_buffers
-from octants.matrix import Matrix
 from octants.python_scope import only_in_python, runs_as_python
 from octants.queued_access import Elements, done_by_device, queue_copy, queue_fill, queue_write, take_tensor
+from octants.types.values import Matrix
 
 if TYPE_CHECKING:
     from octants.host_memory import CopiedMemory, HostMemory

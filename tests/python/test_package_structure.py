@@ -15,7 +15,6 @@ PACKAGE = ROOT / "python" / "octants"
 DEFERRED = {
     ("octants.runtime", "octants.kernel_coverage"): "it needs the package `coverage`, which only this feature uses",
     ("octants.runtime", "octants.plain_python"): "for arch=qd.python alone",
-    ("octants.types.sparse_builder", "octants.linalg.sparse_matrix_builder"): "for programs with sparse matrices alone",
 }
 
 
@@ -76,12 +75,20 @@ def imports_of(module):
     return found.top, found.deferred
 
 
+def enclosing_packages(module, importer):
+    """The packages around a module that Python imports before it, where the importer is not within them itself."""
+    parts = module.split(".")
+    packages = (".".join(parts[:end]) for end in range(2, len(parts)))
+    return {package for package in packages if not f"{importer}.".startswith(f"{package}.")}
+
+
 def all_imports():
-    """For each module all that it imports, whenever that is."""
+    """For each module all that it imports, whenever that is. All are within `octants`, which is not counted for that."""
     edges = {}
     for module in FILES:
         top, deferred = imports_of(module)
-        edges[module] = top | deferred
+        imported = top | deferred
+        edges[module] = imported.union(*(enclosing_packages(other, module) for other in imported))
     lazy = {f"octants.{name}" for name in octants._LAZY_MODULES} | set(octants._LAZY_NAMES.values())
     edges["octants"] |= lazy
     return edges
@@ -114,8 +121,13 @@ def test_cycles_are_found():
 
 
 def test_imports_are_found():
-    assert "octants.matrix" in imports_of("octants.ops")[0]
+    assert "octants.types.values" in imports_of("octants.ops")[0]
     assert imports_of("octants.runtime")[1] == {"octants.kernel_coverage", "octants.plain_python"}
+
+
+def test_packages_are_imported_before_their_modules():
+    assert enclosing_packages("octants.types.primitive", "octants.snode") == {"octants.types"}
+    assert enclosing_packages("octants.types.primitive", "octants.types.values") == set()
 
 
 def test_modules_do_not_import_one_another_in_circles():

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from octants.host_memory import HostMemory
-from octants.matrix import Matrix
 from octants.types.primitive import BY_NUMPY
+from octants.types.values import Matrix
 from octants.whole_arrays import flat_index
 
 

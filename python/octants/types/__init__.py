@@ -11,6 +11,7 @@ from octants.types.annotations import (
     Template,
     ndarray,
     ref,
+    sparse_matrix_builder,
     template,
 )
 from octants.types.primitive import (
@@ -44,7 +45,6 @@ from octants.types.primitive import (
     uint32,
     uint64,
 )
-from octants.types.sparse_builder import sparse_matrix_builder
 from octants.types.struct_type import StructType, struct
 from octants.types.tensor_types import MatrixType, VectorType, matrix, vector
 

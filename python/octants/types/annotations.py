@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from octants.array_makers import makers
 from octants.layouts import Layout
 from octants.types.primitive import DataType, resolve_dtype
 from octants.types.template import Template, template
@@ -21,6 +22,7 @@ __all__ = [
     "Template",
     "ndarray",
     "ref",
+    "sparse_matrix_builder",
     "template",
 ]
 
@@ -140,3 +142,8 @@ class RefType:
 def ref(target: Any) -> RefType:
     """The annotation of a by-reference scalar parameter."""
     return RefType(target)
+
+
+def sparse_matrix_builder() -> type:
+    """The annotation of a `qd.linalg.SparseMatrixBuilder`: in kernels `builder[i, j] += value` adds to an element."""
+    return makers.sparse_matrix_builder()

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, overload
 import numpy as np
 
 from octants.exceptions import OctantsSyntaxError
-from octants.matrix import Matrix, Vector
 from octants.types.primitive import DataType, default_fp, resolve_dtype
+from octants.types.values import Matrix, Vector
 
 if TYPE_CHECKING:
     from octants.fields import MatrixField
