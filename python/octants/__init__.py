@@ -20,7 +20,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from octants import experimental, graph, types
+from octants import exceptions, experimental, graph, registration, runtime, types
 from octants._logging import (
     CRITICAL,
     DEBUG,
@@ -46,6 +46,7 @@ from octants.architectures import (
     x86_64,
 )
 from octants.architectures import Extension as extension
+from octants.array_makers import makers
 from octants.axes import axes, i, ij, ijk, ijkl, ijl, ik, ikl, il, j, jk, jkl, jl, k, kl, l
 from octants.buffer_views import BufferView
 from octants.compiled_code import inspect
@@ -61,7 +62,6 @@ from octants.kernel_decorators import data_oriented, func, kernel, pure, pyfunc,
 from octants.layouts import Layout
 from octants.loop_ranges import ndrange
 from octants.make_field import field
-from octants.matrix import Matrix, Vector
 from octants.ndarrays import MatrixNdarray, Ndarray, ScalarNdarray, VectorNdarray, ndarray
 from octants.ops import (
     abs,
@@ -169,8 +169,20 @@ from octants.types import (
     uint64,
 )
 from octants.types.enums import DeviceCapability, Format
+from octants.types.values import Matrix, Vector
 from octants.version import VERSION as __version__
 from octants.version import VERSION_TEXT as __version_str__
+
+registration.register()
+
+
+def _sparse_matrix_builder() -> type:
+    """The class `linalg.SparseMatrixBuilder`."""
+    found: type = importlib.import_module("octants.linalg").SparseMatrixBuilder
+    return found
+
+
+makers.sparse_matrix_builder = _sparse_matrix_builder
 
 __all__ = [  # and the exceptions
     "CRITICAL",
@@ -396,9 +408,7 @@ _NOT_THERE_YET = {
 
 def __getattr__(name: str) -> Any:
     if name == "cfg":
-        from octants.runtime import current_config
-
-        return current_config()
+        return runtime.current_config()
     if name in _LAZY_MODULES:
         return importlib.import_module(f"octants.{name}")
     if name in _LAZY_NAMES:
@@ -411,4 +421,6 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LAZY_MODULES, *_LAZY_NAMES, "cfg"} - {"annotations", "importlib", "Any"})
+    """The public names. Modules that are not among them are the package's own."""
+    special = (name for name in globals() if name.startswith("__"))
+    return sorted({*special, *__all__, *exceptions.__all__, *_LAZY_MODULES, *_LAZY_NAMES, "cfg"})

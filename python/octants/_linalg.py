@@ -12,11 +12,11 @@ from typing import Any
 
 from octants.architectures import cpu
 from octants.kernel_decorators import func
-from octants.matrix import Matrix, Vector
 from octants.ops import abs, cast, cos, log, max, random, select, sqrt, static, static_assert
 from octants.runtime import current_config
 from octants.types import f32, f64, template
 from octants.types.primitive import default_fp
+from octants.types.values import Matrix, Vector
 
 # Sweeps over all pairs of columns. Convergence is quadratic: five to seven sweeps reach full precision.
 _MOST_SWEEPS = 16

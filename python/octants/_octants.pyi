@@ -6,10 +6,14 @@ from typing import Any, final, overload
 
 from typing_extensions import Self
 
-from octants.cache import CacheObservations, FastcacheObservations
+from octants.cache_observations import CacheObservations, FastcacheObservations
 from octants.graph import GraphStatus
 
 __version__: str
+
+def register(package: Any) -> None:
+    """Takes the classes and functions of the package that this module calls, as attributes of `package`. The first call
+    counts."""
 
 def init(options: dict[str, Any] | None = None) -> list[str]:
     """Starts a program under the given options, ending the one before. Returns the notices to log."""

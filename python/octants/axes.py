@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from octants.exceptions import OctantsSyntaxError
+
 MAX_AXES = 12
 
 
@@ -44,8 +46,6 @@ def axis_numbers(value: Any) -> tuple[int, ...]:
 
 def order_axes(order: str, ndim: int) -> tuple[int, ...]:
     """Axis numbers of a string such as "ji", outermost first, which must name each of `ndim` axes once."""
-    from octants.exceptions import OctantsSyntaxError
-
     if len(order) != ndim:
         raise OctantsSyntaxError(
             f"The dimensionality of shape and order must be the same ({ndim} and {len(order)}: order={order!r})"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
+from octants.array_makers import makers
 from octants.ndarrays import Ndarray
 from octants.types.annotations import BufferViewType
 
@@ -94,6 +95,9 @@ def view_of_slice(whole: Ndarray, key: slice) -> BufferView:
     if len(whole.shape) != 1:
         raise TypeError(f"ndarray slice to BufferView requires a 1D array, got shape {whole.shape}")
     return BufferView(whole, *_offset_and_size(key, whole.shape[0]))
+
+
+makers.view_of_slice = view_of_slice
 
 
 def _offset_and_size(key: slice, length: int) -> tuple[int, int]:

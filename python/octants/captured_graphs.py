@@ -6,14 +6,15 @@ import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from octants import _octants, saved_graphs, shadow_buffers
+from octants.element_kernels import add_back
 from octants.exceptions import OctantsRuntimeError
 from octants.graph_drawings import drawing, times_of
 from octants.python_scope import runs_as_python
 from octants.timelines import Timeline
+from octants.written_files import AnyPath, write_text, write_whole
 
 __all__ = ["CapturedGraph", "capture", "load"]
 
@@ -141,7 +142,7 @@ class CapturedGraph:
                 logging.getLogger("octants").info(text, kernel.__name__)
             self._calls[number] = (kernel, names, args)
 
-    def save(self, path: str | Path, **named: Any) -> None:
+    def save(self, path: AnyPath, **named: Any) -> None:
         """Writes the graph to a file that other processes load by `qd.graph.load`, with the same version of Octants and the
         same kind of device.
 
@@ -157,7 +158,7 @@ class CapturedGraph:
             saved_graphs.refuse_loaded("is not saved again: copy its file")
         calls = [(kernel, names, list(args)) for kernel, names, args, _ in self._graph.calls()]
         memory = saved_graphs.named_memory({**self._named, **named}, calls)
-        saved_graphs.write(path, self._graph.save(memory))
+        write_whole(path, self._graph.save(memory))
 
     def _rebind(self, loaded: dict[str, saved_graphs.Array], arguments: dict[str, Any]) -> None:
         others: dict[str, saved_graphs.Array] = {}
@@ -178,7 +179,7 @@ class CapturedGraph:
             self.update(**arguments)
         self._graph.launch(qd_stream)
 
-    def plot(self, path: str | Path | None = None, measure: bool = False) -> str:
+    def plot(self, path: AnyPath | None = None, measure: bool = False) -> str:
         """Draws the graph: steps, streams, what waits for what and why, and the critical path. With `measure` the graph is
         launched once, its steps one by one, for the time of each on the device. Writes SVG to `path`, if given, and returns
         it."""
@@ -189,8 +190,7 @@ class CapturedGraph:
             taken = times_of(self.steps, timeline.tasks)
         text = drawing(self.steps, taken)
         if path is not None:
-            Path(path).parent.mkdir(parents=True, exist_ok=True)
-            Path(path).write_text(text, encoding="utf-8")
+            write_text(path, text)
         return text
 
     @property
@@ -246,15 +246,9 @@ class _HostWrites:
     def _host_copied(self, to: Any, source: Any) -> None:
         taken, added = (shadow_buffers.shadow_buffer(whole, "grad") for whole in (to, source))
         if taken is not None and added is not None:
-            self._graph._note(lambda: _add_back(taken, added))
+            self._graph._note(lambda: add_back(taken, added))
         elif taken is not None:
             self._graph._note(lambda: taken.fill(0))
-
-
-def _add_back(taken: Any, added: Any) -> None:
-    from octants.element_kernels import add_back
-
-    add_back(taken, added)
 
 
 def _graph_handle(graph: Any) -> int:
@@ -306,7 +300,7 @@ def capture(**named: Any) -> Iterator[CapturedGraph]:
     graph._graph.finish()
 
 
-def load(path: str | Path, **arrays: Any) -> CapturedGraph:
+def load(path: AnyPath, **arrays: Any) -> CapturedGraph:
     """The graph that `g.save(path)` wrote, in this process or another one, with these arrays.
 
         step = qd.graph.load("step.graph", x=x, v=v)
@@ -327,6 +321,8 @@ def load(path: str | Path, **arrays: Any) -> CapturedGraph:
         found.update(arrays_by_name)
         return memory
 
-    graph._graph = _octants.CapturedGraph.load(Path(path).read_bytes(), find)
+    with open(path, "rb") as file:
+        saved = file.read()
+    graph._graph = _octants.CapturedGraph.load(saved, find)
     graph._loaded = found
     return graph

@@ -6,10 +6,11 @@ The extension module calls `write` once for each compilation while one of them i
 from __future__ import annotations
 
 import itertools
-from pathlib import Path
+import os
 from typing import Any
 
 from octants.runtime import current_config
+from octants.written_files import write_whole
 
 __all__ = ["write"]
 
@@ -32,22 +33,20 @@ def write(inspection: Any, stages: bool) -> None:
     number = next(_numbers)
     arch = "cpu" if config.arch.name in ("x64", "arm64") else config.arch.name
     vendor = _VENDORS.get(arch)
-    here = Path()
     if config.print_kernel_llvm_ir:
-        _save(inspection, "llvm-lowered", here / f"quadrants_kernel_generic_llvm_ir_{number:04}")
+        _save(inspection, "llvm-lowered", f"quadrants_kernel_generic_llvm_ir_{number:04}")
     if config.print_kernel_llvm_ir_optimized:
-        _save(inspection, "llvm", here / f"quadrants_kernel_{arch}_llvm_ir_optimized_{number:04}")
+        _save(inspection, "llvm", f"quadrants_kernel_{arch}_llvm_ir_optimized_{number:04}")
     if config.print_kernel_asm and vendor is None:
-        _save(inspection, "asm", here / f"quadrants_kernel_{arch}_llvm_ir_optimized_asm_{number:04}")
+        _save(inspection, "asm", f"quadrants_kernel_{arch}_llvm_ir_optimized_asm_{number:04}")
     elif config.print_kernel_asm or (config.print_kernel_amdgcn and vendor == "amdgcn"):
-        _save(inspection, "asm", here / f"quadrants_kernel_{vendor}_{number:04}")
+        _save(inspection, "asm", f"quadrants_kernel_{vendor}_{number:04}")
     if stages:
-        folder = Path(config.debug_dump_path)
-        folder.mkdir(parents=True, exist_ok=True)
+        folder = config.debug_dump_path
         for place, form in enumerate(_STAGES):
-            _save(inspection, form, folder / f"{inspection.kernel}_{number:04}_{place}_{form}")
+            _save(inspection, form, os.path.join(folder, f"{inspection.kernel}_{number:04}_{place}_{form}"))
 
 
-def _save(inspection: Any, form: str, path: Path) -> None:
+def _save(inspection: Any, form: str, path: str) -> None:
     code, ending = inspection.emit(form)
-    path.with_name(f"{path.name}.{ending}").write_bytes(code)
+    write_whole(f"{path}.{ending}", code)

@@ -14,7 +14,7 @@ from octants.exceptions import OctantsRuntimeError
 from octants.host_memory import common_step
 from octants.kernel_decorators import library_kernel
 from octants.ops import cast, grouped
-from octants.types import ndarray
+from octants.types.annotations import ndarray
 from octants.types.primitive import BY_NUMPY
 
 

@@ -4,8 +4,8 @@
 # Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
 
 from octants.kernel_decorators import pyfunc
-from octants.matrix import Vector
 from octants.ops import static
+from octants.types.values import Vector
 
 
 @pyfunc

@@ -16,15 +16,15 @@ import numpy as np
 from octants import interchange, shadow_buffers
 from octants.exceptions import OctantsAssertionError, OctantsRuntimeError
 from octants.host_memory import CopiedMemory, HostMemory, host_access
-from octants.matrix import Matrix
 from octants.placement_checks import refuse_unplaced_fields
 from octants.python_scope import only_in_python, runs_as_python
 from octants.queued_access import Elements
 from octants.snode import NOT_PLACED, Component, Placement, SNode
-from octants.snode_trees import SNodeTree
+from octants.snode_trees import SNodeTree, place_in_own_tree
 from octants.types.enums import SNodeGradType
 from octants.types.primitive import DataType, i32, numpy_dtype
 from octants.types.tensor_types import components_array
+from octants.types.values import Matrix
 from octants.whole_arrays import WholeArray, component_key, flat_index
 
 if TYPE_CHECKING:
@@ -168,11 +168,13 @@ class Field(WholeArray):
     def _read_marks(self) -> Field | None:
         """A mark for each element, for kernels that check what their gradient relies on; None without a gradient."""
         if self._marks is None and self.has_grad():
-            from octants.make_field import make_scalar_field
-
+            name, shape = f"{self._name}.marks", self.shape
             offset = self._offset if any(self._offset) else None
-            self._marks = make_scalar_field(i32, self.shape, name=f"{self._name}.marks", offset=offset)
-            shadow_buffers.remember("marks", self._marks)
+            marks = ScalarField(i32, (), [Component(i32, name)], name)
+            place_in_own_tree([marks._parts], shape, tuple(range(len(shape))), offset)
+            for kind in ("field", "marks"):
+                shadow_buffers.remember(kind, marks)
+            self._marks = marks
         return self._marks
 
     def has_grad(self) -> bool:

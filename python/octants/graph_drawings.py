@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
 
 from octants.timelines import Task
 
@@ -66,6 +65,8 @@ def _reduced(steps: Steps) -> list[list[int]]:
 def drawing(steps: Steps, taken: Sequence[float] | None) -> str:
     """The graph as SVG. Steps on the critical path have a red frame; edges are blue where a stream's order is the reason, and
     orange where one stream waits for another."""
+    from html import escape  # here: `import octants` is to be quick
+
     edges, path = _reduced(steps), critical_path(steps, taken)
     rows: list[int] = []
     for behind in edges:

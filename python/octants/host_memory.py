@@ -15,6 +15,9 @@ import numpy as np
 from octants import _octants, interchange
 from octants.snode import Placement
 
+MemoryLayout = tuple[int, tuple[int, ...], tuple[int, ...]]
+"""Byte offset, extents and byte strides of an array in a buffer."""
+
 REPEATED = 16384
 """So many components are copied at once where one element is stored everywhere."""
 
@@ -159,9 +162,9 @@ class HostMemory:
         """A torch tensor on `device` (the CPU by default) with the elements of `whole`, whose memory this is."""
         return interchange.to_torch(whole.to_numpy(copy=copy), device, copy)
 
-    def take_tensor(self, whole: Any, tensor: Any) -> bool:
-        """False: the host sets the elements from the tensor's values."""
-        return False
+    def layout_for(self, tensor: Any) -> MemoryLayout | None:
+        """None: the host sets the elements from the tensor's values."""
+        return None
 
     def direct(self) -> np.ndarray[Any, Any] | None:
         """A view of the field's own memory, where one numpy array can describe it. Waits for all who use the memory."""
@@ -285,29 +288,13 @@ class CopiedMemory:
             return interchange.to_torch(self.read(), device, None)
         return interchange.device_to_torch(whole, device, copy)
 
-    def take_tensor(self, whole: Any, tensor: Any) -> bool:
-        """Lets the device set the elements of `whole`, whose memory this is, from a torch tensor. False where that lies
-        elsewhere."""
+    def layout_for(self, tensor: Any) -> MemoryLayout | None:
+        """Where the elements lie that the device can set from this torch tensor. None if the tensor lies elsewhere or has
+        another shape."""
         place = self._layout()
         if place is None or not hasattr(tensor, "detach") or tensor.device.type == "cpu":
-            return False
-        if tuple(tensor.shape) != place[1] or tensor.__dlpack_device__() != self.device:
-            return False
-        from octants.element_kernels import copy_array
-        from octants.queued_access import done_by_device
-
-        tensor = tensor.detach()
-        unnamed = self._buffer.hand_over()
-        if unnamed is None:
-            return False
-        # The stream that libraries use where they name none waits for the tensor's, and the default stream is in step with it.
-        tensor.__dlpack__(stream=unnamed)
-
-        def queue(stream: _octants.Stream) -> bool:
-            copy_array(stream, self._buffer, self.dtype, place, tensor)
-            return True
-
-        return done_by_device(None, [whole], queue)
+            return None
+        return place if tuple(tensor.shape) == place[1] and tensor.__dlpack_device__() == self.device else None
 
     def array_protocol(self) -> dict[str, Any]:
         """What the attribute shows by which libraries on this device take arrays."""
@@ -342,7 +329,7 @@ class CopiedMemory:
             expected *= extent
         return True
 
-    def _layout(self) -> tuple[int, tuple[int, ...], tuple[int, ...]] | None:
+    def _layout(self) -> MemoryLayout | None:
         """Byte offset, extents and byte strides, where they describe the memory."""
         first, step = self._placements[0], common_step(self._placements)
         if step is None or any(len(digits) != 1 for digits in first.axes):

@@ -15,7 +15,7 @@ import textwrap
 from collections import Counter
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 from octants import _octants
 from octants.compiled_code import FORMS
@@ -111,13 +111,7 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-class _Callable(ModuleType):
-    """Importing this module puts it in the place of `qd.inspect`: it can be called just so."""
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return _inspect(*args, **kwargs)
-
-
 if __name__ == "__main__":
     sys.exit(main())
-sys.modules[__name__].__class__ = _Callable
+# `qd.inspect` is the function. So an import of this module by its name gives the function too, and not a module in its place.
+sys.modules[__name__] = cast(ModuleType, _inspect)

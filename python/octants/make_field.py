@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from octants import placement_checks, shadow_buffers
-from octants.axes import axes, order_axes
+from octants.array_makers import makers
+from octants.axes import order_axes
 from octants.exceptions import OctantsRuntimeError, OctantsSyntaxError
 from octants.fields import Field, MatrixField, ScalarField
 from octants.layouts import Layout
 from octants.python_scope import only_in_python
 from octants.snode import Component, checked_shape
-from octants.snode_trees import require_program, root
+from octants.snode_trees import place_in_own_tree, require_program
 from octants.types.enums import SNodeGradType
 from octants.types.primitive import DataType, resolve_dtype
 from octants.types.tensor_types import MatrixType, VectorType
@@ -85,6 +85,9 @@ def make_matrix_field(
     return made
 
 
+makers.matrix_field = make_matrix_field
+
+
 def _one_dtype(dtype: Any) -> DataType:
     """The one type of a list (of lists) of types."""
     if not isinstance(dtype, (list, tuple)):
@@ -149,17 +152,3 @@ def checked_extents(shape: Any, offset: Any) -> tuple[tuple[int, ...], tuple[int
             f"The dimensionality of shape and offset must be the same ({len(extents)} != {len(offsets)})"
         )
     return extents, offsets
-
-
-def place_in_own_tree(
-    groups: Sequence[Sequence[Component]],
-    extents: tuple[int, ...],
-    sequence: tuple[int, ...],
-    offsets: tuple[int, ...] | None,
-) -> None:
-    """Places components of one shape: each group in a block of its own, its members side by side in the block's cells."""
-    top = root.own_tree()
-    for group in groups:
-        block = top.dense(axes(*sequence), tuple(extents[axis] for axis in sequence)) if extents else top
-        for part in group:
-            block._place_component(part, offsets)

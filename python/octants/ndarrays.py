@@ -14,18 +14,19 @@ from typing import Any, NoReturn
 import numpy as np
 
 from octants import _octants, shadow_buffers
+from octants.array_makers import makers
 from octants.exceptions import OctantsAssertionError, OctantsIndexError, OctantsRuntimeError
 from octants.fields import store_component, widened
 from octants.host_memory import CopiedMemory, HostMemory, host_access
 from octants.layouts import Layout
-from octants.matrix import Matrix
 from octants.placement_checks import refuse_unplaced_fields
 from octants.python_scope import only_in_python, runs_as_python
 from octants.queued_access import Elements
 from octants.snode import Placement
 from octants.snode_trees import require_program
-from octants.types.primitive import BY_NAME, DataType, numpy_dtype, resolve_dtype
+from octants.types.primitive import BY_NAME, DataType, i32, numpy_dtype, resolve_dtype
 from octants.types.tensor_types import MatrixType, components_array, matrix, vector
+from octants.types.values import Matrix
 from octants.whole_arrays import WholeArray, component_key, flat_index
 
 
@@ -125,7 +126,7 @@ class Ndarray(WholeArray, _octants.Ndarray):
     @property
     def _read_marks(self) -> Any:
         """A mark for each element, for kernels that check what their gradient relies on; None without a gradient."""
-        return shadow_buffers.read_marks(self, len(self.shape)) if self.has_grad() else None
+        return read_marks(self, len(self.shape)) if self.has_grad() else None
 
     def get_type(self) -> NdarrayTypeMetadata:
         """Type of the elements, shape, and whether there is a gradient."""
@@ -185,9 +186,8 @@ class Ndarray(WholeArray, _octants.Ndarray):
         return tuple(flat)
 
     def _sliced(self, key: slice) -> Ndarray:
-        from octants.buffer_views import view_of_slice
-
-        return view_of_slice(self, key)
+        view: Ndarray = makers.view_of_slice(self, key)
+        return view
 
     def __iter__(self) -> NoReturn:
         raise NotImplementedError("an ndarray is looped over in a kernel; in Python loop over to_numpy()")
@@ -359,6 +359,14 @@ def make_ndarray(dtype: Any, shape: Any, needs_grad: bool = False, layout: tuple
     return made
 
 
+def make_matrix_ndarray(element_shape: tuple[Any, ...], dtype: Any, shape: Any, needs_grad: bool) -> Ndarray:
+    """An ndarray of vectors (`element_shape` of one axis) or matrices."""
+    return make_ndarray(element_type_of(dtype, element_shape), shape, needs_grad)
+
+
+makers.ndarray = make_matrix_ndarray
+
+
 def element_type_of(dtype: DataType, element_shape: Sequence[int]) -> DataType | MatrixType:
     """The type of elements of the given shape."""
     if not element_shape:
@@ -404,6 +412,24 @@ _made: weakref.WeakSet[Ndarray] = weakref.WeakSet()
 def live_ndarrays() -> list[Ndarray]:
     """The ndarrays of the running program that are still referred to."""
     return [array for array in _made if array.alive]
+
+
+_marks_of_arrays: dict[Any, tuple[Any, Any]] = {}
+
+
+def read_marks(array: Any, ndim: int) -> Any:
+    """A mark for each element of an ndarray or tensor, for kernels that check what their gradient relies on."""
+    address = getattr(array, "data_ptr", None)
+    key = id(array) if address is None else (address(), tuple(array.shape))
+    if key not in _marks_of_arrays:
+        # The array itself is kept, so that its address stays its own.
+        _marks_of_arrays[key] = array, make_ndarray(i32, tuple(array.shape)[:ndim])
+    return _marks_of_arrays[key][1]
+
+
+def forget_marks_of_arrays() -> None:
+    """Lets go of arrays and their marks."""
+    _marks_of_arrays.clear()
 
 
 def _split(dtype: Any) -> tuple[DataType, tuple[int, ...]]:

@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 from octants.exceptions import OctantsScopeError, OctantsTypeError
-from octants.matrix import Matrix, elementwise
 from octants.python_scope import STAND_INS
 from octants.types.primitive import resolve_dtype
+from octants.types.values import Matrix, elementwise
 
 F = TypeVar("F", bound=Callable[..., Any])
 

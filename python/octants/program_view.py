@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from octants import _octants
+from octants import _octants, program_events
+from octants.ndarrays import live_ndarrays
+from octants.profiler import compile_report
+from octants.runtime import current_config
 from octants.types import primitive
 
 __all__ = ["ProgramView", "view"]
@@ -59,8 +62,6 @@ class ProgramView:
     @property
     def ndarrays(self) -> list[Any]:
         """The ndarrays of this program that are alive, their gradients too."""
-        from octants.ndarrays import live_ndarrays
-
         return live_ndarrays()
 
     def _get_num_ndarrays(self) -> int:
@@ -81,8 +82,6 @@ class ProgramView:
 
     def config(self) -> Any:
         """The options in force: `qd.cfg`."""
-        from octants.runtime import current_config
-
         return current_config()
 
     def finalize(self) -> None:
@@ -99,8 +98,6 @@ class ProgramView:
 
     def get_total_compilation_time(self) -> float:
         """Seconds that this program has spent on compiling kernels."""
-        from octants.profiler import compile_report
-
         return sum(one.ms for one in compile_report().compilations) / 1e3
 
     def materialize(self) -> None:
@@ -111,3 +108,5 @@ class ProgramView:
 
 
 view = ProgramView()
+program_events.allocated.append(lambda: ProgramView.materialize(view))
+program_events.ended.append(lambda: ProgramView.clear(view))

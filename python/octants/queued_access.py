@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from octants import _octants
+from octants.element_kernels import copy_array, copy_parts, fill_parts
 from octants.host_memory import HostMemory, common_step
 from octants.snode import Placement
 
@@ -52,8 +53,6 @@ def queue_fill(stream: _octants.Stream, to: Elements, value: Any) -> bool:
     ranges = _ranges(to, joined=step == to.dtype.itemsize or len(to.placements) == 1)
     components = np.broadcast_to(np.asarray(value, to.dtype), to.element_shape).reshape(-1)
     if ranges is None:
-        from octants.element_kernels import fill_parts
-
         fill_parts(stream, to, components)
         return True
     for each in ranges:
@@ -67,8 +66,6 @@ def queue_copy(stream: _octants.Stream, to: Elements, source: Elements) -> bool:
     ranges, sources = _ranges(to), _ranges(source)
     same = to.dtype == source.dtype and _relative(to) == _relative(source)
     if ranges is None or sources is None or len(ranges) != len(sources) or not same:
-        from octants.element_kernels import copy_parts
-
         return copy_parts(stream, to, source)
     if to.buffer is source.buffer:
         if ranges[0].low == sources[0].low:
@@ -95,6 +92,27 @@ def queue_write(stream: _octants.Stream, to: Elements, values: np.ndarray[Any, A
         HostMemory(_no_wait, memory, to.dtype, element_shape, moved).write(column)
         to.buffer.upload(stream, each.low, memory)
     return True
+
+
+def take_tensor(whole: Any, tensor: Any) -> bool:
+    """Lets the device set all elements of a field or an ndarray from a torch tensor. False where one of them lies elsewhere."""
+    memory = whole._memory()
+    place = memory.layout_for(tensor)
+    if place is None:
+        return False
+    tensor = tensor.detach()
+    buffer = whole._elements().buffer
+    unnamed = buffer.hand_over()
+    if unnamed is None:
+        return False
+    # The stream that libraries use where they name none waits for the tensor's, and the default stream is in step with it.
+    tensor.__dlpack__(stream=unnamed)
+
+    def queue(stream: _octants.Stream) -> bool:
+        copy_array(stream, buffer, memory.dtype, place, tensor)
+        return True
+
+    return done_by_device(None, [whole], queue)
 
 
 def _no_wait(write: bool = False) -> None:

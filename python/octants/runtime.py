@@ -11,11 +11,10 @@ import os
 import sys
 from typing import Any
 
-from octants import _logging, _octants
+from octants import _logging, _octants, program_events
 from octants.architectures import SUPPORTED, Arch, Extension, cpu
 from octants.exceptions import OctantsOptionError, OctantsRuntimeError
 from octants.placement_checks import refuse_unplaced_fields
-from octants.program_view import ProgramView, view
 from octants.python_scope import only_in_python, runs_as_python
 from octants.snode_trees import root
 from octants.types.primitive import BY_NAME, f32, i32, resolve_dtype, set_default_types
@@ -100,7 +99,7 @@ def init(arch: Any = None, default_fp: Any = None, default_ip: Any = None, **opt
     is_plain = given.get("arch") == Arch.python.name
     notices = _octants.init({**given, "arch": "cpu"} if is_plain else given)
     root.forget()
-    ProgramView.clear(view)
+    program_events.tell(program_events.ended)
     _current = Config(given)
     _logging.set_logging_level(_current.log_level)
     if is_plain:
@@ -124,7 +123,7 @@ def reset() -> None:
     _current = None
     root.forget()
     set_default_types(i32, f32)
-    ProgramView.clear(view)
+    program_events.tell(program_events.ended)
 
 
 def clock_freq_hz() -> float:

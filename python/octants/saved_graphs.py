@@ -7,9 +7,7 @@ A name is that of a parameter, one that was given to `capture` or `save`, or a p
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from octants import _octants
@@ -81,18 +79,6 @@ def description(array: Array) -> str:
     element = element or "".join(f"[{n}]" for n in getattr(array, "element_shape", ()))
     strides = [[stride for axis in p.axes for _, stride in axis] for p in placed[:1]]
     return f"{kind} of {array.dtype.name}{element} with shape {tuple(array.shape)} (at {placed[0].base}, strides {strides[0]})"
-
-
-def write(path: str | Path, saved: bytes) -> None:
-    """Writes a file whole, or not at all."""
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        beside.write_bytes(saved)
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
 
 
 def refuse_loaded(what: str) -> None:

@@ -55,27 +55,6 @@ def _placed(kind: str) -> Iterator[Any]:
             yield field
 
 
-_marks_of_arrays: dict[Any, tuple[Any, Any]] = {}
-
-
-def read_marks(array: Any, ndim: int) -> Any:
-    """A mark for each element of an ndarray or tensor, for kernels that check what their gradient relies on."""
-    from octants.ndarrays import make_ndarray
-    from octants.types.primitive import i32
-
-    address = getattr(array, "data_ptr", None)
-    key = id(array) if address is None else (address(), tuple(array.shape))
-    if key not in _marks_of_arrays:
-        # The array itself is kept, so that its address stays its own.
-        _marks_of_arrays[key] = array, make_ndarray(i32, tuple(array.shape)[:ndim])
-    return _marks_of_arrays[key][1]
-
-
-def forget_marks_of_arrays() -> None:
-    """Lets go of arrays and their marks."""
-    _marks_of_arrays.clear()
-
-
 def shadow_buffer(whole: Any, which: str) -> Any:
     """The gradient or dual of a field or ndarray, where it has memory; else None."""
     found = getattr(whole, which, None)

@@ -10,13 +10,13 @@ under `qd.root` like all others.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from octants import _octants, placement_checks
+from octants import _octants, placement_checks, program_events
+from octants.axes import axes
 from octants.exceptions import OctantsRuntimeError
-from octants.program_view import ProgramView, view
-from octants.snode import SNode
+from octants.snode import Component, SNode
 
 if TYPE_CHECKING:
     from octants.sparse_levels import SparseSupport
@@ -86,7 +86,7 @@ class SNodeTree:
         self._buffer = _octants.Buffer(max(nbytes, 1), sparse=nbytes != dense_bytes)
         _with_memory.add(self)
         root._close(top)
-        ProgramView.materialize(view)
+        program_events.tell(program_events.allocated)
 
     @property
     def buffer(self) -> _octants.Buffer:
@@ -284,3 +284,17 @@ def require_program() -> None:
     """Raises before `qd.init()`."""
     if not _octants.is_initialized():
         raise OctantsRuntimeError("no program is running. Maybe you forgot to call `qd.init()` first?")
+
+
+def place_in_own_tree(
+    groups: Sequence[Sequence[Component]],
+    extents: tuple[int, ...],
+    sequence: tuple[int, ...],
+    offsets: tuple[int, ...] | None,
+) -> None:
+    """Places components of one shape: each group in a block of its own, its members side by side in the block's cells."""
+    top = root.own_tree()
+    for group in groups:
+        block = top.dense(axes(*sequence), tuple(extents[axis] for axis in sequence)) if extents else top
+        for part in group:
+            block._place_component(part, offsets)

@@ -8,9 +8,9 @@ from functools import cache
 from octants.exceptions import OctantsRuntimeError
 from octants.kernel_decorators import func, library_kernel
 from octants.loop_ranges import ndrange
-from octants.matrix import Vector
 from octants.ops import atomic_add, atomic_min, cast, flat_values, grouped, loop_config, static
-from octants.types import ndarray, template
+from octants.types.annotations import ndarray, template
+from octants.types.values import Vector
 
 
 def _level(node, name, indices, lists=None):

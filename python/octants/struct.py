@@ -1,4 +1,4 @@
-"""Structs as Python values (`qd.Struct(a=1, b=2)`), fields of structs, and the decorator `@qd.dataclass`.
+"""Fields of structs, and the decorator `@qd.dataclass`.
 
 A field of structs is a bundle of fields, one per member; an element of it is a struct whose members, when assigned to, are
 also written to the field.
@@ -9,178 +9,21 @@ from __future__ import annotations
 import inspect
 import sys
 import types
-from collections.abc import Iterator
 from typing import Any, NoReturn
 
 import numpy as np
 
+from octants.array_makers import makers
 from octants.exceptions import OctantsSyntaxError
 from octants.fields import Field
 from octants.layouts import Layout
-from octants.make_field import checked_extents, make_matrix_field, make_scalar_field, place_in_own_tree
-from octants.matrix import Matrix, Vector
+from octants.make_field import checked_extents, make_matrix_field, make_scalar_field
 from octants.python_scope import only_in_python
 from octants.snode import Component, SNode
-from octants.snode_trees import require_program
+from octants.snode_trees import place_in_own_tree, require_program
 from octants.types.primitive import DataType
-from octants.types.struct_type import StructType, convert_member
+from octants.types.struct_type import Struct, StructType
 from octants.types.tensor_types import MatrixType
-
-
-class Struct:
-    """A value of named members: scalars, vectors, matrices, structs."""
-
-    _octants_entity = "struct"
-    _octants_builtin = "Struct"
-
-    entries: dict[str, Any]
-    struct_type: StructType | None
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        if (len(args), len(kwargs)) not in ((1, 0), (0, len(kwargs))) or (
-            args and not isinstance(args[0], (dict, Struct))
-        ):
-            raise OctantsSyntaxError(
-                "Custom structs need to be initialized using either dictionary or keyword arguments"
-            )
-        given = dict(args[0].items() if isinstance(args[0], dict) else args[0].entries) if args else kwargs
-        methods = given.pop("__struct_methods", {})
-        self._fill({key: _value(item) for key, item in given.items()}, None, methods, None)
-
-    @classmethod
-    def _of_type(cls, struct_type: StructType, entries: dict[str, Any]) -> Struct:
-        made = object.__new__(cls)
-        made._fill(entries, struct_type, struct_type.methods, None)
-        return made
-
-    @classmethod
-    def _element(cls, field: StructField, index: Any) -> Struct:
-        """An element of a field: assigning to its members writes to the field."""
-        made = object.__new__(cls)
-        entries = {key: member[index] for key, member in field.field_dict.items()}
-        made._fill(entries, field.struct_type, field.methods, (field, index))
-        return made
-
-    def _fill(
-        self, entries: dict[str, Any], struct_type: StructType | None, methods: dict[str, Any], source: Any
-    ) -> None:
-        set_ = object.__setattr__
-        set_(self, "entries", entries)
-        set_(self, "struct_type", struct_type)
-        set_(self, "methods", methods)
-        set_(self, "_source", source)
-
-    @property
-    def keys(self) -> list[str]:
-        """Names of the members."""
-        return list(self.entries)
-
-    @property
-    def items(self) -> Any:
-        """Names and values of the members."""
-        return self.entries.items()
-
-    def __getattr__(self, name: str) -> Any:
-        if name in ("entries", "methods"):
-            raise AttributeError(name)
-        if name in self.entries:
-            return self.entries[name]
-        if name in self.methods:
-            method = self.methods[name]
-            return types.MethodType(method, self) if isinstance(method, types.FunctionType) else method.__get__(self)
-        raise AttributeError(f"this struct has no member {name!r}; it has {', '.join(self.entries)}")
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name not in self.entries:
-            raise AttributeError(f"this struct has no member {name!r}; it has {', '.join(self.entries)}")
-        self[name] = value
-
-    def __getitem__(self, key: str) -> Any:
-        return self.entries[key]
-
-    def __setitem__(self, key: str, value: Any) -> None:
-        if self._source is not None:
-            field, index = self._source
-            member = field.field_dict[key]
-            member[index] = value
-            self.entries[key] = member[index]
-        elif self.struct_type is not None:
-            type_ = self.struct_type.members[key]
-            if isinstance(type_, DataType) and not isinstance(value, (int, float, np.generic, np.ndarray)):
-                raise TypeError(f"A number is expected when assigning struct members, got {value!r}")
-            self.entries[key] = convert_member(type_, value)
-        elif isinstance(self.entries[key], Matrix):
-            self.entries[key] = type(self.entries[key])(value, self.entries[key]._declared)
-        else:
-            self.entries[key] = _value(value)
-
-    def __len__(self) -> int:
-        return len(self.entries)
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self.entries.values())
-
-    def to_dict(self, include_methods: bool = False) -> dict[str, Any]:
-        """Members as a dict of scalars, nested lists and dicts."""
-        plain: dict[str, Any] = {}
-        for key, value in self.entries.items():
-            if isinstance(value, Struct):
-                plain[key] = value.to_dict(include_methods)
-            else:
-                plain[key] = value.to_list() if isinstance(value, Matrix) else value
-        if include_methods:
-            plain["__struct_methods"] = self.methods
-        return plain
-
-    def __repr__(self) -> str:
-        return str(self.to_dict())
-
-    def __copy__(self) -> Struct:
-        return self.__deepcopy__({})
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Struct:
-        made = object.__new__(type(self))
-        entries = {
-            key: value.__deepcopy__(memo) if isinstance(value, (Matrix, Struct)) else value for key, value in self.items
-        }
-        made._fill(entries, self.struct_type, self.methods, None)
-        return made
-
-    def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
-        return _rebuild, (self.struct_type, dict(self.entries))
-
-    @classmethod
-    @only_in_python
-    def field(
-        cls,
-        members: dict[str, Any],
-        methods: dict[str, Any] | None = None,
-        shape: Any = None,
-        name: str = "<Struct>",
-        offset: Any = None,
-        needs_grad: bool = False,
-        needs_dual: bool = False,
-        layout: Layout = Layout.AOS,
-        struct_type: StructType | None = None,
-    ) -> StructField:
-        """A field of structs of the given members; without `shape` it waits to be placed under `qd.root`."""
-        struct_type = struct_type or StructType(members, methods)
-        made = _unplaced(struct_type, name, needs_grad, needs_dual)
-        if shape is None:
-            if offset is not None:
-                raise OctantsSyntaxError("shape cannot be None when offset is set")
-            require_program()
-            return made
-        extents, offsets = checked_extents(shape, offset)
-        sequence = tuple(range(len(extents)))
-        for wanted, which in ((True, None), (needs_grad, "grad"), (needs_dual, "dual")):
-            leaves = [leaf if which is None else getattr(leaf, which) for leaf in made._leaves()]
-            if wanted:
-                groups = [leaf._placeable() for leaf in leaves]
-                if layout == Layout.AOS:
-                    groups = [[part for group in groups for part in group]]
-                place_in_own_tree(groups, extents, sequence, offsets)
-        return made
 
 
 class StructField:
@@ -379,6 +222,37 @@ def dataclass(cls: type) -> StructType:
     return made
 
 
+def make_struct_field(
+    struct_type: StructType,
+    shape: Any,
+    name: str,
+    offset: Any,
+    needs_grad: bool,
+    needs_dual: bool,
+    layout: Layout,
+) -> StructField:
+    """A field of structs; without `shape` it waits to be placed."""
+    made = _unplaced(struct_type, name, needs_grad, needs_dual)
+    if shape is None:
+        if offset is not None:
+            raise OctantsSyntaxError("shape cannot be None when offset is set")
+        require_program()
+        return made
+    extents, offsets = checked_extents(shape, offset)
+    sequence = tuple(range(len(extents)))
+    for wanted, which in ((True, None), (needs_grad, "grad"), (needs_dual, "dual")):
+        leaves = [leaf if which is None else getattr(leaf, which) for leaf in made._leaves()]
+        if wanted:
+            groups = [leaf._placeable() for leaf in leaves]
+            if layout == Layout.AOS:
+                groups = [[part for group in groups for part in group]]
+            place_in_own_tree(groups, extents, sequence, offsets)
+    return made
+
+
+makers.struct_field = make_struct_field
+
+
 def _unplaced(struct_type: StructType, name: str, needs_grad: bool, needs_dual: bool) -> StructField:
     fields: dict[str, Any] = {}
     for key, type_ in struct_type.members.items():
@@ -392,15 +266,3 @@ def _unplaced(struct_type: StructType, name: str, needs_grad: bool, needs_dual: 
         else:
             fields[key] = make_scalar_field(type_, name=path, needs_grad=needs_grad, needs_dual=needs_dual)
     return StructField(fields, struct_type, name)
-
-
-def _value(item: Any) -> Any:
-    if isinstance(item, dict):
-        return Struct(item)
-    if isinstance(item, np.ndarray) or (isinstance(item, (list, tuple)) and item):
-        return Matrix(item) if np.ndim(item) == 2 else Vector(item)
-    return item
-
-
-def _rebuild(struct_type: StructType | None, entries: dict[str, Any]) -> Struct:
-    return Struct(entries) if struct_type is None else Struct._of_type(struct_type, entries)

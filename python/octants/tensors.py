@@ -11,13 +11,14 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from octants.array_makers import makers
 from octants.fields import Field, MatrixField
 from octants.make_field import field
-from octants.matrix import Matrix
-from octants.ndarrays import MatrixNdarray, Ndarray, VectorNdarray, make_ndarray
+from octants.ndarrays import MatrixNdarray, Ndarray, VectorNdarray, element_type_of, make_ndarray
 from octants.python_scope import only_in_python
 from octants.types.primitive import DataType, resolve_dtype
 from octants.types.tensor_types import MatrixType
+from octants.types.values import Matrix
 
 
 class Backend(IntEnum):
@@ -169,8 +170,6 @@ class Tensor:
         element = getattr(self._impl, "element_shape", ())
         dtype: Any = self.dtype
         if element:
-            from octants.ndarrays import element_type_of
-
             dtype = element_type_of(self.dtype, tuple(element))
         backend = Backend.FIELD if self._is_field() else Backend.NDARRAY
         grad = self._impl.grad.to_numpy() if self.has_grad() else None
@@ -256,13 +255,18 @@ def tensor(
     return _make(dtype, shape, chosen, permutation(layout, shape), needs_grad)
 
 
-def make_compound_tensor(caller: str, element: MatrixType, shape: Any, kwargs: dict[str, Any]) -> Tensor:
+def make_compound_tensor(
+    caller: str, element_shape: tuple[Any, ...], dtype: Any, shape: Any, kwargs: dict[str, Any]
+) -> Tensor:
     """What `qd.Vector.tensor` and `qd.Matrix.tensor` do."""
     options = dict(kwargs)
     backend = _backend(options.pop("backend", Backend.NDARRAY))
     needs_grad = options.pop("needs_grad", False)
     _refuse(caller, options, "backend, dtype, needs_grad, shape")
-    return _make(element, shape, backend, None, needs_grad)
+    return _make(element_type_of(dtype, element_shape), shape, backend, None, needs_grad)
+
+
+makers.tensor = make_compound_tensor
 
 
 def _make(dtype: Any, shape: Any, backend: Backend, layout: tuple[int, ...] | None, needs_grad: bool) -> Tensor:

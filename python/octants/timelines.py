@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from html import escape
-from pathlib import Path
 from typing import Any
 
 from octants import _octants
 from octants.exceptions import OctantsRuntimeError
+from octants.written_files import AnyPath, write_text
 
 _WIDTH, _MARGIN, _ROW = 1000, 130, 60
 _COLOURS = ("#4c78a8", "#f58518", "#54a24b", "#b279a2", "#e45756", "#72b7b2", "#9d755d", "#79706e")
@@ -129,21 +128,22 @@ class Timeline:
             return f"worker {-number}"
         return self._named.get(number, f"stream {number}" if number else "default stream")
 
-    def save(self, path: str | Path) -> None:
+    def save(self, path: AnyPath) -> None:
         """Writes the timeline: a Chrome trace for `.json` (opens in Perfetto and in chrome://tracing), a drawing for `.svg`."""
-        path = Path(path)
         writers = {".json": self._trace, ".svg": self._drawing}
-        if path.suffix not in writers:
-            raise ValueError(f"a timeline is saved as .json (Chrome trace) or .svg, not as {path.name!r}")
-        text = writers[path.suffix]()
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        name = os.path.basename(os.fspath(path))
+        suffix = os.path.splitext(name)[1]
+        if suffix not in writers:
+            raise ValueError(f"a timeline is saved as .json (Chrome trace) or .svg, not as {name!r}")
+        write_text(path, writers[suffix]())
 
     def _edges(self) -> list[tuple[Task, Task]]:
         tasks = self.tasks
         return [(tasks[earlier], later) for later in tasks for earlier in later.behind]
 
     def _trace(self) -> str:
+        import json  # here and below: `import octants` is to be quick
+
         lane_of = {lane: i for i, lane in enumerate(self.lanes)}
         events: list[dict[str, Any]] = []
         for lane, i in lane_of.items():
@@ -171,6 +171,8 @@ class Timeline:
         return json.dumps({"traceEvents": events, "displayTimeUnit": "ms"})
 
     def _drawing(self) -> str:
+        from html import escape
+
         tasks, lanes = self._content()
         end = max((task.end_ms for task in tasks), default=0.0)
         scale = (_WIDTH - _MARGIN - 10) / (end or 1.0)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from octants import _octants, interchange, shadow_buffers
-from octants.matrix import Matrix
 from octants.python_scope import only_in_python, runs_as_python
-from octants.queued_access import Elements, done_by_device, queue_copy, queue_fill, queue_write
+from octants.queued_access import Elements, done_by_device, queue_copy, queue_fill, queue_write, take_tensor
+from octants.types.values import Matrix
 
 if TYPE_CHECKING:
     from octants.host_memory import CopiedMemory, HostMemory
@@ -72,7 +72,7 @@ class WholeArray:
     @only_in_python
     def from_torch(self, arr: Any) -> None:
         """Sets all elements from a torch tensor."""
-        if not self._memory().take_tensor(self, arr):
+        if not take_tensor(self, arr):
             self._import(interchange.from_torch(arr))
         if shadow_buffers.open_scopes:
             shadow_buffers.host_wrote(self)

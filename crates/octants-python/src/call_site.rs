@@ -2,14 +2,16 @@
 
 use pyo3::prelude::*;
 
+use crate::package::Package;
+
 /// `path:line` of the innermost frame that is not the package's own.
 pub fn call_site(py: Python<'_>) -> PyResult<Option<String>> {
-    let package = package_folder(py)?;
+    let package = &Package::get(py)?.folder;
     let mut frame = py.import("sys")?.call_method1("_getframe", (0,))?;
     loop {
         let code = frame.getattr("f_code")?;
         let path: String = code.getattr("co_filename")?.extract()?;
-        if !path.starts_with(&package) {
+        if !path.starts_with(package) {
             return Ok(Some(format!("{path}:{}", frame.getattr("f_lineno")?)));
         }
         frame = frame.getattr("f_back")?;
@@ -17,10 +19,4 @@ pub fn call_site(py: Python<'_>) -> PyResult<Option<String>> {
             return Ok(None);
         }
     }
-}
-
-/// The folder of the package, with a separator at its end.
-fn package_folder(py: Python<'_>) -> PyResult<String> {
-    let file: String = py.import("octants")?.getattr("__file__")?.extract()?;
-    Ok(file.rsplit_once(['/', '\\']).map_or_else(String::new, |(folder, _)| format!("{folder}/")))
 }

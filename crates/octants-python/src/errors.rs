@@ -7,12 +7,13 @@ use pyo3::exceptions::{PyAttributeError, PyMemoryError, PyRuntimeError, PyValueE
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
+use crate::package::Package;
+
 /// An exception of the package by its class name.
 pub fn exception(py: Python<'_>, class: &str, message: impl Into<String>) -> PyErr {
     let message: String = message.into();
-    let class = py
-        .import("octants.exceptions")
-        .and_then(|m| m.getattr(class))
+    let class = Package::get(py)
+        .and_then(|package| package.exceptions.bind(py).getattr(class))
         .and_then(|c| c.cast_into::<PyType>().map_err(PyErr::from));
     match class {
         Ok(class) => PyErr::from_type(class, message),
@@ -89,7 +90,7 @@ fn side_parts(side: &RaceAccess) -> SideParts<'_> {
 /// `OctantsRaceError` with its races.
 fn race_error(py: Python<'_>, races: &[Race], text: String) -> PyErr {
     let parts: Vec<RaceParts<'_>> = races.iter().map(race_parts).collect();
-    let made = py.import("octants.races").and_then(|m| m.call_method1("race_error", (&text, parts)));
+    let made = Package::get(py).and_then(|package| package.race_error.bind(py).call1((&text, parts)));
     made.map_or_else(|e| e, PyErr::from_value)
 }
 

@@ -23,6 +23,7 @@ use crate::array;
 use crate::array_view::ArrayView;
 use crate::names::{Known, marker, unwrap_tensor};
 use crate::ndarray::Ndarray;
+use crate::package::Package;
 use crate::scalar::{ScalarError, scalar_to_slot};
 
 /// One step from an object to one that it holds.
@@ -72,7 +73,7 @@ pub const MARKS: &str = shadow_attribute(ShadowBuffer::ReadMarks);
 
 /// The marks of an array with a gradient, one for each of its elements, which has that many indices.
 pub fn read_marks<'py>(array: &Bound<'py, PyAny>, ndim: u32) -> PyResult<Bound<'py, PyAny>> {
-    array.py().import("octants.shadow_buffers")?.call_method1("read_marks", (array, ndim))
+    Package::get(array.py())?.read_marks.bind(array.py()).call1((array, ndim))
 }
 
 enum Walk {

@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::back_ends::backends;
+use crate::package::Package;
 use crate::program::Program;
 use crate::{detached, errors};
 
@@ -85,7 +86,7 @@ pub fn is_observed(program: &Program) -> bool {
 /// Calls the observer, if there is one, and writes the files that options ask for.
 pub fn show(py: Python<'_>, program: &Program, inspection: impl Fn() -> Inspection) -> PyResult<()> {
     if dumps(program) {
-        py.import("octants.code_dumps")?.call_method1("write", (inspection(), dumps_stages()))?;
+        Package::get(py)?.write_code.bind(py).call1((inspection(), dumps_stages()))?;
     }
     let observer = OBSERVER.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|o| o.clone_ref(py));
     if let Some(observer) = observer {

@@ -8,7 +8,7 @@
 //! [`in_progress`], [`world`], [`classify`], [`source`] (what the compiler asks of Python), [`result`],
 //! [`line_probes`] (kernel coverage), [`plain_python`] (kernels run as Python), [`kept_kernels`] (the folder of
 //! compiled kernels), [`sparse_matrix`], [`device_sparse`], [`inspection`] (a look at code), [`profiler`], `recorder` (a program of
-//! tests), [`errors`], [`names`].
+//! tests), [`package`] (what the Python package registers), [`errors`], [`names`].
 
 mod annotation;
 mod argument;
@@ -51,6 +51,7 @@ mod kernel;
 mod line_probes;
 mod names;
 mod ndarray;
+mod package;
 mod plain_array;
 mod plain_python;
 mod profiler;
@@ -79,6 +80,7 @@ use pyo3::prelude::*;
 // Nothing here is known to need the lock of the interpreter, but without it nothing has been tested.
 #[pymodule(gil_used = true)]
 fn _octants(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_function(wrap_pyfunction!(package::register, m)?)?;
     m.add_class::<buffer::Buffer>()?;
     m.add_class::<captured_graph::CapturedGraph>()?;
     m.add_class::<ndarray::Ndarray>()?;

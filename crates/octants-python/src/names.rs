@@ -8,6 +8,8 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyString, PyType};
 
+use crate::package::Package;
+
 /// Types and functions of the outside.
 pub struct Known {
     /// `numpy.ndarray`.
@@ -168,30 +170,18 @@ pub fn function_name(function: &Bound<'_, PyAny>) -> String {
     text_attribute(function, pyo3::intern!(function.py(), "__name__")).unwrap_or_else(|| "?".to_string())
 }
 
-/// `octants.Tensor`, the base of the wrappers around fields and ndarrays.
-fn tensor_class(py: Python<'_>) -> PyResult<&'static Py<PyType>> {
-    static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
-    CLASS.get_or_try_init(py, || Ok(py.import("octants.tensors")?.getattr("Tensor")?.cast_into::<PyType>()?.unbind()))
-}
-
 /// Whether an object is a `qd.Tensor`. By its type alone: this stands on the hot path.
 #[inline]
 pub fn is_tensor(object: &Bound<'_, PyAny>) -> PyResult<bool> {
-    let class = tensor_class(object.py())?.as_ptr();
+    let class = Package::get(object.py())?.tensor.as_ptr();
     // SAFETY: both are live types.
     Ok(unsafe { ffi::PyType_IsSubtype(ffi::Py_TYPE(object.as_ptr()), class.cast()) } != 0)
-}
-
-/// `octants.fields.Field`, the base of fields of scalars, vectors and matrices.
-fn field_class(py: Python<'_>) -> PyResult<&'static Py<PyType>> {
-    static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
-    CLASS.get_or_try_init(py, || Ok(py.import("octants.fields")?.getattr("Field")?.cast_into::<PyType>()?.unbind()))
 }
 
 /// Whether an object is a field. By its type alone: this stands on the hot path.
 #[inline]
 pub fn is_field(object: &Bound<'_, PyAny>) -> PyResult<bool> {
-    let class = field_class(object.py())?.as_ptr();
+    let class = Package::get(object.py())?.field.as_ptr();
     // SAFETY: both are live types.
     Ok(unsafe { ffi::PyType_IsSubtype(ffi::Py_TYPE(object.as_ptr()), class.cast()) } != 0)
 }

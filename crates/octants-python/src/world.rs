@@ -30,6 +30,7 @@ use crate::guard::{Path, Step};
 use crate::kernel::Kernel;
 use crate::line_probes;
 use crate::names::{function_name, marker, text_attribute, unwrap_tensor};
+use crate::package::Package;
 use crate::signature::declaration;
 use crate::source::definition_length;
 
@@ -322,7 +323,7 @@ fn source_file(py: Python<'_>, function: &Bound<'_, PyAny>, name: &str) -> PyRes
         )));
     }
     if name == "<lambda>" {
-        let find = py.import("octants.lambda_source")?.getattr("lambda_text")?;
+        let find = Package::get(py)?.lambda_text.bind(py);
         if let Some((text, first_line)) = find.call1((&code, lines))?.extract::<Option<(String, u32)>>()? {
             return Ok(Arc::new(SourceFile { path, text, first_line }));
         }
@@ -504,7 +505,7 @@ impl World for PyWorld<'_> {
                     dict.into_any()
                 }
                 HostValue::Slice(a, b, c) => py.get_type::<PySlice>().call1((option(a), option(b), option(c)))?,
-                HostValue::IntVector(items) => py.import("octants")?.getattr("Vector")?.call1((items,))?,
+                HostValue::IntVector(items) => Package::get(py)?.vector.bind(py).call1((items,))?,
             })
         };
         let object = run().unwrap_or_else(|e| panic!("compiler bug: a plain Python object cannot be made: {e}"));
@@ -512,8 +513,9 @@ impl World for PyWorld<'_> {
     }
 
     fn dtype(&self, scalar: Scalar) -> Obj {
-        let found = self.py.import("octants.types").and_then(|m| m.getattr(scalar.name()));
-        self.handle(found.unwrap_or_else(|e| panic!("compiler bug: octants.types has no {scalar}: {e}")))
+        let types = Package::get(self.py).map(|package| package.scalar_types.bind(self.py));
+        let found = types.and_then(|types| types.as_any().get_item(scalar.name()));
+        self.handle(found.unwrap_or_else(|e| panic!("compiler bug: the package has no type {scalar}: {e}")))
     }
 
     fn source(&self, func: Obj) -> WorldResult<FuncSource> {
@@ -530,9 +532,8 @@ impl World for PyWorld<'_> {
     }
 
     fn tensor_method(&self, name: &str) -> Option<Obj> {
-        let methods = self.py.import("octants._tensor_methods").and_then(|m| m.getattr("METHODS")).ok()?;
-        let found = methods.cast::<PyDict>().ok()?.get_item(name).ok()??;
-        Some(self.handle(found))
+        let methods = Package::get(self.py).ok()?.tensor_methods.bind(self.py);
+        Some(self.handle(methods.get_item(name).ok()??))
     }
 
     fn line_probe(&self, path: &str, line: u32, event: LineEvent) -> Option<(Obj, i128)> {

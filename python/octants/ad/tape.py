@@ -12,9 +12,9 @@ from octants.ad.gradient_check import GradientCheck
 from octants.ad.scopes import Scope, unwrapped
 from octants.exceptions import OctantsRuntimeError
 from octants.fields import Field
-from octants.ndarrays import Ndarray
+from octants.ndarrays import Ndarray, forget_marks_of_arrays
 from octants.runtime import current_config
-from octants.shadow_buffers import fields_in_memory, forget_marks_of_arrays, shadow_buffer
+from octants.shadow_buffers import fields_in_memory, shadow_buffer
 from octants.types.enums import AutodiffMode
 
 

@@ -14,13 +14,13 @@ from typing import Any
 from octants.algorithms.scan_in_tiles import clear_words, first_in_tile, sum_before_tile, take_tile, words_for
 from octants.algorithms.tile_shapes import BLOCK, GRID, items_of
 from octants.kernel_decorators import func
-from octants.matrix import Vector
 from octants.ops import cast, loop_config, min, popcnt, static
 from octants.simt.block_threads import SharedArray, sync, thread_idx
 from octants.simt.identities import add
 from octants.simt.lanes import group_size, invocation_id
 from octants.simt.votes import ballot
 from octants.types import i32, i64, template, u32, u64
+from octants.types.values import Vector
 
 __all__ = ["compact_in_tiles"]
 

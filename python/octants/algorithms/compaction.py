@@ -12,10 +12,10 @@ from octants.algorithms.element_types import PAIR, bits_type, check_type, width
 from octants.algorithms.scans import scan
 from octants.algorithms.tile_shapes import check_capacity, runs_in_blocks
 from octants.kernel_decorators import func
-from octants.matrix import Vector
 from octants.ops import bit_cast, cast, max, static
 from octants.simt.identities import add
 from octants.types import template, u32, u64
+from octants.types.values import Vector
 
 __all__ = ["reduce_by_key_add", "run_length_encode", "select", "unique"]
 

@@ -17,10 +17,10 @@ from octants.algorithms.scans import OPERATORS, check, element
 from octants.algorithms.scratch_words import save, saved
 from octants.algorithms.tile_shapes import BLOCK, CHUNKS, REDUCTION_BLOCKS, items_of, runs_in_blocks
 from octants.kernel_decorators import func
-from octants.matrix import Vector
 from octants.ops import cast, loop_config, min, static
 from octants.simt import block
 from octants.types import i32, i64, template
+from octants.types.values import Vector
 
 
 @func

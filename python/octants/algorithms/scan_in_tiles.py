@@ -22,12 +22,12 @@ from octants.algorithms.element_types import is_pair
 from octants.algorithms.scratch_words import awaited, publish, published_words
 from octants.algorithms.tile_shapes import BLOCK, FAN_OUT, GRID, SMALLEST_TILE, items_of
 from octants.kernel_decorators import func
-from octants.matrix import Matrix, Vector
 from octants.ops import atomic_add, cast, loop_config, min, static
 from octants.simt.block_threads import SharedArray, sync, thread_idx
 from octants.simt.lanes import group_size, invocation_id, log2_group_size, shuffle, shuffle_up
 from octants.simt.scans import _inclusive_tiled
 from octants.types import i32, i64, template, u64
+from octants.types.values import Matrix, Vector
 
 __all__ = ["clear_words", "first_in_tile", "scan_in_tiles", "scan_words", "sum_before_tile", "take_tile", "words_for"]
 

@@ -14,9 +14,9 @@ from typing import Any
 
 from octants.algorithms.element_types import bits_type, components, is_pair, width
 from octants.kernel_decorators import func
-from octants.matrix import Vector
 from octants.ops import atomic_exchange, bit_cast, cast, static, volatile_load
 from octants.types import template
+from octants.types.values import Vector
 
 __all__ = ["awaited", "publish", "published_words", "save", "saved"]
 

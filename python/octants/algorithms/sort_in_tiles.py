@@ -30,7 +30,6 @@ from octants.algorithms.tile_shapes import (
     items_of_pairs,
 )
 from octants.kernel_decorators import func
-from octants.matrix import Vector
 from octants.ops import (
     atomic_add,
     atomic_exchange,
@@ -46,6 +45,7 @@ from octants.ops import (
 from octants.simt import block, subgroup
 from octants.simt.lanes import group_size, invocation_id
 from octants.types import i32, i64, template, u32, u64
+from octants.types.values import Vector
 
 __all__ = ["count_digits", "sort_by_digit_in_tiles"]
 

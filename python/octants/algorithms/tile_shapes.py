@@ -10,6 +10,7 @@ from typing import Any
 from octants import _octants
 from octants.algorithms.element_types import is_pair, width
 from octants.architectures import arm64, x64
+from octants.runtime import current_config
 from octants.simt.lanes import group_size
 
 CHUNKS = 64
@@ -43,8 +44,6 @@ def runs_in_blocks() -> bool:
     """Whether the algorithms run as blocks of threads that share memory, rather than as chunks of a parallel loop.
 
     Tiles are cut for subgroups of at least 32 threads, which some devices of Vulkan have not."""
-    from octants.runtime import current_config
-
     config = current_config()
     return config is not None and config.arch not in (x64, arm64) and group_size() >= FAN_OUT
 

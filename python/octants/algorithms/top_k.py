@@ -17,11 +17,11 @@ from octants.algorithms.element_types import sortable_type, width
 from octants.algorithms.scans import scan
 from octants.algorithms.tile_shapes import DIGIT_BITS, DIGITS, REDUCTION_BLOCKS, runs_in_blocks
 from octants.kernel_decorators import func
-from octants.matrix import Vector
 from octants.ops import atomic_add, cast, loop_config, static
 from octants.simt.block_threads import SharedArray, sync, thread_idx
 from octants.simt.identities import add
 from octants.types import i32, i64, template, u32, u64
+from octants.types.values import Vector
 
 __all__ = ["find_threshold", "take_up_to_threshold"]
 

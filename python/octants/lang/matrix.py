@@ -1,8 +1,8 @@
 """Vectors, matrices and their types under their path in Quadrants."""
 
 from octants.fields import MatrixField
-from octants.matrix import Matrix, Vector
 from octants.ndarrays import MatrixNdarray, VectorNdarray
 from octants.types import MatrixType, VectorType
+from octants.types.values import Matrix, Vector
 
 __all__ = ["Matrix", "MatrixField", "MatrixNdarray", "MatrixType", "Vector", "VectorNdarray", "VectorType"]

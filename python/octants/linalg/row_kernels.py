@@ -5,7 +5,8 @@
 
 from octants.kernel_decorators import func, kernel
 from octants.ops import cast, static
-from octants.types import f32, f64, ndarray
+from octants.types.annotations import ndarray
+from octants.types.primitive import f32, f64
 
 
 @func

@@ -13,8 +13,8 @@ from octants.kernel_decorators import func
 from octants.linalg.sparse_matrix import SparseMatrix, real_type
 from octants.ndarrays import ndarray as make_ndarray
 from octants.ops import atomic_add, cast, static
-from octants.types import f32, i32
 from octants.types.annotations import ndarray
+from octants.types.primitive import f32, i32
 
 __all__ = ["SparseMatrixBuilder"]
 

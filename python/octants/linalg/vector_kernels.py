@@ -6,7 +6,7 @@
 from octants.kernel_decorators import kernel
 from octants.ops import cast, grouped, static
 from octants.tensors import Tensor
-from octants.types import f32, f64
+from octants.types.primitive import f32, f64
 
 
 @kernel

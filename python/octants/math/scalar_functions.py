@@ -9,9 +9,9 @@ import numpy as np
 
 from octants.kernel_decorators import func
 from octants.math.constants import pi
-from octants.matrix import elementwise
 from octants.ops import cast, clz, ffs, floor, known_to_compiler, max, min
 from octants.types import i32, u32
+from octants.types.values import elementwise
 
 
 @known_to_compiler("isnan")

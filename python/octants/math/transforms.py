@@ -9,9 +9,9 @@ space are written for row vectors, `v @ M`, as the interface has always had them
 
 from octants.kernel_decorators import func
 from octants.math.vector_types import mat2, mat4, vec2
-from octants.matrix import Matrix
 from octants.ops import cos, sin
 from octants.types import template
+from octants.types.values import Matrix
 
 
 @func

@@ -9,13 +9,13 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from octants.matrix import Matrix
 from octants.plain_python.rewrite import rewrite
 from octants.plain_python.stand_ins import array_argument, convert
 from octants.struct import Struct
 from octants.types.annotations import NdarrayType, RefType, Template
 from octants.types.primitive import DataType
 from octants.types.tensor_types import MatrixType
+from octants.types.values import Matrix, tensor
 
 _Function = Any
 _rewritten: WeakKeyDictionary[_Function, tuple[_Function, inspect.Signature]] = WeakKeyDictionary()
@@ -63,8 +63,6 @@ def _taken(value: Any, annotation: Any, is_kernel: bool) -> Any:
 
 
 def _tensor(value: Any, wanted: MatrixType) -> Any:
-    from octants.matrix import tensor
-
     return tensor(np.asarray(value, wanted.dtype.numpy).reshape(wanted.shape))
 
 

@@ -11,9 +11,9 @@ import numpy as np
 
 from octants.exceptions import OctantsSyntaxError
 from octants.loop_ranges import Ndrange
-from octants.matrix import Matrix, Vector, elementwise
 from octants.plain_python.typed_memory import ArrayArgument
 from octants.types.primitive import DataType, default_fp, resolve_dtype
+from octants.types.values import Matrix, Vector, elementwise
 
 Operation = Callable[[Any, Any], Any]
 

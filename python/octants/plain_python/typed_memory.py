@@ -7,6 +7,9 @@ from typing import Any
 import numpy as np
 
 from octants.host_memory import HostMemory
+from octants.types.primitive import BY_NUMPY
+from octants.types.values import Matrix
+from octants.whole_arrays import flat_index
 
 
 class TypedMemory(HostMemory):
@@ -27,14 +30,9 @@ class ArrayArgument:
         self.shape = values.shape[: self._axes]
 
     def _place(self, key: Any) -> tuple[int, ...]:
-        from octants.whole_arrays import flat_index
-
         return tuple(flat_index(key, lambda item: f"an array is indexed with integers, got {item!r}"))
 
     def __getitem__(self, key: Any) -> Any:
-        from octants.matrix import Matrix
-        from octants.types.primitive import BY_NUMPY
-
         place = self._place(key)
         found = self.values[place]
         if not isinstance(found, np.ndarray):

@@ -14,12 +14,12 @@ from typing import Any
 
 from octants.exceptions import OctantsTypeError
 from octants.kernel_decorators import func
-from octants.matrix import Vector
 from octants.ops import kernel_only, static, static_assert
 from octants.simt.lanes import group_size
 from octants.types import template, vector
 from octants.types.primitive import f16, f32, f64, resolve_dtype
 from octants.types.struct_type import StructType
+from octants.types.values import Vector
 
 __all__ = ["FragmentType", "MatrixProduct"]
 

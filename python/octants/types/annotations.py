@@ -5,29 +5,26 @@ The compiler reads the attributes; nothing here checks a call.
 
 from __future__ import annotations
 
-from typing import Any, Generic, TypeVar
+from typing import Any
 
+from octants.array_makers import makers
 from octants.layouts import Layout
 from octants.types.primitive import DataType, resolve_dtype
+from octants.types.template import Template, template
 from octants.types.tensor_types import AnySize, MatrixType, matrix, vector
 
-T = TypeVar("T")
-
-
-class Template(Generic[T]):
-    """A compile-time parameter: in a kernel any Python value, in a `@qd.func` a value passed by reference."""
-
-    _octants_entity = "template"
-
-    def __init__(self, element_type: type[T] | None = None, ndim: int | None = None) -> None:
-        self.element_type = element_type
-        self.ndim = ndim
-
-    def __repr__(self) -> str:
-        return "qd.template()"
-
-
-template = Template
+__all__ = [
+    "BufferViewType",
+    "NDArray",
+    "NdarrayType",
+    "OptionalNdarrayType",
+    "RefType",
+    "Template",
+    "ndarray",
+    "ref",
+    "sparse_matrix_builder",
+    "template",
+]
 
 
 class NdarrayType:
@@ -149,6 +146,4 @@ def ref(target: Any) -> RefType:
 
 def sparse_matrix_builder() -> type:
     """The annotation of a `qd.linalg.SparseMatrixBuilder`: in kernels `builder[i, j] += value` adds to an element."""
-    from octants.linalg.sparse_matrix_builder import SparseMatrixBuilder
-
-    return SparseMatrixBuilder
+    return makers.sparse_matrix_builder()

@@ -13,10 +13,10 @@ import numpy as np
 
 from octants.exceptions import OctantsSyntaxError
 from octants.types.primitive import DataType, default_fp, resolve_dtype
+from octants.types.values import Matrix, Vector
 
 if TYPE_CHECKING:
     from octants.fields import MatrixField
-    from octants.matrix import Matrix
     from octants.ndarrays import MatrixNdarray, VectorNdarray
 
 
@@ -62,8 +62,6 @@ class MatrixType:
 
     def __call__(self, *args: Any) -> Matrix:
         """A value of this type: from all components, from rows, from one array-like, or from one scalar for all."""
-        from octants.matrix import Matrix
-
         return Matrix(self._entries(args), self.dtype)
 
     def cast(self, value: Any) -> Matrix:
@@ -85,14 +83,10 @@ class MatrixType:
 
     def field(self, **kwargs: Any) -> MatrixField:
         """A field of matrices: the arguments of `qd.Matrix.field` after the element type."""
-        from octants.matrix import Matrix
-
         return Matrix.field(self.n, self.m, dtype=self.dtype, **kwargs)
 
     def ndarray(self, **kwargs: Any) -> MatrixNdarray | VectorNdarray:
         """An ndarray of matrices: the arguments of `qd.Matrix.ndarray` after the element type."""
-        from octants.matrix import Matrix
-
         return Matrix.ndarray(self.n, self.m, dtype=self.dtype, **kwargs)
 
 
@@ -121,20 +115,14 @@ class VectorType(MatrixType):
 
     def __call__(self, *args: Any) -> Matrix:
         """A value of this type: from scalars and vectors in any mixture that fills it, or from one scalar for all."""
-        from octants.matrix import Vector
-
         return Vector(self._entries(args), self.dtype)
 
     def field(self, **kwargs: Any) -> MatrixField:
         """A field of vectors: the arguments of `qd.Vector.field` after the element type."""
-        from octants.matrix import Vector
-
         return Vector.field(self.n, dtype=self.dtype, **kwargs)
 
     def ndarray(self, **kwargs: Any) -> VectorNdarray:
         """An ndarray of vectors: the arguments of `qd.Vector.ndarray` after the element type."""
-        from octants.matrix import Vector
-
         return Vector.ndarray(self.n, dtype=self.dtype, **kwargs)
 
 

@@ -21,6 +21,7 @@ use crate::classify::Handles;
 use crate::constant::Constant;
 use crate::inspection::{self, Inspection};
 use crate::names::text_attribute;
+use crate::package::Package;
 use crate::result::ResultKind;
 use crate::specialization::{Described, Slots, Specialization};
 use crate::world::PyWorld;
@@ -119,7 +120,7 @@ impl Kernel {
         prepared.program.compiled.fetch_add(1, Ordering::Relaxed);
         let session = &prepared.program.session;
         if !this.library {
-            py.import("octants.placement_checks")?.call_method0("refuse_unplaced_fields")?;
+            Package::get(py)?.refuse_unplaced_fields.call0(py)?;
         }
         if session.config().print_non_pure && !this.is_pure() && !this.library {
             let text = format!("[NOT_PURE] Debug information: not pure: {}", this.name);
@@ -160,15 +161,15 @@ impl Kernel {
                         .map_err(|e| errors::from_engine(py, e))?;
                     is_stored = session.keep_trace(search, &lowering, &code, alias);
                     for notice in session.take_notices() {
-                        py.import("octants._logging")?.call_method1("warn", (notice,))?;
+                        Package::get(py)?.logging.call_method1(py, "warn", (notice,))?;
                     }
                     (Binding::of(&lowering.lowered), code, alias, lowering.may_record_trip_counts())
                 }
             };
         this.lock().was_kept = code.was_kept && !this.is_pure();
         if this.is_pure() {
-            let seen = py.import("octants.cache")?.getattr("FastcacheObservations")?;
-            this.observe(seen.call1((is_kept, is_recalled, is_recalled, is_stored))?.unbind());
+            let seen = &Package::get(py)?.fastcache_observations;
+            this.observe(seen.call1(py, (is_kept, is_recalled, is_recalled, is_stored))?);
         }
         let annotations = binding.returns.iter().map(|&o| world.object(o).unbind()).collect();
         let tuple = prepared.signature.returns.as_ref().is_some_and(|r| r.bind(py).is_instance_of::<PyTuple>());
@@ -186,8 +187,7 @@ impl Kernel {
         // Whoever sees a launch waits for it.
         spec.sees_launches = AtomicBool::new(records_trip_counts && session.config().debug);
         if may_record_trip_counts && !spec.may_have_gradient {
-            let shadow_buffers = py.import("octants.shadow_buffers")?;
-            spec.may_have_gradient = shadow_buffers.call_method0("any_gradients")?.is_truthy()?;
+            spec.may_have_gradient = Package::get(py)?.any_gradients.bind(py).call0()?.is_truthy()?;
         }
         spec.may_have_gradient &= !alias;
         Ok(spec)
@@ -313,7 +313,7 @@ fn captured_names(function: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
 
 /// Says something to who asked for it.
 fn log_debug(py: Python<'_>, text: impl FnOnce() -> String) -> PyResult<()> {
-    let logging = py.import("octants._logging")?;
+    let logging = Package::get(py)?.logging.bind(py);
     if logging.call_method1("is_logging_effective", ("debug",))?.is_truthy()? {
         logging.call_method1("debug", (text(),))?;
     }

@@ -17,6 +17,7 @@ use crate::evaluate_annotations::evaluate_annotations;
 use crate::func::Wrapped;
 use crate::in_progress::InProgress;
 use crate::names::function_name;
+use crate::package::Package;
 use crate::program;
 use crate::signature::{Signature, declaration};
 use crate::stream::in_stream_scope;
@@ -124,7 +125,7 @@ impl Kernel {
         if let Some(seen) = self.lock().observations.as_ref().map(|o| o.clone_ref(py)) {
             return Ok(seen);
         }
-        let none = py.import("octants.cache")?.getattr("FastcacheObservations")?.call0()?.unbind();
+        let none = Package::get(py)?.fastcache_observations.call0(py)?;
         self.observe(none.clone_ref(py));
         Ok(none)
     }
@@ -138,7 +139,7 @@ impl Kernel {
     #[getter]
     fn fe_ll_cache_observations<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let was_kept = self.lock().was_kept;
-        py.import("octants.cache")?.getattr("CacheObservations")?.call1((was_kept,))
+        Package::get(py)?.cache_observations.bind(py).call1((was_kept,))
     }
 
     #[pyo3(signature = (*args, **kwargs))]

@@ -7,6 +7,7 @@ use pyo3::types::{PyDict, PyInt, PyTuple};
 use super::Kernel;
 use crate::argument::Gathered;
 use crate::errors;
+use crate::package::Package;
 use crate::program;
 use crate::specialization::{Slots, Specialization};
 use crate::stream::scope_stream;
@@ -64,7 +65,6 @@ impl Specialization {
     pub fn graph_status(&self, py: Python<'_>, ended_at: Option<i64>) -> PyResult<Py<PyAny>> {
         let found = ended_at.and_then(|at| self.checkpoints.iter().find(|(label, _)| *label == at));
         let object = found.map(|(_, object)| object.clone_ref(py));
-        let class = py.import("octants.graph")?.getattr("GraphStatus")?;
-        Ok(class.call1((ended_at.is_some(), object))?.unbind())
+        Package::get(py)?.graph_status.call1(py, (ended_at.is_some(), object))
     }
 }

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from octants.array_makers import makers
 from octants.exceptions import OctantsIndexError, OctantsRuntimeError, OctantsSyntaxError, OctantsTypeError
 from octants.layouts import Layout
 from octants.python_scope import only_in_python
 from octants.swizzles import SWIZZLES, swizzle_places
-from octants.types.annotations import Template
 from octants.types.primitive import BY_NUMPY, DataType, default_fp, default_ip, resolve_dtype, u1
+from octants.types.template import Template
 
 if TYPE_CHECKING:
     from octants.fields import MatrixField
@@ -469,10 +470,8 @@ class Matrix:
         ndim: int | None = None,
     ) -> MatrixField:
         """A field of `n` by `m` matrices; without `shape` it waits to be placed under `qd.root`."""
-        from octants.make_field import make_matrix_field
-
         element_shape = (n,) if ndim == 1 else (n, m)
-        return make_matrix_field(
+        return makers.matrix_field(
             element_shape, dtype, shape=shape, order=order, name=name, offset=offset, needs_grad=needs_grad,
             needs_dual=needs_dual, layout=layout,
         )  # fmt: skip
@@ -481,18 +480,12 @@ class Matrix:
     @only_in_python
     def ndarray(cls, n: int, m: int, dtype: Any, shape: Any, needs_grad: bool = False) -> MatrixNdarray:
         """An ndarray of `n` by `m` matrices."""
-        from octants.ndarrays import make_ndarray
-        from octants.types.tensor_types import matrix
-
-        return make_ndarray(matrix(n, m, dtype), shape, needs_grad)  # type: ignore[return-value]
+        return makers.ndarray((n, m), dtype, shape, needs_grad)
 
     @classmethod
     def tensor(cls, n: int, m: int, dtype: Any, shape: Any, **kwargs: Any) -> MatrixTensor:
         """A tensor of `n` by `m` matrices on either backend: the keywords of `qd.tensor`."""
-        from octants.tensors import make_compound_tensor
-        from octants.types.tensor_types import matrix
-
-        return make_compound_tensor("qd.Matrix.tensor", matrix(n, m, dtype), shape, kwargs)  # type: ignore[return-value]
+        return makers.tensor("qd.Matrix.tensor", (n, m), dtype, shape, kwargs)
 
 
 class Vector(Matrix):
@@ -512,18 +505,12 @@ class Vector(Matrix):
     @only_in_python
     def ndarray(cls, n: int, dtype: Any, shape: Any, needs_grad: bool = False) -> VectorNdarray:  # type: ignore[override]
         """An ndarray of vectors."""
-        from octants.ndarrays import make_ndarray
-        from octants.types.tensor_types import vector
-
-        return make_ndarray(vector(n, dtype), shape, needs_grad)  # type: ignore[return-value]
+        return makers.ndarray((n,), dtype, shape, needs_grad)
 
     @classmethod
     def tensor(cls, n: int, dtype: Any, shape: Any, **kwargs: Any) -> VectorTensor:  # type: ignore[override]
         """A tensor of vectors on either backend: the keywords of `qd.tensor`."""
-        from octants.tensors import make_compound_tensor
-        from octants.types.tensor_types import vector
-
-        return make_compound_tensor("qd.Vector.tensor", vector(n, dtype), shape, kwargs)  # type: ignore[return-value]
+        return makers.tensor("qd.Vector.tensor", (n,), dtype, shape, kwargs)
 
 
 # Kernels may call these of the class, too: `qd.Vector.normalized(v)`.

@@ -1,0 +1,63 @@
+//! [`Package`]: what this module takes of the Python package, which registers it when it is imported. Nothing here imports
+//! the package.
+
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyType};
+
+static PACKAGE: PyOnceLock<Package> = PyOnceLock::new();
+
+/// Classes and functions of the package, by the names that `octants/registration.py` gives them.
+#[derive(FromPyObject)]
+pub struct Package {
+    /// Path of the folder that holds the package.
+    pub folder: String,
+    /// The module with the exceptions.
+    pub exceptions: Py<PyAny>,
+    /// Makes an `OctantsRaceError` of a text and races: see `errors::race_parts`.
+    pub race_error: Py<PyAny>,
+    /// The scalar types by name.
+    pub scalar_types: Py<PyDict>,
+    /// `qd.Vector`.
+    pub vector: Py<PyAny>,
+    /// `qd.Tensor`, the base of the wrappers around fields and ndarrays.
+    pub tensor: Py<PyType>,
+    /// `qd.Field`, the base of fields of scalars, vectors and matrices.
+    pub field: Py<PyType>,
+    /// Methods of vectors and matrices in the kernel language, by name.
+    pub tensor_methods: Py<PyDict>,
+    /// Text and first line of a lambda, of its code object and the lines of its file.
+    pub lambda_text: Py<PyAny>,
+    /// Raises when a field of the program was never placed.
+    pub refuse_unplaced_fields: Py<PyAny>,
+    /// Whether a field of the program has a gradient.
+    pub any_gradients: Py<PyAny>,
+    /// A mark for each element of an array of so many axes.
+    pub read_marks: Py<PyAny>,
+    /// `qd.GraphStatus`.
+    pub graph_status: Py<PyAny>,
+    /// How the folder of compiled kernels took part in a compilation, for kernels with `fastcache=True`.
+    pub fastcache_observations: Py<PyAny>,
+    /// The same for other kernels.
+    pub cache_observations: Py<PyAny>,
+    /// Writes the files with code that options ask for, of an `Inspection`.
+    pub write_code: Py<PyAny>,
+    /// The module that logs messages.
+    pub logging: Py<PyAny>,
+}
+
+impl Package {
+    /// The one instance. An error before the package has registered.
+    #[inline]
+    pub fn get(py: Python<'_>) -> PyResult<&'static Package> {
+        PACKAGE.get(py).ok_or_else(|| PyRuntimeError::new_err("the package `octants` has not been imported"))
+    }
+}
+
+/// Takes what this module needs of the package: the attributes of an object that have the names of `Package`'s members.
+/// The first call counts.
+#[pyfunction]
+pub fn register(py: Python<'_>, package: Package) {
+    let _ = PACKAGE.set(py, package);
+}

@@ -1,0 +1,34 @@
+"""The functions that make fields, ndarrays and tensors, for the classes that offer them and stand below them.
+
+Vectors, matrices and structs have constructors of arrays (`qd.Vector.field`), and arrays build on these values. The modules
+that make arrays set their functions here when they are imported. `import octants` imports all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["makers"]
+
+Shape = tuple[int, ...]
+
+
+class ArrayMakers:
+    """One function for each kind of array."""
+
+    matrix_field: Callable[..., Any]
+    """`make_field.make_matrix_field`."""
+    ndarray: Callable[[Shape, Any, Any, bool], Any]
+    """`ndarrays.make_matrix_ndarray`: shape and scalar type of an element, shape, whether there is a gradient."""
+    tensor: Callable[[str, Shape, Any, Any, dict[str, Any]], Any]
+    """`tensors.make_compound_tensor`."""
+    view_of_slice: Callable[[Any, slice], Any]
+    """`buffer_views.view_of_slice`."""
+    sparse_matrix_builder: Callable[[], type]
+    """The class of builders of sparse matrices, which the package imports when it is asked for."""
+    struct_field: Callable[..., Any]
+    """`struct.make_struct_field`."""
+
+
+makers = ArrayMakers()
