@@ -115,6 +115,7 @@ impl Cudss {
         };
         let mut solver = Solver {
             library: self.0.clone(),
+            factors,
             settings: null_mut(),
             data: null_mut(),
             matrix: null_mut(),
@@ -160,6 +161,7 @@ impl Cudss {
 /// A system.
 struct Solver {
     library: Arc<Shared>,
+    factors: Factors,
     settings: Settings,
     data: Data,
     matrix: Matrix,
@@ -210,9 +212,10 @@ impl VendorSolver for Solver {
             let c = (self.library.functions.set_values)(self.matrix, values as *const c_void);
             check("cudssMatrixSetValues", c, doing)?;
             self.execute(stream, number::FACTORIZATION, doing)?;
-            let row = self.number(number::INFO)?;
-            if row != 0 {
-                return Ok(Some(format!("row {} has a pivot that these factors cannot have", row - 1)));
+            let step = self.number(number::INFO)?;
+            if step != 0 {
+                let is = if self.factors == Factors::Llt { "not positive definite" } else { "singular" };
+                return Ok(Some(format!("the matrix is {is} (step {step} of the elimination)")));
             }
             // Such pivots are replaced by others: the factors are those of another matrix.
             let replaced = self.number(number::NPIVOTS)?;
