@@ -12,7 +12,7 @@
 //!
 //! Not modeled: waits (`s_waitcnt`: each instruction is over when the next begins), caches and the order in which other
 //! waves see writes, hazards between instructions, timing, counts of registers, rounding other than to the nearest,
-//! blocks of more than one dimension, images, messages, products of matrices (MFMA, WMMA), which fail by name.
+//! blocks of more than one dimension, images, messages. What it does not know fails by name.
 //!
 //! Reading order: [`number`], [`operand`], [`modifiers`], [`mnemonic`] (text); [`lanewise`], [`vector_integers`],
 //! [`vector_floats`], [`comparisons`], [`scalar_table`], [`memory_names`] (what is known of each
