@@ -127,8 +127,8 @@ class NestedLevel:
 
     node: SNode
     axes: tuple[tuple[int, int], ...]
-    """For each axis of its state: the axis of the outer cell's index, or -1, and how many words of state lie along it in one
-    outer cell."""
+    """For each axis of its state: the axis of the outer cell's index, or -1, and how many words of state lie along it in
+    one outer cell."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,10 +166,18 @@ def _listed_cells(node: SNode) -> int:
     return cells if cells <= _MOST_CELLS else 0
 
 
+def _sparse_level_above(node: SNode) -> SNode | None:
+    """The next sparse level above a level or place."""
+    above = node._parent
+    while above is not None and above._kind not in KINDS:
+        above = above._parent
+    return above
+
+
 def _around(node: SNode) -> SNode | None:
     """The sparse level around the words of state of a level; none for a level whose words are looked at one by one."""
     held = _state_node(node)
-    return held if held is not node and held._kind in KINDS else _around_place(held)
+    return held if held is not node and held._kind in KINDS else _sparse_level_above(held)
 
 
 def _candidates(node: SNode) -> int:
@@ -262,29 +270,17 @@ def _add_views(node: SNode) -> None:
     level = node._sparse
     assert level is not None, "a sparse level has its area when views are looked for"
     held = _state_node(node)
+    outer = _extents(held)
+    axes = list(outer)
     for below in _descendants(node):
-        if below is not node and _around_place(below) is not node:
+        if _sparse_level_above(below) is not node:
             continue
         if below._kind == "place":
             level.views.append(_cell_view(held, below))
         elif below._sparse is not None:
-            outer = list(_extents(held).items())
-            axes = [axis for axis, _ in outer]
             words = _extents(_state_node(below)).items()
-            level.nested.append(
-                NestedLevel(
-                    below,
-                    tuple((axes.index(a), n // dict(outer)[a]) if a in axes else (-1, n) for a, n in words),
-                )
-            )
-
-
-def _around_place(node: SNode) -> SNode | None:
-    """The next sparse level above a level or place."""
-    above = node._parent
-    while above is not None and above._kind not in KINDS:
-        above = above._parent
-    return above
+            inside = ((axes.index(axis), n // outer[axis]) if axis in outer else (-1, n) for axis, n in words)
+            level.nested.append(NestedLevel(below, tuple(inside)))
 
 
 def _descendants(node: SNode) -> list[SNode]:
