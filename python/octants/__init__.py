@@ -20,50 +20,25 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from octants import exceptions, experimental, graph, registration, runtime, types
-from octants._logging import (
-    CRITICAL,
-    DEBUG,
-    ERROR,
-    INFO,
-    TRACE,
-    WARN,
-    is_logging_effective,
-    set_logging_level,
-)
-from octants.ahead_of_time import Precompilation, compile, precompile
-from octants.architectures import (
-    Arch,
-    amdgpu,
-    arm64,
-    cpu,
-    cuda,
-    gpu,
-    metal,
-    python,
-    vulkan,
-    x64,
-    x86_64,
-)
-from octants.architectures import Extension as extension
-from octants.array_makers import makers
-from octants.axes import axes, i, ij, ijk, ijkl, ijl, ik, ikl, il, j, jk, jkl, jl, k, kl, l
-from octants.buffer_views import BufferView
-from octants.compiled_code import inspect
-from octants.concurrency import ConcurrencyReport, ConcurrentLaunch, concurrency_report, concurrent
-from octants.exceptions import *  # noqa: F403
-from octants.field_indices import rescale_index
-from octants.fields import Field, MatrixField, ScalarField
-from octants.graph import GraphStatus, checkpoint
-from octants.graph import do_while as graph_do_while
-from octants.graph import parallel as graph_parallel
-from octants.graph import parallel_context as graph_parallel_context
-from octants.kernel_decorators import data_oriented, func, kernel, pure, pyfunc, real_func
-from octants.layouts import Layout
-from octants.loop_ranges import ndrange
-from octants.make_field import field
-from octants.ndarrays import MatrixNdarray, Ndarray, ScalarNdarray, VectorNdarray, ndarray
-from octants.ops import (
+from octants import exceptions, experimental, graph, types
+from octants._arrays.array_makers import makers
+from octants._arrays.buffer_views import BufferView
+from octants._arrays.ndarrays import MatrixNdarray, Ndarray, ScalarNdarray, VectorNdarray, ndarray
+from octants._arrays.tensors import Backend, MatrixTensor, Tensor, VectorTensor, tensor, wrap
+from octants._code.ahead_of_time import Precompilation, compile, precompile
+from octants._code.compiled_code import inspect
+from octants._fields.axes import axes, i, ij, ijk, ijkl, ijl, ik, ikl, il, j, jk, jkl, jl, k, kl, l
+from octants._fields.field_indices import rescale_index
+from octants._fields.fields import Field, MatrixField, ScalarField
+from octants._fields.make_field import field
+from octants._fields.snode import SNode
+from octants._fields.snode_trees import FieldsBuilder, root
+from octants._fields.sparse_kernels import activate, append, deactivate, is_active, length
+from octants._fields.sparse_levels import deactivate_all_snodes
+from octants._fields.struct import Struct, StructField, dataclass
+from octants._language.kernel_decorators import data_oriented, func, kernel, pure, pyfunc, real_func
+from octants._language.loop_ranges import ndrange
+from octants._language.ops import (
     abs,
     acos,
     asin,
@@ -117,14 +92,22 @@ from octants.ops import (
     volatile_load,
     zero,
 )
-from octants.performance_dispatch import perf_dispatch
-from octants.races import Race, RaceAccess
-from octants.runtime import clock_freq_hz, dump_compile_config, init, is_extension_enabled, reset, sync
-from octants.snode import SNode
-from octants.snode_trees import FieldsBuilder, root
-from octants.sparse_kernels import activate, append, deactivate, is_active, length
-from octants.sparse_levels import deactivate_all_snodes
-from octants.streams import (
+from octants._language.performance_dispatch import perf_dispatch
+from octants._logging import (
+    CRITICAL,
+    DEBUG,
+    ERROR,
+    INFO,
+    TRACE,
+    WARN,
+    is_logging_effective,
+    set_logging_level,
+)
+from octants._program import registration, runtime
+from octants._program.runtime import clock_freq_hz, dump_compile_config, init, is_extension_enabled, reset, sync
+from octants._streams.concurrency import ConcurrencyReport, ConcurrentLaunch, concurrency_report, concurrent
+from octants._streams.races import Race, RaceAccess
+from octants._streams.streams import (
     Event,
     Stream,
     create_event,
@@ -136,8 +119,26 @@ from octants.streams import (
     stream_scope,
     trim_stream_pool,
 )
-from octants.struct import Struct, StructField, dataclass
-from octants.tensors import Backend, MatrixTensor, Tensor, VectorTensor, tensor, wrap
+from octants.architectures import (
+    Arch,
+    amdgpu,
+    arm64,
+    cpu,
+    cuda,
+    gpu,
+    metal,
+    python,
+    vulkan,
+    x64,
+    x86_64,
+)
+from octants.architectures import Extension as extension
+from octants.exceptions import *  # noqa: F403
+from octants.graph import GraphStatus, checkpoint
+from octants.graph import do_while as graph_do_while
+from octants.graph import parallel as graph_parallel
+from octants.graph import parallel_context as graph_parallel_context
+from octants.layouts import Layout
 from octants.types import (
     Template,
     f16,

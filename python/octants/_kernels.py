@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from octants.python_scope import only_in_python
+from octants._language.python_scope import only_in_python
 
 __all__ = ["matrix_to_ext_arr", "ndarray_matrix_to_ext_arr", "ndarray_to_ext_arr", "tensor_to_ext_arr"]
 

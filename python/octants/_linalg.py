@@ -10,10 +10,10 @@ argument is the type of the results; left out, it is the session's default float
 import math
 from typing import Any
 
+from octants._language.kernel_decorators import func
+from octants._language.ops import abs, cast, cos, log, max, random, select, sqrt, static, static_assert
+from octants._program.runtime import current_config
 from octants.architectures import cpu
-from octants.kernel_decorators import func
-from octants.ops import abs, cast, cos, log, max, random, select, sqrt, static, static_assert
-from octants.runtime import current_config
 from octants.types import f32, f64, template
 from octants.types.primitive import default_fp
 from octants.types.values import Matrix, Vector

@@ -6,7 +6,7 @@ from typing import Any, final, overload
 
 from typing_extensions import Self
 
-from octants.cache_observations import CacheObservations, FastcacheObservations
+from octants._code.cache_observations import CacheObservations, FastcacheObservations
 from octants.graph import GraphStatus
 
 __version__: str
@@ -123,7 +123,7 @@ def collect_races() -> None:
     """From the next `init` on races are collected and are no errors."""
 
 def take_races() -> list[Any]:
-    """The races that were collected since the last call, each as `octants.races.race_of` takes it."""
+    """The races that were collected since the last call, each as `octants._streams.races.race_of` takes it."""
 
 def stream_pool_stats() -> dict[str, int]:
     """Counts of the pool of streams that the groups of kernels run on: created, in_use, idle, reused."""

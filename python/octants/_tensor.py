@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from octants.ndarrays import with_layout
-from octants.tensors import Backend, Tensor, permutation, tensor
+from octants._arrays.ndarrays import with_layout
+from octants._arrays.tensors import Backend, Tensor, permutation, tensor
 
 __all__ = ["Backend", "Tensor", "tensor"]
 

@@ -6,8 +6,8 @@ The compiler looks here for the methods that it does not know itself. Each funct
 # mypy: ignore-errors
 # Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
 
-from octants.kernel_decorators import func
-from octants.ops import abs, static, static_assert
+from octants._language.kernel_decorators import func
+from octants._language.ops import abs, static, static_assert
 from octants.types.values import Matrix
 
 # For each column left out of a 4x4 matrix: the other columns, each with the minor of the remaining two, and its sign.

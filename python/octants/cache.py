@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from octants import _octants
-from octants.cache_observations import CacheObservations as CacheObservations
-from octants.cache_observations import FastcacheObservations as FastcacheObservations
+from octants._code.cache_observations import CacheObservations as CacheObservations
+from octants._code.cache_observations import FastcacheObservations as FastcacheObservations
 
 
 def counts() -> dict[str, Any] | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from octants.races import Race
+    from octants._streams.races import Race
 
 __all__ = [
     "OctantsAssertionError",

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from octants import kernel_decorators
+from octants._language import kernel_decorators
 
 
 def real_func(fn: Callable[..., Any]) -> Any:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from octants.captured_graphs import CapturedGraph, capture, load
-from octants.ops import kernel_only, known_to_compiler
+from octants._language.ops import kernel_only, known_to_compiler
+from octants._streams.captured_graphs import CapturedGraph, capture, load
 
 __all__ = ["CapturedGraph", "capture", "cond", "do_while", "load", "parallel", "parallel_context"]
 

@@ -18,8 +18,8 @@ from types import ModuleType
 from typing import Any, cast
 
 from octants import _octants
-from octants.compiled_code import FORMS
-from octants.compiled_code import inspect as _inspect
+from octants._code.compiled_code import FORMS
+from octants._code.compiled_code import inspect as _inspect
 
 _TEXT = "access, ir, schedule, llvm (after optimization), asm, object (what the driver gets); several with commas"
 

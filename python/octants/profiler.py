@@ -15,9 +15,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from octants import _logging, _octants, compile_reports
-from octants.compile_reports import Compilation, CompileReport, CompileStep
-from octants.timelines import Task, Timeline
+from octants import _logging, _octants
+from octants._profiling import compile_reports
+from octants._profiling.compile_reports import Compilation, CompileReport, CompileStep
+from octants._profiling.timelines import Task, Timeline
 
 __all__ = [
     "Compilation",

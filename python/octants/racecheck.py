@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 from octants import _octants
-from octants.races import Race, race_of
+from octants._streams.races import Race, race_of
 
 __all__ = ["main", "run_program"]
 

@@ -90,7 +90,7 @@ def test_lines_that_ran(tmp_path, variable):
 
 
 def test_nothing_without_the_variable(tmp_path):
-    script = "import program, sys; program.main(); assert 'octants.kernel_coverage' not in sys.modules"
+    script = "import program, sys; program.main(); assert 'octants._code.kernel_coverage' not in sys.modules"
     run(tmp_path, "-c", script)
     run(tmp_path, "-c", script, QD_KERNEL_COVERAGE="0")
     assert not list(tmp_path.glob("_qd_kcov.*"))

@@ -13,8 +13,11 @@ PACKAGE = ROOT / "python" / "octants"
 
 # Imports within functions, each with its reason. Everything else is imported at the top of a module.
 DEFERRED = {
-    ("octants.runtime", "octants.kernel_coverage"): "it needs the package `coverage`, which only this feature uses",
-    ("octants.runtime", "octants.plain_python"): "for arch=qd.python alone",
+    (
+        "octants._program.runtime",
+        "octants._code.kernel_coverage",
+    ): "it needs the package `coverage`, which only this feature uses",
+    ("octants._program.runtime", "octants.plain_python"): "for arch=qd.python alone",
 }
 
 
@@ -121,12 +124,12 @@ def test_cycles_are_found():
 
 
 def test_imports_are_found():
-    assert "octants.types.values" in imports_of("octants.ops")[0]
-    assert imports_of("octants.runtime")[1] == {"octants.kernel_coverage", "octants.plain_python"}
+    assert "octants.types.values" in imports_of("octants._language.ops")[0]
+    assert imports_of("octants._program.runtime")[1] == {"octants._code.kernel_coverage", "octants.plain_python"}
 
 
 def test_packages_are_imported_before_their_modules():
-    assert enclosing_packages("octants.types.primitive", "octants.snode") == {"octants.types"}
+    assert enclosing_packages("octants.types.primitive", "octants._fields.snode") == {"octants.types"}
     assert enclosing_packages("octants.types.primitive", "octants.types.values") == set()
 
 
@@ -155,7 +158,7 @@ def test_optional_parts_are_imported_when_they_are_used():
     code = "import sys, octants; print(*sorted(name for name in sys.modules if name.startswith('octants.')))"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     lazy = {f"octants.{name}" for name in octants._LAZY_MODULES} | set(octants._LAZY_NAMES.values())
-    assert "octants.fields" in shown
+    assert "octants._fields.fields" in shown
     assert lazy & set(shown) == set()
 
 

@@ -65,7 +65,7 @@ pub fn from_engine(py: Python<'_>, error: Error) -> PyErr {
     }
 }
 
-/// A race as Python takes it: see `octants.races.race_of`.
+/// A race as Python takes it: see `octants._streams.races.race_of`.
 pub fn race_parts(race: &Race) -> RaceParts<'_> {
     (
         race.kind.name(),

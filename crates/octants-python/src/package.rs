@@ -8,7 +8,7 @@ use pyo3::types::{PyDict, PyType};
 
 static PACKAGE: PyOnceLock<Package> = PyOnceLock::new();
 
-/// Classes and functions of the package, by the names that `octants/registration.py` gives them.
+/// Classes and functions of the package, by the names that `octants/_program/registration.py` gives them.
 #[derive(FromPyObject)]
 pub struct Package {
     /// Path of the folder that holds the package.

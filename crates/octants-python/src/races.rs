@@ -21,7 +21,7 @@ pub fn collect_races() {
     collected().get_or_insert_default();
 }
 
-/// The races that were collected since the last call, each as `octants.races.race_of` takes it.
+/// The races that were collected since the last call, each as `octants._streams.races.race_of` takes it.
 #[pyfunction]
 pub fn take_races(py: Python<'_>) -> PyResult<Vec<Py<PyAny>>> {
     let found = collected().as_mut().map(std::mem::take).unwrap_or_default();

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from octants.shadow_buffers import fields_in_memory
+from octants._arrays.shadow_buffers import fields_in_memory
 from octants.types.enums import SNodeGradType
 
 _KINDS = {SNodeGradType.PRIMAL: "field", SNodeGradType.ADJOINT: "grad", SNodeGradType.DUAL: "dual"}

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from octants import _octants
+from octants._arrays.shadow_buffers import shadow_buffer
 from octants.ad.clearing import clear_all_gradients
 from octants.ad.scopes import Scope, unwrapped
 from octants.ad.tape import set_zero
 from octants.exceptions import OctantsRuntimeError
-from octants.shadow_buffers import shadow_buffer
 from octants.types.enums import SNodeGradType
 
 

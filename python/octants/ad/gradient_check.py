@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from octants._arrays.shadow_buffers import fields_in_memory
 from octants.exceptions import OctantsAssertionError, OctantsRuntimeError
-from octants.shadow_buffers import fields_in_memory
 from octants.types.primitive import f64
 
 _STEPS = 2.0 ** -np.arange(3, 30, 2)

@@ -8,7 +8,8 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-from octants import _octants, shadow_buffers
+from octants import _octants
+from octants._arrays import shadow_buffers
 from octants.exceptions import OctantsRuntimeError
 
 

@@ -7,14 +7,14 @@ from types import TracebackType
 from typing import Any
 
 from octants import _octants
+from octants._arrays.ndarrays import Ndarray, forget_marks_of_arrays
+from octants._arrays.shadow_buffers import fields_in_memory, shadow_buffer
+from octants._fields.fields import Field
+from octants._program.runtime import current_config
 from octants.ad.clearing import clear_all_gradients
 from octants.ad.gradient_check import GradientCheck
 from octants.ad.scopes import Scope, unwrapped
 from octants.exceptions import OctantsRuntimeError
-from octants.fields import Field
-from octants.ndarrays import Ndarray, forget_marks_of_arrays
-from octants.runtime import current_config
-from octants.shadow_buffers import fields_in_memory, shadow_buffer
 from octants.types.enums import AutodiffMode
 
 

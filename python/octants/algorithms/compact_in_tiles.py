@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from octants._language.kernel_decorators import func
+from octants._language.ops import cast, loop_config, min, popcnt, static
 from octants.algorithms.scan_in_tiles import clear_words, first_in_tile, sum_before_tile, take_tile, words_for
 from octants.algorithms.tile_shapes import BLOCK, GRID, items_of
-from octants.kernel_decorators import func
-from octants.ops import cast, loop_config, min, popcnt, static
 from octants.simt.block_threads import SharedArray, sync, thread_idx
 from octants.simt.identities import add
 from octants.simt.lanes import group_size, invocation_id

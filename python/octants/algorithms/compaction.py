@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from octants._language.kernel_decorators import func
+from octants._language.ops import bit_cast, cast, max, static
 from octants.algorithms.compact_in_tiles import compact_in_tiles
 from octants.algorithms.element_types import PAIR, bits_type, check_type, width
 from octants.algorithms.scans import scan
 from octants.algorithms.tile_shapes import check_capacity, runs_in_blocks
-from octants.kernel_decorators import func
-from octants.ops import bit_cast, cast, max, static
 from octants.simt.identities import add
 from octants.types import template, u32, u64
 from octants.types.values import Vector

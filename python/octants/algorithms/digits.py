@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from octants._language.kernel_decorators import func
+from octants._language.ops import bit_cast, cast, static
 from octants.algorithms.element_types import bits_type, infinity_bits, is_float, is_signed, sortable_type, width
 from octants.algorithms.tile_shapes import DIGITS
-from octants.kernel_decorators import func
-from octants.ops import bit_cast, cast, static
 from octants.types import i32, template
 
 __all__ = ["digit_of", "sortable_bits"]

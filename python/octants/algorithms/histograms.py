@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from octants._language.kernel_decorators import func
+from octants._language.ops import atomic_add, cast, loop_config, min, static
 from octants.algorithms.tile_shapes import BLOCK, REDUCTION_BLOCKS, runs_in_blocks
-from octants.kernel_decorators import func
-from octants.ops import atomic_add, cast, loop_config, min, static
 from octants.simt.block_threads import SharedArray, sync, thread_idx
 from octants.types import f64, i32, i64, template
 from octants.types.values import Vector

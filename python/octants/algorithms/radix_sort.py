@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from octants._language.kernel_decorators import func
+from octants._language.ops import static
 from octants.algorithms.element_types import check_key, sortable_type, width
 from octants.algorithms.sort_in_chunks import sort_by_digit_in_chunks
 from octants.algorithms.sort_in_tiles import count_digits, sort_by_digit_in_tiles
 from octants.algorithms.tile_shapes import DIGIT_BITS, check_capacity, runs_in_blocks
-from octants.kernel_decorators import func
-from octants.ops import static
 from octants.types import template
 
 __all__ = ["sort", "sort_descending"]

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from octants._language.kernel_decorators import func
+from octants._language.ops import cast, loop_config, min, static
 from octants.algorithms.element_types import identity
 from octants.algorithms.scan_in_chunks import sum_chunks
 from octants.algorithms.scans import OPERATORS, check, element
 from octants.algorithms.scratch_words import save, saved
 from octants.algorithms.tile_shapes import BLOCK, CHUNKS, REDUCTION_BLOCKS, items_of, runs_in_blocks
-from octants.kernel_decorators import func
-from octants.ops import cast, loop_config, min, static
 from octants.simt import block
 from octants.types import i32, i64, template
 from octants.types.values import Vector

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from octants._language.kernel_decorators import func
+from octants._language.ops import cast, min, static
 from octants.algorithms.element_types import is_pair
 from octants.algorithms.scratch_words import save, saved
 from octants.algorithms.tile_shapes import CHUNKS
-from octants.kernel_decorators import func
-from octants.ops import cast, min, static
 from octants.types import i64, template
 
 __all__ = ["begin_of_chunk", "scan_in_chunks", "sum_chunks"]

@@ -18,11 +18,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from octants._language.kernel_decorators import func
+from octants._language.ops import atomic_add, cast, loop_config, min, static
 from octants.algorithms.element_types import is_pair
 from octants.algorithms.scratch_words import awaited, publish, published_words
 from octants.algorithms.tile_shapes import BLOCK, FAN_OUT, GRID, SMALLEST_TILE, items_of
-from octants.kernel_decorators import func
-from octants.ops import atomic_add, cast, loop_config, min, static
 from octants.simt.block_threads import SharedArray, sync, thread_idx
 from octants.simt.lanes import group_size, invocation_id, log2_group_size, shuffle, shuffle_up
 from octants.simt.scans import _inclusive_tiled

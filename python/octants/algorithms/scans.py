@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from octants._language.kernel_decorators import func
+from octants._language.ops import max, min, static
 from octants.algorithms.element_types import check_type, identity
 from octants.algorithms.scan_in_chunks import scan_in_chunks
 from octants.algorithms.scan_in_tiles import scan_in_tiles
 from octants.algorithms.tile_shapes import check_capacity, runs_in_blocks
-from octants.kernel_decorators import func
-from octants.ops import max, min, static
 from octants.simt.identities import add, bit_and, bit_or, bit_xor, multiply
 from octants.types import template
 

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from octants._language.kernel_decorators import func
+from octants._language.ops import atomic_exchange, bit_cast, cast, static, volatile_load
 from octants.algorithms.element_types import bits_type, components, is_pair, width
-from octants.kernel_decorators import func
-from octants.ops import atomic_exchange, bit_cast, cast, static, volatile_load
 from octants.types import template
 from octants.types.values import Vector
 

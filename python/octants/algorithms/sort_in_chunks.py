@@ -7,11 +7,11 @@ digit of each chunk go, and the chunks move their keys there in order.
 
 from __future__ import annotations
 
+from octants._language.kernel_decorators import func
+from octants._language.ops import static
 from octants.algorithms.digits import digit_of
 from octants.algorithms.scan_in_chunks import begin_of_chunk
 from octants.algorithms.tile_shapes import CHUNKS, DIGITS
-from octants.kernel_decorators import func
-from octants.ops import static
 from octants.types import template
 
 __all__ = ["sort_by_digit_in_chunks"]

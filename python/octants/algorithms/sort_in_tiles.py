@@ -17,6 +17,19 @@ from __future__ import annotations
 
 from typing import Any
 
+from octants._language.kernel_decorators import func
+from octants._language.ops import (
+    atomic_add,
+    atomic_exchange,
+    atomic_or,
+    bit_cast,
+    cast,
+    loop_config,
+    min,
+    popcnt,
+    static,
+    volatile_load,
+)
 from octants.algorithms.digits import digit_of
 from octants.algorithms.element_types import bits_type, width
 from octants.algorithms.scan_in_tiles import clear_words, first_in_tile, take_tile
@@ -28,19 +41,6 @@ from octants.algorithms.tile_shapes import (
     REDUCTION_BLOCKS,
     SMALLEST_TILE,
     items_of_pairs,
-)
-from octants.kernel_decorators import func
-from octants.ops import (
-    atomic_add,
-    atomic_exchange,
-    atomic_or,
-    bit_cast,
-    cast,
-    loop_config,
-    min,
-    popcnt,
-    static,
-    volatile_load,
 )
 from octants.simt import block, subgroup
 from octants.simt.lanes import group_size, invocation_id

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 from octants import _octants
+from octants._program.runtime import current_config
 from octants.algorithms.element_types import is_pair, width
 from octants.architectures import arm64, x64
-from octants.runtime import current_config
 from octants.simt.lanes import group_size
 
 CHUNKS = 64

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from octants._language.kernel_decorators import func
+from octants._language.ops import atomic_add, cast, loop_config, static
 from octants.algorithms.digits import sortable_bits
 from octants.algorithms.element_types import sortable_type, width
 from octants.algorithms.scans import scan
 from octants.algorithms.tile_shapes import DIGIT_BITS, DIGITS, REDUCTION_BLOCKS, runs_in_blocks
-from octants.kernel_decorators import func
-from octants.ops import atomic_add, cast, loop_config, static
 from octants.simt.block_threads import SharedArray, sync, thread_idx
 from octants.simt.identities import add
 from octants.types import i32, i64, template, u32, u64

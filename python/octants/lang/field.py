@@ -1,5 +1,5 @@
 """Fields under their path in Quadrants."""
 
-from octants.fields import Field, ScalarField
+from octants._fields.fields import Field, ScalarField
 
 __all__ = ["Field", "ScalarField"]

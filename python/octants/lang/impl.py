@@ -1,13 +1,13 @@
 """What makes fields and reads the options, under its path in Quadrants."""
 
 from octants import _octants
-from octants.loop_ranges import ndrange
-from octants.make_field import field
-from octants.ndarrays import ndarray
-from octants.ops import grouped, static, static_assert, static_print
-from octants.program_view import ProgramView as PyQuadrants
-from octants.program_view import view
-from octants.runtime import current_config as current_cfg
+from octants._arrays.ndarrays import ndarray
+from octants._fields.make_field import field
+from octants._language.loop_ranges import ndrange
+from octants._language.ops import grouped, static, static_assert, static_print
+from octants._program.program_view import ProgramView as PyQuadrants
+from octants._program.program_view import view
+from octants._program.runtime import current_config as current_cfg
 
 __all__ = [
     "PyQuadrants",

@@ -1,5 +1,5 @@
 """The decorators under their path in Quadrants."""
 
-from octants.kernel_decorators import data_oriented, func, kernel, pyfunc, real_func
+from octants._language.kernel_decorators import data_oriented, func, kernel, pyfunc, real_func
 
 __all__ = ["data_oriented", "func", "kernel", "pyfunc", "real_func"]

@@ -1,7 +1,7 @@
 """Vectors, matrices and their types under their path in Quadrants."""
 
-from octants.fields import MatrixField
-from octants.ndarrays import MatrixNdarray, VectorNdarray
+from octants._arrays.ndarrays import MatrixNdarray, VectorNdarray
+from octants._fields.fields import MatrixField
 from octants.types import MatrixType, VectorType
 from octants.types.values import Matrix, Vector
 

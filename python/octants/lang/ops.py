@@ -1,4 +1,4 @@
-"""`octants.ops` under its path in Quadrants, and the operators as functions: in kernels both mean the same."""
+"""`octants._language.ops` under its path in Quadrants, and the operators as functions: in kernels both mean the same."""
 
 from operator import add as add
 from operator import and_ as bit_and  # noqa: F401
@@ -15,4 +15,4 @@ from operator import rshift as bit_sar  # noqa: F401
 from operator import sub as sub
 from operator import xor as bit_xor  # noqa: F401
 
-from octants.ops import *  # noqa: F403
+from octants._language.ops import *  # noqa: F403

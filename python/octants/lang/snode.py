@@ -1,5 +1,5 @@
 """Levels of memory under their path in Quadrants."""
 
-from octants.snode import SNode
+from octants._fields.snode import SNode
 
 __all__ = ["SNode"]

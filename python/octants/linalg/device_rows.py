@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from octants import _octants
+from octants._arrays.ndarrays import Ndarray
+from octants._arrays.ndarrays import ndarray as make_ndarray
 from octants.linalg import row_kernels
-from octants.ndarrays import Ndarray
-from octants.ndarrays import ndarray as make_ndarray
 from octants.types.primitive import DataType, i32, i64
 
 __all__ = ["DeviceRows"]

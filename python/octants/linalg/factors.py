@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from octants import _octants
+from octants._arrays.ndarrays import Ndarray
+from octants._arrays.ndarrays import ndarray as make_ndarray
 from octants.linalg.device_rows import DeviceRows
-from octants.ndarrays import Ndarray
-from octants.ndarrays import ndarray as make_ndarray
 from octants.types.primitive import DataType
 
 if TYPE_CHECKING:

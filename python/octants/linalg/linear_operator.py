@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from octants._language.kernel_decorators import data_oriented
 from octants.exceptions import OctantsRuntimeError
-from octants.kernel_decorators import data_oriented
 
 __all__ = ["LinearOperator"]
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 from math import sqrt
 from typing import Any
 
+from octants._arrays.ndarrays import Ndarray
+from octants._arrays.ndarrays import ndarray as make_ndarray
+from octants._fields.make_field import field
 from octants.exceptions import OctantsRuntimeError, OctantsTypeError
 from octants.linalg import vector_kernels
-from octants.make_field import field
-from octants.ndarrays import Ndarray
-from octants.ndarrays import ndarray as make_ndarray
 
 __all__ = ["MatrixFreeBICGSTAB", "MatrixFreeCG"]
 

@@ -3,8 +3,8 @@
 # mypy: ignore-errors
 # Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
 
-from octants.kernel_decorators import func, kernel
-from octants.ops import cast, static
+from octants._language.kernel_decorators import func, kernel
+from octants._language.ops import cast, static
 from octants.types.annotations import ndarray
 from octants.types.primitive import f32, f64
 

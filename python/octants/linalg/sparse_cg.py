@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from octants._arrays.ndarrays import Ndarray
+from octants._arrays.ndarrays import ndarray as make_ndarray
+from octants._fields.fields import Field
 from octants.exceptions import OctantsRuntimeError
-from octants.fields import Field
 from octants.linalg.row_kernels import CONJUGATE_GRADIENTS
 from octants.linalg.sparse_matrix import SparseMatrix
-from octants.ndarrays import Ndarray
-from octants.ndarrays import ndarray as make_ndarray
 
 __all__ = ["SparseCG"]
 

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from octants import _octants
+from octants._arrays.ndarrays import Ndarray
+from octants._arrays.ndarrays import ndarray as make_ndarray
+from octants._fields.fields import Field
+from octants._fields.snode_trees import require_program
 from octants.exceptions import OctantsRuntimeError
-from octants.fields import Field
 from octants.linalg.device_rows import DeviceRows
-from octants.ndarrays import Ndarray
-from octants.ndarrays import ndarray as make_ndarray
-from octants.snode_trees import require_program
 from octants.types.primitive import BY_NAME, DataType, f32, resolve_dtype
 
 __all__ = ["SparseMatrix", "real_type"]

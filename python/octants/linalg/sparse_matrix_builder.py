@@ -8,11 +8,11 @@ import dataclasses
 import numpy as np
 
 from octants import _octants
+from octants._arrays.ndarrays import ndarray as make_ndarray
+from octants._language.kernel_decorators import func
+from octants._language.ops import atomic_add, cast, static
 from octants.exceptions import OctantsRuntimeError
-from octants.kernel_decorators import func
 from octants.linalg.sparse_matrix import SparseMatrix, real_type
-from octants.ndarrays import ndarray as make_ndarray
-from octants.ops import atomic_add, cast, static
 from octants.types.annotations import ndarray
 from octants.types.primitive import f32, i32
 

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from octants import _octants
+from octants._arrays.ndarrays import Ndarray
+from octants._arrays.ndarrays import ndarray as make_ndarray
+from octants._fields.fields import Field
 from octants.exceptions import OctantsRuntimeError
-from octants.fields import Field
 from octants.linalg.factors import DeviceFactors, HostFactors
 from octants.linalg.sparse_matrix import SparseMatrix
-from octants.ndarrays import Ndarray
-from octants.ndarrays import ndarray as make_ndarray
 from octants.types.primitive import f32, resolve_dtype
 
 __all__ = ["SparseSolver"]

@@ -3,9 +3,9 @@
 # mypy: ignore-errors
 # Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
 
-from octants.kernel_decorators import kernel
-from octants.ops import cast, grouped, static
-from octants.tensors import Tensor
+from octants._arrays.tensors import Tensor
+from octants._language.kernel_decorators import kernel
+from octants._language.ops import cast, grouped, static
 from octants.types.primitive import f32, f64
 
 

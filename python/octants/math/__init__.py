@@ -3,6 +3,27 @@
 The functions are written in the kernel language and are called in kernels and in other `@qd.func` functions.
 """
 
+from octants._language.ops import (
+    acos,
+    asin,
+    atan2,
+    ceil,
+    clz,
+    cos,
+    exp,
+    ffs,
+    floor,
+    log,
+    max,
+    min,
+    popcnt,
+    pow,
+    round,
+    sin,
+    sqrt,
+    tan,
+    tanh,
+)
 from octants.math.complex_numbers import cconj, cdiv, cexp, cinv, clog, cmul, cpow, csqrt
 from octants.math.constants import e, inf, nan, pi
 from octants.math.scalar_functions import (
@@ -54,27 +75,6 @@ from octants.math.vector_types import (
     vec2,
     vec3,
     vec4,
-)
-from octants.ops import (
-    acos,
-    asin,
-    atan2,
-    ceil,
-    clz,
-    cos,
-    exp,
-    ffs,
-    floor,
-    log,
-    max,
-    min,
-    popcnt,
-    pow,
-    round,
-    sin,
-    sqrt,
-    tan,
-    tanh,
 )
 
 __all__ = [

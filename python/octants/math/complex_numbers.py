@@ -3,9 +3,9 @@
 # mypy: ignore-errors
 # Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
 
-from octants.kernel_decorators import func
+from octants._language.kernel_decorators import func
+from octants._language.ops import abs, atan2, cos, exp, log, select, sin, sqrt
 from octants.math.vector_types import vec2
-from octants.ops import abs, atan2, cos, exp, log, select, sin, sqrt
 
 
 @func

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from octants.kernel_decorators import func
+from octants._language.kernel_decorators import func
+from octants._language.ops import cast, clz, ffs, floor, known_to_compiler, max, min
 from octants.math.constants import pi
-from octants.ops import cast, clz, ffs, floor, known_to_compiler, max, min
 from octants.types import i32, u32
 from octants.types.values import elementwise
 

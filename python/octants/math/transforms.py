@@ -7,9 +7,9 @@ space are written for row vectors, `v @ M`, as the interface has always had them
 # mypy: ignore-errors
 # Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
 
-from octants.kernel_decorators import func
+from octants._language.kernel_decorators import func
+from octants._language.ops import cos, sin
 from octants.math.vector_types import mat2, mat4, vec2
-from octants.ops import cos, sin
 from octants.types import template
 from octants.types.values import Matrix
 

@@ -3,8 +3,8 @@
 # mypy: ignore-errors
 # Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
 
-from octants.kernel_decorators import func
-from octants.ops import max, select, sqrt
+from octants._language.kernel_decorators import func
+from octants._language.ops import max, select, sqrt
 
 
 @func

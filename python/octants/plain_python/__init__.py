@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from octants import _octants, host_memory
+from octants import _octants
+from octants._arrays import host_memory
+from octants._language.python_scope import STAND_INS
 from octants.plain_python.run_function import run_function
 from octants.plain_python.stand_ins import make_stand_ins
 from octants.plain_python.typed_memory import TypedMemory
-from octants.python_scope import STAND_INS
 
 __all__ = ["begin", "end"]
 

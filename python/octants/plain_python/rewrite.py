@@ -22,8 +22,8 @@ from collections.abc import Callable
 from copy import copy
 from typing import Any
 
+from octants._fields.struct import Struct
 from octants.plain_python.stand_ins import Place, convert, indices
-from octants.struct import Struct
 from octants.types.primitive import DataType
 from octants.types.values import Matrix
 

@@ -9,9 +9,9 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from octants._fields.struct import Struct
 from octants.plain_python.rewrite import rewrite
 from octants.plain_python.stand_ins import array_argument, convert
-from octants.struct import Struct
 from octants.types.annotations import NdarrayType, RefType, Template
 from octants.types.primitive import DataType
 from octants.types.tensor_types import MatrixType

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from octants._language.loop_ranges import Ndrange
 from octants.exceptions import OctantsSyntaxError
-from octants.loop_ranges import Ndrange
 from octants.plain_python.typed_memory import ArrayArgument
 from octants.types.primitive import DataType, default_fp, resolve_dtype
 from octants.types.values import Matrix, Vector, elementwise

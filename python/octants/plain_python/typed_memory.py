@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from octants.host_memory import HostMemory
+from octants._arrays.host_memory import HostMemory
+from octants._arrays.whole_arrays import flat_index
 from octants.types.primitive import BY_NUMPY
 from octants.types.values import Matrix
-from octants.whole_arrays import flat_index
 
 
 class TypedMemory(HostMemory):

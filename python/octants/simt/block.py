@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from octants.kernel_decorators import func
+from octants._language.kernel_decorators import func
 from octants.simt import block_folds, block_threads, radix_ranks
 from octants.simt.block_folds import *  # noqa: F403
 from octants.simt.block_threads import *  # noqa: F403

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from octants.kernel_decorators import func
-from octants.ops import max, min, static, static_assert, zero
+from octants._language.kernel_decorators import func
+from octants._language.ops import max, min, static, static_assert, zero
 from octants.simt.block_threads import SharedArray, sync, thread_idx
 from octants.simt.identities import add, largest, smallest
 from octants.simt.lanes import group_size, invocation_id, log2_group_size, shuffle_up

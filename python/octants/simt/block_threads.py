@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from octants.kernel_decorators import func
-from octants.ops import cast, kernel_only
+from octants._language.kernel_decorators import func
+from octants._language.ops import cast, kernel_only
 from octants.types import i32
 
 __all__ = [

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from octants.kernel_decorators import func
-from octants.ops import kernel_only
+from octants._language.kernel_decorators import func
+from octants._language.ops import kernel_only
 from octants.simt.old_names import warn_of_old_name
 
 __all__ = ["mem_fence", "memfence"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from octants.kernel_decorators import func
-from octants.ops import static, zero
+from octants._language.kernel_decorators import func
+from octants._language.ops import static, zero
 from octants.types import f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
 
 __all__ = ["add", "bit_and", "bit_or", "bit_xor", "largest", "multiply", "smallest"]

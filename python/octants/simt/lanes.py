@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from octants import _octants
+from octants._language.kernel_decorators import func
+from octants._language.ops import kernel_only, known_to_compiler
 from octants.exceptions import OctantsRuntimeError
-from octants.kernel_decorators import func
-from octants.ops import kernel_only, known_to_compiler
 
 __all__ = [
     "broadcast",

@@ -12,9 +12,9 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+from octants._language.kernel_decorators import func
+from octants._language.ops import kernel_only, static, static_assert
 from octants.exceptions import OctantsTypeError
-from octants.kernel_decorators import func
-from octants.ops import kernel_only, static, static_assert
 from octants.simt.lanes import group_size
 from octants.types import template, vector
 from octants.types.primitive import f16, f32, f64, resolve_dtype

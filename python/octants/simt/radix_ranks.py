@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from octants.kernel_decorators import func
-from octants.ops import cast, popcnt, static, static_assert
+from octants._language.kernel_decorators import func
+from octants._language.ops import cast, popcnt, static, static_assert
 from octants.simt.block_folds import exclusive_add
 from octants.simt.block_threads import SharedArray, sync, thread_idx
 from octants.simt.lanes import group_size, invocation_id

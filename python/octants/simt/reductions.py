@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from octants.kernel_decorators import func
-from octants.ops import cast, clz, max, min, static, static_assert
+from octants._language.kernel_decorators import func
+from octants._language.ops import cast, clz, max, min, static, static_assert
 from octants.simt.identities import add
 from octants.simt.lanes import invocation_id, log2_group_size, shuffle_down, shuffle_up, shuffle_xor
 from octants.simt.votes import ballot

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from octants.kernel_decorators import func
-from octants.ops import max, min, one, static, static_assert, zero
+from octants._language.kernel_decorators import func
+from octants._language.ops import max, min, one, static, static_assert, zero
 from octants.simt.identities import add, bit_and, bit_or, bit_xor, largest, multiply, smallest
 from octants.simt.lanes import invocation_id, log2_group_size, shuffle_up
 from octants.types import template

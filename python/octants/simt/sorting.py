@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from octants.kernel_decorators import func
-from octants.ops import static, static_assert
+from octants._language.kernel_decorators import func
+from octants._language.ops import static, static_assert
 from octants.simt.lanes import invocation_id, log2_group_size, shuffle_xor
 from octants.types import template
 

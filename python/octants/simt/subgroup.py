@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from octants.kernel_decorators import func
+from octants._language.kernel_decorators import func
 from octants.simt import lanes, reductions, scans, sorting, votes
 from octants.simt.lanes import *  # noqa: F403
 from octants.simt.old_names import warn_of_old_name

@@ -11,8 +11,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from octants.kernel_decorators import func
-from octants.ops import max, min, sqrt, static, static_assert
+from octants._language.kernel_decorators import func
+from octants._language.ops import max, min, sqrt, static, static_assert
 from octants.simt.lanes import group_size, invocation_id, shuffle
 from octants.types import template, vector
 from octants.types.primitive import default_fp, resolve_dtype

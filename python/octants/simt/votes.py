@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from octants.kernel_decorators import func
-from octants.ops import cast, kernel_only, static, static_assert
+from octants._language.kernel_decorators import func
+from octants._language.ops import cast, kernel_only, static, static_assert
 from octants.simt.lanes import invocation_id, log2_group_size, shuffle, shuffle_xor
 from octants.types import i32, template, u32, u64
 

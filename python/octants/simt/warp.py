@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from octants.kernel_decorators import func
-from octants.ops import cast, select, static, static_assert
+from octants._language.kernel_decorators import func
+from octants._language.ops import cast, select, static, static_assert
 from octants.simt import lanes, votes
 from octants.types import i32, u32
 

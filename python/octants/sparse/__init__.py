@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from octants.axes import axes
+from octants._fields.axes import axes
+from octants._fields.snode_trees import root
+from octants._fields.struct import Struct, StructField
 from octants.exceptions import OctantsValueError
-from octants.snode_trees import root
 from octants.sparse.usage_kernel import share_of_active_cells
-from octants.struct import Struct, StructField
 
 __all__ = ["grid", "usage"]
 

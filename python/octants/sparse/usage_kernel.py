@@ -3,8 +3,8 @@
 # mypy: ignore-errors
 # Kernels are Python in form only: their annotations are values.
 
-from octants.kernel_decorators import library_kernel
-from octants.ops import grouped, static
+from octants._language.kernel_decorators import library_kernel
+from octants._language.ops import grouped, static
 from octants.types import f32, template
 
 

@@ -8,10 +8,10 @@ import platform
 import numpy as np
 
 from octants import _octants
+from octants._program.runtime import init, reset
 from octants.architectures import Arch, cpu, cuda
 from octants.architectures import amdgpu as amd
 from octants.exceptions import OctantsRuntimeError
-from octants.runtime import init, reset
 from octants.version import VERSION_TEXT
 
 __all__ = ["main"]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from octants.array_makers import makers
+from octants._arrays.array_makers import makers
 from octants.layouts import Layout
 from octants.types.primitive import DataType, resolve_dtype
 from octants.types.template import Template, template

@@ -10,8 +10,8 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
+from octants._language.python_scope import STAND_INS
 from octants.exceptions import OctantsSyntaxError
-from octants.python_scope import STAND_INS
 
 Kind = Literal["bool", "signed", "unsigned", "float"]
 

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from octants.array_makers import makers
+from octants._arrays.array_makers import makers
+from octants._language.python_scope import only_in_python
 from octants.exceptions import OctantsSyntaxError
 from octants.layouts import Layout
-from octants.python_scope import only_in_python
 from octants.types.primitive import DataType, resolve_dtype
 from octants.types.tensor_types import MatrixType, UnpackedVectorType, VectorType
 from octants.types.values import Matrix, Vector
 
 if TYPE_CHECKING:
-    from octants.struct import StructField
+    from octants._fields.struct import StructField
 
 
 class StructType:

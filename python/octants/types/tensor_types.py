@@ -16,8 +16,8 @@ from octants.types.primitive import DataType, default_fp, resolve_dtype
 from octants.types.values import Matrix, Vector
 
 if TYPE_CHECKING:
-    from octants.fields import MatrixField
-    from octants.ndarrays import MatrixNdarray, VectorNdarray
+    from octants._arrays.ndarrays import MatrixNdarray, VectorNdarray
+    from octants._fields.fields import MatrixField
 
 
 class MatrixType:

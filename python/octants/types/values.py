@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from octants.array_makers import makers
+from octants._arrays.array_makers import makers
+from octants._language.python_scope import only_in_python
 from octants.exceptions import OctantsIndexError, OctantsRuntimeError, OctantsSyntaxError, OctantsTypeError
 from octants.layouts import Layout
-from octants.python_scope import only_in_python
 from octants.swizzles import SWIZZLES, swizzle_places
 from octants.types.primitive import BY_NUMPY, DataType, default_fp, default_ip, resolve_dtype, u1
 from octants.types.template import Template
 
 if TYPE_CHECKING:
-    from octants.fields import MatrixField
-    from octants.ndarrays import MatrixNdarray, VectorNdarray
-    from octants.tensors import MatrixTensor, VectorTensor
+    from octants._arrays.ndarrays import MatrixNdarray, VectorNdarray
+    from octants._arrays.tensors import MatrixTensor, VectorTensor
+    from octants._fields.fields import MatrixField
 
 WriteBack = Callable[[Any, Any], None]
 

@@ -10,8 +10,8 @@ import pytest
 
 import octants as qd
 from octants import _octants
-from octants.graph_drawings import critical_path, times_of
-from octants.timelines import Task
+from octants._profiling.timelines import Task
+from octants._streams.graph_drawings import critical_path, times_of
 
 A = qd.types.ndarray(dtype=qd.f32, ndim=1)
 

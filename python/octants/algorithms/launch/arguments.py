@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from octants.kernel_decorators import func
-from octants.ops import cast, min, static
+from octants._language.kernel_decorators import func
+from octants._language.ops import cast, min, static
 from octants.types import i64, template
 from octants.types import ndarray as array_type
 from octants.types.primitive import BY_NAME, DataType

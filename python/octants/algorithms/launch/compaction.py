@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from octants._arrays.ndarrays import ndarray
+from octants._language.kernel_decorators import kernel
+from octants._language.ops import static
 from octants.algorithms.compaction import reduce_by_key_add as _reduce_by_key_add
 from octants.algorithms.compaction import run_length_encode as _run_length_encode
 from octants.algorithms.compaction import select as _select
 from octants.algorithms.compaction import unique as _unique
 from octants.algorithms.launch.arguments import ANY_CAPACITY, Array, count_of, counted, indexed_length, on
 from octants.algorithms.scratch_slots import reduce_by_key_scratch_slots, select_scratch_slots
-from octants.kernel_decorators import kernel
-from octants.ndarrays import ndarray
-from octants.ops import static
 from octants.types import i64, template, u64
 
 __all__ = ["reduce_by_key_add", "run_length_encode", "select", "unique"]

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from octants._arrays.ndarrays import ndarray
+from octants._language.kernel_decorators import kernel
+from octants._language.ops import static
 from octants.algorithms.element_types import check_type
 from octants.algorithms.element_types import identity as identity_of
 from octants.algorithms.histograms import histogram as _histogram
@@ -16,9 +19,6 @@ from octants.algorithms.scans import OPERATORS
 from octants.algorithms.scans import exclusive_scan as _exclusive_scan
 from octants.algorithms.scans import inclusive_scan as _inclusive_scan
 from octants.algorithms.scratch_slots import exclusive_scan_scratch_slots, reduce_scratch_slots
-from octants.kernel_decorators import kernel
-from octants.ndarrays import ndarray
-from octants.ops import static
 from octants.types import f64, i64, template, u64
 from octants.types.primitive import DataType
 

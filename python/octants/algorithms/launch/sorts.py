@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from octants._arrays.ndarrays import ndarray
+from octants._language.kernel_decorators import func, kernel
+from octants._language.ops import cast, min, static
 from octants.algorithms.element_types import check_key, width
 from octants.algorithms.launch.arguments import (
     ANY_CAPACITY,
@@ -22,9 +25,6 @@ from octants.algorithms.launch.arguments import (
 from octants.algorithms.radix_sort import sort_digits
 from octants.algorithms.scratch_slots import exclusive_scan_scratch_slots, sort_scratch_slots
 from octants.algorithms.top_k import SEARCH_WORDS, find_threshold, take_up_to_threshold
-from octants.kernel_decorators import func, kernel
-from octants.ndarrays import ndarray
-from octants.ops import cast, min, static
 from octants.types import i64, template, u32, u64
 from octants.types.primitive import DataType
 

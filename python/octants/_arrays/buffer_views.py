@@ -1,0 +1,107 @@
+"""`qd.BufferView`: a range of the elements of an ndarray, which kernels take as an array of its own.
+
+It is an ndarray that lies in the memory of another one. So whatever takes ndarrays takes views too, and views that overlap
+are told apart at a launch like any arrays that do.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from octants._arrays.array_makers import makers
+from octants._arrays.ndarrays import Ndarray
+from octants.types.annotations import BufferViewType
+
+
+class BufferView(Ndarray):
+    """A range of the elements of a 1-dimensional ndarray, in the memory of that ndarray. `data[8:24]` makes one.
+
+    Kernels take it as an array of `size` elements, in a parameter annotated `qd.BufferView` or `qd.BufferView[qd.f32]`.
+    """
+
+    _octants_entity = "buffer_view"
+    _octants_builtin = "BufferView"
+
+    def __new__(cls, ndarray: Ndarray, offset: int, size: int) -> BufferView:
+        """`size` elements from `offset` on."""
+        if isinstance(ndarray, BufferView):
+            raise TypeError("Cannot nest BufferView(view, ...); use view.subview(offset, size) instead")
+        ndarray = getattr(ndarray, "_impl", ndarray)
+        if not isinstance(ndarray, Ndarray):
+            raise TypeError(f"qd.BufferView is a view of an ndarray, got {type(ndarray).__name__}")
+        if len(ndarray.shape) != 1:
+            raise TypeError(f"qd.BufferView is a view of a 1-dimensional ndarray, got one of shape {ndarray.shape}")
+        if ndarray.needs_grad:
+            raise TypeError("BufferView does not support ndarrays with gradients (needs_grad=True)")
+        length = ndarray.shape[0]
+        if offset < 0 or size < 0 or offset + size > length:
+            raise ValueError(f"BufferView out of range: offset={offset}, size={size}, ndarray length={length}")
+        return cls._make(ndarray, offset, size)
+
+    @classmethod
+    def _make(cls, ndarray: Ndarray, offset: int, size: int) -> BufferView:
+        made = super().__new__(cls, ndarray.dtype_name, ndarray.element_shape, (size,), False, ndarray, offset)
+        made._setup(None)
+        made.offset = offset
+        made._whole = ndarray._whole if isinstance(ndarray, BufferView) else ndarray
+        return made
+
+    _whole: Ndarray
+
+    def get_ndarray(self) -> Ndarray:
+        """The ndarray that this is a range of."""
+        return self._whole
+
+    @property
+    def arr(self) -> Ndarray:
+        """The ndarray that this is a range of."""
+        return self._whole
+
+    offset: int
+    """The first element, counted in the ndarray."""
+
+    @property
+    def size(self) -> int:  # type: ignore[override]
+        """Number of elements."""
+        return self.shape[0]
+
+    def subview(self, offset: int, size: int) -> BufferView:
+        """The view of `size` elements of this one, from `offset` on."""
+        if offset < 0 or size < 0 or offset + size > self.size:
+            raise ValueError(f"subview out of range: offset={offset}, size={size}, parent size={self.size}")
+        made = self._make(self, offset, size)
+        made.offset += self.offset
+        return made
+
+    def __getitem__(self, key: slice) -> BufferView:
+        if not isinstance(key, slice):
+            raise TypeError(
+                f"BufferView host-side indexing requires a slice, got {type(key).__name__}: to_numpy() has the elements"
+            )
+        return self.subview(*_offset_and_size(key, self.size))
+
+    def __iter__(self) -> NoReturn:
+        raise TypeError("BufferView host-side indexing requires a slice: in Python loop over to_numpy()")
+
+    def __class_getitem__(cls, dtype: Any) -> BufferViewType:
+        return BufferViewType(dtype)
+
+    def __repr__(self) -> str:
+        return f"<qd.BufferView offset={self.offset} size={self.size}>"
+
+
+def view_of_slice(whole: Ndarray, key: slice) -> BufferView:
+    """What `whole[key]` stands for."""
+    if len(whole.shape) != 1:
+        raise TypeError(f"ndarray slice to BufferView requires a 1D array, got shape {whole.shape}")
+    return BufferView(whole, *_offset_and_size(key, whole.shape[0]))
+
+
+makers.view_of_slice = view_of_slice
+
+
+def _offset_and_size(key: slice, length: int) -> tuple[int, int]:
+    start, stop, step = key.indices(length)
+    if step != 1:
+        raise ValueError(f"BufferView slice requires step=1, got step={step}")
+    return start, max(stop - start, 0)

@@ -1,0 +1,140 @@
+"""Kernels that fill and copy elements with gaps between them: the members of structs side by side, blocks of blocks.
+
+They run on whatever the components of the elements come to as arrays with a stride for each axis, so that one kernel for each
+scalar type and number of axes does for all layouts.
+"""
+
+# mypy: ignore-errors
+# Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
+
+from functools import cache
+
+from octants import _octants
+from octants._arrays.host_memory import common_step
+from octants._language.kernel_decorators import library_kernel
+from octants._language.ops import cast, grouped
+from octants.exceptions import OctantsRuntimeError
+from octants.types.annotations import ndarray
+from octants.types.primitive import BY_NUMPY
+
+
+def fill_parts(stream, to, components):
+    """Queues that the components of all elements become these."""
+    dtype = BY_NUMPY[to.dtype]
+    fill = _fill(dtype)
+    step = common_step(to.placements)
+    if step is not None and (components == components[0]).all():
+        groups = [(to.placements[0], [(len(components), step)], components[0])]
+    else:
+        groups = [(placement, [], value) for placement, value in zip(to.placements, components, strict=True)]
+    for placement, inner, value in groups:
+        digits = [digit for axis in placement.axes for digit in axis] + inner
+        axes = _merged([(extent, (stride,)) for extent, stride in digits])
+        fill(_view(to, placement.base, axes, 0), value.item(), qd_stream=stream)
+
+
+def copy_parts(stream, to, source, copy=None):
+    """Queues a copy of all elements, converted, or what another kernel does with both. False where the layouts have nothing in
+    common."""
+    copy = copy or _copy(BY_NUMPY[to.dtype])
+    steps = common_step(to.placements), common_step(source.placements)
+    if None in steps:
+        pairs = [(a, b, []) for a, b in zip(to.placements, source.placements, strict=True)]
+    else:
+        inner = [(len(to.placements), steps)]
+        pairs = [(to.placements[0], source.placements[0], inner)]
+    launches = []
+    for a, b, inner in pairs:
+        axes = []
+        for digits, others in zip(a.axes, b.axes, strict=True):
+            common = _common_digits(list(digits), list(others))
+            if common is None:
+                return False
+            axes += common
+        axes = _merged(axes + inner)
+        launches.append((_view(to, a.base, axes, 0), _view(source, b.base, axes, 1)))
+    for target, origin in launches:
+        copy(target, origin, qd_stream=stream)
+    return True
+
+
+def add_back(to, source):
+    """Queues that the elements of one array are added to those of another, and are zero then."""
+    if not copy_parts(None, to._elements(), source._elements(), _add_back(source.dtype)):
+        raise OctantsRuntimeError("the gradient of a copy between these layouts cannot be captured: copy by a kernel")
+
+
+def copy_array(stream, buffer, dtype, place, source):
+    """Queues a copy of another library's array: `place` is byte offset, extents and byte strides in the buffer."""
+    offset, shape, strides = place
+    to = _octants.ElementView(buffer, BY_NUMPY[dtype].name, offset, shape, strides)
+    _copy(BY_NUMPY[dtype])(to, source, qd_stream=stream)
+
+
+@cache
+def _fill(dtype):
+    @library_kernel
+    def fill_elements(to: ndarray(), value: dtype):
+        for index in grouped(to):
+            to[index] = value
+
+    return fill_elements
+
+
+@cache
+def _copy(dtype):
+    @library_kernel
+    def copy_elements(to: ndarray(), source: ndarray()):
+        for index in grouped(to):
+            to[index] = cast(source[index], dtype)
+
+    return copy_elements
+
+
+@cache
+def _add_back(dtype):
+    @library_kernel
+    def add_back_elements(to: ndarray(), source: ndarray()):
+        for index in grouped(to):
+            value = to[index]
+            to[index] = 0
+            # Behind that, for both may be one.
+            source[index] += cast(value, dtype)
+
+    return add_back_elements
+
+
+def _view(elements, base, axes, which):
+    shape = [extent for extent, _ in axes]
+    strides = [pair[which] for _, pair in axes]
+    return _octants.ElementView(elements.buffer, BY_NUMPY[elements.dtype].name, base, shape, strides)
+
+
+def _common_digits(digits, others):
+    """Digits of one axis in two layouts as digits of both: extents and pairs of strides, outermost first."""
+    found = []
+    while digits and others:
+        (n, stride), (m, other) = digits.pop(), others.pop()
+        least = min(n, m)
+        if n % least or m % least:
+            return None
+        found.append((least, (stride, other)))
+        if n > least:
+            digits.append((n // least, stride * least))
+        if m > least:
+            others.append((m // least, other * least))
+    rest = [extent for extent, _ in digits + others]
+    return None if any(extent != 1 for extent in rest) else found[::-1]
+
+
+def _merged(axes):
+    """The axes in the order of memory, with neighbours that follow one another without gaps as one; at least one axis."""
+    merged = []
+    for extent, strides in sorted(axes, key=lambda axis: axis[1], reverse=True):
+        if extent == 1:
+            continue
+        if merged and merged[-1][1] == tuple(stride * extent for stride in strides):
+            merged[-1] = (merged[-1][0] * extent, strides)
+        else:
+            merged.append((extent, strides))
+    return merged or [(1, tuple(0 for _ in axes[0][1]) if axes else (0, 0))]

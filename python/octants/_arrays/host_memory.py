@@ -1,0 +1,420 @@
+"""The host's access to the elements of a field or an ndarray.
+
+Where the host can address the device's memory, each component is a numpy view with the byte strides of its placement, with
+one numpy axis per digit (`HostMemory`). Elsewhere bytes are copied, whole ranges for whole arrays and an element's own
+bytes for an element (`CopiedMemory`); the same views then describe the copy. Both wait for the work that is in the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from octants import _octants
+from octants._arrays import interchange
+from octants._fields.snode import Placement
+
+MemoryLayout = tuple[int, tuple[int, ...], tuple[int, ...]]
+"""Byte offset, extents and byte strides of an array in a buffer."""
+
+REPEATED = 16384
+"""So many components are copied at once where one element is stored everywhere."""
+
+NEAR = 4096
+"""Components of an element that lie within so many bytes are read together."""
+
+
+def host_access(
+    buffer: _octants.Buffer, dtype: np.dtype[Any], element_shape: tuple[int, ...], placements: Sequence[Placement]
+) -> HostMemory | CopiedMemory:
+    """Access to the elements whose components lie at `placements` in the buffer."""
+    if not buffer.host_addressable:
+        return CopiedMemory(buffer, dtype, element_shape, placements)
+    memory = np.frombuffer(memoryview(buffer), dtype=np.uint8)
+    access = class_of_host_memory(buffer.wait, memory, dtype, element_shape, placements)
+    access.at_once = buffer.immediate
+    return access
+
+
+def _repeat(memory: np.ndarray[Any, Any], element: np.ndarray[Any, Any]) -> None:
+    """Sets memory to an element's components, again and again.
+
+    What is set is copied on, in blocks that a cache holds: an assignment of numpy's takes the time of a loop for each element.
+    """
+    done = len(element)
+    memory[:done] = element
+    block = done * max(1, REPEATED // done)
+    while 0 < done < len(memory):
+        step = min(done, block, len(memory) - done)
+        memory[done : done + step] = memory[:step]
+        done += step
+
+
+class HostMemory:
+    """Reads and writes elements in memory that the host can address; indices count from zero on every axis."""
+
+    NO_VIEW = (
+        "copy=False needs one numpy array that describes the memory, without a conversion; use copy=None or copy=True"
+    )
+
+    at_once = False
+    """Streams make no difference to this memory: all work is done within the call that asks for it."""
+
+    def __init__(
+        self,
+        wait: Callable[..., None],
+        memory: np.ndarray[Any, Any],
+        dtype: np.dtype[Any],
+        element_shape: tuple[int, ...],
+        placements: Sequence[Placement],
+    ) -> None:
+        first = placements[0]
+        self._wait = wait
+        self.shape = first.shape
+        self.element_shape = element_shape
+        self.dtype = dtype
+        self._digits = tuple(tuple(extent for extent, _ in digits) for digits in first.axes)
+        self._plain = all(len(digits) == 1 for digits in self._digits)
+        step = common_step(placements)
+        if step is None:
+            self._views = [_view(memory, dtype, placement) for placement in placements]
+        else:
+            strides = tuple(step * count for count in _element_strides(element_shape))
+            self._views = [_view(memory, dtype, first, element_shape, strides)]
+        self._simple = self._plain and len(self._views) == 1 and not element_shape
+
+    def read(self) -> np.ndarray[Any, Any]:
+        """All elements in a new array of shape `shape + element_shape`."""
+        self._wait()
+        shape = self.shape + self.element_shape
+        if len(self._views) == 1:
+            return np.array(self._views[0], order="C").reshape(shape)
+        return np.stack([np.array(view).reshape(self.shape) for view in self._views], axis=-1).reshape(shape)
+
+    def write(self, values: np.ndarray[Any, Any]) -> None:
+        """Stores all elements, converted like an assignment in numpy."""
+        self._wait(write=True)
+        digits = tuple(extent for axis in self._digits for extent in axis)
+        if len(self._views) == 1:
+            self._views[0][...] = values.reshape(digits + self.element_shape)
+            return
+        columns = values.reshape((*digits, len(self._views)))
+        for number, view in enumerate(self._views):
+            view[...] = columns[..., number]
+
+    def fill(self, value: Any) -> None:
+        """Stores one element (an array of `element_shape`, or a scalar) everywhere."""
+        self._wait(write=True)
+        if len(self._views) == 1:
+            view = self._views[0]
+            if self.element_shape and view.flags.c_contiguous:
+                _repeat(view.reshape(-1), np.broadcast_to(value, self.element_shape).ravel())
+            else:
+                view[...] = value
+            return
+        for view, item in zip(self._views, np.broadcast_to(value, self.element_shape).ravel(), strict=True):
+            view[...] = item
+
+    def get(self, index: tuple[int, ...]) -> Any:
+        """One element: a Python scalar, or a new array of `element_shape`."""
+        self._wait()
+        if self._simple:
+            return self._views[0].item(index)
+        place = index if self._plain else self._place(index)
+        if len(self._views) == 1:
+            found = self._views[0][place]
+            return found.item() if not self.element_shape else np.array(found)
+        return np.array([view[place] for view in self._views]).reshape(self.element_shape)
+
+    def set(self, index: tuple[int, ...], value: Any) -> None:
+        """Stores one element: a scalar, or an array of `element_shape`."""
+        self._wait(write=True)
+        place = index if self._plain else self._place(index)
+        if len(self._views) == 1:
+            self._views[0][place] = value
+            return
+        for view, item in zip(self._views, np.ravel(value), strict=True):
+            view[place] = item
+
+    def set_component(self, index: tuple[int, ...], component: tuple[int, ...], value: Any) -> None:
+        """Stores one component of an element."""
+        self._wait(write=True)
+        place = index if self._plain else self._place(index)
+        if len(self._views) == 1:
+            self._views[0][place + component] = value
+        else:
+            self._views[int(np.ravel_multi_index(component, self.element_shape))][place] = value
+
+    @property
+    def device(self) -> tuple[int, int]:
+        """The device as DLPack names it."""
+        return interchange.CPU_DEVICE
+
+    def dlpack(self, keywords: dict[str, Any]) -> Any:
+        """A DLPack capsule of the memory."""
+        view = self.direct()
+        if view is None:
+            raise ValueError(self.NO_VIEW)
+        return interchange.export_dlpack(view, keywords)
+
+    def torch(self, whole: Any, device: Any, copy: bool | None) -> Any:
+        """A torch tensor on `device` (the CPU by default) with the elements of `whole`, whose memory this is."""
+        return interchange.to_torch(whole.to_numpy(copy=copy), device, copy)
+
+    def layout_for(self, tensor: Any) -> MemoryLayout | None:
+        """None: the host sets the elements from the tensor's values."""
+        return None
+
+    def direct(self) -> np.ndarray[Any, Any] | None:
+        """A view of the field's own memory, where one numpy array can describe it. Waits for all who use the memory."""
+        self._wait(write=True)
+        return self._views[0] if self._plain and len(self._views) == 1 else None
+
+    def _place(self, index: tuple[int, ...]) -> tuple[int, ...]:
+        place: list[int] = []
+        for value, extents in zip(index, self._digits, strict=True):
+            place.extend(int(digit) for digit in np.unravel_index(value, extents))
+        return tuple(place)
+
+
+class_of_host_memory = HostMemory
+"""The class that new fields and ndarrays use where the host can address their memory."""
+
+
+class CopiedMemory:
+    """Reads and writes elements in memory that the host cannot address. The same interface as `HostMemory`."""
+
+    NO_VIEW = "copy=False: the host cannot address the memory of this device; use copy=None or copy=True"
+
+    at_once = False
+
+    def __init__(
+        self,
+        buffer: _octants.Buffer,
+        dtype: np.dtype[Any],
+        element_shape: tuple[int, ...],
+        placements: Sequence[Placement],
+    ) -> None:
+        self._buffer = buffer
+        self.shape = placements[0].shape
+        self.element_shape = element_shape
+        self.dtype = dtype
+        self._placements = list(placements)
+        spans = [_span(placement, dtype.itemsize) for placement in placements]
+        self._low, self._high = min(low for low, _ in spans), max(high for _, high in spans)
+        count = int(np.prod(self.shape, dtype=np.int64)) * dtype.itemsize
+        self._dense = self._high - self._low == count * len(spans)
+        # Components that are dense one by one are copied one by one: what lies between them is not theirs.
+        apart = not self._dense and len(spans) > 1 and all(high - low == count for low, high in spans)
+        self._parts = [CopiedMemory(buffer, dtype, (), [each]) for each in placements] if apart else []
+        self._in_order = self._dense and self._is_in_order()
+
+    def read(self) -> np.ndarray[Any, Any]:
+        """All elements in a new array of shape `shape + element_shape`."""
+        if self._in_order:
+            values = np.empty(self.shape + self.element_shape, self.dtype)
+            self._buffer.read_into(self._low, values.reshape(-1))
+            return values
+        if self._parts:
+            return np.stack([part.read() for part in self._parts], axis=-1).reshape(self.shape + self.element_shape)
+        return self._local(self._bytes()).read()
+
+    def write(self, values: np.ndarray[Any, Any]) -> None:
+        """Stores all elements, converted like an assignment in numpy."""
+        if self._in_order:
+            self._buffer.write(self._low, np.asarray(values, self.dtype, order="C").reshape(-1))
+            return
+        if self._parts:
+            columns = values.reshape((*self.shape, len(self._parts)))
+            for number, part in enumerate(self._parts):
+                part.write(columns[..., number])
+            return
+        memory = np.empty(self._high - self._low, np.uint8) if self._dense else self._bytes()
+        self._local(memory).write(values)
+        self._buffer.write(self._low, memory)
+
+    def fill(self, value: Any) -> None:
+        """Stores one element (an array of `element_shape`, or a scalar) everywhere."""
+        self.write(np.broadcast_to(np.asarray(value, self.dtype), self.shape + self.element_shape))
+
+    def get(self, index: tuple[int, ...]) -> Any:
+        """One element: a Python scalar, or a new array of `element_shape`."""
+        itemsize = self.dtype.itemsize
+        places = self._places(index)
+        low, high = min(places), max(places) + itemsize
+        if high - low <= NEAR:
+            memory = self._buffer.read(low, high - low)
+            found = [np.frombuffer(memory, self.dtype, 1, place - low)[0] for place in places]
+        else:
+            found = [np.frombuffer(self._buffer.read(place, itemsize), self.dtype)[0] for place in places]
+        return np.array(found, self.dtype).reshape(self.element_shape) if self.element_shape else found[0].item()
+
+    def set(self, index: tuple[int, ...], value: Any) -> None:
+        """Stores one element: a scalar, or an array of `element_shape`."""
+        places = self._places(index)
+        element = np.empty(len(places), self.dtype)
+        element[...] = np.ravel(value)
+        start = 0
+        for end in range(1, len(places) + 1):
+            if end == len(places) or places[end] != places[end - 1] + self.dtype.itemsize:
+                self._buffer.write(places[start], element[start:end])
+                start = end
+
+    def set_component(self, index: tuple[int, ...], component: tuple[int, ...], value: Any) -> None:
+        """Stores one component of an element."""
+        number = int(np.ravel_multi_index(component, self.element_shape))
+        item = np.empty(1, self.dtype)
+        item[0] = value
+        self._buffer.write(self._places(index)[number], item)
+
+    @property
+    def device(self) -> tuple[int, int]:
+        """The device as DLPack names it."""
+        return self._buffer.dlpack_device
+
+    def dlpack(self, keywords: dict[str, Any]) -> Any:
+        """A DLPack capsule of the memory, on the device."""
+        place = self._layout()
+        if place is None:
+            raise ValueError(
+                "DLPack describes one array with a stride per axis, which this memory is not; use copy=True"
+            )
+        return interchange.export_device(self._buffer, place, self.dtype, keywords, self.read)
+
+    def torch(self, whole: Any, device: Any, copy: bool | None) -> Any:
+        """A torch tensor of `whole`, whose memory this is: on the CPU, or on this device where `device` or `copy` asks."""
+        if self._layout() is None and copy is not False:
+            return interchange.to_torch(self.read(), device, None)
+        return interchange.device_to_torch(whole, device, copy)
+
+    def layout_for(self, tensor: Any) -> MemoryLayout | None:
+        """Where the elements lie that the device can set from this torch tensor. None if the tensor lies elsewhere or has
+        another shape."""
+        place = self._layout()
+        if place is None or not hasattr(tensor, "detach") or tensor.device.type == "cpu":
+            return None
+        return place if tuple(tensor.shape) == place[1] and tensor.__dlpack_device__() == self.device else None
+
+    def array_protocol(self) -> dict[str, Any]:
+        """What the attribute shows by which libraries on this device take arrays."""
+        place = self._layout()
+        if place is None:
+            raise AttributeError("no single array describes this memory")
+        offset, shape, strides = place
+        stream = self._buffer.hand_over()
+        if stream == 0:
+            # The protocol has no name for it, and none says that the contents are ready.
+            self._buffer.wait(write=True)
+            stream = None
+        return {
+            "shape": shape,
+            "typestr": self.dtype.str,
+            "data": (self._buffer.ptr + offset, False),
+            "strides": strides,
+            "version": 3,
+            "stream": stream,
+        }
+
+    def _is_in_order(self) -> bool:
+        """Whether the elements lie in memory as in numpy's own order."""
+        place = self._layout()
+        if place is None:
+            return False
+        _, shape, strides = place
+        expected = self.dtype.itemsize
+        for extent, stride in zip(reversed(shape), reversed(strides), strict=True):
+            if extent > 1 and stride != expected:
+                return False
+            expected *= extent
+        return True
+
+    def _layout(self) -> MemoryLayout | None:
+        """Byte offset, extents and byte strides, where they describe the memory."""
+        first, step = self._placements[0], common_step(self._placements)
+        if step is None or any(len(digits) != 1 for digits in first.axes):
+            return None
+        strides = tuple(digits[0][1] for digits in first.axes)
+        strides += tuple(step * count for count in _element_strides(self.element_shape))
+        return first.base, self.shape + self.element_shape, strides
+
+    def direct(self) -> np.ndarray[Any, Any] | None:
+        """None: no numpy array can describe the memory."""
+        return None
+
+    def _bytes(self) -> np.ndarray[Any, Any]:
+        memory = np.empty(self._high - self._low, np.uint8)
+        self._buffer.read_into(self._low, memory)
+        return memory
+
+    def _local(self, memory: np.ndarray[Any, Any]) -> HostMemory:
+        moved = [Placement(each.base - self._low, each.axes) for each in self._placements]
+        return HostMemory(_no_wait, memory, self.dtype, self.element_shape, moved)
+
+    def _places(self, index: tuple[int, ...]) -> list[int]:
+        """The byte offset of each component."""
+        places: list[int] = []
+        axes, shift = None, 0
+        for placement in self._placements:
+            if placement.axes != axes:
+                axes, shift = placement.axes, _shift(placement, index)
+            places.append(placement.base + shift)
+        return places
+
+
+def _no_wait(write: bool = False) -> None:
+    """For memory that no one else uses."""
+
+
+def _shift(placement: Placement, index: tuple[int, ...]) -> int:
+    """Bytes from index zero to an element."""
+    shift = 0
+    for value, digits in zip(index, placement.axes, strict=True):
+        for extent, stride in reversed(digits):
+            value, digit = divmod(value, extent)
+            shift += digit * stride
+    return shift
+
+
+def _span(placement: Placement, itemsize: int) -> tuple[int, int]:
+    """The first byte of a component and the one past its last."""
+    reach = sum((extent - 1) * stride for digits in placement.axes for extent, stride in digits)
+    return placement.base, placement.base + reach + itemsize
+
+
+def _view(
+    memory: np.ndarray[Any, Any],
+    dtype: np.dtype[Any],
+    placement: Placement,
+    element_shape: tuple[int, ...] = (),
+    element_strides: tuple[int, ...] = (),
+) -> np.ndarray[Any, Any]:
+    digits = [digit for axis in placement.axes for digit in axis]
+    return np.ndarray(
+        shape=tuple(extent for extent, _ in digits) + element_shape,
+        dtype=dtype,
+        buffer=memory.data,
+        offset=placement.base,
+        strides=tuple(stride for _, stride in digits) + element_strides,
+    )
+
+
+def common_step(placements: Sequence[Placement]) -> int | None:
+    """The distance in bytes from each component to the next, where it is the same for all."""
+    if len(placements) == 1:
+        return 0
+    step = placements[1].base - placements[0].base
+    for before, after in zip(placements, placements[1:], strict=False):
+        if after.base - before.base != step or after.axes != before.axes:
+            return None
+    return step
+
+
+def _element_strides(element_shape: tuple[int, ...]) -> tuple[int, ...]:
+    strides: list[int] = []
+    count = 1
+    for extent in reversed(element_shape):
+        strides.append(count)
+        count *= extent
+    return tuple(reversed(strides))

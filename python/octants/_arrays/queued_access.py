@@ -1,0 +1,154 @@
+"""Fills, copies and imports of fields and ndarrays that are queued on a stream instead of being done by the host.
+
+Elements that lie in ranges without gaps are set and copied by the driver, others by kernels. Each function says whether it
+could queue the work; if not, the caller does it on the host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from octants import _octants
+from octants._arrays.element_kernels import copy_array, copy_parts, fill_parts
+from octants._arrays.host_memory import HostMemory, common_step
+from octants._fields.snode import Placement
+
+
+class Elements(NamedTuple):
+    """The elements of a field or an ndarray: where each component lies in a buffer."""
+
+    buffer: _octants.Buffer
+    dtype: np.dtype[Any]
+    element_shape: tuple[int, ...]
+    placements: Sequence[Placement]
+
+
+class _Range(NamedTuple):
+    low: int
+    nbytes: int
+    components: slice
+
+
+def done_by_device(qd_stream: Any, wholes: Sequence[Any], queue: Callable[[_octants.Stream], bool]) -> bool:
+    """Queues work with fields or ndarrays on the stream that is given or current. Without one, a device whose memory the host
+    cannot address works in place of the host, to the same effect. False where the host is to do the work."""
+    stream = _octants.queueing_stream(qd_stream)
+    if stream is not None:
+        return queue(stream)
+    if isinstance(wholes[0]._memory(), HostMemory) and not _octants.capturing():
+        return False
+    if not queue(_octants.default_stream_behind([whole._elements().buffer for whole in wholes])):
+        return False
+    _octants.end_host_work()
+    return True
+
+
+def queue_fill(stream: _octants.Stream, to: Elements, value: Any) -> bool:
+    """Queues that all elements become `value`: an array of the element's shape, or a scalar."""
+    # Components of an element side by side are one larger element; otherwise each component has a range of its own.
+    step = common_step(to.placements)
+    ranges = _ranges(to, joined=step == to.dtype.itemsize or len(to.placements) == 1)
+    components = np.broadcast_to(np.asarray(value, to.dtype), to.element_shape).reshape(-1)
+    if ranges is None:
+        fill_parts(stream, to, components)
+        return True
+    for each in ranges:
+        element = components[each.components].tobytes()
+        to.buffer.fill(stream, each.low, element, each.nbytes // len(element))
+    return True
+
+
+def queue_copy(stream: _octants.Stream, to: Elements, source: Elements) -> bool:
+    """Queues a copy of all elements, converted where the types differ."""
+    ranges, sources = _ranges(to), _ranges(source)
+    same = to.dtype == source.dtype and _relative(to) == _relative(source)
+    if ranges is None or sources is None or len(ranges) != len(sources) or not same:
+        return copy_parts(stream, to, source)
+    if to.buffer is source.buffer:
+        if ranges[0].low == sources[0].low:
+            return True
+        if any(abs(each.low - other.low) < each.nbytes for each, other in zip(ranges, sources, strict=True)):
+            return False  # views of one ndarray that overlap
+    for each, other in zip(ranges, sources, strict=True):
+        to.buffer.copy_from(stream, each.low, source.buffer, other.low, each.nbytes)
+    return True
+
+
+def queue_write(stream: _octants.Stream, to: Elements, values: np.ndarray[Any, Any]) -> bool:
+    """Queues that all elements become those of an array of shape `shape + element_shape`, which is read now."""
+    ranges = _ranges(to)
+    if ranges is None:
+        return False
+    for each in ranges:
+        memory = np.empty(each.nbytes, np.uint8)
+        parts = to.placements[each.components]
+        moved = [Placement(part.base - each.low, part.axes) for part in parts]
+        whole = len(parts) == len(to.placements)
+        element_shape = to.element_shape if whole else ()
+        column = values if whole else values.reshape((*moved[0].shape, -1))[..., each.components.start]
+        HostMemory(_no_wait, memory, to.dtype, element_shape, moved).write(column)
+        to.buffer.upload(stream, each.low, memory)
+    return True
+
+
+def take_tensor(whole: Any, tensor: Any) -> bool:
+    """Lets the device set all elements of a field or an ndarray from a torch tensor. False where one of them lies elsewhere."""
+    memory = whole._memory()
+    place = memory.layout_for(tensor)
+    if place is None:
+        return False
+    tensor = tensor.detach()
+    buffer = whole._elements().buffer
+    unnamed = buffer.hand_over()
+    if unnamed is None:
+        return False
+    # The stream that libraries use where they name none waits for the tensor's, and the default stream is in step with it.
+    tensor.__dlpack__(stream=unnamed)
+
+    def queue(stream: _octants.Stream) -> bool:
+        copy_array(stream, buffer, memory.dtype, place, tensor)
+        return True
+
+    return done_by_device(None, [whole], queue)
+
+
+def _no_wait(write: bool = False) -> None:
+    """The memory is the host's own."""
+
+
+def _relative(elements: Elements) -> list[tuple[int, Any]]:
+    first = elements.placements[0].base
+    return [(part.base - first, part.axes) for part in elements.placements]
+
+
+def _ranges(elements: Elements, joined: bool = True) -> list[_Range] | None:
+    """One range with all components if there is one (and `joined`), else one for each component, else None."""
+    count, itemsize = len(elements.placements), elements.dtype.itemsize
+    step = common_step(elements.placements)
+    if joined and step is not None:
+        found = _dense(elements.placements[0], itemsize, (count, step))
+        if found is not None:
+            return [_Range(*found, slice(0, count))]
+    ranges = []
+    for number, placement in enumerate(elements.placements):
+        found = _dense(placement, itemsize, (1, 0))
+        if found is None:
+            return None
+        ranges.append(_Range(*found, slice(number, number + 1)))
+    return ranges
+
+
+def _dense(placement: Placement, itemsize: int, components: tuple[int, int]) -> tuple[int, int] | None:
+    """First byte and number of bytes, where the items fill a range without gaps."""
+    digits = [digit for axis in placement.axes for digit in axis]
+    expected = itemsize
+    for extent, stride in sorted([*digits, components], key=lambda digit: digit[1]):
+        if extent == 1:
+            continue
+        if stride != expected:
+            return None
+        expected *= extent
+    return placement.base, expected

@@ -1,0 +1,136 @@
+"""What fields and ndarrays share: keys of elements, and all elements at once (numpy, torch, DLPack, fills, copies)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from octants import _octants
+from octants._arrays import interchange, shadow_buffers
+from octants._arrays.queued_access import Elements, done_by_device, queue_copy, queue_fill, queue_write, take_tensor
+from octants._language.python_scope import only_in_python, runs_as_python
+from octants.types.values import Matrix
+
+if TYPE_CHECKING:
+    from octants._arrays.host_memory import CopiedMemory, HostMemory
+
+
+class WholeArray:
+    """A field or an ndarray, as far as all its elements go."""
+
+    if TYPE_CHECKING:
+
+        def _memory(self) -> HostMemory | CopiedMemory:
+            """Host access to the elements; raises when the program that made the array has ended."""
+
+        def _elements(self) -> Elements:
+            """Where the elements lie in a buffer."""
+
+        def _element(self, value: Any) -> Any:
+            """A value as one element (a scalar stays one)."""
+
+        def _import(self, arr: np.ndarray[Any, Any], qd_stream: Any = None) -> None:
+            """Sets all elements from an array whose shape is checked."""
+
+    @only_in_python
+    def from_numpy(self, arr: np.ndarray[Any, Any], qd_stream: Any = None) -> None:
+        """Sets all elements from an array of shape `shape + element_shape`. On a stream the array is read now, and the elements
+        are set when the stream gets there."""
+        if not isinstance(arr, (np.ndarray, np.generic)):
+            raise TypeError(f"{np.ndarray} expected, but {type(arr)} provided: from_numpy() takes a numpy array")
+        if type(arr) is not np.ndarray and isinstance(arr, np.ma.MaskedArray):
+            raise ValueError("from_numpy() would lose the mask of a masked array: pass array.filled(...)")
+        self._import(np.asarray(arr), qd_stream)
+        if shadow_buffers.open_scopes:
+            shadow_buffers.host_wrote(self)
+
+    def _write(self, arr: np.ndarray[Any, Any], qd_stream: Any) -> None:
+        """Sets all elements from an array of the right shape, now or on a stream."""
+        memory = self._memory()
+        values = interchange.converted(arr, memory.dtype)
+        stream = None if qd_stream is None else _octants.queueing_stream(qd_stream)
+        if stream is None or not queue_write(stream, self._elements(), values):
+            if qd_stream is not None:
+                _octants.before_host_work(qd_stream)
+            memory.write(values)
+
+    def _typed(self, component: Any) -> Any:
+        """A component, a row or a Python scalar, as a scalar of the array's own type."""
+        return component if isinstance(component, Matrix) else self._memory().dtype.type(component)
+
+    def size(self) -> tuple[int, ...]:
+        """The extents of the axes, and behind them those of an element."""
+        memory = self._memory()
+        return tuple(memory.shape) + tuple(memory.element_shape)
+
+    @only_in_python
+    def to_torch(self, device: Any = None, *, copy: bool | None = True) -> Any:
+        """All elements as a torch tensor on `device` (the CPU by default)."""
+        return self._memory().torch(self, device, copy)
+
+    @only_in_python
+    def from_torch(self, arr: Any) -> None:
+        """Sets all elements from a torch tensor."""
+        if not take_tensor(self, arr):
+            self._import(interchange.from_torch(arr))
+        if shadow_buffers.open_scopes:
+            shadow_buffers.host_wrote(self)
+
+    @only_in_python
+    def to_dlpack(self, versioned: bool = False) -> Any:
+        """A DLPack capsule of the memory."""
+        return self.__dlpack__(**interchange.dlpack_keywords(versioned))
+
+    def __dlpack__(self, **kwargs: Any) -> Any:
+        return self._memory().dlpack(kwargs)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self._memory().device
+
+    def fill(self, val: Any, qd_stream: Any = None) -> None:
+        """Sets all elements to a scalar, or to one vector or matrix."""
+        element = self._element(val)
+        memory = self._memory()
+        if memory.at_once and qd_stream is None and not _octants.capturing():
+            memory.fill(element)
+        elif not done_by_device(qd_stream, [self], lambda stream: queue_fill(stream, self._elements(), element)):
+            _octants.before_host_work(qd_stream)
+            memory.fill(element)
+        if shadow_buffers.open_scopes:
+            shadow_buffers.host_wrote(self)
+
+    def _copy(self, other: WholeArray, qd_stream: Any) -> None:
+        """Sets all elements from another array of the same kind and shape."""
+        if not done_by_device(
+            qd_stream, [self, other], lambda stream: queue_copy(stream, self._elements(), other._elements())
+        ):
+            _octants.before_host_work(qd_stream)
+            memory = self._memory()
+            self._import(other._memory().read().reshape(memory.shape + memory.element_shape))
+        if shadow_buffers.open_scopes:
+            shadow_buffers.host_copied(self, other)
+
+
+def component_key(key: Any, axes: int) -> tuple[Any, Any] | None:
+    """Where kernels run as Python, a key may name a component too, behind the indices of its element: both, apart."""
+    if not runs_as_python() or not isinstance(key, tuple) or len(key) <= axes:
+        return None
+    component = key[axes:]
+    return key[:axes], component if len(component) > 1 else component[0]
+
+
+def flat_index(key: Any, wrong: Callable[[Any], str]) -> list[int]:
+    """A key as integers; a vector in it stands for several. `wrong` says what is wrong with another item."""
+    if isinstance(key, Matrix):
+        key = key.entries.tolist()
+    flat: list[int] = []
+    for item in () if key is None else key if isinstance(key, (tuple, list)) else (key,):
+        if isinstance(item, Matrix):
+            flat.extend(item.entries.tolist())
+        elif hasattr(item, "__index__") and not isinstance(item, np.ndarray):
+            flat.append(item.__index__())
+        else:
+            raise TypeError(wrong(item))
+    return flat

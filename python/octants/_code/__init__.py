@@ -1,0 +1,1 @@
+"""What a kernel is compiled to: looked at, kept, compiled ahead of time."""

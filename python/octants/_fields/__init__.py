@@ -1,0 +1,1 @@
+"""Fields and the trees of levels that they lie in."""

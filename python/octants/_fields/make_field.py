@@ -1,0 +1,155 @@
+"""Making fields: their gradients and duals beside them, and a tree of its own for each that has a shape."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+
+from octants._arrays import shadow_buffers
+from octants._arrays.array_makers import makers
+from octants._fields import placement_checks
+from octants._fields.axes import order_axes
+from octants._fields.fields import Field, MatrixField, ScalarField
+from octants._fields.snode import Component, checked_shape
+from octants._fields.snode_trees import place_in_own_tree, require_program
+from octants._language.python_scope import only_in_python
+from octants.exceptions import OctantsRuntimeError, OctantsSyntaxError
+from octants.layouts import Layout
+from octants.types.enums import SNodeGradType
+from octants.types.primitive import DataType, resolve_dtype
+from octants.types.tensor_types import MatrixType, VectorType
+
+
+@only_in_python
+def field(dtype: Any, shape: Any = None, *args: Any, **kwargs: Any) -> Any:
+    """A field of scalars, or of vectors or matrices where `dtype` is such a type.
+
+    Without `shape` it waits to be placed (`qd.root.dense(...).place(x)`). Keywords: `order` ("ji": the axes outermost
+    first in memory), `offset` (first index of each axis), `name`, `needs_grad`, `needs_dual`.
+    """
+    if isinstance(dtype, VectorType):
+        return make_matrix_field(dtype.shape, dtype.dtype, shape, *args, **kwargs)
+    if isinstance(dtype, MatrixType):
+        return make_matrix_field(dtype.shape, dtype.dtype, shape, *args, **kwargs)
+    return make_scalar_field(dtype, shape, *args, **kwargs)
+
+
+def make_scalar_field(
+    dtype: Any,
+    shape: Any = None,
+    order: str | None = None,
+    name: str = "",
+    offset: Any = None,
+    needs_grad: bool = False,
+    needs_dual: bool = False,
+) -> ScalarField:
+    """A field of scalars."""
+    scalar = resolve_dtype(dtype)
+    made = _with_shadow_buffers(
+        lambda parts: ScalarField(scalar, (), parts, name), scalar, 1, name, needs_grad or needs_dual
+    )
+    _finish(made, shape, order, offset, needs_grad, needs_dual, Layout.AOS)
+    assert isinstance(made, ScalarField)
+    return made
+
+
+def make_matrix_field(
+    element_shape: tuple[int, ...],
+    dtype: Any,
+    shape: Any = None,
+    order: str | None = None,
+    name: str = "",
+    offset: Any = None,
+    needs_grad: bool = False,
+    needs_dual: bool = False,
+    layout: Layout = Layout.AOS,
+) -> MatrixField:
+    """A field of vectors (`element_shape` of one axis) or matrices."""
+    element_shape = tuple(operator.index(extent) for extent in element_shape)
+    if isinstance(dtype, (list, tuple)) and np.shape(dtype) != element_shape:
+        kind = "Vector" if len(element_shape) == 1 else "Matrix"
+        raise AssertionError(
+            f"Please set correct dtype list for {kind}. The shape of dtype list should be {element_shape} instead of "
+            f"{np.shape(dtype)}"
+        )
+    scalar = _one_dtype(dtype)
+    count = int(np.prod(element_shape))
+    if count < 1:
+        raise ValueError(f"an element has at least one component, got the shape {element_shape}")
+    made = _with_shadow_buffers(
+        lambda parts: MatrixField(scalar, element_shape, parts, name), scalar, count, name, needs_grad or needs_dual
+    )
+    _finish(made, shape, order, offset, needs_grad, needs_dual, layout)
+    assert isinstance(made, MatrixField)
+    return made
+
+
+makers.matrix_field = make_matrix_field
+
+
+def _one_dtype(dtype: Any) -> DataType:
+    """The one type of a list (of lists) of types."""
+    if not isinstance(dtype, (list, tuple)):
+        return resolve_dtype(dtype)
+    kinds = {_one_dtype(item) for item in dtype}
+    if len(kinds) != 1:
+        raise OctantsRuntimeError("Member fields of a matrix field must have the same compute type")
+    return kinds.pop()
+
+
+def _with_shadow_buffers(make: Any, dtype: DataType, count: int, name: str, wants: bool) -> Field:
+    """A field and, for floating-point types, its (not yet placed) gradient and dual."""
+    if wants and not dtype.is_float:
+        raise OctantsRuntimeError(f"{dtype} is not supported for field with `needs_grad=True` or `needs_dual=True`.")
+    primal = [Component(dtype, name) for _ in range(count)]
+    made: Field = make(primal)
+    shadow_buffers.remember("field", made)
+    if dtype.is_float:
+        for which in ("grad", "dual"):
+            role = SNodeGradType.ADJOINT if which == "grad" else SNodeGradType.DUAL
+            shadow_buffer = [Component(dtype, f"{name}.{which}" if name else which, role=role) for _ in range(count)]
+            for part, other in zip(primal, shadow_buffer, strict=True):
+                setattr(part, which, other)
+            other_field: Field = make(shadow_buffer)
+            other_field._name = shadow_buffer[0].name if name else ""
+            shadow_buffers.remember(which, other_field)
+            setattr(made, which, other_field)
+    return made
+
+
+def _finish(
+    made: Field, shape: Any, order: str | None, offset: Any, needs_grad: bool, needs_dual: bool, layout: Layout
+) -> None:
+    """Places a field that has a shape in a tree of its own; its gradient and dual where they are asked for."""
+    if shape is None:
+        if offset is not None:
+            raise OctantsSyntaxError("shape cannot be None when offset is set")
+        if order is not None:
+            raise OctantsSyntaxError("shape cannot be None when order is set")
+        require_program()
+        placement_checks.expect_placement(made, needs_grad, needs_dual)
+        return
+    extents, offsets = checked_extents(shape, offset)
+    sequence = tuple(range(len(extents))) if order is None else order_axes(order, len(extents))
+    for wanted, each in ((True, made), (needs_grad, made.grad), (needs_dual, made.dual)):
+        if wanted:
+            parts = each._placeable()
+            groups = [[part] for part in parts] if layout == Layout.SOA else [parts]
+            place_in_own_tree(groups, extents, sequence, offsets)
+    if order is not None:
+        for each in (made, made.grad, made.dual):
+            if each is not None:
+                each._qd_layout = sequence
+
+
+def checked_extents(shape: Any, offset: Any) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
+    """Shape and offset of a new field as tuples of one length."""
+    extents = checked_shape(shape)
+    offsets = None if offset is None else tuple(offset) if isinstance(offset, (tuple, list)) else (offset,)
+    if offsets is not None and len(offsets) != len(extents):
+        raise OctantsSyntaxError(
+            f"The dimensionality of shape and offset must be the same ({len(extents)} != {len(offsets)})"
+        )
+    return extents, offsets

@@ -1,0 +1,337 @@
+"""Levels of memory, and the places of fields in them: `qd.root.dense(qd.ij, (4, 8)).place(x)`.
+
+A tree is described level by level. When its memory is laid out (`snode_trees.py`), each component gets its place
+(`Placement`): a byte offset, and for each axis the mixed-radix digits by which an index moves through memory.
+
+References lead upward: a field keeps its places, a place the levels above it, the root the tree and its memory. The
+tree and the levels know what is below them by weak references, so that memory goes with the last field or level that
+needs it, and waits for no garbage collector.
+"""
+
+from __future__ import annotations
+
+import weakref
+from dataclasses import dataclass, field
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from octants._fields.axes import axis_numbers
+from octants.exceptions import OctantsRuntimeError
+from octants.types.enums import SNodeGradType
+from octants.types.primitive import DataType
+
+if TYPE_CHECKING:
+    from octants._fields.snode_trees import SNodeTree
+    from octants._fields.sparse_levels import LevelOfField, SparseLevel
+
+Digit = tuple[int, int]
+
+NOT_PLACED = (
+    "Field has no allocation. Give this field a shape=, place it with qd.root.dense(...).place(field), or for a "
+    "gradient use needs_grad=True or qd.root.lazy_grad()"
+)
+
+
+@dataclass
+class Component:
+    """One scalar of a field's element, and where it was placed."""
+
+    dtype: DataType
+    name: str = ""
+    node: SNode | None = None
+    offset: tuple[int, ...] = ()
+    grad: Component | None = field(default=None, repr=False)
+    dual: Component | None = field(default=None, repr=False)
+    role: SNodeGradType = SNodeGradType.PRIMAL
+    owner: Any = field(default=None, repr=False)
+    """A weak reference to the field that it is of, once that has been asked for its place."""
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where a component lies in its tree's buffer."""
+
+    base: int
+    """Byte offset of index zero."""
+    axes: tuple[tuple[Digit, ...], ...]
+    """For each axis its digits (extent, stride in bytes), outermost first."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Extent of each axis."""
+        return tuple(prod(extent for extent, _ in digits) for digits in self.axes)
+
+
+class SNode:
+    """One level of a tree: the root, a dense block of cells, or the place of a component."""
+
+    _octants_entity = "snode"
+
+    def __init__(
+        self, tree: SNodeTree, parent: SNode | None, kind: str, axes: tuple[int, ...] = (), sizes: tuple[int, ...] = ()
+    ) -> None:
+        self._tree = tree
+        self._parent = parent
+        self._kind = kind
+        self._axes = axes
+        self._sizes = sizes
+        self._below: list[weakref.ref[SNode]] = []
+        self._placed: weakref.ref[Component] | None = None
+        self._dtype: DataType | None = None
+        self._name = ""
+        self._role = SNodeGradType.PRIMAL
+        self._offset_bytes_in_parent_cell = 0
+        self._cell_bytes = 0
+        self._sparse: SparseLevel | None = None
+        self._levels: tuple[LevelOfField, ...] = ()
+
+    # Building
+
+    def dense(self, axes: Any, dimensions: Any) -> SNode:
+        """A block of cells below this level: sizes along the given axes, the first axis outermost in memory."""
+        self._tree.check_open()
+        self._check_can_have_children()
+        numbers = axis_numbers(axes)
+        sizes = _sizes(dimensions, len(numbers))
+        child = SNode(self._tree, self, "dense", numbers, sizes)
+        self._below.append(weakref.ref(child))
+        return child
+
+    def place(self, *args: Any, offset: Any = None) -> SNode:
+        """Puts fields (or lists of them) into each cell of this level, side by side."""
+        self._tree.check_open()
+        self._check_can_have_children()
+        for arg in args:
+            if isinstance(arg, (list, tuple)):
+                self.place(*arg, offset=offset)
+                continue
+            components = getattr(arg, "_placeable", None)
+            if components is None:
+                raise ValueError(f"{arg!r} cannot be placed: place() takes fields")
+            for component in components():
+                self._place_component(component, offset)
+        return self
+
+    def _place_component(self, component: Component, offset: Any = None) -> None:
+        if component.node is not None:
+            raise OctantsRuntimeError(f"the field {component.name or '(unnamed)'} has been placed already")
+        node = SNode(self._tree, self, "place")
+        offsets = () if offset is None else _offsets(offset)
+        ndim = len(node.shape)
+        if offsets and len(offsets) != ndim:
+            raise OctantsRuntimeError(f"offset {offset} has {len(offsets)} entries, the field has {ndim} axes")
+        node._placed = weakref.ref(component)
+        node._dtype, node._name, node._role = component.dtype, component.name, component.role
+        component.node = node
+        component.offset = offsets or (0,) * ndim
+        self._below.append(weakref.ref(node))
+
+    @property
+    def _component(self) -> Component | None:
+        """What is placed here, as long as there is a field with it."""
+        return None if self._placed is None else self._placed()
+
+    @property
+    def _placed_field(self) -> Any:
+        """The field that this place is of; None for other levels."""
+        owner = None if self._component is None else self._component.owner
+        return None if owner is None else owner()
+
+    def lazy_grad(self) -> None:
+        """Places the gradient of every floating-point field in this level and below, next to the field."""
+        self._place_shadow_buffers("grad")
+
+    def lazy_dual(self) -> None:
+        """Places the dual of every floating-point field in this level and below, next to the field."""
+        self._place_shadow_buffers("dual")
+
+    def _place_shadow_buffers(self, which: str) -> None:
+        self._tree.check_open()
+        for child in self._get_children():
+            component = child._component
+            if component is None:
+                child._place_shadow_buffers(which)
+                continue
+            shadow_buffer = getattr(component, which)
+            if shadow_buffer is not None and shadow_buffer.node is None:
+                self._place_component(shadow_buffer, component.offset or None)
+
+    def pointer(self, axes: Any, dimensions: Any) -> SNode:
+        """A sparse level: cells that are active or not, as `dense` otherwise. A store to a field below activates the cell."""
+        return self._add_sparse("pointer", axes, dimensions)
+
+    def bitmasked(self, axes: Any, dimensions: Any) -> SNode:
+        """A sparse level, as `pointer`."""
+        return self._add_sparse("bitmasked", axes, dimensions)
+
+    def dynamic(self, axis: Any, dimension: int, chunk_size: int | None = None) -> SNode:
+        """A list in each cell of this level, of at most `dimension` elements along one axis. `qd.append` and stores make it
+        longer. `chunk_size` is of no effect: lists have memory for all their elements."""
+        if chunk_size is not None and (isinstance(chunk_size, bool) or int(chunk_size) < 1):
+            raise OctantsRuntimeError(f"chunk_size is a positive integer, got {chunk_size!r}")
+        if len(axis_numbers(axis)) != 1:
+            raise OctantsRuntimeError("a dynamic level has one axis")
+        return self._add_sparse("dynamic", axis, dimension)
+
+    def _add_sparse(self, kind: str, axes: Any, dimensions: Any) -> SNode:
+        if any(node._kind == "dynamic" for node in self._path_from_root()):
+            raise OctantsRuntimeError(f"a {kind} level cannot hang under a dynamic one")
+        child = self.dense(axes, dimensions)
+        child._kind = kind
+        return child
+
+    def quant_array(self, axes: Any, dimensions: Any, max_num_bits: int) -> SNode:
+        """Packed small integers: not supported yet."""
+        raise OctantsRuntimeError("quant_array is not supported yet")
+
+    def deactivate_all(self) -> None:
+        """Deactivates all cells of the sparse levels from this one on. What they held is zero then."""
+        self._tree.deactivate_below(self)
+
+    def _check_can_have_children(self) -> None:
+        if self._kind == "place":
+            raise OctantsRuntimeError("a field's place has no levels below it")
+
+    # Looking
+
+    def parent(self, n: int = 1) -> SNode | None:
+        """The level `n` above this one; None above the root."""
+        node: SNode | None = self
+        for _ in range(n):
+            if node is None:
+                return None
+            node = node._parent
+        return node
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Number of cells along each used axis, counting the levels above."""
+        extents: dict[int, int] = {}
+        for node in self._path_from_root():
+            for axis, size in zip(node._axes, node._sizes, strict=True):
+                extents[axis] = extents.get(axis, 1) * size
+        return tuple(extents[axis] for axis in sorted(extents))
+
+    @property
+    def _sparse_levels(self) -> tuple[LevelOfField, ...]:
+        """The sparse levels above this one, outermost first, and the level itself if it is one."""
+        self._tree.finalize()
+        return self._levels
+
+    @property
+    def snode(self) -> SNode:
+        """The level itself."""
+        return self
+
+    @property
+    def _octants_ndrange(self) -> tuple[Any, Any]:
+        """Bounds and order of the axes, for a kernel that loops over the cells of this level."""
+        shape = self.shape
+        return tuple((0, extent) for extent in shape), tuple(range(len(shape)))
+
+    @property
+    def _cell_size_bytes(self) -> int:
+        self._tree.finalize()
+        return self._cell_bytes if self._kind != "place" else 0
+
+    @property
+    def ptr(self) -> SNode:
+        """The node itself: programs written for Quadrants ask its `ptr` for `get_snode_grad_type()`."""
+        return self
+
+    def get_snode_grad_type(self) -> SNodeGradType:
+        """Whether the place holds values, gradients or duals."""
+        return self._role
+
+    def has_adjoint_checkbit(self) -> bool:
+        """Whether a tape with `validation=True` watches the field."""
+        component = self._component
+        grad = None if component is None else component.grad
+        return grad is not None and grad.node is not None
+
+    def _get_children(self) -> list[SNode]:
+        return [child for child in (below() for below in self._below) if child is not None]
+
+    def _path_from_root(self) -> list[SNode]:
+        path: list[SNode] = []
+        node: SNode | None = self
+        while node is not None:
+            path.append(node)
+            node = node._parent
+        return path[::-1]
+
+    def __str__(self) -> str:
+        if self._parent is None:
+            return "qd.root"
+        return f"{self._parent} => {self._kind} {list(self.shape)}"
+
+    def __repr__(self) -> str:
+        return "qd.root" if self._parent is None else f"<qd.SNode of type {self._kind}>"
+
+    # Measuring
+
+    def measure(self) -> tuple[int, int]:
+        """Size and alignment in bytes of everything in this level; fixes the offsets of the levels below."""
+        if self._dtype is not None:
+            return self._dtype.nbytes, self._dtype.nbytes
+        size, alignment = 0, 1
+        for child in self._get_children():
+            child_size, child_alignment = child.measure()
+            size = _round_up(size, child_alignment)
+            child._offset_bytes_in_parent_cell = size
+            size += child_size
+            alignment = max(alignment, child_alignment)
+        self._cell_bytes = _round_up(size, alignment)
+        return self._cell_bytes * prod(self._sizes), alignment
+
+    def placement(self) -> Placement:
+        """Where this place lies; the tree must have been measured."""
+        base = 0
+        digits: dict[int, list[Digit]] = {}
+        for node in self._path_from_root():
+            base += node._offset_bytes_in_parent_cell
+            stride = node._cell_bytes * prod(node._sizes)
+            for axis, extent in zip(node._axes, node._sizes, strict=True):
+                stride //= extent
+                of_axis = digits.setdefault(axis, [])
+                # Levels of one axis that follow one another without a gap count as one.
+                if of_axis and of_axis[-1][1] == extent * stride:
+                    extent *= of_axis.pop()[0]
+                of_axis.append((extent, stride))
+        return Placement(base, tuple(tuple(digits[axis]) for axis in sorted(digits)))
+
+
+def _sizes(dimensions: Any, count: int) -> tuple[int, ...]:
+    given = tuple(dimensions) if isinstance(dimensions, (tuple, list, np.ndarray)) else (dimensions,)
+    if len(given) == 1:
+        given *= count
+    if len(given) != count:
+        raise OctantsRuntimeError(f"{count} axes need {count} sizes, got {len(given)}")
+    return checked_shape(given)
+
+
+def checked_shape(shape: Any) -> tuple[int, ...]:
+    """Extents as integers, each at least 1."""
+    extents = tuple(shape) if isinstance(shape, (tuple, list, np.ndarray)) else (shape,)
+    for number, extent in enumerate(extents):
+        if isinstance(extent, (bool, float, str)) or not hasattr(extent, "__index__"):
+            raise TypeError(f"the extent of an axis is an integer, got {extent!r}")
+        if int(extent) < 1:
+            raise OctantsRuntimeError(
+                f"Every dimension of a Quadrants field should be positive: axis {number} has extent {extent}"
+            )
+    return tuple(int(extent) for extent in extents)
+
+
+def _offsets(offset: Any) -> tuple[int, ...]:
+    given = tuple(offset) if isinstance(offset, (tuple, list)) else (offset,)
+    for item in given:
+        if isinstance(item, (bool, float)) or not hasattr(item, "__index__"):
+            raise TypeError(f"the offset of an axis is an integer, got {item!r}")
+    return tuple(int(item) for item in given)
+
+
+def _round_up(value: int, alignment: int) -> int:
+    return -(-value // alignment) * alignment

@@ -1,0 +1,302 @@
+"""Trees of levels and their memory: `qd.root`, `FieldsBuilder`.
+
+A tree is finalised once: by `FieldsBuilder.finalize`, or the first time that anything needs the memory of a field in it.
+Finalising fixes the place of every component and allocates one buffer for the tree.
+
+A field made with a shape has a tree of its own, so that its memory goes when the field does; for users such trees hang
+under `qd.root` like all others.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from octants import _octants
+from octants._fields import placement_checks
+from octants._fields.axes import axes
+from octants._fields.snode import Component, SNode
+from octants._program import program_events
+from octants.exceptions import OctantsRuntimeError
+
+if TYPE_CHECKING:
+    from octants._fields.sparse_levels import SparseSupport
+
+_with_memory: weakref.WeakSet[SNodeTree] = weakref.WeakSet()
+
+
+class SNodeTree:
+    """What the levels below a root have in common, and once finalised their memory. The levels keep it, not it them."""
+
+    sparse: ClassVar[SparseSupport]
+    """Areas and state of sparse levels. The module of it sets it, for it builds on fields, and they on this one."""
+
+    def __init__(self) -> None:
+        require_program()
+        self._root: weakref.ref[SNode] | None = None
+        self.destroyed = False
+        self._generation = _octants.generation()
+        self._buffer: _octants.Buffer | None = None
+
+    @classmethod
+    def new_root(cls) -> SNode:
+        """The root of a new tree."""
+        tree = cls()
+        root = SNode(tree, None, "root")
+        tree._root = weakref.ref(root)
+        return root
+
+    @property
+    def finalized(self) -> bool:
+        """Whether the memory has been laid out."""
+        return self._buffer is not None or self.destroyed
+
+    def check_open(self) -> None:
+        """Raises when levels can no longer be added."""
+        self.check_alive()
+        if self.finalized:
+            raise OctantsRuntimeError(
+                "FieldsBuilder finalized: this tree is in use, and it takes no more levels or fields; start again from "
+                "qd.root or a new FieldsBuilder"
+            )
+
+    @property
+    def alive(self) -> bool:
+        """Whether the memory is there, or can still be had."""
+        return not self.destroyed and self._generation == _octants.generation()
+
+    def check_alive(self) -> None:
+        """Raises when the memory is gone."""
+        if self._generation == _octants.generation() and not self.destroyed:
+            return
+        if self.destroyed:
+            raise OctantsRuntimeError("the SNode tree of this field has been destroyed")
+        raise OctantsRuntimeError(
+            "this field belongs to a program that qd.init() or qd.reset() has ended; create it again after qd.init()"
+        )
+
+    def finalize(self) -> None:
+        """Lays out and allocates the memory, the first time."""
+        if self._buffer is not None:
+            return
+        self.check_alive()
+        top = None if self._root is None else self._root()
+        assert top is not None, "a level that is asked for its memory keeps the root"
+        nbytes, _ = top.measure()
+        dense_bytes, nbytes = nbytes, self.sparse.lay_out(top, nbytes)
+        self._buffer = _octants.Buffer(max(nbytes, 1), sparse=nbytes != dense_bytes)
+        _with_memory.add(self)
+        root._close(top)
+        program_events.tell(program_events.allocated)
+
+    @property
+    def buffer(self) -> _octants.Buffer:
+        """The memory, allocated at the first use."""
+        self.check_alive()
+        self.finalize()
+        assert self._buffer is not None
+        return self._buffer
+
+    def deactivate_below(self, node: SNode) -> None:
+        """Deactivates all cells of the sparse levels from `node` on."""
+        self.check_alive()
+        self.finalize()
+        self.sparse.deactivate_below(node)
+
+    def destroy(self) -> None:
+        """Frees the memory; the fields in it can no longer be used."""
+        self.check_alive()
+        self.destroyed = True
+        self._buffer = None
+
+
+class FieldsBuilder:
+    """A tree of its own, laid out by `finalize()`."""
+
+    def __init__(self) -> None:
+        self._root = SNodeTree.new_root()
+        placement_checks.expect_finalize(self)
+
+    def _open_root(self) -> SNode:
+        self._root._tree.check_open()
+        return self._root
+
+    @property
+    def root(self) -> SNode:
+        """The root of the tree."""
+        return self._root
+
+    @property
+    def finalized(self) -> bool:
+        """Whether `finalize()` was called."""
+        return self._root._tree.finalized
+
+    @property
+    def empty(self) -> bool:
+        """Whether the tree has no levels and no places yet."""
+        return not self._root._below
+
+    def dense(self, indices: Any, dimensions: Any) -> SNode:
+        """As `qd.root.dense`."""
+        return self._open_root().dense(indices, dimensions)
+
+    def pointer(self, indices: Any, dimensions: Any) -> SNode:
+        """As `qd.root.pointer`."""
+        return self._open_root().pointer(indices, dimensions)
+
+    def bitmasked(self, indices: Any, dimensions: Any) -> SNode:
+        """As `qd.root.bitmasked`."""
+        return self._open_root().bitmasked(indices, dimensions)
+
+    def dynamic(self, index: Any, dimension: int, chunk_size: int | None = None) -> SNode:
+        """As `qd.root.dynamic`."""
+        return self._open_root().dynamic(index, dimension, chunk_size)
+
+    def place(self, *args: Any, offset: Any = None) -> SNode:
+        """As `qd.root.place`."""
+        return self._open_root().place(*args, offset=offset)
+
+    def lazy_grad(self) -> None:
+        """As `qd.root.lazy_grad`."""
+        self._open_root().lazy_grad()
+
+    def lazy_dual(self) -> None:
+        """As `qd.root.lazy_dual`."""
+        self._open_root().lazy_dual()
+
+    def deactivate_all(self) -> None:
+        """Deactivates all cells of all sparse levels of the tree. What they held is zero then."""
+        self._root.deactivate_all()
+
+    def finalize(self, raise_warning: bool = True) -> SNodeTree:
+        """Lays out and allocates the memory; the result can `destroy()` it."""
+        tree = self._open_root()._tree
+        tree.finalize()
+        return tree
+
+
+class RootProxy:
+    """`qd.root`: the tree under construction, a new one once its predecessor is in use."""
+
+    _octants_entity = "snode"
+
+    def __init__(self) -> None:
+        self._open: SNode | None = None
+        self._closed_in: int | None = None
+        self._shaped: weakref.WeakSet[SNode] = weakref.WeakSet()
+
+    def _current(self) -> SNode:
+        top = self._open
+        if top is None or not top._tree.alive:
+            top = self._open = SNodeTree.new_root()
+        return top
+
+    def _close(self, top: SNode) -> None:
+        """Lets go of a tree that takes no more levels."""
+        if top is self._open:
+            self._open, self._closed_in = None, _octants.generation()
+
+    def forget(self) -> None:
+        """Lets go of the tree under construction, and of the memory of all trees, when the program ends."""
+        self._open = self._closed_in = None
+        for tree in list(_with_memory):
+            tree._buffer = None
+        _with_memory.clear()
+
+    def own_tree(self) -> SNode:
+        """The root of a new tree for a field that has a shape."""
+        top = SNodeTree.new_root()
+        self._shaped.add(top)
+        return top
+
+    def dense(self, axes: Any, dimensions: Any) -> SNode:
+        """A block of cells: sizes along the given axes, the first axis outermost in memory."""
+        return self._current().dense(axes, dimensions)
+
+    def place(self, *args: Any, offset: Any = None) -> SNode:
+        """Places fields without axes."""
+        return self._current().place(*args, offset=offset)
+
+    def pointer(self, axes: Any, dimensions: Any) -> SNode:
+        """As `SNode.pointer`."""
+        return self._current().pointer(axes, dimensions)
+
+    def bitmasked(self, axes: Any, dimensions: Any) -> SNode:
+        """As `SNode.bitmasked`."""
+        return self._current().bitmasked(axes, dimensions)
+
+    def dynamic(self, axis: Any, dimension: int, chunk_size: int | None = None) -> SNode:
+        """As `SNode.dynamic`."""
+        return self._current().dynamic(axis, dimension, chunk_size)
+
+    def lazy_grad(self) -> None:
+        """Places the gradient of every floating-point field whose memory is not in use yet, next to the field."""
+        self._place_shadow_buffers("grad")
+
+    def lazy_dual(self) -> None:
+        """Places the dual of every floating-point field whose memory is not in use yet, next to the field."""
+        self._place_shadow_buffers("dual")
+
+    def _place_shadow_buffers(self, which: str) -> None:
+        self._current()._place_shadow_buffers(which)
+        for top in list(self._shaped):
+            if top._tree.alive and not top._tree.finalized:
+                top._place_shadow_buffers(which)
+
+    def deactivate_all(self) -> None:
+        """Deactivates all cells of the sparse levels of all trees. What they held is zero then."""
+        for tree in list(_with_memory):
+            if tree.alive and tree._root is not None and (top := tree._root()) is not None:
+                top.deactivate_all()
+
+    def parent(self, n: int = 1) -> None:
+        """None: nothing is above the root."""
+        return
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """()."""
+        return ()
+
+    @property
+    def finalized(self) -> bool:
+        """Whether the tree under construction is in use; a new one starts then."""
+        return self._open is None and self._closed_in == _octants.generation()
+
+    def _get_children(self) -> list[SNode]:
+        return self._current()._get_children()
+
+    def __iter__(self) -> Iterator[Any]:
+        raise TypeError("qd.root cannot be iterated over")
+
+    def __eq__(self, other: object) -> bool:
+        return other is self or (isinstance(other, SNode) and other._kind == "root")
+
+    __hash__ = object.__hash__
+
+    def __repr__(self) -> str:
+        return "qd.root"
+
+
+root = RootProxy()
+
+
+def require_program() -> None:
+    """Raises before `qd.init()`."""
+    if not _octants.is_initialized():
+        raise OctantsRuntimeError("no program is running. Maybe you forgot to call `qd.init()` first?")
+
+
+def place_in_own_tree(
+    groups: Sequence[Sequence[Component]],
+    extents: tuple[int, ...],
+    sequence: tuple[int, ...],
+    offsets: tuple[int, ...] | None,
+) -> None:
+    """Places components of one shape: each group in a block of its own, its members side by side in the block's cells."""
+    top = root.own_tree()
+    for group in groups:
+        block = top.dense(axes(*sequence), tuple(extents[axis] for axis in sequence)) if extents else top
+        for part in group:
+            block._place_component(part, offsets)

@@ -1,0 +1,279 @@
+"""What kernels do with sparse levels: asking for cells and changing them, lists of active cells, and fills."""
+
+# mypy: ignore-errors
+# Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
+
+from functools import cache
+
+from octants._language.kernel_decorators import func, library_kernel
+from octants._language.loop_ranges import ndrange
+from octants._language.ops import atomic_add, atomic_min, cast, flat_values, grouped, loop_config, static
+from octants.exceptions import OctantsRuntimeError
+from octants.types.annotations import ndarray, template
+from octants.types.values import Vector
+
+
+def _level(node, name, indices, lists=None):
+    """The sparse level that an operation is for; raises where it is for none, or not with so many indices."""
+    levels = getattr(node, "_sparse_levels", None)
+    if not levels or getattr(node, "_sparse", None) is None:
+        raise OctantsRuntimeError(f"qd.{name} takes a pointer, bitmasked or dynamic level, not {node!r}")
+    level = levels[-1].level
+    if lists is not None and level.is_list != lists:
+        wanted = "a dynamic level" if lists else "a pointer or bitmasked level"
+        raise OctantsRuntimeError(f"qd.{name} takes {wanted}, not {node!r}")
+    expected = level.axes if name == "is_active" else len(level.state.shape)
+    if indices != expected:
+        raise OctantsRuntimeError(f"{node} has {expected} indices. Indexed with {indices}: qd.{name} needs as many")
+    return level
+
+
+def _last(node):
+    return node._sparse_levels[-1]
+
+
+@func
+def _state_number(digits: template(), index: template()):
+    number = 0
+    for axis, extent, weight in static(digits):
+        number = number * extent + index[axis] // weight % extent
+    return number
+
+
+@func
+def is_active(node: template(), indices: template()):
+    """Whether a cell of a sparse level is active; of a dynamic level, whether the list has an element there."""
+    index = flat_values(indices)
+    level = static(_level(node, "is_active", len(index)))
+    of = static(_last(node))
+    state = of.state[_state_number(of.digits, index)]
+    found = state != 0
+    if static(level.is_list):
+        axis, extent, weight = static(of.list_digit)
+        found = index[axis] // weight % extent < state
+    return found
+
+
+@func
+def activate(node: template(), indices: template()):
+    """Activates a cell of a pointer or bitmasked level, and those above that hold it."""
+    index = flat_values(indices)
+    level = static(_level(node, "activate", len(index), False))
+    level.touch[indices] = 1
+
+
+@func
+def deactivate(node: template(), indices: template()):
+    """Deactivates a cell of a pointer or bitmasked level, or empties a list. What lies in it is zero then."""
+    index = flat_values(indices)
+    level = static(_level(node, "deactivate", len(index)))
+    if static(level.is_list):
+        # Behind its end a list holds zeros already.
+        for n in range(min(level.state[indices], level.capacity)):
+            for view in static(level.views):
+                if static(len(view.inner) == 1):
+                    view.field[indices, n] = 0
+                else:
+                    for inner in grouped(ndrange(*view.inner[1:])):
+                        view.field[indices, n, inner] = 0
+    else:
+        for view in static(level.views):
+            if static(len(view.inner) == 0):
+                view.field[indices] = 0
+            else:
+                for inner in grouped(ndrange(*view.inner)):
+                    view.field[indices, inner] = 0
+        for nested in static(level.nested):
+            for place in grouped(ndrange(*[words for _, words in nested.axes])):
+                inside = _index_inside(nested.axes, index, place)
+                if nested.node._sparse.state[inside] != 0:
+                    deactivate(nested.node, inside)
+    level.state[indices] = 0
+
+
+@func
+def _index_inside(axes: template(), index: template(), place: template()):
+    """The index of a word of state within a cell, from the cell's index and the place in it."""
+    return Vector(
+        [place[n] if axis < 0 else index[axis] * words + place[n] for n, (axis, words) in static(enumerate(axes))]
+    )
+
+
+@func
+def length(node: template(), indices: template()):
+    """The number of elements of a list of a dynamic level."""
+    index = flat_values(indices)
+    level = static(_level(node, "length", len(index), True))
+    return min(level.state[indices], level.capacity)
+
+
+@func
+def append(node: template(), indices: template(), val):
+    """Appends an element to a list of a dynamic level; returns its number. A full list stays as it is."""
+    index = flat_values(indices)
+    level = static(_level(node, "append", len(index), True))
+    old = atomic_add(level.touch[indices], 1)
+    if old < level.capacity:
+        values = flat_values(val)
+        for n, view in static(enumerate(_views_of_element(level, len(values)))):
+            view.field[indices, old] = values[n]
+    else:
+        atomic_min(level.state[indices], level.capacity)
+    return old
+
+
+def _views_of_element(level, count):
+    if count != len(level.views) or any(len(view.inner) != 1 for view in level.views):
+        raise OctantsRuntimeError(
+            f"qd.append takes a value for each of the {len(level.views)} components placed in the list"
+        )
+    return level.views
+
+
+@func
+def _first_inside(level: template(), number: template()):
+    """The number of the first word of state within a cell of the level around."""
+    rest, first = number, 0
+    for extent, step in static(level.first_inside):
+        first += rest % extent * step
+        rest //= extent
+    return first
+
+
+@func
+def _step_inside(level: template(), place: template()):
+    """How far a word of state is from the first within a cell of the level around."""
+    steps = 0
+    for axis, (_, step) in static(enumerate(level.inside)):
+        steps += place[axis] * step
+    return steps
+
+
+@func
+def _count_active(level: template(), number: template()):
+    """How many active cells a word of state stands for."""
+    state = level.flat_state[number]
+    if static(level.is_list):
+        state = min(state, level.capacity)
+    return state
+
+
+@func
+def _write_active(level: template(), number: template(), at: template()):
+    """Writes the numbers of the active cells that a word of state stands for into the list, from `at` on."""
+    if static(level.is_list):
+        for element in range(min(level.flat_state[number], level.capacity)):
+            level.cells[at] = number * level.capacity + element
+            at += 1
+    elif level.flat_state[number] != 0:
+        level.cells[at] = number
+        at += 1
+
+
+@func
+def _cells_inside(level: template(), visit: template(), state: template(), first: template()):
+    """Calls `visit` for each word of state within a cell of the level around."""
+    if static(len(level.inside) == 0):
+        visit(level, first, state)
+    else:
+        for place in grouped(ndrange(*[extent for extent, _ in level.inside])):
+            visit(level, first + _step_inside(level, place), state)
+
+
+@func
+def _add_active(level: template(), number: template(), count: template()):
+    count += _count_active(level, number)
+
+
+@func
+def _list_around(level: template()):
+    """Lists the active cells of the level around; returns how many there are, or how many words of state there are."""
+    candidates = level.candidates
+    if static(level.around is not None):
+        list_active_cells(level.around)
+        candidates = level.around.level.count[None]
+    return candidates
+
+
+@func
+def _visit(level: template(), visit: template(), candidate: template(), state: template()):
+    """Calls `visit` for the words of state of a candidate."""
+    if static(level.around is None):
+        visit(level, candidate, state)
+    else:
+        _cells_inside(level, visit, state, _first_inside(level, level.around.level.cells[candidate]))
+
+
+def _listable(level):
+    if not level.can_be_listed:
+        raise OctantsRuntimeError(
+            "loops over the elements of lists take 2^31 - 1 elements at most, of all lists together"
+        )
+    return level
+
+
+@func
+def list_active_cells(of: template()):
+    """Makes the list of the active cells of a level: those within the first active cell of the level around, then those
+    within the next, in the order of their numbers. Called at the top level of a kernel."""
+    level = static(_listable(of.level))
+    candidates = _list_around(level)
+    loop_config(name="count_active_cells")
+    for chunk in range((candidates + level.chunk - 1) // level.chunk):
+        count = 0
+        for candidate in range(chunk * level.chunk, min((chunk + 1) * level.chunk, candidates)):
+            _visit(level, _add_active, candidate, count)
+        level.counts[chunk] = count
+    loop_config(serialize=True)
+    for _ in range(1):
+        total = 0
+        for chunk in range((candidates + level.chunk - 1) // level.chunk):
+            level.starts[chunk] = total
+            total += level.counts[chunk]
+        level.count[None] = total
+    loop_config(name="list_active_cells")
+    for chunk in range((candidates + level.chunk - 1) // level.chunk):
+        at = level.starts[chunk]
+        for candidate in range(chunk * level.chunk, min((chunk + 1) * level.chunk, candidates)):
+            _visit(level, _write_active, candidate, at)
+
+
+@library_kernel
+def deactivate_cells(node: template()):
+    """Deactivates all active cells of a pointer or bitmasked level."""
+    for index in grouped(node):
+        deactivate(node, index)
+
+
+@library_kernel
+def empty_lists(node: template(), lists: template()):
+    """Empties all lists of a dynamic level."""
+    for index in grouped(ndrange(*lists)):
+        deactivate(node, index)
+
+
+@cache
+def fill_active(dtype):
+    """A kernel that sets the elements of a field in active cells."""
+
+    @library_kernel
+    def fill_active_cells(x: template(), value: dtype):
+        for index in grouped(x):
+            x[index] = value
+
+    return fill_active_cells
+
+
+@cache
+def write_active(dtype):
+    """A kernel that sets the elements of a field in active cells from an array whose indices count from zero."""
+
+    @library_kernel
+    def write_active_cells(x: template(), values: ndarray(), first: template()):
+        for index in grouped(x):
+            if static(any(first)):
+                x[index] = cast(values[index - Vector(first)], dtype)
+            else:
+                x[index] = cast(values[index], dtype)
+
+    return write_active_cells

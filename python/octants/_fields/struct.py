@@ -1,0 +1,268 @@
+"""Fields of structs, and the decorator `@qd.dataclass`.
+
+A field of structs is a bundle of fields, one per member; an element of it is a struct whose members, when assigned to, are
+also written to the field.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import types
+from typing import Any, NoReturn
+
+import numpy as np
+
+from octants._arrays.array_makers import makers
+from octants._fields.fields import Field
+from octants._fields.make_field import checked_extents, make_matrix_field, make_scalar_field
+from octants._fields.snode import Component, SNode
+from octants._fields.snode_trees import place_in_own_tree, require_program
+from octants._language.python_scope import only_in_python
+from octants.exceptions import OctantsSyntaxError
+from octants.layouts import Layout
+from octants.types.primitive import DataType
+from octants.types.struct_type import Struct, StructType
+from octants.types.tensor_types import MatrixType
+
+
+class StructField:
+    """A field of structs: one field per member."""
+
+    _octants_entity = "struct_field"
+
+    def __init__(self, field_dict: dict[str, Any], struct_type: StructType, name: str = "") -> None:
+        set_ = object.__setattr__
+        set_(self, "field_dict", field_dict)
+        set_(self, "struct_type", struct_type)
+        set_(self, "methods", struct_type.methods)
+        set_(self, "_name", name)
+        set_(self, "_shadow_buffers", {})
+
+    def get_member_field(self, key: str) -> Any:
+        """The field of one member."""
+        return self.field_dict[key]
+
+    @property
+    def keys(self) -> list[str]:
+        """Names of the members."""
+        return list(self.field_dict)
+
+    @property
+    def _members(self) -> list[Any]:
+        return list(self.field_dict.values())
+
+    def _leaves(self) -> list[Field]:
+        leaves: list[Field] = []
+        for member in self.field_dict.values():
+            leaves.extend(member._leaves() if isinstance(member, StructField) else [member])
+        return leaves
+
+    def _placeable(self) -> list[Component]:
+        return [part for leaf in self._leaves() for part in leaf._placeable()]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Extent of each axis."""
+        return self._leaves()[0].shape
+
+    @property
+    def dtype(self) -> DataType:
+        """The scalar type of the first member."""
+        return self._leaves()[0].dtype
+
+    @property
+    def snode(self) -> SNode:
+        """The place of the first member."""
+        return self._leaves()[0].snode
+
+    @property
+    def layout(self) -> None:
+        """None: fields of structs have no `order=`."""
+        return
+
+    def parent(self, n: int = 1) -> SNode | None:
+        """The level `n` above the place of the first member."""
+        return self._leaves()[0].parent(n)
+
+    @property
+    def grad(self) -> StructField | None:
+        """The gradients of the floating-point members."""
+        return self._shadow_buffer("grad")
+
+    @property
+    def dual(self) -> StructField | None:
+        """The duals of the floating-point members."""
+        return self._shadow_buffer("dual")
+
+    def _shadow_buffer(self, which: str) -> StructField | None:
+        if which in self._shadow_buffers:
+            return self._shadow_buffers[which]
+        found = {key: getattr(member, which) for key, member in self.field_dict.items()}
+        found = {key: shadow_buffer for key, shadow_buffer in found.items() if shadow_buffer is not None}
+        made = StructField(found, self.struct_type, f"{self._name}.{which}") if found else None
+        self._shadow_buffers[which] = made
+        return made
+
+    def has_grad(self) -> bool:
+        """Whether the gradients have memory."""
+        return any(leaf.has_grad() for leaf in self._leaves())
+
+    def has_dual(self) -> bool:
+        """Whether the duals have memory."""
+        return any(leaf.has_dual() for leaf in self._leaves())
+
+    def __getattr__(self, name: str) -> Any:
+        members = object.__getattribute__(self, "__dict__").get("field_dict", {})
+        if name in members:
+            return members[name]
+        raise AttributeError(f"this field of structs has no member {name!r}; it has {', '.join(members)}")
+
+    @property
+    def struct_methods(self) -> dict[str, Any]:
+        """The methods of the elements, by name."""
+        return self.methods
+
+    @property
+    def name(self) -> str:
+        """The name given at creation, or `<Struct>`."""
+        return str(self.field_dict.get("name", self._name))
+
+    def __setattr__(self, name: str, value: Any) -> NoReturn:
+        raise AttributeError(f"a field of structs cannot be assigned to: use .{name}.fill(...) or .{name}[...] = ...")
+
+    def __getitem__(self, key: Any) -> Struct:
+        return Struct._element(self, key)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        if not isinstance(value, (dict, Struct)):
+            raise TypeError(f"an element of a field of structs is set from a Struct or a dict, got {value!r}")
+        given = value if isinstance(value, dict) else value.entries
+        for name in self.field_dict:
+            if name not in given:
+                raise KeyError(name)
+        for name, member in self.field_dict.items():
+            member[key] = given[name]
+
+    def __iter__(self) -> NoReturn:
+        raise NotImplementedError("Struct for is only available in Quadrants scope: loop over a field in a kernel")
+
+    def fill(self, val: Any, qd_stream: Any = None) -> None:
+        """Sets all elements: every member to one number, or each member to its value in a dict or a Struct."""
+        given = val.entries if isinstance(val, Struct) else val
+        for name, member in self.field_dict.items():
+            member.fill(given[name] if isinstance(given, dict) else given, qd_stream=qd_stream)
+
+    @only_in_python
+    def copy_from(self, other: StructField, qd_stream: Any = None) -> None:
+        """Sets all elements from another field of structs with the same members and shape."""
+        if not isinstance(other, StructField):
+            raise TypeError("Cannot copy from a non-field object")
+        if set(self.field_dict) != set(other.field_dict):
+            raise ValueError(f"the members differ: {self.keys} and {other.keys}")
+        for name, member in self.field_dict.items():
+            member.copy_from(other.field_dict[name], qd_stream=qd_stream)
+
+    @only_in_python
+    def to_numpy(self, *, copy: bool | None = True) -> dict[str, Any]:
+        """A dict of the members' arrays."""
+        return {name: member.to_numpy(copy=copy) for name, member in self.field_dict.items()}
+
+    @only_in_python
+    def from_numpy(self, array_dict: dict[str, np.ndarray[Any, Any]], qd_stream: Any = None) -> None:
+        """Sets all elements from a dict of the members' arrays."""
+        for name, member in self.field_dict.items():
+            member.from_numpy(array_dict[name], qd_stream=qd_stream)
+
+    @only_in_python
+    def to_torch(self, device: Any = None, *, copy: bool | None = True) -> dict[str, Any]:
+        """A dict of the members' tensors."""
+        return {name: member.to_torch(device, copy=copy) for name, member in self.field_dict.items()}
+
+    @only_in_python
+    def from_torch(self, array_dict: dict[str, Any]) -> None:
+        """Sets all elements from a dict of the members' tensors."""
+        for name, member in self.field_dict.items():
+            member.from_torch(array_dict[name])
+
+    def to_dlpack(self, versioned: bool = False) -> NoReturn:
+        """Refused: a field of structs is several arrays. Its members have `to_dlpack`."""
+        raise NotImplementedError("a field of structs has no one DLPack capsule: use `.member.to_dlpack()`")
+
+    def __str__(self) -> str:
+        first = self._leaves()[0]
+        return str(first) if first.parent() is None or not first._root.alive else str(self.to_numpy())
+
+    def __repr__(self) -> str:
+        return f"<qd.Struct.field {', '.join(self.field_dict)}>"
+
+
+def dataclass(cls: type) -> StructType:
+    """Makes a struct type of a class: its annotations are the members, its functions the methods."""
+    caller = sys._getframe(1)
+    annotations = inspect.get_annotations(cls)
+    namespace = {**vars(sys.modules.get(cls.__module__, types)), **caller.f_globals, **caller.f_locals}
+    members = {
+        key: eval(value, namespace) if isinstance(value, str) else value  # noqa: S307
+        for key, value in annotations.items()
+    }
+    for key in members:
+        # Slots stand for members that have no default.
+        if key in vars(cls) and not isinstance(vars(cls)[key], types.MemberDescriptorType):
+            raise OctantsSyntaxError(
+                f"Default value in @dataclass is not supported: member {key} of {cls.__name__} has one"
+            )
+    methods = {
+        key: value
+        for key, value in vars(cls).items()
+        if key not in members and (not key.startswith("__")) and (callable(value) or hasattr(value, "__get__"))
+    }
+    made = StructType(members, methods, cls.__name__)
+    made.__doc__ = cls.__doc__
+    return made
+
+
+def make_struct_field(
+    struct_type: StructType,
+    shape: Any,
+    name: str,
+    offset: Any,
+    needs_grad: bool,
+    needs_dual: bool,
+    layout: Layout,
+) -> StructField:
+    """A field of structs; without `shape` it waits to be placed."""
+    made = _unplaced(struct_type, name, needs_grad, needs_dual)
+    if shape is None:
+        if offset is not None:
+            raise OctantsSyntaxError("shape cannot be None when offset is set")
+        require_program()
+        return made
+    extents, offsets = checked_extents(shape, offset)
+    sequence = tuple(range(len(extents)))
+    for wanted, which in ((True, None), (needs_grad, "grad"), (needs_dual, "dual")):
+        leaves = [leaf if which is None else getattr(leaf, which) for leaf in made._leaves()]
+        if wanted:
+            groups = [leaf._placeable() for leaf in leaves]
+            if layout == Layout.AOS:
+                groups = [[part for group in groups for part in group]]
+            place_in_own_tree(groups, extents, sequence, offsets)
+    return made
+
+
+makers.struct_field = make_struct_field
+
+
+def _unplaced(struct_type: StructType, name: str, needs_grad: bool, needs_dual: bool) -> StructField:
+    fields: dict[str, Any] = {}
+    for key, type_ in struct_type.members.items():
+        path = f"{name}.{key}"
+        if isinstance(type_, StructType):
+            fields[key] = _unplaced(type_, path, needs_grad, needs_dual)
+        elif isinstance(type_, MatrixType):
+            fields[key] = make_matrix_field(
+                type_.shape, type_.dtype, name=path, needs_grad=needs_grad, needs_dual=needs_dual
+            )
+        else:
+            fields[key] = make_scalar_field(type_, name=path, needs_grad=needs_grad, needs_dual=needs_dual)
+    return StructField(fields, struct_type, name)

@@ -1,0 +1,1 @@
+"""What kernels are written with: decorators, operations, loops."""

@@ -1,0 +1,198 @@
+"""Timelines: when tasks ran on which stream, and what they waited for, as a Chrome trace or as a drawing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from octants import _octants
+from octants._profiling.written_files import AnyPath, write_text
+from octants.exceptions import OctantsRuntimeError
+
+_WIDTH, _MARGIN, _ROW = 1000, 130, 60
+_COLOURS = ("#4c78a8", "#f58518", "#54a24b", "#b279a2", "#e45756", "#72b7b2", "#9d755d", "#79706e")
+
+
+@dataclass(frozen=True)
+class Task:
+    """One run of one task of a kernel. Times are the device's, in milliseconds from the begin of the timeline's first task."""
+
+    kernel: str
+    """Name of the kernel."""
+    task: str
+    """Number of the task in its kernel, and what it is: `0_range`."""
+    lane: str
+    """Name of the stream it ran on."""
+    begin_ms: float
+    end_ms: float
+    launch: int
+    """Number of the launch in the program; the tasks of one launch share it."""
+    behind: tuple[int, ...]
+    """Tasks on other streams that it waited for (events, forks and joins), as indices of `Timeline.tasks`."""
+
+    @property
+    def name(self) -> str:
+        """`kernel:task`."""
+        return f"{self.kernel}:{self.task}"
+
+    @property
+    def ms(self) -> float:
+        """How long it ran."""
+        return self.end_ms - self.begin_ms
+
+
+class Timeline:
+    """What ran between two points of the program. Made by `octants.profiler.timeline`; use it as a context manager, or call
+    `start` and `stop`.
+
+    Nothing waits for the device before `tasks`, `lanes` or `save` are asked for; these wait for all work.
+    """
+
+    def __init__(self, streams: Mapping[str, Any] | None = None) -> None:
+        self._streams = dict(streams or {})
+        self._named: dict[int, str] = {}
+        self._first: int | None = None
+        self._last: int | None = None
+        self._program = -1
+        self._read: tuple[list[Task], list[str]] | None = None
+
+    def start(self) -> None:
+        """Tasks launched from now on are part of the timeline."""
+        if self._first is not None:
+            raise OctantsRuntimeError("a timeline starts once: make another with qd.profiler.timeline()")
+        # Where all work is done in order every stream has the number of the default one, which keeps its own name.
+        default = _octants.default_stream()
+        self._named = {s.number: name for name, s in self._streams.items() if s.number or s == default}
+        self._program = _octants.generation()
+        self._first = _octants.profiler_start()
+
+    def stop(self) -> None:
+        """Tasks launched from now on are not part of it. Stopping twice is fine."""
+        if self._first is None:
+            raise OctantsRuntimeError("this timeline was not started: use it in a with statement, or call start()")
+        if self._last is None and self._program == _octants.generation():
+            self._last = _octants.profiler_stop()
+
+    def __enter__(self) -> Timeline:
+        self.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.stop()
+
+    @property
+    def tasks(self) -> list[Task]:
+        """The tasks, by begin."""
+        return self._content()[0]
+
+    @property
+    def lanes(self) -> list[str]:
+        """The streams that tasks ran on: those of the program by number, then worker streams of `stream_parallel`."""
+        return self._content()[1]
+
+    def _content(self) -> tuple[list[Task], list[str]]:
+        if self._read is not None:
+            return self._read
+        if self._first is None or (self._last is None and self._program == _octants.generation()):
+            raise OctantsRuntimeError("a timeline can be read after its end: leave the with block, or call stop()")
+        if self._program != _octants.generation():
+            raise OctantsRuntimeError(
+                "the program of this timeline has ended: read or save timelines before qd.reset()"
+            )
+        assert self._last is not None
+        rows, numbers, _ = _octants.profiler_spans(self._first, self._last)
+        # Streams by number, workers (negative) behind them.
+        used = sorted({numbers[row[4]] for row in rows}, key=lambda n: (n < 0, abs(n)))
+        names = {number: self._lane_name(number) for number in used}
+        zero = min((row[5] for row in rows), default=0.0)
+        places = {row[0]: i for i, row in enumerate(rows)}
+        tasks = [
+            Task(
+                kernel=kernel,
+                task=task,
+                lane=names[numbers[lane]],
+                begin_ms=begin - zero,
+                end_ms=end - zero,
+                launch=launch,
+                behind=tuple(places[other] for other in behind if other in places),
+            )
+            for _, launch, kernel, task, lane, begin, end, behind in rows
+        ]
+        self._read = tasks, [names[number] for number in used]
+        return self._read
+
+    def _lane_name(self, number: int) -> str:
+        if number < 0:
+            return f"worker {-number}"
+        return self._named.get(number, f"stream {number}" if number else "default stream")
+
+    def save(self, path: AnyPath) -> None:
+        """Writes the timeline: a Chrome trace for `.json` (opens in Perfetto and in chrome://tracing), a drawing for `.svg`."""
+        writers = {".json": self._trace, ".svg": self._drawing}
+        name = os.path.basename(os.fspath(path))
+        suffix = os.path.splitext(name)[1]
+        if suffix not in writers:
+            raise ValueError(f"a timeline is saved as .json (Chrome trace) or .svg, not as {name!r}")
+        write_text(path, writers[suffix]())
+
+    def _edges(self) -> list[tuple[Task, Task]]:
+        tasks = self.tasks
+        return [(tasks[earlier], later) for later in tasks for earlier in later.behind]
+
+    def _trace(self) -> str:
+        import json  # here and below: `import octants` is to be quick
+
+        lane_of = {lane: i for i, lane in enumerate(self.lanes)}
+        events: list[dict[str, Any]] = []
+        for lane, i in lane_of.items():
+            events.append({"ph": "M", "pid": 1, "tid": i, "name": "thread_name", "args": {"name": lane}})
+            events.append({"ph": "M", "pid": 1, "tid": i, "name": "thread_sort_index", "args": {"sort_index": i}})
+        for task in self.tasks:
+            events.append(
+                {
+                    "ph": "X",
+                    "pid": 1,
+                    "tid": lane_of[task.lane],
+                    "name": task.name,
+                    "cat": "task",
+                    "ts": task.begin_ms * 1e3,
+                    "dur": task.ms * 1e3,
+                    "args": {"launch": task.launch},
+                }
+            )
+        for i, (earlier, later) in enumerate(self._edges()):
+            edge = {"pid": 1, "name": "waits for", "cat": "order", "id": i}
+            # An arrow begins at the task that encloses its time, so that the very end would be outside.
+            left = (earlier.end_ms - earlier.ms * 0.01) * 1e3
+            events.append(edge | {"ph": "s", "tid": lane_of[earlier.lane], "ts": left})
+            events.append(edge | {"ph": "f", "bp": "e", "tid": lane_of[later.lane], "ts": later.begin_ms * 1e3})
+        return json.dumps({"traceEvents": events, "displayTimeUnit": "ms"})
+
+    def _drawing(self) -> str:
+        from html import escape
+
+        tasks, lanes = self._content()
+        end = max((task.end_ms for task in tasks), default=0.0)
+        scale = (_WIDTH - _MARGIN - 10) / (end or 1.0)
+        row = {lane: i * _ROW for i, lane in enumerate(lanes)}
+        kernels = list(dict.fromkeys(task.kernel for task in tasks))
+        colour = {kernel: _COLOURS[i % len(_COLOURS)] for i, kernel in enumerate(kernels)}
+        size = f'width="{_WIDTH}" height="{_ROW * len(lanes) + 30}"'
+        parts = [f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif" font-size="11">']
+        for lane in lanes:
+            parts.append(f'<text x="4" y="{row[lane] + 38}">{escape(lane)}</text>')
+        for task in tasks:
+            x, y, wide = _MARGIN + task.begin_ms * scale, row[task.lane] + 15, max(1.0, task.ms * scale)
+            title = f"<title>{escape(task.name)}: {task.begin_ms:.3f} to {task.end_ms:.3f} ms</title>"
+            place = f'x="{x:.1f}" y="{y}" width="{wide:.1f}" height="36"'
+            parts.append(f'<rect {place} fill="{colour[task.kernel]}" stroke="white">{title}</rect>')
+            if wide > 7 * len(task.kernel):
+                parts.append(f'<text x="{x + 4:.1f}" y="{y + 22}" fill="white">{escape(task.kernel)}</text>')
+        for earlier, later in self._edges():
+            x1, y1 = _MARGIN + earlier.end_ms * scale, row[earlier.lane] + 33
+            x2, y2 = _MARGIN + later.begin_ms * scale, row[later.lane] + 33
+            parts.append(f'<line x1="{x1:.1f}" y1="{y1}" x2="{x2:.1f}" y2="{y2}" stroke="black"/>')
+        parts.append(f'<text x="{_MARGIN}" y="{_ROW * len(lanes) + 20}">0 to {end:.3f} ms</text></svg>')
+        return "\n".join(parts)

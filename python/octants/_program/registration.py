@@ -1,0 +1,55 @@
+"""What the extension module takes of the package: `_octants.register` reads these names, once, when the package is imported.
+
+Rust imports no module of the package. What it needs another time gets a name here and a member of `Package` in
+`package.rs` of octants-python.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from octants import _logging as logging
+from octants import _octants, exceptions
+from octants._arrays.ndarrays import read_marks
+from octants._arrays.shadow_buffers import any_gradients
+from octants._arrays.tensors import Tensor as tensor
+from octants._code.cache_observations import CacheObservations as cache_observations
+from octants._code.cache_observations import FastcacheObservations as fastcache_observations
+from octants._code.code_dumps import write as write_code
+from octants._fields.fields import Field as field
+from octants._fields.placement_checks import refuse_unplaced_fields
+from octants._language.lambda_source import lambda_text
+from octants._streams.races import race_error
+from octants._tensor_methods import METHODS as tensor_methods
+from octants.graph import GraphStatus as graph_status
+from octants.types.primitive import BY_NAME as scalar_types
+from octants.types.values import Vector as vector
+
+__all__ = [
+    "any_gradients",
+    "cache_observations",
+    "exceptions",
+    "fastcache_observations",
+    "field",
+    "folder",
+    "graph_status",
+    "lambda_text",
+    "logging",
+    "race_error",
+    "read_marks",
+    "refuse_unplaced_fields",
+    "register",
+    "scalar_types",
+    "tensor",
+    "tensor_methods",
+    "vector",
+    "write_code",
+]
+
+folder = os.path.join(os.path.dirname(_octants.__file__), "")
+
+
+def register() -> None:
+    """Gives these names to the extension module."""
+    _octants.register(sys.modules[__name__])

@@ -1,0 +1,220 @@
+"""The program: `qd.init`, `qd.reset`, `qd.sync`, and `qd.cfg`, the options in force.
+
+Options, their defaults, their checks and their environment variables (`OCTANTS_<OPTION>`) are the extension module's;
+this file passes them on and keeps the Python side in step.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+from typing import Any
+
+from octants import _logging, _octants
+from octants._fields.placement_checks import refuse_unplaced_fields
+from octants._fields.snode_trees import root
+from octants._language.python_scope import only_in_python, runs_as_python
+from octants._program import program_events
+from octants.architectures import SUPPORTED, Arch, Extension, cpu
+from octants.exceptions import OctantsOptionError, OctantsRuntimeError
+from octants.types.primitive import BY_NAME, f32, i32, resolve_dtype, set_default_types
+from octants.version import require_version
+
+
+class Config:
+    """The options of the running program, by name: `qd.cfg`.
+
+    An option that is set holds for what is compiled and launched from then on; kernels that are compiled stay as they
+    are. What a running program cannot change (`arch`, streams, the folder on disk, ...) raises an `AttributeError` that
+    says so, an unknown name too, and a value that does not fit a `ValueError`.
+    """
+
+    def __init__(self, given: dict[str, Any]) -> None:
+        object.__setattr__(self, "_given", given)
+        self._refresh()
+
+    def _refresh(self) -> None:
+        values: dict[str, Any] = {**self._given, **_octants.config()}
+        for name in ("default_fp", "default_ip", "default_up"):
+            values[name] = BY_NAME[values[name]]
+        # Kernels that run as Python have a program on the CPU.
+        is_plain = self._given.get("arch") == Arch.python.name
+        values["arch"] = Arch.python if is_plain else cpu if values["arch"] == "cpu" else Arch[values["arch"]]
+        object.__setattr__(self, "_values", values)
+        set_default_types(values["default_ip"], values["default_fp"])
+
+    def __getattr__(self, name: str) -> Any:
+        values = object.__getattribute__(self, "_values")
+        if name not in values:
+            raise AttributeError(f"qd.cfg has no option {name!r}")
+        return values[name]
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if _current is not self or not _octants.is_initialized():
+            raise AttributeError("these options are of a program that has ended: qd.cfg has those of the running one")
+        if name not in self._values:
+            raise AttributeError(f"qd.cfg has no option {name!r}")
+        _octants.set_option(name, _arch_name(value) if name == "arch" else value)
+        self._refresh()
+        if name == "log_level":
+            _logging.set_logging_level(self.log_level)
+
+    def __dir__(self) -> list[str]:
+        return sorted(self._values)
+
+    def __repr__(self) -> str:
+        return f"Config({', '.join(f'{name}={value!r}' for name, value in self._values.items())})"
+
+
+_current: Config | None = None
+
+
+@only_in_python
+def init(arch: Any = None, default_fp: Any = None, default_ip: Any = None, **options: Any) -> None:
+    """Starts a program, ending the one before: its fields, ndarrays and compiled kernels can no longer be used.
+
+    `arch` is where kernels run (`qd.cpu`, `qd.gpu`, ...); what is not available falls back to the CPU unless
+    `enable_fallback=False`. The other options are described in the user guide.
+    """
+    global _current
+    require_version(options.pop("require_version", None))
+    if "default_up" in options:
+        raise OctantsOptionError(
+            "'default_up' is always the unsigned type of 'default_ip'. Please set 'default_ip' instead."
+        )
+    given = {"default_fp": default_fp, "default_ip": default_ip, **options}
+    given = {name: value for name, value in given.items() if value is not None}
+    if arch is not None:
+        given["arch"] = _arch_name(arch)
+    for name in ("default_fp", "default_ip"):
+        if name in given:
+            given[name] = _default_type(name, given[name])
+    _current = None
+    set_default_types(i32, f32)
+    _leave_program()
+    # Kernels that run as Python keep their fields and ndarrays in the memory of a program on the CPU.
+    if covers_kernels():
+        # Code with probes is for this program alone.
+        given["offline_cache"] = False
+    is_plain = given.get("arch") == Arch.python.name
+    notices = _octants.init({**given, "arch": "cpu"} if is_plain else given)
+    root.forget()
+    program_events.tell(program_events.ended)
+    _current = Config(given)
+    _logging.set_logging_level(_current.log_level)
+    if is_plain:
+        from octants import plain_python
+
+        plain_python.begin(_current.random_seed)
+    if covers_kernels():
+        from octants._code import kernel_coverage
+
+        kernel_coverage.begin()
+    for notice in notices:
+        _logging.warn(notice)
+
+
+@only_in_python
+def reset() -> None:
+    """Ends the program. Its fields, ndarrays and compiled kernels can no longer be used."""
+    global _current
+    _leave_program()
+    _octants.reset()
+    _current = None
+    root.forget()
+    set_default_types(i32, f32)
+    program_events.tell(program_events.ended)
+
+
+def clock_freq_hz() -> float:
+    """Nominal rate in hertz of the clock that `qd.clock_counter()` reads on the running program's device.
+
+    The clock of an NVIDIA GPU may run faster or slower than this. Raises `NotImplementedError` on other devices, whose
+    counters have no rate that the driver tells, and `OctantsRuntimeError` before `qd.init`.
+    """
+    rate = _octants.clock_hz()
+    if rate is None:
+        raise NotImplementedError("clock_freq_hz() is for NVIDIA GPUs: the clock of this device has no known rate")
+    return rate
+
+
+def sync() -> None:
+    """Waits until everything launched before is done, on every stream. Raises an `OctantsRuntimeError` while the program
+    has fields that were never placed."""
+    refuse_unplaced_fields()
+    _octants.sync()
+
+
+def _end_program() -> None:
+    """Ends the program with the process. Threads that serve streams must not be at work while the interpreter and the
+    libraries are being taken down. After a Ctrl-C that was not caught, or that has ended a wait, nobody waits for queued
+    work."""
+    uncaught = getattr(sys, "last_value", None)
+    _octants.end_process(wait=not isinstance(uncaught, KeyboardInterrupt))
+
+
+atexit.register(_end_program)
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_octants.before_fork,
+        after_in_parent=_octants.after_fork_in_parent,
+        after_in_child=_octants.after_fork_in_child,
+    )
+
+
+def current_config() -> Config | None:
+    """The options in force; None before `qd.init()`."""
+    return _current if _octants.is_initialized() else None
+
+
+def is_extension_enabled(ext: Extension) -> bool:
+    """Whether the running program's machine has the ability."""
+    config = current_config()
+    if config is None:
+        raise OctantsRuntimeError("no program is running. Maybe you forgot to call `qd.init()` first?")
+    return ext in SUPPORTED.get(config.arch, frozenset())
+
+
+def dump_compile_config() -> None:
+    """Prints the options in force."""
+    print(current_config())
+
+
+def covers_kernels() -> bool:
+    """Whether the environment asks for kernel coverage."""
+    asked = os.environ.get("OCTANTS_KERNEL_COVERAGE", os.environ.get("QD_KERNEL_COVERAGE"))
+    return asked == "1"
+
+
+def _leave_program() -> None:
+    """What Python's side does before a program ends."""
+    if covers_kernels():
+        from octants._code import kernel_coverage
+
+        kernel_coverage.end_program()
+    if runs_as_python():
+        from octants import plain_python
+
+        plain_python.end()
+
+
+def _arch_name(arch: Any) -> str:
+    """One name for the extension module. Of a list, the first kind that this build drives; "gpu" for a list of others."""
+    if isinstance(arch, (list, tuple)):
+        return "cpu" if any(item in (Arch.x64, Arch.arm64) for item in arch) else "gpu"
+    if isinstance(arch, Arch):
+        return "cpu" if arch in (Arch.x64, Arch.arm64) else arch.name
+    if isinstance(arch, str):
+        return arch
+    raise TypeError(f"arch is one of qd.cpu, qd.gpu, qd.cuda, ..., got {arch!r}")
+
+
+def _default_type(name: str, dtype: Any) -> str:
+    resolved = resolve_dtype(dtype)
+    if resolved.is_float != (name == "default_fp"):
+        raise ValueError(f"{name} is {'a float' if name == 'default_fp' else 'an integer'} type, got {resolved}")
+    if resolved.name.startswith("u"):
+        raise ValueError(f"{name} is qd.i32 or qd.i64, got {resolved}")
+    return resolved.name

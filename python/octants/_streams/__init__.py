@@ -1,0 +1,1 @@
+"""Streams, captured graphs, launches side by side, and races between them."""

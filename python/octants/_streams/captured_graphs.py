@@ -1,0 +1,330 @@
+"""`qd.graph.capture`: launches of a whole step, noted once and launched as one."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from octants import _octants
+from octants._arrays import shadow_buffers
+from octants._arrays.element_kernels import add_back
+from octants._language.python_scope import runs_as_python
+from octants._profiling.timelines import Timeline
+from octants._profiling.written_files import AnyPath, write_text, write_whole
+from octants._streams import saved_graphs
+from octants._streams.graph_drawings import drawing, times_of
+from octants.exceptions import OctantsRuntimeError
+
+__all__ = ["CapturedGraph", "capture", "load"]
+
+_Call = tuple[Any, list[str], list[Any]]
+"""A kernel, the names of its parameters, and its arguments."""
+
+
+class CapturedGraph:
+    """Launches, copies and fills that were captured, to be launched as one: see `capture`.
+
+    Arrays are those of the capture: a launch reads and writes what they hold when it runs. Numbers are those of the capture,
+    unless `update` changes them. The graph keeps all arrays that it uses.
+    """
+
+    def __init__(self, named: dict[str, Any]) -> None:
+        self._graph = _octants.CapturedGraph()
+        self._named = dict(named)
+        self._calls: list[_Call] | None = None
+        self._places: dict[str, list[tuple[int, int]]] = {}
+        self._told = False
+        # What has a gradient beside the calls: the steps before it, and what its gradient is, or the graph that was launched.
+        self._others: list[tuple[int, Callable[[], None] | CapturedGraph]] = []
+        # Of a graph that was loaded, what was given for the names of its arrays.
+        self._loaded: dict[str, saved_graphs.Array] | None = None
+
+    @contextmanager
+    def on_this_thread(self) -> Iterator[CapturedGraph]:
+        """While the block of `capture` is open on one thread, lets another take part: `with g.on_this_thread():`. Its streams
+        and events order its launches among those of the others, as ever. Raises RuntimeError once the capture has ended."""
+        self._graph.begin()
+        writes = _HostWrites(self)
+        shadow_buffers.open_scopes.append(writes)
+        _capturing[threading.get_ident()] = self
+        try:
+            yield self
+        finally:
+            del _capturing[threading.get_ident()]
+            shadow_buffers.open_scopes.remove(writes)
+            self._graph.end()
+
+    def launch(self, stream: Any = None) -> None:
+        """Launches the graph on a stream, by default the current one: behind the work of that stream, and ahead of what is
+        launched there later. The call returns at once where streams are real. In another capture, the graph's steps
+        become steps of that one.
+
+        Raises RuntimeError before the capture has ended, and after the program has.
+        """
+        self._graph.launch(stream)
+        outer = _capturing.get(threading.get_ident())
+        if outer is not None:
+            outer._note(self)
+
+    def add_graph(self, graph: Any, stream: Any = None) -> None:
+        """In the block of `capture`: adds another library's graph as a step, on a stream, by default the current one. It is a
+        CuPy graph, a `torch.cuda.CUDAGraph(keep_graph=True)`, or the driver's handle of a graph as an int. The graph is taken
+        as it is now, and kept with its memory.
+
+        Raises TypeError where no handle can be had, and RuntimeError outside of the block, and on devices without graphs.
+        """
+        if _capturing.get(threading.get_ident()) is not self:
+            raise OctantsRuntimeError(
+                "a graph is added in the `with` block that captures this one, on a thread that takes part"
+            )
+        self._graph.add_foreign(_graph_handle(graph), graph, stream)
+        self._note(_refuse_gradient)
+
+    def grad(self) -> CapturedGraph:
+        """A graph of the gradients of this graph's launches, fills and copies, the last first: launched behind this one, with
+        the gradients of what it wrote set, it adds to the gradients of what it read.
+
+            step.launch()
+            loss.grad.fill(1)
+            step.grad().launch()
+
+        Gradients run on the streams of the launches, side by side where neither adds to what another uses. They are those of
+        `kernel.grad(...)`: of memory as it is when they run, and of the arguments that the launches have now. Raises
+        RuntimeError where a launch is a derivative itself, or keeps values whose number depends on memory.
+        """
+        if self._loaded is not None:
+            saved_graphs.refuse_loaded("has no gradient: capture its launches here, or save its gradient too")
+        notes = [(step, number) for number, (*_, step) in enumerate(self._graph.calls())]
+        entries: list[tuple[int, int, int | Callable[[], None]]] = [(step, 1, number) for step, number in notes]
+        # Behind the steps that they made.
+        for steps, other in self._others:
+            entries.append((steps, 0, other.grad().launch if isinstance(other, CapturedGraph) else other))
+        entries.sort(key=lambda entry: entry[:2])
+        with capture() as backwards:
+            order = _octants.GradientOrder()
+            for _, _, entry in reversed(entries):
+                if isinstance(entry, int):
+                    self._graph.launch_gradient(entry, order)
+                else:
+                    order.join()
+                    entry()
+            order.join()
+        return backwards
+
+    def _note(self, gradient: Callable[[], None] | CapturedGraph) -> None:
+        """Notes what captures the gradient of what was just captured, or the graph whose steps that was."""
+        self._others.append((self._graph.noted_steps(), gradient))
+
+    def update(self, **arguments: Any) -> None:
+        """Gives the launches other arguments, from the next launch of the graph on.
+
+        A name is one that was given to `capture`, and stands for all places where that object was an argument; or it is that
+        of a parameter, and stands for it in every kernel that has it. Raises TypeError where there is no such argument,
+        or where launches were given different ones by that name. A graph that was loaded takes arrays, by the names that it was
+        loaded with.
+        """
+        if self._loaded is not None:
+            self._rebind(self._loaded, arguments)
+            return
+        if self._calls is None:
+            self._calls = [(kernel, names, list(args)) for kernel, names, args, _ in self._graph.calls()]
+        changed: dict[int, list[Any]] = {}
+        for name, value in arguments.items():
+            for number, place in self._places.get(name) or self._find_places(name, self._calls):
+                changed.setdefault(number, list(self._calls[number][2]))[place] = value
+        same = self._graph.exchange([(number, tuple(args)) for number, args in changed.items()])
+        for (number, args), is_same in zip(changed.items(), same, strict=True):
+            kernel, names, _ = self._calls[number]
+            if not is_same and not self._told:
+                self._told = True
+                text = "graph: kernel `%s` is other code with these arguments, so that the graph is made anew"
+                logging.getLogger("octants").info(text, kernel.__name__)
+            self._calls[number] = (kernel, names, args)
+
+    def save(self, path: AnyPath, **named: Any) -> None:
+        """Writes the graph to a file that other processes load by `qd.graph.load`, with the same version of Octants and the
+        same kind of device.
+
+        The file holds machine code, numbers and names. Arrays are not in it: they are named, and given again when the graph is
+        loaded. An array has the name of the parameter that it was an argument of, one that was given to `capture`, or one that
+        is given here; a field stands for the whole tree that it lies in. What the block of `capture` itself has made is in
+        the file.
+
+        Raises RuntimeError where a step means nothing in another process: an array of numpy or of another library, a graph of
+        another library, memory without a name, and code that is not kept (`offline_cache=False`).
+        """
+        if self._loaded is not None:
+            saved_graphs.refuse_loaded("is not saved again: copy its file")
+        calls = [(kernel, names, list(args)) for kernel, names, args, _ in self._graph.calls()]
+        memory = saved_graphs.named_memory({**self._named, **named}, calls)
+        write_whole(path, self._graph.save(memory))
+
+    def _rebind(self, loaded: dict[str, saved_graphs.Array], arguments: dict[str, Any]) -> None:
+        others: dict[str, saved_graphs.Array] = {}
+        for name, value in arguments.items():
+            if name not in loaded:
+                known = ", ".join(loaded)
+                raise TypeError(
+                    f"a graph that was loaded takes the arrays that it was loaded with ({known}), not `{name}`"
+                )
+            others[name] = saved_graphs.check_array(name, saved_graphs.description(loaded[name]), value)
+        memory = saved_graphs.memory_of
+        self._graph.rebind([(memory(loaded[name]), memory(other), other) for name, other in others.items()])
+        loaded.update(others)
+
+    def __call__(self, *, qd_stream: Any = None, **arguments: Any) -> None:
+        """`update(**arguments)` and `launch(qd_stream)`."""
+        if arguments:
+            self.update(**arguments)
+        self._graph.launch(qd_stream)
+
+    def plot(self, path: AnyPath | None = None, measure: bool = False) -> str:
+        """Draws the graph: steps, streams, what waits for what and why, and the critical path. With `measure` the graph is
+        launched once, its steps one by one, for the time of each on the device. Writes SVG to `path`, if given, and returns
+        it."""
+        taken = None
+        if measure:
+            with Timeline() as timeline:
+                self.launch()
+            taken = times_of(self.steps, timeline.tasks)
+        text = drawing(self.steps, taken)
+        if path is not None:
+            write_text(path, text)
+        return text
+
+    @property
+    def steps(self) -> list[tuple[str, int, list[int]]]:
+        """What each step does (a kernel's name, or `fill` or `copy` with a number of bytes), the number of its stream among
+        those of the capture, and the numbers of the steps that it waits for."""
+        return self._graph.steps()
+
+    def __len__(self) -> int:
+        return len(self._graph.steps())
+
+    def __repr__(self) -> str:
+        try:
+            return f"<octants captured graph of {len(self)} steps>"
+        except RuntimeError:
+            return "<octants captured graph, being captured>"
+
+    def _find_places(self, name: str, calls: list[_Call]) -> list[tuple[int, int]]:
+        """The arguments that a name stands for, as numbers of calls and of parameters, from now on."""
+        if name in self._named:
+            named = self._named[name]
+            found = [(n, i) for n, (_, _, args) in enumerate(calls) for i, arg in enumerate(args) if arg is named]
+            if not found:
+                raise TypeError(f"what was named `{name}` is no argument of a captured launch")
+        else:
+            found = [(n, names.index(name)) for n, (_, names, _) in enumerate(calls) if name in names]
+            if not found:
+                raise TypeError(f"no captured launch has an argument `{name}`")
+            values = [calls[n][2][i] for n, i in found]
+            if not all(_is_same(values[0], value) for value in values):
+                kernels = sorted({calls[n][0].__name__ for n, _ in found})
+                raise TypeError(
+                    f"captured launches of {', '.join(kernels)} were given different values of `{name}`: name those that are "
+                    "to change, as in qd.graph.capture(name=array)"
+                )
+        self._places[name] = found
+        return found
+
+
+class _HostWrites:
+    """What fields and ndarrays are set to while a thread captures: see `shadow_buffers.HostWrites`."""
+
+    def __init__(self, graph: CapturedGraph) -> None:
+        self._graph = graph
+        self._thread = threading.get_ident()
+
+    def _host_wrote(self, whole: Any, key: Any, component: Any) -> None:
+        gradient = shadow_buffers.shadow_buffer(whole, "grad")
+        if gradient is not None:
+            # What was there before has no part in what comes after.
+            self._graph._note(lambda: gradient.fill(0))
+
+    def _host_copied(self, to: Any, source: Any) -> None:
+        taken, added = (shadow_buffers.shadow_buffer(whole, "grad") for whole in (to, source))
+        if taken is not None and added is not None:
+            self._graph._note(lambda: add_back(taken, added))
+        elif taken is not None:
+            self._graph._note(lambda: taken.fill(0))
+
+
+def _graph_handle(graph: Any) -> int:
+    """The driver's handle of another library's graph."""
+    if isinstance(graph, int) and not isinstance(graph, bool):
+        return graph
+    raw = getattr(graph, "raw_cuda_graph", None)
+    handle = raw() if callable(raw) else getattr(graph, "graph", None)
+    if not isinstance(handle, int):
+        raise TypeError(
+            f"{type(graph).__name__!r} object shows no handle of a graph: give an int, a CuPy graph, or a torch graph made "
+            "with `torch.cuda.CUDAGraph(keep_graph=True)`"
+        )
+    return handle
+
+
+def _refuse_gradient() -> None:
+    raise OctantsRuntimeError("a captured graph has no gradient if another library's graph is among its steps")
+
+
+_capturing: dict[int, CapturedGraph] = {}
+"""The graph that each thread captures."""
+
+
+def _is_same(a: Any, b: Any) -> bool:
+    return a is b or (type(a) is type(b) and isinstance(a, (bool, int, float)) and a == b)
+
+
+@contextmanager
+def capture(**named: Any) -> Iterator[CapturedGraph]:
+    """`with qd.graph.capture() as g:` notes what this thread launches, copies and fills, in the place of running it;
+    `g.launch()` then launches all of it as one, as often as wanted.
+
+        with qd.graph.capture() as g:
+            forces(x, f)
+            move(x, f, dt)
+        for _ in range(1000):
+            g.launch()
+
+    Streams and events order the steps as they order launches; steps that nothing orders run side by side. What the host would
+    wait for or look at has not happened: kernels that return values, reads and writes of elements, `qd.sync()` raise
+    RuntimeError. ndarrays that are made meanwhile are zeroed at each launch. `named` gives objects names for `g.update`.
+    """
+    if runs_as_python():
+        raise OctantsRuntimeError("graphs are captured of compiled kernels: under arch=qd.python kernels run as Python")
+    graph = CapturedGraph(named)
+    with graph.on_this_thread():
+        yield graph
+    graph._graph.finish()
+
+
+def load(path: AnyPath, **arrays: Any) -> CapturedGraph:
+    """The graph that `g.save(path)` wrote, in this process or another one, with these arrays.
+
+        step = qd.graph.load("step.graph", x=x, v=v)
+        step.launch()
+
+    Each name of the saved graph is given an array of the same type, shape and layout. The file holds machine code that is run:
+    load what you trust. Raises TypeError where an array is missing or does not fit, and RuntimeError where the file is
+    damaged, or was written by another version of Octants or for another device.
+    """
+    if runs_as_python():
+        raise OctantsRuntimeError("graphs are of compiled kernels: under arch=qd.python kernels run as Python")
+    graph = CapturedGraph.__new__(CapturedGraph)
+    graph._named, graph._calls, graph._places, graph._told, graph._others = {}, [], {}, False, []
+    found: dict[str, saved_graphs.Array] = {}
+
+    def find(wanted: list[tuple[str, str]]) -> list[tuple[str, _octants.Buffer, Any]]:
+        arrays_by_name, memory = saved_graphs.find_memory(wanted, arrays)
+        found.update(arrays_by_name)
+        return memory
+
+    with open(path, "rb") as file:
+        saved = file.read()
+    graph._graph = _octants.CapturedGraph.load(saved, find)
+    graph._loaded = found
+    return graph

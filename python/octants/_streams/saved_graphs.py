@@ -1,0 +1,108 @@
+"""Captured graphs on disk: which names stand for the memory that a graph uses, and what is given for them when it is loaded.
+
+A name is that of a parameter, one that was given to `capture` or `save`, or a path from one of these to a member, as
+`state.x` or `x.grad`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+from octants import _octants
+from octants._arrays.ndarrays import Ndarray
+from octants._fields.fields import Field
+from octants.exceptions import OctantsRuntimeError
+
+Array = Field | Ndarray
+Call = tuple[Any, list[str], list[Any]]
+"""A kernel, the names of its parameters, and its arguments."""
+
+
+def named_memory(named: dict[str, Any], calls: list[Call]) -> list[tuple[str, str, _octants.Buffer]]:
+    """Names, descriptions and memory of the arrays that a graph may use. Names that were given come before those of
+    parameters, and names of parameters that stand for several arrays are left out."""
+    found: dict[str, Array | None] = {}
+    for name, thing in named.items():
+        for path, array in _arrays(name, thing):
+            found[path] = array
+    given = set(found)
+    for _, names, args in calls:
+        for name, thing in zip(names, args, strict=True):
+            for path, array in _arrays(name, thing):
+                if path not in given and found.setdefault(path, array) is not array:
+                    found[path] = None
+    return [(path, description(array), memory_of(array)) for path, array in found.items() if array is not None]
+
+
+def find_memory(
+    wanted: list[tuple[str, str]], given: dict[str, Any]
+) -> tuple[dict[str, Array], list[tuple[str, _octants.Buffer, Any]]]:
+    """What was given for the names that a graph needs. Raises TypeError where something is missing, too much, or another kind
+    of array."""
+    found: dict[str, Array] = {}
+    for path, what in wanted:
+        first, *members = path.split(".")
+        if first not in given:
+            needed = ", ".join(sorted({p.split(".")[0] for p, _ in wanted}))
+            raise TypeError(f"the graph uses `{path}`, {what}: give it by that name (it needs {needed})")
+        thing = given[first]
+        for member in members:
+            thing = getattr(_bare(thing), member, None)
+        found[path] = check_array(path, what, thing)
+    unknown = sorted(given.keys() - {path.split(".")[0] for path, _ in wanted})
+    if unknown:
+        raise TypeError(f"the graph uses no array `{unknown[0]}`")
+    return found, [(path, memory_of(array), array) for path, array in found.items()]
+
+
+def check_array(path: str, what: str, thing: Any) -> Array:
+    """The array that something is. Raises TypeError unless it is as described."""
+    array = _bare(thing)
+    is_ = description(array) if isinstance(array, (Field, Ndarray)) else f"a {type(thing).__name__!r} object"
+    if is_ != what:
+        raise TypeError(f"the graph uses `{path}`, {what}: it cannot use {is_}")
+    return array
+
+
+def memory_of(array: Array) -> _octants.Buffer:
+    """The buffer that an array lies in: of a field that of its tree."""
+    return array._root.buffer if isinstance(array, Field) else array.buffer
+
+
+def description(array: Array) -> str:
+    """An array in words: two that have the same can stand for one another."""
+    kind = "a field" if isinstance(array, Field) else "an ndarray"
+    placed = array._placed()
+    element = "".join(f"[{n}]" for n in array._element_shape) if isinstance(array, Field) else ""
+    element = element or "".join(f"[{n}]" for n in getattr(array, "element_shape", ()))
+    strides = [[stride for axis in p.axes for _, stride in axis] for p in placed[:1]]
+    return f"{kind} of {array.dtype.name}{element} with shape {tuple(array.shape)} (at {placed[0].base}, strides {strides[0]})"
+
+
+def refuse_loaded(what: str) -> None:
+    """Raises the error of what a loaded graph does not have."""
+    raise OctantsRuntimeError(f"a graph that was loaded {what}")
+
+
+def _bare(thing: Any) -> Any:
+    unwrap = getattr(thing, "_unwrap", None)
+    return unwrap() if callable(unwrap) else thing
+
+
+def _arrays(path: str, thing: Any, depth: int = 0) -> Iterator[tuple[str, Array]]:
+    """The arrays that an argument is or holds, each with its path."""
+    thing = _bare(thing)
+    if isinstance(thing, (Field, Ndarray)):
+        yield path, thing
+        for shadow in ("grad", "dual"):
+            companion = getattr(thing, shadow, None)
+            # Fields have shadows that are not placed unless they are needed.
+            if isinstance(companion, Ndarray) or (
+                isinstance(companion, Field) and companion._parts[0].node is not None
+            ):
+                yield f"{path}.{shadow}", companion
+    elif depth < 8 and (dataclasses.is_dataclass(thing) or getattr(thing, "_octants_data_oriented", False)):
+        for name, member in list(getattr(thing, "__dict__", {}).items()):
+            yield from _arrays(f"{path}.{name}", member, depth + 1)

@@ -1,0 +1,50 @@
+"""Streams and events: what runs side by side, and what waits for what.
+
+    with qd.create_stream() as s:
+        step(qd_stream=s)       # returns at once where streams are real
+        other()                 # may run meanwhile
+                                # leaving the block waits for the stream's work
+
+Every kernel takes `qd_stream=`. On the CPU work runs in order unless the program began with
+`qd.init(arch=qd.cpu, cpu_streams=True)`; the calls are the same in both cases.
+"""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from octants._language.ops import known_to_compiler
+from octants._octants import (
+    Event,
+    Stream,
+    create_event,
+    create_stream,
+    current_stream,
+    default_stream,
+    stream_pool_stats,
+    stream_scope,
+    trim_stream_pool,
+)
+from octants.exceptions import OctantsScopeError
+
+__all__ = [
+    "Event",
+    "Stream",
+    "create_event",
+    "create_stream",
+    "current_stream",
+    "default_stream",
+    "stream_parallel",
+    "stream_pool_stats",
+    "stream_scope",
+    "trim_stream_pool",
+]
+
+
+@known_to_compiler("stream_parallel")
+def stream_parallel(*, allow_overlap: bool = False) -> NoReturn:
+    """In a kernel, `with qd.stream_parallel():` marks a block whose loops run side by side with those of the blocks next to
+    it. All top-level statements of the kernel are such blocks. Blocks that touch the same memory are refused or warned of
+    unless `allow_overlap=True` says that this is meant.
+    """
+    raise OctantsScopeError("qd.stream_parallel() belongs in a kernel: with qd.stream_parallel(): ...")
