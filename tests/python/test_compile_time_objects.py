@@ -109,6 +109,43 @@ def test_what_an_array_has_not_is_an_error_with_its_line() -> None:
         raises()
 
 
+@pytest.mark.parametrize(
+    ("raised", "expected"),
+    [
+        (TypeError, qd.OctantsTypeError),
+        (AttributeError, qd.OctantsAttributeError),
+        (IndexError, qd.OctantsIndexError),
+        (NameError, qd.OctantsNameError),
+        (ValueError, qd.OctantsValueError),
+        (ZeroDivisionError, qd.OctantsCompilationError),
+    ],
+)
+def test_an_exception_of_compile_time_code_sets_the_class_of_the_error(
+    raised: type[Exception], expected: type[Exception]
+) -> None:
+    def fail() -> int:
+        raise raised("no value")
+
+    @qd.kernel
+    def calls() -> qd.i32:
+        return qd.static(fail())
+
+    with pytest.raises(expected, match="no value") as error:
+        calls()
+    assert type(error.value) is expected
+    assert type(error.value.__cause__) is raised
+
+
+def test_operators_on_strings_are_type_errors() -> None:
+    @qd.kernel
+    def adds() -> qd.i32:
+        x = "a" + 1
+        return x
+
+    with pytest.raises(qd.OctantsTypeError, match='"a" \\+ 1'):
+        adds()
+
+
 def test_a_partial_function_takes_its_arguments_first() -> None:
     @qd.func
     def number(a, b, c=0):

@@ -375,3 +375,19 @@ def test_vector_types_follow_the_default_types():
     assert out.to_numpy().tolist() == [1.0 / 3.0, 0.2]
     assert whole.to_numpy().tolist() == [2**63 - 1, 2]
     qd.reset()
+
+
+def test_rounding_a_literal_to_a_type_is_rounding_and_then_conversion(fp) -> None:
+    @qd.kernel
+    def rounds() -> qd.types.vector(5, qd.i32):
+        return qd.Vector(
+            [
+                qd.round(2.5, qd.i32),
+                int(qd.round(2.5)),
+                qd.round(3.5, dtype=qd.i32),
+                qd.floor(-2.2, int),
+                qd.ceil(2.2, qd.i64),
+            ]
+        )
+
+    assert list(rounds()) == [2, 2, 4, -3, 3]

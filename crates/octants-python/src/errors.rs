@@ -3,7 +3,9 @@
 use octants_engine::diag::{Code, Diagnostic, Sources};
 use octants_engine::runtime::{Race, RaceAccess};
 use octants_engine::{CompileError, Error};
-use pyo3::exceptions::{PyAttributeError, PyMemoryError, PyRuntimeError, PyValueError};
+use pyo3::exceptions::{
+    PyAttributeError, PyIndexError, PyMemoryError, PyNameError, PyRuntimeError, PyTypeError, PyValueError,
+};
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
@@ -100,9 +102,13 @@ pub fn from_compile(py: Python<'_>, error: CompileError, causes: &[Py<PyAny>]) -
         CompileError::User(diagnostics, sources) => (diagnostics, sources),
         CompileError::Other(error) => return from_engine(py, error),
     };
-    let class = diagnostics.first().map_or("OctantsCompilationError", |d| class_of(d.code));
-    let err = exception(py, class, render(&diagnostics, &sources));
     let cause = diagnostics.iter().find_map(|d| d.cause).and_then(|i| causes.get(i as usize));
+    let class = match diagnostics.first().map(|d| d.code) {
+        Some(Code::Host) => cause.map_or("OctantsCompilationError", |cause| class_of_cause(cause.bind(py))),
+        Some(code) => class_of(code),
+        None => "OctantsCompilationError",
+    };
+    let err = exception(py, class, render(&diagnostics, &sources));
     if let Some(cause) = cause {
         err.set_cause(py, Some(PyErr::from_value(cause.bind(py).clone())));
     }
@@ -112,6 +118,23 @@ pub fn from_compile(py: Python<'_>, error: CompileError, causes: &[Py<PyAny>]) -
 fn render(diagnostics: &[Diagnostic], sources: &Sources) -> String {
     let texts: Vec<String> = diagnostics.iter().map(|d| d.render(sources)).collect();
     texts.join("\n\n")
+}
+
+/// The class for an exception that compile-time code raised: a handler of that exception's class handles this one, too.
+fn class_of_cause(cause: &Bound<'_, PyAny>) -> &'static str {
+    if cause.is_instance_of::<PyTypeError>() {
+        "OctantsTypeError"
+    } else if cause.is_instance_of::<PyAttributeError>() {
+        "OctantsAttributeError"
+    } else if cause.is_instance_of::<PyIndexError>() {
+        "OctantsIndexError"
+    } else if cause.is_instance_of::<PyNameError>() {
+        "OctantsNameError"
+    } else if cause.is_instance_of::<PyValueError>() {
+        "OctantsValueError"
+    } else {
+        "OctantsCompilationError"
+    }
 }
 
 fn class_of(code: Code) -> &'static str {

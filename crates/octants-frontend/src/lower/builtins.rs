@@ -246,9 +246,30 @@ impl Lowerer<'_> {
         Ok(Value::Rt(self.rt(&call.args[0])?))
     }
 
+    /// Whether the value is a scalar type: `qd.i32`, `int`, `float`.
+    fn is_type(&self, value: &Value) -> bool {
+        match value {
+            Value::Obj(o) => match self.world.entity(*o) {
+                Entity::Dtype(_) => true,
+                Entity::Builtin(name) => name == "int" || name == "float",
+                _ => false,
+            },
+            _ => false,
+        }
+    }
+
     /// A function in the table of operations or in `arith`, at compile time where all arguments are known.
     pub(super) fn lower_function_of_numbers(&mut self, call: Call) -> Result<Value> {
-        let Call { obj, name, mut args, kwargs } = call;
+        let Call { obj, name, args: given, kwargs } = call;
+        // A type as the last argument (`qd.round(x, qd.i32)`) converts the result.
+        let mut args = given.clone();
+        let mut named = kwargs.clone();
+        let mut convert = None;
+        if let Some(at) = named.iter().position(|(key, _)| matches!(key.as_str(), "dtype" | "dt")) {
+            convert = Some(self.dtype_of(&named.remove(at).1)?);
+        } else if let Some(last) = args.pop_if(|v| self.is_type(v)) {
+            convert = Some(self.dtype_of(&last)?);
+        }
         let plain = |v: &Value| {
             matches!(
                 v,
@@ -261,13 +282,13 @@ impl Lowerer<'_> {
                     | Value::List(_)
             ) && v.is_compile_time()
         };
-        let numbers = args.iter().chain(kwargs.iter().map(|k| &k.1)).all(plain);
+        let numbers = args.iter().chain(named.iter().map(|k| &k.1)).all(plain);
         // Python's integers have no width, literals in a kernel do.
         let depends_on_width = self.static_depth == 0 && matches!(name.as_str(), "bit_shr" | "clz" | "popcnt");
         if numbers
             && !depends_on_width
             && !args.is_empty()
-            && let Ok(v) = self.call_host(obj, &args, &kwargs)
+            && let Ok(v) = self.call_host(obj, &args, &named)
         {
             // In Python the result has the type of the number that was chosen, in a kernel the type of all of them.
             let chosen_of = match name.as_str() {
@@ -275,36 +296,28 @@ impl Lowerer<'_> {
                 "select" => args.get(1..).unwrap_or_default(),
                 _ => &[],
             };
-            return Ok(match v {
+            let v = match v {
                 Value::Int(n) if self.static_depth == 0 && chosen_of.iter().any(|a| matches!(a, Value::Float(_))) => {
                     Value::Float(n as f64)
                 }
                 v => v,
-            });
+            };
+            return match convert {
+                Some(to) => {
+                    let v = self.rt(&v)?;
+                    Ok(Value::Rt(arith::cast(&mut self.b, v, to)?))
+                }
+                None => Ok(v),
+            };
         }
-        // A type as the last argument (`qd.round(x, qd.i32)`) converts the result.
-        let mut convert = None;
-        for (key, v) in &kwargs {
-            if matches!(key.as_str(), "dtype" | "dt") {
-                convert = Some(self.dtype_of(v)?);
-            } else {
-                args.push(v.clone());
-            }
-        }
-        if let Some(Value::Obj(o)) = args.last()
-            && (matches!(self.world.entity(*o), Entity::Dtype(_))
-                || matches!(self.world.entity(*o), Entity::Builtin(ref n) if n == "int" || n == "float"))
-        {
-            let ty = args.pop().unwrap_or(Value::None);
-            convert = Some(self.dtype_of(&ty)?);
-        }
+        args.extend(named.into_iter().map(|(_, v)| v));
         let mut values = Vec::new();
         for v in &args {
             match v.items() {
                 Some(items) if !items.is_empty() => values.push(self.make_tensor(items, None)?),
                 _ => match self.try_rt(v)? {
                     Some(v) => values.push(v),
-                    None => return self.call_host_or_refuse(obj, &name, &args, &kwargs),
+                    None => return self.call_host_or_refuse(obj, &name, &given, &kwargs),
                 },
             }
         }
@@ -322,7 +335,7 @@ impl Lowerer<'_> {
                     _ => Value::Rt(v),
                 })
             }
-            None => self.call_host_or_refuse(obj, &name, &args, &kwargs),
+            None => self.call_host_or_refuse(obj, &name, &given, &kwargs),
         }
     }
 
