@@ -500,3 +500,40 @@ def test_extrema_of_many_operands_and_nan():
 
     assert apply(largest, "f32", ("f32", x), ("f32", y)).tolist() == [2.0, 2.0, 3.0]
     assert apply(smallest_of_four, "f32", ("f32", x[:1]), ("f32", y[:1])).tolist() == [1.0]
+
+
+def test_keyword_arguments_go_to_their_parameters():
+    @qd.kernel
+    def run(x: qd.f32, y: qd.f32, n: qd.i32, out: qd.types.ndarray(dtype=qd.f32, ndim=1)):
+        out[0] = qd.pow(exponent=x, base=y)
+        out[1] = qd.atan2(x2=x, x1=y)
+        out[2] = qd.select(x2=x, cond=n > 0, x1=y)
+        out[3] = qd.raw_mod(x2=n, x1=8)
+        out[4] = qd.cast(dtype=qd.i32, obj=x)
+        out[5] = qd.pow(exponent=2.0, base=3.0)
+        out[6] = qd.sin(x=y)
+
+    out = np.zeros(7, np.float32)
+    run(2.5, 3.0, 5, out)
+    np.testing.assert_allclose(out, [3.0**2.5, np.arctan2(3.0, 2.5), 3.0, 3.0, 2.0, 9.0, np.sin(3.0)], rtol=1e-5)
+    assert qd.pow(exponent=2, base=3) == 9
+
+    @qd.kernel
+    def unknown(x: qd.f32) -> qd.f32:
+        return qd.pow(x, power=2.0)
+
+    @qd.kernel
+    def twice(x: qd.f32) -> qd.f32:
+        return qd.pow(x, base=2.0)
+
+    @qd.kernel
+    def missing(x: qd.f32) -> qd.f32:
+        return qd.atan2(x2=x)
+
+    for kernel, message in (
+        (unknown, "`pow` has no parameter `power`"),
+        (twice, "`pow` got `base` twice"),
+        (missing, "`atan2` wants `x1` too"),
+    ):
+        with pytest.raises(qd.OctantsTypeError, match=message):
+            kernel(1.0)

@@ -96,8 +96,14 @@ floor = _rounding("floor", "The largest integer not above x, as a float or conve
 ceil = _rounding("ceil", "The smallest integer not below x, as a float or converted to `dtype`.", np.ceil)
 round = _rounding("round", "The nearest integer, halves to even, as a float or converted to `dtype`.", np.round)
 
+
+@known_to_compiler("pow")
+def pow(base: Any, exponent: Any) -> Any:
+    """The base to the power of the exponent. In kernels that of integers is an integer."""
+    return elementwise(lambda x1, x2: x1**x2, base, exponent)
+
+
 atan2 = _binary("atan2", "The angle of the point (x2, x1), within -pi and pi.", np.arctan2)
-pow = _binary("pow", "x1 to the power of x2. In kernels that of integers is an integer.", lambda x1, x2: x1**x2)
 mod = _binary("mod", "The remainder with the sign of the divisor.", lambda x1, x2: x1 % x2)
 floordiv = _binary("floordiv", "The quotient rounded down.", lambda x1, x2: x1 // x2)
 truediv = _binary("truediv", "The quotient as a float.", lambda x1, x2: x1 / x2)

@@ -204,7 +204,11 @@ impl Lowerer<'_> {
         if let Some(function) = name.strip_prefix("operator.") {
             return self.call_operator_function(obj, function, &args, &kwargs);
         }
-        let call = Call { obj, name: name.to_string(), args, kwargs };
+        let mut call = Call { obj, name: name.to_string(), args, kwargs };
+        if matches!(name, "cast" | "bit_cast") {
+            let named = std::mem::take(&mut call.kwargs);
+            self.place_named(name, &mut call.args, named)?;
+        }
         if let Ok(i) = BUILTINS.binary_search_by_key(&name, |b| b.name) {
             let builtin = &BUILTINS[i];
             let n = call.args.len();
@@ -270,6 +274,7 @@ impl Lowerer<'_> {
         } else if let Some(last) = args.pop_if(|v| self.is_type(v)) {
             convert = Some(self.dtype_of(&last)?);
         }
+        self.place_named(&name, &mut args, named)?;
         let plain = |v: &Value| {
             matches!(
                 v,
@@ -282,13 +287,13 @@ impl Lowerer<'_> {
                     | Value::List(_)
             ) && v.is_compile_time()
         };
-        let numbers = args.iter().chain(named.iter().map(|k| &k.1)).all(plain);
+        let numbers = args.iter().all(plain);
         // Python's integers have no width, literals in a kernel do.
         let depends_on_width = self.static_depth == 0 && matches!(name.as_str(), "bit_shr" | "clz" | "popcnt");
         if numbers
             && !depends_on_width
             && !args.is_empty()
-            && let Ok(v) = self.call_host(obj, &args, &named)
+            && let Ok(v) = self.call_host(obj, &args, &[])
         {
             // In Python the result has the type of the number that was chosen, in a kernel the type of all of them.
             let chosen_of = match name.as_str() {
@@ -310,7 +315,6 @@ impl Lowerer<'_> {
                 None => Ok(v),
             };
         }
-        args.extend(named.into_iter().map(|(_, v)| v));
         let mut values = Vec::new();
         for v in &args {
             match v.items() {
@@ -337,6 +341,33 @@ impl Lowerer<'_> {
             }
             None => self.call_host_or_refuse(obj, &name, &given, &kwargs),
         }
+    }
+
+    /// Puts keyword arguments where the function's parameters are.
+    fn place_named(&self, name: &str, args: &mut Vec<Value>, named: Vec<(String, Value)>) -> Result<()> {
+        let parameters: &[&str] = match name {
+            "max" | "min" => &[],
+            "pow" => &["base", "exponent"],
+            "cast" | "bit_cast" => &["obj", "dtype"],
+            "select" => &["cond", "x1", "x2"],
+            _ if named.iter().any(|(key, _)| key == "x") => &["x"],
+            _ => &["x1", "x2"],
+        };
+        let mut placed: Vec<Option<Value>> = args.drain(..).map(Some).collect();
+        for (key, value) in named {
+            let Some(at) = parameters.iter().position(|p| **p == *key) else {
+                return self.err(Code::Type, format!("`{name}` has no parameter `{key}`"));
+            };
+            placed.resize(placed.len().max(at + 1), None);
+            if placed[at].replace(value).is_some() {
+                return self.err(Code::Type, format!("`{name}` got `{key}` twice"));
+            }
+        }
+        if let Some(missing) = placed.iter().position(Option::is_none) {
+            return self.err(Code::Type, format!("`{name}` wants `{}` too", parameters[missing]));
+        }
+        args.extend(placed.into_iter().flatten());
+        Ok(())
     }
 
     pub(super) fn call_host_or_refuse(
