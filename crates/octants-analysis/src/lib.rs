@@ -5,7 +5,7 @@
 //!
 //! Reading order: [`addresses`], [`constants`], [`code_layout`], [`iterations`], `local_uses`, [`memory_classes`],
 //! [`exits`], [`effects`], [`behavior`], [`cost_model`], [`affine`], [`dependence`], `fixed_distance`, [`same_values`],
-//! [`access_sets`], [`mod@task_order`], `unproved_buffers`, [`launch_bounds`]; [`body_facts`], which keeps some of them, and [`mod@function_effects`].
+//! [`mod@access_sets`], [`mod@task_order`], `unproved_buffers`, [`launch_bounds`]; [`body_facts`], which keeps some of them, and [`mod@function_effects`].
 
 pub mod access_sets;
 pub mod addresses;

@@ -17,7 +17,7 @@
 //!
 //! Reading order: [`symbols`], [`vendor`], [`library`], [`open`], [`last_launches`], [`context`], [`calls`],
 //! [`memory`], [`pinned`], [`streams`], [`plan_grid`], [`loaded_task`], [`describe_graph`], [`graph`], [`module`],
-//! [`graph_of_parts`], [`sparse`], [`sparse_products`], [`gpu_driver`]; [`find_device_library`], [`find_library`].
+//! [`graph_of_parts`], [`sparse`], [`sparse_products`], [`gpu_driver`]; [`find_device_library`], [`mod@find_library`].
 
 pub mod add_to_capture;
 pub mod calls;

@@ -3,7 +3,7 @@
 //!
 //! A new operation is a new row. Its enum is made of the rows, and each column is a `match` without a catch-all, so
 //! that an operation with a fact missing does not compile. `operation_facts` holds what the columns mean; the types of
-//! operands of [`Op`] are checked in `verify_types`, derivatives and machine code are code elsewhere.
+//! operands of [`crate::Op`] are checked in `verify_types`, derivatives and machine code are code elsewhere.
 
 use crate::operation_facts::{CostClass, Definedness, Derivative, Domain, SubgroupResult, Yields};
 use crate::types::{Scalar, Type};

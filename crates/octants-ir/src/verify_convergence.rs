@@ -1,4 +1,4 @@
-//! The rule about convergence, 16 of [`Rule`]: operations that the threads of a block or subgroup execute together
+//! The rule about convergence, 16 of [`crate::verify::Rule`]: operations that the threads of a block or subgroup execute together
 //! stand where all of them come, or none.
 //!
 //! Divergence is a taint of values: its sources are positions of threads, indices of parallel loops, old values of

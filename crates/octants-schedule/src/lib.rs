@@ -1,4 +1,4 @@
-//! How the tasks of a program run on a kind of machine: [`schedule_program`] decides, code generators carry out.
+//! How the tasks of a program run on a kind of machine: [`schedule_program()`] decides, code generators carry out.
 //!
 //! First it is decided what runs how: data beside the program, a [`Schedule`](octants_ir::Schedule), in which each task
 //! has variants with bodies of their own. Then the passes of [`PASSES`] rewrite these bodies, and functions. Both ask a
@@ -13,7 +13,7 @@
 //! `hint_loops`, `prefetch`, `split_remainders`, `unroll_arrays`, `full_unroll`, `find_converged_loops`,
 //! `converge_loops`, `subgroup_steps`, `reduce_in_subgroups`, `software_pipelining`; for single instructions
 //! `balance_threads`, `narrow_barriers`, `demote_atomics`, `freeze_conditional_loads`.
-//! `copy_asynchronously`; `clone_code`, `index_offsets` and `shared_buffers` serve several of them; [`describe_schedule`] is for people and tests.
+//! `copy_asynchronously`; `clone_code`, `index_offsets` and `shared_buffers` serve several of them; [`describe_schedule()`] is for people and tests.
 
 mod balance_threads;
 pub mod block_memory;
