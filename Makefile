@@ -69,7 +69,7 @@ SEPARATE_TESTS := $(addprefix tests/python/,test_fields.py test_sparse_levels.py
     streams/test_stream_objects.py)
 
 # The third is on a library that plays HIP's, in place of an AMD GPU.
-STANDIN_TESTS := $(addprefix tests/python/,test_fields.py test_sparse_levels.py test_ndarray.py test_matrix_values.py calls \
+STANDIN_TESTS := $(addprefix tests/python/,test_fields.py test_devices.py test_sparse_levels.py test_ndarray.py test_matrix_values.py calls \
     test_failed_checks.py test_interop.py test_device_interop.py test_inspect.py test_program.py test_shared_memory.py test_math.py \
     test_algorithms.py test_loop_bounds.py reverse_mode \
     test_recorded_launches.py test_scattered_sums.py streams simt)
