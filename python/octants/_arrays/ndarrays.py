@@ -341,8 +341,8 @@ class MatrixNdarray(_CompoundNdarray):
 def ndarray(dtype: Any, shape: Any, needs_grad: bool = False) -> Ndarray:
     """An ndarray of scalars, or of vectors or matrices where `dtype` is such a type, filled with zeros.
 
-    `shape` is an extent or a tuple of them, each at least 1. `needs_grad` makes another one of the same shape, `grad`, for
-    gradients; only floats have one. Both mistakes are an `OctantsRuntimeError`.
+    `shape` is an extent or a tuple of them, each at least 1. `needs_grad` makes another one of the same shape, `grad`,
+    for gradients; only floats have one. Both mistakes are an `OctantsRuntimeError`.
     """
     return make_ndarray(dtype, shape, needs_grad)
 
@@ -419,7 +419,8 @@ _marks_of_arrays: dict[Any, tuple[Any, Any]] = {}
 
 
 def read_marks(array: Any, ndim: int) -> Any:
-    """A mark for each element of an ndarray or tensor, for kernels that check what their gradient relies on."""
+    """The read marks of an ndarray or tensor of rank `ndim`: an i32 ndarray in which validation marks the elements
+    read."""
     address = getattr(array, "data_ptr", None)
     key = id(array) if address is None else (address(), tuple(array.shape))
     if key not in _marks_of_arrays:
