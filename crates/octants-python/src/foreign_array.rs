@@ -73,12 +73,17 @@ pub fn view(value: &Bound<'_, PyAny>) -> PyResult<Option<ArrayView>> {
     }
 }
 
+/// Whether a tensor requires a gradient.
+pub fn requires_gradient(tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let wants = tensor.getattr_opt(pyo3::intern!(tensor.py(), "requires_grad"))?;
+    Ok(wants.is_some_and(|w| w.is_truthy().unwrap_or(false)))
+}
+
 /// Whether a tensor requires a gradient. If so it has one from here on, row-major without gaps, that kernels can add
 /// to.
 fn has_gradient(tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
     let py = tensor.py();
-    let wants = tensor.getattr_opt(pyo3::intern!(py, "requires_grad"))?;
-    if !wants.is_some_and(|w| w.is_truthy().unwrap_or(false)) {
+    if !requires_gradient(tensor)? {
         return Ok(false);
     }
     // The public name warns where torch itself would not fill it.

@@ -69,10 +69,10 @@ impl Path {
     }
 }
 
-/// The attribute in which the marks of an array are. Tensors of other libraries do not have it.
+/// The attribute of an array that holds its read marks. Tensors of other libraries lack it.
 pub const MARKS: &str = shadow_attribute(ShadowBuffer::ReadMarks);
 
-/// The marks of an array with a gradient, one for each of its elements, which has that many indices.
+/// The read marks of an array with a gradient: an i32 array with the array's first `ndim` extents.
 pub fn read_marks<'py>(array: &Bound<'py, PyAny>, ndim: u32) -> PyResult<Bound<'py, PyAny>> {
     Package::get(array.py())?.read_marks.bind(array.py()).call1((array, ndim))
 }

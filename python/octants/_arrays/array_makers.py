@@ -1,7 +1,7 @@
 """The functions that make fields, ndarrays and tensors, for the classes that offer them and stand below them.
 
-Vectors, matrices and structs have constructors of arrays (`qd.Vector.field`), and arrays build on these values. The modules
-that make arrays set their functions here when they are imported. `import octants` imports all of them.
+Vectors, matrices and structs have constructors of arrays (`qd.Vector.field`), and arrays build on these values. The
+modules that make arrays set their functions here when they are imported. `import octants` imports all of them.
 """
 
 from __future__ import annotations

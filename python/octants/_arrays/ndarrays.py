@@ -347,9 +347,9 @@ class MatrixNdarray(_CompoundNdarray):
 def ndarray(dtype: Any, shape: Any, needs_grad: bool = False, device: Any = None) -> Ndarray:
     """An ndarray of scalars, or of vectors or matrices where `dtype` is such a type, filled with zeros.
 
-    `shape` is an extent or a tuple of them, each at least 1. `needs_grad` makes another one of the same shape, `grad`, for
-    gradients; only floats have one. Both mistakes are an `OctantsRuntimeError`. `device` is what `qd.device()` returns, or
-    its name; the current device for None.
+    `shape` is an extent or a tuple of them, each at least 1. `needs_grad` makes another one of the same shape, `grad`,
+    for gradients; only floats have one. Both mistakes are an `OctantsRuntimeError`. `device` is what
+    `qd.device()` returns, or its name; the current device for None.
     """
     with on(device):
         return make_ndarray(dtype, shape, needs_grad)
@@ -430,7 +430,8 @@ _marks_of_arrays: dict[Any, tuple[Any, Any]] = {}
 
 
 def read_marks(array: Any, ndim: int) -> Any:
-    """A mark for each element of an ndarray or tensor, for kernels that check what their gradient relies on."""
+    """The read marks of an ndarray or tensor of rank `ndim`: an i32 ndarray in which validation marks the elements
+    read."""
     address = getattr(array, "data_ptr", None)
     key = id(array) if address is None else (address(), tuple(array.shape))
     if key not in _marks_of_arrays:

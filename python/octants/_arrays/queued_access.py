@@ -1,7 +1,7 @@
 """Fills, copies and imports of fields and ndarrays that are queued on a stream instead of being done by the host.
 
-Elements that lie in ranges without gaps are set and copied by the driver, others by kernels. Each function says whether it
-could queue the work; if not, the caller does it on the host.
+Elements that lie in ranges without gaps are set and copied by the driver, others by kernels. Each function says whether
+it could queue the work; if not, the caller does it on the host.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class _Range(NamedTuple):
 
 
 def done_by_device(qd_stream: Any, wholes: Sequence[Any], queue: Callable[[_octants.Stream], bool]) -> bool:
-    """Queues work with fields or ndarrays on the stream that is given or current. Without one, a device whose memory the host
-    cannot address works in place of the host, to the same effect. False where the host is to do the work."""
+    """Queues work with fields or ndarrays on the stream that is given or current. Without one, a device whose memory
+    the host cannot address works in place of the host, to the same effect. False where the host is to do the work."""
     if wholes[0]._serial != _octants.program_serial():
         with _octants.on_program(wholes[0]._serial):
             return done_by_device(qd_stream, wholes, queue)
@@ -115,7 +115,8 @@ def queue_write(stream: _octants.Stream, to: Elements, values: np.ndarray[Any, A
 
 
 def take_tensor(whole: Any, tensor: Any) -> bool:
-    """Lets the device set all elements of a field or an ndarray from a torch tensor. False where one of them lies elsewhere."""
+    """Lets the device set all elements of a field or an ndarray from a torch tensor. False where one of them lies
+    elsewhere."""
     memory = whole._memory()
     place = memory.layout_for(tensor)
     if place is None:
@@ -125,7 +126,8 @@ def take_tensor(whole: Any, tensor: Any) -> bool:
     unnamed = buffer.hand_over()
     if unnamed is None:
         return False
-    # The stream that libraries use where they name none waits for the tensor's, and the default stream is in step with it.
+    # The stream that libraries use where they name none waits for the tensor's, and the default stream is in step with
+    # it.
     tensor.__dlpack__(stream=unnamed)
 
     def queue(stream: _octants.Stream) -> bool:

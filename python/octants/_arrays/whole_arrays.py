@@ -50,8 +50,8 @@ class WholeArray:
 
     @only_in_python
     def from_numpy(self, arr: np.ndarray[Any, Any], qd_stream: Any = None) -> None:
-        """Sets all elements from an array of shape `shape + element_shape`. On a stream the array is read now, and the elements
-        are set when the stream gets there."""
+        """Sets all elements from an array of shape `shape + element_shape`. On a stream the array is read now, and the
+        elements are set when the stream gets there."""
         if not isinstance(arr, (np.ndarray, np.generic)):
             raise TypeError(f"{np.ndarray} expected, but {type(arr)} provided: from_numpy() takes a numpy array")
         if type(arr) is not np.ndarray and isinstance(arr, np.ma.MaskedArray):

@@ -48,7 +48,7 @@ class Field(WholeArray):
         self._host: HostMemory | CopiedMemory | None = None
         self._shifted = False
         self._is_sparse = False
-        self._is_bookkeeping = False
+        self._is_metadata = False
         self._placements: list[Placement] | None = None
         self._marks: Field | None = None
         self.grad: Any = None
@@ -171,7 +171,7 @@ class Field(WholeArray):
 
     @property
     def _read_marks(self) -> Field | None:
-        """A mark for each element, for kernels that check what their gradient relies on; None without a gradient."""
+        """An i32 field in which validation marks the elements that a kernel has read; None without a gradient."""
         if self._marks is None and self.has_grad():
             name, shape = f"{self._name}.marks", self.shape
             offset = self._offset if any(self._offset) else None
@@ -295,10 +295,6 @@ class Field(WholeArray):
         if shadow_buffers.open_scopes:
             shadow_buffers.host_wrote(self)
 
-    def _scalar_parts(self) -> list[ScalarField]:
-        """A field for each component."""
-        raise NotImplementedError
-
     @only_in_python
     def from_torch(self, arr: Any) -> None:
         """Sets all elements from a torch tensor; below sparse levels those of active cells."""
@@ -347,9 +343,6 @@ class Field(WholeArray):
 class ScalarField(Field):
     """A field of scalars."""
 
-    def _scalar_parts(self) -> list[ScalarField]:
-        return [self]
-
     def __getitem__(self, key: Any) -> Any:
         memory = self._memory()
         return memory.get(self._index(memory, key))
@@ -376,9 +369,6 @@ class MatrixField(Field):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self._scalar_fields: dict[int, ScalarField] = {}
-
-    def _scalar_parts(self) -> list[ScalarField]:
-        return [self.get_scalar_field(*place) for place in np.ndindex(self._element_shape)]
 
     @property
     def n(self) -> int:

@@ -1,7 +1,7 @@
 """Trees of levels and their memory: `qd.root`, `FieldsBuilder`.
 
-A tree is finalised once: by `FieldsBuilder.finalize`, or the first time that anything needs the memory of a field in it.
-Finalising fixes the place of every component and allocates one buffer for the tree.
+A tree is finalised once: by `FieldsBuilder.finalize`, or the first time that anything needs the memory of a field in
+it. Finalising fixes the place of every component and allocates one buffer for the tree.
 
 A field made with a shape has a tree of its own, so that its memory goes when the field does; for users such trees hang
 under `qd.root` like all others.
@@ -308,7 +308,8 @@ def place_in_own_tree(
     sequence: tuple[int, ...],
     offsets: tuple[int, ...] | None,
 ) -> None:
-    """Places components of one shape: each group in a block of its own, its members side by side in the block's cells."""
+    """Places components of one shape: each group in a block of its own, its members side by side in the block's
+    cells."""
     top = root.own_tree()
     for group in groups:
         block = top.dense(axes(*sequence), tuple(extents[axis] for axis in sequence)) if extents else top

@@ -1,7 +1,7 @@
 """Fields of structs, and the decorator `@qd.dataclass`.
 
-A field of structs is a bundle of fields, one per member; an element of it is a struct whose members, when assigned to, are
-also written to the field.
+A field of structs is a bundle of fields, one per member; an element of it is a struct whose members, when assigned to,
+are also written to the field.
 """
 
 from __future__ import annotations
