@@ -72,7 +72,8 @@ SEPARATE_TESTS := $(addprefix tests/python/, \
 
 # Pass 3: a stand-in for HIP's library, without an AMD GPU.
 STANDIN_TESTS := $(addprefix tests/python/, \
-    test_fields.py test_sparse_levels.py test_ndarray.py test_matrix_values.py calls test_failed_checks.py \
+    test_fields.py test_devices.py test_sparse_levels.py test_ndarray.py test_matrix_values.py calls \
+    test_failed_checks.py \
     test_interop.py test_device_interop.py test_inspect.py test_program.py test_shared_memory.py test_math.py \
     test_algorithms.py test_loop_bounds.py reverse_mode test_recorded_launches.py test_scattered_sums.py streams \
     simt)

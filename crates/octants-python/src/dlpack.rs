@@ -330,6 +330,7 @@ pub unsafe fn view_of(tensor: &Tensor, readonly: bool, owner: Option<Py<PyAny>>)
         owner,
         ready_on: None,
         needs_grad: false,
+        serial: 0,
     };
     view.forget_dense_strides();
     Ok(Some(view))

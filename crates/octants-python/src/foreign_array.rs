@@ -45,6 +45,12 @@ pub fn view(value: &Bound<'_, PyAny>) -> PyResult<Option<ArrayView>> {
     if let Some(name) = program::array_protocol()
         && let Some(shown) = value.getattr_opt(name)?
     {
+        // The protocol does not say whose memory it is.
+        if program::are_several()
+            && let Some(device) = dlpack::device_of(value)?
+        {
+            is_host(device, || format!("device {device:?} (as DLPack names it)"))?;
+        }
         return from_protocol(&shown, name).map(Some);
     }
     // SAFETY: `value` is a live object.
@@ -109,6 +115,7 @@ fn from_buffer(value: &Bound<'_, PyAny>) -> PyResult<Option<ArrayView>> {
         owner: None,
         ready_on: None,
         needs_grad: false,
+        serial: 0,
     }))
 }
 
@@ -141,6 +148,7 @@ fn from_torch(tensor: &Bound<'_, PyAny>) -> PyResult<ArrayView> {
         owner: None,
         ready_on: None,
         needs_grad: false,
+        serial: 0,
     })
 }
 
@@ -228,6 +236,7 @@ fn from_protocol(shown: &Bound<'_, PyAny>, name: &str) -> PyResult<ArrayView> {
         owner: None,
         ready_on: entry("stream")?.map(|s| s.extract()).transpose()?,
         needs_grad: false,
+        serial: 0,
     };
     view.forget_dense_strides();
     Ok(view)

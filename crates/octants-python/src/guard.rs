@@ -23,6 +23,7 @@ use crate::array;
 use crate::array_view::ArrayView;
 use crate::names::{Known, marker, unwrap_tensor};
 use crate::ndarray::Ndarray;
+use crate::other_device::other_device;
 use crate::package::Package;
 use crate::scalar::{ScalarError, scalar_to_slot};
 
@@ -199,6 +200,10 @@ impl Guard {
             Err(_) => foreign_view(&object, desc)?,
         };
         let Some(view) = view else { return Ok(false) };
+        if view.serial != gathered.serial && view.serial != 0 {
+            let what = format!("the array `{}`", self.route.text.trim_start_matches('.'));
+            return Err(other_device(object.py(), None, gathered.serial, &what, view.serial));
+        }
         fill_array(slots, *to, &view);
         if view.host {
             let (low, high) = view.span();

@@ -96,6 +96,10 @@ impl<'py> Gathered<'py> {
             return Ok(false);
         }
         let address = this.address(array.py())?;
+        if this.memory().serial() != self.serial {
+            // The other way says what is wrong.
+            return Ok(false);
+        }
         self.push_memory(&Memory {
             address,
             extents: this.extents(),

@@ -35,6 +35,9 @@ class _Range(NamedTuple):
 def done_by_device(qd_stream: Any, wholes: Sequence[Any], queue: Callable[[_octants.Stream], bool]) -> bool:
     """Queues work with fields or ndarrays on the stream that is given or current. Without one, a device whose memory
     the host cannot address works in place of the host, to the same effect. False where the host is to do the work."""
+    if wholes[0]._serial != _octants.program_serial():
+        with _octants.on_program(wholes[0]._serial):
+            return done_by_device(qd_stream, wholes, queue)
     stream = _octants.queueing_stream(qd_stream)
     if stream is not None:
         return queue(stream)
@@ -44,6 +47,23 @@ def done_by_device(qd_stream: Any, wholes: Sequence[Any], queue: Callable[[_octa
         return False
     _octants.end_host_work()
     return True
+
+
+def wait_for_stream(qd_stream: Any, whole: Any) -> None:
+    """For what the host does with a field or an ndarray: waits for the stream that is given, or current."""
+    with _octants.on_program(whole._serial):
+        _octants.before_host_work(qd_stream)
+
+
+def queue_between_devices(stream: _octants.Stream | None, to: Elements, source: Elements) -> bool:
+    """Lets the devices copy all elements from one to another, behind all work that uses them. False where the layouts
+    differ, or where the devices cannot."""
+    ranges, sources = _ranges(to), _ranges(source)
+    same = to.dtype == source.dtype and _relative(to) == _relative(source)
+    if ranges is None or sources is None or len(ranges) != len(sources) or not same:
+        return False
+    pairs = [(each.low, other.low, each.nbytes) for each, other in zip(ranges, sources, strict=True)]
+    return to.buffer.copy_from_device(source.buffer, pairs, stream)
 
 
 def queue_fill(stream: _octants.Stream, to: Elements, value: Any) -> bool:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
+from octants import _octants
 from octants._arrays import interchange, shadow_buffers
 from octants._arrays.host_memory import CopiedMemory, HostMemory, host_access
 from octants._arrays.queued_access import Elements
@@ -71,6 +72,10 @@ class Field(WholeArray):
     @property
     def _root(self) -> SNodeTree:
         return self._place()._tree
+
+    @property
+    def _serial(self) -> int:
+        return self._root._serial
 
     @property
     def _components(self) -> list[tuple[int, list[list[tuple[int, int]]]]]:
@@ -171,7 +176,8 @@ class Field(WholeArray):
             name, shape = f"{self._name}.marks", self.shape
             offset = self._offset if any(self._offset) else None
             marks = ScalarField(i32, (), [Component(i32, name)], name)
-            place_in_own_tree([marks._parts], shape, tuple(range(len(shape))), offset)
+            with _octants.on_program(self._serial):
+                place_in_own_tree([marks._parts], shape, tuple(range(len(shape))), offset)
             for kind in ("field", "marks"):
                 shadow_buffers.remember(kind, marks)
             self._marks = marks
@@ -284,7 +290,8 @@ class Field(WholeArray):
         if not self._is_sparse:
             super().fill(val, qd_stream)
             return
-        SNodeTree.sparse.fill(self, self._element(val), qd_stream)
+        with _octants.on_program(self._serial):
+            SNodeTree.sparse.fill(self, self._element(val), qd_stream)
         if shadow_buffers.open_scopes:
             shadow_buffers.host_wrote(self)
 
@@ -300,7 +307,8 @@ class Field(WholeArray):
     def _write(self, arr: np.ndarray[Any, Any], qd_stream: Any) -> None:
         if self._is_sparse:
             values = interchange.converted(arr, self._memory().dtype)
-            SNodeTree.sparse.write(self, values, qd_stream)
+            with _octants.on_program(self._serial):
+                SNodeTree.sparse.write(self, values, qd_stream)
         else:
             super()._write(arr, qd_stream)
 
