@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -48,24 +49,42 @@ def test_numbers_of_visible_devices_are_checked():
     init(arch=qd.cpu, visible_devices="7")
 
 
+def test_gpus_may_be_named_by_their_identifiers():
+    try:
+        listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("no NVIDIA GPU")
+    last = re.findall(r"UUID: (GPU-[0-9a-f-]+)", listed)[-1]
+    lines = [line.split()[:2] for line in run(CUDA_VISIBLE_DEVICES=last)]
+    assert [line for line in lines if line[0] == "cuda"] == [["cuda", "0"]]
+
+
 # Several devices in one process
 
 
 @pytest.fixture(params=["in_place", "separate"])
 def two(request):
-    """The device of `qd.init`, and another one of the same kind: on the CPU with memory that the host addresses, or without."""
+    """The device of `qd.init`, and another one: on the CPU, or beside a GPU if there is no second one or memory is to be
+    separate, one that the CPU plays; else a second GPU."""
     separate = request.param == "separate"
     qd.init(arch=qd.cpu)
     first = qd.current_device()
     if first.kind == "cpu":
-        second = qd.device("cpu:1", cpu_separate_memory=separate)
-    elif separate:
-        pytest.skip("devices of this kind have memory of their own in any case")
-    elif first.kind == "amdgpu":
-        second = qd.device("amdgpu:0")
-    else:
-        second = qd.device("cpu", cpu_separate_memory=True)
-    return first, second
+        return first, qd.device("cpu:1", cpu_separate_memory=separate)
+    other = another_of_its_kind(first)
+    if other is not None and not separate:
+        return first, qd.device(other)
+    return first, qd.device("cpu", cpu_separate_memory=True)
+
+
+def another_of_its_kind(device):
+    """The name of a device of the same kind; None where there is none."""
+    if device.kind == "vulkan":
+        return None
+    # The stand-in of HIP's library has two devices.
+    counts = {"cpu": 2, "amdgpu": 2, "cuda": sum(d.arch == "cuda" for d in list_devices()[0])}
+    names = [f"{device.kind}:{n}" for n in range(counts[device.kind])]
+    return next((name for name in names if name != device.name), None)
 
 
 array = qd.types.ndarray(dtype=qd.f32, ndim=1)
@@ -414,9 +433,10 @@ def test_threads_have_a_current_device_each(two):
 def test_machine_code_is_made_once_for_devices_of_one_kind(tmp_path, on_disk):
     qd.init(arch=qd.cpu, offline_cache=on_disk, offline_cache_file_path=str(tmp_path))
     first = qd.current_device()
-    if first.kind not in ("cpu", "amdgpu"):
-        pytest.skip("needs two devices of one kind")
-    second = qd.device("cpu:1" if first.kind == "cpu" else "amdgpu:0")
+    other = another_of_its_kind(first)
+    if other is None:
+        pytest.skip("there is no second device of this kind")
+    second = qd.device(other)
 
     @qd.kernel
     def once(x: array):

@@ -52,7 +52,7 @@ impl Device {
 
 #[pymethods]
 impl Device {
-    /// Its name: the kind, and the number where that is known, such as `cuda:1`.
+    /// Its name: the kind, and the number where that is known, such as `gpu:1`.
     #[getter]
     fn name(&self) -> &str {
         &self.name
@@ -153,7 +153,7 @@ pub fn device_of(py: Python<'_>, serial: u64) -> PyResult<Device> {
     Ok(Device::of(&*program::require_of(py, serial, "device")?))
 }
 
-/// The device of a name such as `cuda:1`, which is opened the first time, with these options in place of those of
+/// The device of a name such as `gpu:1`, which is opened the first time, with these options in place of those of
 /// `init`.
 #[pyfunction]
 #[pyo3(signature = (name, options = None))]
@@ -218,7 +218,7 @@ fn configuration(py: Python<'_>, name: &str, default: &Program) -> PyResult<(Con
         Some((kind, number)) => {
             let number = number.parse().map_err(|_| {
                 PyValueError::new_err(format!(
-                    "a device is named by its kind and number, as in \"cuda:1\"; got {name:?}"
+                    "a device is named by its kind and number, as in \"gpu:1\"; got {name:?}"
                 ))
             })?;
             (kind, Some(number))
