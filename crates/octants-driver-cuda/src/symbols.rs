@@ -96,6 +96,7 @@ pub const NAMES: Names = Names {
     pool_destroy: "cuMemPoolDestroy",
     pool_set: "cuMemPoolSetAttribute",
     pool_trim: "cuMemPoolTrimTo",
+    pool_access: "cuMemPoolSetAccess",
     pool_allocate: "cuMemAllocFromPoolAsync",
     pool_free: "cuMemFreeAsync",
     graph_instantiate: "cuGraphInstantiateWithFlags",

@@ -24,8 +24,8 @@ use octants_runtime::{DeviceError, Pattern, Result};
 use crate::context::Entered;
 use crate::library::call;
 use crate::symbols::{
-    Address, PoolProperties, RawDevice, RawEvent, RawFunction, RawGraphExec, RawGraphHandle, RawModule, RawPool,
-    RawStream, number,
+    Address, PoolAccess, PoolProperties, RawDevice, RawEvent, RawFunction, RawGraphExec, RawGraphHandle, RawModule,
+    RawPool, RawStream, number,
 };
 use crate::vendor::{GridShape, Located};
 
@@ -136,6 +136,12 @@ impl Entered<'_> {
     /// Gives back what a pool keeps for later.
     pub unsafe fn trim_pool(&self, pool: RawPool) -> Result<()> {
         call!(self.library(), pool_trim?(pool, 0), "giving back what a pool keeps")
+    }
+
+    /// Lets another device access the memory of a pool. An error if the devices cannot reach each other's memory.
+    pub unsafe fn share_pool(&self, pool: RawPool, device: RawDevice) -> Result<()> {
+        let access = PoolAccess { location: 1, device, flags: 3 };
+        call!(self.library(), pool_access?(pool, &access, 1), "sharing a pool of memory with another GPU")
     }
 
     /// Memory for work behind this on the stream.

@@ -288,6 +288,7 @@ fn cases<'a>(context: &'a Context, e: &'a Entered<'a>) -> Vec<Case<'a>> {
             case("pool_set", "setting what a pool keeps", || e.create_pool(0, 0)),
             case("pool_destroy", "giving a pool of memory back", move || e.destroy_pool(none)),
             case("pool_trim", "giving back what a pool keeps", move || e.trim_pool(none)),
+            case("pool_access", "sharing a pool of memory with another GPU", move || e.share_pool(none, 1)),
             case("pool_allocate", "allocating 77 bytes", move || e.allocate_on(none, 77, none)),
             case("pool_free", "giving memory back", move || e.free_on(0, none)),
             case("graph_instantiate", "making another library's graph ready", || e.instantiate_graph(1)),

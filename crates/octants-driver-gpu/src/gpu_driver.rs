@@ -264,6 +264,10 @@ impl Driver for GpuDriver {
         Some(Peer { library: self.context.facts().api, device, context })
     }
 
+    fn share_with(&self, peer: Peer) -> Result<()> {
+        self.memory.share_with(&self.context, peer.device)
+    }
+
     unsafe fn copy_from_peer(
         &self,
         stream: StreamHandle,

@@ -200,4 +200,9 @@ impl Library {
         let s = &self.symbols;
         s.pool_create.is_some() && s.pool_allocate.is_some() && s.pool_free.is_some() && s.pool_set.is_some()
     }
+
+    /// Whether the driver lets other devices access a pool.
+    pub fn shares_pools(&self) -> bool {
+        self.symbols.pool_access.is_some()
+    }
 }

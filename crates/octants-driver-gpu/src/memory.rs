@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use octants_runtime::{Contents, DeviceError, DevicePtr, ErrorKind, Pattern, Result};
 
 use crate::context::{Context, Entered};
-use crate::symbols::{RawEvent, RawPool, RawStream, code, number};
+use crate::symbols::{RawDevice, RawEvent, RawPool, RawStream, code, number};
 
 /// Which part of the device's memory is kept for later, at most.
 const KEPT_PART: u64 = 8;
@@ -23,6 +23,8 @@ pub struct Memory {
     /// short.
     setup: RawStream,
     kept_frees: Mutex<Vec<KeptFree>>,
+    /// Devices that the pool was shared with, where they can reach it.
+    shared_with: Mutex<Vec<RawDevice>>,
 }
 
 // SAFETY: handles are values; the library may be called from any thread.
@@ -57,7 +59,7 @@ impl Memory {
             if let Some(first) = pool.and_then(|pool| calls.allocate_on(pool, 1, setup).ok()) {
                 let _ = calls.free_on(first, setup);
             }
-            Ok(Memory { pool, setup, kept_frees: Mutex::default() })
+            Ok(Memory { pool, setup, kept_frees: Mutex::default(), shared_with: Mutex::default() })
         }
     }
 
@@ -65,7 +67,20 @@ impl Memory {
     pub fn without_pool(context: &Context) -> Result<Memory> {
         // SAFETY: the context is entered.
         let setup = unsafe { context.enter_aside()?.create_stream(number::STREAM_NON_BLOCKING, 0)? };
-        Ok(Memory { pool: None, setup, kept_frees: Mutex::default() })
+        Ok(Memory { pool: None, setup, kept_frees: Mutex::default(), shared_with: Mutex::default() })
+    }
+
+    /// Lets another device access this memory directly, where the devices can. Where they cannot, the driver copies by
+    /// way of the host.
+    pub fn share_with(&self, context: &Context, device: RawDevice) -> Result<()> {
+        let Some(pool) = self.pool.filter(|_| context.library().shares_pools()) else { return Ok(()) };
+        let mut shared_with = lock(&self.shared_with);
+        if !shared_with.contains(&device) {
+            // SAFETY: the pool is this memory's. An error means that the device cannot reach it.
+            let _ = unsafe { context.enter_aside()?.share_pool(pool, device) };
+            shared_with.push(device);
+        }
+        Ok(())
     }
 
     /// As [`octants_runtime::Driver::allocate`].

@@ -91,6 +91,18 @@ pub struct PoolProperties {
 
 const _: () = assert!(size_of::<PoolProperties>() == 88);
 
+/// How a device may access the memory of a pool.
+#[repr(C)]
+#[derive(Debug)]
+pub struct PoolAccess {
+    /// 1: a device.
+    pub location: c_uint,
+    /// Its number.
+    pub device: c_int,
+    /// 3: read and write.
+    pub flags: c_uint,
+}
+
 /// A function as declared, with types as written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Signature {
@@ -278,6 +290,8 @@ functions! {
         pool_set(RawPool, PoolAttribute, *mut c_void);
         /// Gives back what it keeps.
         pool_trim(RawPool, usize);
+        /// Lets other devices access its memory.
+        pool_access(RawPool, *const PoolAccess, usize);
         /// Memory in the order of a stream.
         pool_allocate(*mut Address, usize, RawPool, RawStream);
         /// Gives it back.

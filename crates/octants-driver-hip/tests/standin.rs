@@ -78,6 +78,7 @@ fn functions_have_the_types_of_the_table() {
         pool_destroy: Some(hipMemPoolDestroy),
         pool_set: Some(hipMemPoolSetAttribute),
         pool_trim: Some(hipMemPoolTrimTo),
+        pool_access: None,
         pool_allocate: Some(hipMallocFromPoolAsync),
         pool_free: Some(hipFreeAsync),
         graph_instantiate: Some(hipGraphInstantiateWithFlags),

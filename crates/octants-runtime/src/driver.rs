@@ -410,6 +410,11 @@ pub trait Driver: Send + Sync + 'static {
         None
     }
 
+    /// Lets another device of the same library access this one's memory directly, where the devices can.
+    fn share_with(&self, _peer: Peer) -> Result<()> {
+        Ok(())
+    }
+
     /// Queues a copy from the memory of another device, which the same library drives. Streams of this device may wait
     /// for that one's events, and the other way round.
     unsafe fn copy_from_peer(

@@ -49,6 +49,8 @@ impl Device {
         if own.library != peer.library {
             return Ok(false);
         }
+        here.driver.share_with(peer)?;
+        there.driver.share_with(own)?;
         let (_to_pinned, _from_pinned) = (to.pin()?, from.pin()?);
         let places: Vec<_> = ranges
             .iter()

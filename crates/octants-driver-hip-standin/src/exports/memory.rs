@@ -173,6 +173,21 @@ pub unsafe extern "C" fn hipMemPoolTrimTo(handle: Handle, _keep: usize) -> c_int
 }
 
 #[unsafe(no_mangle)]
+pub unsafe extern "C" fn hipMemPoolSetAccess(handle: Handle, access: *const [u32; 3], count: usize) -> c_int {
+    finish(pool("hipMemPoolSetAccess", handle).and_then(|_| {
+        if count != 1 {
+            return Err(code::INVALID_VALUE);
+        }
+        // SAFETY: HIP's contract: so many structs of these three numbers.
+        let [place, device, flags] = unsafe { *access };
+        if [place, flags] != [1, 3] {
+            return Err(code::INVALID_VALUE);
+        }
+        known_device(device as c_int)
+    }))
+}
+
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn hipMallocFromPoolAsync(
     at: *mut Address,
     bytes: usize,
