@@ -552,6 +552,22 @@ def test_gradients_are_of_one_device(two):
         with second:
             square(x, loss)
     assert x.grad.to_numpy().tolist() == [0, 2, 4, 6]
+
+    # So do gradients that the user wrote.
+    @qd.ad.grad_replaced
+    def squares():
+        square(x, loss)
+
+    @qd.ad.grad_for(squares)
+    def double():
+        x.grad.fill(7)
+        add_to_field(x.grad, 1)
+
+    with qd.ad.Tape(loss):
+        with second:
+            squares()
+            square(x, loss)
+    assert x.grad.to_numpy().tolist() == [8] * 4
     y, other = parts(None)
 
     def record_both():
