@@ -512,10 +512,12 @@ def test_options_are_those_of_init_unless_given():
     assert qd.device("cpu:3", debug=False) == other
     with pytest.raises(qd.OctantsOptionError, match="in use with another value of `debug`"):
         qd.device("cpu:3", debug=True)
-    # Annotations know of no device.
+    # Annotations and the log know of no device.
     qd.cfg.default_fp = qd.f64
+    qd.cfg.log_level = "warn"
     with other:
         assert qd.cfg.default_fp == qd.f64
+        assert qd.cfg.log_level == "warn"
 
 
 def test_waits(two):
