@@ -512,10 +512,12 @@ def test_options_are_those_of_init_unless_given():
     assert qd.device("cpu:3", debug=False) == other
     with pytest.raises(qd.OctantsOptionError, match="in use with another value of `debug`"):
         qd.device("cpu:3", debug=True)
-    # Annotations know of no device.
+    # Annotations and the log know of no device.
     qd.cfg.default_fp = qd.f64
+    qd.cfg.log_level = "warn"
     with other:
         assert qd.cfg.default_fp == qd.f64
+        assert qd.cfg.log_level == "warn"
 
 
 def test_waits(two):
@@ -552,6 +554,22 @@ def test_gradients_are_of_one_device(two):
         with second:
             square(x, loss)
     assert x.grad.to_numpy().tolist() == [0, 2, 4, 6]
+
+    # So do gradients that the user wrote.
+    @qd.ad.grad_replaced
+    def squares():
+        square(x, loss)
+
+    @qd.ad.grad_for(squares)
+    def double():
+        x.grad.fill(7)
+        add_to_field(x.grad, 1)
+
+    with qd.ad.Tape(loss):
+        with second:
+            squares()
+            square(x, loss)
+    assert x.grad.to_numpy().tolist() == [8] * 4
     y, other = parts(None)
 
     def record_both():

@@ -137,7 +137,11 @@ fn end_program(py: Python<'_>) -> PyResult<()> {
 pub fn sync(py: Python<'_>) -> PyResult<()> {
     require(py)?;
     let programs = all();
-    let sync_all = |caller: &dyn Caller| programs.iter().fold(Ok(()), |end, p| end.and(p.session.sync(caller)));
+    let sync_all = |caller: &dyn Caller| {
+        // A failure on one device does not keep the others from being waited for.
+        let ends: Vec<_> = programs.iter().map(|program| program.session.sync(caller)).collect();
+        ends.into_iter().collect()
+    };
     interruptible(py, sync_all)?.map_err(|e| errors::from_engine(py, e))
 }
 

@@ -58,8 +58,7 @@ class Config:
         if name not in self._values:
             raise AttributeError(f"qd.cfg has no option {name!r}")
         value = _arch_name(value) if name == "arch" else value
-        # The default types are those of annotations, which know of no device.
-        for serial in _octants.program_serials() if name in _TYPES else [self._serial]:
+        for serial in _octants.program_serials() if name in _SHARED else [self._serial]:
             with _octants.on_program(serial):
                 _octants.set_option(name, value)
             if serial in _configs:
@@ -74,7 +73,8 @@ class Config:
         return f"Config({', '.join(f'{name}={value!r}' for name, value in self._values.items())})"
 
 
-_TYPES = ("default_fp", "default_ip")
+_SHARED = ("default_fp", "default_ip", "log_level", "print_full_traceback")
+"""Options that have one value on all devices: annotations, the log and tracebacks know of none."""
 _configs: dict[int, Config] = {}
 """By the numbers of the programs."""
 _given: dict[str, Any] = {}

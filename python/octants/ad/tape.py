@@ -121,11 +121,13 @@ class Tape(Scope):
         if self.loss is not None:
             _seed(self.loss)
         launches = [func for func, _ in self.calls if isinstance(func, _octants.RecordedLaunch)]
-        if any(launch.is_on_stream for launch in launches):
-            self._grad_on_streams(launches)
-        else:
-            for func, args in reversed(self.calls):
-                func.grad(*args)
+        # Gradients that the user wrote run on the tape's device, too.
+        with _octants.on_program(self._serial or _octants.program_serial()):
+            if any(launch.is_on_stream for launch in launches):
+                self._grad_on_streams(launches)
+            else:
+                for func, args in reversed(self.calls):
+                    func.grad(*args)
         if self._check is not None:
             self._check.run(self.calls)
         for func, _ in self.calls:
@@ -134,8 +136,7 @@ class Tape(Scope):
 
     def _grad_on_streams(self, launches: list[_octants.RecordedLaunch]) -> None:
         """Runs each launch's gradient on the stream of the launch, behind those that use the same memory."""
-        with _octants.on_program(launches[0].serial):
-            order = _octants.GradientOrder()
+        order = _octants.GradientOrder()
         for launch in launches:
             launch.precede(order)
         try:
