@@ -16,6 +16,7 @@ __all__ = [
     "OctantsAssertionError",
     "OctantsAttributeError",
     "OctantsCompilationError",
+    "OctantsCompileTimeError",
     "OctantsDerivativeError",
     "OctantsIndexError",
     "OctantsNameError",
@@ -74,6 +75,10 @@ class OctantsValueError(OctantsCompilationError, ValueError):
 
 class OctantsRuntimeError(RuntimeError):
     """A launch, or a use of the package from Python, went wrong."""
+
+
+class OctantsCompileTimeError(OctantsCompilationError, OctantsRuntimeError):
+    """Code that a kernel runs at compile time raised a RuntimeError."""
 
 
 class OctantsDerivativeError(OctantsCompilationError, OctantsRuntimeError):

@@ -282,7 +282,66 @@ def test_targets_of_atomic_operations():
 
     refused(of_an_argument, 1, error=qd.OctantsSyntaxError, match="non-writable target as the first operand")
     refused(of_a_field, error=qd.OctantsSyntaxError, match="index it first")
-    refused(of_a_local, error=qd.OctantsSyntaxError, match="requires a global lvalue")
+    refused(of_a_local, error=qd.OctantsTypeError, match="requires a global lvalue")
+
+
+def test_each_decorator_of_a_loop_stands_once_and_in_its_place():
+    x = qd.field(qd.i32, (2, 3))
+
+    @qd.kernel
+    def grouped_twice():
+        for i in qd.grouped(qd.grouped(x)):
+            x[i] = 1
+
+    @qd.kernel
+    def static_inside():
+        for i in qd.grouped(qd.static(qd.ndrange(2, 3))):
+            x[i] = 1
+
+    @qd.kernel
+    def static_count():
+        for i in qd.ndrange(qd.static(2)):
+            x[i, 0] = 1
+
+    @qd.kernel
+    def static_counts():
+        for i, j in qd.ndrange(qd.static(2), 3):
+            x[i, j] += 1
+        for i in qd.static(qd.grouped(qd.ndrange(2, 3))):
+            x[i] += 1
+
+    refused(grouped_twice, error=qd.OctantsSyntaxError, match="'qd.grouped' cannot be nested")
+    refused(static_inside, error=qd.OctantsSyntaxError, match="'qd.static' is not allowed inside 'qd.grouped'")
+    refused(static_count, error=qd.OctantsSyntaxError, match="No decorator is allowed inside 'qd.ndrange'")
+    static_counts()
+    assert (x.to_numpy() == 2).all()
+
+
+def test_an_array_has_no_negative_index():
+    a = qd.ndarray(qd.i32, 3)
+    m = qd.ndarray(qd.i32, (3, 3))
+    begins_below_zero = qd.field(qd.i32, 3, offset=-1)
+
+    @qd.kernel
+    def last(a: qd.types.ndarray()) -> qd.i32:
+        return a[-1]
+
+    @qd.kernel
+    def corner(m: qd.types.ndarray()) -> qd.i32:
+        return m[0, -1]
+
+    @qd.kernel
+    def of_a_vector(m: qd.types.ndarray()) -> qd.i32:
+        return m[[0, -1]]
+
+    @qd.kernel
+    def of_a_field() -> qd.i32:
+        return begins_below_zero[-1]
+
+    for kernel, array in ((last, a), (corner, m), (of_a_vector, m)):
+        refused(kernel, array, error=qd.OctantsSyntaxError, match="Negative indices are not supported")
+    begins_below_zero[-1] = 7
+    assert of_a_field() == 7
 
 
 def test_attributes_that_are_not_there():

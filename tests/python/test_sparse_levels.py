@@ -518,10 +518,18 @@ def test_misuse_names_the_line():
         one_index()
     with refused(r"activate\(rows, 1\)(.|\n)*takes a pointer, bitmasked or dynamic level"):
         no_sparse_level()
-    with refused(r"length\(blocks(.|\n)*takes a dynamic level"):
+    with pytest.raises(qd.OctantsTypeError, match=r"length\(blocks(.|\n)*takes a dynamic level"):
         length_of_no_list()
+    # What raised at compile time is caught under its own class, too.
+    with pytest.raises(qd.OctantsRuntimeError, match="Indexed with 1"):
+        one_index()
     with refused(r"for i, j in x(.|\n)*cannot be nested"):
         nested()
+    with pytest.raises(qd.OctantsAssertionError, match="a dynamic level has one axis"):
+        qd.root.dynamic(qd.ij, 4)
+    for size, chunk in ((2**31, None), (8, 2**31)):
+        with pytest.raises(qd.OctantsRuntimeError, match=r"cannot exceed 2\*\*31-1"):
+            qd.root.dynamic(qd.i, size, chunk_size=chunk)
     with pytest.raises(qd.OctantsRuntimeError, match="a pointer level cannot hang under a dynamic one"):
         qd.FieldsBuilder().dynamic(qd.i, 4).pointer(qd.j, 3)
 

@@ -112,13 +112,20 @@ pub fn jumps(body: &[Stmt]) -> bool {
 
 /// `static(...)` or `x.static(...)`.
 pub fn is_static_call(e: &Expr) -> bool {
-    match &e.kind {
-        ExprKind::Call(func, _) => match &func.kind {
-            ExprKind::Name(n) => n == "static",
-            ExprKind::Attribute(_, n) => n == "static",
-            _ => false,
-        },
-        _ => false,
+    is_call_of(e, "static")
+}
+
+/// `name(...)` or `x.name(...)`.
+pub fn is_call_of(e: &Expr, name: &str) -> bool {
+    called_name(e) == Some(name)
+}
+
+/// The name in `name(...)` and `x.name(...)`.
+pub fn called_name(e: &Expr) -> Option<&str> {
+    let ExprKind::Call(func, _) = &e.kind else { return None };
+    match &func.kind {
+        ExprKind::Name(n) | ExprKind::Attribute(_, n) => Some(n),
+        _ => None,
     }
 }
 

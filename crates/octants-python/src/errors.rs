@@ -132,6 +132,8 @@ fn class_of_cause(cause: &Bound<'_, PyAny>) -> &'static str {
         "OctantsNameError"
     } else if cause.is_instance_of::<PyValueError>() {
         "OctantsValueError"
+    } else if cause.is_instance_of::<PyRuntimeError>() {
+        "OctantsCompileTimeError"
     } else {
         "OctantsCompilationError"
     }

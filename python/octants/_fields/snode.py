@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from octants._fields.axes import axis_numbers
-from octants.exceptions import OctantsRuntimeError
+from octants.exceptions import OctantsAssertionError, OctantsRuntimeError
 from octants.types.enums import SNodeGradType
 from octants.types.primitive import DataType
 
@@ -173,7 +173,10 @@ class SNode:
         if chunk_size is not None and (isinstance(chunk_size, bool) or int(chunk_size) < 1):
             raise OctantsRuntimeError(f"chunk_size is a positive integer, got {chunk_size!r}")
         if len(axis_numbers(axis)) != 1:
-            raise OctantsRuntimeError("a dynamic level has one axis")
+            raise OctantsAssertionError("a dynamic level has one axis")
+        for what, number in (("dimension of a dynamic level", dimension), ("chunk_size", chunk_size)):
+            if number is not None and int(number) > 2**31 - 1:
+                raise OctantsRuntimeError(f"the {what} cannot exceed 2**31-1, got {number}")
         return self._add_sparse("dynamic", axis, dimension)
 
     def _add_sparse(self, kind: str, axes: Any, dimensions: Any) -> SNode:

@@ -8,7 +8,7 @@ from functools import cache
 from octants._language.kernel_decorators import func, library_kernel
 from octants._language.loop_ranges import ndrange
 from octants._language.ops import atomic_add, atomic_min, cast, flat_values, grouped, loop_config, static
-from octants.exceptions import OctantsRuntimeError
+from octants.exceptions import OctantsRuntimeError, OctantsTypeError
 from octants.types.annotations import ndarray, template
 from octants.types.values import Vector
 
@@ -21,7 +21,7 @@ def _level(node, name, indices, lists=None):
     level = levels[-1].level
     if lists is not None and level.is_list != lists:
         wanted = "a dynamic level" if lists else "a pointer or bitmasked level"
-        raise OctantsRuntimeError(f"qd.{name} takes {wanted}, not {node!r}")
+        raise OctantsTypeError(f"qd.{name} takes {wanted}, not {node!r}")
     expected = level.axes if name == "is_active" else len(level.state.shape)
     if indices != expected:
         raise OctantsRuntimeError(f"{node} has {expected} indices. Indexed with {indices}: qd.{name} needs as many")

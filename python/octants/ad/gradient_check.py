@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from octants._arrays.shadow_buffers import fields_in_memory
-from octants.exceptions import OctantsAssertionError, OctantsRuntimeError
+from octants.exceptions import OctantsAssertionError
 from octants.types.primitive import f64
 
 _STEPS = 2.0 ** -np.arange(3, 30, 2)
@@ -25,7 +25,7 @@ class GradientCheck:
     def save(self) -> None:
         """Keeps the values of all fields."""
         if getattr(self.loss, "dtype", None) is not f64:
-            raise OctantsRuntimeError(
+            raise OctantsAssertionError(
                 "gradients are checked in f64: make the fields of the loss and of what it depends on f64"
             )
         self.saved = [(field, field.to_numpy()) for field in fields_in_memory("field")]

@@ -10,7 +10,7 @@ from typing import Any
 
 from octants import _octants
 from octants._arrays import shadow_buffers
-from octants.exceptions import OctantsRuntimeError
+from octants.exceptions import OctantsAssertionError, OctantsRuntimeError
 
 
 class Scope(abc.ABC):
@@ -25,7 +25,7 @@ class Scope(abc.ABC):
 
     def _check_entry(self) -> None:
         if self._entered:
-            raise OctantsRuntimeError(f"this {self._name()} was entered before: make a new one for each use")
+            raise OctantsAssertionError(f"this {self._name()} was entered before: make a new one for each use")
         other = current()
         if other is not None:
             raise OctantsRuntimeError(

@@ -14,7 +14,7 @@ from octants._program.runtime import current_config
 from octants.ad.clearing import clear_all_gradients
 from octants.ad.gradient_check import GradientCheck
 from octants.ad.scopes import Scope, unwrapped
-from octants.exceptions import OctantsRuntimeError
+from octants.exceptions import OctantsAssertionError, OctantsRuntimeError
 from octants.types.enums import AutodiffMode
 
 
@@ -114,9 +114,9 @@ class Tape(Scope):
     def grad(self) -> None:
         """Runs the recorded gradients; leaving the block does so."""
         if not self._entered:
-            raise OctantsRuntimeError("this tape has recorded nothing: enter it first (`with qd.ad.Tape(loss): ...`)")
+            raise OctantsAssertionError("this tape has recorded nothing: enter it first (`with qd.ad.Tape(loss): ...`)")
         if self.gradient_evaluated:
-            raise OctantsRuntimeError("the gradients of a tape are evaluated once")
+            raise OctantsAssertionError("the gradients of a tape are evaluated once")
         self.gradient_evaluated = True
         if self.loss is not None:
             _seed(self.loss)

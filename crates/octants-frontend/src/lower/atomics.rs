@@ -59,7 +59,13 @@ impl Lowerer<'_> {
 
     pub(super) fn lower_volatile_load(&mut self, call: Call) -> Result<Value> {
         let x = &call.args[0];
-        let Some(place) = self.place(x).filter(|place| place.global) else {
+        let place = self.place(x);
+        if place.is_some_and(|place| !place.global) {
+            let message = "qd.volatile_load() requires a global lvalue (field / ndarray subscript): no other thread \
+                           sees a local variable";
+            return self.err(Code::Type, message);
+        }
+        let Some(place) = place else {
             let what = self.describe(x);
             let message = match self.as_array(x) {
                 Ok(Some(_)) => String::from(

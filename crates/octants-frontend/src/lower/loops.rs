@@ -46,13 +46,7 @@ impl Lowerer<'_> {
                 .with_hint("decide it at compile time: `... if qd.static(...) else ...`"));
         }
         self.refuse_repeated_targets(target)?;
-        if let ExprKind::Call(_, arguments) = &iter.kind
-            && syntax_facts::is_static_call(iter)
-            && arguments.positional.iter().any(syntax_facts::is_static_call)
-        {
-            self.b.span = iter.span;
-            return self.err(Code::Syntax, "'qd.static' cannot be nested: the loop is unrolled already");
-        }
+        self.refuse_nested_decorators(iter)?;
         let mut iterable = self.lower_expr(iter)?;
         self.b.span = iter.span;
         if let Value::Obj(o) = iterable
@@ -123,6 +117,26 @@ impl Lowerer<'_> {
         let message =
             format!("Variable '{name}' is already declared in the outer scope and cannot be used as loop variable");
         Err(Diagnostic::new(Code::Syntax, target.span, message).with_hint("give the loop variable another name"))
+    }
+
+    /// Checks that `static`, `grouped` and `ndrange` around what a loop runs over stand once each, and in order.
+    fn refuse_nested_decorators(&mut self, iter: &Expr) -> Result<()> {
+        let ExprKind::Call(_, arguments) = &iter.kind else { return Ok(()) };
+        let [only] = &arguments.positional[..] else { return Ok(()) };
+        let inner = |name| syntax_facts::is_call_of(only, name);
+        let message = match syntax_facts::called_name(iter) {
+            Some("static") if inner("static") => "'qd.static' cannot be nested: the loop is unrolled already",
+            Some("grouped") if inner("grouped") => "'qd.grouped' cannot be nested: its indices are one vector already",
+            Some("grouped") if inner("static") => {
+                "'qd.static' is not allowed inside 'qd.grouped': write `qd.static(qd.grouped(...))`"
+            }
+            Some("ndrange") if ["static", "grouped", "ndrange"].into_iter().any(inner) => {
+                "No decorator is allowed inside 'qd.ndrange': it takes numbers and pairs of numbers"
+            }
+            _ => return Ok(()),
+        };
+        self.b.span = iter.span;
+        self.err(Code::Syntax, message)
     }
 
     fn static_for(&mut self, target: &Expr, items: Vec<Value>, body: &[Stmt]) -> Result<Flow> {

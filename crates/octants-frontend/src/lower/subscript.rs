@@ -41,6 +41,7 @@ impl Lowerer<'_> {
             if index.iter().any(|i| matches!(i, Value::Slice(_))) {
                 return self.array_slice(buffer, &index);
             }
+            self.refuse_negative_index(buffer, &index)?;
             return self.element(buffer, &index);
         }
         // `t[:]` of a tile is the tile.
@@ -239,6 +240,16 @@ impl Lowerer<'_> {
             }
         }
         Ok(out)
+    }
+
+    /// An index of an array that is known to be negative. The axes of a field may begin below 0.
+    fn refuse_negative_index(&self, buffer: BufferId, index: &[Value]) -> Result<()> {
+        let is_field = matches!(self.buffers[buffer.index()].layout, Layout::Dense { .. });
+        if is_field || self.clamped_arrays.contains(&buffer) || !index.iter().any(is_negative) {
+            return Ok(());
+        }
+        Err(Diagnostic::new(Code::Syntax, self.b.span, "Negative indices are not supported in Quadrants kernels.")
+            .with_hint("count from the end by the shape: `x[x.shape[0] - 1]`"))
     }
 
     fn bad_index<T>(&mut self, s: Scalar) -> Result<T> {
@@ -508,5 +519,13 @@ impl Lowerer<'_> {
             None => self.rt(v)?,
         };
         arith::cast(&mut self.b, v, s)
+    }
+}
+
+fn is_negative(index: &Value) -> bool {
+    match index {
+        Value::Int(i) => *i < 0,
+        Value::Tuple(items) | Value::List(items) => items.iter().any(is_negative),
+        _ => false,
     }
 }
