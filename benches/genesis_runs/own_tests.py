@@ -32,12 +32,20 @@ STARTING = 300.0
 NOTHING_SELECTED = 5
 
 # What a process runs first: tests choose Quadrants' cache by its variables, and so does a process that they start.
+# Genesis 0.4.5 asks for a graph by the name that `graph=True` had in Quadrants 0.5.
 HOOK = """
 import os
 for name in ("OFFLINE_CACHE", "OFFLINE_CACHE_FILE_PATH"):
     if "QD_" + name in os.environ:
         os.environ["{prefix}_" + name] = os.environ["QD_" + name]
-import {module}.as_quadrants
+import {module}, {module}.as_quadrants
+
+def rename_options(kernel):
+    def renamed(fn=None, /, *, gpu_graph=False, **options):
+        return kernel(fn, **options, **(dict(graph=True) if gpu_graph else dict()))
+    return renamed
+
+{module}.kernel = rename_options({module}.kernel)
 """
 
 Outcome = dict[str, Any]

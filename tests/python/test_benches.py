@@ -181,6 +181,15 @@ def test_fails(): assert False
 def test_ends_the_process(): os._exit(3)
 def test_hangs(): time.sleep(1000)
 def test_skips(): pytest.skip("not here")
+@quadrants.kernel(gpu_graph=True)
+def double(x: quadrants.types.ndarray()):
+    for i in x: x[i] *= 2
+def test_older_option():
+    quadrants.init(arch=quadrants.cpu)
+    x = quadrants.ndarray(quadrants.f32, (3,))
+    x.fill(1.5)
+    double(x)
+    assert x.to_numpy().tolist() == [3.0, 3.0, 3.0]
 def test_passes_once_alone(tmp_path):
     os.stat("mark") if os.path.exists("mark") else (open("mark", "w").close(), pytest.fail("first"))
 def test_children():
@@ -208,6 +217,7 @@ def test_runs_a_checkouts_tests(own_tests, genesis_bench, tmp_path, capsys):
         "test_ends_the_process": "crash",
         "test_hangs": "hang",
         "test_skips": "skipped",
+        "test_older_option": "passed",
         "test_passes_once_alone": "passed",
         "test_children": "passed",
         "(all)": "",
