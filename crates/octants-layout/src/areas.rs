@@ -14,7 +14,7 @@
 use crate::cells::state_level;
 use crate::error::LayoutError;
 use crate::level::{Activity, LevelId, LevelKind};
-use crate::measure::{TreeLayout, checked, round_up};
+use crate::measure::{Sizes, checked, round_up};
 use crate::placement::{Digit, Placement};
 use crate::tree::LevelTree;
 
@@ -104,19 +104,19 @@ pub(crate) fn check_cells(tree: &LevelTree, level: LevelId) -> Result<(), Layout
 }
 
 /// The areas of all sparse levels of a tree, one behind the other behind the data.
-pub(crate) fn make_areas(tree: &LevelTree, layout: &TreeLayout) -> Result<Vec<SparseArea>, LayoutError> {
-    let levels = layout.descendants(LevelId::ROOT);
+pub(crate) fn make_areas(tree: &LevelTree, sizes: &Sizes) -> Result<Vec<SparseArea>, LayoutError> {
+    let levels = sizes.descendants(LevelId::ROOT);
     let mut areas = Vec::new();
-    let mut at = layout.data_bytes();
+    let mut at = sizes.data_bytes();
     for &level in levels.iter().filter(|level| tree.kind(**level).is_sparse()) {
-        let area = make_area(tree, layout, level, round_up(at, WORD)?)?;
+        let area = make_area(tree, sizes, level, round_up(at, WORD)?)?;
         at = checked(Some(area.end()))?;
         areas.push(area);
     }
     Ok(areas)
 }
 
-fn make_area(tree: &LevelTree, layout: &TreeLayout, level: LevelId, base: u64) -> Result<SparseArea, LayoutError> {
+fn make_area(tree: &LevelTree, sizes: &Sizes, level: LevelId, base: u64) -> Result<SparseArea, LayoutError> {
     let (activity, cells) = (tree.kind(level).activity(), tree.cells(level));
     let held = state_level(tree, level);
     let around = tree.sparse_level_above(level);
@@ -148,8 +148,8 @@ fn make_area(tree: &LevelTree, layout: &TreeLayout, level: LevelId, base: u64) -
         counts: words_of(&[chunks])?,
         starts: words_of(&[chunks])?,
         count: words_of(&[])?,
-        views: views(tree, layout, level),
-        nested: nested(tree, layout, level),
+        views: views(tree, sizes, level),
+        nested: nested(tree, sizes, level),
     })
 }
 
@@ -181,21 +181,21 @@ fn words_within(tree: &LevelTree, around: LevelId, held: LevelId) -> (Steps, Ste
     (first, inside)
 }
 
-fn views(tree: &LevelTree, layout: &TreeLayout, level: LevelId) -> Vec<CellView> {
+fn views(tree: &LevelTree, sizes: &Sizes, level: LevelId) -> Vec<CellView> {
     let held = state_level(tree, level);
-    let places = layout
+    let places = sizes
         .descendants(level)
         .into_iter()
         .filter(|below| tree.kind(*below) == LevelKind::Place && tree.sparse_level_above(*below) == Some(level));
-    places.map(|place| cell_view(tree, layout, held, place)).collect()
+    places.map(|place| cell_view(tree, sizes, held, place)).collect()
 }
 
 /// A component by the indices of the cell of `held` that holds it, and the digits below.
-fn cell_view(tree: &LevelTree, layout: &TreeLayout, held: LevelId, place: LevelId) -> CellView {
+fn cell_view(tree: &LevelTree, sizes: &Sizes, held: LevelId, place: LevelId) -> CellView {
     let mut outer: Vec<(u8, Vec<Digit>)> = tree.extents(held).iter().map(|(axis, _)| (*axis, Vec::new())).collect();
     let mut inner = Vec::new();
     let is_above: Vec<LevelId> = tree.path(held).collect();
-    for (of, axis, digit) in layout.digits(tree, place) {
+    for (of, axis, digit) in sizes.digits(tree, place) {
         match outer.iter_mut().find(|(outer, _)| *outer == axis) {
             Some((_, digits)) if is_above.contains(&of) => digits.push(digit),
             _ => inner.push(digit),
@@ -203,11 +203,11 @@ fn cell_view(tree: &LevelTree, layout: &TreeLayout, held: LevelId, place: LevelI
     }
     let extents = inner.iter().map(|digit| digit.extent).collect();
     let axes = outer.into_iter().map(|(_, digits)| digits).chain(inner.into_iter().map(|digit| vec![digit]));
-    let placement = Placement { base: layout.base(tree, place), axes: axes.collect() };
+    let placement = Placement { base: sizes.base(tree, place), axes: axes.collect() };
     CellView { place, placement, inner: extents }
 }
 
-fn nested(tree: &LevelTree, layout: &TreeLayout, level: LevelId) -> Vec<NestedLevel> {
+fn nested(tree: &LevelTree, sizes: &Sizes, level: LevelId) -> Vec<NestedLevel> {
     let outer = tree.extents(state_level(tree, level));
     let words = |(axis, words): (u8, u64)| match outer.iter().position(|(of, _)| *of == axis) {
         Some(at) => (Some(at), words / outer[at].1.max(1)),
@@ -218,7 +218,7 @@ fn nested(tree: &LevelTree, layout: &TreeLayout, level: LevelId) -> Vec<NestedLe
         level: below,
         axes: tree.extents(state_level(tree, below)).into_iter().map(words).collect(),
     };
-    layout.descendants(level).into_iter().filter(is_next).map(of).collect()
+    sizes.descendants(level).into_iter().filter(is_next).map(of).collect()
 }
 
 #[cfg(test)]

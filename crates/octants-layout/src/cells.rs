@@ -7,14 +7,12 @@ use crate::tree::LevelTree;
 /// How indices name a cell of a sparse level.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct CellIndex {
-    /// The sparse level.
-    pub level: LevelId,
     /// They make the number of the cell's word of state, the first one outermost.
     pub digits: Vec<IndexDigit>,
     /// Of a level of lists: the digit that counts the elements of a list.
     pub list: Option<IndexDigit>,
-    /// Axis and extent of what lies below the cell, for each axis.
-    pub inner: Vec<(usize, u64)>,
+    /// For each axis the digit that counts what lies below the cell.
+    pub inner: Vec<IndexDigit>,
 }
 
 impl CellIndex {
@@ -38,12 +36,13 @@ pub(crate) fn state_level(tree: &LevelTree, level: LevelId) -> LevelId {
 }
 
 impl LevelTree {
-    /// How the indices of a level or place name the cells of the sparse levels above it, outermost first; of a sparse
-    /// level, its own come last.
-    pub fn cell_indices(&self, level: LevelId) -> Vec<CellIndex> {
+    /// The sparse levels above a level or place, outermost first, and the level itself if it is sparse; with how the
+    /// indices of the level or place name their cells.
+    pub fn cell_indices(&self, level: LevelId) -> Vec<(LevelId, CellIndex)> {
         let extents = self.extents(level);
         let path = self.path_from_root(level);
-        path.into_iter().filter(|of| self.kind(*of).is_sparse()).map(|of| self.cell_index(of, &extents)).collect()
+        let sparse = path.into_iter().filter(|of| self.kind(*of).is_sparse());
+        sparse.map(|of| (of, self.cell_index(of, &extents))).collect()
     }
 
     /// How indices along `extents` name a cell of a sparse level.
@@ -61,8 +60,9 @@ impl LevelTree {
             digit(axis, extent, *cells)
         });
         let cells = |axis: u8| within.iter().find(|(of, _)| *of == axis).map_or(1, |(_, cells)| *cells);
-        let inner = extents.iter().enumerate().map(|(at, (axis, n))| (at, n / cells(*axis).max(1))).collect();
-        CellIndex { level, digits, list, inner }
+        let inner =
+            |(axis, (of, n)): (usize, &(u8, u64))| IndexDigit { axis, extent: n / cells(*of).max(1), weight: 1 };
+        CellIndex { digits, list, inner: extents.iter().enumerate().map(inner).collect() }
     }
 }
 
@@ -78,13 +78,16 @@ mod tests {
         let inner = tree.add_level(outer, LevelKind::Bitmasked, vec![(0, 4)]).unwrap();
         let block = tree.add_level(inner, LevelKind::Dense, vec![(1, 5)]).unwrap();
         let place = tree.add_place(block, 4).unwrap();
-        let found = tree.cell_indices(place);
-        assert_eq!(found.iter().map(|c| c.level).collect::<Vec<_>>(), [outer, inner]);
+        let (levels, found): (Vec<_>, Vec<_>) = tree.cell_indices(place).into_iter().unzip();
+        assert_eq!(levels, [outer, inner]);
         // Shape (12, 10). Element (7, 6): cell (1, 1) of 3 x 2, and cell (7, 1) of 12 x 2.
         assert_eq!(found[0].number(&[7, 6]), 3);
         assert_eq!(found[1].number(&[7, 6]), 15);
-        assert_eq!(found[0].inner, [(0, 4), (1, 5)]);
-        assert_eq!(found[1].inner, [(0, 1), (1, 5)]);
+        assert_eq!(
+            found[0].inner.iter().map(|d| (d.axis, d.extent, d.weight)).collect::<Vec<_>>(),
+            [(0, 4, 1), (1, 5, 1)]
+        );
+        assert_eq!(found[1].inner.iter().map(|d| d.extent).collect::<Vec<_>>(), [1, 5]);
         assert_eq!(found[1].element(&[7, 6]), None);
         assert_eq!(tree.cell_indices(inner).len(), 2);
     }
@@ -96,9 +99,9 @@ mod tests {
         let list = tree.add_level(cells, LevelKind::Dynamic, vec![(0, 8)]).unwrap();
         let inner = tree.add_level(list, LevelKind::Dense, vec![(0, 2)]).unwrap();
         let place = tree.add_place(inner, 4).unwrap();
-        let found = tree.cell_indices(place);
+        let found = &tree.cell_indices(place)[0].1;
         // Index 37 of 48: list 2 of 16 each, element 2 of 2 each, 1 within.
-        assert_eq!((found[0].number(&[37]), found[0].element(&[37])), (2, Some(2)));
-        assert_eq!(found[0].inner, [(0, 2)]);
+        assert_eq!((found.number(&[37]), found.element(&[37])), (2, Some(2)));
+        assert_eq!(found.inner, [IndexDigit { axis: 0, extent: 2, weight: 1 }]);
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! A tree is described level by level ([`LevelTree`]). A level is a block of cells: extents along axes, the first axis
 //! outermost in memory. A cell holds the levels and places below it side by side, in the order of their addition, each
-//! at its alignment. Levels that share an axis nest: an index along the axis is a number in mixed radix, and the extents
-//! of the levels are its radices, outermost first.
+//! at its alignment. Levels that share an axis nest: an index along the axis is a number in mixed radix. The extents of
+//! the levels are its radices, outermost first.
 //!
 //! [`LevelTree::lay_out`] fixes what follows from the description, a [`TreeLayout`]:
 //!
@@ -17,8 +17,8 @@
 //!
 //! The crate holds no memory. Sizes have 64 bits; what does not fit is a [`LayoutError`].
 //!
-//! Modules in reading order: `index_digit`, `placement`, `level`, `tree`, `measure` (sizes and places), `cells` (what an
-//! index names), `areas` (behind the data), `error`.
+//! Modules in reading order: `index_digit`, `placement`, `level`, `error`, `tree` (the description), `cells` (what an
+//! index names), `measure` (sizes and places), `areas` (behind the data), `tree_layout`.
 
 mod areas;
 mod cells;
@@ -28,12 +28,13 @@ mod level;
 mod measure;
 mod placement;
 mod tree;
+mod tree_layout;
 
 pub use areas::{CellView, NestedLevel, SparseArea};
 pub use cells::CellIndex;
 pub use error::LayoutError;
 pub use index_digit::IndexDigit;
 pub use level::{Activity, LevelId, LevelKind};
-pub use measure::TreeLayout;
 pub use placement::{Digit, Placement, common_step};
 pub use tree::LevelTree;
+pub use tree_layout::TreeLayout;

@@ -1,6 +1,5 @@
-//! [`TreeLayout`]: sizes, alignment and places, which follow from a tree's description.
+//! `Sizes`: sizes, alignment and places, which follow from a tree's description.
 
-use crate::areas::{SparseArea, check_cells, make_areas};
 use crate::error::LayoutError;
 use crate::level::{LevelId, LevelKind};
 use crate::placement::{Digit, Placement};
@@ -21,30 +20,16 @@ struct Measured {
     below: Vec<LevelId>,
 }
 
-/// A tree that is laid out: the data, dense, and behind it the areas of sparse levels.
+/// Sizes and places of all levels.
 #[derive(Debug, Clone)]
-pub struct TreeLayout {
+pub(crate) struct Sizes {
     measured: Vec<Measured>,
-    areas: Vec<SparseArea>,
-    bytes: u64,
 }
 
-impl TreeLayout {
-    pub(crate) fn of(tree: &LevelTree, keeps: impl Fn(LevelId) -> bool) -> Result<TreeLayout, LayoutError> {
-        let levels = (0..tree.levels.len() as u32).map(LevelId);
-        levels.filter(|level| keeps(*level)).try_for_each(|level| check_cells(tree, level))?;
-        let mut layout = TreeLayout { measured: measure(tree, &keeps)?, areas: Vec::new(), bytes: 0 };
-        layout.bytes = layout.data_bytes();
-        layout.areas = make_areas(tree, &layout)?;
-        if let Some(last) = layout.areas.last() {
-            layout.bytes = last.end();
-        }
-        Ok(layout)
-    }
-
-    /// Bytes of the data and of the areas behind it.
-    pub fn bytes(&self) -> u64 {
-        self.bytes
+impl Sizes {
+    /// Sizes and places of the levels for which `keeps` holds, and of those above them.
+    pub fn of(tree: &LevelTree, keeps: &impl Fn(LevelId) -> bool) -> Result<Sizes, LayoutError> {
+        Ok(Sizes { measured: measure(tree, keeps)? })
     }
 
     /// Bytes of the data.
@@ -62,23 +47,13 @@ impl TreeLayout {
         self.measured.get(level.index()).map_or(0, |m| m.offset)
     }
 
-    /// The areas of sparse levels, in the order in which they lie in memory.
-    pub fn areas(&self) -> &[SparseArea] {
-        &self.areas
-    }
-
-    /// The area of a sparse level.
-    pub fn area(&self, level: LevelId) -> Option<&SparseArea> {
-        self.areas.iter().find(|area| area.level == level)
-    }
-
     /// The levels and places in a cell of a level, in their order in memory.
-    pub(crate) fn below(&self, level: LevelId) -> &[LevelId] {
+    pub fn below(&self, level: LevelId) -> &[LevelId] {
         &self.measured[level.index()].below
     }
 
     /// All levels and places below a level, each in front of what is below it.
-    pub(crate) fn descendants(&self, level: LevelId) -> Vec<LevelId> {
+    pub fn descendants(&self, level: LevelId) -> Vec<LevelId> {
         let mut found = Vec::new();
         let mut open: Vec<LevelId> = self.below(level).iter().rev().copied().collect();
         while let Some(next) = open.pop() {
@@ -112,12 +87,12 @@ impl TreeLayout {
     }
 
     /// The byte at which the first of a level or place begins.
-    pub(crate) fn base(&self, tree: &LevelTree, level: LevelId) -> u64 {
+    pub fn base(&self, tree: &LevelTree, level: LevelId) -> u64 {
         tree.path(level).map(|of| self.offset_in_cell(of)).sum()
     }
 
     /// All digits on the way from the root to a level or place, with the level and the axis of each.
-    pub(crate) fn digits(&self, tree: &LevelTree, level: LevelId) -> Vec<(LevelId, u8, Digit)> {
+    pub fn digits(&self, tree: &LevelTree, level: LevelId) -> Vec<(LevelId, u8, Digit)> {
         let mut found = Vec::new();
         for of in tree.path_from_root(level) {
             let mut stride = self.measured[of.index()].bytes;
@@ -170,80 +145,4 @@ pub(crate) fn checked(bytes: Option<u64>) -> Result<u64, LayoutError> {
 
 pub(crate) fn round_up(bytes: u64, alignment: u64) -> Result<u64, LayoutError> {
     checked(bytes.checked_next_multiple_of(alignment))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn all(_: LevelId) -> bool {
-        true
-    }
-
-    fn dense(tree: &mut LevelTree, parent: LevelId, axes: &[(u8, u64)]) -> LevelId {
-        tree.add_level(parent, LevelKind::Dense, axes.to_vec()).unwrap()
-    }
-
-    #[test]
-    fn a_cell_aligns_what_it_holds() {
-        let mut tree = LevelTree::new();
-        let block = dense(&mut tree, LevelId::ROOT, &[(0, 5)]);
-        let byte = tree.add_place(block, 1).unwrap();
-        let double = tree.add_place(block, 8).unwrap();
-        let short = tree.add_place(block, 2).unwrap();
-        let layout = tree.lay_out(all).unwrap();
-        assert_eq!((layout.cell_bytes(block), layout.bytes()), (24, 120));
-        for (place, base) in [(byte, 0), (double, 8), (short, 16)] {
-            assert_eq!(layout.placement(&tree, place), Placement::row_major(base, &[5], 24));
-        }
-    }
-
-    #[test]
-    fn levels_of_one_axis_without_a_gap_are_one_digit() {
-        let mut tree = LevelTree::new();
-        let outer = dense(&mut tree, LevelId::ROOT, &[(0, 3)]);
-        let inner = dense(&mut tree, outer, &[(0, 4)]);
-        let whole = tree.add_place(inner, 4).unwrap();
-        let layout = tree.lay_out(all).unwrap();
-        assert_eq!(layout.placement(&tree, whole), Placement::row_major(0, &[12], 4));
-
-        tree.add_place(outer, 4).unwrap();
-        let layout = tree.lay_out(all).unwrap();
-        let axes = vec![vec![Digit { extent: 3, stride: 20 }, Digit { extent: 4, stride: 4 }]];
-        assert_eq!(layout.placement(&tree, whole), Placement { base: 0, axes });
-    }
-
-    #[test]
-    fn the_order_of_axes_is_that_of_memory() {
-        let mut tree = LevelTree::new();
-        let block = dense(&mut tree, LevelId::ROOT, &[(1, 5), (0, 3)]);
-        let place = tree.add_place(block, 4).unwrap();
-        let layout = tree.lay_out(all).unwrap();
-        assert_eq!(layout.placement(&tree, place), Placement::in_order(0, &[3, 5], &[1, 0], 4));
-    }
-
-    #[test]
-    fn what_is_not_kept_takes_no_room() {
-        let mut tree = LevelTree::new();
-        let block = dense(&mut tree, LevelId::ROOT, &[(0, 4)]);
-        let gone = tree.add_place(block, 8).unwrap();
-        let kept = tree.add_place(block, 4).unwrap();
-        let empty = dense(&mut tree, LevelId::ROOT, &[(0, 4)]);
-        let layout = tree.lay_out(|level| level == kept).unwrap();
-        assert_eq!(layout.bytes(), 16);
-        assert_eq!(layout.placement(&tree, kept).base, 0);
-        assert_eq!(layout.below(block), [kept]);
-        assert_eq!(layout.below(LevelId::ROOT), [block]);
-        assert_eq!((layout.cell_bytes(gone), layout.cell_bytes(empty)), (0, 0));
-    }
-
-    #[test]
-    fn sizes_of_more_than_63_bits_are_refused() {
-        let mut tree = LevelTree::new();
-        let block = dense(&mut tree, LevelId::ROOT, &[(0, 1 << 31), (1, 1 << 30)]);
-        tree.add_place(block, 2).unwrap();
-        assert_eq!(tree.lay_out(all).unwrap().bytes(), 1 << 62);
-        tree.add_place(block, 1).unwrap();
-        assert_eq!(tree.lay_out(all).unwrap_err(), LayoutError::TooLarge);
-    }
 }

@@ -2,7 +2,6 @@
 
 use crate::error::LayoutError;
 use crate::level::{Activity, LevelId, LevelKind};
-use crate::measure::TreeLayout;
 
 /// A level or place as it was described.
 #[derive(Debug, Clone)]
@@ -124,11 +123,6 @@ impl LevelTree {
     /// The next sparse level above a level or place.
     pub(crate) fn sparse_level_above(&self, level: LevelId) -> Option<LevelId> {
         self.path(level).skip(1).find(|of| self.kind(*of).is_sparse())
-    }
-
-    /// Fixes sizes and places of the levels for which `keeps` holds, and of those above them. The others take no room.
-    pub fn lay_out(&self, keeps: impl Fn(LevelId) -> bool) -> Result<TreeLayout, LayoutError> {
-        TreeLayout::of(self, keeps)
     }
 }
 

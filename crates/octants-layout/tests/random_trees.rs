@@ -222,16 +222,16 @@ fn digits_of_an_index_name_the_cell_that_holds_the_element() {
         let Case { tree, elements, .. } = case(seed);
         for element in &elements {
             let index = element.index();
-            for found in tree.cell_indices(element.place) {
-                let held = element.state_level(&tree, found.level);
+            for (level, found) in tree.cell_indices(element.place) {
+                let held = element.state_level(&tree, level);
                 let words = tree.shape(held);
                 let number = element.index_at(held).iter().zip(&words).fold(0, |n, (i, extent)| n * extent + i);
                 assert_eq!(found.number(&index), number, "seed {seed}");
-                let is_list = tree.kind(found.level) == LevelKind::Dynamic;
-                let of_list = &element.cells[element.position(found.level)].1;
+                let is_list = tree.kind(level) == LevelKind::Dynamic;
+                let of_list = &element.cells[element.position(level)].1;
                 assert_eq!(found.element(&index), is_list.then(|| of_list[0].2), "seed {seed}");
-                let extents: Vec<u64> = found.inner.iter().map(|(_, extent)| *extent).collect();
-                assert_eq!(extents.iter().product::<u64>(), tree.cells(element.place) / tree.cells(found.level));
+                let extents: Vec<u64> = found.inner.iter().map(|digit| digit.extent).collect();
+                assert_eq!(extents.iter().product::<u64>(), tree.cells(element.place) / tree.cells(level));
             }
         }
     }

@@ -102,7 +102,7 @@ impl LevelTree {
     /// How the indices of a level or place name the cells of the sparse levels above it, outermost first; for a sparse
     /// level, its own cells come last.
     fn cell_indices(&self, level: u32) -> Vec<Cells> {
-        self.tree.cell_indices(LevelId(level)).into_iter().map(|index| Cells { index }).collect()
+        self.tree.cell_indices(LevelId(level)).into_iter().map(|(level, index)| Cells { level, index }).collect()
     }
 }
 
@@ -161,8 +161,8 @@ impl Area {
         self.area.chunk
     }
 
-    /// Extents of the digits of a cell's number in the level around, the last one first, and what a step of each adds to
-    /// the number of the first word of state within it.
+    /// Extents of the digits of a cell's number in the level around, the last one first, and what a step of each adds
+    /// to the number of the first word of state within it.
     #[getter]
     fn first_inside<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         pairs(py, &self.area.first_inside)
@@ -210,8 +210,8 @@ impl Area {
         Placement::new(self.area.count.clone())
     }
 
-    /// The components in a cell that lie below no further sparse level: number of the place, placement by the indices of
-    /// the cell and of what is in it, extents of the latter.
+    /// The components in a cell that lie below no further sparse level: number of the place, placement by the indices
+    /// of the cell and of what is in it, extents of the latter.
     #[getter]
     fn views<'py>(&self, py: Python<'py>) -> PyResult<Vec<(u32, Placement, Bound<'py, PyTuple>)>> {
         let views = self.area.views.iter();
@@ -230,6 +230,7 @@ impl Area {
 /// How the indices of a field or level name a cell of a sparse level above it.
 #[pyclass(module = "octants._octants", frozen)]
 pub struct Cells {
+    level: LevelId,
     index: CellIndex,
 }
 
@@ -242,7 +243,7 @@ impl Cells {
     /// Number of the sparse level.
     #[getter]
     fn level(&self) -> u32 {
-        self.index.level.0
+        self.level.0
     }
 
     /// Axis, extent and weight of each digit: a digit is index / weight % extent. They make the number of the word of
@@ -261,7 +262,7 @@ impl Cells {
     /// Axis and extent of what lies below the cell.
     #[getter]
     fn inner<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        PyTuple::new(py, self.index.inner.iter().copied())
+        PyTuple::new(py, self.index.inner.iter().map(|d| (d.axis, d.extent)))
     }
 
     /// For an index that counts from zero: the number of the word of state, and of a dynamic level the number of the

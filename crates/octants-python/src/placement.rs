@@ -35,7 +35,7 @@ impl Placement {
         Placement { place: octants_layout::Placement { base, axes } }
     }
 
-    /// The components of an array without gaps, from byte `first` on. `order` lists the axes, outermost in memory first.
+    /// The components of an array without gaps, from byte `first` on. `order` lists the axes, outermost first.
     /// The components of an element lie side by side, `itemsize` bytes each.
     #[staticmethod]
     fn of_array(
