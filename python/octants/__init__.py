@@ -103,7 +103,9 @@ from octants._logging import (
     is_logging_effective,
     set_logging_level,
 )
+from octants._octants import Device
 from octants._program import registration, runtime
+from octants._program.current_device import current_device, device
 from octants._program.runtime import clock_freq_hz, dump_compile_config, init, is_extension_enabled, reset, sync
 from octants._streams.concurrency import ConcurrencyReport, ConcurrentLaunch, concurrency_report, concurrent
 from octants._streams.races import Race, RaceAccess
@@ -197,6 +199,7 @@ __all__ = [  # and the exceptions
     "BufferView",
     "ConcurrencyReport",
     "ConcurrentLaunch",
+    "Device",
     "DeviceCapability",
     "Event",
     "Field",
@@ -262,12 +265,14 @@ __all__ = [  # and the exceptions
     "create_event",
     "create_stream",
     "cuda",
+    "current_device",
     "current_stream",
     "data_oriented",
     "dataclass",
     "deactivate",
     "deactivate_all_snodes",
     "default_stream",
+    "device",
     "dump_compile_config",
     "exp",
     "experimental",

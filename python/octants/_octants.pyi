@@ -70,8 +70,14 @@ def is_initialized() -> bool:
 def generation() -> int:
     """Counts `init` and `reset`."""
 
+def program_serial() -> int:
+    """The number of this thread's current program, which none before it had; 0 without one."""
+
+def program_serials() -> list[int]:
+    """The numbers of all programs that run, the one of `init` first."""
+
 def config() -> dict[str, Any]:
-    """The options in force, by name."""
+    """The options in force on the current device, by name."""
 
 def set_option(name: str, value: Any) -> None:
     """Changes an option of the current program for what is compiled and launched from now on."""
@@ -88,11 +94,26 @@ def cache_examine(folder: str | PathLike[str] | None = None) -> dict[str, Any]:
 def cache_clear(folder: str | PathLike[str] | None = None) -> tuple[int, int]:
     """Removes every compiled kernel of a folder: how many there were, and their bytes."""
 
-def create_stream(priority: int = 0) -> Stream:
-    """Makes a stream. Streams of a higher priority come first where the device has a choice."""
+def create_stream(priority: int = 0, device: Device | str | None = None) -> Stream:
+    """Makes a stream, of the current device where none is given. Streams of a higher priority come first where the device has
+    a choice."""
 
-def create_event(timing: bool = False) -> Event:
-    """Makes an event; only those with `timing` can be asked for the time between them."""
+def create_event(timing: bool = False, device: Device | str | None = None) -> Event:
+    """Makes an event, of the current device where none is given; only those with `timing` can be asked for the time between
+    them."""
+
+def open_device(name: str, options: dict[str, Any] | None = None) -> Device:
+    """The device of a name such as `cuda:1`, which is opened the first time, with these options in place of those of
+    `init`."""
+
+def current_device() -> Device:
+    """The device of this thread."""
+
+def device_of(serial: int) -> Device:
+    """The device of the program with this number."""
+
+def on_program(serial: int) -> ProgramScope:
+    """The scope of the device of the program with this number. Nothing changes on a thread that is there."""
 
 def stream_scope(stream: Any) -> StreamScope:
     """Makes a stream this thread's current one for the length of a `with` block."""
@@ -150,6 +171,10 @@ class CapturedGraph:
     """Launches that are noted, or were."""
 
     def __init__(self) -> None: ...
+    @property
+    def serial(self) -> int:
+        """The number of its program."""
+
     def begin(self) -> None:
         """Lets this thread note its launches here."""
 
@@ -306,11 +331,53 @@ class StreamScope:
     def __exit__(self, *exception: object) -> None: ...
 
 @final
+class Device:
+    """A device that this process uses. In `with device:` kernels run there, and fields, ndarrays and streams are made
+    there."""
+
+    @property
+    def name(self) -> str:
+        """Its name: the kind, and the number where that is known, such as `cuda:1`."""
+
+    @property
+    def kind(self) -> str:
+        """The name of its kind."""
+
+    @property
+    def serial(self) -> int:
+        """The number of its program."""
+
+    @property
+    def alive(self) -> bool:
+        """False once `init` or `reset` has ended its program."""
+
+    def sync(self) -> None:
+        """Waits for the work of this device, on all of its streams."""
+
+    def __enter__(self) -> Device: ...
+    def __exit__(self, *exception: object) -> None: ...
+
+@final
+class ProgramScope:
+    """What `on_program` returns."""
+
+    def __enter__(self) -> None: ...
+    def __exit__(self, *exception: object) -> None: ...
+
+@final
 class Buffer:
     """Memory of the current program, zeroed; a writable buffer for numpy where the host can address it. What is sparse
     may be larger than the memory there is, on a device that gives memory only to what is touched."""
 
     def __init__(self, nbytes: int, sparse: bool = False) -> None: ...
+    @property
+    def serial(self) -> int:
+        """The number of the program whose memory it is."""
+
+    def copy_from_device(self, source: Buffer, ranges: list[tuple[int, int, int]], stream: Stream | None) -> bool:
+        """Queues copies of ranges (first byte here, first byte there, bytes) from memory of another device, on a stream of this
+        one or, without one, in place of the host. False where the devices cannot: the host is to copy then."""
+
     @property
     def nbytes(self) -> int:
         """Size in bytes."""
@@ -731,6 +798,10 @@ class RecordedLaunch:
     @property
     def kernel(self) -> Any:
         """The kernel."""
+
+    @property
+    def serial(self) -> int:
+        """The number of the program that made it."""
 
     @property
     def is_on_stream(self) -> bool:

@@ -45,8 +45,8 @@ __all__ = [
 
 _Sums = tuple[int, float, float, float]
 
-_cleared = (-1, 0)
-"""The program of the last clearing, and the number of the first span after it."""
+_cleared: dict[int, int] = {}
+"""By the numbers of the programs, the number of the first span after the last clearing."""
 
 
 @dataclass(frozen=True)
@@ -132,8 +132,8 @@ def _print_sums() -> None:
 
 
 def _print_tasks() -> None:
-    program, first = _cleared
-    rows, lanes, dropped = _octants.profiler_spans(first if program == _octants.generation() else 0, 2**63)
+    first = _cleared.get(_octants.program_serial(), 0)
+    rows, lanes, dropped = _octants.profiler_spans(first, 2**63)
     zero = min((row[5] for row in rows), default=0.0)
     if dropped:
         print(f"{dropped} older tasks are not kept")
@@ -163,8 +163,7 @@ def get_kernel_profiler_total_time() -> float:
 
 def clear_kernel_profiler_info() -> None:
     """Forgets what was measured, after waiting for all work."""
-    global _cleared
-    _cleared = _octants.generation(), _octants.profiler_clear()
+    _cleared[_octants.program_serial()] = _octants.profiler_clear()
 
 
 def compile_report() -> CompileReport:

@@ -301,6 +301,91 @@ def test_gradients_flow_through_active_cells():
     assert x.grad.to_numpy().tolist() == [0, 0, 6, 10, 0, 0, 0, 4]
 
 
+def test_stores_to_gradients_activate_cells():
+    x = qd.field(qd.f32, needs_grad=True)
+    loss = qd.field(qd.f32, shape=(), needs_grad=True)
+    qd.root.pointer(qd.i, 4).dense(qd.i, 2).place(x, x.grad)
+    x[2] = 1.0
+
+    @qd.kernel
+    def add():
+        for i in range(6):
+            loss[None] += 3.0 * x[i]
+
+    assert visited(x) == [(2,), (3,)]
+    for _ in range(3):
+        with qd.ad.Tape(loss):
+            add()
+        assert x.grad.to_numpy().tolist() == [3, 3, 3, 3, 3, 3, 0, 0]
+        assert visited(x) == [(i,) for i in range(6)]
+
+
+def test_gradients_of_sparse_loops_run_the_iterations_that_ran():
+    x = qd.field(qd.f32, needs_grad=True)
+    loss = qd.field(qd.f32, shape=(), needs_grad=True)
+    qd.root.pointer(qd.i, 8).place(x, x.grad)
+    x[2], x[3] = 1.0, 1.0
+
+    @qd.kernel
+    def add():
+        for i in x:
+            loss[None] += x[i]
+        for i in x:
+            loss[None] += 2.0 * x[i + 1]
+
+    active = [2, 3]
+    for _ in range(3):
+        expected = np.zeros(8)
+        for i in active:
+            expected[i] += 1
+            expected[i + 1] += 2
+        active.append(active[-1] + 1)
+        with qd.ad.Tape(loss):
+            add()
+        # The gradient activates the neighbor of the last cell.
+        assert x.grad.to_numpy().tolist() == expected.tolist()
+        assert visited(x) == [(i,) for i in active]
+
+
+def test_forward_mode_lists_cells_before_each_loop():
+    x = qd.field(qd.f32, needs_dual=True)
+    y = qd.field(qd.f32, needs_dual=True)
+    qd.root.pointer(qd.i, 8).place(x, x.dual)
+    qd.root.pointer(qd.i, 8).place(y, y.dual)
+    x[2] = 1.0
+
+    @qd.kernel
+    def spread():
+        for i in x:
+            x[i + 1] = 2.0 * x[i]
+        for i in x:
+            y[i] = 3.0 * x[i]
+
+    with qd.ad.FwdMode(loss=y, param=x, seed=[0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0]):
+        spread()
+    assert x.to_numpy().tolist() == [0, 0, 1, 2, 0, 0, 0, 0]
+    assert y.dual.to_numpy().tolist() == [0, 0, 3, 6, 0, 0, 0, 0]
+    assert visited(x) == visited(y) == [(2,), (3,)]
+
+
+def test_stores_to_duals_activate_cells():
+    x = qd.field(qd.f32, shape=4, needs_dual=True)
+    y = qd.field(qd.f32, needs_dual=True)
+    qd.root.pointer(qd.i, 4).place(y)
+    qd.root.pointer(qd.i, 4).place(y.dual)
+    x.dual.fill(2.0)
+
+    @qd.kernel
+    def scale():
+        for i in range(3):
+            y[i] = 5.0 * x[i]
+
+    with qd.ad.FwdMode(loss=y, param=x, seed=[1.0, 1.0, 1.0, 1.0]):
+        scale()
+    assert y.dual.to_numpy().tolist() == [5, 5, 5, 0]
+    assert visited(y.dual) == [(i,) for i in range(3)]
+
+
 @pytest.mark.in_place
 def test_a_tree_may_be_larger_than_memory():
     x = qd.field(qd.f32)

@@ -139,7 +139,7 @@ mod tests {
             layout,
             space: MemorySpace::Global,
             short_offsets: false,
-            is_bookkeeping: false,
+            is_metadata: false,
         }
     }
 

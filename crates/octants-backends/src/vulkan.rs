@@ -105,6 +105,10 @@ impl Backend for Vulkan {
         }
     }
 
+    fn usual_device(&self) -> Option<u32> {
+        None
+    }
+
     fn devices(&self, settings: &DeviceSettings) -> Result<Vec<DeviceInfo>, String> {
         let found = driver::list(&self.instances, &gpu_config(settings)).map_err(|Unavailable(reason)| reason)?;
         let info = |device: driver::Listed| {

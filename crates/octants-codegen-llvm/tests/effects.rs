@@ -327,7 +327,7 @@ fn scatter() -> Program {
         layout: Layout::Dense { shape: vec![20], offset: vec![0], components: vec![component(400), component(80)] },
         space: Default::default(),
         short_offsets: false,
-        is_bookkeeping: false,
+        is_metadata: false,
     };
     let buffers = vec![array("x", Scalar::I32, 1), array("h", Scalar::I32, 1), field];
     program(buffers, vec![], Type::Unit, true, b.body)

@@ -31,7 +31,7 @@ fn dense(name: &str, elem: Type, shape: &[u64], offset: &[i64], components: Vec<
         layout,
         space: Default::default(),
         short_offsets: false,
-        is_bookkeeping: false,
+        is_metadata: false,
     }
 }
 
@@ -140,7 +140,7 @@ fn strided_arrays_and_arrays_of_vectors() {
         layout: Layout::Strided,
         space: Default::default(),
         short_offsets: false,
-        is_bookkeeping: false,
+        is_metadata: false,
     };
     let p = program(vec![strided, array("out", Scalar::I16, 2)], vec![], Type::Unit, true, b.body);
     let loaded = build(&p);

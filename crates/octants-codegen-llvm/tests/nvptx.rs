@@ -87,7 +87,7 @@ fn histograms_are_counted_in_blocks() {
         layout,
         space: Default::default(),
         short_offsets: false,
-        is_bookkeeping: false,
+        is_metadata: false,
     });
     assert_has(
         &field,
@@ -344,7 +344,7 @@ fn indices_of_known_extents_are_decoded_without_division() {
             layout,
             space: Default::default(),
             short_offsets: false,
-            is_bookkeeping: false,
+            is_metadata: false,
         }
     };
     let mut b = Builder::new();

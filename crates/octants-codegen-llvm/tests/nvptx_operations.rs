@@ -236,7 +236,7 @@ fn a_row_and_a_column_are_not_taken_for_one_another() {
         layout,
         space: Default::default(),
         short_offsets: false,
-        is_bookkeeping: false,
+        is_metadata: false,
     };
     let mut b = Builder::new();
     let (zero, n) = (b.int(0, Scalar::I32), b.int(32, Scalar::I32));

@@ -58,7 +58,7 @@ fn field(name: &str, shape: [u64; 2]) -> Buffer {
         layout,
         space: Default::default(),
         short_offsets: false,
-        is_bookkeeping: false,
+        is_metadata: false,
     }
 }
 

@@ -4,8 +4,8 @@ use std::ffi::{CStr, c_char, c_int};
 use std::ptr::null_mut;
 
 use octants_driver_gpu::symbols::number::{HOST_DEVICE_MAPPED, HOST_PORTABLE};
-use octants_driver_gpu::symbols::{RawDevice, RawFunction};
-use octants_driver_gpu::{Called, Facts, Graphs, Place, Vendor};
+use octants_driver_gpu::symbols::{RawDevice, RawFunction, RawStream};
+use octants_driver_gpu::{Called, Facts, Graphs, Located, Place, Vendor};
 
 use crate::graphs::CudaGraphs;
 use crate::symbols::{CuContext, Own, code, number};
@@ -122,6 +122,19 @@ impl Vendor for Cuda {
             (self.own.function_set)(function, number::FUNCTION_MAX_DYNAMIC_SHARED_SIZE_BYTES, bytes as c_int)
         };
         called("cuFuncSetAttribute", c, ())
+    }
+
+    unsafe fn copy_between(
+        &self,
+        (to, own): (u64, Located),
+        (from, peer): (u64, Located),
+        bytes: usize,
+        stream: RawStream,
+    ) -> Called<()> {
+        let (own, peer) = (own.place.0 as CuContext, peer.place.0 as CuContext);
+        // SAFETY: the trait's contract.
+        let c = unsafe { (self.own.copy_between)(to, own, from, peer, bytes, stream) };
+        called("cuMemcpyPeerAsync", c, ())
     }
 
     fn graphs(&self) -> Option<&dyn Graphs> {

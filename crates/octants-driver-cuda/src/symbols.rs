@@ -8,7 +8,7 @@ use std::ffi::{c_char, c_int, c_void};
 
 use octants_driver_gpu::Names;
 use octants_driver_gpu::own_functions;
-use octants_driver_gpu::symbols::{RawDevice, RawFunction};
+use octants_driver_gpu::symbols::{Address, RawDevice, RawFunction, RawStream};
 
 /// A context.
 pub type CuContext = *mut c_void;
@@ -120,6 +120,8 @@ own_functions! {
         context_push = "cuCtxPushCurrent_v2"(CuContext);
         /// Takes it off.
         context_pop = "cuCtxPopCurrent_v2"(*mut CuContext);
+        /// Copies from the memory of one context to that of another.
+        copy_between = "cuMemcpyPeerAsync"(Address, CuContext, Address, CuContext, usize, RawStream);
         /// Sets a function's property.
         function_set = "cuFuncSetAttribute"(RawFunction, c_int, c_int);
     }

@@ -27,7 +27,7 @@ use crate::symbols::{
     Address, PoolProperties, RawDevice, RawEvent, RawFunction, RawGraphExec, RawGraphHandle, RawModule, RawPool,
     RawStream, number,
 };
-use crate::vendor::GridShape;
+use crate::vendor::{GridShape, Located};
 
 /// Room for what the compiler of the driver says.
 const LOG_BYTES: usize = 16 << 10;
@@ -177,6 +177,20 @@ impl Entered<'_> {
     pub unsafe fn copy_on_device(&self, to: u64, from: u64, bytes: u64, stream: RawStream) -> Result<()> {
         let doing = || format!("copying {bytes} bytes on the GPU");
         call!(self.library(), copy_on_device(to, from, bytes as usize, stream), on Some(stream), doing())
+    }
+
+    /// Copies from another device.
+    pub unsafe fn copy_from_peer(
+        &self,
+        to: u64,
+        (peer, from): (Located, u64),
+        bytes: u64,
+        stream: RawStream,
+    ) -> Result<()> {
+        let (library, own) = (self.library(), self.context().located());
+        // SAFETY: the caller's contract; this device is the thread's own.
+        let called = unsafe { library.vendor.copy_between((to, own), (from, peer), bytes as usize, stream) };
+        library.check_own(called, &format!("copying {bytes} bytes from another GPU"))
     }
 
     /// A new stream.

@@ -11,7 +11,7 @@ use octants_runtime::Result;
 
 use crate::library::Library;
 use crate::symbols::{RawDevice, RawFunction, number};
-use crate::vendor::{Facts, Place};
+use crate::vendor::{Facts, Located, Place};
 
 /// A device's context with its library.
 #[derive(Debug)]
@@ -55,6 +55,11 @@ impl Context {
     /// The library, as far as it works on no device.
     pub fn library(&self) -> &Library {
         &self.library
+    }
+
+    /// The device, for functions that work on two.
+    pub(crate) fn located(&self) -> Located {
+        Located { device: self.device, place: self.place }
     }
 
     /// Numbers and words of the vendor.

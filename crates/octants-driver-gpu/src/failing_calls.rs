@@ -23,8 +23,8 @@ use crate::open::GpuConfig;
 use crate::pinned::Pinned;
 use crate::symbols::{Names, RawDevice, RawFunction, RawStream, Symbols, code};
 use crate::vendor::{
-    Called, CopyNode, Facts, FillNode, GraphLoops, Graphs, GridShape, KernelNode, Place, RawGraph, RawNode, ReadyGraph,
-    Vendor,
+    Called, CopyNode, Facts, FillNode, GraphLoops, Graphs, GridShape, KernelNode, Located, Place, RawGraph, RawNode,
+    ReadyGraph, Vendor,
 };
 
 const INVALID_VALUE: c_int = 1;
@@ -126,6 +126,16 @@ impl Vendor for Acme {
     }
 
     unsafe fn switch_back(&self, _from: Place) {}
+
+    unsafe fn copy_between(
+        &self,
+        _to: (u64, Located),
+        _from: (u64, Located),
+        _bytes: usize,
+        _stream: RawStream,
+    ) -> Called<()> {
+        Ok(())
+    }
 
     unsafe fn allow_block_memory(&self, _function: RawFunction, _bytes: u32) -> Called<()> {
         called("acmeAllowBlockMemory", ())

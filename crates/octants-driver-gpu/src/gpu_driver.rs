@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use octants_artifact::{Artifact, CodeTarget, DeviceContext};
 use octants_runtime::{
     Contents, DevicePtr, Driver, ErrorKind, EventHandle, Factors, GraphHandle, GraphPart, Launch, MatrixRows,
-    ModuleHandle, Pattern, ProductCalls, Result, Section, SolverCalls, SparseWork, StreamHandle, TaskHandle,
+    ModuleHandle, Pattern, Peer, ProductCalls, Result, Section, SolverCalls, SparseWork, StreamHandle, TaskHandle,
 };
 
 use crate::add_to_capture::add_to_capture;
@@ -19,7 +19,7 @@ use crate::pinned::Pinned;
 use crate::sparse::{OnDevice, SparseLibraries};
 use crate::streams::Streams;
 use crate::symbols::{RawEvent, RawGraphExec};
-use crate::vendor::Assembler;
+use crate::vendor::{Assembler, Located, Place};
 
 /// Code that was given back is unloaded together, this many at once.
 const MOST_RETIRED: usize = 256;
@@ -257,6 +257,24 @@ impl Driver for GpuDriver {
         }
         // SAFETY: the trait's contract.
         unsafe { self.context.enter()?.copy_on_device(to.0, from.0, bytes, self.streams.resolve(stream)) }
+    }
+
+    fn peer(&self) -> Option<Peer> {
+        let Located { device, place: Place(context) } = self.context.located();
+        Some(Peer { library: self.context.facts().api, device, context })
+    }
+
+    unsafe fn copy_from_peer(
+        &self,
+        stream: StreamHandle,
+        to: DevicePtr,
+        peer: Peer,
+        from: DevicePtr,
+        bytes: u64,
+    ) -> Result<()> {
+        let peer = Located { device: peer.device, place: Place(peer.context) };
+        // SAFETY: the trait's contract.
+        unsafe { self.context.enter()?.copy_from_peer(to.0, (peer, from.0), bytes, self.streams.resolve(stream)) }
     }
 
     unsafe fn fill(&self, stream: StreamHandle, at: DevicePtr, pattern: Pattern, bytes: u64) -> Result<bool> {

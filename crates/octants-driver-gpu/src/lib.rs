@@ -54,8 +54,8 @@ pub use sparse::{SparseLibraries, VendorProduct, VendorSolver};
 pub use sparse_products::{ProductLibrary, ProductNames};
 pub use symbols::{Names, Symbols};
 pub use vendor::{
-    Assembler, Called, CopyNode, Decision, Facts, FillNode, GraphCaptures, GraphLoops, Graphs, KernelNode, Place,
-    RawGraph, RawNode, ReadyGraph, Vendor,
+    Assembler, Called, CopyNode, Decision, Facts, FillNode, GraphCaptures, GraphLoops, Graphs, KernelNode, Located,
+    Place, RawGraph, RawNode, ReadyGraph, Vendor,
 };
 
 // For the tables of vendors' functions.

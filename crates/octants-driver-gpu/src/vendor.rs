@@ -14,6 +14,15 @@ pub type Called<T> = Result<T, (&'static str, c_int)>;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place(pub u64);
 
+/// A device, as functions that work on two of them name it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Located {
+    /// The device.
+    pub device: RawDevice,
+    /// Whose it is, on a thread.
+    pub place: Place,
+}
+
 /// Numbers and words of a vendor.
 #[derive(Debug)]
 pub struct Facts {
@@ -268,6 +277,18 @@ pub trait Vendor: fmt::Debug + Send + Sync + 'static {
     /// # Safety
     /// The function's module is loaded, and its device this thread's.
     unsafe fn allow_block_memory(&self, function: RawFunction, bytes: u32) -> Called<()>;
+
+    /// Copies from one device to another, which is the thread's own.
+    ///
+    /// # Safety
+    /// Both are open, the memory is theirs, and the stream is one of the thread's device.
+    unsafe fn copy_between(
+        &self,
+        to: (u64, Located),
+        from: (u64, Located),
+        bytes: usize,
+        stream: RawStream,
+    ) -> Called<()>;
 
     /// The vendor's graphs, where they are used.
     fn graphs(&self) -> Option<&dyn Graphs> {

@@ -132,6 +132,13 @@ impl Stream {
                     unsafe { std::ptr::copy(from.0 as *const u8, to.0 as *mut u8, *bytes) }
                 }
             }
+            Work::CopyBetween { to, from, bytes } => {
+                let valid = |(at, device): &(u64, i32)| state.memory.check("a copy", *at, *bytes, *device);
+                if valid(to) && valid(from) {
+                    // SAFETY: checked.
+                    unsafe { std::ptr::copy(from.0 as *const u8, to.0 as *mut u8, *bytes) }
+                }
+            }
             Work::Fill { to, pattern, bytes } => {
                 if state.memory.check("a fill", *to, *bytes, self.device) {
                     // SAFETY: checked.

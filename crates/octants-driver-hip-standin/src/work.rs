@@ -14,6 +14,8 @@ use crate::product::Product;
 pub enum Work {
     /// Copies memory: addresses of where to and from, bytes, and whether each side is the device's.
     Copy { to: (u64, bool), from: (u64, bool), bytes: usize },
+    /// Copies memory of one device to another: addresses and devices of where to and from, bytes.
+    CopyBetween { to: (u64, i32), from: (u64, i32), bytes: usize },
     /// Sets bytes to copies of some.
     Fill { to: u64, pattern: Vec<u8>, bytes: usize },
     /// Makes allocated memory valid.

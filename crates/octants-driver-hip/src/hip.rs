@@ -3,11 +3,11 @@
 //! A thread works on the device that it has set, device 0 at first. There are no contexts but the devices' primary
 //! ones.
 
-use std::ffi::{CStr, c_char, c_int};
+use std::ffi::{CStr, c_char, c_int, c_void};
 
 use octants_driver_gpu::symbols::number::{HOST_DEVICE_MAPPED, HOST_PORTABLE};
-use octants_driver_gpu::symbols::{RawDevice, RawFunction};
-use octants_driver_gpu::{Called, Facts, Place, Vendor};
+use octants_driver_gpu::symbols::{RawDevice, RawFunction, RawStream};
+use octants_driver_gpu::{Called, Facts, Located, Place, Vendor};
 
 use crate::symbols::{Own, code, number, since};
 
@@ -100,6 +100,19 @@ impl Vendor for Hip {
     unsafe fn allow_block_memory(&self, _function: RawFunction, _bytes: u32) -> Called<()> {
         // Code declares all that a block can have.
         Ok(())
+    }
+
+    unsafe fn copy_between(
+        &self,
+        (to, own): (u64, Located),
+        (from, peer): (u64, Located),
+        bytes: usize,
+        stream: RawStream,
+    ) -> Called<()> {
+        let (to, from) = (to as *mut c_void, from as *const c_void);
+        // SAFETY: the trait's contract.
+        let c = unsafe { (self.0.copy_between)(to, own.device, from, peer.device, bytes, stream) };
+        called("hipMemcpyPeerAsync", c, ())
     }
 
     fn forget_error(&self) {

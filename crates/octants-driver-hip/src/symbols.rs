@@ -7,7 +7,7 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
-use octants_driver_gpu::symbols::RawDevice;
+use octants_driver_gpu::symbols::{RawDevice, RawStream};
 use octants_driver_gpu::{Names, own_functions};
 
 /// What functions return.
@@ -135,6 +135,8 @@ own_functions! {
         device_current = "hipGetDevice"(*mut c_int);
         /// Sets it.
         device_set = "hipSetDevice"(c_int);
+        /// Copies from the memory of one device to that of another.
+        copy_between = "hipMemcpyPeerAsync"(*mut c_void, c_int, *const c_void, c_int, usize, RawStream);
     }
 }
 

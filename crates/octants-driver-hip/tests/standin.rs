@@ -90,6 +90,7 @@ fn functions_have_the_types_of_the_table() {
         last_error: hipGetLastError,
         device_current: hipGetDevice,
         device_set: hipSetDevice,
+        copy_between: hipMemcpyPeerAsync,
     };
 }
 

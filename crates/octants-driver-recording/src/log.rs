@@ -242,7 +242,7 @@ impl Log {
     pub fn leaks(&self) -> Vec<String> {
         let s = self.state();
         let blocks = s.blocks.values().map(|b| format!("{} bytes", b.bytes));
-        let streams = s.streams.keys().filter(|k| **k != 0).map(|k| format!("stream {k}"));
+        let streams = s.streams.keys().filter(|k| **k & u64::from(u32::MAX) != 0).map(|k| format!("stream {k}"));
         let events = s.events.keys().map(|k| format!("event {k}"));
         let modules = (s.modules > 0).then(|| format!("{} modules", s.modules));
         blocks.chain(streams).chain(events).chain(modules).collect()

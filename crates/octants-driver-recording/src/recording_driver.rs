@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use octants_artifact::{Artifact, CodeTarget, DeviceChannel, DeviceContext};
 use octants_runtime::{
-    Contents, DevicePtr, Driver, EndWords, ErrorKind, EventHandle, Launch, ModuleHandle, Pattern, Result, Section,
-    StreamHandle, TaskHandle,
+    Contents, DevicePtr, Driver, EndWords, ErrorKind, EventHandle, Launch, ModuleHandle, Pattern, Peer, Result,
+    Section, StreamHandle, TaskHandle,
 };
 
 use crate::clock::{Clock, Moment};
@@ -26,6 +26,8 @@ pub struct RecordingDriver {
     immediate: bool,
     makes_one: bool,
     ordered_memory: bool,
+    /// The default stream in the log.
+    default: u64,
 }
 
 impl RecordingDriver {
@@ -40,7 +42,20 @@ impl RecordingDriver {
             immediate: false,
             makes_one: false,
             ordered_memory: true,
+            default: 0,
         }
+    }
+
+    /// The device of this number beside others with the same log, which differ by their default streams there.
+    pub fn numbered(self, number: u32) -> RecordingDriver {
+        let default = u64::from(number) << 32;
+        self.log.state().streams.insert(default, Clock::default());
+        RecordingDriver { default, ..self }
+    }
+
+    /// A stream as the log knows it.
+    fn own(&self, stream: StreamHandle) -> StreamHandle {
+        if stream.0 == 0 { StreamHandle(self.default) } else { stream }
     }
 
     /// With a limit to what travels by value.
@@ -258,6 +273,7 @@ impl Driver for RecordingDriver {
     }
 
     unsafe fn allocate(&self, stream: Option<StreamHandle>, bytes: u64, _contents: Contents) -> Result<DevicePtr> {
+        let stream = stream.map(|stream| self.own(stream));
         let place = stream.map_or("for all".into(), |s| format!("on {}", s.0));
         self.call("allocate", format!("allocate {bytes} {place}"))?;
         if bytes > MOST {
@@ -268,7 +284,7 @@ impl Driver for RecordingDriver {
         }
         let mut s = self.log.state();
         let born = stream.filter(|_| self.ordered_memory).map(|stream| s.queue(stream).0);
-        self.end_call(&mut s, stream.unwrap_or(StreamHandle(0)));
+        self.end_call(&mut s, stream.unwrap_or(StreamHandle(self.default)));
         Ok(s.add_block(bytes, born))
     }
 
@@ -283,6 +299,7 @@ impl Driver for RecordingDriver {
     }
 
     unsafe fn destroy_stream(&self, stream: StreamHandle) {
+        let stream = self.own(stream);
         self.note(format!("destroy_stream {}", stream.0));
         let mut s = self.log.state();
         if let Some(clock) = s.streams.remove(&stream.0) {
@@ -321,6 +338,7 @@ impl Driver for RecordingDriver {
     }
 
     unsafe fn record_event(&self, stream: StreamHandle, event: EventHandle) -> Result<()> {
+        let stream = self.own(stream);
         self.call("record_event", format!("record_event {} on {}", event.0, stream.0))?;
         let mut s = self.log.state();
         s.event(event);
@@ -335,6 +353,7 @@ impl Driver for RecordingDriver {
     }
 
     unsafe fn wait_events(&self, stream: StreamHandle, events: &[EventHandle]) -> Result<()> {
+        let stream = self.own(stream);
         let names: Vec<_> = events.iter().map(|e| e.0.to_string()).collect();
         self.call("wait_events", format!("wait_events {} on {}", names.join(","), stream.0))?;
         let mut s = self.log.state();
@@ -360,6 +379,7 @@ impl Driver for RecordingDriver {
     }
 
     unsafe fn query_stream(&self, stream: StreamHandle) -> Result<bool> {
+        let stream = self.own(stream);
         self.call("query_stream", format!("query_stream {}", stream.0))?;
         let mut s = self.log.state();
         let clock = s.stream(stream).clone();
@@ -378,6 +398,7 @@ impl Driver for RecordingDriver {
     }
 
     unsafe fn free(&self, stream: StreamHandle, memory: DevicePtr, bytes: u64) {
+        let stream = self.own(stream);
         self.note(format!("free {bytes} on {}", stream.0));
         let mut s = self.log.state();
         if !self.ordered_memory {
@@ -403,6 +424,7 @@ impl Driver for RecordingDriver {
     }
 
     unsafe fn copy_to_device(&self, stream: StreamHandle, to: DevicePtr, from: *const u8, bytes: u64) -> Result<()> {
+        let stream = self.own(stream);
         self.call("copy_to_device", format!("copy_to_device {bytes} on {}", stream.0))?;
         let mut s = self.log.state();
         let at = s.copy(stream, (to.0, from as u64), bytes, None);
@@ -414,6 +436,7 @@ impl Driver for RecordingDriver {
     }
 
     unsafe fn copy_to_host(&self, stream: StreamHandle, to: *mut u8, from: DevicePtr, bytes: u64) -> Result<()> {
+        let stream = self.own(stream);
         self.call("copy_to_host", format!("copy_to_host {bytes} on {}", stream.0))?;
         let mut s = self.log.state();
         // Copies that the stream makes before have read what this one writes over.
@@ -426,6 +449,7 @@ impl Driver for RecordingDriver {
     }
 
     unsafe fn copy_on_device(&self, stream: StreamHandle, to: DevicePtr, from: DevicePtr, bytes: u64) -> Result<()> {
+        let stream = self.own(stream);
         self.call("copy_on_device", format!("copy_on_device {bytes} on {}", stream.0))?;
         let mut s = self.log.state();
         s.copy(stream, (to.0, from.0), bytes, None);
@@ -433,7 +457,26 @@ impl Driver for RecordingDriver {
         Ok(())
     }
 
+    fn peer(&self) -> Option<Peer> {
+        Some(Peer { library: "the recorder", device: 0, context: self.default })
+    }
+
+    unsafe fn copy_from_peer(
+        &self,
+        stream: StreamHandle,
+        to: DevicePtr,
+        peer: Peer,
+        from: DevicePtr,
+        bytes: u64,
+    ) -> Result<()> {
+        let stream = self.own(stream);
+        self.call("copy_from_peer", format!("copy_from_peer {bytes} from {} on {}", peer.context, stream.0))?;
+        self.log.state().copy(stream, (to.0, from.0), bytes, None);
+        Ok(())
+    }
+
     unsafe fn fill(&self, stream: StreamHandle, at: DevicePtr, pattern: Pattern, bytes: u64) -> Result<bool> {
+        let stream = self.own(stream);
         self.call("fill", format!("fill {bytes} on {}", stream.0))?;
         let copies = pattern.repeat(bytes / pattern.bytes());
         let mut s = self.log.state();
@@ -460,6 +503,7 @@ impl Driver for RecordingDriver {
         sections: &[Section],
         launch: &Launch<'_>,
     ) -> Result<bool> {
+        let stream = self.own(stream);
         if self.makes_one {
             let call = format!("launch_as_one {} sections {:?} on {}", sections.len(), launch.args, stream.0);
             self.call("launch_as_one", call)?;
@@ -472,6 +516,7 @@ impl Driver for RecordingDriver {
     }
 
     unsafe fn launch(&self, stream: StreamHandle, task: TaskHandle, launch: &Launch<'_>) -> Result<()> {
+        let stream = self.own(stream);
         self.call("launch", format!("launch {} {:?} number {} on {}", task.0, launch.args, launch.number, stream.0))?;
         let mut s = self.log.state();
         let (now, known) = s.queue(stream);
@@ -529,10 +574,12 @@ impl Driver for RecordingDriver {
     }
 
     unsafe fn is_capturing(&self, stream: StreamHandle) -> Result<bool> {
+        let stream = self.own(stream);
         Ok(self.log.state().captured.contains(&stream.0))
     }
 
     unsafe fn synchronize(&self, stream: StreamHandle) -> Result<()> {
+        let stream = self.own(stream);
         self.call("synchronize", format!("synchronize {}", stream.0))?;
         self.log.state().wait_for(stream);
         Ok(())

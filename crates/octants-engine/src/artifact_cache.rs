@@ -159,7 +159,7 @@ pub fn made_for(machine: &Machine) -> Option<Key> {
     common_part_for(machine).map(|common| common.key())
 }
 
-fn common_part_for(machine: &Machine) -> Option<KeyMaker> {
+pub(crate) fn common_part_for(machine: &Machine) -> Option<KeyMaker> {
     let generator = machine.code_generator().identity(&machine.target).ok()?;
     Some(common_part(&generator, &machine.target, &machine.library))
 }
@@ -176,7 +176,7 @@ fn common_part(generator: &str, target: &CodeTarget, library: &DeviceLibrary) ->
 }
 
 /// Adds what is a kernel's own.
-fn key_after(mut key: KeyMaker, from: &Ingredients<'_>) -> Key {
+pub(crate) fn key_after(mut key: KeyMaker, from: &Ingredients<'_>) -> Key {
     // By name, so that a new option cannot be forgotten here.
     let CodegenOptions {
         fast_math,

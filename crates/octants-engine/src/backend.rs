@@ -105,6 +105,11 @@ pub trait Backend: Sync {
     /// Opens the device that a user asks for. The error is a sentence for the user, without a full stop.
     fn open(&self, settings: &DeviceSettings) -> Result<Box<dyn Driver>, String>;
 
+    /// The number of the device that is opened where the user gives none; `None` where the driver chooses.
+    fn usual_device(&self) -> Option<u32> {
+        Some(0)
+    }
+
     /// All devices of the kind, in the order of the numbers that a user gives, whether they can be used or not. The
     /// error says why there are none: a sentence for the user, without a full stop.
     fn devices(&self, settings: &DeviceSettings) -> Result<Vec<DeviceInfo>, String>;

@@ -224,6 +224,13 @@ impl Config {
         })
     }
 
+    /// The device that is asked for, as users name it: its kind, and its number where that is known.
+    pub fn device_name(&self) -> String {
+        let usual = self.backends.named(self.arch.name()).and_then(|backend| backend.usual_device());
+        let number = self.device.filter(|_| self.arch != Arch::CPU).or(usual);
+        format!("{}{}", self.arch.name(), number.map_or_else(String::new, |n| format!(":{n}")))
+    }
+
     /// What is asked of a device, whose own libraries may be in `packages`.
     pub(crate) fn device_settings(&self, packages: &[PathBuf]) -> DeviceSettings {
         DeviceSettings {

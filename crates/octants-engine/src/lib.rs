@@ -26,6 +26,7 @@ pub mod machine;
 mod open_device;
 mod option_values;
 pub mod session;
+mod shared_code;
 mod suggest;
 pub mod trace;
 

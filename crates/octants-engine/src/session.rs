@@ -34,6 +34,7 @@ use crate::driver_cache::{keep_driver_cache, load_driver_cache};
 use crate::error::Error;
 use crate::machine::Machine;
 use crate::open_device::open_device;
+use crate::shared_code::SharedCode;
 
 /// A device with the options that programs on it are compiled under.
 pub struct Session {
@@ -44,6 +45,8 @@ pub struct Session {
     pub(crate) machine: Machine,
     /// Compiled kernels on disk.
     cache: Option<ArtifactCache>,
+    /// Compiled kernels of this process, where there is no such folder.
+    shared: Option<SharedCode>,
     compilations: CompileLog,
     race_words: race_words::RaceWords,
     lowered: AtomicU64,
@@ -62,13 +65,23 @@ pub struct FrontEndCounts {
 impl Session {
     /// Opens the device that `config` asks for, or the CPU where it is not available and fallback is allowed. Printed
     /// text goes to `sink`. In `packages`, folders of installed packages, a device's own libraries are looked for.
-    pub fn new(mut config: Config, sink: TextSink, packages: &[PathBuf]) -> Result<Session, Error> {
+    pub fn new(config: Config, sink: TextSink, packages: &[PathBuf]) -> Result<Session, Error> {
+        Session::open(config, sink, packages, SharedCode::new())
+    }
+
+    /// The same for another device of a process: kernels are compiled once for all devices of one target.
+    pub fn beside(other: &Session, config: Config, sink: TextSink, packages: &[PathBuf]) -> Result<Session, Error> {
+        let shared = other.shared.as_ref().map_or_else(SharedCode::new, SharedCode::beside);
+        Session::open(config, sink, packages, shared)
+    }
+
+    fn open(mut config: Config, sink: TextSink, packages: &[PathBuf], shared: SharedCode) -> Result<Session, Error> {
         let mut notices = Vec::new();
         if config.arch != Arch::CPU {
             match open_device(&config, packages) {
                 Ok((driver, machine)) => {
                     config.arch = Arch::new(machine.backend.name());
-                    return Session::over(driver, machine, config, notices, sink);
+                    return Session::over(driver, machine, config, notices, (sink, shared));
                 }
                 Err(reason) => fall_back(&mut config, &mut notices, &reason)?,
             }
@@ -82,14 +95,14 @@ impl Session {
         config.cpu_streams |= config.cpu_separate_memory;
         let driver = host.open(&config.device_settings(packages)).map_err(Error::Unavailable)?;
         let machine = Machine::new(host, driver.code_target());
-        Session::over(driver, machine, config, notices, sink)
+        Session::over(driver, machine, config, notices, (sink, shared))
     }
 
     /// A session on a driver that the caller has opened, whatever device `config` asks for. Its code is that of the
     /// host's back end.
     pub fn on(driver: impl Driver, config: Config, sink: TextSink) -> Result<Session, Error> {
         let machine = Machine::new(config.backends.host(), driver.code_target());
-        Session::over(Box::new(driver), machine, config, Vec::new(), sink)
+        Session::over(Box::new(driver), machine, config, Vec::new(), (sink, SharedCode::new()))
     }
 
     fn over(
@@ -97,7 +110,7 @@ impl Session {
         machine: Machine,
         config: Config,
         mut notices: Vec<String>,
-        sink: TextSink,
+        (sink, shared): (TextSink, SharedCode),
     ) -> Result<Session, Error> {
         let device = Device::over(driver, DeviceConfig { seed: config.random_seed, sink });
         if config.kernel_profiler {
@@ -119,10 +132,11 @@ impl Session {
         });
         let cache = store.map(ArtifactCache::new);
         cache.iter().for_each(|cache| load_driver_cache(cache, &device));
+        let shared = cache.is_none().then_some(shared);
         let (notices, compilations) = (Mutex::new(notices), CompileLog::default());
         let (race_words, lowered, recalled) = Default::default();
         let config = CurrentConfig::new(config);
-        Ok(Session { config, notices, device, machine, cache, compilations, race_words, lowered, recalled })
+        Ok(Session { config, notices, device, machine, cache, shared, compilations, race_words, lowered, recalled })
     }
 
     /// What was compiled so far, in the order in which it was done.
@@ -148,6 +162,11 @@ impl Session {
     /// The device.
     pub fn device(&self) -> &Device {
         &self.device
+    }
+
+    /// The device as users name it: its kind, and its number where that is known.
+    pub fn device_name(&self) -> String {
+        self.config().device_name()
     }
 
     /// What the session's device can do for the program, whose tasks may hold assertions in debug mode.

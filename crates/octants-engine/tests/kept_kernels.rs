@@ -29,6 +29,7 @@ fn seven(session: &Session) -> u64 {
         returns: Vec::new(),
         checkpoints: Vec::new(),
         overlap_allowed: Default::default(),
+        activations: Default::default(),
         sources: Default::default(),
         parsing: Default::default(),
     };

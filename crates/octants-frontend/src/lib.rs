@@ -11,7 +11,7 @@ mod syntax_facts;
 mod value;
 pub mod world;
 
-pub use lower::lower;
+pub use lower::{Activations, lower};
 
 pub use world::{
     ArgSpec, Capture, Entity, FieldDesc, FuncKind, FuncParam, FuncSource, GraphUse, HostValue, LineEvent, Lowered,

@@ -115,10 +115,10 @@ pub struct FieldDesc {
     pub offset: Vec<i64>,
     /// One per component. `root` is the outside's own id of the memory; the front end renumbers it.
     pub components: Vec<ComponentLayout>,
-    /// Levels above its place are sparse: the attribute `_sparse_levels` of the field has them.
+    /// The attribute `_sparse_levels` of the field lists sparse levels above its place.
     pub is_sparse: bool,
-    /// It says which cells of others are active.
-    pub is_bookkeeping: bool,
+    /// The field holds activation states or lists of active cells.
+    pub is_metadata: bool,
 }
 
 impl FieldDesc {
@@ -440,6 +440,8 @@ pub struct Lowered {
     pub checkpoints: Vec<(i64, Obj)>,
     /// The `stream_parallel` groups that may touch what others touch.
     pub overlap_allowed: std::collections::BTreeSet<u32>,
+    /// The activations to insert once the kernel is differentiated; empty in modes that add no stores to fields.
+    pub activations: crate::lower::Activations,
     /// Files for run-time messages and diagnostics.
     pub sources: octants_diag::Sources,
     /// Time spent reading and parsing source text.

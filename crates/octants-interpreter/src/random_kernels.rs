@@ -59,7 +59,7 @@ pub fn random_kernel(seed: u64) -> Kernel {
             layout,
             space: MemorySpace::Global,
             short_offsets: false,
-            is_bookkeeping: false,
+            is_metadata: false,
         });
     }
     for (b, of) in [("x", X), ("w", W), ("y", Y), ("z", Z), ("m", M)] {

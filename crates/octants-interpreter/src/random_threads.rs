@@ -52,7 +52,7 @@ pub fn random_thread_kernel(seed: u64) -> ThreadKernel {
             layout,
             space: MemorySpace::Global,
             short_offsets: false,
-            is_bookkeeping: false,
+            is_metadata: false,
         });
     }
     kernel.buffers.extend([shared(0, u64::from(block_dim)), shared(1, BINS as u64)]);
@@ -79,7 +79,7 @@ fn shared(root: u32, extent: u64) -> Buffer {
         layout,
         space: MemorySpace::Shared,
         short_offsets: true,
-        is_bookkeeping: false,
+        is_metadata: false,
     }
 }
 

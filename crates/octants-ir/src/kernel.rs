@@ -113,9 +113,8 @@ pub struct Buffer {
     pub space: MemorySpace,
     /// An i32 holds how many bytes any element is from the first.
     pub short_offsets: bool,
-    /// The compiler's own notes about other memory, such as which cells are active: threads that meet there are no race
-    /// of the program's.
-    pub is_bookkeeping: bool,
+    /// The compiler's metadata about other memory, such as activation states. Race checks ignore it.
+    pub is_metadata: bool,
 }
 
 impl Buffer {

@@ -188,8 +188,8 @@ impl Parser {
         if short_offsets {
             word = self.any_word()?;
         }
-        let is_bookkeeping = word == "bookkeeping";
-        if is_bookkeeping {
+        let is_metadata = word == "metadata";
+        if is_metadata {
             word = self.any_word()?;
         }
         let layout = match word.as_str() {
@@ -213,7 +213,7 @@ impl Parser {
             }
             other => return self.fail(format!("`{other}` is not a layout")),
         };
-        Ok(Buffer { name, elem, ndim, layout, space: named.unwrap_or_default(), short_offsets, is_bookkeeping })
+        Ok(Buffer { name, elem, ndim, layout, space: named.unwrap_or_default(), short_offsets, is_metadata })
     }
 
     fn component(&mut self) -> Parsed<ComponentLayout> {

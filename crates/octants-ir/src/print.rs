@@ -179,7 +179,7 @@ impl Printer {
             let space = if b.space == MemorySpace::Global { String::new() } else { format!(" {}", b.space.name()) };
             let id = BufferId(i as u32);
             let short = if b.short_offsets { " short" } else { "" };
-            let notes = if b.is_bookkeeping { " bookkeeping" } else { "" };
+            let notes = if b.is_metadata { " metadata" } else { "" };
             let head = format!("{id} {}: {}[{}]{space}{short}{notes}", name(&b.name), self.ty(&b.elem), b.ndim);
             match &b.layout {
                 Layout::Contiguous => self.line(&format!("buffer {head} contiguous")),

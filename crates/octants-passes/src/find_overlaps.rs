@@ -82,8 +82,8 @@ pub fn find_overlaps(kernel: &Kernel, allowed: &BTreeSet<u32>, aliases: &[Alias]
     let mut worst: BTreeMap<(u32, u32, BufferId, BufferId), (Meeting, Overlap)> = BTreeMap::new();
     for (i, a) in search.accesses.iter().enumerate() {
         for b in &search.accesses[i + 1..] {
-            let is_note = |access: &Access| kernel.buffers[access.buffer.index()].is_bookkeeping;
-            let harmless = !(a.writes || b.writes) || (a.atomic && b.atomic) || is_note(a) || is_note(b);
+            let is_metadata = |access: &Access| kernel.buffers[access.buffer.index()].is_metadata;
+            let harmless = !(a.writes || b.writes) || (a.atomic && b.atomic) || is_metadata(a) || is_metadata(b);
             let shared = shared(aliases, a.buffer, b.buffer);
             let is_apart = a.group == b.group || regions[&a.group] != regions[&b.group];
             if is_apart || shared == Meeting::Apart || harmless {

@@ -146,7 +146,7 @@ impl RaceSearch {
             if l.is_parallel() && !is_on_one_thread(l) && !runs_once(body, l) && !cooperates(&kernel, l.body) {
                 let unproved = unproved_buffers(body, v, &functions);
                 let of = |b: &BufferId| &kernel.buffers[b.index()];
-                let shared = |b: &BufferId| !of(b).space.is_temporary() && !of(b).is_bookkeeping;
+                let shared = |b: &BufferId| !of(b).space.is_temporary() && !of(b).is_metadata;
                 // Two arrays may be one.
                 if arrays_written || unproved.iter().any(shared) {
                     loops.insert(v);

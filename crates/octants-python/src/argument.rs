@@ -29,6 +29,8 @@ use crate::element_types::type_word;
 use crate::errors;
 use crate::held::Held;
 use crate::names::{marker, unwrap_tensor};
+use crate::other_device::other_device;
+use crate::program::Program;
 use crate::scalar::scalar_to_slot;
 
 /// What a call's arguments come to.
@@ -49,6 +51,8 @@ pub struct Gathered<'py> {
     pub hosted: SmallVec<[HostArray; 2]>,
     /// Floats are refused as compile-time values.
     pub no_template_floats: bool,
+    /// The program that launches.
+    pub serial: u64,
     /// What numbers that objects hold are taken to be; `None` to read them.
     pub numbers: Option<SmallVec<[u64; 4]>>,
     /// The label of the checkpoint at which the launch resumes.
@@ -106,7 +110,13 @@ const TAG_ARRAY: u64 = 1 << 63;
 impl<'py> Gathered<'py> {
     /// No arguments yet. Made in place: it is too large to be moved on the hot path.
     #[inline(always)]
-    pub fn new(no_template_floats: bool) -> Gathered<'py> {
+    pub fn new(program: &Program) -> Gathered<'py> {
+        Gathered::of(program.serial, program.session.config().raise_on_templated_floats)
+    }
+
+    /// The same, for a program of which no more is known.
+    #[inline(always)]
+    pub fn of(serial: u64, no_template_floats: bool) -> Gathered<'py> {
         Gathered {
             key: SmallVec::new(),
             words: SmallVec::new(),
@@ -116,6 +126,7 @@ impl<'py> Gathered<'py> {
             ready_on: SmallVec::new(),
             hosted: SmallVec::new(),
             no_template_floats,
+            serial,
             numbers: None,
             resumes_at: None,
             follows: None,
@@ -146,8 +157,7 @@ impl<'py> Gathered<'py> {
                 if wanted.optional && value.is_none() {
                     return self.template(value, place);
                 }
-                self.push_array(array_argument(wanted, value, place)?, value.py());
-                Ok(())
+                self.push_array(array_argument(wanted, value, place)?, value.py(), place)
             }
             ParamKind::Template => self.template(value, place),
             ParamKind::Tensor(ty) => {
@@ -169,7 +179,7 @@ impl<'py> Gathered<'py> {
                 if is_array(&value)? {
                     let any = const { &ArrayKind::ANY };
                     if !self.take_plain(any, &value)? {
-                        self.push_array(array_argument(any, &value, place)?, value.py());
+                        self.push_array(array_argument(any, &value, place)?, value.py(), place)?;
                     }
                     self.held.push(value);
                     return Ok(());
@@ -234,7 +244,11 @@ impl<'py> Gathered<'py> {
         self.starts.push(self.words.len() as u32);
     }
 
-    fn push_array(&mut self, view: ArrayView, py: Python<'py>) {
+    fn push_array(&mut self, view: ArrayView, py: Python<'py>, place: &Place<'_>) -> PyResult<()> {
+        if view.serial != self.serial && view.serial != 0 {
+            let what = format!("the array given for `{}`", place.path());
+            return Err(other_device(py, Some(place.kernel), self.serial, &what, view.serial));
+        }
         let (low, high) = view.span();
         self.push_memory(&Memory {
             address: view.address,
@@ -249,6 +263,7 @@ impl<'py> Gathered<'py> {
             gaps: view.has_gaps(),
         });
         self.keep(view, py);
+        Ok(())
     }
 
     /// Notes what keeps an array's memory, and what the launch must wait for before it uses it.

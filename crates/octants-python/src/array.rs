@@ -50,6 +50,7 @@ fn own(array: &Bound<'_, Ndarray>) -> PyResult<ArrayView> {
         owner: None,
         ready_on: None,
         needs_grad: this.has_grad(),
+        serial: this.memory().serial(),
     })
 }
 
@@ -75,6 +76,7 @@ fn from_numpy(value: &Bound<'_, PyAny>) -> PyResult<ArrayView> {
         owner: None,
         ready_on: None,
         needs_grad: false,
+        serial: 0,
     };
     if flags & numpy::npyffi::flags::NPY_ARRAY_C_CONTIGUOUS == 0 {
         view.strides = array.strides().iter().map(|&s| s as i64).collect();

@@ -28,6 +28,8 @@ pub struct ArrayView {
     pub ready_on: Option<u64>,
     /// Has a gradient.
     pub needs_grad: bool,
+    /// The program whose memory it lies in; zero for memory of others.
+    pub serial: u64,
 }
 
 impl ArrayView {

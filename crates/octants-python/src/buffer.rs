@@ -1,6 +1,6 @@
 //! [`Buffer`]: memory of the device as a Python object, and on the CPU as a writable view for numpy.
 
-use octants_engine::runtime::{self, PinnedBuffer};
+use octants_engine::runtime::{self, CopiedRange, PinnedBuffer};
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::ffi;
@@ -8,12 +8,14 @@ use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes};
 
 use crate::element_types::scalar_by_name;
+use crate::waiting::waiting;
 use crate::{detached, dlpack, errors, host_work, program, program_functions, stream};
 
-/// Memory of the current program, zeroed.
+/// Memory of a program's device, zeroed.
 #[pyclass(module = "octants._octants", frozen, weakref)]
 pub struct Buffer {
     memory: runtime::Buffer,
+    serial: u64,
 }
 
 impl Buffer {
@@ -22,7 +24,7 @@ impl Buffer {
         let program = program::require(py)?;
         let memory =
             detached::working(py, || program.session.allocate(bytes)).map_err(|e| errors::from_engine(py, e))?;
-        Ok(Buffer { memory })
+        Ok(Buffer { memory, serial: program.serial })
     }
 
     /// Address on the device.
@@ -36,6 +38,12 @@ impl Buffer {
         &self.memory
     }
 
+    /// The program that it is of.
+    #[inline]
+    pub fn serial(&self) -> u64 {
+        self.serial
+    }
+
     /// Bytes.
     pub fn len(&self) -> u64 {
         self.memory.bytes()
@@ -44,7 +52,12 @@ impl Buffer {
     /// Where all calls return after their work, waits for those that other threads make.
     fn settle(&self, py: Python<'_>) -> PyResult<()> {
         self.address(py)?;
-        if program::is_immediate() { program_functions::sync(py) } else { Ok(()) }
+        if self.memory.is_immediate() { self.sync(py) } else { Ok(()) }
+    }
+
+    /// Waits for the work of its program.
+    fn sync(&self, py: Python<'_>) -> PyResult<()> {
+        program_functions::sync_one(py, &*program::require_of(py, self.serial, "array")?)
     }
 
     /// Whether the program that made it still runs.
@@ -79,7 +92,14 @@ impl Buffer {
         let program = program::require(py)?;
         let allocate = || program.session.device().allocate_sparse(bytes).map_err(octants_engine::Error::from);
         let memory = detached::working(py, allocate).map_err(|e| errors::from_engine(py, e))?;
-        Ok(Buffer { memory })
+        Ok(Buffer { memory, serial: program.serial })
+    }
+
+    /// The number of the program whose memory it is.
+    #[getter]
+    #[pyo3(name = "serial")]
+    fn get_serial(&self) -> u64 {
+        self.serial
     }
 
     /// Size in bytes.
@@ -106,11 +126,7 @@ impl Buffer {
     #[pyo3(signature = (write = false))]
     fn wait(&self, py: Python<'_>, write: bool) -> PyResult<()> {
         self.address(py)?;
-        if program::is_immediate() {
-            program_functions::sync(py)
-        } else {
-            host_work::wait_for_buffer(py, &self.memory, write)
-        }
+        if self.memory.is_immediate() { self.sync(py) } else { host_work::wait_for_buffer(py, &self.memory, write) }
     }
 
     /// Whether all work is done within the call that asks for it.
@@ -178,6 +194,26 @@ impl Buffer {
     ) -> PyResult<()> {
         let source = &source.get().memory;
         host_work::queue_on(stream, |s, caller| s.copy(&self.memory, offset, source, source_offset, nbytes, caller))
+    }
+
+    /// Queues copies of ranges (first byte here, first byte there, bytes) from memory of another device, on a stream of
+    /// this one or, without one, in place of the host. False where the devices cannot: the host is to copy then.
+    fn copy_from_device(
+        &self,
+        py: Python<'_>,
+        source: &Bound<'_, Buffer>,
+        ranges: Vec<(u64, u64, u64)>,
+        stream: Option<&Bound<'_, stream::Stream>>,
+    ) -> PyResult<bool> {
+        let source = source.get();
+        let here = program::require_of(py, self.serial, "array")?;
+        let there = program::require_of(py, source.serial, "array")?;
+        let stream = stream.map(|stream| stream.get().open(py)).transpose()?;
+        let ranges: Vec<_> = ranges.into_iter().map(|(to, from, bytes)| CopiedRange { to, from, bytes }).collect();
+        waiting(py, |caller| {
+            let (to, from) = ((&self.memory, stream.as_ref()), (there.session.device(), &source.memory));
+            here.session.device().copy_between(to, from, &ranges, caller)
+        })
     }
 
     /// Queues on a stream that some bytes become those of `data`, which is read now.

@@ -22,7 +22,7 @@ use crate::interpreter::Interpreter;
 use crate::kernel::Kernel;
 use crate::ndarray::Ndarray;
 use crate::program::{self, Program};
-use crate::stream::{lock, stream_or_current};
+use crate::stream::{OnDevice, lock, stream_or_current};
 use crate::waiting::raised;
 use crate::{detached, errors};
 
@@ -145,6 +145,7 @@ impl CapturedGraph {
         py: Python<'_>,
         calls: &[(usize, Bound<'_, PyTuple>)],
     ) -> PyResult<(Vec<Call>, Arc<runtime::Capture>)> {
+        let _here = OnDevice::of(self.program.serial);
         let again = self.program.session.device().capture().map_err(|e| raised(py, e))?;
         again.begin_here().map_err(|e| raised(py, e))?;
         NOTES.set(Some(Notes::default()));
@@ -181,6 +182,12 @@ impl CapturedGraph {
         Ok(CapturedGraph { program, capture, graph: OnceLock::new(), calls: Mutex::default(), held: Mutex::default() })
     }
 
+    /// The number of its program.
+    #[getter]
+    fn serial(&self) -> u64 {
+        self.program.serial
+    }
+
     /// Lets this thread note its launches here.
     fn begin(&self, py: Python<'_>) -> PyResult<()> {
         if self.graph.get().is_some() {
@@ -213,12 +220,13 @@ impl CapturedGraph {
     fn launch(slf: &Bound<'_, Self>, stream: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
         let (py, this) = (slf.py(), slf.get());
         let graph = this.graph(py)?;
+        let _here = OnDevice::of(this.program.serial);
         let stream = stream_or_current(py, stream)?;
         detached::before_launch(py);
         let interpreter = Interpreter::held(py);
         // SAFETY: what the launches use is a buffer of the device's, or held by the calls that were noted.
         let launch = || unsafe { stream.launch_graph(graph, &interpreter) };
-        let checked = program::require(py)?.session.device().check_graph(&stream, graph, &interpreter);
+        let checked = this.program.session.device().check_graph(&stream, graph, &interpreter);
         let end = checked.and_then(|()| launch());
         let end =
             end.and_then(|()| if this.in_debug_mode(&stream) { stream.synchronize(&interpreter) } else { Ok(()) });
@@ -274,6 +282,7 @@ impl CapturedGraph {
             return Err(errors::runtime_error(py, text));
         }
         let args: Vec<_> = args.into_iter().map(|a| a.into_bound(py)).collect();
+        let _here = OnDevice::of(self.program.serial);
         Kernel::run_gradient(kernel.bind(py), &args, stream, order.get().0.clone())
     }
 

@@ -213,8 +213,8 @@ fn field<'py>(object: &Bound<'py, PyAny>, world: &impl Handles<'py>) -> PyResult
     let name = text_attribute(object, pyo3::intern!(py, "_name")).unwrap_or_default();
     let offset = if offset.is_empty() { vec![0; shape.len()] } else { offset };
     let is_sparse = object.getattr(pyo3::intern!(py, "_sparse_levels"))?.is_truthy()?;
-    let is_bookkeeping = object.getattr(pyo3::intern!(py, "_is_bookkeeping"))?.is_truthy()?;
-    Ok(FieldDesc { name, elem: element_type(scalar, &element)?, shape, offset, components, is_sparse, is_bookkeeping })
+    let is_metadata = object.getattr(pyo3::intern!(py, "_is_metadata"))?.is_truthy()?;
+    Ok(FieldDesc { name, elem: element_type(scalar, &element)?, shape, offset, components, is_sparse, is_metadata })
 }
 
 /// Numpy scalars, and arrays of at most two axes.

@@ -15,7 +15,7 @@ pub fn default_stream_behind(py: Python<'_>, buffers: Vec<Py<Buffer>>) -> PyResu
     let program = program::require(py)?;
     let memory: Vec<_> = buffers.iter().map(|b| b.get().memory()).collect();
     let stream = program.session.device().default_stream_behind(&memory).map_err(|e| raised(py, e))?;
-    Ok(Stream::new(stream, Kind::Default))
+    Ok(Stream::new(&program, stream, Kind::Default))
 }
 
 /// To be called once such work is queued: what is launched later comes behind it, on whichever stream.

@@ -71,6 +71,46 @@ impl Tensor {
         strides: std::ptr::null_mut(),
         byte_offset: 0,
     };
+
+    /// Address of the first element.
+    pub fn address(&self) -> u64 {
+        self.data as u64 + self.byte_offset
+    }
+
+    /// Type of the elements, if kernels have it.
+    pub fn scalar(&self) -> Option<Scalar> {
+        scalar_of(self.element)
+    }
+
+    /// The extents.
+    ///
+    /// # Safety
+    /// A library has described the tensor, and its description is still valid.
+    pub unsafe fn extents(&self) -> &[i64] {
+        match usize::try_from(self.ndim) {
+            Ok(n) if n > 0 => unsafe { std::slice::from_raw_parts(self.shape, n) },
+            _ => &[],
+        }
+    }
+
+    /// Whether the tensor is row-major without gaps.
+    ///
+    /// # Safety
+    /// As for [`Tensor::extents`].
+    pub unsafe fn is_row_major(&self) -> bool {
+        if self.strides.is_null() {
+            return true;
+        }
+        let mut expected = 1;
+        for (axis, &extent) in unsafe { self.extents() }.iter().enumerate().rev() {
+            // SAFETY: DLPack's contract: one stride per axis.
+            if extent > 1 && unsafe { *self.strides.add(axis) } != expected {
+                return false;
+            }
+            expected *= extent;
+        }
+        true
+    }
 }
 
 #[repr(C)]
@@ -189,11 +229,21 @@ fn element(scalar: Scalar) -> Element {
 }
 
 fn scalar_of(element: Element) -> Option<Scalar> {
-    let same = |s: &Scalar| {
-        let e = self::element(*s);
-        (e.code, e.bits, e.lanes) == (element.code, element.bits, element.lanes)
-    };
-    Scalar::ALL.into_iter().find(same)
+    Some(match (element.code, element.bits, element.lanes) {
+        (0, 8, 1) => Scalar::I8,
+        (0, 16, 1) => Scalar::I16,
+        (0, 32, 1) => Scalar::I32,
+        (0, 64, 1) => Scalar::I64,
+        (1, 8, 1) => Scalar::U8,
+        (1, 16, 1) => Scalar::U16,
+        (1, 32, 1) => Scalar::U32,
+        (1, 64, 1) => Scalar::U64,
+        (2, 16, 1) => Scalar::F16,
+        (2, 32, 1) => Scalar::F32,
+        (2, 64, 1) => Scalar::F64,
+        (6, 8, 1) => Scalar::U1,
+        _ => return None,
+    })
 }
 
 /// The kind and number of the device that an object with `__dlpack_device__` lies on.
@@ -271,7 +321,7 @@ pub unsafe fn view_of(tensor: &Tensor, readonly: bool, owner: Option<Py<PyAny>>)
     let size = i64::from(scalar.bytes());
     let strides = if tensor.strides.is_null() { &[] } else { list(tensor.strides) };
     let mut view = ArrayView {
-        address: tensor.data as u64 + tensor.byte_offset,
+        address: tensor.address(),
         elem: Type::Scalar(scalar),
         extents,
         strides: strides.iter().map(|s| s * size).collect(),
@@ -280,6 +330,7 @@ pub unsafe fn view_of(tensor: &Tensor, readonly: bool, owner: Option<Py<PyAny>>)
         owner,
         ready_on: None,
         needs_grad: false,
+        serial: 0,
     };
     view.forget_dense_strides();
     Ok(Some(view))

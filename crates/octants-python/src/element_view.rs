@@ -33,6 +33,7 @@ impl ElementView {
             owner: None,
             ready_on: None,
             needs_grad: false,
+            serial: self.buffer.get().serial(),
         };
         view.forget_dense_strides();
         Ok(view)

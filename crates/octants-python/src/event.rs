@@ -6,6 +6,7 @@ use octants_engine::runtime;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
+use crate::device::on_device;
 use crate::stream::{lock, stream_or_current};
 use crate::waiting::{raised, waiting};
 use crate::{errors, program};
@@ -97,11 +98,14 @@ impl Event {
     }
 }
 
-/// Makes an event; only those with `timing` can be asked for the time between them.
+/// Makes an event, of the current device where none is given; only those with `timing` can be asked for the time
+/// between them.
 #[pyfunction]
-#[pyo3(signature = (timing = false))]
-pub fn create_event(py: Python<'_>, timing: bool) -> PyResult<Event> {
-    let program = program::require(py)?;
-    let event = program.session.device().create_event(timing).map_err(|e| raised(py, e))?;
-    Ok(Event { inner: Mutex::new(Some(Arc::new(event))) })
+#[pyo3(signature = (timing = false, device = None))]
+pub fn create_event(py: Python<'_>, timing: bool, device: Option<&Bound<'_, PyAny>>) -> PyResult<Event> {
+    on_device(device, || {
+        let program = program::require(py)?;
+        let event = program.session.device().create_event(timing).map_err(|e| raised(py, e))?;
+        Ok(Event { inner: Mutex::new(Some(Arc::new(event))) })
+    })
 }

@@ -59,26 +59,45 @@ fn table_of(ty: Bound<'_, PyType>) -> PyResult<Option<*const Table>> {
     }
 }
 
-/// The view of an object whose type has a table; `None` where there is none, or where it does not describe this object.
-pub fn view(value: &Bound<'_, PyAny>) -> PyResult<Option<ArrayView>> {
+/// Whether a table has described an object of this type before.
+#[inline]
+pub fn has_described(value: &Bound<'_, PyAny>) -> bool {
+    let address = value.get_type_ptr() as usize;
+    TABLES.with_borrow(|tables| tables.iter().any(|(at, _, _)| *at == address))
+}
+
+/// Describes an object whose type has a table. `None` if there is no table or the library refuses the object. The
+/// extents and strides are valid until the next description.
+pub fn describe(value: &Bound<'_, PyAny>) -> PyResult<Option<Tensor>> {
     let Some(table) = table_of(value.get_type())? else { return Ok(None) };
     let mut tensor = Tensor::EMPTY;
-    // SAFETY: the table is its type's, which is alive; a description is used before anything else is asked of the
-    // library.
+    // SAFETY: the table is its type's, which is alive.
     unsafe {
         let Some(describe) = (*table).describe else { return Ok(None) };
         if describe(value.as_ptr(), &mut tensor) != 0 {
-            // The next way says what is wrong.
+            // The caller's next attempt reports the error.
             drop(PyErr::take(value.py()));
             return Ok(None);
         }
-        let Some(mut view) = view_of(&tensor, false, None)? else { return Ok(None) };
-        view.host = is_host((tensor.device.kind, tensor.device.number), || {
-            let device = value.getattr("device").and_then(|d| d.str());
-            device.map_or_else(|_| format!("device {}", tensor.device.kind), |name| format!("device `{name}`"))
-        })?;
-        Ok(Some(view))
     }
+    Ok(Some(tensor))
+}
+
+/// Whether a described tensor lies in the host's memory. An error if it lies on another device than the program's.
+pub fn lies_on_host(value: &Bound<'_, PyAny>, tensor: &Tensor) -> PyResult<bool> {
+    is_host((tensor.device.kind, tensor.device.number), || {
+        let device = value.getattr("device").and_then(|d| d.str());
+        device.map_or_else(|_| format!("device {}", tensor.device.kind), |name| format!("device `{name}`"))
+    })
+}
+
+/// The view of an object that a table describes.
+pub fn view(value: &Bound<'_, PyAny>) -> PyResult<Option<ArrayView>> {
+    let Some(tensor) = describe(value)? else { return Ok(None) };
+    // SAFETY: nothing else has been asked of the library since.
+    let Some(mut view) = (unsafe { view_of(&tensor, false, None) })? else { return Ok(None) };
+    view.host = lies_on_host(value, &tensor)?;
+    Ok(Some(view))
 }
 
 /// The handle of torch's current stream on a device; zero for its default stream. `None` while torch is not imported.

@@ -45,6 +45,12 @@ pub fn view(value: &Bound<'_, PyAny>) -> PyResult<Option<ArrayView>> {
     if let Some(name) = program::array_protocol()
         && let Some(shown) = value.getattr_opt(name)?
     {
+        // The protocol does not say whose memory it is.
+        if program::are_several()
+            && let Some(device) = dlpack::device_of(value)?
+        {
+            is_host(device, || format!("device {device:?} (as DLPack names it)"))?;
+        }
         return from_protocol(&shown, name).map(Some);
     }
     // SAFETY: `value` is a live object.
@@ -67,12 +73,17 @@ pub fn view(value: &Bound<'_, PyAny>) -> PyResult<Option<ArrayView>> {
     }
 }
 
+/// Whether a tensor requires a gradient.
+pub fn requires_gradient(tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let wants = tensor.getattr_opt(pyo3::intern!(tensor.py(), "requires_grad"))?;
+    Ok(wants.is_some_and(|w| w.is_truthy().unwrap_or(false)))
+}
+
 /// Whether a tensor requires a gradient. If so it has one from here on, row-major without gaps, that kernels can add
 /// to.
 fn has_gradient(tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
     let py = tensor.py();
-    let wants = tensor.getattr_opt(pyo3::intern!(py, "requires_grad"))?;
-    if !wants.is_some_and(|w| w.is_truthy().unwrap_or(false)) {
+    if !requires_gradient(tensor)? {
         return Ok(false);
     }
     // The public name warns where torch itself would not fill it.
@@ -104,6 +115,7 @@ fn from_buffer(value: &Bound<'_, PyAny>) -> PyResult<Option<ArrayView>> {
         owner: None,
         ready_on: None,
         needs_grad: false,
+        serial: 0,
     }))
 }
 
@@ -136,6 +148,7 @@ fn from_torch(tensor: &Bound<'_, PyAny>) -> PyResult<ArrayView> {
         owner: None,
         ready_on: None,
         needs_grad: false,
+        serial: 0,
     })
 }
 
@@ -223,6 +236,7 @@ fn from_protocol(shown: &Bound<'_, PyAny>, name: &str) -> PyResult<ArrayView> {
         owner: None,
         ready_on: entry("stream")?.map(|s| s.extract()).transpose()?,
         needs_grad: false,
+        serial: 0,
     };
     view.forget_dense_strides();
     Ok(view)

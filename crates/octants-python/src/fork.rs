@@ -19,7 +19,7 @@ use crate::{detached, program};
 #[pyfunction]
 pub fn before_fork(py: Python<'_>) {
     // Where there are streams, the child begins anew whatever runs on them.
-    detached::pause_for_fork(py, program::is_immediate());
+    detached::pause_for_fork(py, program::are_immediate());
 }
 
 /// After a fork in the process that made it.
@@ -28,7 +28,7 @@ pub fn after_fork_in_parent() {
     detached::resume_after_fork();
 }
 
-/// After a fork in the new process: goes on with the program, or lets go of it where its streams are served by the
+/// After a fork in the new process: goes on with each program, or lets go of it where its streams are served by the
 /// parent's threads.
 #[pyfunction]
 pub fn after_fork_in_child() {

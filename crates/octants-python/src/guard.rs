@@ -23,6 +23,7 @@ use crate::array;
 use crate::array_view::ArrayView;
 use crate::names::{Known, marker, unwrap_tensor};
 use crate::ndarray::Ndarray;
+use crate::other_device::other_device;
 use crate::package::Package;
 use crate::scalar::{ScalarError, scalar_to_slot};
 
@@ -68,10 +69,10 @@ impl Path {
     }
 }
 
-/// The attribute in which the marks of an array are. Tensors of other libraries do not have it.
+/// The attribute of an array that holds its read marks. Tensors of other libraries lack it.
 pub const MARKS: &str = shadow_attribute(ShadowBuffer::ReadMarks);
 
-/// The marks of an array with a gradient, one for each of its elements, which has that many indices.
+/// The read marks of an array with a gradient: an i32 array with the array's first `ndim` extents.
 pub fn read_marks<'py>(array: &Bound<'py, PyAny>, ndim: u32) -> PyResult<Bound<'py, PyAny>> {
     Package::get(array.py())?.read_marks.bind(array.py()).call1((array, ndim))
 }
@@ -199,6 +200,10 @@ impl Guard {
             Err(_) => foreign_view(&object, desc)?,
         };
         let Some(view) = view else { return Ok(false) };
+        if view.serial != gathered.serial && view.serial != 0 {
+            let what = format!("the array `{}`", self.route.text.trim_start_matches('.'));
+            return Err(other_device(object.py(), None, gathered.serial, &what, view.serial));
+        }
         fill_array(slots, *to, &view);
         if view.host {
             let (low, high) = view.span();

@@ -16,8 +16,10 @@ pub fn queueing_stream(py: Python<'_>, qd_stream: Option<&Bound<'_, PyAny>>) -> 
         Some(value) => Some(stream_argument(value, "qd_stream")?),
         None => scope_stream(py)?,
     };
-    let queues = !program::is_immediate() || nesting::capturing();
-    Ok(stream.filter(|_| queues).map(|s| Stream::new(s, Kind::Wrapped)))
+    let Some(stream) = stream else { return Ok(None) };
+    let program = program::require(py)?;
+    let queues = !program.session.device().is_immediate() || nesting::capturing();
+    Ok(queues.then(|| Stream::new(&program, stream, Kind::Wrapped)))
 }
 
 /// Queues what sets or copies memory. The stream is one of the program's.

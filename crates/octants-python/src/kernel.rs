@@ -2,13 +2,14 @@
 //! there is none, fills the slots and launches, all without a Python frame.
 //!
 //! [`call`] is that way, with [`asked`] and [`bind_arguments`], and [`repeat`] the short one for dataclasses that come again;
-//! [`compile`] finds or compiles specializations; [`recorded_launch`] is for tapes, [`see_launches`] for gradients that
+//! [`compile`] finds or compiles specializations, of which [`check_devices`] refuses some; [`recorded_launch`] is for tapes, [`see_launches`] for gradients that
 //! are asked for by hand, both with [`take_trip_counts`]; [`methods`] are what Python calls; [`unmade_call`] does
 //! without the launch; [`refusals`] says what kernels do not take.
 
 mod asked;
 mod bind_arguments;
 mod call;
+mod check_devices;
 mod compile;
 mod methods;
 mod recorded_launch;
@@ -62,27 +63,56 @@ pub struct Kernel {
     pub vectorcall: ffi::vectorcallfunc,
 }
 
-/// What a kernel has learned under the current program.
+/// What a kernel has learned.
 #[derive(Default)]
 struct State {
-    prepared: Option<Arc<Prepared>>,
-    /// Most recently used first.
-    specializations: Vec<Arc<Specialization>>,
+    /// Under each program, the one that launched it last first.
+    known: Vec<Known>,
     /// How the folder of compiled kernels took part in the latest compilation; a `FastcacheObservations`.
     observations: Option<Py<PyAny>>,
     /// The latest compilation, of a kernel without `fastcache=True`, found its machine code in that folder.
     was_kept: bool,
 }
 
-impl State {
-    /// Shows the collector what the kernel alone holds: what a launch uses meanwhile is no garbage.
+/// What a kernel has learned under a program.
+struct Known {
+    /// The program.
+    serial: u64,
+    prepared: Arc<Prepared>,
+    /// Most recently used first.
+    specializations: Vec<Arc<Specialization>>,
+}
+
+impl Known {
     fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
-        visit.call(&self.observations)?;
-        if let Some(prepared) = self.prepared.as_ref().filter(|p| Arc::strong_count(p) == 1) {
-            prepared.signature.traverse(visit)?;
+        if Arc::strong_count(&self.prepared) == 1 {
+            self.prepared.signature.traverse(visit)?;
         }
         let mut own = self.specializations.iter().filter(|s| Arc::strong_count(s) == 1);
         own.try_for_each(|s| s.traverse(visit))
+    }
+}
+
+impl State {
+    /// What was learned under a program, which is the first from now on.
+    #[inline]
+    fn under(&mut self, serial: u64) -> Option<&mut Known> {
+        if self.known.first().is_none_or(|known| known.serial != serial) {
+            let at = self.known.iter().position(|known| known.serial == serial)?;
+            self.known[..=at].rotate_right(1);
+        }
+        self.known.first_mut()
+    }
+
+    /// The specializations under a program.
+    fn of(&self, serial: u64) -> &[Arc<Specialization>] {
+        self.known.iter().find(|known| known.serial == serial).map_or(&[], |known| &known.specializations)
+    }
+
+    /// Shows the collector what the kernel alone holds: what a launch uses meanwhile is no garbage.
+    fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.observations)?;
+        self.known.iter().try_for_each(|known| known.traverse(visit))
     }
 }
 
@@ -125,13 +155,8 @@ impl Kernel {
     /// The signature under the current program and the specialisation used last.
     #[inline]
     fn prepared(&self, py: Python<'_>) -> PyResult<(Arc<Prepared>, Option<Arc<Specialization>>)> {
-        {
-            let state = self.lock();
-            if let Some(p) = &state.prepared
-                && p.program.generation == program::current_generation()
-            {
-                return Ok((p.clone(), state.specializations.first().cloned()));
-            }
+        if let Some(known) = self.lock().under(program::current_serial()) {
+            return Ok((known.prepared.clone(), known.specializations.first().cloned()));
         }
         self.prepare(py).map(|p| (p, None))
     }
@@ -144,11 +169,14 @@ impl Kernel {
         let flattened = signature.params.iter().map(|_| Flattened::default()).collect();
         let has_dataclasses = signature.params.iter().any(|p| matches!(p.kind, ParamKind::Dataclass(..)));
         let repeats = Repeats::default();
+        let (serial, epoch) = (program.serial, program.epoch);
         let prepared = Arc::new(Prepared { program, signature, flattened, has_dataclasses, repeats });
-        let old = {
+        let known = Known { serial, prepared: prepared.clone(), specializations: Vec::new() };
+        let old: Vec<_> = {
             let mut state = self.lock();
-            let old = std::mem::take(&mut state.specializations);
-            state.prepared = Some(prepared.clone());
+            let is_gone = |known: &mut Known| known.prepared.program.epoch != epoch || known.serial == serial;
+            let old = state.known.extract_if(.., is_gone).collect();
+            state.known.insert(0, known);
             old
         };
         // Outside the lock: dropping Python objects may run Python code.

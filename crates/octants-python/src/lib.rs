@@ -1,6 +1,6 @@
 //! The Python extension module `octants._octants`: the only crate that knows Python objects.
 //!
-//! Reading order: `back_ends`, [`program`] (init and reset), [`stream`], [`event`], [`captured_graph`], [`buffer`], [`host_work`] and [`ndarray`]
+//! Reading order: `back_ends`, [`program`] (init and reset), [`stream`], [`device`] (further devices), [`event`], [`captured_graph`], [`buffer`], [`host_work`] and [`ndarray`]
 //! (memory), [`level_tree`] and [`placement`] (where fields lie in it), [`func`], [`kernel`] and [`bound_kernel`] (what the decorators make), [`autodiff_scope`], [`signature`]
 //! and [`annotation`] (what a kernel takes), [`argument`], [`flattened`], [`mod@array`], [`plain_array`],
 //! [`foreign_array`], [`element_view`], [`dlpack`], [`exchange_table`], [`scalar`] (what a call passes),
@@ -24,6 +24,7 @@ mod classify;
 mod concurrency;
 mod constant;
 mod detached;
+mod device;
 mod device_sparse;
 mod device_work;
 mod dlpack;
@@ -52,6 +53,7 @@ mod level_tree;
 mod line_probes;
 mod names;
 mod ndarray;
+mod other_device;
 mod package;
 mod placement;
 mod plain_array;
@@ -113,6 +115,12 @@ fn _octants(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<stream::Stream>()?;
     m.add_class::<event::Event>()?;
     m.add_class::<stream_methods::StreamScope>()?;
+    m.add_class::<device::Device>()?;
+    m.add_class::<device::ProgramScope>()?;
+    m.add_function(wrap_pyfunction!(device::on_program, m)?)?;
+    m.add_function(wrap_pyfunction!(device::current_device, m)?)?;
+    m.add_function(wrap_pyfunction!(device::device_of, m)?)?;
+    m.add_function(wrap_pyfunction!(device::open_device, m)?)?;
     m.add_function(wrap_pyfunction!(stream_methods::create_stream, m)?)?;
     m.add_function(wrap_pyfunction!(event::create_event, m)?)?;
     m.add_function(wrap_pyfunction!(stream_methods::stream_scope, m)?)?;
@@ -141,6 +149,8 @@ fn _octants(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(program_functions::sync, m)?)?;
     m.add_function(wrap_pyfunction!(program_functions::is_initialized, m)?)?;
     m.add_function(wrap_pyfunction!(program_functions::generation, m)?)?;
+    m.add_function(wrap_pyfunction!(program_functions::program_serial, m)?)?;
+    m.add_function(wrap_pyfunction!(program_functions::program_serials, m)?)?;
     m.add_function(wrap_pyfunction!(program_functions::compiled_count, m)?)?;
     m.add_function(wrap_pyfunction!(program_functions::clock_hz, m)?)?;
     m.add_function(wrap_pyfunction!(program_functions::device_processor, m)?)?;

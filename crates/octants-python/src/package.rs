@@ -1,5 +1,5 @@
-//! [`Package`]: what this module takes of the Python package, which registers it when it is imported. Nothing here imports
-//! the package.
+//! [`Package`]: what this module takes of the Python package, which registers it when it is imported. Nothing here
+//! imports the package.
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -33,7 +33,8 @@ pub struct Package {
     pub refuse_unplaced_fields: Py<PyAny>,
     /// Whether a field of the program has a gradient.
     pub any_gradients: Py<PyAny>,
-    /// A mark for each element of an array of so many axes.
+    /// Takes an array and its rank. Returns the i32 array in which validation marks the elements that a kernel has
+    /// read.
     pub read_marks: Py<PyAny>,
     /// `qd.GraphStatus`.
     pub graph_status: Py<PyAny>,

@@ -1,5 +1,5 @@
-//! The arrays that most calls pass: our ndarrays, and numpy arrays without gaps, of the very type that the annotation
-//! asks for.
+//! The arrays that most calls pass, of the very type that the annotation asks for: our ndarrays, and row-major arrays of
+//! numpy and torch without gaps.
 //!
 //! They go straight to the words of the call. Whatever else there is goes by an [`crate::array_view::ArrayView`], which
 //! also knows the errors.
@@ -13,7 +13,10 @@ use pyo3::prelude::*;
 use crate::annotation::ArrayKind;
 use crate::argument::{Gathered, Memory, is_view};
 use crate::array::numpy_scalar;
+use crate::dlpack::Tensor;
 use crate::element_types::type_word;
+use crate::exchange_table;
+use crate::foreign_array::requires_gradient;
 use crate::names::Known;
 use crate::ndarray::Ndarray;
 
@@ -46,7 +49,44 @@ impl<'py> Gathered<'py> {
             let array = unsafe { value.cast_unchecked::<PyUntypedArray>() };
             return Ok(self.take_numpy(wanted, array));
         }
+        // The first object of a type takes the general path, which looks for the type's table.
+        if exchange_table::has_described(value)
+            && let Some(tensor) = exchange_table::describe(value)?
+        {
+            return self.take_described(wanted, value, &tensor);
+        }
         Ok(false)
+    }
+
+    /// Takes a tensor that was just described.
+    fn take_described(&mut self, wanted: &ArrayKind, value: &Bound<'py, PyAny>, tensor: &Tensor) -> PyResult<bool> {
+        // SAFETY: nothing else has been asked of the library since.
+        let (shape, row_major) = unsafe { (tensor.extents(), tensor.is_row_major()) };
+        let Some(scalar) = tensor.scalar().filter(|_| shape.len() <= MOST_AXES && row_major) else { return Ok(false) };
+        let elem = Type::Scalar(scalar);
+        if !wanted.is_just(&elem, shape.len()) {
+            return Ok(false);
+        }
+        let mut extents = [0; MOST_AXES];
+        extents.iter_mut().zip(shape).for_each(|(to, &n)| *to = n as u64);
+        let extents = &extents[..shape.len()];
+        if requires_gradient(value)? {
+            return Ok(false);
+        }
+        let address = tensor.address();
+        self.push_memory(&Memory {
+            address,
+            extents,
+            strides: &[],
+            type_word: type_word(&elem),
+            needs_grad: false,
+            low: address,
+            high: address + u64::from(scalar.bytes()) * extents.iter().product::<u64>(),
+            readonly: false,
+            host: exchange_table::lies_on_host(value, tensor)?,
+            gaps: false,
+        });
+        Ok(true)
     }
 
     #[inline]
@@ -56,6 +96,10 @@ impl<'py> Gathered<'py> {
             return Ok(false);
         }
         let address = this.address(array.py())?;
+        if this.memory().serial() != self.serial {
+            // The other way says what is wrong.
+            return Ok(false);
+        }
         self.push_memory(&Memory {
             address,
             extents: this.extents(),

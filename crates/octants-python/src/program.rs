@@ -1,7 +1,11 @@
-//! The current program: what `init` makes and `reset` ends. The only global state of the system.
+//! The programs that run: the one that `init` makes, and those of further devices. The only global state of the system.
+//!
+//! A program is a session on one device. `init` and `reset` end all of them. Each thread has a current one, on whose
+//! device kernels run and objects are made: the default one, outside of blocks that say otherwise.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use octants_engine::Session;
 use octants_engine::runtime::{Caller, Patient, Renewable, Stream};
@@ -9,27 +13,83 @@ use pyo3::prelude::*;
 
 use crate::errors;
 
-/// A session and the number of the `init` that made it.
+/// A session on one device, and what tells it from others.
 pub struct Program {
     /// The device and its options.
     pub session: Session,
-    /// Equal to [`current_generation`] as long as this program is the current one.
-    pub generation: u64,
+    /// Given once in a process.
+    pub serial: u64,
+    /// Equal to [`current_epoch`] while this program runs.
+    pub epoch: u64,
+    /// The device as `qd.device` names it: its kind and its number.
+    pub name: String,
     /// Specialisations of kernels compiled so far.
     pub compiled: AtomicU64,
     /// Torch's streams that launches have followed.
     pub followed: Mutex<Vec<Stream>>,
 }
 
-static CURRENT: Renewable<Option<Arc<Program>>> = Renewable::new(None);
-static GENERATION: AtomicU64 = AtomicU64::new(0);
-
-/// Counts calls of `init` and `reset`; objects keep the number they were made under.
-pub fn current_generation() -> u64 {
-    GENERATION.load(Ordering::Acquire)
+/// The programs that run, each on a device of its own.
+#[derive(Default)]
+struct Running {
+    /// That of `init`.
+    default: Option<Arc<Program>>,
+    /// Those of `qd.device`, in the order in which they began.
+    others: Vec<Arc<Program>>,
 }
 
+impl Running {
+    fn all(&self) -> impl Iterator<Item = &Arc<Program>> {
+        self.default.iter().chain(&self.others)
+    }
+
+    fn find(&self, serial: u64) -> Option<&Arc<Program>> {
+        self.all().find(|p| p.serial == serial)
+    }
+}
+
+static RUNNING: Renewable<Running> = Renewable::new(Running { default: None, others: Vec::new() });
+/// Counts calls of `init` and `reset`.
+static EPOCH: AtomicU64 = AtomicU64::new(0);
+/// The serial of the latest program.
+static SERIALS: AtomicU64 = AtomicU64::new(0);
+/// That of the default program; zero without one.
+static DEFAULT: AtomicU64 = AtomicU64::new(0);
+/// A program was made beside the default one. Until then no thread can be on another device.
+static SEVERAL: AtomicBool = AtomicBool::new(false);
 static FOLLOWS_TORCH: AtomicBool = AtomicBool::new(false);
+
+thread_local! {
+    /// The serial of the program that this thread is on; zero for the default one.
+    static HERE: Cell<u64> = const { Cell::new(0) };
+}
+
+fn running() -> MutexGuard<'static, Running> {
+    RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Counts calls of `init` and `reset`, which end all programs; objects keep the number they were made under.
+pub fn current_epoch() -> u64 {
+    EPOCH.load(Ordering::Acquire)
+}
+
+/// The serial of this thread's current program: that of the device whose block it is in, or else the default one. Zero
+/// without a program.
+#[inline]
+pub fn current_serial() -> u64 {
+    if SEVERAL.load(Ordering::Relaxed) {
+        let here = HERE.get();
+        if here != 0 {
+            return here;
+        }
+    }
+    DEFAULT.load(Ordering::Acquire)
+}
+
+/// Whether this process has used further devices.
+pub fn are_several() -> bool {
+    SEVERAL.load(Ordering::Relaxed)
+}
 
 /// Whether work that names no stream goes to torch's current one.
 #[inline]
@@ -37,73 +97,143 @@ pub fn follows_torch() -> bool {
     FOLLOWS_TORCH.load(Ordering::Acquire)
 }
 
-/// The current program, if `init` was called.
+/// This thread's current program, if it runs.
 pub fn current() -> Option<Arc<Program>> {
-    CURRENT.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    by_serial(current_serial())
 }
 
-/// The current program, or the error that says what to do.
+/// The program with this serial, if it runs.
+pub fn by_serial(serial: u64) -> Option<Arc<Program>> {
+    running().find(serial).cloned()
+}
+
+/// This thread's current program, or the error that says what to do.
 pub fn require(py: Python<'_>) -> PyResult<Arc<Program>> {
-    current().ok_or_else(|| errors::no_program(py, FORKED.load(Ordering::Acquire)))
+    current().ok_or_else(|| {
+        if HERE.get() != 0 {
+            return errors::dead_object(py, "device");
+        }
+        errors::no_program(py, FORKED.load(Ordering::Acquire))
+    })
 }
 
-/// Ends the current program: waits for its work, until `caller` is interrupted.
+/// The program that `init` made, or the error that says what to do.
+pub fn default(py: Python<'_>) -> PyResult<Arc<Program>> {
+    let found = running().default.clone();
+    found.ok_or_else(|| errors::no_program(py, FORKED.load(Ordering::Acquire)))
+}
+
+/// The program that an object belongs to, or the error that it has ended.
+pub fn require_of(py: Python<'_>, serial: u64, what: &str) -> PyResult<Arc<Program>> {
+    by_serial(serial).ok_or_else(|| errors::dead_object(py, what))
+}
+
+/// The name of a program's device.
+pub fn name_of(serial: u64) -> String {
+    by_serial(serial).map_or_else(|| String::from("a device whose program has ended"), |p| p.name.clone())
+}
+
+/// All programs that run, the default one first.
+pub fn all() -> Vec<Arc<Program>> {
+    running().all().cloned().collect()
+}
+
+/// Puts this thread on the program with this serial. Returns what [`go_back`] takes.
+pub fn go_to(serial: u64) -> u64 {
+    HERE.replace(if serial == DEFAULT.load(Ordering::Acquire) { 0 } else { serial })
+}
+
+/// Puts this thread back on the program that it was on.
+pub fn go_back(before: u64) {
+    HERE.set(before);
+}
+
+/// Ends all programs: waits for their work, until `caller` is interrupted.
 pub fn end(caller: &dyn Caller) {
     replace(None, caller);
 }
 
-/// What is queued is not to be waited for: the current program is about to end.
+/// What is queued is not to be waited for: all programs are about to end.
 pub fn cancel_work() {
-    if let Some(program) = current() {
-        program.session.device().cancel();
-    }
+    all().iter().for_each(|program| program.session.device().cancel());
 }
 
-/// Puts a program in the place of the current one, which ends.
-pub fn replace(program: Option<Session>, caller: &dyn Caller) {
+fn program(session: Session, name: String) -> Arc<Program> {
+    let serial = SERIALS.fetch_add(1, Ordering::Relaxed) + 1;
+    let epoch = current_epoch();
+    Arc::new(Program { session, serial, epoch, name, compiled: AtomicU64::new(0), followed: Mutex::default() })
+}
+
+/// Puts a program in the place of all others, which end.
+pub fn replace(session: Option<Session>, caller: &dyn Caller) {
     let old = {
-        let mut slot = CURRENT.lock().unwrap_or_else(PoisonError::into_inner);
-        let generation = GENERATION.fetch_add(1, Ordering::AcqRel) + 1;
-        FOLLOWS_TORCH.store(program.as_ref().is_some_and(|s| s.config().follow_torch_stream), Ordering::Release);
-        std::mem::replace(
-            &mut *slot,
-            program.map(|session| {
-                Arc::new(Program { session, generation, compiled: AtomicU64::new(0), followed: Mutex::default() })
-            }),
-        )
+        let mut running = running();
+        EPOCH.fetch_add(1, Ordering::AcqRel);
+        FOLLOWS_TORCH.store(session.as_ref().is_some_and(|s| s.config().follow_torch_stream), Ordering::Release);
+        let default = session.map(|session| {
+            let name = session.device_name();
+            program(session, name)
+        });
+        DEFAULT.store(default.as_ref().map_or(0, |p| p.serial), Ordering::Release);
+        std::mem::replace(&mut *running, Running { default, others: Vec::new() })
     };
     // Outside the lock: closing waits for the program's work. What failed in it has no one left to be told.
-    if let Some(old) = old {
-        let _ = old.session.close(caller);
+    for program in old.others.iter().chain(&old.default) {
+        let _ = program.session.close(caller);
     }
 }
 
-/// Makes a session the current program, after an `init`.
+/// Makes a session the default program, after an `init`.
 pub fn begin(session: Session) {
     FORKED.store(false, Ordering::Release);
     replace(Some(session), &Patient);
 }
 
+/// The program on the device of this name, if it runs.
+pub fn by_name(name: &str) -> Option<Arc<Program>> {
+    running().all().find(|p| p.name == name).cloned()
+}
+
+/// Lets a session run beside the others of an epoch. Where another thread has been faster, that one's is taken. `None`
+/// where the epoch has ended.
+pub fn join(session: Session, name: String, epoch: u64) -> Option<Arc<Program>> {
+    let mut running = running();
+    if current_epoch() != epoch {
+        return None;
+    }
+    if let Some(known) = running.all().find(|p| p.name == name) {
+        return Some(known.clone());
+    }
+    let program = program(session, name);
+    running.others.push(program.clone());
+    SEVERAL.store(true, Ordering::Release);
+    Some(program)
+}
+
 static FORKED: AtomicBool = AtomicBool::new(false);
 
-/// In a child process: lets go of the parent's program where streams are real, since the threads that serve them are
-/// the parent's. Without streams the program goes on.
+/// In a child process: lets go of the parent's programs where streams are real, since the threads that serve them are
+/// the parent's. Those without streams go on.
 ///
 /// # Safety
 /// The process has just been made by a fork, and this is its only thread.
 pub unsafe fn go_on_after_fork() {
     // SAFETY: the contract above; nothing here is called with a guard of the locks.
     unsafe {
-        CURRENT.renew_if_held();
+        RUNNING.renew_if_held();
         PRINTED.renew_if_held();
     }
-    let mut slot = CURRENT.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut running = running();
     // SAFETY: as above.
-    let goes_on = |p: &mut Arc<Program>| unsafe { p.session.device().go_on_after_fork() };
-    if let Some(program) = slot.take_if(|p| !goes_on(p)) {
-        GENERATION.fetch_add(1, Ordering::AcqRel);
+    let goes_on = |p: &Arc<Program>| unsafe { p.session.device().go_on_after_fork() };
+    let (others, gone) = std::mem::take(&mut running.others).into_iter().partition(goes_on);
+    running.others = others;
+    // Their end would wait for the threads.
+    Vec::into_iter(gone).for_each(std::mem::forget);
+    if let Some(program) = running.default.take_if(|p| !goes_on(p)) {
+        EPOCH.fetch_add(1, Ordering::AcqRel);
+        DEFAULT.store(0, Ordering::Release);
         FORKED.store(true, Ordering::Release);
-        // Its end would wait for the threads.
         std::mem::forget(program);
     }
 }
@@ -151,7 +281,7 @@ pub fn device_name() -> String {
     current().map_or_else(|| "the CPU".to_string(), |p| p.session.device().name().to_string())
 }
 
-/// True while the current program does all work within the call that asks for it.
-pub fn is_immediate() -> bool {
-    CURRENT.lock().unwrap_or_else(PoisonError::into_inner).as_ref().is_none_or(|p| p.session.device().is_immediate())
+/// True while all programs do all work within the call that asks for it.
+pub fn are_immediate() -> bool {
+    running().all().all(|p| p.session.device().is_immediate())
 }

@@ -15,11 +15,14 @@ use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyString};
 use crate::back_ends::backends;
 use crate::interpreter::Interpreter;
 use crate::names::text_attribute;
-use crate::program::{begin, cancel_work, current, current_generation, end, keep_printed, require, write_printed};
+use crate::program::{
+    Program, all, begin, cancel_work, current, current_epoch, current_serial, end, keep_printed, require, write_printed,
+};
 use crate::waiting::interruptible;
 use crate::{detached, errors, races};
 
-fn option_value(name: &str, value: &Bound<'_, PyAny>) -> PyResult<OptionValue> {
+/// An option as Python gives it.
+pub fn option_value(name: &str, value: &Bound<'_, PyAny>) -> PyResult<OptionValue> {
     let py = value.py();
     if value.is_none() {
         return Ok(OptionValue::None);
@@ -82,7 +85,7 @@ const LONGEST_EXIT: Duration = Duration::from_secs(5);
 /// Exit status of a process that Ctrl-C has ended, as shells give it.
 const INTERRUPTED: i32 = 130;
 
-/// Ends the program; its fields, ndarrays and compiled kernels can no longer be used. Waits for queued work, unless
+/// Ends all programs; their fields, ndarrays and compiled kernels can no longer be used. Waits for queued work, unless
 /// `wait` is false and the device can end it early.
 #[pyfunction]
 #[pyo3(signature = (wait = true))]
@@ -98,13 +101,14 @@ pub fn reset(py: Python<'_>, wait: bool) -> PyResult<()> {
 /// where the driver waits for the device.
 #[pyfunction]
 pub fn end_process(py: Python<'_>, wait: bool) -> PyResult<()> {
-    let Some(program) = current() else { return Ok(()) };
-    let device = program.session.device();
-    if !wait || device.wait_was_left() {
-        device.cancel();
+    let programs = all();
+    for device in programs.iter().map(|p| p.session.device()) {
+        if !wait || device.wait_was_left() {
+            device.cancel();
+        }
     }
     let end = end_program(py);
-    if device.is_abandoned() {
+    if programs.iter().any(|p| p.session.device().is_abandoned()) {
         // Nobody waits for the thread: it ends with the process.
         std::thread::spawn(|| {
             std::thread::sleep(LONGEST_EXIT);
@@ -128,11 +132,24 @@ fn end_program(py: Python<'_>) -> PyResult<()> {
     interrupted.map_or(Ok(()), Err)
 }
 
-/// Waits until everything launched before is done, on every stream.
+/// Waits until everything launched before is done, on every stream of every device. Reports the first failure.
 #[pyfunction]
 pub fn sync(py: Python<'_>) -> PyResult<()> {
-    let program = require(py)?;
+    require(py)?;
+    let programs = all();
+    let sync_all = |caller: &dyn Caller| programs.iter().fold(Ok(()), |end, p| end.and(p.session.sync(caller)));
+    interruptible(py, sync_all)?.map_err(|e| errors::from_engine(py, e))
+}
+
+/// Waits for the work of one program.
+pub fn sync_one(py: Python<'_>, program: &Program) -> PyResult<()> {
     interruptible(py, |caller| program.session.sync(caller))?.map_err(|e| errors::from_engine(py, e))
+}
+
+/// The numbers of all programs that run, the one of `init` first.
+#[pyfunction]
+pub fn program_serials() -> Vec<u64> {
+    all().iter().map(|program| program.serial).collect()
 }
 
 /// How many specialisations of kernels the current program has compiled.
@@ -174,7 +191,13 @@ pub fn is_initialized() -> bool {
 /// Counts `init` and `reset`.
 #[pyfunction]
 pub fn generation() -> u64 {
-    current_generation()
+    current_epoch()
+}
+
+/// The number of this thread's current program, which none before it had; 0 without one.
+#[pyfunction]
+pub fn program_serial() -> u64 {
+    current_serial()
 }
 
 /// The options in force, by name.

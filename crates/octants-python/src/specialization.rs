@@ -81,6 +81,8 @@ struct Fixed {
 pub struct Specialization {
     /// What the arguments came to.
     pub key: Box<[u64]>,
+    /// The program whose code it is.
+    serial: u64,
     /// The code.
     pub code: Executable,
     /// How the result is rebuilt.
@@ -176,7 +178,7 @@ impl Specialization {
 
     /// What differs from what was read while compiling, for messages.
     pub fn changed(&self, args: &[Bound<'_, PyAny>]) -> Option<(u32, String)> {
-        let (mut slots, mut gathered) = (Slots::from_slice(&self.slots), Gathered::new(false));
+        let (mut slots, mut gathered) = (Slots::from_slice(&self.slots), Gathered::of(self.serial, false));
         let differs = |g: &&Guard| matches!(g.holds(args, &mut slots, &mut gathered), Ok(false));
         let grouped = self.groups_of_guards.iter().flat_map(GuardGroup::guards);
         grouped.chain(&*self.guards).find(differs).map(Guard::path)

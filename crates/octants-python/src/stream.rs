@@ -1,5 +1,9 @@
 //! [`Stream`] as a Python object, and this thread's current stream. What Python calls is in [`crate::stream_methods`].
 //!
+//! Scopes of streams and of devices nest, in one list. The innermost one says on which device the thread is, and on which
+//! of its streams: a scope of a stream is one of the stream's device, too, and in a scope of a device the default stream
+//! is current. So the current stream is always one of the current program's.
+//!
 //! A Python object holds its runtime stream until it is destroyed; a launch on it holds another reference, so that a
 //! stream that one thread destroys stays whole for what another is just launching.
 
@@ -10,14 +14,25 @@ use octants_engine::runtime;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
+use crate::program::Program;
 use crate::waiting::{raised, waiting};
 use crate::{detached, errors, exchange_table, program};
 
+/// A scope that a thread is in.
+struct Scope {
+    /// The stream; `None` for a scope of a device.
+    stream: Option<Py<Stream>>,
+    /// The program.
+    serial: u64,
+    /// What puts the thread back on the program that it was on.
+    before: u64,
+}
+
 thread_local! {
-    /// The streams of the scopes that this thread is in, innermost last.
-    static SCOPES: RefCell<Vec<Py<Stream>>> = const { RefCell::new(Vec::new()) };
-    /// Their number, which a launch looks at.
-    static DEPTH: Cell<usize> = const { Cell::new(0) };
+    /// The scopes that this thread is in, innermost last.
+    static SCOPES: RefCell<Vec<Scope>> = const { RefCell::new(Vec::new()) };
+    /// The innermost one is of a stream: launches look here.
+    static ON_STREAM: Cell<bool> = const { Cell::new(false) };
 }
 
 /// An in-order queue of work on the device. Kernels launched on different streams may run at the same time.
@@ -27,6 +42,8 @@ pub struct Stream {
     pub inner: Mutex<Option<runtime::Stream>>,
     /// Whose it is.
     pub kind: Kind,
+    /// Its program.
+    pub serial: u64,
 }
 
 /// Whose a stream is.
@@ -57,9 +74,9 @@ impl Drop for Stream {
 }
 
 impl Stream {
-    /// Around a stream of the device.
-    pub fn new(stream: runtime::Stream, kind: Kind) -> Stream {
-        Stream { inner: Mutex::new(Some(stream)), kind }
+    /// Around a stream of a program's device.
+    pub fn new(program: &Program, stream: runtime::Stream, kind: Kind) -> Stream {
+        Stream { inner: Mutex::new(Some(stream)), kind, serial: program.serial }
     }
 
     /// The device's stream, unless it was destroyed or its program has ended.
@@ -98,12 +115,37 @@ impl Stream {
 /// The parameter of `Stream.wait`.
 pub const EVENT_OR_STREAM: &str = "event_or_stream";
 
-/// A stream argument: ours, or one of another library. `name` is the parameter's.
+/// A stream argument: one of the current program's streams, or one of another library. `name` is the parameter's.
+#[inline]
 pub fn stream_argument(value: &Bound<'_, PyAny>, name: &str) -> PyResult<runtime::Stream> {
-    let py = value.py();
-    if let Ok(stream) = value.cast_exact::<Stream>() {
-        return stream.get().open(py);
+    match value.cast_exact::<Stream>() {
+        Ok(stream) => own_stream(stream.get(), value.py(), name),
+        Err(_) => foreign_stream(value, name),
     }
+}
+
+#[inline]
+fn own_stream(stream: &Stream, py: Python<'_>, name: &str) -> PyResult<runtime::Stream> {
+    let open = stream.open(py)?;
+    if stream.serial == program::current_serial() {
+        return Ok(open);
+    }
+    Err(wrong_device(py, stream, name))
+}
+
+#[cold]
+fn wrong_device(py: Python<'_>, stream: &Stream, name: &str) -> PyErr {
+    let (own, here) = (program::name_of(stream.serial), program::name_of(program::current_serial()));
+    let text = format!(
+        "{name} is a stream of {own}, and the current device is {here}: enter the stream's device first, with \
+         `with qd.device(\"{own}\"):`"
+    );
+    errors::runtime_error(py, text)
+}
+
+/// A stream of another library's.
+fn foreign_stream(value: &Bound<'_, PyAny>, name: &str) -> PyResult<runtime::Stream> {
+    let py = value.py();
     let handle = match value.getattr_opt(pyo3::intern!(py, "__cuda_stream__"))? {
         Some(protocol) => {
             let (version, handle): (i64, u64) = protocol.call0()?.extract()?;
@@ -123,7 +165,23 @@ pub fn stream_argument(value: &Bound<'_, PyAny>, name: &str) -> PyResult<runtime
         )));
     };
     let program = program::require(py)?;
+    check_index(value, &program, name)?;
     program.session.device().stream_from_handle(handle).map_err(|e| raised(py, e))
+}
+
+/// Refuses a stream that says that it is of another device of the same kind, as torch's do.
+fn check_index(value: &Bound<'_, PyAny>, program: &Program, name: &str) -> PyResult<()> {
+    let py = value.py();
+    let Some(device) = value.getattr_opt(pyo3::intern!(py, "device"))? else { return Ok(()) };
+    let Some(index) = device.getattr_opt(pyo3::intern!(py, "index"))? else { return Ok(()) };
+    let (_, own) = program.session.device().dlpack_device();
+    match index.extract::<i32>() {
+        Ok(index) if index != own && !program.session.device().is_immediate() => {
+            let text = format!("{name} is a stream of {}, and the current device is {}", device.str()?, program.name);
+            Err(errors::runtime_error(py, text))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Torch's current stream; `None` for the default stream.
@@ -144,16 +202,16 @@ fn followed_stream(py: Python<'_>) -> PyResult<Option<runtime::Stream>> {
     Ok(Some(stream))
 }
 
-/// This thread is in a `stream_scope`.
+/// This thread's innermost scope is that of a stream.
 pub fn in_stream_scope() -> bool {
-    DEPTH.with(Cell::get) > 0
+    ON_STREAM.get()
 }
 
 /// The stream of the scope that this thread is in, or torch's where the program follows that; `None` for the default
 /// stream.
 #[inline]
 pub fn scope_stream(py: Python<'_>) -> PyResult<Option<runtime::Stream>> {
-    if DEPTH.with(Cell::get) > 0 {
+    if ON_STREAM.get() {
         innermost(py).map(|s| s.get().open(py)).transpose()
     } else if program::follows_torch() {
         followed_stream(py)
@@ -162,31 +220,71 @@ pub fn scope_stream(py: Python<'_>) -> PyResult<Option<runtime::Stream>> {
     }
 }
 
-/// The stream of the innermost scope that this thread is in.
+/// The stream of the innermost scope that this thread is in, if that is one of a stream.
 #[cold]
 pub fn innermost(py: Python<'_>) -> Option<Py<Stream>> {
-    SCOPES.with(|s| s.borrow().last().map(|s| s.clone_ref(py)))
+    SCOPES.with_borrow(|scopes| scopes.last()?.stream.as_ref().map(|s| s.clone_ref(py)))
 }
 
-/// Enters a scope on this thread.
+/// Enters a scope of a stream on this thread.
 pub fn enter_scope(stream: Py<Stream>) {
-    SCOPES.with(|s| s.borrow_mut().push(stream));
-    DEPTH.with(|d| d.set(d.get() + 1));
+    let serial = stream.get().serial;
+    push(Some(stream), serial);
 }
 
 /// Leaves the innermost scope of this thread, if it is this stream's; whether it is.
 pub fn leave_scope(stream: &Py<Stream>) -> bool {
-    let left = SCOPES.with(|s| {
-        let mut scopes = s.borrow_mut();
-        match scopes.last() {
-            Some(last) if last.is(stream) => scopes.pop(),
-            _ => None,
-        }
+    pop(|scope| scope.stream.as_ref().is_some_and(|s| s.is(stream)))
+}
+
+/// Enters a scope of a program's device on this thread.
+pub fn enter_device(serial: u64) {
+    push(None, serial);
+}
+
+/// Leaves the innermost scope of this thread, if it is one of this program's device; whether it is.
+pub fn leave_device(serial: u64) -> bool {
+    pop(|scope| scope.stream.is_none() && scope.serial == serial)
+}
+
+fn push(stream: Option<Py<Stream>>, serial: u64) {
+    ON_STREAM.set(stream.is_some());
+    let before = program::go_to(serial);
+    SCOPES.with_borrow_mut(|scopes| scopes.push(Scope { stream, serial, before }));
+}
+
+fn pop(is_it: impl FnOnce(&Scope) -> bool) -> bool {
+    let left = SCOPES.with_borrow_mut(|scopes| {
+        let left = scopes.pop_if(|scope| is_it(scope));
+        ON_STREAM.set(scopes.last().is_some_and(|scope| scope.stream.is_some()));
+        left
     });
-    if left.is_some() {
-        DEPTH.with(|d| d.set(d.get() - 1));
+    if let Some(scope) = &left {
+        program::go_back(scope.before);
     }
     left.is_some()
+}
+
+/// The scope of a device, until dropped, for what is done for an object of that device.
+pub struct OnDevice {
+    serial: u64,
+}
+
+impl OnDevice {
+    /// Enters the scope of a program's device, unless this thread is on it. The stream that is current there stays so.
+    #[inline]
+    pub fn of(serial: u64) -> Option<OnDevice> {
+        (serial != program::current_serial()).then(|| {
+            enter_device(serial);
+            OnDevice { serial }
+        })
+    }
+}
+
+impl Drop for OnDevice {
+    fn drop(&mut self) {
+        leave_device(self.serial);
+    }
 }
 
 /// The stream of an optional argument; the current one for `None`.

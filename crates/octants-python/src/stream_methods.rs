@@ -6,6 +6,7 @@ use pyo3::types::{PyDict, PyType};
 
 use octants_engine::runtime;
 
+use crate::device::on_device;
 use crate::event::Event;
 use crate::program::{self, Program};
 use crate::stream::{
@@ -28,7 +29,7 @@ impl Stream {
     fn from_handle(py: Python<'_>, handle: u64) -> PyResult<Stream> {
         let program = program::require(py)?;
         let stream = program.session.device().stream_from_handle(handle).map_err(|e| raised(py, e))?;
-        Ok(Stream::new(stream, if handle == 0 { Kind::Default } else { Kind::Wrapped }))
+        Ok(Stream::new(&program, stream, if handle == 0 { Kind::Default } else { Kind::Wrapped }))
     }
 
     /// The driver's handle; 0 for the default stream, without streams of its own, and after `destroy()`.
@@ -104,11 +105,12 @@ impl Stream {
     fn __eq__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> bool {
         let Ok(other) = other.cast_exact::<Stream>() else { return false };
         let (a, b) = (slf.get(), other.get());
-        if slf.is(other) || (a.kind == Kind::Default && b.kind == Kind::Default) {
+        if slf.is(other) || (a.kind == Kind::Default && b.kind == Kind::Default && a.serial == b.serial) {
             return true;
         }
+        // Each device counts its handles from where it likes.
         let handle = a.get_handle();
-        handle != 0 && handle == b.get_handle()
+        handle != 0 && handle == b.get_handle() && a.serial == b.serial
     }
 
     fn __hash__(slf: &Bound<'_, Self>) -> isize {
@@ -153,13 +155,16 @@ impl StreamScope {
     }
 }
 
-/// Makes a stream. Streams of a higher priority come first where the device has a choice.
+/// Makes a stream, of the current device where none is given. Streams of a higher priority come first where the device
+/// has a choice.
 #[pyfunction]
-#[pyo3(signature = (priority = 0))]
-pub fn create_stream(py: Python<'_>, priority: i32) -> PyResult<Stream> {
-    let program = program::require(py)?;
-    let stream = program.session.device().create_stream(priority).map_err(|e| raised(py, e))?;
-    Ok(Stream::new(stream, Kind::Own))
+#[pyo3(signature = (priority = 0, device = None))]
+pub fn create_stream(py: Python<'_>, priority: i32, device: Option<&Bound<'_, PyAny>>) -> PyResult<Stream> {
+    on_device(device, || {
+        let program = program::require(py)?;
+        let stream = program.session.device().create_stream(priority).map_err(|e| raised(py, e))?;
+        Ok(Stream::new(&program, stream, Kind::Own))
+    })
 }
 
 /// Makes a stream this thread's current one for the length of a `with` block.
@@ -168,14 +173,17 @@ pub fn stream_scope(stream: &Bound<'_, PyAny>) -> PyResult<StreamScope> {
     let py = stream.py();
     let stream = match stream.cast_exact::<Stream>() {
         Ok(stream) => stream.clone().unbind(),
-        Err(_) => Py::new(py, Stream::new(stream_argument(stream, "stream")?, Kind::Wrapped))?,
+        Err(_) => {
+            let program = program::require(py)?;
+            Py::new(py, Stream::new(&program, stream_argument(stream, "stream")?, Kind::Wrapped))?
+        }
     };
     stream.get().open(py)?;
     Ok(StreamScope { stream })
 }
 
 fn default_of(program: &Program) -> Stream {
-    Stream::new(program.session.device().default_stream().clone(), Kind::Default)
+    Stream::new(program, program.session.device().default_stream().clone(), Kind::Default)
 }
 
 /// The stream on which kernels run unless told otherwise.
@@ -190,7 +198,7 @@ pub fn current_stream(py: Python<'_>) -> PyResult<Py<Stream>> {
     match innermost(py) {
         Some(stream) => Ok(stream),
         None => match scope_stream(py)? {
-            Some(stream) => Py::new(py, Stream::new(stream, Kind::Wrapped)),
+            Some(stream) => Py::new(py, Stream::new(&*program::require(py)?, stream, Kind::Wrapped)),
             None => Py::new(py, default_stream(py)?),
         },
     }

@@ -107,6 +107,12 @@ impl Device {
         &self.0.default
     }
 
+    /// Whether a stream is one of this device's.
+    #[inline]
+    pub fn owns(&self, stream: &Stream) -> bool {
+        Arc::ptr_eq(&stream.core().device, &self.0.core)
+    }
+
     /// A new stream; on a device that does everything at once, the default stream under another name.
     pub fn create_stream(&self, priority: i32) -> Result<Stream> {
         let core = &self.0.core;

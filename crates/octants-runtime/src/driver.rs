@@ -16,6 +16,17 @@ use crate::poll::poll;
 use crate::report::{Failures, Printer};
 use crate::sections::Section;
 
+/// A device as others of its kind know it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Peer {
+    /// The name of what drives it: devices of the same library know one another.
+    pub library: &'static str,
+    /// The device, in the library's terms.
+    pub device: i32,
+    /// Its context, in the library's terms.
+    pub context: u64,
+}
+
 /// An address in the device's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DevicePtr(pub u64);
@@ -393,6 +404,24 @@ pub trait Driver: Send + Sync + 'static {
 
     /// Queues a copy within the device; the ranges do not overlap.
     unsafe fn copy_on_device(&self, stream: StreamHandle, to: DevicePtr, from: DevicePtr, bytes: u64) -> Result<()>;
+
+    /// What other devices of the same kind must know to copy from this one's memory; `None` where they cannot.
+    fn peer(&self) -> Option<Peer> {
+        None
+    }
+
+    /// Queues a copy from the memory of another device, which the same library drives. Streams of this device may wait
+    /// for that one's events, and the other way round.
+    unsafe fn copy_from_peer(
+        &self,
+        _stream: StreamHandle,
+        _to: DevicePtr,
+        _peer: Peer,
+        _from: DevicePtr,
+        _bytes: u64,
+    ) -> Result<()> {
+        Err(ErrorKind::CompilerBug("this driver copies from no other device".into()).into())
+    }
 
     /// Queues that a range becomes copies of a pattern; its address and its size are multiples of the pattern's. False,
     /// with nothing queued, where the device has no call for it.

@@ -42,6 +42,7 @@ mod listen;
 mod measure;
 pub mod nesting;
 pub mod pattern;
+mod peer_copies;
 mod poll;
 pub mod profile;
 pub mod profiler;
@@ -72,7 +73,7 @@ pub use concurrency::Decision;
 pub use device::{Device, DeviceConfig};
 pub use driver::{
     Caller, Contents, DevicePtr, Driver, EndWords, EventHandle, Factors, GraphHandle, GraphPart, Launch, MatrixRows,
-    ModuleHandle, PartWork, Patient, ProductCalls, RealType, SolverCalls, SparseWork, StreamHandle, TaskHandle,
+    ModuleHandle, PartWork, Patient, Peer, ProductCalls, RealType, SolverCalls, SparseWork, StreamHandle, TaskHandle,
 };
 pub use error::{DeviceError, ErrorKind, Result};
 pub use event::Event;
@@ -81,6 +82,7 @@ pub use kernel::{LoadedKernel, Pointer};
 pub use kernel_meta::KernelMeta;
 pub use launch_order::LaunchOrder;
 pub use pattern::Pattern;
+pub use peer_copies::CopiedRange;
 pub use profile::{KernelTotal, Lane, Span, SpanId, Total};
 pub use profiler::Profiler;
 pub use race::{Race, RaceAccess, RaceKind, Touch};

@@ -361,7 +361,7 @@ impl StreamCore {
     }
 
     /// Does `work` while no other thread uses the stream.
-    fn in_order<T>(&self, caller: &dyn Caller, work: impl FnOnce() -> T) -> T {
+    pub(crate) fn in_order<T>(&self, caller: &dyn Caller, work: impl FnOnce() -> T) -> T {
         // A thread inside a launch has its turn, or works for one that has.
         let turn = if nesting::inside() { None } else { Some(self.wait_turn(caller)) };
         let end = work();

@@ -59,7 +59,7 @@ fn words_of(buffers: &[Buffer], region: &Region) -> Buffer {
         layout,
         space: MemorySpace::Global,
         short_offsets: false,
-        is_bookkeeping: false,
+        is_metadata: false,
     }
 }
 
@@ -72,7 +72,7 @@ fn copies_of(buffers: &[Buffer], region: &Region) -> Buffer {
         layout: Layout::Contiguous,
         space: MemorySpace::Copies,
         short_offsets: false,
-        is_bookkeeping: false,
+        is_metadata: false,
     }
 }
 

@@ -21,7 +21,7 @@ pub(crate) fn flat_buffer(name: &str, elem: Type, elements: u64) -> Buffer {
         layout,
         space: MemorySpace::Shared,
         short_offsets: true,
-        is_bookkeeping: false,
+        is_metadata: false,
     }
 }
 

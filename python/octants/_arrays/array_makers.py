@@ -1,7 +1,7 @@
 """The functions that make fields, ndarrays and tensors, for the classes that offer them and stand below them.
 
-Vectors, matrices and structs have constructors of arrays (`qd.Vector.field`), and arrays build on these values. The modules
-that make arrays set their functions here when they are imported. `import octants` imports all of them.
+Vectors, matrices and structs have constructors of arrays (`qd.Vector.field`), and arrays build on these values. The
+modules that make arrays set their functions here when they are imported. `import octants` imports all of them.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ class ArrayMakers:
 
     matrix_field: Callable[..., Any]
     """`make_field.make_matrix_field`."""
-    ndarray: Callable[[Shape, Any, Any, bool], Any]
-    """`ndarrays.make_matrix_ndarray`: shape and scalar type of an element, shape, whether there is a gradient."""
+    ndarray: Callable[[Shape, Any, Any, bool, Any], Any]
+    """`ndarrays.make_matrix_ndarray`: shape and scalar type of an element, shape, whether there is a gradient, device."""
     tensor: Callable[[str, Shape, Any, Any, dict[str, Any]], Any]
     """`tensors.make_compound_tensor`."""
     view_of_slice: Callable[[Any, slice], Any]

@@ -1,7 +1,7 @@
 """Kernels that fill and copy elements with gaps between them: the members of structs side by side, blocks of blocks.
 
-They run on whatever the components of the elements come to as arrays with a stride for each axis, so that one kernel for each
-scalar type and number of axes does for all layouts.
+They run on whatever the components of the elements come to as arrays with a stride for each axis, so that one kernel
+for each scalar type and number of axes does for all layouts.
 """
 
 # mypy: ignore-errors
@@ -33,8 +33,8 @@ def fill_parts(stream, to, components):
 
 
 def copy_parts(stream, to, source, copy=None):
-    """Queues a copy of all elements, converted, or what another kernel does with both. False where the layouts have nothing in
-    common."""
+    """Queues a copy of all elements, converted, or what another kernel does with both. False where the layouts have
+    nothing in common."""
     copy = copy or _copy(BY_NUMPY[to.dtype])
     steps = _octants.common_step(to.placements), _octants.common_step(source.placements)
     if None in steps:
@@ -127,7 +127,8 @@ def _common_digits(digits, others):
 
 
 def _merged(axes):
-    """The axes in the order of memory, with neighbours that follow one another without gaps as one; at least one axis."""
+    """The axes in the order of memory, with neighbours that follow one another without gaps as one; at least one
+    axis."""
     merged = []
     for extent, strides in sorted(axes, key=lambda axis: axis[1], reverse=True):
         if extent == 1:

@@ -1,8 +1,9 @@
 """The host's access to the elements of a field or an ndarray.
 
-Where the host can address the device's memory, each component is a numpy view with the byte strides of its placement, with
-one numpy axis per digit (`HostMemory`). Elsewhere bytes are copied, whole ranges for whole arrays and an element's own
-bytes for an element (`CopiedMemory`); the same views then describe the copy. Both wait for the work that is in the way.
+Where the host can address the device's memory, each component is a numpy view with the byte strides of its placement,
+with one numpy axis per digit (`HostMemory`). Elsewhere bytes are copied, whole ranges for whole arrays and an element's
+own bytes for an element (`CopiedMemory`); the same views then describe the copy. Both wait for the work that is in the
+way.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ def host_access(
 def _repeat(memory: np.ndarray[Any, Any], element: np.ndarray[Any, Any]) -> None:
     """Sets memory to an element's components, again and again.
 
-    What is set is copied on, in blocks that a cache holds: an assignment of numpy's takes the time of a loop for each element.
+    What is set is copied on, in blocks that a cache holds: an assignment of numpy's takes the time of a loop for each
+    element.
     """
     done = len(element)
     memory[:done] = element
@@ -281,14 +283,15 @@ class CopiedMemory:
         return interchange.export_device(self._buffer, place, self.dtype, keywords, self.read)
 
     def torch(self, whole: Any, device: Any, copy: bool | None) -> Any:
-        """A torch tensor of `whole`, whose memory this is: on the CPU, or on this device where `device` or `copy` asks."""
+        """A torch tensor of `whole`, whose memory this is: on the CPU, or on this device where `device` or `copy`
+        asks."""
         if self._layout() is None and copy is not False:
             return interchange.to_torch(self.read(), device, None)
         return interchange.device_to_torch(whole, device, copy)
 
     def layout_for(self, tensor: Any) -> MemoryLayout | None:
-        """Where the elements lie that the device can set from this torch tensor. None if the tensor lies elsewhere or has
-        another shape."""
+        """Where the elements lie that the device can set from this torch tensor. None if the tensor lies elsewhere or
+        has another shape."""
         place = self._layout()
         if place is None or not hasattr(tensor, "detach") or tensor.device.type == "cpu":
             return None

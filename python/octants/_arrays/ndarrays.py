@@ -24,6 +24,7 @@ from octants._fields.fields import store_component, widened
 from octants._fields.placement_checks import refuse_unplaced_fields
 from octants._fields.snode_trees import require_program
 from octants._language.python_scope import only_in_python, runs_as_python
+from octants._program.current_device import on
 from octants.exceptions import OctantsAssertionError, OctantsIndexError, OctantsRuntimeError
 from octants.layouts import Layout
 from octants.types.primitive import BY_NAME, DataType, i32, numpy_dtype, resolve_dtype
@@ -143,6 +144,10 @@ class Ndarray(WholeArray, _octants.Ndarray):
 
     # Elements
 
+    @property
+    def _serial(self) -> int:
+        return self.buffer.serial
+
     def _memory(self) -> HostMemory | CopiedMemory:
         """Host access to the elements; raises when the program that made the ndarray has ended."""
         if not self.alive:
@@ -245,7 +250,8 @@ class Ndarray(WholeArray, _octants.Ndarray):
     # Copies
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Ndarray:
-        made = make_ndarray(self._value_type(), self.shape, self.needs_grad, self._qd_layout)
+        with _octants.on_program(self._serial):
+            made = make_ndarray(self._value_type(), self.shape, self.needs_grad, self._qd_layout)
         made.copy_from(self)
         if self.grad is not None:
             made.grad.copy_from(self.grad)
@@ -331,13 +337,15 @@ class MatrixNdarray(_CompoundNdarray):
 
 
 @only_in_python
-def ndarray(dtype: Any, shape: Any, needs_grad: bool = False) -> Ndarray:
+def ndarray(dtype: Any, shape: Any, needs_grad: bool = False, device: Any = None) -> Ndarray:
     """An ndarray of scalars, or of vectors or matrices where `dtype` is such a type, filled with zeros.
 
-    `shape` is an extent or a tuple of them, each at least 1. `needs_grad` makes another one of the same shape, `grad`, for
-    gradients; only floats have one. Both mistakes are an `OctantsRuntimeError`.
+    `shape` is an extent or a tuple of them, each at least 1. `needs_grad` makes another one of the same shape, `grad`,
+    for gradients; only floats have one. Both mistakes are an `OctantsRuntimeError`. `device` is what
+    `qd.device()` returns, or its name; the current device for None.
     """
-    return make_ndarray(dtype, shape, needs_grad)
+    with on(device):
+        return make_ndarray(dtype, shape, needs_grad)
 
 
 def make_ndarray(dtype: Any, shape: Any, needs_grad: bool = False, layout: tuple[int, ...] | None = None) -> Ndarray:
@@ -353,9 +361,12 @@ def make_ndarray(dtype: Any, shape: Any, needs_grad: bool = False, layout: tuple
     return made
 
 
-def make_matrix_ndarray(element_shape: tuple[Any, ...], dtype: Any, shape: Any, needs_grad: bool) -> Ndarray:
+def make_matrix_ndarray(
+    element_shape: tuple[Any, ...], dtype: Any, shape: Any, needs_grad: bool, device: Any = None
+) -> Ndarray:
     """An ndarray of vectors (`element_shape` of one axis) or matrices."""
-    return make_ndarray(element_type_of(dtype, element_shape), shape, needs_grad)
+    with on(device):
+        return make_ndarray(element_type_of(dtype, element_shape), shape, needs_grad)
 
 
 makers.ndarray = make_matrix_ndarray
@@ -412,7 +423,8 @@ _marks_of_arrays: dict[Any, tuple[Any, Any]] = {}
 
 
 def read_marks(array: Any, ndim: int) -> Any:
-    """A mark for each element of an ndarray or tensor, for kernels that check what their gradient relies on."""
+    """The read marks of an ndarray or tensor of rank `ndim`: an i32 ndarray in which validation marks the elements
+    read."""
     address = getattr(array, "data_ptr", None)
     key = id(array) if address is None else (address(), tuple(array.shape))
     if key not in _marks_of_arrays:

@@ -1,7 +1,7 @@
 """Fills, copies and imports of fields and ndarrays that are queued on a stream instead of being done by the host.
 
-Elements that lie in ranges without gaps are set and copied by the driver, others by kernels. Each function says whether it
-could queue the work; if not, the caller does it on the host.
+Elements that lie in ranges without gaps are set and copied by the driver, others by kernels. Each function says whether
+it could queue the work; if not, the caller does it on the host.
 """
 
 from __future__ import annotations
@@ -32,8 +32,11 @@ class _Range(NamedTuple):
 
 
 def done_by_device(qd_stream: Any, wholes: Sequence[Any], queue: Callable[[_octants.Stream], bool]) -> bool:
-    """Queues work with fields or ndarrays on the stream that is given or current. Without one, a device whose memory the host
-    cannot address works in place of the host, to the same effect. False where the host is to do the work."""
+    """Queues work with fields or ndarrays on the stream that is given or current. Without one, a device whose memory
+    the host cannot address works in place of the host, to the same effect. False where the host is to do the work."""
+    if wholes[0]._serial != _octants.program_serial():
+        with _octants.on_program(wholes[0]._serial):
+            return done_by_device(qd_stream, wholes, queue)
     stream = _octants.queueing_stream(qd_stream)
     if stream is not None:
         return queue(stream)
@@ -43,6 +46,23 @@ def done_by_device(qd_stream: Any, wholes: Sequence[Any], queue: Callable[[_octa
         return False
     _octants.end_host_work()
     return True
+
+
+def wait_for_stream(qd_stream: Any, whole: Any) -> None:
+    """For what the host does with a field or an ndarray: waits for the stream that is given, or current."""
+    with _octants.on_program(whole._serial):
+        _octants.before_host_work(qd_stream)
+
+
+def queue_between_devices(stream: _octants.Stream | None, to: Elements, source: Elements) -> bool:
+    """Lets the devices copy all elements from one to another, behind all work that uses them. False where the layouts
+    differ, or where the devices cannot."""
+    ranges, sources = _ranges(to), _ranges(source)
+    same = to.dtype == source.dtype and _relative(to) == _relative(source)
+    if ranges is None or sources is None or len(ranges) != len(sources) or not same:
+        return False
+    pairs = [(each.low, other.low, each.nbytes) for each, other in zip(ranges, sources, strict=True)]
+    return to.buffer.copy_from_device(source.buffer, pairs, stream)
 
 
 def queue_fill(stream: _octants.Stream, to: Elements, value: Any) -> bool:
@@ -94,7 +114,8 @@ def queue_write(stream: _octants.Stream, to: Elements, values: np.ndarray[Any, A
 
 
 def take_tensor(whole: Any, tensor: Any) -> bool:
-    """Lets the device set all elements of a field or an ndarray from a torch tensor. False where one of them lies elsewhere."""
+    """Lets the device set all elements of a field or an ndarray from a torch tensor. False where one of them lies
+    elsewhere."""
     memory = whole._memory()
     place = memory.layout_for(tensor)
     if place is None:
@@ -104,7 +125,8 @@ def take_tensor(whole: Any, tensor: Any) -> bool:
     unnamed = buffer.hand_over()
     if unnamed is None:
         return False
-    # The stream that libraries use where they name none waits for the tensor's, and the default stream is in step with it.
+    # The stream that libraries use where they name none waits for the tensor's, and the default stream is in step with
+    # it.
     tensor.__dlpack__(stream=unnamed)
 
     def queue(stream: _octants.Stream) -> bool:

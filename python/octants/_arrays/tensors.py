@@ -16,6 +16,7 @@ from octants._arrays.ndarrays import MatrixNdarray, Ndarray, VectorNdarray, elem
 from octants._fields.fields import Field, MatrixField
 from octants._fields.make_field import field
 from octants._language.python_scope import only_in_python
+from octants._program.current_device import on
 from octants.types.primitive import DataType, resolve_dtype
 from octants.types.tensor_types import MatrixType
 from octants.types.values import Matrix
@@ -237,13 +238,15 @@ def tensor(
     backend: Any = Backend.NDARRAY,
     layout: Any = None,
     needs_grad: bool = False,
+    device: Any = None,
     **kwargs: Any,
 ) -> Tensor:
     """A tensor of scalars, or of vectors or matrices where `dtype` is such a type.
 
-    `layout` lists the axes outermost first in memory; shape and indices are not affected by it.
+    `layout` lists the axes outermost first in memory; shape and indices are not affected by it. `device` is what
+    `qd.device()` returns, or its name; the current device for None.
     """
-    _refuse("qd.tensor", kwargs, "backend, dtype, layout, needs_grad, shape")
+    _refuse("qd.tensor", kwargs, "backend, device, dtype, layout, needs_grad, shape")
     chosen = _backend(backend)
     if isinstance(dtype, MatrixType):
         if layout is not None:
@@ -251,8 +254,11 @@ def tensor(
                 "layout= is not supported with compound dtypes (vectors and matrices): leave it out, or make a tensor of "
                 "scalars"
             )
-        return _make(dtype, shape, chosen, None, needs_grad)
-    return _make(dtype, shape, chosen, permutation(layout, shape), needs_grad)
+        order = None
+    else:
+        order = permutation(layout, shape)
+    with on(device):
+        return _make(dtype, shape, chosen, order, needs_grad)
 
 
 def make_compound_tensor(
@@ -262,8 +268,10 @@ def make_compound_tensor(
     options = dict(kwargs)
     backend = _backend(options.pop("backend", Backend.NDARRAY))
     needs_grad = options.pop("needs_grad", False)
-    _refuse(caller, options, "backend, dtype, needs_grad, shape")
-    return _make(element_type_of(dtype, element_shape), shape, backend, None, needs_grad)
+    device = options.pop("device", None)
+    _refuse(caller, options, "backend, device, dtype, needs_grad, shape")
+    with on(device):
+        return _make(element_type_of(dtype, element_shape), shape, backend, None, needs_grad)
 
 
 makers.tensor = make_compound_tensor

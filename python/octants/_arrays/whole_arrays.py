@@ -9,8 +9,18 @@ import numpy as np
 
 from octants import _octants
 from octants._arrays import interchange, shadow_buffers
-from octants._arrays.queued_access import Elements, done_by_device, queue_copy, queue_fill, queue_write, take_tensor
+from octants._arrays.queued_access import (
+    Elements,
+    done_by_device,
+    queue_between_devices,
+    queue_copy,
+    queue_fill,
+    queue_write,
+    take_tensor,
+    wait_for_stream,
+)
 from octants._language.python_scope import only_in_python, runs_as_python
+from octants.exceptions import OctantsRuntimeError
 from octants.types.values import Matrix
 
 if TYPE_CHECKING:
@@ -28,6 +38,10 @@ class WholeArray:
         def _elements(self) -> Elements:
             """Where the elements lie in a buffer."""
 
+        @property
+        def _serial(self) -> int:
+            """The number of the program whose memory it is."""
+
         def _element(self, value: Any) -> Any:
             """A value as one element (a scalar stays one)."""
 
@@ -36,8 +50,8 @@ class WholeArray:
 
     @only_in_python
     def from_numpy(self, arr: np.ndarray[Any, Any], qd_stream: Any = None) -> None:
-        """Sets all elements from an array of shape `shape + element_shape`. On a stream the array is read now, and the elements
-        are set when the stream gets there."""
+        """Sets all elements from an array of shape `shape + element_shape`. On a stream the array is read now, and the
+        elements are set when the stream gets there."""
         if not isinstance(arr, (np.ndarray, np.generic)):
             raise TypeError(f"{np.ndarray} expected, but {type(arr)} provided: from_numpy() takes a numpy array")
         if type(arr) is not np.ndarray and isinstance(arr, np.ma.MaskedArray):
@@ -50,11 +64,13 @@ class WholeArray:
         """Sets all elements from an array of the right shape, now or on a stream."""
         memory = self._memory()
         values = interchange.converted(arr, memory.dtype)
-        stream = None if qd_stream is None else _octants.queueing_stream(qd_stream)
-        if stream is None or not queue_write(stream, self._elements(), values):
-            if qd_stream is not None:
-                _octants.before_host_work(qd_stream)
-            memory.write(values)
+        if qd_stream is not None:
+            with _octants.on_program(self._serial):
+                stream = _octants.queueing_stream(qd_stream)
+            if stream is not None and queue_write(stream, self._elements(), values):
+                return
+            wait_for_stream(qd_stream, self)
+        memory.write(values)
 
     def _typed(self, component: Any) -> Any:
         """A component, a row or a Python scalar, as a scalar of the array's own type."""
@@ -96,21 +112,41 @@ class WholeArray:
         if memory.at_once and qd_stream is None and not _octants.capturing():
             memory.fill(element)
         elif not done_by_device(qd_stream, [self], lambda stream: queue_fill(stream, self._elements(), element)):
-            _octants.before_host_work(qd_stream)
+            wait_for_stream(qd_stream, self)
             memory.fill(element)
         if shadow_buffers.open_scopes:
             shadow_buffers.host_wrote(self)
 
     def _copy(self, other: WholeArray, qd_stream: Any) -> None:
         """Sets all elements from another array of the same kind and shape."""
-        if not done_by_device(
-            qd_stream, [self, other], lambda stream: queue_copy(stream, self._elements(), other._elements())
-        ):
-            _octants.before_host_work(qd_stream)
+        if self._serial != other._serial:
+            done = self._copy_between_devices(other, qd_stream)
+        else:
+            done = done_by_device(
+                qd_stream, [self, other], lambda stream: queue_copy(stream, self._elements(), other._elements())
+            )
+        if not done:
+            wait_for_stream(qd_stream, self)
             memory = self._memory()
             self._import(other._memory().read().reshape(memory.shape + memory.element_shape))
         if shadow_buffers.open_scopes:
             shadow_buffers.host_copied(self, other)
+
+    def _copy_between_devices(self, other: WholeArray, qd_stream: Any) -> bool:
+        """Queues a copy from another device's array; on the stream that is given, or else in place of the host. False where
+        the host is to copy."""
+        if _octants.capturing():
+            raise OctantsRuntimeError(
+                "a copy between devices cannot be captured: copy before or behind the graph's launch"
+            )
+        with _octants.on_program(self._serial):
+            stream = _octants.queueing_stream(qd_stream)
+        return queue_between_devices(stream, self._elements(), other._elements())
+
+    @property
+    def device(self) -> _octants.Device:
+        """The device whose memory it is."""
+        return _octants.device_of(self._serial)
 
 
 def component_key(key: Any, axes: int) -> tuple[Any, Any] | None:

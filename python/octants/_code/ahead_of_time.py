@@ -54,6 +54,7 @@ class Precompilation:
     def __init__(self, calls: Sequence[_octants.UnmadeCall], threads: int, progress: TextIO | None) -> None:
         self._calls = calls
         self._program = _octants.generation()
+        self._serial = _octants.program_serial()
         self._changed = threading.Condition()
         self._next = 0
         self._completed = 0
@@ -111,7 +112,8 @@ class Precompilation:
                     raise OctantsRuntimeError("the process ended before this kernel was compiled")
                 if _octants.generation() != self._program:
                     raise OctantsRuntimeError("the program ended before this kernel was compiled")
-                self._calls[i].compile()
+                with _octants.on_program(self._serial):
+                    self._calls[i].compile()
             except BaseException as raised:  # noqa: BLE001 (whoever waits gets it)
                 error = raised
             with self._changed:

@@ -48,7 +48,7 @@ class Field(WholeArray):
         self._host: HostMemory | CopiedMemory | None = None
         self._shifted = False
         self._is_sparse = False
-        self._is_bookkeeping = False
+        self._is_metadata = False
         self._placements: list[_octants.Placement] | None = None
         self._marks: Field | None = None
         self.grad: Any = None
@@ -72,6 +72,10 @@ class Field(WholeArray):
     @property
     def _root(self) -> SNodeTree:
         return self._place()._tree
+
+    @property
+    def _serial(self) -> int:
+        return self._root._serial
 
     def _place(self) -> SNode:
         """The node that holds the first component; raises before the field is placed."""
@@ -163,12 +167,13 @@ class Field(WholeArray):
 
     @property
     def _read_marks(self) -> Field | None:
-        """A mark for each element, for kernels that check what their gradient relies on; None without a gradient."""
+        """An i32 field in which validation marks the elements that a kernel has read; None without a gradient."""
         if self._marks is None and self.has_grad():
             name, shape = f"{self._name}.marks", self.shape
             offset = self._offset if any(self._offset) else None
             marks = ScalarField(i32, (), [Component(i32, name)], name)
-            place_in_own_tree([marks._parts], shape, tuple(range(len(shape))), offset)
+            with _octants.on_program(self._serial):
+                place_in_own_tree([marks._parts], shape, tuple(range(len(shape))), offset)
             for kind in ("field", "marks"):
                 shadow_buffers.remember(kind, marks)
             self._marks = marks
@@ -281,13 +286,10 @@ class Field(WholeArray):
         if not self._is_sparse:
             super().fill(val, qd_stream)
             return
-        SNodeTree.sparse.fill(self, self._element(val), qd_stream)
+        with _octants.on_program(self._serial):
+            SNodeTree.sparse.fill(self, self._element(val), qd_stream)
         if shadow_buffers.open_scopes:
             shadow_buffers.host_wrote(self)
-
-    def _scalar_parts(self) -> list[ScalarField]:
-        """A field for each component."""
-        raise NotImplementedError
 
     @only_in_python
     def from_torch(self, arr: Any) -> None:
@@ -301,7 +303,8 @@ class Field(WholeArray):
     def _write(self, arr: np.ndarray[Any, Any], qd_stream: Any) -> None:
         if self._is_sparse:
             values = interchange.converted(arr, self._memory().dtype)
-            SNodeTree.sparse.write(self, values, qd_stream)
+            with _octants.on_program(self._serial):
+                SNodeTree.sparse.write(self, values, qd_stream)
         else:
             super()._write(arr, qd_stream)
 
@@ -336,9 +339,6 @@ class Field(WholeArray):
 class ScalarField(Field):
     """A field of scalars."""
 
-    def _scalar_parts(self) -> list[ScalarField]:
-        return [self]
-
     def __getitem__(self, key: Any) -> Any:
         memory = self._memory()
         return memory.get(self._index(memory, key))
@@ -365,9 +365,6 @@ class MatrixField(Field):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self._scalar_fields: dict[int, ScalarField] = {}
-
-    def _scalar_parts(self) -> list[ScalarField]:
-        return [self.get_scalar_field(*place) for place in np.ndindex(self._element_shape)]
 
     @property
     def n(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import operator
 from typing import Any
 
@@ -15,25 +16,26 @@ from octants._fields.fields import Field, MatrixField, ScalarField
 from octants._fields.snode import Component, checked_shape
 from octants._fields.snode_trees import place_in_own_tree, require_program
 from octants._language.python_scope import only_in_python
+from octants._program.current_device import on
 from octants.exceptions import OctantsRuntimeError, OctantsSyntaxError
 from octants.layouts import Layout
 from octants.types.enums import SNodeGradType
 from octants.types.primitive import DataType, resolve_dtype
-from octants.types.tensor_types import MatrixType, VectorType
+from octants.types.tensor_types import MatrixType
 
 
 @only_in_python
-def field(dtype: Any, shape: Any = None, *args: Any, **kwargs: Any) -> Any:
+def field(dtype: Any, shape: Any = None, *args: Any, device: Any = None, **kwargs: Any) -> Any:
     """A field of scalars, or of vectors or matrices where `dtype` is such a type.
 
     Without `shape` it waits to be placed (`qd.root.dense(...).place(x)`). Keywords: `order` ("ji": the axes outermost
-    first in memory), `offset` (first index of each axis), `name`, `needs_grad`, `needs_dual`.
+    first in memory), `offset` (first index of each axis), `name`, `needs_grad`, `needs_dual`; `device`: what `qd.device()`
+    returns, for a field with a shape that is not on the current device.
     """
-    if isinstance(dtype, VectorType):
-        return make_matrix_field(dtype.shape, dtype.dtype, shape, *args, **kwargs)
-    if isinstance(dtype, MatrixType):
-        return make_matrix_field(dtype.shape, dtype.dtype, shape, *args, **kwargs)
-    return make_scalar_field(dtype, shape, *args, **kwargs)
+    with on_unless_unplaced(device, shape):
+        if isinstance(dtype, MatrixType):
+            return make_matrix_field(dtype.shape, dtype.dtype, shape, *args, **kwargs)
+        return make_scalar_field(dtype, shape, *args, **kwargs)
 
 
 def make_scalar_field(
@@ -65,6 +67,7 @@ def make_matrix_field(
     needs_grad: bool = False,
     needs_dual: bool = False,
     layout: Layout = Layout.AOS,
+    device: Any = None,
 ) -> MatrixField:
     """A field of vectors (`element_shape` of one axis) or matrices."""
     element_shape = tuple(operator.index(extent) for extent in element_shape)
@@ -81,7 +84,8 @@ def make_matrix_field(
     made = _with_shadow_buffers(
         lambda parts: MatrixField(scalar, element_shape, parts, name), scalar, count, name, needs_grad or needs_dual
     )
-    _finish(made, shape, order, offset, needs_grad, needs_dual, layout)
+    with on_unless_unplaced(device, shape):
+        _finish(made, shape, order, offset, needs_grad, needs_dual, layout)
     assert isinstance(made, MatrixField)
     return made
 
@@ -142,6 +146,15 @@ def _finish(
         for each in (made, made.grad, made.dual):
             if each is not None:
                 each._qd_layout = sequence
+
+
+def on_unless_unplaced(device: Any, shape: Any) -> contextlib.AbstractContextManager[Any]:
+    """The scope of the device that a field was asked for. One without a shape is of the device whose tree it is placed in."""
+    if device is not None and shape is None:
+        raise OctantsSyntaxError(
+            "shape cannot be None when device is set: place the field in the tree of a qd.FieldsBuilder(device=...)"
+        )
+    return on(device)
 
 
 def checked_extents(shape: Any, offset: Any) -> tuple[tuple[int, ...], tuple[int, ...] | None]:

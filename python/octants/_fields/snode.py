@@ -142,7 +142,8 @@ class SNode:
                 self._place_component(shadow_buffer, component.offset or None)
 
     def pointer(self, axes: Any, dimensions: Any) -> SNode:
-        """A sparse level: cells that are active or not, as `dense` otherwise. A store to a field below activates the cell."""
+        """A sparse level: cells that are active or not, as `dense` otherwise. A store to a field below activates the
+        cell."""
         return self._add_level("pointer", axes, dimensions)
 
     def bitmasked(self, axes: Any, dimensions: Any) -> SNode:
@@ -150,8 +151,8 @@ class SNode:
         return self._add_level("bitmasked", axes, dimensions)
 
     def dynamic(self, axis: Any, dimension: int, chunk_size: int | None = None) -> SNode:
-        """A list in each cell of this level, of at most `dimension` elements along one axis. `qd.append` and stores make it
-        longer. `chunk_size` is of no effect: lists have memory for all their elements."""
+        """A list in each cell of this level, of at most `dimension` elements along one axis. `qd.append` and stores
+        make it longer. `chunk_size` is of no effect: lists have memory for all their elements."""
         if chunk_size is not None and (isinstance(chunk_size, bool) or int(chunk_size) < 1):
             raise OctantsRuntimeError(f"chunk_size is a positive integer, got {chunk_size!r}")
         return self._add_level("dynamic", axis, dimension)

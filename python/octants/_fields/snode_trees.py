@@ -1,7 +1,7 @@
 """Trees of levels and their memory: `qd.root`, `FieldsBuilder`.
 
-A tree is finalised once: by `FieldsBuilder.finalize`, or the first time that anything needs the memory of a field in it.
-Finalising fixes the place of every component and allocates one buffer for the tree.
+A tree is finalised once: by `FieldsBuilder.finalize`, or the first time that anything needs the memory of a field in
+it. Finalising fixes the place of every component and allocates one buffer for the tree.
 
 A field made with a shape has a tree of its own, so that its memory goes when the field does; for users such trees hang
 under `qd.root` like all others.
@@ -18,6 +18,7 @@ from octants._fields import placement_checks
 from octants._fields.axes import axes
 from octants._fields.snode import Component, SNode
 from octants._program import program_events
+from octants._program.current_device import on
 from octants.exceptions import OctantsRuntimeError
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ class SNodeTree:
         self.destroyed = False
         self.levels = _octants.LevelTree()
         self._generation = _octants.generation()
+        self._serial = _octants.program_serial()
         self._buffer: _octants.Buffer | None = None
 
     @classmethod
@@ -82,6 +84,10 @@ class SNodeTree:
         if self._buffer is not None:
             return
         self.check_alive()
+        if self._serial != _octants.program_serial():
+            with _octants.on_program(self._serial):
+                self.finalize()
+            return
         top = None if self._root is None else self._root()
         assert top is not None, "a level that is asked for its memory keeps the root"
         below = top._descendants()
@@ -105,7 +111,8 @@ class SNodeTree:
         """Deactivates all cells of the sparse levels from `node` on."""
         self.check_alive()
         self.finalize()
-        self.sparse.deactivate_below(node)
+        with _octants.on_program(self._serial):
+            self.sparse.deactivate_below(node)
 
     def destroy(self) -> None:
         """Frees the memory; the fields in it can no longer be used."""
@@ -115,10 +122,11 @@ class SNodeTree:
 
 
 class FieldsBuilder:
-    """A tree of its own, laid out by `finalize()`."""
+    """A tree of its own, laid out by `finalize()`. Its memory is that of `device`, or else of the current device."""
 
-    def __init__(self) -> None:
-        self._root = SNodeTree.new_root()
+    def __init__(self, device: Any = None) -> None:
+        with on(device):
+            self._root = SNodeTree.new_root()
         placement_checks.expect_finalize(self)
 
     def _open_root(self) -> SNode:
@@ -180,29 +188,34 @@ class FieldsBuilder:
 
 
 class RootProxy:
-    """`qd.root`: the tree under construction, a new one once its predecessor is in use."""
+    """`qd.root`: the current device's tree under construction, a new one once its predecessor is in use."""
 
     _octants_entity = "snode"
 
     def __init__(self) -> None:
-        self._open: SNode | None = None
-        self._closed_in: int | None = None
+        # By the numbers of the programs.
+        self._open: dict[int, SNode] = {}
+        self._closed: set[int] = set()
         self._shaped: weakref.WeakSet[SNode] = weakref.WeakSet()
 
     def _current(self) -> SNode:
-        top = self._open
+        serial = _octants.program_serial()
+        top = self._open.get(serial)
         if top is None or not top._tree.alive:
-            top = self._open = SNodeTree.new_root()
+            top = self._open[serial] = SNodeTree.new_root()
         return top
 
     def _close(self, top: SNode) -> None:
         """Lets go of a tree that takes no more levels."""
-        if top is self._open:
-            self._open, self._closed_in = None, _octants.generation()
+        serial = top._tree._serial
+        if self._open.get(serial) is top:
+            del self._open[serial]
+            self._closed.add(serial)
 
     def forget(self) -> None:
         """Lets go of the tree under construction, and of the memory of all trees, when the program ends."""
-        self._open = self._closed_in = None
+        self._open.clear()
+        self._closed.clear()
         for tree in list(_with_memory):
             tree._buffer = None
         _with_memory.clear()
@@ -265,7 +278,8 @@ class RootProxy:
     @property
     def finalized(self) -> bool:
         """Whether the tree under construction is in use; a new one starts then."""
-        return self._open is None and self._closed_in == _octants.generation()
+        serial = _octants.program_serial()
+        return serial not in self._open and serial in self._closed
 
     def _get_children(self) -> list[SNode]:
         return self._current()._get_children()
@@ -297,7 +311,8 @@ def place_in_own_tree(
     sequence: tuple[int, ...],
     offsets: tuple[int, ...] | None,
 ) -> None:
-    """Places components of one shape: each group in a block of its own, its members side by side in the block's cells."""
+    """Places components of one shape: each group in a block of its own, its members side by side in the block's
+    cells."""
     top = root.own_tree()
     for group in groups:
         block = top.dense(axes(*sequence), tuple(extents[axis] for axis in sequence)) if extents else top

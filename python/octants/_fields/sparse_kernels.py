@@ -47,7 +47,8 @@ def is_active(node: template(), indices: template()):
     level = static(_level(node, "is_active", len(index)))
     of = static(_last(node))
     state = of.state[_state_number(of.digits, index)]
-    found = state != 0
+    # Bit 1 marks cells that the gradient kernel which runs has activated.
+    found = state & 1 != 0
     if static(level.is_list):
         axis, extent, weight = static(of.list_digit)
         found = index[axis] // weight % extent < state

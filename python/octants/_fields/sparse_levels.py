@@ -1,14 +1,14 @@
-"""Sparse levels: which cells of a `pointer`, `bitmasked` or `dynamic` level are active, and what kernels do with them.
+"""Sparse levels: the activation state of the cells of `pointer`, `bitmasked` and `dynamic` levels.
 
-The data of a tree lies at full extent, as if each level were dense. Behind it lies an area for each sparse level:
+A tree spans its full extent, as if each level were dense. Behind the data lies an area for each sparse level:
 
-- `state`: an i32 for each cell, zero when it is inactive; for a dynamic level the length of each list.
-- `cells`, `counts`, `starts` and `count`: the list of active cells that a loop over the level works through, and what
-  making that list in parallel needs.
+- `state`: an i32 for each cell, zero if the cell is inactive; for a dynamic level, the length of each list.
+- `cells` and `count`: the list of active cells that a loop over the level visits.
+- `counts` and `starts`: scratch memory for building that list in parallel.
 
 The data of an inactive cell is zero: memory starts as zero, a store activates its cell, and deactivating a cell clears
-it. So reads need no test. The compiler makes stores activate (`lower/sparse_levels.rs`); it finds the levels of a field
-in `_sparse_levels`.
+it. So loads need no check. The compiler inserts the activation (`lower/sparse_levels.rs`). It reads the levels of a
+field from `_sparse_levels`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from octants import _octants
-from octants._fields.fields import Field, ScalarField
+from octants._fields.fields import Field, MatrixField, ScalarField
 from octants._fields.snode import Component
 from octants._fields.snode_trees import SNodeTree, root
 from octants._fields.sparse_kernels import (
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class LevelField(ScalarField):
-    """A field at a given place of a tree's memory, which no level of the tree holds: its data, or notes about its cells."""
+    """A field at a given offset of a tree's memory, outside the tree's levels: a view of its data, or metadata."""
 
     def __init__(
         self,
@@ -83,28 +83,28 @@ class SparseLevel:
     can_be_listed: bool
     """There is room for a list of active cells."""
     candidates: int
-    """Words of state; with `around`, cells of that level."""
+    """Activation states to inspect when active cells are listed; with `around`, cells of that level."""
     chunk: int
-    """Candidates that one thread looks at when active cells are listed."""
+    """Candidates that one thread inspects."""
     around: LevelOfField | None
     """The sparse level above, whose active cells hold all active cells of this one."""
     first_inside: tuple[tuple[int, int], ...]
-    """Extents of the digits of a cell's number in `around`, the last one first, and what a step of each adds to the
-    number of the first word of state within it."""
+    """For each digit of a cell's number in `around`, innermost first: its extent, and its stride in numbers of
+    states."""
     inside: tuple[tuple[int, int], ...]
-    """Extents of the words of state within a cell of `around`, and what a step of each adds to their number."""
+    """Extent and stride of each axis of the states within a cell of `around`."""
     state: LevelField
-    """An i32 for each cell, by its indices; of a dynamic level the length of each list."""
+    """An i32 for each cell, by its indices; for a dynamic level, the length of each list."""
     flat_state: LevelField
-    """The same memory by the cell's number: digits of the indices, the first one outermost."""
+    """The same memory by the cell's number: the digits of its indices, outermost first."""
     cells: LevelField
     counts: LevelField
     starts: LevelField
     count: LevelField
     touch: LevelField
-    """`state`, such that a store activates the levels above."""
+    """The same memory as `state`, where a store activates the levels above."""
     views: list[CellView] = field(default_factory=list, repr=False)
-    """The values in a cell that lie below no further sparse level."""
+    """The components in a cell that lie below no further sparse level."""
     nested: list[NestedLevel] = field(default_factory=list, repr=False)
     """The next sparse levels within a cell."""
     list_active_cells = staticmethod(list_active_cells)
@@ -115,7 +115,8 @@ class SparseLevel:
 
 @dataclass(frozen=True, eq=False)
 class CellView:
-    """A field whose first axes are those of a cell, and the others the `inner` extents of what lies in it."""
+    """A field whose first axes are those of a cell. The others, of the extents `inner`, span the elements in the
+    cell."""
 
     field: LevelField
     inner: tuple[int, ...]
@@ -123,25 +124,24 @@ class CellView:
 
 @dataclass(frozen=True, eq=False)
 class NestedLevel:
-    """A sparse level within the cells of another one, with no third between them."""
+    """The next sparse level within the cells of another one."""
 
     node: SNode
     axes: tuple[tuple[int, int], ...]
-    """For each axis of its state: the axis of the outer cell's index, or -1, and how many words of state lie along it in
-    one outer cell."""
+    """For each axis of its state: the axis of the outer cell's index, or -1, and the states along it per outer cell."""
 
 
 @dataclass(frozen=True, eq=False)
 class LevelOfField:
-    """How the indices of a field name a cell of a sparse level above it."""
+    """Maps the indices of a field to a cell of a sparse level above it."""
 
     level: SparseLevel
     state: LevelField
     """The `flat_state` of the level."""
     digits: tuple[tuple[int, int, int], ...]
-    """Axis of the field, extent, and weight: a digit is index / weight % extent. They make the number in `state`."""
+    """The digits of the position in `state`: axis of the field, extent, weight. A digit is index // weight % extent."""
     list_digit: tuple[int, int, int] | None
-    """Of a dynamic level: the digit that counts the elements of a list."""
+    """For a dynamic level: the digit that numbers the elements of a list."""
     inner: tuple[tuple[int, int], ...]
     """Axis and extent of what lies below the cell."""
     cells: _octants.Cells = field(repr=False)
@@ -162,7 +162,7 @@ def _make_level(node: SNode, area: _octants.Area) -> SparseLevel:
 
     def words(place: _octants.Placement, levels: tuple[LevelOfField, ...] = ()) -> LevelField:
         made = LevelField(node._tree, i32, place, f"{node._kind} level", levels)
-        made._is_bookkeeping = True
+        made._is_metadata = True
         return made
 
     return SparseLevel(
@@ -204,6 +204,14 @@ def _levels_of(node: SNode) -> tuple[LevelOfField, ...]:
     return tuple(found)
 
 
+def _scalar_components(target: Field) -> list[ScalarField]:
+    """A scalar field for each component of an element, in row-major order."""
+    if isinstance(target, MatrixField):
+        return [target.get_scalar_field(*index) for index in np.ndindex(target._element_shape)]
+    assert isinstance(target, ScalarField), "the elements of a field are scalars, vectors or matrices"
+    return [target]
+
+
 class SparseSupport:
     """What trees of levels ask of this module."""
 
@@ -223,7 +231,7 @@ class SparseSupport:
 
     @staticmethod
     def deactivate_below(node: SNode) -> None:
-        """Deactivates all cells of the sparse levels from `node` on, and clears what they hold."""
+        """Deactivates all cells of the sparse levels from `node` downward and clears their data."""
         level = node._sparse
         if level is None:
             for child in node._get_children():
@@ -236,24 +244,23 @@ class SparseSupport:
 
     @staticmethod
     def activate(levels: tuple[LevelOfField, ...], index: tuple[int, ...]) -> None:
-        """Activates the cells that hold an element which the host has written."""
+        """Activates the cells of an element that the host has written."""
         for of in levels:
             number, element = of.cells.locate(index)
             of.state[number] = 1 if element is None else max(of.state[number], element + 1)
 
     @staticmethod
     def activate_all(levels: tuple[LevelOfField, ...], qd_stream: Any) -> None:
-        """Activates all cells, when the host writes all elements."""
+        """Activates all cells. Called when the host writes all elements."""
         for of in levels:
             of.state.fill(of.level.capacity if of.level.is_list else 1, qd_stream)
 
     @staticmethod
     def fill(target: Field, element: Any, qd_stream: Any) -> None:
         """Sets the elements in active cells."""
-        parts = target._scalar_parts()
         values = np.broadcast_to(element, target._element_shape).ravel()
         fill = fill_active(target.dtype)
-        for part, value in zip(parts, values, strict=True):
+        for part, value in zip(_scalar_components(target), values, strict=True):
             fill(part, value.item(), qd_stream=qd_stream)
 
     @staticmethod
@@ -261,7 +268,7 @@ class SparseSupport:
         """Sets the elements in active cells from an array of the field's shape."""
         shape = target.shape
         write = write_active(target.dtype)
-        for number, part in enumerate(target._scalar_parts()):
+        for number, part in enumerate(_scalar_components(target)):
             of_part = values.reshape((*shape, -1))[..., number]
             write(part, np.array(of_part, copy=None, order="C"), target._offset, qd_stream=qd_stream)
 
@@ -270,5 +277,5 @@ SNodeTree.sparse = SparseSupport()
 
 
 def deactivate_all_snodes() -> None:
-    """Deactivates all cells of the sparse levels of all trees. What they held is zero then."""
+    """Deactivates all cells of the sparse levels of all trees and clears their data."""
     root.deactivate_all()

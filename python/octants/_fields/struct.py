@@ -1,7 +1,7 @@
 """Fields of structs, and the decorator `@qd.dataclass`.
 
-A field of structs is a bundle of fields, one per member; an element of it is a struct whose members, when assigned to, are
-also written to the field.
+A field of structs is a bundle of fields, one per member; an element of it is a struct whose members, when assigned to,
+are also written to the field.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 
 from octants._arrays.array_makers import makers
 from octants._fields.fields import Field
-from octants._fields.make_field import checked_extents, make_matrix_field, make_scalar_field
+from octants._fields.make_field import checked_extents, make_matrix_field, make_scalar_field, on_unless_unplaced
 from octants._fields.snode import Component, SNode
 from octants._fields.snode_trees import place_in_own_tree, require_program
 from octants._language.python_scope import only_in_python
@@ -230,8 +230,12 @@ def make_struct_field(
     needs_grad: bool,
     needs_dual: bool,
     layout: Layout,
+    device: Any = None,
 ) -> StructField:
     """A field of structs; without `shape` it waits to be placed."""
+    if device is not None:
+        with on_unless_unplaced(device, shape):
+            return make_struct_field(struct_type, shape, name, offset, needs_grad, needs_dual, layout)
     made = _unplaced(struct_type, name, needs_grad, needs_dual)
     if shape is None:
         if offset is not None:

@@ -82,8 +82,10 @@ class PerformanceDispatcher:
         self.clock = clock
         self.implementations: list[_Implementation] = []
         self.measurements: dict[Hashable, _Measurement] = {}
+        self._elsewhere: dict[int, dict[Hashable, _Measurement]] = {}
         self._last: tuple[Hashable, _Measurement] | None = None
         self._generation = -1
+        self._serial = 0
         force = _setting("FORCE")
         self._announces = bool(force) or _setting("PRINT_DEBUG") == "1"
         self._lists_names = bool(force)
@@ -133,10 +135,8 @@ class PerformanceDispatcher:
         if "qd_stream" in kwargs and "qd_stream" not in self.parameters:
             plain = {name: value for name, value in kwargs.items() if name != "qd_stream"}
         key = self.get_geometry_hash(*args, **plain)
-        if self._generation != _octants.generation():
-            # Kernels are compiled anew after `qd.init`, perhaps for another device.
-            self._generation = _octants.generation()
-            self._forget()
+        if self._serial != _octants.program_serial():
+            self._change_device()
         measurement = self._measurement(key)
         if measurement is not None and measurement.winner is not None and not self._is_due(measurement):
             return measurement.winner.call(*args, **kwargs)
@@ -152,6 +152,17 @@ class PerformanceDispatcher:
             measurement = self.measurements[key] = _Measurement(warmup)
             self._last = key, measurement
         return self._measure(measurement, compatible, args, kwargs)
+
+    def _change_device(self) -> None:
+        """Goes on with what was measured on the current device. After `qd.init` that is nothing."""
+        if self._generation != _octants.generation():
+            self._generation = _octants.generation()
+            self._elsewhere.clear()
+        elif self._serial:
+            self._elsewhere[self._serial] = self.measurements
+        self._serial = _octants.program_serial()
+        self.measurements = self._elsewhere.pop(self._serial, {})
+        self._last = None
 
     def _measurement(self, key: Hashable) -> _Measurement | None:
         """What is known of a geometry.
@@ -169,6 +180,7 @@ class PerformanceDispatcher:
 
     def _forget(self) -> None:
         """Starts again with no measurements."""
+        self._elsewhere.clear()
         self.measurements.clear()
         self._last = None
 

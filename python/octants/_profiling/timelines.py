@@ -56,6 +56,7 @@ class Timeline:
         self._first: int | None = None
         self._last: int | None = None
         self._program = -1
+        self._serial = 0
         self._read: tuple[list[Task], list[str]] | None = None
 
     def start(self) -> None:
@@ -66,6 +67,7 @@ class Timeline:
         default = _octants.default_stream()
         self._named = {s.number: name for name, s in self._streams.items() if s.number or s == default}
         self._program = _octants.generation()
+        self._serial = _octants.program_serial()
         self._first = _octants.profiler_start()
 
     def stop(self) -> None:
@@ -73,7 +75,8 @@ class Timeline:
         if self._first is None:
             raise OctantsRuntimeError("this timeline was not started: use it in a with statement, or call start()")
         if self._last is None and self._program == _octants.generation():
-            self._last = _octants.profiler_stop()
+            with _octants.on_program(self._serial):
+                self._last = _octants.profiler_stop()
 
     def __enter__(self) -> Timeline:
         self.start()
@@ -102,7 +105,8 @@ class Timeline:
                 "the program of this timeline has ended: read or save timelines before qd.reset()"
             )
         assert self._last is not None
-        rows, numbers, _ = _octants.profiler_spans(self._first, self._last)
+        with _octants.on_program(self._serial):
+            rows, numbers, _ = _octants.profiler_spans(self._first, self._last)
         # Streams by number, workers (negative) behind them.
         used = sorted({numbers[row[4]] for row in rows}, key=lambda n: (n < 0, abs(n)))
         names = {number: self._lane_name(number) for number in used}

@@ -23,19 +23,21 @@ from octants.version import require_version
 
 
 class Config:
-    """The options of the running program, by name: `qd.cfg`.
+    """The options of the running program, by name: `qd.cfg`. Each device has its own.
 
     An option that is set holds for what is compiled and launched from then on; kernels that are compiled stay as they
     are. What a running program cannot change (`arch`, streams, the folder on disk, ...) raises an `AttributeError` that
     says so, an unknown name too, and a value that does not fit a `ValueError`.
     """
 
-    def __init__(self, given: dict[str, Any]) -> None:
+    def __init__(self, given: dict[str, Any], serial: int) -> None:
         object.__setattr__(self, "_given", given)
+        object.__setattr__(self, "_serial", serial)
         self._refresh()
 
     def _refresh(self) -> None:
-        values: dict[str, Any] = {**self._given, **_octants.config()}
+        with _octants.on_program(self._serial):
+            values: dict[str, Any] = {**self._given, **_octants.config()}
         for name in ("default_fp", "default_ip", "default_up"):
             values[name] = BY_NAME[values[name]]
         # Kernels that run as Python have a program on the CPU.
@@ -51,12 +53,17 @@ class Config:
         return values[name]
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if _current is not self or not _octants.is_initialized():
+        if _configs.get(self._serial) is not self or self._serial not in _octants.program_serials():
             raise AttributeError("these options are of a program that has ended: qd.cfg has those of the running one")
         if name not in self._values:
             raise AttributeError(f"qd.cfg has no option {name!r}")
-        _octants.set_option(name, _arch_name(value) if name == "arch" else value)
-        self._refresh()
+        value = _arch_name(value) if name == "arch" else value
+        # The default types are those of annotations, which know of no device.
+        for serial in _octants.program_serials() if name in _TYPES else [self._serial]:
+            with _octants.on_program(serial):
+                _octants.set_option(name, value)
+            if serial in _configs:
+                _configs[serial]._refresh()
         if name == "log_level":
             _logging.set_logging_level(self.log_level)
 
@@ -67,7 +74,11 @@ class Config:
         return f"Config({', '.join(f'{name}={value!r}' for name, value in self._values.items())})"
 
 
-_current: Config | None = None
+_TYPES = ("default_fp", "default_ip")
+_configs: dict[int, Config] = {}
+"""By the numbers of the programs."""
+_given: dict[str, Any] = {}
+"""What the running program was given."""
 
 
 @only_in_python
@@ -77,7 +88,7 @@ def init(arch: Any = None, default_fp: Any = None, default_ip: Any = None, **opt
     `arch` is where kernels run (`qd.cpu`, `qd.gpu`, ...); what is not available falls back to the CPU unless
     `enable_fallback=False`. The other options are described in the user guide.
     """
-    global _current
+    global _given
     require_version(options.pop("require_version", None))
     if "default_up" in options:
         raise OctantsOptionError(
@@ -90,7 +101,7 @@ def init(arch: Any = None, default_fp: Any = None, default_ip: Any = None, **opt
     for name in ("default_fp", "default_ip"):
         if name in given:
             given[name] = _default_type(name, given[name])
-    _current = None
+    _configs.clear()
     set_default_types(i32, f32)
     _leave_program()
     # Kernels that run as Python keep their fields and ndarrays in the memory of a program on the CPU.
@@ -101,12 +112,14 @@ def init(arch: Any = None, default_fp: Any = None, default_ip: Any = None, **opt
     notices = _octants.init({**given, "arch": "cpu"} if is_plain else given)
     root.forget()
     program_events.tell(program_events.ended)
-    _current = Config(given)
-    _logging.set_logging_level(_current.log_level)
+    _given = given
+    serial = _octants.program_serial()
+    config = _configs[serial] = Config(given, serial)
+    _logging.set_logging_level(config.log_level)
     if is_plain:
         from octants import plain_python
 
-        plain_python.begin(_current.random_seed)
+        plain_python.begin(config.random_seed)
     if covers_kernels():
         from octants._code import kernel_coverage
 
@@ -117,11 +130,10 @@ def init(arch: Any = None, default_fp: Any = None, default_ip: Any = None, **opt
 
 @only_in_python
 def reset() -> None:
-    """Ends the program. Its fields, ndarrays and compiled kernels can no longer be used."""
-    global _current
+    """Ends the program, on all of its devices. Its fields, ndarrays and compiled kernels can no longer be used."""
     _leave_program()
     _octants.reset()
-    _current = None
+    _configs.clear()
     root.forget()
     set_default_types(i32, f32)
     program_events.tell(program_events.ended)
@@ -140,8 +152,8 @@ def clock_freq_hz() -> float:
 
 
 def sync() -> None:
-    """Waits until everything launched before is done, on every stream. Raises an `OctantsRuntimeError` while the program
-    has fields that were never placed."""
+    """Waits until everything launched before is done, on every stream of every device. Raises an `OctantsRuntimeError` while
+    the program has fields that were never placed."""
     refuse_unplaced_fields()
     _octants.sync()
 
@@ -165,12 +177,17 @@ if hasattr(os, "register_at_fork"):
 
 
 def current_config() -> Config | None:
-    """The options in force; None before `qd.init()`."""
-    return _current if _octants.is_initialized() else None
+    """The options in force on the current device; None before `qd.init()`."""
+    if not _octants.is_initialized():
+        return None
+    serial = _octants.program_serial()
+    if serial not in _configs:
+        _configs[serial] = Config(_given, serial)
+    return _configs[serial]
 
 
 def is_extension_enabled(ext: Extension) -> bool:
-    """Whether the running program's machine has the ability."""
+    """Whether the current device has the ability."""
     config = current_config()
     if config is None:
         raise OctantsRuntimeError("no program is running. Maybe you forgot to call `qd.init()` first?")

@@ -103,7 +103,7 @@ class CapturedGraph:
         for steps, other in self._others:
             entries.append((steps, 0, other.grad().launch if isinstance(other, CapturedGraph) else other))
         entries.sort(key=lambda entry: entry[:2])
-        with capture() as backwards:
+        with _octants.on_program(self._graph.serial), capture() as backwards:
             order = _octants.GradientOrder()
             for _, _, entry in reversed(entries):
                 if isinstance(entry, int):

@@ -47,6 +47,7 @@ class Tape(Scope):
         self.gradient_evaluated = False
         self.calls: list[tuple[Any, tuple[Any, ...]]] = []
         self.modes: list[AutodiffMode] = []
+        self._serial: int | None = None
         config = current_config()
         if validation and (config is None or not config.debug):
             warnings.warn(
@@ -87,10 +88,23 @@ class Tape(Scope):
 
     def insert(self, func: Any, args: tuple[Any, ...]) -> None:
         """Records a call. Its gradient will be `func.grad(*args)`."""
+        if isinstance(func, _octants.RecordedLaunch):
+            self._check_device(func)
         self.calls.append((func, args))
         self.modes.append(AutodiffMode.NONE)
         if self.validation and isinstance(func, _octants.RecordedLaunch):
             func.kernel.autodiff_mode = AutodiffMode.VALIDATION
+
+    def _check_device(self, launch: _octants.RecordedLaunch) -> None:
+        """Refuses a launch of another device than the first one's: gradients of both would not be in order."""
+        if self._serial is None:
+            self._serial = launch.serial
+        elif self._serial != launch.serial:
+            names = [_octants.device_of(serial).name for serial in (launch.serial, self._serial)]
+            raise OctantsRuntimeError(
+                f"kernel `{launch.kernel.__name__}` was launched on {names[0]}, and this tape began on {names[1]}: a tape "
+                "records the launches of one device"
+            )
 
     def _set_modes(self, mode: AutodiffMode) -> None:
         for func, _ in self.calls if self.validation else []:
@@ -120,7 +134,8 @@ class Tape(Scope):
 
     def _grad_on_streams(self, launches: list[_octants.RecordedLaunch]) -> None:
         """Runs each launch's gradient on the stream of the launch, behind those that use the same memory."""
-        order = _octants.GradientOrder()
+        with _octants.on_program(launches[0].serial):
+            order = _octants.GradientOrder()
         for launch in launches:
             launch.precede(order)
         try:

@@ -287,10 +287,11 @@ class Struct:
         needs_dual: bool = False,
         layout: Layout = Layout.AOS,
         struct_type: StructType | None = None,
+        device: Any = None,
     ) -> StructField:
         """A field of structs of the given members; without `shape` it waits to be placed under `qd.root`."""
         return makers.struct_field(
-            struct_type or StructType(members, methods), shape, name, offset, needs_grad, needs_dual, layout
+            struct_type or StructType(members, methods), shape, name, offset, needs_grad, needs_dual, layout, device
         )
 
 

@@ -468,19 +468,22 @@ class Matrix:
         needs_dual: bool = False,
         layout: Layout = Layout.AOS,
         ndim: int | None = None,
+        device: Any = None,
     ) -> MatrixField:
         """A field of `n` by `m` matrices; without `shape` it waits to be placed under `qd.root`."""
         element_shape = (n,) if ndim == 1 else (n, m)
         return makers.matrix_field(
             element_shape, dtype, shape=shape, order=order, name=name, offset=offset, needs_grad=needs_grad,
-            needs_dual=needs_dual, layout=layout,
+            needs_dual=needs_dual, layout=layout, device=device,
         )  # fmt: skip
 
     @classmethod
     @only_in_python
-    def ndarray(cls, n: int, m: int, dtype: Any, shape: Any, needs_grad: bool = False) -> MatrixNdarray:
+    def ndarray(
+        cls, n: int, m: int, dtype: Any, shape: Any, needs_grad: bool = False, device: Any = None
+    ) -> MatrixNdarray:
         """An ndarray of `n` by `m` matrices."""
-        return makers.ndarray((n, m), dtype, shape, needs_grad)
+        return makers.ndarray((n, m), dtype, shape, needs_grad, device)
 
     @classmethod
     def tensor(cls, n: int, m: int, dtype: Any, shape: Any, **kwargs: Any) -> MatrixTensor:
@@ -503,9 +506,11 @@ class Vector(Matrix):
 
     @classmethod
     @only_in_python
-    def ndarray(cls, n: int, dtype: Any, shape: Any, needs_grad: bool = False) -> VectorNdarray:  # type: ignore[override]
+    def ndarray(  # type: ignore[override]
+        cls, n: int, dtype: Any, shape: Any, needs_grad: bool = False, device: Any = None
+    ) -> VectorNdarray:
         """An ndarray of vectors."""
-        return makers.ndarray((n,), dtype, shape, needs_grad)
+        return makers.ndarray((n,), dtype, shape, needs_grad, device)
 
     @classmethod
     def tensor(cls, n: int, dtype: Any, shape: Any, **kwargs: Any) -> VectorTensor:  # type: ignore[override]

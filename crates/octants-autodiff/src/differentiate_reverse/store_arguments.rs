@@ -33,7 +33,7 @@ impl StoreArguments {
                 layout: Layout::Contiguous,
                 space: MemorySpace::Global,
                 short_offsets: false,
-                is_bookkeeping: false,
+                is_metadata: false,
             });
         }
         for name in ["lanes", "step", "lane32", "lane64", "root32", "root64", "neighbors"] {

@@ -38,7 +38,7 @@ pub fn array(name: &str, elem: impl Into<Type>, ndim: u32) -> Buffer {
         layout: Layout::Contiguous,
         space: Default::default(),
         short_offsets: false,
-        is_bookkeeping: false,
+        is_metadata: false,
     }
 }
 

@@ -78,6 +78,6 @@ pub fn field(name: &str, s: Scalar, n: u64, root: u32) -> Buffer {
         layout,
         space: Default::default(),
         short_offsets: false,
-        is_bookkeeping: false,
+        is_metadata: false,
     }
 }

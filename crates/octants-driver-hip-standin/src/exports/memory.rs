@@ -113,6 +113,22 @@ pub unsafe extern "C" fn hipMemcpyDtoDAsync(to: Address, from: Address, bytes: u
 }
 
 #[unsafe(no_mangle)]
+pub unsafe extern "C" fn hipMemcpyPeerAsync(
+    to: *mut c_void,
+    to_device: c_int,
+    from: *const c_void,
+    from_device: c_int,
+    bytes: usize,
+    stream: Handle,
+) -> c_int {
+    queue("hipMemcpyPeerAsync", stream, |_| {
+        known_device(to_device)?;
+        known_device(from_device)?;
+        Ok(Work::CopyBetween { to: (to as u64, to_device), from: (from as u64, from_device), bytes })
+    })
+}
+
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn hipMemPoolCreate(pool: *mut Handle, properties: *const [u32; 4]) -> c_int {
     finish(state().device().and_then(|_| {
         // SAFETY: HIP's contract: the struct begins with these four numbers.

@@ -65,7 +65,8 @@ pub unsafe extern "C" fn hipStreamWaitEvent(stream: Handle, event: Handle, flags
     const CALL: &str = "hipStreamWaitEvent";
     finish(state().stream(CALL, stream as u64).and_then(|stream| {
         let handle = event as u64;
-        let event = state().event(CALL, handle)?;
+        // A stream waits for events of any device.
+        let event = state().find(CALL, "event", &state().events, handle)?;
         if flags != 0 {
             return Err(code::INVALID_VALUE);
         }

@@ -1,5 +1,7 @@
 //! [`Executable`]: from IR to code that is loaded, made anew or found on disk.
 
+use std::sync::Arc;
+
 use octants_analysis::task_order;
 use octants_artifact::{Artifact, Dependence, Key};
 use octants_autodiff::Kept;
@@ -168,13 +170,17 @@ impl Session {
         // Only a device apart can be lost. A kernel's own source is the first that was read.
         let own = sources.get(0).filter(|_| self.config().debug && !self.device.is_immediate());
         let defined_at = own.map(|file| format!("{}:{}", file.path, file.first_line));
-        let key = self.cache.as_ref().and_then(|cache| {
-            let defined_at = defined_at.as_deref();
-            let (program, options, schedule_options) = (&program, &options, &schedule_options);
-            let from = Ingredients { program, sources, defined_at, options, schedule_options };
-            Some((cache, cache.key(machine, &from)?))
-        });
-        let kept = key.and_then(|(cache, key)| cache.get(&key));
+        let from = Ingredients {
+            program: &program,
+            sources,
+            defined_at: defined_at.as_deref(),
+            options: &options,
+            schedule_options: &schedule_options,
+        };
+        let key = self.cache.as_ref().and_then(|cache| Some((cache, cache.key(machine, &from)?)));
+        let shared = self.shared.as_ref().and_then(|shared| Some((shared, shared.key(machine, &from)?)));
+        let kept = key.and_then(|(cache, key)| cache.get(&key).map(Arc::new));
+        let kept = kept.or_else(|| shared.and_then(|(shared, key)| shared.get(&key)));
         let kept_under = key.map(|(_, key)| key);
         watch.lap(Phase::Load, "look up");
         let buffers = program.buffers.clone();
@@ -230,6 +236,9 @@ impl Session {
         if let Some((cache, key)) = key {
             self.keep(cache, &key, &artifact);
             watch.lap(Phase::Load, "store");
+        }
+        if let Some((shared, key)) = shared {
+            shared.put(key, &artifact);
         }
         let launching = Launching::Plain;
         let key = kept_under;

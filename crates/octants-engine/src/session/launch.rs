@@ -29,7 +29,7 @@ impl Session {
         stream: Option<&Stream>,
         caller: &dyn Caller,
     ) -> Result<Option<Results>, Error> {
-        let stream = stream.unwrap_or_else(|| self.device.default_stream());
+        let stream = self.stream_or_default(stream)?;
         self.check_launch(code, slots, stream, caller)?;
         if let Some(watched) = &code.watched {
             let slots = self.watching(watched, stream, slots)?;
@@ -90,7 +90,7 @@ impl Session {
         stream: Option<&Stream>,
         caller: &dyn Caller,
     ) -> Result<Option<Results>, Error> {
-        let on = stream.unwrap_or_else(|| self.device.default_stream());
+        let on = self.stream_or_default(stream)?;
         // SAFETY: the caller's contract.
         let launch = || counters.restored(on, caller, || unsafe { self.launch(code, slots, arrays, stream, caller) });
         match order {
@@ -110,7 +110,7 @@ impl Session {
         stream: Option<&Stream>,
         caller: &dyn Caller,
     ) -> Result<KeptCounters, Error> {
-        let stream = stream.unwrap_or_else(|| self.device.default_stream());
+        let stream = self.stream_or_default(stream)?;
         Ok(KeptCounters::of(stream, &code.kernel, slots, caller)?)
     }
 
@@ -128,12 +128,22 @@ impl Session {
         resumes_at: Option<i64>,
         caller: &dyn Caller,
     ) -> Result<Option<i64>, Error> {
-        let stream = stream.unwrap_or_else(|| self.device.default_stream());
+        let stream = self.stream_or_default(stream)?;
         self.check_launch(code, slots, stream, caller)?;
         let watching = code.watched.as_ref().map(|watched| self.watching(watched, stream, slots)).transpose()?;
         let slots = watching.as_deref().unwrap_or(slots);
         // SAFETY: the caller's contract.
         Ok(unsafe { stream.launch_from(&code.kernel, slots, arrays, resumes_at, caller)? })
+    }
+
+    /// The stream that a launch is asked for on, the default one for `None`.
+    #[inline]
+    fn stream_or_default<'a>(&'a self, stream: Option<&'a Stream>) -> Result<&'a Stream, Error> {
+        match stream {
+            None => Ok(self.device.default_stream()),
+            Some(stream) if self.device.owns(stream) => Ok(stream),
+            Some(_) => Err(DeviceError::from(ErrorKind::ForeignDevice { what: "stream" }).into()),
+        }
     }
 
     /// Refuses a launch whose iterations race, or that races with another launch, if that is looked for.

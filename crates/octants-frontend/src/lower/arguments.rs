@@ -100,7 +100,7 @@ impl Lowerer<'_> {
             layout: if desc.contiguous { Layout::Contiguous } else { Layout::Strided },
             space: MemorySpace::Global,
             short_offsets: desc.reach == Reach::Short,
-            is_bookkeeping: false,
+            is_metadata: false,
         });
         self.buffer_captures.push(Some(capture));
         self.buffer_objects.push(obj);
@@ -218,7 +218,7 @@ impl Lowerer<'_> {
             layout: Layout::Dense { shape: desc.shape, offset: desc.offset, components },
             space: MemorySpace::Global,
             short_offsets,
-            is_bookkeeping: desc.is_bookkeeping,
+            is_metadata: desc.is_metadata,
         });
         self.buffer_captures.push(None);
         self.buffer_objects.push(Some(obj));

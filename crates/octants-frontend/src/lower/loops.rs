@@ -23,7 +23,7 @@ struct LoopBox {
     /// One loop variable holds all indices.
     grouped: bool,
     kind: BoxKind,
-    /// The loop is over active cells, by their list: a range of its places, and those of what lies in a cell.
+    /// Over active cells: the positions in their list, and the elements in a cell.
     cells: Option<ActiveCells>,
 }
 
@@ -343,11 +343,20 @@ impl Lowerer<'_> {
         arith::cast(&mut self.b, v, Scalar::I32)
     }
 
-    /// A loop over active cells runs over the list of those that are active before it. A gradient's loops run over all
-    /// cells instead, and leave out inactive ones: they may run in another order than the loops that activate cells.
+    /// Whether loops over active cells iterate over a list of them. Reverse mode runs loops in another order than the
+    /// stores that activate cells. So its loops run over all cells, and skip the inactive ones.
+    fn lists_cells(&self) -> bool {
+        match self.options.mode {
+            AutodiffMode::None | AutodiffMode::Forward | AutodiffMode::Validation => true,
+            AutodiffMode::Reverse | AutodiffMode::Trips | AutodiffMode::Reads => false,
+        }
+    }
+
+    /// Makes a loop over active cells iterate over the list of the cells that are active before it.
     fn list_cells_of(&mut self, bounds: &mut LoopBox) -> Result<()> {
+        let lists_cells = self.lists_cells();
         let Some(cells) = &bounds.cells else { return Ok(()) };
-        if self.options.mode == AutodiffMode::None {
+        if lists_cells {
             let span = self.b.span;
             let ends = self.list_active_cells(cells)?;
             self.b.span = span;
@@ -363,7 +372,7 @@ impl Lowerer<'_> {
             s.b.push(Op::LoopIndex(id, level as u32), ty)
         };
         match &bounds.cells {
-            Some(cells) if self.options.mode == AutodiffMode::None => {
+            Some(cells) if self.lists_cells() => {
                 let iteration: Vec<ValueId> = (0..bounds.ranges.len()).map(|level| index(self, level)).collect();
                 self.indices_of_listed(cells, &iteration)
             }
@@ -379,8 +388,8 @@ impl Lowerer<'_> {
         body: impl FnOnce(&mut Self) -> Result<T>,
     ) -> Result<T> {
         match &bounds.cells {
-            Some(cells) if self.options.mode != AutodiffMode::None => {
-                let active = self.is_active_now(cells, indices);
+            Some(cells) if !self.lists_cells() => {
+                let active = self.was_active(cells, indices);
                 let (then, result) = self.in_block(body)?;
                 let (other, ()) = self.in_block(|_| Ok(()))?;
                 self.b.push(Op::If(active, then, other), Type::Unit);

@@ -52,6 +52,7 @@ use octants_ir::{
 };
 
 use self::graph_sections::GraphSection;
+pub use self::sparse_levels::Activations;
 use crate::ast::Stmt;
 use crate::syntax_facts::Facts;
 use crate::value::Value;
@@ -228,7 +229,7 @@ pub(crate) struct Lowerer<'w> {
     buffer_of_path: HashMap<(u32, Vec<String>), BufferId>,
     gradients: HashMap<BufferId, Option<BufferId>>,
     shadow_buffers: BTreeMap<BufferId, BufferId>,
-    activations: sparse_levels::Activations,
+    activations: Activations,
     /// Arrays that `qd.stop_grad` makes constants here.
     stopped: Vec<BufferId>,
     roots: Vec<u32>,
@@ -378,10 +379,16 @@ impl<'w> Lowerer<'w> {
             body: self.b.body,
             ret: self.ret,
         };
-        // A gradient is of what has run: its cells are active.
-        if matches!(self.options.mode, AutodiffMode::None | AutodiffMode::Forward) {
-            self.activations.insert_into(&mut kernel);
-        }
+        let activations = match self.options.mode {
+            // Differentiation adds stores to gradients and duals.
+            mode @ (AutodiffMode::Reverse | AutodiffMode::Forward) => self.activations.of_derivative(mode),
+            // These kernels change no field.
+            AutodiffMode::Trips | AutodiffMode::Reads => Activations::default(),
+            AutodiffMode::None | AutodiffMode::Validation => {
+                self.activations.insert_into(&mut kernel);
+                Activations::default()
+            }
+        };
         Lowered {
             kernel,
             buffers: self.buffer_captures,
@@ -390,6 +397,7 @@ impl<'w> Lowerer<'w> {
             returns,
             checkpoints: self.checkpoints,
             overlap_allowed: self.overlap_allowed,
+            activations,
             sources: self.sources,
             parsing: self.parsing,
         }

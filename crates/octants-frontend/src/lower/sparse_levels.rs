@@ -1,19 +1,29 @@
-//! Sparse levels: loops over the active cells of a field or level, and stores that activate what holds their element.
+//! Sparse levels: loops over active cells, and stores that activate the cells around their element.
 //!
-//! The outside lays out the state of each sparse level as a field of i32 (`FieldDesc::is_sparse`, `_sparse_levels`):
-//! zero for an inactive cell, or the length of a list. Everything here is made of ordinary loads, stores and loops.
+//! The outside lays out the activation state of each sparse level as a field of i32 (`FieldDesc::is_sparse`,
+//! `_sparse_levels`): zero for an inactive cell; for a dynamic level, the length of each list. Lowering emits ordinary
+//! loads, stores and loops.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use octants_diag::{Code, Result};
 use octants_ir::insert_code::{bodies, push_if, rebuild_blocks, widen};
-use octants_ir::{AtomicOp, BinaryOp, Body, BufferId, Builder, Function, Kernel, Layout, Op, Scalar, Type, ValueId};
+use octants_ir::{
+    AtomicOp, AutodiffMode, BinaryOp, Body, BufferId, Builder, ForLoop, Function, Kernel, Layout, LoopConfig, Op,
+    Range, Scalar, Type, ValueId,
+};
 
 use super::Lowerer;
 use super::builtins::Call;
 use crate::ast::{Arguments, Expr, ExprKind};
 use crate::value::Value;
 use crate::world::{Entity, Obj};
+
+/// The bit of a state that stores set. For other levels than dynamic ones, a cell with any bit set is active.
+const ACTIVE: i64 = 1;
+/// The bit that stores to gradients set instead. The loops of their kernel skip cells that have it alone: reverse mode
+/// runs the iterations that the kernel ran. The kernel ends by turning it into `ACTIVE`.
+const ACTIVATED_BY_GRADIENT: i64 = 2;
 
 /// A digit of an index: of the index along an axis, divided by the weight, the remainder by the extent.
 #[derive(Debug, Clone, Copy)]
@@ -33,18 +43,18 @@ pub(super) struct SparseLevel {
     digits: Vec<IndexDigit>,
     /// Of lists: the element's number.
     list: Option<IndexDigit>,
-    /// What lies in a cell: axes and extents.
+    /// The axes and extents of the elements in a cell.
     inner: Vec<IndexDigit>,
 }
 
 impl SparseLevel {
-    /// The loops over what lies in a cell.
+    /// The loops over the elements in a cell.
     fn inner_loops(&self) -> impl Iterator<Item = &IndexDigit> {
         self.inner.iter().filter(|digit| digit.extent > 1)
     }
 }
 
-/// The cells that a loop runs over: each active one of a level, with all that lies in it.
+/// The iteration space of a loop over active cells: each active cell of a level, with all elements in it.
 #[derive(Debug, Clone)]
 pub(super) struct ActiveCells {
     level: SparseLevel,
@@ -135,8 +145,8 @@ impl Lowerer<'_> {
         Ok(Some(ActiveCells { level, cells, axes }))
     }
 
-    /// Lists the cells that are active now. Yields how many there are, and the extents of what lies in a cell: the loop
-    /// runs over all of these.
+    /// Lists the cells that are active now. Returns the extents of the loop: the number of cells, and the extents of
+    /// the elements in a cell.
     pub(super) fn list_active_cells(&mut self, cells: &ActiveCells) -> Result<Vec<ValueId>> {
         if !self.at_top_level() {
             return self.err(
@@ -155,7 +165,7 @@ impl Lowerer<'_> {
         Ok([count].into_iter().chain(inner).collect())
     }
 
-    /// The indices of an iteration of a loop over listed cells: of its place in the list, and of those in the cell.
+    /// The field indices of an iteration: `iteration` is a position in the list, then indices within the cell.
     pub(super) fn indices_of_listed(&mut self, cells: &ActiveCells, iteration: &[ValueId]) -> Vec<ValueId> {
         let s = Scalar::I32;
         let (slot, within) = iteration.split_first().expect("compiler bug: a loop over a list has places");
@@ -196,8 +206,8 @@ impl Lowerer<'_> {
         all
     }
 
-    /// `x[i].append(value)`, `x[i].length()` and `x[i].deactivate()`, of a field placed right below a dynamic level: the
-    /// indices name the list. `None` for everything else.
+    /// `x[i].append(value)`, `x[i].length()` and `x[i].deactivate()`, for a field placed directly below a dynamic
+    /// level. The indices name the list. `None` for every other expression.
     pub(super) fn lower_list_operation(&mut self, func: &Expr, arguments: &Arguments) -> Result<Option<Value>> {
         let ExprKind::Attribute(base, name) = &func.kind else { return Ok(None) };
         if !matches!(name.as_str(), "append" | "length" | "deactivate") {
@@ -251,12 +261,16 @@ impl Lowerer<'_> {
         Ok(())
     }
 
-    /// Whether the cell at these indices is active now.
-    pub(super) fn is_active_now(&mut self, cells: &ActiveCells, indices: &[ValueId]) -> ValueId {
+    /// Whether the cell at these indices was active when the kernel began.
+    pub(super) fn was_active(&mut self, cells: &ActiveCells, indices: &[ValueId]) -> ValueId {
         let first: Vec<i64> = cells.axes.iter().map(|(begin, _)| *begin).collect();
         let extents: Vec<i64> = cells.axes.iter().map(|(_, extent)| *extent).collect();
         let at = Position { indices, first: &first, extents: &extents };
-        let state = load_state(&mut self.b, &cells.level, &at);
+        let mut state = load_state(&mut self.b, &cells.level, &at);
+        if cells.level.list.is_none() {
+            let bit = self.b.int(ACTIVE, Scalar::I32);
+            state = self.b.binary(BinaryOp::And, state, bit);
+        }
         is_active(&mut self.b, &cells.level, &at, state)
     }
 }
@@ -286,7 +300,7 @@ impl Position<'_> {
     }
 }
 
-/// The address of the word that says whether a cell is active.
+/// The address of a cell's activation state.
 fn state_address(b: &mut Builder, level: &SparseLevel, at: &Position<'_>) -> ValueId {
     let mut number = b.int(0, Scalar::I32);
     for digit in &level.digits {
@@ -319,26 +333,35 @@ fn is_active(b: &mut Builder, level: &SparseLevel, at: &Position<'_>, state: Val
     }
 }
 
-/// What tells which stores activate cells.
-#[derive(Debug, Default)]
-pub(super) struct Activations {
+/// Which stores activate cells, and which cells.
+#[derive(Debug, Clone, Default)]
+pub struct Activations {
     /// The fields below sparse levels, with these, the outermost first.
     fields: BTreeMap<BufferId, Vec<SparseLevel>>,
     /// For the loops over active cells: the state of their level, and the indices of an iteration.
     loops: Vec<(BufferId, Vec<ValueId>)>,
+    /// The stores are a gradient kernel's.
+    by_gradient: bool,
 }
 
 impl Activations {
-    /// Puts before every store and atomic update of an element below sparse levels what activates its cells. An element
-    /// that is passed by reference to a function that writes to it counts too. What a loop over active cells stores to
-    /// its own cells needs nothing, unless the kernel deactivates some.
-    pub(super) fn insert_into(&self, kernel: &mut Kernel) {
+    /// Those of the kernel's derivative, in which stores in loops over active cells are not recognized.
+    pub(super) fn of_derivative(self, mode: AutodiffMode) -> Activations {
+        Activations { loops: Vec::new(), by_gradient: mode == AutodiffMode::Reverse, ..self }
+    }
+
+    /// Activates the cells of each element below sparse levels ahead of a store, an atomic update, or a call of a
+    /// function that writes to it by reference. A loop over active cells needs no activation to store to its own cells,
+    /// unless the kernel deactivates cells.
+    pub fn insert_into(&self, kernel: &mut Kernel) {
         if self.fields.is_empty() {
             return;
         }
         let written: Vec<Vec<bool>> = kernel.functions.iter().map(written_parameters).collect();
         let buffers = kernel.buffers.clone();
         let loops = if self.deactivates(kernel) { &[][..] } else { &self.loops[..] };
+        let bit = if self.by_gradient { ACTIVATED_BY_GRADIENT } else { ACTIVE };
+        let mut changed: BTreeSet<BufferId> = BTreeSet::new();
         for (number, body) in bodies(kernel).enumerate() {
             rebuild_blocks(body, |b, v| {
                 let addresses = match &b.body.inst(v).op {
@@ -358,11 +381,15 @@ impl Activations {
                     let is_listed = number == written.len() && loops.contains(&(innermost.state, indices.clone()));
                     if !is_listed {
                         let extents: Vec<i64> = shape.iter().map(|n| *n as i64).collect();
-                        activate(b, levels, &Position { indices: &indices, first: offset, extents: &extents });
+                        activate(b, levels, &Position { indices: &indices, first: offset, extents: &extents }, bit);
+                        changed.extend(levels.iter().filter(|l| l.list.is_none()).map(|l| l.state));
                     }
                 }
                 b.place(v);
             });
+        }
+        if self.by_gradient {
+            changed.into_iter().for_each(|state| end_activation_by_gradient(kernel, state));
         }
     }
 
@@ -380,13 +407,14 @@ impl Activations {
         }
         let of = |b: &BufferId| &kernel.buffers[b.index()];
         let states = self.fields.values().flatten().map(|level| of(&level.state));
-        let stored: Vec<_> = stored.iter().map(of).filter(|b| b.is_bookkeeping).collect();
+        let stored: Vec<_> = stored.iter().map(of).filter(|b| b.is_metadata).collect();
         states.into_iter().any(|state| stored.iter().any(|b| b.shares_memory(state)))
     }
 }
 
-/// Activates the cells that hold an element, where the innermost is not active: those around an active cell are.
-fn activate(b: &mut Builder, levels: &[SparseLevel], at: &Position<'_>) {
+/// Activates the cells that hold an element if the innermost one is inactive: the cells around an active cell are
+/// active.
+fn activate(b: &mut Builder, levels: &[SparseLevel], at: &Position<'_>, bit: i64) {
     let Some(innermost) = levels.last() else { return };
     let state = load_state(b, innermost, at);
     let active = is_active(b, innermost, at, state);
@@ -396,7 +424,7 @@ fn activate(b: &mut Builder, levels: &[SparseLevel], at: &Position<'_>) {
         let one = b.int(1, Scalar::I32);
         for level in levels {
             let (op, value) = match level.list {
-                None => (AtomicOp::Or, one),
+                None => (AtomicOp::Or, b.int(bit, Scalar::I32)),
                 Some(digit) => {
                     let element = at.digit(b, digit);
                     let element = b.cast(element, Scalar::I32);
@@ -409,7 +437,30 @@ fn activate(b: &mut Builder, levels: &[SparseLevel], at: &Position<'_>) {
     });
 }
 
-/// The element of a buffer that an address is in.
+/// Appends a loop that turns `ACTIVATED_BY_GRADIENT` into `ACTIVE` in all states of a level.
+fn end_activation_by_gradient(kernel: &mut Kernel, state: BufferId) {
+    let Layout::Dense { shape, .. } = &kernel.buffers[state.index()].layout else { return };
+    let states = shape.iter().product::<u64>() as i64;
+    let mut b = Builder::new();
+    b.body = std::mem::take(&mut kernel.body);
+    b.set_cursor(b.body.root);
+    let range = Range { begin: b.int(0, Scalar::I32), end: b.int(states, Scalar::I32) };
+    let block = b.body.add_block();
+    let config = LoopConfig { name: Some("activate_cells".into()), ..LoopConfig::default() };
+    let each = b.push(Op::For(Box::new(ForLoop::parallel(vec![range], block, config))), Type::Unit);
+    b.set_cursor(block);
+    let number = b.push(Op::LoopIndex(each, 0), Scalar::I32.into());
+    let address = b.push(Op::BufferAddr(state, vec![number]), Type::Ref(Box::new(Scalar::I32.into())));
+    let (old, bit) = (b.load(address), b.int(ACTIVATED_BY_GRADIENT, Scalar::I32));
+    let found = b.binary(BinaryOp::Eq, old, bit);
+    push_if(&mut b, found, |b| {
+        let active = b.int(ACTIVE, Scalar::I32);
+        b.store(address, active);
+    });
+    kernel.body = b.body;
+}
+
+/// The buffer element that contains an address.
 fn element_of(body: &Body, address: ValueId) -> Option<(BufferId, Vec<ValueId>)> {
     match &body.inst(address).op {
         Op::BufferAddr(buffer, indices) => Some((*buffer, indices.clone())),

@@ -105,7 +105,7 @@ impl Lowerer<'_> {
             layout,
             space: MemorySpace::Shared,
             short_offsets: true,
-            is_bookkeeping: false,
+            is_metadata: false,
         });
         self.buffer_captures.push(None);
         self.buffer_objects.push(None);

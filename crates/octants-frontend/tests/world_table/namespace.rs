@@ -131,7 +131,7 @@ fn field_desc(t: &Table, name: &str, elem: Type, kw: &[(String, Obj)]) -> FieldD
         stride *= extent;
     }
     let components = (0..count).map(|c| ComponentLayout { root, base: c * width, axes: axes.clone() }).collect();
-    FieldDesc { name: name.into(), elem, shape, offset, components, is_sparse: false, is_bookkeeping: false }
+    FieldDesc { name: name.into(), elem, shape, offset, components, is_sparse: false, is_metadata: false }
 }
 
 fn field(t: &Table, elem: Type, kw: &[(String, Obj)]) -> WorldResult<Obj> {

@@ -101,7 +101,7 @@ fn add_words(kernel: &mut Kernel, name: String) -> BufferId {
         layout: Layout::Contiguous,
         space: MemorySpace::Global,
         short_offsets: false,
-        is_bookkeeping: false,
+        is_metadata: false,
     });
     BufferId(kernel.buffers.len() as u32 - 1)
 }

@@ -37,7 +37,7 @@ pub fn add_shared_words(kernel: &mut Kernel, of: BufferId) -> BufferId {
         layout: Layout::Dense { shape: vec![count], offset: vec![0], components: vec![component] },
         space: MemorySpace::Shared,
         short_offsets: true,
-        is_bookkeeping: false,
+        is_metadata: false,
     });
     BufferId(kernel.buffers.len() as u32 - 1)
 }

@@ -187,7 +187,7 @@ impl Search<'_> {
         let of = |f: &Found| &self.kernel.buffers[f.buffer.index()];
         let space = |f: &Found| of(f).space;
         all.retain(|f| {
-            spaces(space(f)) && (space(f) == MemorySpace::Global || f.function.is_none()) && !of(f).is_bookkeeping
+            spaces(space(f)) && (space(f) == MemorySpace::Global || f.function.is_none()) && !of(f).is_metadata
         });
         // Where all only read, or all only update, nothing is to be asked.
         let mut kinds: BTreeMap<usize, BTreeSet<Access>> = BTreeMap::new();

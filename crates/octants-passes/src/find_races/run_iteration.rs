@@ -356,7 +356,7 @@ impl<'a> Run<'a> {
     fn observe(&mut self, v: ValueId, address: &Address, doing: Doing, value: u64) {
         let (Place::Buffer(b, Some(index)), Some(path)) = (&address.place, &address.path) else { return };
         let buffer = &self.kernel.buffers[b.index()];
-        if buffer.space.is_temporary() || buffer.is_bookkeeping || !self.is_inside(*b, index) {
+        if buffer.space.is_temporary() || buffer.is_metadata || !self.is_inside(*b, index) {
             return;
         }
         let frame = &self.frames[self.frames.len() - 1];

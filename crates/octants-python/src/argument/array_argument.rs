@@ -11,7 +11,7 @@ use crate::array_view::ArrayView;
 use crate::element_types::{element_type, scalar_of};
 use crate::names::{Known, is_field, marker, unwrap_tensor};
 use crate::ndarray::Ndarray;
-use crate::{errors, program};
+use crate::{errors, exchange_table, program};
 
 /// The view of an array argument, checked against its annotation.
 pub fn array_argument(wanted: &ArrayKind, value: &Bound<'_, PyAny>, place: &Place<'_>) -> PyResult<ArrayView> {
@@ -65,7 +65,7 @@ pub fn array_argument(wanted: &ArrayKind, value: &Bound<'_, PyAny>, place: &Plac
 
 /// Whether an argument of a `qd.Tensor` parameter is an array, of ours or of another library, and no field.
 pub fn is_array(value: &Bound<'_, PyAny>) -> PyResult<bool> {
-    if value.is_instance_of::<Ndarray>() {
+    if value.is_instance_of::<Ndarray>() || exchange_table::has_described(value) {
         return Ok(true);
     }
     // Fields export themselves to other libraries too.

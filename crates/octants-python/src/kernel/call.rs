@@ -85,7 +85,7 @@ impl Kernel {
             None => scope_stream(py)?,
             Some(stream) => Some(stream_argument(stream, "qd_stream")?),
         };
-        let expected = this.lock().prepared.as_ref().map(|p| p.signature.params.len());
+        let expected = this.lock().known.first().map(|k| k.prepared.signature.params.len());
         let bound;
         let args = if named.is_some() || expected != Some(args.len()) {
             bound = this.bind(py, args, named)?;
@@ -265,7 +265,7 @@ impl Kernel {
         args: &[Bound<'py, PyAny>],
         mode: AutodiffMode,
     ) -> PyResult<Gathered<'py>> {
-        let mut gathered = Gathered::new(prepared.program.session.config().raise_on_templated_floats);
+        let mut gathered = Gathered::new(&prepared.program);
         for (i, (param, arg)) in prepared.signature.params.iter().zip(args).enumerate() {
             let place = Place { index: i, name: &param.text, parent: None, kernel: &self.name };
             match &param.kind {

@@ -13,6 +13,7 @@ use octants_engine::{CompileError, Executable, Lowering};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
+use super::check_devices::find_elsewhere;
 use super::refusals::{check_class, refuse_floats};
 use super::{Kernel, Prepared};
 use crate::annotation::ParamKind;
@@ -21,6 +22,7 @@ use crate::classify::Handles;
 use crate::constant::Constant;
 use crate::inspection::{self, Inspection};
 use crate::names::text_attribute;
+use crate::other_device::other_device;
 use crate::package::Package;
 use crate::result::ResultKind;
 use crate::specialization::{Described, Slots, Specialization};
@@ -46,11 +48,12 @@ impl Kernel {
     ) -> PyResult<Arc<Specialization>> {
         let (this, py) = (slf.get(), slf.py());
         let key = gathered.key.clone();
+        let serial = prepared.program.serial;
         let _turn = loop {
-            let known: Vec<_> = this.lock().specializations.clone();
+            let known = this.lock().of(serial).to_vec();
             for spec in known {
                 if *spec.key == *key && spec.is_alive(py) && spec.fill(gathered, args, slots, false)? {
-                    this.move_to_front(&spec);
+                    this.move_to_front(serial, &spec);
                     return Ok(spec);
                 }
             }
@@ -65,12 +68,15 @@ impl Kernel {
         }
         let dead: Vec<_> = {
             let mut state = this.lock();
-            let (alive, dead) = state.specializations.drain(..).partition(|s: &Arc<Specialization>| s.is_alive(py));
-            state.specializations = alive;
-            state.specializations.insert(0, spec.clone());
-            let excess = state.specializations.len().min(MOST_SPECIALIZATIONS);
+            // None where the program has ended meanwhile.
+            let none = &mut Vec::new();
+            let kept = state.under(serial).map_or(none, |known| &mut known.specializations);
+            let (alive, dead) = kept.drain(..).partition(|s: &Arc<Specialization>| s.is_alive(py));
+            *kept = alive;
+            kept.insert(0, spec.clone());
+            let excess = kept.len().min(MOST_SPECIALIZATIONS);
             let mut dead: Vec<_> = dead;
-            dead.extend(state.specializations.drain(excess..));
+            dead.extend(kept.drain(excess..));
             dead
         };
         // Outside the lock: dropping Python objects may run Python code.
@@ -86,7 +92,8 @@ impl Kernel {
         gathered: &Gathered<'_>,
         args: &[Bound<'_, PyAny>],
     ) -> PyResult<()> {
-        let same: Vec<_> = self.lock().specializations.iter().filter(|s| *s.key == *gathered.key).cloned().collect();
+        let serial = prepared.program.serial;
+        let same: Vec<_> = self.lock().of(serial).iter().filter(|s| *s.key == *gathered.key).cloned().collect();
         if same.len() != MANY_CHANGES {
             return Ok(());
         }
@@ -101,10 +108,11 @@ impl Kernel {
         PyErr::warn(py, &py.get_type::<pyo3::exceptions::PyRuntimeWarning>(), &text, 1)
     }
 
-    fn move_to_front(&self, spec: &Arc<Specialization>) {
+    fn move_to_front(&self, serial: u64, spec: &Arc<Specialization>) {
         let mut state = self.lock();
-        if let Some(i) = state.specializations.iter().position(|s| Arc::ptr_eq(s, spec)) {
-            state.specializations[..=i].rotate_right(1);
+        let Some(known) = state.under(serial) else { return };
+        if let Some(i) = known.specializations.iter().position(|s| Arc::ptr_eq(s, spec)) {
+            known.specializations[..=i].rotate_right(1);
         }
     }
 
@@ -155,6 +163,12 @@ impl Kernel {
                     log_debug(py, || format!("kernel `{}` is compiled: {}", this.name, search.reason))?;
                     let asked = (&search.tracing as &dyn World, &world);
                     let (lowering, alias) = Self::lower(slf, prepared, (gathered, args, mode), &described, asked)?;
+                    let binding = Binding::of(&lowering.lowered);
+                    let serial = prepared.program.serial;
+                    if let Some(memory) = find_elsewhere(&binding, &world, serial)? {
+                        let what = memory.describe(&lowering.lowered.kernel);
+                        return Err(other_device(py, Some(&this.name), serial, &what, memory.serial));
+                    }
                     let shown = || Inspection::new(&this.name, &prepared.program, &lowering, alias);
                     inspection::show(py, &prepared.program, shown)?;
                     let code = guarded(py, &this.name, || detached::working(py, || session.build(&lowering, alias)))?
@@ -163,7 +177,7 @@ impl Kernel {
                     for notice in session.take_notices() {
                         Package::get(py)?.logging.call_method1(py, "warn", (notice,))?;
                     }
-                    (Binding::of(&lowering.lowered), code, alias, lowering.may_record_trip_counts())
+                    (binding, code, alias, lowering.may_record_trip_counts())
                 }
             };
         this.lock().was_kept = code.was_kept && !this.is_pure();
@@ -198,7 +212,7 @@ impl Kernel {
     fn constants(&self, py: Python<'_>, prepared: &Prepared, args: &[Bound<'_, PyAny>]) -> PyResult<Vec<Constant>> {
         let launched = self.gather(prepared, args, AutodiffMode::None)?;
         let state = self.lock();
-        let spec = state.specializations.iter().find(|s| *s.key == *launched.key);
+        let spec = state.of(prepared.program.serial).iter().find(|s| *s.key == *launched.key);
         Ok(spec.map_or_else(Vec::new, |s| s.constants.iter().map(|c| c.clone_ref(py)).collect()))
     }
 
@@ -273,6 +287,10 @@ impl Kernel {
         }
         let session = &prepared.program.session;
         for found in std::mem::take(&mut search.recalled) {
+            // Compiling it again says what is wrong.
+            if find_elsewhere(&found.binding, world, prepared.program.serial)?.is_some() {
+                return Ok(None);
+            }
             let (aliases, alias) = described.aliases(gathered, args, &found.binding, world)?;
             let any = alias || !aliases.is_empty();
             // A derivative is of which arrays are the same, which is not kept.

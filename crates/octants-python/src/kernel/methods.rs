@@ -182,6 +182,6 @@ impl Kernel {
 
     /// How many specialisations are kept.
     fn _specialization_count(&self) -> usize {
-        self.lock().specializations.len()
+        self.lock().known.iter().map(|known| known.specializations.len()).sum()
     }
 }

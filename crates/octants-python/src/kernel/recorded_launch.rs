@@ -20,8 +20,9 @@ use super::asked::Asked;
 use crate::argument::Follows;
 use crate::errors;
 use crate::gradient_order::GradientOrder;
+use crate::program;
 use crate::specialization::{Slots, Specialization};
-use crate::stream::scope_stream;
+use crate::stream::{OnDevice, scope_stream};
 use crate::trip_count_record::TripCountRecord;
 use crate::waiting::raised;
 
@@ -35,6 +36,8 @@ pub struct RecordedLaunch {
     trip_counts: TripCountRecord,
     /// The stream it was made on; the default one for `None`.
     stream: Option<runtime::Stream>,
+    /// The program that made it.
+    serial: u64,
     /// What the counters of its loops were when it began.
     counters: Arc<runtime::KeptCounters>,
 }
@@ -89,6 +92,7 @@ impl RecordedLaunch {
             slots,
             trip_counts: TripCountRecord::default(),
             stream,
+            serial: program::current_serial(),
             counters: Arc::new(counters.into_inner().unwrap_or_default()),
         };
         Ok((result, launch))
@@ -152,6 +156,12 @@ impl RecordedLaunch {
         stream.map_or(Ok(()), |stream| order.get().0.begin_behind(stream)).map_err(|e| raised(py, e))
     }
 
+    /// The number of the program that made it.
+    #[getter]
+    fn serial(&self) -> u64 {
+        self.serial
+    }
+
     /// Whether it was made on another stream than the default one.
     #[getter]
     fn is_on_stream(&self) -> bool {
@@ -162,6 +172,7 @@ impl RecordedLaunch {
     #[pyo3(signature = (*args))]
     fn __call__<'py>(&self, py: Python<'py>, args: &Bound<'py, PyTuple>) -> PyResult<()> {
         let (kernel, numbers) = (self.kernel.bind(py), self.spec.numbers(&self.slots));
+        let _here = OnDevice::of(self.serial);
         let stream = scope_stream(py)?;
         let asked = Asked { mode: self.mode, numbers: Some(&numbers), stream: stream.as_ref(), ..Asked::default() };
         kernel.get().run_with(kernel, args.as_slice(), asked, &mut Slots::new()).map(drop)
@@ -178,6 +189,7 @@ impl RecordedLaunch {
         order: Option<&Bound<'py, GradientOrder>>,
     ) -> PyResult<()> {
         let (kernel, args) = (self.kernel.bind(py), args.as_slice());
+        let _here = OnDevice::of(self.serial);
         if !others {
             self.check_arguments(kernel, args)?;
         }

@@ -157,7 +157,7 @@ impl Prepared {
                 flats.push(flat);
             }
         }
-        let mut others = Gathered::new(self.program.session.config().raise_on_templated_floats);
+        let mut others = Gathered::new(&self.program);
         let given = || self.signature.params.iter().zip(args);
         if given().any(|(param, arg)| may_run_python(&param.kind, arg)) {
             hold_members(py, &mut others, &flats);
@@ -191,7 +191,7 @@ impl Prepared {
                 among_all += flats.next().map_or(0, |flat| flat.word_count());
                 continue;
             }
-            let mut one = Gathered::new(false);
+            let mut one = Gathered::of(self.program.serial, false);
             one.take(&param.kind, arg, &Place { index: i, name: &param.text, parent: None, kernel: &kernel.name })?;
             let count = one.words.len() as u32;
             let own = copies.iter().filter(|c| (among_all..among_all + count).contains(&c.from));

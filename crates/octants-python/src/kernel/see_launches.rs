@@ -56,7 +56,7 @@ impl Kernel {
     /// gradient may be of.
     pub(super) fn forget_seen(&self) {
         if self.sees_launches.swap(false, Ordering::Relaxed) {
-            self.lock().specializations.iter().for_each(|spec| spec.seen.forget());
+            self.lock().known.iter().flat_map(|k| &k.specializations).for_each(|spec| spec.seen.forget());
         }
     }
 
@@ -72,7 +72,7 @@ impl Kernel {
         let (prepared, _) = this.prepared(py)?;
         let mut gathered = this.gather(&prepared, args, AutodiffMode::None)?;
         let mut slots = Slots::new();
-        let known: Vec<_> = this.lock().specializations.clone();
+        let known = this.lock().of(prepared.program.serial).to_vec();
         for spec in known {
             let is_it = *spec.key == *gathered.key && spec.is_alive(py);
             if !is_it

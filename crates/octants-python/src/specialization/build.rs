@@ -102,6 +102,7 @@ impl Specialization {
         let (groups_of_guards, guards) = GuardGroup::sort(py, guards(py, world, live)?, args)?;
         Ok(Specialization {
             key: gathered.key.to_vec().into_boxed_slice(),
+            serial: gathered.serial,
             code,
             result,
             slots: slots.into_boxed_slice(),

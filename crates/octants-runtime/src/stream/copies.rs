@@ -180,7 +180,12 @@ impl Stream {
 impl StreamCore {
     /// Refuses work that races with other streams' on ranges of so many bytes, which are written or only read, if that is
     /// looked for.
-    fn check_ranges(&self, what: &'static str, ranges: &[(DevicePtr, u64, bool)], caller: &dyn Caller) -> Result<()> {
+    pub(crate) fn check_ranges(
+        &self,
+        what: &'static str,
+        ranges: &[(DevicePtr, u64, bool)],
+        caller: &dyn Caller,
+    ) -> Result<()> {
         let Some(watch) = self.device.watch.get() else { return Ok(()) };
         let ranges: Vec<_> = ranges.iter().map(|(at, bytes, written)| (at.0, at.0 + bytes, *written)).collect();
         watch.check_ranges(self, what, &ranges, caller)

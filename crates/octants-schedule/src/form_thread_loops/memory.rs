@@ -81,7 +81,7 @@ fn add(buffers: &mut Vec<Buffer>, name: &str, ty: &Type, elements: u32) -> Tree 
         layout,
         space: MemorySpace::Private,
         short_offsets: false,
-        is_bookkeeping: false,
+        is_metadata: false,
     });
     Tree::Buffer(BufferId(buffers.len() as u32 - 1))
 }

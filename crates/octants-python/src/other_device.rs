@@ -1,0 +1,19 @@
+//! What is said where a kernel would use memory of another device than the one it runs on. Its code would take an address
+//! of the other one for one of its own.
+
+use pyo3::prelude::*;
+
+use crate::errors::exception;
+use crate::program::name_of;
+
+/// A kernel that is about to use memory of another device than the one it runs on. `what` is the memory, in words.
+#[cold]
+pub fn other_device(py: Python<'_>, kernel: Option<&str>, runs: u64, what: &str, lies: u64) -> PyErr {
+    let (runs, lies) = (name_of(runs), name_of(lies));
+    let kernel = kernel.map_or_else(|| String::from("a kernel"), |name| format!("kernel `{name}`"));
+    let text = format!(
+        "{kernel} runs on {runs}, the current device, and {what} lies on {lies}: call it in `with \
+         qd.device(\"{lies}\"):`, or copy what it needs to one device with copy_from()"
+    );
+    exception(py, "OctantsRuntimeTypeError", text)
+}

@@ -1,0 +1,103 @@
+//! Copies from the memory of one device to that of another, made by the devices.
+//!
+//! Two events order them: the copy comes behind the work of the source's device that uses the source, and later work of
+//! that device behind the copy. Each device notes its own streams alone: for the source that is its default stream,
+//! which waits for the copy.
+
+use crate::buffer::Buffer;
+use crate::device::Device;
+use crate::driver::{Caller, EventHandle};
+use crate::error::{ErrorKind, Result};
+use crate::foreign::Once;
+use crate::nesting::refuse_while_capturing;
+use crate::stream::Stream;
+
+/// A range of bytes in two buffers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CopiedRange {
+    /// Where it begins in the buffer that is written to.
+    pub to: u64,
+    /// Where it begins in the one that is read.
+    pub from: u64,
+    /// Length.
+    pub bytes: u64,
+}
+
+impl Device {
+    /// Queues copies from another device's buffer to one of this device: on a stream of this device, or, without one, in
+    /// place of the host, behind all work that uses the memory and ahead of what is launched later. False, with nothing
+    /// queued, where the devices cannot.
+    ///
+    /// # Errors
+    /// The drivers'; a range outside its buffer; buffers or a stream of other devices.
+    pub fn copy_between(
+        &self,
+        (to, stream): (&Buffer, Option<&Stream>),
+        (source, from): (&Device, &Buffer),
+        ranges: &[CopiedRange],
+        caller: &dyn Caller,
+    ) -> Result<bool> {
+        refuse_while_capturing("a copy between devices cannot be noted")?;
+        let (here, there) = (self.core(), source.core());
+        if !to.is_of(here) || !from.is_of(there) {
+            return Err(ErrorKind::ForeignDevice { what: "array" }.into());
+        }
+        if stream.is_some_and(|stream| !self.owns(stream)) {
+            return Err(ErrorKind::ForeignDevice { what: "stream" }.into());
+        }
+        let (Some(own), Some(peer)) = (here.driver.peer(), there.driver.peer()) else { return Ok(false) };
+        if own.library != peer.library {
+            return Ok(false);
+        }
+        let (_to_pinned, _from_pinned) = (to.pin()?, from.pin()?);
+        let places: Vec<_> = ranges
+            .iter()
+            .map(|r| Ok((to.at(r.to, r.bytes)?, from.at(r.from, r.bytes)?, r.bytes)))
+            .collect::<Result<_>>()?;
+        let on = match stream {
+            Some(stream) => stream.clone(),
+            None => self.default_stream_behind(&[to])?,
+        };
+        let reader = source.default_stream_behind(&[from])?;
+        for &(to, from, bytes) in &places {
+            on.core().check_ranges("a copy", &[(to, bytes, true)], caller)?;
+            reader.core().check_ranges("a copy", &[(from, bytes, false)], caller)?;
+        }
+        let (ready, copied) = (Once::new(there)?, Once::new(here)?);
+        Device::order(source, &reader, self, &on, ready.event())?;
+        let end = on.core().in_order(caller, || {
+            to.note_use(on.core(), true);
+            let copy = |&(to, from, bytes): &(_, _, u64)| match bytes {
+                0 => Ok(()),
+                // SAFETY: the ranges are checked and pinned; frees are queued behind this copy.
+                _ => unsafe { here.driver.copy_from_peer(on.core().handle, to, peer, from, bytes) },
+            };
+            let end = places.iter().try_for_each(copy);
+            on.core().mark_work().and(end)
+        });
+        from.note_use(reader.core(), false);
+        let ordered = Device::order(self, &on, source, &reader, copied.event());
+        if ordered.is_err() {
+            // Nothing else keeps the source as it is.
+            // SAFETY: the stream is alive.
+            unsafe { here.driver.synchronize(on.core().handle)? };
+        }
+        end.and(ordered)?;
+        source.end_host_work(caller)?;
+        if stream.is_none() {
+            self.end_host_work(caller)?;
+        }
+        Ok(true)
+    }
+
+    /// Makes what is queued from now on on a stream of one device wait for what is queued on a stream of another, by an
+    /// event of that one.
+    fn order(of: &Device, earlier: &Stream, on: &Device, later: &Stream, event: EventHandle) -> Result<()> {
+        let (earlier, later) = (earlier.core(), later.core());
+        // SAFETY: the streams are held, and the event is the caller's.
+        unsafe {
+            earlier.behind_lanes(|| of.core().driver.record_event(earlier.handle, event))?;
+            later.behind_lanes(|| on.core().driver.wait_events(later.handle, &[event]))
+        }
+    }
+}

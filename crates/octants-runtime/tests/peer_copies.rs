@@ -1,0 +1,104 @@
+//! Copies from one device to another, seen by a driver that writes down the calls of both.
+
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Arc;
+
+use octants_artifact::{Artifact, TaskMeta};
+use octants_driver_recording::{Log, RecordingDriver};
+use octants_runtime::{Buffer, CopiedRange, Device, DeviceConfig, ErrorKind, LoadedKernel, Patient, Pointer, Stream};
+
+fn devices() -> ([Device; 2], Arc<Log>) {
+    let log = Arc::new(Log::default());
+    let device = |number| {
+        let driver = RecordingDriver::new(log.clone()).numbered(number);
+        Device::new(driver, DeviceConfig { seed: 0, sink: Arc::new(|_: &str| {}) })
+    };
+    ([device(0), device(1)], log)
+}
+
+/// A kernel of one task that writes to its only argument.
+fn kernel(device: &Device, name: &str) -> LoadedKernel {
+    let artifact = Artifact {
+        kernel: name.into(),
+        arg_slots: 1,
+        tasks: vec![TaskMeta { name: name.into(), ..TaskMeta::default() }],
+        ..Artifact::default()
+    };
+    device.load(&artifact).unwrap().with_pointers(vec![Pointer { slot: 0, written: true, buffer: None }])
+}
+
+fn launch(on: &Stream, kernel: &LoadedKernel, buffer: &Buffer) {
+    // SAFETY: the argument is the buffer's address, and the driver runs nothing.
+    unsafe { on.launch(kernel, &[buffer.ptr().unwrap()], &Patient) }.unwrap();
+}
+
+const ALL: [CopiedRange; 2] = [CopiedRange { to: 0, from: 64, bytes: 64 }, CopiedRange { to: 64, from: 0, bytes: 64 }];
+
+#[test]
+fn a_copy_comes_behind_what_uses_the_memory_and_later_work_behind_the_copy() {
+    for on_stream in [false, true] {
+        let ([here, there], log) = devices();
+        let (to, from) = (here.allocate(128).unwrap(), there.allocate(128).unwrap());
+        let (before, user, after) = (kernel(&there, "before"), kernel(&here, "user"), kernel(&there, "after"));
+        let side = there.create_stream(0).unwrap();
+        let stream = on_stream.then(|| here.create_stream(0).unwrap());
+        from.write(0, &[7; 128], &Patient).unwrap();
+        launch(&side, &before, &from);
+        log.take();
+        let copied = here.copy_between((&to, stream.as_ref()), (&there, &from), &ALL, &Patient).unwrap();
+        assert!(copied);
+        assert_eq!(log.count("copy_from_peer"), 2);
+        launch(stream.as_ref().unwrap_or(here.default_stream()), &user, &to);
+        launch(there.default_stream(), &after, &from);
+        let launched = log.take_launched();
+        let task = |name: &str| launched.iter().find(|l| l.task == name).unwrap();
+        assert!(task("user").is_behind(task("before")), "the copy waits for the source's writer");
+        assert!(task("after").is_behind(task("before")));
+        // Memory that goes before the copy is done would be a mistake.
+        drop((to, from));
+        assert_eq!(log.mistakes(), [""; 0]);
+        drop((side, stream, before, user, after));
+        here.close(&Patient).unwrap();
+        there.close(&Patient).unwrap();
+        assert_eq!((log.mistakes(), log.leaks()), (vec![], vec![]));
+    }
+}
+
+#[test]
+fn what_fails_on_the_way_leaves_nothing_in_disorder() {
+    for n in 0.. {
+        let ([here, there], log) = devices();
+        let (to, from) = (here.allocate(128).unwrap(), there.allocate(128).unwrap());
+        let user = kernel(&there, "user");
+        launch(there.default_stream(), &user, &from);
+        log.fail_call(n);
+        let end = here.copy_between((&to, None), (&there, &from), &ALL, &Patient);
+        let failed = log.failed();
+        drop((to, from, user));
+        let _ = (here.close(&Patient), there.close(&Patient));
+        assert_eq!((log.mistakes(), log.leaks()), (vec![], vec![]), "{n}: {failed:?}");
+        if failed.is_none() || end.is_ok() {
+            assert!(n > 5 && end.is_ok(), "{n}");
+            break;
+        }
+        assert!(matches!(end.unwrap_err().kind(), ErrorKind::Call { .. }));
+    }
+}
+
+#[test]
+fn wrong_buffers_streams_and_ranges_are_refused() {
+    let ([here, there], log) = devices();
+    let (to, from) = (here.allocate(128).unwrap(), there.allocate(128).unwrap());
+    let refused = |to: &Buffer, stream: Option<&Stream>, from: &Buffer, ranges: &[CopiedRange]| {
+        here.copy_between((to, stream), (&there, from), ranges, &Patient).unwrap_err()
+    };
+    log.take();
+    assert!(matches!(refused(&from, None, &from, &ALL).kind(), ErrorKind::ForeignDevice { what: "array" }));
+    assert!(matches!(refused(&to, None, &to, &ALL).kind(), ErrorKind::ForeignDevice { what: "array" }));
+    let other = there.default_stream();
+    assert!(matches!(refused(&to, Some(other), &from, &ALL).kind(), ErrorKind::ForeignDevice { what: "stream" }));
+    let outside = [CopiedRange { to: 100, from: 0, bytes: 64 }];
+    assert!(matches!(refused(&to, None, &from, &outside).kind(), ErrorKind::OutOfRange { .. }));
+    assert_eq!(log.take(), [""; 0]);
+}
