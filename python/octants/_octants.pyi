@@ -492,6 +492,189 @@ class Ndarray:
     def _set_layout(self, order: Sequence[int]) -> None: ...
 
 @final
+class Placement:
+    """Where a component lies in a buffer: a byte offset, and for each axis the mixed-radix digits of an index."""
+
+    def __new__(cls, base: int, axes: Sequence[Sequence[tuple[int, int]]]) -> Placement: ...
+    @staticmethod
+    def of_array(
+        first: int, shape: Sequence[int], order: Sequence[int] | None, itemsize: int, components: int
+    ) -> list[Placement]:
+        """The components of an array without gaps, from byte `first` on. `order` lists the axes, outermost in memory first.
+        The components of an element lie side by side, `itemsize` bytes each."""
+
+    @property
+    def base(self) -> int:
+        """Byte offset of index zero."""
+
+    @property
+    def axes(self) -> tuple[tuple[tuple[int, int], ...], ...]:
+        """For each axis its digits (extent, stride in bytes), outermost first."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Extent of each axis."""
+
+    def from_byte(self, low: int) -> Placement:
+        """The same elements in a part of the buffer that begins at byte `low`."""
+
+    def digits_of(self, index: Sequence[int]) -> tuple[int, ...]:
+        """The values of all digits of an index that counts from zero, axis by axis, outermost first."""
+
+    def span(self, itemsize: int) -> tuple[int, int]:
+        """The first byte of the component and the one past its last."""
+
+    def gapless_range(self, itemsize: int, components: int, step: int) -> tuple[int, int] | None:
+        """First byte and number of bytes, when the items fill a range without gaps. An element has `components` items,
+        `step` bytes apart."""
+
+    def __hash__(self) -> int: ...
+
+def component_offsets(placements: Sequence[Placement], index: Sequence[int]) -> list[int]:
+    """The byte offset of each component of an element; indices count from zero."""
+
+def common_step(placements: Sequence[Placement]) -> int | None:
+    """The distance in bytes from each component of an element to the next, when it is the same for all. 0 for one
+    component."""
+
+@final
+class LevelTree:
+    """The levels of a tree, by number: the root is 0, the others are numbered in the order of being added."""
+
+    def __new__(cls) -> LevelTree: ...
+    def check_parent(self, parent: int, kind: str) -> None:
+        """Raises when no level or place of a kind can be below another level."""
+
+    def add_level(self, parent: int, kind: str, axes: tuple[int, ...], extents: tuple[int, ...]) -> int:
+        """Adds a level below another one: axes and extents, outermost in memory first. Returns its number."""
+
+    def add_place(self, parent: int, nbytes: int) -> int:
+        """Puts a scalar of `nbytes` bytes into each cell of a level. Returns the number of its place."""
+
+    def shape(self, level: int) -> tuple[int, ...]:
+        """Number of cells along each used axis, counting the levels above."""
+
+    def lay_out(self, kept: Sequence[int]) -> tuple[int, bool]:
+        """Fixes sizes and places of the levels with these numbers, and of those above them. Returns the size of the memory
+        in bytes, and whether it holds areas of sparse levels."""
+
+    def cell_bytes(self, level: int) -> int:
+        """Bytes of a cell of a level; 0 for places, and before the tree is laid out."""
+
+    def offset_in_cell(self, level: int) -> int:
+        """Where a level begins in a cell of the level above; 0 before the tree is laid out."""
+
+    def placement(self, place: int) -> Placement:
+        """Where a component lies."""
+
+    def areas(self) -> list[Area]:
+        """The areas of sparse levels, in the order in which they lie in memory."""
+
+    def cell_indices(self, level: int) -> list[Cells]:
+        """How the indices of a level or place name the cells of the sparse levels above it, outermost first; for a sparse
+        level, its own cells come last."""
+
+@final
+class Area:
+    """The area of a sparse level behind the data of its tree: which cells are active."""
+
+    @property
+    def level(self) -> int:
+        """Number of the level."""
+
+    @property
+    def axes(self) -> int:
+        """How many indices name a cell; of a dynamic level those of an element."""
+
+    @property
+    def capacity(self) -> int:
+        """Cells of the level; of a dynamic level those of one list."""
+
+    @property
+    def is_list(self) -> bool:
+        """Whether words of state are lengths of lists."""
+
+    @property
+    def can_be_listed(self) -> bool:
+        """Whether there is room for a list of active cells."""
+
+    @property
+    def candidates(self) -> int:
+        """Words of state; with a sparse level around, cells of that one."""
+
+    @property
+    def chunk(self) -> int:
+        """Candidates that one thread looks at when active cells are listed."""
+
+    @property
+    def first_inside(self) -> tuple[tuple[int, int], ...]:
+        """Extents of the digits of a cell's number in the level around, the last one first, and what a step of each adds to
+        the number of the first word of state within it."""
+
+    @property
+    def inside(self) -> tuple[tuple[int, int], ...]:
+        """Extents of the words of state within a cell of the level around, and what a step of each adds to their number."""
+
+    @property
+    def state(self) -> Placement:
+        """The words of state by the indices of a cell or list."""
+
+    @property
+    def flat_state(self) -> Placement:
+        """The words of state by their number."""
+
+    @property
+    def cells(self) -> Placement:
+        """The list of active cells."""
+
+    @property
+    def counts(self) -> Placement:
+        """Active cells of each chunk."""
+
+    @property
+    def starts(self) -> Placement:
+        """Where each chunk's cells begin in the list."""
+
+    @property
+    def count(self) -> Placement:
+        """How many cells are listed."""
+
+    @property
+    def views(self) -> list[tuple[int, Placement, tuple[int, ...]]]:
+        """The components in a cell that lie below no further sparse level: number of the place, placement by the indices of
+        the cell and of what is in it, extents of the latter."""
+
+    @property
+    def nested(self) -> list[tuple[int, tuple[tuple[int, int], ...]]]:
+        """The next sparse levels within a cell: number of the level, and for each axis of its state the axis of the cell's
+        index, or -1, and the words of state along it in one cell."""
+
+@final
+class Cells:
+    """How the indices of a field or level name a cell of a sparse level above it."""
+
+    @property
+    def level(self) -> int:
+        """Number of the sparse level."""
+
+    @property
+    def digits(self) -> tuple[tuple[int, int, int], ...]:
+        """Axis, extent and weight of each digit: a digit is index / weight % extent. They make the number of the word of
+        state."""
+
+    @property
+    def list_digit(self) -> tuple[int, int, int] | None:
+        """Of a dynamic level: the digit that counts the elements of a list."""
+
+    @property
+    def inner(self) -> tuple[tuple[int, int], ...]:
+        """Axis and extent of what lies below the cell."""
+
+    def locate(self, index: Sequence[int]) -> tuple[int, int | None]:
+        """For an index that counts from zero: the number of the word of state; for a dynamic level, also the number of the
+        element in its list."""
+
+@final
 class HostMatrix:
     """A sparse matrix in the host's memory, of f32 or f64."""
 

@@ -192,6 +192,25 @@ def test_large_index_space_is_laid_out_without_being_touched():
     assert x.snode.parent().parent()._cell_size_bytes == 4 * 29**3
 
 
+@pytest.mark.parametrize("shape", [2**61, (2**40, 2**40), 2**70], ids=["bytes", "axes", "extent"])
+def test_trees_whose_size_does_not_fit_are_refused(shape):
+    with pytest.raises(qd.OctantsRuntimeError, match=r"at most 2\^63 - 1 bytes"):
+        qd.field(qd.i32, shape=shape).fill(0)
+
+
+def test_levels_hang_only_under_levels_that_can_hold_them():
+    x = qd.field(qd.i32, shape=3)
+    with pytest.raises(qd.OctantsRuntimeError, match="a field's place has no levels below it"):
+        x.snode.dense(qd.i, 3)
+    with pytest.raises(qd.OctantsRuntimeError, match="a field's place has no levels below it"):
+        x.snode.place()
+    lists = qd.FieldsBuilder().dynamic(qd.i, 4)
+    with pytest.raises(qd.OctantsRuntimeError, match="a bitmasked level cannot hang under a dynamic one"):
+        lists.dense(qd.j, 2).bitmasked(qd.k, 2)
+    with pytest.raises(qd.OctantsRuntimeError, match="a dynamic level has one axis"):
+        qd.FieldsBuilder().dynamic(qd.ij, 4)
+
+
 def test_shapes_seen_through_the_tree():
     x = qd.field(qd.f32)
     block = qd.root.dense(qd.k, 3).dense(qd.ij, (4, 5))

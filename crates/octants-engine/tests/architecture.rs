@@ -17,6 +17,8 @@ use cargo_metadata::{DependencyKind, MetadataCommand, Package};
 /// Each crate with the crates of this workspace that its library may depend on: rules 1 and 2.
 const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("octants-diag", &[]),
+    // Where fields lie in memory, as data.
+    ("octants-layout", &["octants-diag"]),
     ("octants-ir", &["octants-diag"]),
     ("octants-frontend", &["octants-diag", "octants-ir"]),
     ("octants-analysis", &["octants-ir"]),
@@ -78,7 +80,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ),
     // Matrices on the host: nothing of compiling or launching.
     ("octants-linalg", &[]),
-    ("octants-python", &["octants-engine", "octants-backends", "octants-linalg"]),
+    ("octants-python", &["octants-engine", "octants-backends", "octants-layout", "octants-linalg"]),
 ];
 
 /// Rule 4.

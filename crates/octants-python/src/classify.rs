@@ -16,6 +16,7 @@ use crate::func::Func;
 use crate::kernel::Kernel;
 use crate::names::{Known, marker, text_attribute};
 use crate::ndarray::Ndarray;
+use crate::placement::Placement;
 
 /// What a classification needs of the world around it.
 pub trait Handles<'py> {
@@ -187,9 +188,6 @@ fn members<'py>(dict: &Bound<'py, PyAny>, world: &impl Handles<'py>) -> PyResult
     dict.cast::<PyDict>()?.iter().map(|(k, v)| Ok((k.extract()?, world.handle(v)))).collect()
 }
 
-/// First byte, and for each axis its digits: extent and stride.
-type Component = (u64, Vec<Vec<(u64, u64)>>);
-
 fn field<'py>(object: &Bound<'py, PyAny>, world: &impl Handles<'py>) -> PyResult<FieldDesc> {
     let py = object.py();
     let root = object.getattr(pyo3::intern!(py, "_root"))?;
@@ -201,16 +199,15 @@ fn field<'py>(object: &Bound<'py, PyAny>, world: &impl Handles<'py>) -> PyResult
     let shape: Vec<u64> = object.getattr(pyo3::intern!(py, "_shape"))?.extract()?;
     let offset = object.getattr(pyo3::intern!(py, "_offset"))?;
     let offset: Vec<i64> = if offset.is_none() { Vec::new() } else { offset.extract()? };
-    let components: Vec<Component> = object.getattr(pyo3::intern!(py, "_components"))?.extract()?;
-    let components = components
-        .into_iter()
-        .map(|(base, axes)| ComponentLayout {
+    let placements = object.call_method0(pyo3::intern!(py, "_placed"))?;
+    let placements: Vec<PyRef<'_, Placement>> = placements.extract()?;
+    let digit = |d: &octants_layout::Digit| Digit { extent: d.extent, stride: d.stride };
+    let components = placements
+        .iter()
+        .map(|p| ComponentLayout {
             root,
-            base,
-            axes: axes
-                .into_iter()
-                .map(|digits| digits.into_iter().map(|(extent, stride)| Digit { extent, stride }).collect())
-                .collect(),
+            base: p.get().base,
+            axes: p.get().axes.iter().map(|digits| digits.iter().map(digit).collect()).collect(),
         })
         .collect();
     let name = text_attribute(object, pyo3::intern!(py, "_name")).unwrap_or_default();

@@ -1,7 +1,7 @@
 //! The Python extension module `octants._octants`: the only crate that knows Python objects.
 //!
 //! Reading order: `back_ends`, [`program`] (init and reset), [`stream`], [`device`] (further devices), [`event`], [`captured_graph`], [`buffer`], [`host_work`] and [`ndarray`]
-//! (memory), [`func`], [`kernel`] and [`bound_kernel`] (what the decorators make), [`autodiff_scope`], [`signature`]
+//! (memory), [`level_tree`] and [`placement`] (where fields lie in it), [`func`], [`kernel`] and [`bound_kernel`] (what the decorators make), [`autodiff_scope`], [`signature`]
 //! and [`annotation`] (what a kernel takes), [`argument`], [`flattened`], [`mod@array`], [`plain_array`],
 //! [`foreign_array`], [`element_view`], [`dlpack`], [`exchange_table`], [`scalar`] (what a call passes),
 //! [`specialization`], [`guard`] and [`guard_group`] (a compiled kernel, how its slots are filled, what it assumes),
@@ -49,11 +49,13 @@ mod inspection;
 mod interpreter;
 mod kept_kernels;
 mod kernel;
+mod level_tree;
 mod line_probes;
 mod names;
 mod ndarray;
 mod other_device;
 mod package;
+mod placement;
 mod plain_array;
 mod plain_python;
 mod profiler;
@@ -85,6 +87,10 @@ fn _octants(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(package::register, m)?)?;
     m.add_class::<buffer::Buffer>()?;
     m.add_class::<captured_graph::CapturedGraph>()?;
+    m.add_class::<level_tree::LevelTree>()?;
+    m.add_class::<placement::Placement>()?;
+    m.add_function(wrap_pyfunction!(placement::component_offsets, m)?)?;
+    m.add_function(wrap_pyfunction!(placement::common_step, m)?)?;
     m.add_class::<ndarray::Ndarray>()?;
     m.add_class::<element_view::ElementView>()?;
     m.add_class::<sparse_matrix::HostMatrix>()?;

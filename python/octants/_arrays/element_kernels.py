@@ -10,7 +10,6 @@ for each scalar type and number of axes does for all layouts.
 from functools import cache
 
 from octants import _octants
-from octants._arrays.host_memory import common_step
 from octants._language.kernel_decorators import library_kernel
 from octants._language.ops import cast, grouped
 from octants.exceptions import OctantsRuntimeError
@@ -22,7 +21,7 @@ def fill_parts(stream, to, components):
     """Queues that the components of all elements become these."""
     dtype = BY_NUMPY[to.dtype]
     fill = _fill(dtype)
-    step = common_step(to.placements)
+    step = _octants.common_step(to.placements)
     if step is not None and (components == components[0]).all():
         groups = [(to.placements[0], [(len(components), step)], components[0])]
     else:
@@ -37,7 +36,7 @@ def copy_parts(stream, to, source, copy=None):
     """Queues a copy of all elements, converted, or what another kernel does with both. False where the layouts have
     nothing in common."""
     copy = copy or _copy(BY_NUMPY[to.dtype])
-    steps = common_step(to.placements), common_step(source.placements)
+    steps = _octants.common_step(to.placements), _octants.common_step(source.placements)
     if None in steps:
         pairs = [(a, b, []) for a, b in zip(to.placements, source.placements, strict=True)]
     else:

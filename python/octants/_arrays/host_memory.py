@@ -15,7 +15,6 @@ import numpy as np
 
 from octants import _octants
 from octants._arrays import interchange
-from octants._fields.snode import Placement
 
 MemoryLayout = tuple[int, tuple[int, ...], tuple[int, ...]]
 """Byte offset, extents and byte strides of an array in a buffer."""
@@ -28,7 +27,10 @@ NEAR = 4096
 
 
 def host_access(
-    buffer: _octants.Buffer, dtype: np.dtype[Any], element_shape: tuple[int, ...], placements: Sequence[Placement]
+    buffer: _octants.Buffer,
+    dtype: np.dtype[Any],
+    element_shape: tuple[int, ...],
+    placements: Sequence[_octants.Placement],
 ) -> HostMemory | CopiedMemory:
     """Access to the elements whose components lie at `placements` in the buffer."""
     if not buffer.host_addressable:
@@ -70,16 +72,17 @@ class HostMemory:
         memory: np.ndarray[Any, Any],
         dtype: np.dtype[Any],
         element_shape: tuple[int, ...],
-        placements: Sequence[Placement],
+        placements: Sequence[_octants.Placement],
     ) -> None:
         first = placements[0]
         self._wait = wait
+        self._first = first
         self.shape = first.shape
         self.element_shape = element_shape
         self.dtype = dtype
         self._digits = tuple(tuple(extent for extent, _ in digits) for digits in first.axes)
         self._plain = all(len(digits) == 1 for digits in self._digits)
-        step = common_step(placements)
+        step = _octants.common_step(placements)
         if step is None:
             self._views = [_view(memory, dtype, placement) for placement in placements]
         else:
@@ -124,7 +127,7 @@ class HostMemory:
         self._wait()
         if self._simple:
             return self._views[0].item(index)
-        place = index if self._plain else self._place(index)
+        place = index if self._plain else self._first.digits_of(index)
         if len(self._views) == 1:
             found = self._views[0][place]
             return found.item() if not self.element_shape else np.array(found)
@@ -133,7 +136,7 @@ class HostMemory:
     def set(self, index: tuple[int, ...], value: Any) -> None:
         """Stores one element: a scalar, or an array of `element_shape`."""
         self._wait(write=True)
-        place = index if self._plain else self._place(index)
+        place = index if self._plain else self._first.digits_of(index)
         if len(self._views) == 1:
             self._views[0][place] = value
             return
@@ -143,7 +146,7 @@ class HostMemory:
     def set_component(self, index: tuple[int, ...], component: tuple[int, ...], value: Any) -> None:
         """Stores one component of an element."""
         self._wait(write=True)
-        place = index if self._plain else self._place(index)
+        place = index if self._plain else self._first.digits_of(index)
         if len(self._views) == 1:
             self._views[0][place + component] = value
         else:
@@ -174,12 +177,6 @@ class HostMemory:
         self._wait(write=True)
         return self._views[0] if self._plain and len(self._views) == 1 else None
 
-    def _place(self, index: tuple[int, ...]) -> tuple[int, ...]:
-        place: list[int] = []
-        for value, extents in zip(index, self._digits, strict=True):
-            place.extend(int(digit) for digit in np.unravel_index(value, extents))
-        return tuple(place)
-
 
 class_of_host_memory = HostMemory
 """The class that new fields and ndarrays use where the host can address their memory."""
@@ -197,14 +194,14 @@ class CopiedMemory:
         buffer: _octants.Buffer,
         dtype: np.dtype[Any],
         element_shape: tuple[int, ...],
-        placements: Sequence[Placement],
+        placements: Sequence[_octants.Placement],
     ) -> None:
         self._buffer = buffer
         self.shape = placements[0].shape
         self.element_shape = element_shape
         self.dtype = dtype
         self._placements = list(placements)
-        spans = [_span(placement, dtype.itemsize) for placement in placements]
+        spans = [placement.span(dtype.itemsize) for placement in placements]
         self._low, self._high = min(low for low, _ in spans), max(high for _, high in spans)
         count = int(np.prod(self.shape, dtype=np.int64)) * dtype.itemsize
         self._dense = self._high - self._low == count * len(spans)
@@ -244,7 +241,7 @@ class CopiedMemory:
     def get(self, index: tuple[int, ...]) -> Any:
         """One element: a Python scalar, or a new array of `element_shape`."""
         itemsize = self.dtype.itemsize
-        places = self._places(index)
+        places = _octants.component_offsets(self._placements, index)
         low, high = min(places), max(places) + itemsize
         if high - low <= NEAR:
             memory = self._buffer.read(low, high - low)
@@ -255,7 +252,7 @@ class CopiedMemory:
 
     def set(self, index: tuple[int, ...], value: Any) -> None:
         """Stores one element: a scalar, or an array of `element_shape`."""
-        places = self._places(index)
+        places = _octants.component_offsets(self._placements, index)
         element = np.empty(len(places), self.dtype)
         element[...] = np.ravel(value)
         start = 0
@@ -269,7 +266,7 @@ class CopiedMemory:
         number = int(np.ravel_multi_index(component, self.element_shape))
         item = np.empty(1, self.dtype)
         item[0] = value
-        self._buffer.write(self._places(index)[number], item)
+        self._buffer.write(_octants.component_offsets(self._placements, index)[number], item)
 
     @property
     def device(self) -> tuple[int, int]:
@@ -335,7 +332,7 @@ class CopiedMemory:
 
     def _layout(self) -> MemoryLayout | None:
         """Byte offset, extents and byte strides, where they describe the memory."""
-        first, step = self._placements[0], common_step(self._placements)
+        first, step = self._placements[0], _octants.common_step(self._placements)
         if step is None or any(len(digits) != 1 for digits in first.axes):
             return None
         strides = tuple(digits[0][1] for digits in first.axes)
@@ -352,44 +349,18 @@ class CopiedMemory:
         return memory
 
     def _local(self, memory: np.ndarray[Any, Any]) -> HostMemory:
-        moved = [Placement(each.base - self._low, each.axes) for each in self._placements]
+        moved = [each.from_byte(self._low) for each in self._placements]
         return HostMemory(_no_wait, memory, self.dtype, self.element_shape, moved)
-
-    def _places(self, index: tuple[int, ...]) -> list[int]:
-        """The byte offset of each component."""
-        places: list[int] = []
-        axes, shift = None, 0
-        for placement in self._placements:
-            if placement.axes != axes:
-                axes, shift = placement.axes, _shift(placement, index)
-            places.append(placement.base + shift)
-        return places
 
 
 def _no_wait(write: bool = False) -> None:
     """For memory that no one else uses."""
 
 
-def _shift(placement: Placement, index: tuple[int, ...]) -> int:
-    """Bytes from index zero to an element."""
-    shift = 0
-    for value, digits in zip(index, placement.axes, strict=True):
-        for extent, stride in reversed(digits):
-            value, digit = divmod(value, extent)
-            shift += digit * stride
-    return shift
-
-
-def _span(placement: Placement, itemsize: int) -> tuple[int, int]:
-    """The first byte of a component and the one past its last."""
-    reach = sum((extent - 1) * stride for digits in placement.axes for extent, stride in digits)
-    return placement.base, placement.base + reach + itemsize
-
-
 def _view(
     memory: np.ndarray[Any, Any],
     dtype: np.dtype[Any],
-    placement: Placement,
+    placement: _octants.Placement,
     element_shape: tuple[int, ...] = (),
     element_strides: tuple[int, ...] = (),
 ) -> np.ndarray[Any, Any]:
@@ -401,17 +372,6 @@ def _view(
         offset=placement.base,
         strides=tuple(stride for _, stride in digits) + element_strides,
     )
-
-
-def common_step(placements: Sequence[Placement]) -> int | None:
-    """The distance in bytes from each component to the next, where it is the same for all."""
-    if len(placements) == 1:
-        return 0
-    step = placements[1].base - placements[0].base
-    for before, after in zip(placements, placements[1:], strict=False):
-        if after.base - before.base != step or after.axes != before.axes:
-            return None
-    return step
 
 
 def _element_strides(element_shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any, NoReturn
 
 import numpy as np
@@ -21,7 +22,6 @@ from octants._arrays.queued_access import Elements
 from octants._arrays.whole_arrays import WholeArray, component_key, flat_index
 from octants._fields.fields import store_component, widened
 from octants._fields.placement_checks import refuse_unplaced_fields
-from octants._fields.snode import Placement
 from octants._fields.snode_trees import require_program
 from octants._language.python_scope import only_in_python, runs_as_python
 from octants._program.current_device import on
@@ -164,18 +164,11 @@ class Ndarray(WholeArray, _octants.Ndarray):
         self._memory()  # raises when the program has ended
         return Elements(self.buffer, self.dtype.numpy, tuple(self.element_shape), self._placed())
 
-    def _placed(self) -> list[Placement]:
+    def _placed(self) -> list[_octants.Placement]:
         """Where each component of an element lies."""
-        shape, itemsize = self.shape, self.dtype.nbytes
-        count = int(np.prod(self.element_shape, dtype=np.int64))
-        strides = [0] * len(shape)
-        stride = itemsize * count
-        for axis in reversed(range(len(shape)) if self._qd_layout is None else self._qd_layout):
-            strides[axis] = stride
-            stride *= shape[axis]
-        axes = tuple(((extent, stride),) for extent, stride in zip(shape, strides, strict=True))
-        first = self._offset_in_memory
-        return [Placement(first + number * itemsize, axes) for number in range(count)]
+        return _octants.Placement.of_array(
+            self._offset_in_memory, self.shape, self._qd_layout, self.dtype.nbytes, prod(self.element_shape)
+        )
 
     def _index(self, key: Any) -> tuple[int, ...]:
         shape = self.shape

@@ -13,8 +13,7 @@ import numpy as np
 
 from octants import _octants
 from octants._arrays.element_kernels import copy_array, copy_parts, fill_parts
-from octants._arrays.host_memory import HostMemory, common_step
-from octants._fields.snode import Placement
+from octants._arrays.host_memory import HostMemory
 
 
 class Elements(NamedTuple):
@@ -23,7 +22,7 @@ class Elements(NamedTuple):
     buffer: _octants.Buffer
     dtype: np.dtype[Any]
     element_shape: tuple[int, ...]
-    placements: Sequence[Placement]
+    placements: Sequence[_octants.Placement]
 
 
 class _Range(NamedTuple):
@@ -69,7 +68,7 @@ def queue_between_devices(stream: _octants.Stream | None, to: Elements, source: 
 def queue_fill(stream: _octants.Stream, to: Elements, value: Any) -> bool:
     """Queues that all elements become `value`: an array of the element's shape, or a scalar."""
     # Components of an element side by side are one larger element; otherwise each component has a range of its own.
-    step = common_step(to.placements)
+    step = _octants.common_step(to.placements)
     ranges = _ranges(to, joined=step == to.dtype.itemsize or len(to.placements) == 1)
     components = np.broadcast_to(np.asarray(value, to.dtype), to.element_shape).reshape(-1)
     if ranges is None:
@@ -105,7 +104,7 @@ def queue_write(stream: _octants.Stream, to: Elements, values: np.ndarray[Any, A
     for each in ranges:
         memory = np.empty(each.nbytes, np.uint8)
         parts = to.placements[each.components]
-        moved = [Placement(part.base - each.low, part.axes) for part in parts]
+        moved = [part.from_byte(each.low) for part in parts]
         whole = len(parts) == len(to.placements)
         element_shape = to.element_shape if whole else ()
         column = values if whole else values.reshape((*moved[0].shape, -1))[..., each.components.start]
@@ -149,28 +148,15 @@ def _relative(elements: Elements) -> list[tuple[int, Any]]:
 def _ranges(elements: Elements, joined: bool = True) -> list[_Range] | None:
     """One range with all components if there is one (and `joined`), else one for each component, else None."""
     count, itemsize = len(elements.placements), elements.dtype.itemsize
-    step = common_step(elements.placements)
+    step = _octants.common_step(elements.placements)
     if joined and step is not None:
-        found = _dense(elements.placements[0], itemsize, (count, step))
+        found = elements.placements[0].gapless_range(itemsize, count, step)
         if found is not None:
             return [_Range(*found, slice(0, count))]
     ranges = []
     for number, placement in enumerate(elements.placements):
-        found = _dense(placement, itemsize, (1, 0))
+        found = placement.gapless_range(itemsize, 1, 0)
         if found is None:
             return None
         ranges.append(_Range(*found, slice(number, number + 1)))
     return ranges
-
-
-def _dense(placement: Placement, itemsize: int, components: tuple[int, int]) -> tuple[int, int] | None:
-    """First byte and number of bytes, where the items fill a range without gaps."""
-    digits = [digit for axis in placement.axes for digit in axis]
-    expected = itemsize
-    for extent, stride in sorted([*digits, components], key=lambda digit: digit[1]):
-        if extent == 1:
-            continue
-        if stride != expected:
-            return None
-        expected *= extent
-    return placement.base, expected

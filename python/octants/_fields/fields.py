@@ -19,7 +19,7 @@ from octants._arrays.host_memory import CopiedMemory, HostMemory, host_access
 from octants._arrays.queued_access import Elements
 from octants._arrays.whole_arrays import WholeArray, component_key, flat_index
 from octants._fields.placement_checks import refuse_unplaced_fields
-from octants._fields.snode import NOT_PLACED, Component, Placement, SNode
+from octants._fields.snode import NOT_PLACED, Component, SNode
 from octants._fields.snode_trees import SNodeTree, place_in_own_tree
 from octants._language.python_scope import only_in_python, runs_as_python
 from octants.exceptions import OctantsAssertionError, OctantsRuntimeError
@@ -49,7 +49,7 @@ class Field(WholeArray):
         self._shifted = False
         self._is_sparse = False
         self._is_metadata = False
-        self._placements: list[Placement] | None = None
+        self._placements: list[_octants.Placement] | None = None
         self._marks: Field | None = None
         self.grad: Any = None
         self.dual: Any = None
@@ -77,10 +77,6 @@ class Field(WholeArray):
     def _serial(self) -> int:
         return self._root._serial
 
-    @property
-    def _components(self) -> list[tuple[int, list[list[tuple[int, int]]]]]:
-        return [(part.base, [list(digits) for digits in part.axes]) for part in self._placed()]
-
     def _place(self) -> SNode:
         """The node that holds the first component; raises before the field is placed."""
         node = self._parts[0].node
@@ -94,7 +90,7 @@ class Field(WholeArray):
         self._parts[0].owner = weakref.ref(self)
         return node
 
-    def _placed(self) -> list[Placement]:
+    def _placed(self) -> list[_octants.Placement]:
         """Where each component lies. Lays the tree out if nobody did."""
         if self._placements is None:
             tree = self._root

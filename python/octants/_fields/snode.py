@@ -1,7 +1,8 @@
 """Levels of memory, and the places of fields in them: `qd.root.dense(qd.ij, (4, 8)).place(x)`.
 
-A tree is described level by level. When its memory is laid out (`snode_trees.py`), each component gets its place
-(`Placement`): a byte offset, and for each axis the mixed-radix digits by which an index moves through memory.
+A tree is described level by level, and each level is described to a `_octants.LevelTree` at once: that is the home of
+all arithmetic on levels. When the memory is laid out (`snode_trees.py`), it gives each component its place
+(`_octants.Placement`): a byte offset, and for each axis the mixed-radix digits by which an index moves through memory.
 
 References lead upward: a field keeps its places, a place the levels above it, the root the tree and its memory. The
 tree and the levels know what is below them by weak references, so that memory goes with the last field or level that
@@ -12,11 +13,11 @@ from __future__ import annotations
 
 import weakref
 from dataclasses import dataclass, field
-from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from octants import _octants
 from octants._fields.axes import axis_numbers
 from octants.exceptions import OctantsAssertionError, OctantsRuntimeError
 from octants.types.enums import SNodeGradType
@@ -25,8 +26,6 @@ from octants.types.primitive import DataType
 if TYPE_CHECKING:
     from octants._fields.snode_trees import SNodeTree
     from octants._fields.sparse_levels import LevelOfField, SparseLevel
-
-Digit = tuple[int, int]
 
 NOT_PLACED = (
     "Field has no allocation. Give this field a shape=, place it with qd.root.dense(...).place(field), or for a "
@@ -49,41 +48,21 @@ class Component:
     """A weak reference to the field that it is of, once that has been asked for its place."""
 
 
-@dataclass(frozen=True)
-class Placement:
-    """Where a component lies in its tree's buffer."""
-
-    base: int
-    """Byte offset of index zero."""
-    axes: tuple[tuple[Digit, ...], ...]
-    """For each axis its digits (extent, stride in bytes), outermost first."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Extent of each axis."""
-        return tuple(prod(extent for extent, _ in digits) for digits in self.axes)
-
-
 class SNode:
     """One level of a tree: the root, a dense block of cells, or the place of a component."""
 
     _octants_entity = "snode"
 
-    def __init__(
-        self, tree: SNodeTree, parent: SNode | None, kind: str, axes: tuple[int, ...] = (), sizes: tuple[int, ...] = ()
-    ) -> None:
+    def __init__(self, tree: SNodeTree, parent: SNode | None, kind: str, number: int = 0) -> None:
         self._tree = tree
         self._parent = parent
         self._kind = kind
-        self._axes = axes
-        self._sizes = sizes
+        self._number = number  # in the tree's `levels`
         self._below: list[weakref.ref[SNode]] = []
         self._placed: weakref.ref[Component] | None = None
         self._dtype: DataType | None = None
         self._name = ""
         self._role = SNodeGradType.PRIMAL
-        self._offset_bytes_in_parent_cell = 0
-        self._cell_bytes = 0
         self._sparse: SparseLevel | None = None
         self._levels: tuple[LevelOfField, ...] = ()
 
@@ -91,18 +70,22 @@ class SNode:
 
     def dense(self, axes: Any, dimensions: Any) -> SNode:
         """A block of cells below this level: sizes along the given axes, the first axis outermost in memory."""
-        self._tree.check_open()
-        self._check_can_have_children()
+        return self._add_level("dense", axes, dimensions)
+
+    def _add_level(self, kind: str, axes: Any, dimensions: Any) -> SNode:
+        tree = self._tree
+        tree.check_open()
+        tree.levels.check_parent(self._number, kind)
         numbers = axis_numbers(axes)
-        sizes = _sizes(dimensions, len(numbers))
-        child = SNode(self._tree, self, "dense", numbers, sizes)
+        number = tree.levels.add_level(self._number, kind, numbers, _sizes(dimensions, len(numbers)))
+        child = SNode(tree, self, kind, number)
         self._below.append(weakref.ref(child))
         return child
 
     def place(self, *args: Any, offset: Any = None) -> SNode:
         """Puts fields (or lists of them) into each cell of this level, side by side."""
         self._tree.check_open()
-        self._check_can_have_children()
+        self._tree.levels.check_parent(self._number, "place")
         for arg in args:
             if isinstance(arg, (list, tuple)):
                 self.place(*arg, offset=offset)
@@ -117,11 +100,11 @@ class SNode:
     def _place_component(self, component: Component, offset: Any = None) -> None:
         if component.node is not None:
             raise OctantsRuntimeError(f"the field {component.name or '(unnamed)'} has been placed already")
-        node = SNode(self._tree, self, "place")
         offsets = () if offset is None else _offsets(offset)
-        ndim = len(node.shape)
+        ndim = len(self.shape)
         if offsets and len(offsets) != ndim:
             raise OctantsRuntimeError(f"offset {offset} has {len(offsets)} entries, the field has {ndim} axes")
+        node = SNode(self._tree, self, "place", self._tree.levels.add_place(self._number, component.dtype.nbytes))
         node._placed = weakref.ref(component)
         node._dtype, node._name, node._role = component.dtype, component.name, component.role
         component.node = node
@@ -161,11 +144,11 @@ class SNode:
     def pointer(self, axes: Any, dimensions: Any) -> SNode:
         """A sparse level: cells that are active or not, as `dense` otherwise. A store to a field below activates the
         cell."""
-        return self._add_sparse("pointer", axes, dimensions)
+        return self._add_level("pointer", axes, dimensions)
 
     def bitmasked(self, axes: Any, dimensions: Any) -> SNode:
         """A sparse level, as `pointer`."""
-        return self._add_sparse("bitmasked", axes, dimensions)
+        return self._add_level("bitmasked", axes, dimensions)
 
     def dynamic(self, axis: Any, dimension: int, chunk_size: int | None = None) -> SNode:
         """A list in each cell of this level, of at most `dimension` elements along one axis. `qd.append` and stores
@@ -177,14 +160,7 @@ class SNode:
         for what, number in (("dimension of a dynamic level", dimension), ("chunk_size", chunk_size)):
             if number is not None and int(number) > 2**31 - 1:
                 raise OctantsRuntimeError(f"the {what} cannot exceed 2**31-1, got {number}")
-        return self._add_sparse("dynamic", axis, dimension)
-
-    def _add_sparse(self, kind: str, axes: Any, dimensions: Any) -> SNode:
-        if any(node._kind == "dynamic" for node in self._path_from_root()):
-            raise OctantsRuntimeError(f"a {kind} level cannot hang under a dynamic one")
-        child = self.dense(axes, dimensions)
-        child._kind = kind
-        return child
+        return self._add_level("dynamic", axis, dimension)
 
     def quant_array(self, axes: Any, dimensions: Any, max_num_bits: int) -> SNode:
         """Packed small integers: not supported yet."""
@@ -193,10 +169,6 @@ class SNode:
     def deactivate_all(self) -> None:
         """Deactivates all cells of the sparse levels from this one on. What they held is zero then."""
         self._tree.deactivate_below(self)
-
-    def _check_can_have_children(self) -> None:
-        if self._kind == "place":
-            raise OctantsRuntimeError("a field's place has no levels below it")
 
     # Looking
 
@@ -212,11 +184,7 @@ class SNode:
     @property
     def shape(self) -> tuple[int, ...]:
         """Number of cells along each used axis, counting the levels above."""
-        extents: dict[int, int] = {}
-        for node in self._path_from_root():
-            for axis, size in zip(node._axes, node._sizes, strict=True):
-                extents[axis] = extents.get(axis, 1) * size
-        return tuple(extents[axis] for axis in sorted(extents))
+        return self._tree.levels.shape(self._number)
 
     @property
     def _sparse_levels(self) -> tuple[LevelOfField, ...]:
@@ -238,7 +206,11 @@ class SNode:
     @property
     def _cell_size_bytes(self) -> int:
         self._tree.finalize()
-        return self._cell_bytes if self._kind != "place" else 0
+        return self._tree.levels.cell_bytes(self._number)
+
+    @property
+    def _offset_bytes_in_parent_cell(self) -> int:
+        return self._tree.levels.offset_in_cell(self._number)
 
     @property
     def ptr(self) -> SNode:
@@ -258,6 +230,14 @@ class SNode:
     def _get_children(self) -> list[SNode]:
         return [child for child in (below() for below in self._below) if child is not None]
 
+    def _descendants(self) -> list[SNode]:
+        """All levels and places below this one, each in front of what is below it."""
+        found: list[SNode] = []
+        for child in self._get_children():
+            found.append(child)
+            found += child._descendants()
+        return found
+
     def _path_from_root(self) -> list[SNode]:
         path: list[SNode] = []
         node: SNode | None = self
@@ -274,37 +254,9 @@ class SNode:
     def __repr__(self) -> str:
         return "qd.root" if self._parent is None else f"<qd.SNode of type {self._kind}>"
 
-    # Measuring
-
-    def measure(self) -> tuple[int, int]:
-        """Size and alignment in bytes of everything in this level; fixes the offsets of the levels below."""
-        if self._dtype is not None:
-            return self._dtype.nbytes, self._dtype.nbytes
-        size, alignment = 0, 1
-        for child in self._get_children():
-            child_size, child_alignment = child.measure()
-            size = _round_up(size, child_alignment)
-            child._offset_bytes_in_parent_cell = size
-            size += child_size
-            alignment = max(alignment, child_alignment)
-        self._cell_bytes = _round_up(size, alignment)
-        return self._cell_bytes * prod(self._sizes), alignment
-
-    def placement(self) -> Placement:
-        """Where this place lies; the tree must have been measured."""
-        base = 0
-        digits: dict[int, list[Digit]] = {}
-        for node in self._path_from_root():
-            base += node._offset_bytes_in_parent_cell
-            stride = node._cell_bytes * prod(node._sizes)
-            for axis, extent in zip(node._axes, node._sizes, strict=True):
-                stride //= extent
-                of_axis = digits.setdefault(axis, [])
-                # Levels of one axis that follow one another without a gap count as one.
-                if of_axis and of_axis[-1][1] == extent * stride:
-                    extent *= of_axis.pop()[0]
-                of_axis.append((extent, stride))
-        return Placement(base, tuple(tuple(digits[axis]) for axis in sorted(digits)))
+    def placement(self) -> _octants.Placement:
+        """Where this place lies; the tree must have been laid out."""
+        return self._tree.levels.placement(self._number)
 
 
 def _sizes(dimensions: Any, count: int) -> tuple[int, ...]:
@@ -335,7 +287,3 @@ def _offsets(offset: Any) -> tuple[int, ...]:
         if isinstance(item, (bool, float)) or not hasattr(item, "__index__"):
             raise TypeError(f"the offset of an axis is an integer, got {item!r}")
     return tuple(int(item) for item in given)
-
-
-def _round_up(value: int, alignment: int) -> int:
-    return -(-value // alignment) * alignment

@@ -37,6 +37,7 @@ class SNodeTree:
         require_program()
         self._root: weakref.ref[SNode] | None = None
         self.destroyed = False
+        self.levels = _octants.LevelTree()
         self._generation = _octants.generation()
         self._serial = _octants.program_serial()
         self._buffer: _octants.Buffer | None = None
@@ -89,9 +90,11 @@ class SNodeTree:
             return
         top = None if self._root is None else self._root()
         assert top is not None, "a level that is asked for its memory keeps the root"
-        nbytes, _ = top.measure()
-        dense_bytes, nbytes = nbytes, self.sparse.lay_out(top, nbytes)
-        self._buffer = _octants.Buffer(max(nbytes, 1), sparse=nbytes != dense_bytes)
+        below = top._descendants()
+        nbytes, is_sparse = self.levels.lay_out([node._number for node in below])
+        if is_sparse:
+            self.sparse.make_levels(self, below)
+        self._buffer = _octants.Buffer(max(nbytes, 1), sparse=is_sparse)
         _with_memory.add(self)
         root._close(top)
         program_events.tell(program_events.allocated)

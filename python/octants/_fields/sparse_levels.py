@@ -14,13 +14,13 @@ field from `_sparse_levels`.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from octants import _octants
 from octants._fields.fields import Field, MatrixField, ScalarField
-from octants._fields.snode import Component, Placement
+from octants._fields.snode import Component
 from octants._fields.snode_trees import SNodeTree, root
 from octants._fields.sparse_kernels import (
     append,
@@ -32,22 +32,22 @@ from octants._fields.sparse_kernels import (
     list_active_cells,
     write_active,
 )
-from octants.exceptions import OctantsRuntimeError
 from octants.types.primitive import DataType, i32
 
 if TYPE_CHECKING:
     from octants._fields.snode import SNode
-
-KINDS = ("pointer", "bitmasked", "dynamic")
-_LONGEST_CHUNK = 1024
-_MOST_CELLS = 2**31 - 1
 
 
 class LevelField(ScalarField):
     """A field at a given offset of a tree's memory, outside the tree's levels: a view of its data, or metadata."""
 
     def __init__(
-        self, tree: SNodeTree, dtype: DataType, place: Placement, name: str, levels: tuple[LevelOfField, ...] = ()
+        self,
+        tree: SNodeTree,
+        dtype: DataType,
+        place: _octants.Placement,
+        name: str,
+        levels: tuple[LevelOfField, ...] = (),
     ) -> None:
         super().__init__(dtype, (), [Component(dtype, offset=(0,) * len(place.axes))], name)
         self._tree = tree
@@ -143,7 +143,9 @@ class LevelOfField:
     list_digit: tuple[int, int, int] | None
     """For a dynamic level: the digit that numbers the elements of a list."""
     inner: tuple[tuple[int, int], ...]
-    """Axis and extent of the elements below the cell."""
+    """Axis and extent of what lies below the cell."""
+    cells: _octants.Cells = field(repr=False)
+    """The same, for the host."""
 
     @property
     def _sparse_levels(self) -> tuple[LevelOfField, ...]:
@@ -154,185 +156,51 @@ class LevelOfField:
         return self.level
 
 
-def _area_bytes(node: SNode) -> int:
-    """Size of a sparse level's area, in bytes."""
-    _, chunks = _chunks(_candidates(node))
-    return 4 * (prod(_state_node(node).shape) + _listed_cells(node) + 2 * chunks + 1)
+def _make_level(node: SNode, area: _octants.Area) -> SparseLevel:
+    """A level with its area. The levels above have theirs."""
+    above = _levels_of(node)
 
-
-def _listed_cells(node: SNode) -> int:
-    """Capacity of the list of active cells: all cells, or none if their numbers exceed 32 bits."""
-    cells = prod(node.shape)
-    return cells if cells <= _MOST_CELLS else 0
-
-
-def _sparse_level_above(node: SNode) -> SNode | None:
-    """The next sparse level above a level or place."""
-    above = node._parent
-    while above is not None and above._kind not in KINDS:
-        above = above._parent
-    return above
-
-
-def _around(node: SNode) -> SNode | None:
-    """The sparse level whose active cells contain a level's states; None if the states are inspected one by one."""
-    held = _state_node(node)
-    return held if held is not node and held._kind in KINDS else _sparse_level_above(held)
-
-
-def _candidates(node: SNode) -> int:
-    around = _around(node)
-    return prod((_state_node(node) if around is None else around).shape)
-
-
-def _chunks(candidates: int) -> tuple[int, int]:
-    """Size and number of chunks. The size is a power of two near the square root: counting and summing take equal
-    time."""
-    chunk = min(_LONGEST_CHUNK, max(16, 1 << ((candidates.bit_length() + 1) // 2)))
-    return chunk, -(-candidates // chunk)
-
-
-def _state_node(node: SNode) -> SNode:
-    """The level with one state per cell: the level itself, or the level above a dynamic one."""
-    if node._kind != "dynamic":
-        return node
-    assert node._parent is not None, "a level that is not a root hangs under another one"
-    return node._parent
-
-
-def _make_level(node: SNode, base: int) -> SparseLevel:
-    """The level, with its area at this byte of the tree's memory. The levels above have theirs."""
-    tree, name = node._tree, f"{node._kind} level"
-    if prod(node.shape) > _MOST_CELLS and node._kind != "dynamic":
-        raise OctantsRuntimeError(f"a {name} may have 2^31 - 1 cells, and this one has {prod(node.shape)}")
-
-    def area(extents: tuple[int, ...], levels: tuple[LevelOfField, ...] = (), move: bool = True) -> LevelField:
-        nonlocal base
-        stride, axes = 4, []
-        for extent in reversed(extents):
-            axes.append(((extent, stride),))
-            stride *= extent
-        made = LevelField(tree, i32, Placement(base, tuple(axes[::-1])), name, levels)
+    def words(place: _octants.Placement, levels: tuple[LevelOfField, ...] = ()) -> LevelField:
+        made = LevelField(node._tree, i32, place, f"{node._kind} level", levels)
         made._is_metadata = True
-        if move:
-            base += 4 * prod(extents)
         return made
 
-    shape, cells = _state_node(node).shape, _listed_cells(node)
-    candidates = _candidates(node)
-    chunk, chunks = _chunks(candidates)
-    first_inside, inside = _within(node)
-    above = _levels_of(node)
     return SparseLevel(
-        axes=len(node.shape),
-        capacity=node._sizes[0] if node._kind == "dynamic" else cells,
-        can_be_listed=cells > 0,
-        is_list=node._kind == "dynamic",
-        candidates=candidates,
-        chunk=chunk,
+        axes=area.axes,
+        capacity=area.capacity,
+        can_be_listed=area.can_be_listed,
+        is_list=area.is_list,
+        candidates=area.candidates,
+        chunk=area.chunk,
         around=above[-1] if above else None,
-        first_inside=first_inside,
-        inside=inside,
-        touch=area(shape, above, move=False),
-        state=area(shape, move=False),
-        flat_state=area((prod(shape),)),
-        cells=area((cells,)),
-        counts=area((chunks,)),
-        starts=area((chunks,)),
-        count=area(()),
+        first_inside=area.first_inside,
+        inside=area.inside,
+        touch=words(area.state, above),
+        state=words(area.state),
+        flat_state=words(area.flat_state),
+        cells=words(area.cells),
+        counts=words(area.counts),
+        starts=words(area.starts),
+        count=words(area.count),
     )
 
 
-def _within(node: SNode) -> tuple[tuple[tuple[int, int], ...], tuple[tuple[int, int], ...]]:
-    """`first_inside` and `inside` of a level."""
-    around, held = _around(node), _state_node(node)
-    if around is None:
-        return (), ()
-    outer = _extents(around)
-    first, inside, step = [], [], 1
-    for axis, extent in reversed(_extents(held).items()):
-        each = extent // outer.get(axis, 1)
-        if axis in outer:
-            first.append((outer[axis], each * step))
-        if each > 1:
-            inside.append((each, step))
-        step *= extent
-    return tuple(first), tuple(inside[::-1])
-
-
-def _extents(node: SNode) -> dict[int, int]:
-    """The extents of a level's axes, in their order."""
-    axes = sorted({axis for step in node._path_from_root() for axis in step._axes})
-    return dict(zip(axes, node.shape, strict=True))
-
-
-def _add_views(node: SNode) -> None:
-    """Collects the views and nested levels of a level. All levels have their areas."""
-    level = node._sparse
-    assert level is not None, "a sparse level has its area when views are looked for"
-    held = _state_node(node)
-    outer = _extents(held)
-    axes = list(outer)
-    for below in _descendants(node):
-        if _sparse_level_above(below) is not node:
-            continue
-        if below._kind == "place":
-            level.views.append(_cell_view(held, below))
-        elif below._sparse is not None:
-            words = _extents(_state_node(below)).items()
-            inside = ((axes.index(axis), n // outer[axis]) if axis in outer else (-1, n) for axis, n in words)
-            level.nested.append(NestedLevel(below, tuple(inside)))
-
-
-def _descendants(node: SNode) -> list[SNode]:
-    found = []
-    for child in node._get_children():
-        found += [child, *_descendants(child)]
-    return found
-
-
-def _cell_view(node: SNode, place: SNode) -> CellView:
-    """A component by the indices of the cell of `node` that holds it, and the digits below."""
-    dtype, path = place._dtype, place._path_from_root()
-    assert dtype is not None, "a place has the type of what is placed"
-    at = path.index(node) + 1
-    outer: dict[int, list[tuple[int, int]]] = {}
-    inner: list[tuple[tuple[int, int], ...]] = []
-    for number, step in enumerate(path):
-        stride = step._cell_bytes * prod(step._sizes)
-        for axis, extent in zip(step._axes, step._sizes, strict=True):
-            stride //= extent
-            if number < at:
-                outer.setdefault(axis, []).append((extent, stride))
-            else:
-                inner.append(((extent, stride),))
-    axes = tuple(tuple(outer[axis]) for axis in sorted(outer)) + tuple(inner)
-    found = LevelField(node._tree, dtype, Placement(place.placement().base, axes), place._name)
-    return CellView(found, tuple(digits[0][0] for digits in inner))
+def _add_views(level: SparseLevel, area: _octants.Area, nodes: dict[int, SNode]) -> None:
+    """Finds what lies in the level's cells, once all levels have their areas."""
+    for number, place, inner in area.views:
+        node = nodes[number]
+        assert node._dtype is not None, "a place has the type of what is placed"
+        level.views.append(CellView(LevelField(node._tree, node._dtype, place, node._name), inner))
+    level.nested += [NestedLevel(nodes[number], axes) for number, axes in area.nested]
 
 
 def _levels_of(node: SNode) -> tuple[LevelOfField, ...]:
     """The sparse levels above a level or place, outermost first, and the level itself when it has its area."""
-    shape = _extents(node)
-    axes = list(shape)
+    made = {step._number: step._sparse for step in node._path_from_root()}
     found = []
-    for step in node._path_from_root():
-        level = step._sparse
-        if level is None:
-            continue
-        held = _state_node(step)
-        digits = []
-        within: dict[int, int] = {}
-        for axis, extent in _extents(held).items():
-            digits.append((axes.index(axis), extent, shape[axis] // extent))
-            within[axis] = extent
-        list_digit = None
-        if level.is_list:
-            axis, extent = step._axes[0], step._sizes[0]
-            within[axis] = within.get(axis, 1) * extent
-            list_digit = (axes.index(axis), extent, shape[axis] // within[axis])
-        inner = tuple((axes.index(axis), shape[axis] // within.get(axis, 1)) for axis in axes)
-        found.append(LevelOfField(level, level.flat_state, tuple(digits), list_digit, inner))
+    for cells in node._tree.levels.cell_indices(node._number):
+        if (level := made[cells.level]) is not None:
+            found.append(LevelOfField(level, level.flat_state, cells.digits, cells.list_digit, cells.inner, cells))
     return tuple(found)
 
 
@@ -348,20 +216,18 @@ class SparseSupport:
     """What trees of levels ask of this module."""
 
     @staticmethod
-    def lay_out(top: SNode, nbytes: int) -> int:
-        """Places an area for each sparse level behind the data. Returns the size of the tree in bytes."""
-        nodes = _descendants(top)
-        sparse = [node for node in nodes if node._kind in KINDS]
-        for node in sparse:
-            nbytes = -(-nbytes // 4) * 4
-            node._sparse = _make_level(node, nbytes)
-            nbytes += _area_bytes(node)
-        if sparse:
-            for node in nodes:
-                node._levels = _levels_of(node)
-            for node in sparse:
-                _add_views(node)
-        return nbytes
+    def make_levels(tree: SNodeTree, below: list[SNode]) -> None:
+        """Makes the sparse levels of a tree that is laid out, whose levels and places are `below`."""
+        nodes = {node._number: node for node in below}
+        made = []
+        for area in tree.levels.areas():
+            node = nodes[area.level]
+            node._sparse = level = _make_level(node, area)
+            made.append((level, area))
+        for node in below:
+            node._levels = _levels_of(node)
+        for level, area in made:
+            _add_views(level, area, nodes)
 
     @staticmethod
     def deactivate_below(node: SNode) -> None:
@@ -380,14 +246,8 @@ class SparseSupport:
     def activate(levels: tuple[LevelOfField, ...], index: tuple[int, ...]) -> None:
         """Activates the cells of an element that the host has written."""
         for of in levels:
-            number = 0
-            for axis, extent, weight in of.digits:
-                number = number * extent + index[axis] // weight % extent
-            if of.list_digit is None:
-                of.state[number] = 1
-            else:
-                axis, extent, weight = of.list_digit
-                of.state[number] = max(of.state[number], index[axis] // weight % extent + 1)
+            number, element = of.cells.locate(index)
+            of.state[number] = 1 if element is None else max(of.state[number], element + 1)
 
     @staticmethod
     def activate_all(levels: tuple[LevelOfField, ...], qd_stream: Any) -> None:

@@ -1,0 +1,273 @@
+//! [`LevelTree`]: a tree of levels as a Python object, and what it knows once it is laid out: see octants-layout.
+
+use octants_layout::{Activity, CellIndex, IndexDigit, LayoutError, LevelId, LevelKind, SparseArea, TreeLayout};
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+
+use crate::errors;
+use crate::placement::Placement;
+
+/// A tree of levels. The root is level 0; the others are numbered in the order of being added.
+#[pyclass(module = "octants._octants")]
+pub struct LevelTree {
+    tree: octants_layout::LevelTree,
+    layout: Option<TreeLayout>,
+}
+
+impl LevelTree {
+    fn laid_out(&self) -> PyResult<&TreeLayout> {
+        self.layout.as_ref().ok_or_else(|| PyRuntimeError::new_err("the tree is not laid out"))
+    }
+}
+
+/// Errors of a tree are the user's.
+fn mapped<T>(py: Python<'_>, result: Result<T, LayoutError>) -> PyResult<T> {
+    result.map_err(|e| errors::runtime_error(py, e.to_string()))
+}
+
+fn kind_of(name: &str) -> PyResult<LevelKind> {
+    let kind = LevelKind::from_name(name);
+    kind.ok_or_else(|| PyValueError::new_err(format!("{name} is no kind of level")))
+}
+
+#[pymethods]
+impl LevelTree {
+    #[new]
+    fn new() -> LevelTree {
+        LevelTree { tree: octants_layout::LevelTree::new(), layout: None }
+    }
+
+    /// Adds a level below another one: axes and extents, outermost in memory first. Returns its number.
+    fn add_level(
+        &mut self,
+        py: Python<'_>,
+        parent: u32,
+        kind: &str,
+        axes: &Bound<'_, PyTuple>,
+        extents: &Bound<'_, PyTuple>,
+    ) -> PyResult<u32> {
+        let pair = |(axis, extent): (Bound<'_, PyAny>, Bound<'_, PyAny>)| -> PyResult<(u8, u64)> {
+            // The extent is a positive integer: what fails is its size.
+            Ok((axis.extract()?, mapped(py, extent.extract().map_err(|_| LayoutError::TooLarge))?))
+        };
+        let axes = axes.iter().zip(extents.iter()).map(pair).collect::<PyResult<_>>()?;
+        mapped(py, self.tree.add_level(LevelId(parent), kind_of(kind)?, axes)).map(|level| level.0)
+    }
+
+    /// Raises when no level or place of a kind can be below another level.
+    fn check_parent(&self, py: Python<'_>, parent: u32, kind: &str) -> PyResult<()> {
+        mapped(py, self.tree.check_parent(LevelId(parent), kind_of(kind)?))
+    }
+
+    /// Puts a scalar of `nbytes` bytes into each cell of a level. Returns the number of its place.
+    fn add_place(&mut self, py: Python<'_>, parent: u32, nbytes: u64) -> PyResult<u32> {
+        mapped(py, self.tree.add_place(LevelId(parent), nbytes)).map(|level| level.0)
+    }
+
+    /// Number of cells along each used axis, counting the levels above.
+    fn shape<'py>(&self, py: Python<'py>, level: u32) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, self.tree.shape(LevelId(level)))
+    }
+
+    /// Fixes sizes and places of the levels with these numbers, and of those above them. Returns the size of the memory
+    /// in bytes, and whether it holds areas of sparse levels.
+    fn lay_out(&mut self, py: Python<'_>, mut kept: Vec<u32>) -> PyResult<(u64, bool)> {
+        kept.sort_unstable();
+        let layout = self.tree.lay_out(|level| kept.binary_search(&level.0).is_ok());
+        let layout = self.layout.insert(mapped(py, layout)?);
+        Ok((layout.bytes(), !layout.areas().is_empty()))
+    }
+
+    /// Bytes of a cell of a level; 0 for places, and before the tree is laid out.
+    fn cell_bytes(&self, level: u32) -> u64 {
+        self.layout.as_ref().map_or(0, |layout| layout.cell_bytes(LevelId(level)))
+    }
+
+    /// Where a level begins in a cell of the level above; 0 before the tree is laid out.
+    fn offset_in_cell(&self, level: u32) -> u64 {
+        self.layout.as_ref().map_or(0, |layout| layout.offset_in_cell(LevelId(level)))
+    }
+
+    /// Where a component lies.
+    fn placement(&self, place: u32) -> PyResult<Placement> {
+        Ok(Placement::new(self.laid_out()?.placement(&self.tree, LevelId(place))))
+    }
+
+    /// The areas of sparse levels, in the order in which they lie in memory.
+    fn areas(&self) -> PyResult<Vec<Area>> {
+        Ok(self.laid_out()?.areas().iter().map(|area| Area { area: area.clone() }).collect())
+    }
+
+    /// How the indices of a level or place name the cells of the sparse levels above it, outermost first; for a sparse
+    /// level, its own cells come last.
+    fn cell_indices(&self, level: u32) -> Vec<Cells> {
+        self.tree.cell_indices(LevelId(level)).into_iter().map(|(level, index)| Cells { level, index }).collect()
+    }
+}
+
+/// The area of a sparse level behind the data of its tree.
+#[pyclass(module = "octants._octants", frozen)]
+pub struct Area {
+    area: SparseArea,
+}
+
+/// Pairs as a tuple of tuples.
+fn pairs<'py>(py: Python<'py>, pairs: &[(u64, u64)]) -> PyResult<Bound<'py, PyTuple>> {
+    PyTuple::new(py, pairs.iter().copied())
+}
+
+#[pymethods]
+impl Area {
+    /// Number of the level.
+    #[getter]
+    fn level(&self) -> u32 {
+        self.area.level.0
+    }
+
+    /// How many indices name a cell; of a dynamic level those of an element.
+    #[getter]
+    fn axes(&self) -> usize {
+        self.area.axes
+    }
+
+    /// Cells of the level; of a dynamic level those of one list.
+    #[getter]
+    fn capacity(&self) -> u64 {
+        self.area.capacity
+    }
+
+    /// Whether words of state are lengths of lists.
+    #[getter]
+    fn is_list(&self) -> bool {
+        self.area.activity == Activity::PerList
+    }
+
+    /// Whether there is room for a list of active cells.
+    #[getter]
+    fn can_be_listed(&self) -> bool {
+        self.area.can_be_listed
+    }
+
+    /// Words of state; with a sparse level around, cells of that one.
+    #[getter]
+    fn candidates(&self) -> u64 {
+        self.area.candidates
+    }
+
+    /// Candidates that one thread looks at when active cells are listed.
+    #[getter]
+    fn chunk(&self) -> u64 {
+        self.area.chunk
+    }
+
+    /// Extents of the digits of a cell's number in the level around, the last one first, and what a step of each adds
+    /// to the number of the first word of state within it.
+    #[getter]
+    fn first_inside<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        pairs(py, &self.area.first_inside)
+    }
+
+    /// Extents of the words of state within a cell of the level around, and what a step of each adds to their number.
+    #[getter]
+    fn inside<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        pairs(py, &self.area.inside)
+    }
+
+    /// The words of state by the indices of a cell or list.
+    #[getter]
+    fn state(&self) -> Placement {
+        Placement::new(self.area.state.clone())
+    }
+
+    /// The words of state by their number.
+    #[getter]
+    fn flat_state(&self) -> Placement {
+        Placement::new(self.area.flat_state.clone())
+    }
+
+    /// The list of active cells.
+    #[getter]
+    fn cells(&self) -> Placement {
+        Placement::new(self.area.cells.clone())
+    }
+
+    /// Active cells of each chunk.
+    #[getter]
+    fn counts(&self) -> Placement {
+        Placement::new(self.area.counts.clone())
+    }
+
+    /// Where each chunk's cells begin in the list.
+    #[getter]
+    fn starts(&self) -> Placement {
+        Placement::new(self.area.starts.clone())
+    }
+
+    /// How many cells are listed.
+    #[getter]
+    fn count(&self) -> Placement {
+        Placement::new(self.area.count.clone())
+    }
+
+    /// The components in a cell that lie below no further sparse level: number of the place, placement by the indices
+    /// of the cell and of what is in it, extents of the latter.
+    #[getter]
+    fn views<'py>(&self, py: Python<'py>) -> PyResult<Vec<(u32, Placement, Bound<'py, PyTuple>)>> {
+        let views = self.area.views.iter();
+        views.map(|v| Ok((v.place.0, Placement::new(v.placement.clone()), PyTuple::new(py, &v.inner)?))).collect()
+    }
+
+    /// The next sparse levels within a cell: number of the level, and for each axis of its state the axis of the cell's
+    /// index, or -1, and the words of state along it in one cell.
+    #[getter]
+    fn nested<'py>(&self, py: Python<'py>) -> PyResult<Vec<(u32, Bound<'py, PyTuple>)>> {
+        let axis = |(axis, words): &(Option<usize>, u64)| (axis.map_or(-1, |axis| axis as i64), *words);
+        self.area.nested.iter().map(|n| Ok((n.level.0, PyTuple::new(py, n.axes.iter().map(axis))?))).collect()
+    }
+}
+
+/// How the indices of a field or level name a cell of a sparse level above it.
+#[pyclass(module = "octants._octants", frozen)]
+pub struct Cells {
+    level: LevelId,
+    index: CellIndex,
+}
+
+fn digit(digit: &IndexDigit) -> (usize, u64, u64) {
+    (digit.axis, digit.extent, digit.weight)
+}
+
+#[pymethods]
+impl Cells {
+    /// Number of the sparse level.
+    #[getter]
+    fn level(&self) -> u32 {
+        self.level.0
+    }
+
+    /// Axis, extent and weight of each digit: a digit is index / weight % extent. They make the number of the word of
+    /// state.
+    #[getter]
+    fn digits<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, self.index.digits.iter().map(digit))
+    }
+
+    /// Of a dynamic level: the digit that counts the elements of a list.
+    #[getter]
+    fn list_digit(&self) -> Option<(usize, u64, u64)> {
+        self.index.list.as_ref().map(digit)
+    }
+
+    /// Axis and extent of what lies below the cell.
+    #[getter]
+    fn inner<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, self.index.inner.iter().map(|d| (d.axis, d.extent)))
+    }
+
+    /// For an index that counts from zero: the number of the word of state, and of a dynamic level the number of the
+    /// element in its list.
+    fn locate(&self, index: Vec<u64>) -> (u64, Option<u64>) {
+        (self.index.number(&index), self.index.element(&index))
+    }
+}
