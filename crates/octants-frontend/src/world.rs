@@ -301,6 +301,11 @@ pub trait World {
     /// `"-"`, `"+"`, `"~"`, `"not"`.
     fn unary(&self, op: &str, operand: Obj) -> WorldResult<Obj>;
 
+    /// An instance of a dataclass of Python that is not data-oriented. No later launch depends on the answer.
+    fn is_dataclass(&self, _obj: Obj) -> bool {
+        false
+    }
+
     /// `bool(obj)`.
     fn truth(&self, obj: Obj) -> WorldResult<bool>;
 

@@ -560,6 +560,12 @@ impl World for PyWorld<'_> {
         self.py.version_info() < (3, 14)
     }
 
+    fn is_dataclass(&self, obj: Obj) -> bool {
+        let class = self.object(obj).get_type();
+        let has = |name| class.hasattr(name).unwrap_or(false);
+        has(pyo3::intern!(self.py, "__dataclass_fields__")) && !has(pyo3::intern!(self.py, "_octants_data_oriented"))
+    }
+
     fn warn(&self, warning: Diagnostic) {
         let mut warnings = self.warnings.borrow_mut();
         // An unrolled loop comes to the same line again.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 import weakref
 
 import numpy as np
@@ -295,3 +296,26 @@ def test_an_object_of_another_class_is_of_the_wrong_type():
     for wrong in (Other(3), 3, None):
         with pytest.raises(qd.OctantsRuntimeTypeError, match="needed .*One.* != provided"):
             read(wrong)
+
+
+def test_a_dataclass_as_a_template_argument_warns_once():
+    @dataclasses.dataclass(frozen=True)
+    class Sizes:
+        n: int
+
+    @qd.data_oriented
+    @dataclasses.dataclass(frozen=True)
+    class Simulation:
+        n: int
+
+    @qd.kernel
+    def read(sizes: qd.template()) -> qd.i32:
+        return sizes.n
+
+    sizes = Sizes(3)
+    with pytest.warns(DeprecationWarning, match="Kernel 'read' parameter 'sizes': passing a @dataclasses.dataclass"):
+        assert read(sizes) == 3
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert read(sizes) == 3
+        assert read(Simulation(4)) == 4

@@ -181,6 +181,10 @@ impl World for Tracing<'_> {
         self.world.print(line);
     }
 
+    fn is_dataclass(&self, obj: Obj) -> bool {
+        self.world.is_dataclass(obj)
+    }
+
     fn runs_on_any_stack(&self) -> bool {
         self.world.runs_on_any_stack()
     }

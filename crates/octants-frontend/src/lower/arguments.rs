@@ -2,10 +2,11 @@
 
 use std::rc::Rc;
 
-use octants_diag::Result;
+use octants_diag::{Code, Diagnostic, Result};
 use octants_ir::{Buffer, BufferId, Layout, MemorySpace, Op, Param, Scalar, ShadowBuffer, Type, ValueId};
 
 use super::{Frame, Lowerer};
+use crate::ast::Stmt;
 use crate::value::{DataclassArg, Value};
 use crate::world::{ArgSpec, Capture, FieldDesc, NdarrayDesc, Obj, Reach, shadow_attribute};
 
@@ -52,6 +53,20 @@ impl Lowerer<'_> {
                 Value::Dataclass(Rc::new(DataclassArg { index, path, obj: *obj, members: members.clone() }))
             }
         })
+    }
+
+    /// Warns of a dataclass as a template argument. Under its own annotation its members would be arguments.
+    pub(super) fn warn_of_dataclass(&self, obj: Obj, kernel: &str, param: &str, body: &[Stmt]) {
+        if !self.world.is_dataclass(obj) {
+            return;
+        }
+        let message = format!(
+            "Kernel '{kernel}' parameter '{param}': passing a @dataclasses.dataclass instance as `qd.Template` is \
+             deprecated and will be an error in a future release"
+        );
+        let span = body.first().map_or(self.b.span, |s| s.span);
+        let hint = "annotate the parameter with the dataclass";
+        self.world.warn(*Diagnostic::new(Code::Deprecated, span, message).with_hint(hint));
     }
 
     /// A parameter of the kernel as a function of the IR sees it.

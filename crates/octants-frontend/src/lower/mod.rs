@@ -348,6 +348,9 @@ impl<'w> Lowerer<'w> {
         self.frames.push(Frame::new(kernel, &parsed.source.name, ReturnMode::Kernel(returns.clone())));
         for (i, (param, spec)) in parsed.source.params.iter().zip(args).enumerate() {
             let mut value = self.argument(i as u32, Vec::new(), spec)?;
+            if let ArgSpec::Template(obj) = spec {
+                self.warn_of_dataclass(*obj, &parsed.source.name, &param.name, &parsed.body);
+            }
             // The kernel has a struct of its own, whose members it may set.
             if matches!(spec, ArgSpec::Value(Type::Struct(_), _)) && parsed.facts.assigned_in.contains(&param.name) {
                 value = self.variable(&param.name, value)?;
