@@ -306,8 +306,8 @@ FROM_PYTHON = [
     (
         "S2: fills do not go to the stream",
         "crates/octants-python/src/host_work.rs",
-        "stream.filter(|_| queues)",
-        "stream.filter(|_| false)",
+        "queues.then(",
+        "false.then(",
     ),
 ]
 
