@@ -51,7 +51,8 @@ HEAD = "@qd.kernel\ndef k0(a: qd.types.ndarray(dtype=qd.f32, ndim=1)):\n"
 
 
 def branching_kernel(statements: int) -> str:
-    """One kernel of `statements` statements in one loop: a branch, an assignment in it, a store and a load, over and over."""
+    """One kernel of `statements` statements in one loop: a branch, an assignment in it, a store and a load, over and
+    over."""
     lines = [
         f"        if v > {n}.5:\n            v = v * 0.5 + {n}.0\n        a[i] = v + 1.0\n        v += a[i] * 0.25\n"
         for n in range(statements // 4)

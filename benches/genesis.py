@@ -7,11 +7,11 @@
     python benches/genesis.py --backend gpu --scene franka --envs 4096 30000 --mode ndarray
     python benches/genesis.py --tests ../Genesis --files test_grad.py --out tests.jsonl
 
-Needs `pip install genesis-world torch` (which brings Quadrants). Any Python that has them will do: `PYTHONPATH` may name the
-folder in which Octants lies. Each case runs in a process of its own, the packages in turn: cold, with an empty folder for
-compiled kernels, then warm, with the kernels that the cold run left. Steps are timed in the warm run, by the wall clock and by
-the processor time of all threads: compare the second on a machine that is not idle. What Genesis and Numba keep of their own
-(meshes, distance fields, compiled helpers) is made before and is the same for both packages.
+Needs `pip install genesis-world torch` (which brings Quadrants). Any Python that has them will do: `PYTHONPATH` may
+name the folder in which Octants lies. Each case runs in a process of its own, the packages in turn: cold, with an empty
+folder for compiled kernels, then warm, with the kernels that the cold run left. Steps are timed in the warm run, by the
+wall clock and by the processor time of all threads: compare the second on a machine that is not idle. What Genesis and
+Numba keep of their own (meshes, distance fields, compiled helpers) is made before and is the same for both packages.
 
 States are compared element by element after 15 steps, while small differences have not grown, to the scene's tolerance.
 After 60 steps contacts have amplified the rounding of single precision: there the means over all elements are compared.
@@ -42,7 +42,8 @@ from in_turns import step_in_turns  # noqa: E402
 from one_scene import EARLY, LATE, SCENES  # noqa: E402
 from own_tests import cache_environment, run_tests  # noqa: E402
 
-# Largest difference of an element at the early comparison: positions in m (and quaternions), velocities in m/s (and rad/s).
+# Largest difference of an element at the early comparison: positions in m (and quaternions), velocities in m/s (and
+# rad/s).
 TOLERANCES: dict[str, tuple[float, float]] = {
     "box": (1e-5, 1e-4),
     "franka": (1e-3, 1e-1),

@@ -14,8 +14,8 @@ qd: Any = importlib.import_module(os.environ.get("BENCH_MODULE", "octants"))
 
 F1 = qd.types.ndarray(dtype=qd.f32, ndim=1)
 
-# Elements, bodies, rows or particles: on the CPU, and on a GPU, which takes more to be busy. What the sums read is more than
-# the cores' own caches hold.
+# Elements, bodies, rows or particles: on the CPU, and on a GPU, which takes more to be busy. What the sums read is more
+# than the cores' own caches hold.
 SIZES: dict[str, tuple[int, int]] = {
     "sum of squares, fields": (1 << 23, 1 << 25),
     "sum of squares, ndarrays": (1 << 23, 1 << 25),

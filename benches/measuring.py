@@ -90,7 +90,8 @@ def seconds_per_call(call: Callable[[], object], wait: Callable[[], object], run
 
 
 def fastest_seconds(call: Callable[[], object], wait: Callable[[], object], spend: float = 0.6) -> float:
-    """Seconds of a call in the fastest of many short bursts, which are as many as fit into `spend` seconds, and ten at least.
+    """Seconds of a call in the fastest of many short bursts, which are as many as fit into `spend` seconds, and ten at
+    least.
 
     Of long bursts none is free of what other programs do on a busy machine.
     """

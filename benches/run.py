@@ -1,4 +1,5 @@
-"""Micro-benchmarks: host time of launches, compile time of processes and how it grows, throughput of small programs, gradients.
+"""Micro-benchmarks: host time of launches, compile time of processes and how it grows, throughput of small programs,
+gradients.
 
     python benches/run.py                           everything, on every system that is installed
     python benches/run.py throughput --threads 1 --only triad sum
@@ -148,7 +149,8 @@ def run_compile(args: argparse.Namespace, systems: list[str]) -> list[Table]:
 
 
 def run_growth(args: argparse.Namespace, systems: list[str]) -> list[Table]:
-    """Seconds of the processor, and memory, for kernels of growing size. One that takes a system too long ends its shape."""
+    """Seconds of the processor, and memory, for kernels of growing size. One that takes a system too long ends its
+    shape."""
     systems = [s for s in systems if s not in ("c", "numba")]
     time = Table("compilation, processor s", systems, higher_is_better=False)
     caller = Table("compilation, processor s of the calling thread", systems, higher_is_better=False)
@@ -173,7 +175,8 @@ def run_growth(args: argparse.Namespace, systems: list[str]) -> list[Table]:
 
 
 def run_gradients(args: argparse.Namespace, systems: list[str]) -> list[Table]:
-    """Programs and their gradients: time of a call, their ratio, and what the first call takes more; by number of threads."""
+    """Programs and their gradients: time of a call, their ratio, and what the first call takes more; by number of
+    threads."""
     systems = [s for s in systems if s not in ("c", "numba")]
     os.environ["BENCH_ARCH"] = args.arch
     tables: list[Table] = []

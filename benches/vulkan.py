@@ -2,8 +2,8 @@
 
     python benches/vulkan.py --beside cuda --out vulkan.json
 
-Both take turns, each measurement in a fresh process, and the last lines are a table of medians: Vulkan, the other one, and
-their ratio (above 1 Vulkan is better). Arrays are of 67 million elements on a GPU.
+Both take turns, each measurement in a fresh process, and the last lines are a table of medians: Vulkan, the other one,
+and their ratio (above 1 Vulkan is better). Arrays are of 67 million elements on a GPU.
 """
 
 from __future__ import annotations

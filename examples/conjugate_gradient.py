@@ -1,4 +1,5 @@
-"""Conjugate gradients: heat in an insulated plate by implicit steps, each step's solver one graph that the device ends."""
+"""Conjugate gradients: heat in an insulated plate by implicit steps, each step's solver one graph that the device
+ends."""
 
 import numpy as np
 from example_support import Arrays, Example, Tolerance, heat_map
@@ -81,7 +82,8 @@ def advance(_frame: int) -> None:
 
 
 def reference(frames: int) -> Arrays:
-    """The same steps by the plate's eigenvectors, which are products of cosines: the solver's error is none of theirs."""
+    """The same steps by the plate's eigenvectors, which are products of cosines: the solver's error is none of
+    theirs."""
     k = np.arange(n)
     basis = np.cos(np.pi * np.outer(k, 2 * k + 1) / (2 * n))
     basis *= np.where(k == 0, np.sqrt(1.0 / n), np.sqrt(2.0 / n))[:, None]

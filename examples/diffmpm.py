@@ -1,9 +1,9 @@
 """Diff MPM: a soft robot learns to walk.
 
-An elastic body with two legs, four muscles that pull along the legs, a floor with friction: 1,024 steps of the material point
-method. What the muscles do over time is learned by gradients through all steps. Only 33 steps are kept in memory, and the
-state at the start of each of the 32 segments; the gradient computes a segment's steps again before it goes back through them.
-Draws the loss (minus the way that the robot goes) over the iterations.
+An elastic body with two legs, four muscles that pull along the legs, a floor with friction: 1,024 steps of the material
+point method. What the muscles do over time is learned by gradients through all steps. Only 33 steps are kept in memory,
+and the state at the start of each of the 32 segments; the gradient computes a segment's steps again before it goes back
+through them. Draws the loss (minus the way that the robot goes) over the iterations.
 """
 
 import numpy as np

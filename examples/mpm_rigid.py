@@ -1,8 +1,8 @@
 """Water and a ball: MPM fluid coupled to a rigid body through the grid, all substeps of a frame one captured graph.
 
-Particles go to the grid on one stream while the ball falls and meets the walls on another; where it is the grid moves as it
-does, and what momentum that takes is the ball's. `--check` compares the graph with the same launches one by one. A normal run
-also draws the graph of a frame.
+Particles go to the grid on one stream while the ball falls and meets the walls on another; where it is the grid moves
+as it does, and what momentum that takes is the ball's. `--check` compares the graph with the same launches one by one.
+A normal run also draws the graph of a frame.
 """
 
 import numpy as np

@@ -1,8 +1,9 @@
-"""Newton's method with a line search: a membrane with a stiffening foundation under a moving load, each frame one graph.
+"""Newton's method with a line search: a membrane with a stiffening foundation under a moving load, each frame one
+graph.
 
-A frame moves the load, solves, and records the deflection; Newton's steps, the conjugate gradients in each of them and the line
-search all loop on the device. `--check` compares the graph with the same kernels launched one by one, whose loops the host
-decides. A normal run also draws the graph.
+A frame moves the load, solves, and records the deflection; Newton's steps, the conjugate gradients in each of them and
+the line search all loop on the device. `--check` compares the graph with the same kernels launched one by one, whose
+loops the host decides. A normal run also draws the graph.
 """
 
 import numpy as np

@@ -1,8 +1,8 @@
 """Streams: two long kernels side by side, a pipeline of a producer and a consumer, and four sections of one kernel.
 
 Each kernel runs on one thread, so that one alone leaves processors idle. Events order what depends on one another. The
-profiler tells when each task ran: beside the picture a run writes the timeline as a Chrome trace (`timeline.json`, opens in
-Perfetto) and as a drawing (`timeline.svg`), a lane per stream, with what one stream waits for on another.
+profiler tells when each task ran: beside the picture a run writes the timeline as a Chrome trace (`timeline.json`,
+opens in Perfetto) and as a drawing (`timeline.svg`), a lane per stream, with what one stream waits for on another.
 """
 
 import os

@@ -1,8 +1,8 @@
 """Torch layer: a network whose middle is a kernel learns to tell two spirals apart.
 
-The kernel is a layer of radial basis functions with centres and widths of its own; `qd.ad.torch_function` makes it a function
-of torch's autograd, between torch's linear layers, and torch's optimiser trains all of it. Tensors go to the kernel and back
-without a copy. Draws the loss over the iterations.
+The kernel is a layer of radial basis functions with centres and widths of its own; `qd.ad.torch_function` makes it a
+function of torch's autograd, between torch's linear layers, and torch's optimiser trains all of it. Tensors go to the
+kernel and back without a copy. Draws the loss over the iterations.
 """
 
 import sys

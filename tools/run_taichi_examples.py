@@ -1,10 +1,11 @@
 """Runs the examples of Taichi, and of DiffTaichi, on this package and on Quadrants, and compares what they draw.
 
-    python tools/run_taichi_examples.py CHECKOUT/python/taichi/examples --python octants=PYTHON --python quadrants=PYTHON
+    python tools/run_taichi_examples.py CHECKOUT/python/taichi/examples --python octants=PYTHON --python
+    quadrants=PYTHON
 
-Each example runs in a process of its own, in which `import taichi` finds the package and windows are played: what is drawn
-is kept, and the program ends after some frames. Programs of DiffTaichi (`difftaichi_programs.py`) are shortened; kept are
-their losses too, and a frame is a tape. All run on the CPU. Printed is a table in Markdown.
+Each example runs in a process of its own, in which `import taichi` finds the package and windows are played: what is
+drawn is kept, and the program ends after some frames. Programs of DiffTaichi (`difftaichi_programs.py`) are shortened;
+kept are their losses too, and a frame is a tape. All run on the CPU. Printed is a table in Markdown.
 """
 
 from __future__ import annotations

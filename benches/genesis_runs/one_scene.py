@@ -1,7 +1,7 @@
 """One scene of Genesis in one process: builds it, steps it, prints one JSON line, and saves its state for a comparison.
 
-`genesis.py` starts it with caches of its own for each package. Genesis imports `quadrants`; with `--module octants` that name
-finds Octants. Nothing is drawn: the OpenGL context that Genesis makes for cameras is left out.
+`genesis.py` starts it with caches of its own for each package. Genesis imports `quadrants`; with `--module octants`
+that name finds Octants. Nothing is drawn: the OpenGL context that Genesis makes for cameras is left out.
 """
 
 from __future__ import annotations

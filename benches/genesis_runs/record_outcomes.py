@@ -1,4 +1,5 @@
-"""A pytest plugin for Genesis' own tests: one JSON line for each test as it starts and ends, and no access to a network.
+"""A pytest plugin for Genesis' own tests: one JSON line for each test as it starts and ends, and no access to a
+network.
 
 `own_tests.py` loads it into the processes it starts. The environment says what to do:
 

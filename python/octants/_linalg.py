@@ -1,7 +1,7 @@
 """Small dense linear algebra within one thread: decompositions, eigenvalues, linear systems, random normal numbers.
 
-Everything is written in the kernel language and unrolls over the matrix's size, which is known at compile time. The `dt`
-argument is the type of the results; left out, it is the session's default float type.
+Everything is written in the kernel language and unrolls over the matrix's size, which is known at compile time. The
+`dt` argument is the type of the results; left out, it is the session's default float type.
 """
 
 # mypy: ignore-errors
@@ -29,8 +29,8 @@ def _float_type(dt: Any) -> Any:
 
 
 def _work_type(dt: Any) -> Any:
-    """What decompositions are computed in. On a CPU f64 takes no longer, and its roots and quotients are rounded once, where
-    `fast_math` estimates those of f32: programs that decompose a matrix over and over would see it shrink.
+    """What decompositions are computed in. On a CPU f64 takes no longer, and its roots and quotients are rounded once,
+    where `fast_math` estimates those of f32: programs that decompose a matrix over and over would see it shrink.
     """
     config = current_config()
     return f64 if dt == f32 and config is not None and config.arch == cpu else dt
@@ -42,8 +42,8 @@ def _epsilon(dt: Any) -> float:
 
 
 def _negligible(work: Any, dt: Any) -> float:
-    """What may be left of an angle, computed in one type for results of another: a unit in the last place of these, so that
-    what is diagonal but for rounding errors keeps its axes.
+    """What may be left of an angle, computed in one type for results of another: a unit in the last place of these, so
+    that what is diagonal but for rounding errors keeps its axes.
     """
     return _epsilon(work) if work == dt else 2.0 * _epsilon(dt)
 
@@ -159,8 +159,9 @@ def _svd3(A, dt: template(), result: template()):
     u0 = Vector([one, zero, zero])
     if s0 > 0.0:
         u0 = b0 / s0
-    # Where the second column vanishes, any direction across the first one will do: the axis it leans to least gives one.
-    # A column that is not across the first one was too short to be turned, and what is left of it is rounding errors.
+    # Where the second column vanishes, any direction across the first one will do: the axis it leans to least gives
+    # one. A column that is not across the first one was too short to be turned, and what is left of it is rounding
+    # errors.
     rest = b1 - u0 * u0.dot(b1)
     s1 = rest.norm()
     tiny = static(_epsilon(dt) ** 2)
@@ -185,8 +186,8 @@ def _svd3(A, dt: template(), result: template()):
 def svd(A, dt: template() = None):
     """The singular value decomposition of a 2x2 or 3x3 matrix: `(U, S, V)` with `A == U @ S @ V.transpose()`.
 
-    The values on the diagonal of `S` descend. For 2x2 they are not negative. For 3x3 `U` and `V` are rotations, and the last
-    value has the sign of the determinant of `A`.
+    The values on the diagonal of `S` descend. For 2x2 they are not negative. For 3x3 `U` and `V` are rotations, and the
+    last value has the sign of the determinant of `A`.
     """
     static_assert(A.n == A.m and (A.n == 2 or A.n == 3), "SVD only supports 2x2 and 3x3 matrices")
     t = static(_float_type(dt))
@@ -201,8 +202,8 @@ def svd(A, dt: template() = None):
 
 @func
 def _polar2(A, dt: template()):
-    """In the plane the nearest orthogonal matrix is the part of `A` that commutes with rotations, scaled; or, for a negative
-    determinant, the part that anticommutes (Higham, Functions of Matrices, 2008, problem 8.2).
+    """In the plane the nearest orthogonal matrix is the part of `A` that commutes with rotations, scaled; or, for a
+    negative determinant, the part that anticommutes (Higham, Functions of Matrices, 2008, problem 8.2).
     """
     size = _largest_component(A, dt)
     M = cast(A, dt) / size
@@ -228,8 +229,8 @@ def _polar2(A, dt: template()):
 def polar_decompose(A, dt: template() = None):
     """The polar decomposition of a 2x2 or 3x3 matrix: `(R, S)` with `A == R @ S`, `R` orthogonal and `S` symmetric.
 
-    For 3x3 `R` is a rotation, so that `S` has a negative eigenvalue where the determinant of `A` is negative; for 2x2 `S` is
-    positive semi-definite.
+    For 3x3 `R` is a rotation, so that `S` has a negative eigenvalue where the determinant of `A` is negative; for 2x2
+    `S` is positive semi-definite.
     """
     static_assert(A.n == A.m and (A.n == 2 or A.n == 3), "Polar decomposition only supports 2×2 and 3×3 matrices.")
     t = static(_float_type(dt))
@@ -246,8 +247,8 @@ def polar_decompose(A, dt: template() = None):
 def eig(A, dt: template() = None):
     """The eigenvalues and eigenvectors of a real 2x2 matrix.
 
-    Returns a 2x2 matrix whose row `i` is the real and imaginary part of eigenvalue `i`, and a 4x2 matrix whose column `i` is
-    its eigenvector: real and imaginary part of the first component, then of the second.
+    Returns a 2x2 matrix whose row `i` is the real and imaginary part of eigenvalue `i`, and a 4x2 matrix whose column
+    `i` is its eigenvector: real and imaginary part of the first component, then of the second.
     """
     static_assert(A.n == 2 and A.m == 2, "Eigen solver only supports 2x2 matrices")
     t = static(_float_type(dt))
@@ -316,8 +317,8 @@ def _rotate(B: template(), Q: template(), p, q):
 
 @func
 def _jacobi(A, dt: template(), result: template()):
-    """Eigenvalues and eigenvectors of a symmetric matrix, ascending, by cyclic Jacobi rotations (Golub and Van Loan, Matrix
-    Computations, section 8.5).
+    """Eigenvalues and eigenvectors of a symmetric matrix, ascending, by cyclic Jacobi rotations (Golub and Van Loan,
+    Matrix Computations, section 8.5).
     """
     n = static(A.n)
     B = cast(A, dt)
@@ -370,8 +371,8 @@ def sym_eig(A, dt: template() = None):
 
 @func
 def make_spd(A, dt: template() = None):
-    """The symmetric positive semi-definite matrix nearest to a symmetric one of up to 6x6 (Higham 1988): negative eigenvalues
-    become 0.
+    """The symmetric positive semi-definite matrix nearest to a symmetric one of up to 6x6 (Higham 1988): negative
+    eigenvalues become 0.
     """
     static_assert(A.n == A.m, "make_spd needs a square matrix")
     static_assert(A.n <= 6, "make_spd supports sizes up to 6x6")

@@ -29,7 +29,8 @@ logger.setLevel(logging.INFO)
 
 
 class _StandardError(logging.StreamHandler):
-    """Shows messages of a program that has not said where they go. Python itself would show warnings and errors alone."""
+    """Shows messages of a program that has not said where they go. Python itself would show warnings and errors
+    alone."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         return not logging.getLogger().handlers and all(handler is self for handler in logger.handlers)

@@ -21,8 +21,8 @@ _EXPANSION = (
 
 @func
 def _pair_minors(m):
-    """The 2x2 minors of the upper two rows of a 4x4 matrix, and those of the lower two, by the columns they stand in: 01, 02,
-    03, 12, 13, 23.
+    """The 2x2 minors of the upper two rows of a 4x4 matrix, and those of the lower two, by the columns they stand in:
+    01, 02, 03, 12, 13, 23.
     """
     upper = [
         m[0, 0] * m[1, 1] - m[0, 1] * m[1, 0],

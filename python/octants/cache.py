@@ -1,7 +1,7 @@
 """The folder of compiled kernels: `python -m octants.cache info`, `clear` and `verify`.
 
-Kernels are kept there from one process to the next (`offline_cache`, see `docs/caching.md`). Everything in it can be made
-again: the folder may be removed at any time, while programs run too.
+Kernels are kept there from one process to the next (`offline_cache`, see `docs/caching.md`). Everything in it can be
+made again: the folder may be removed at any time, while programs run too.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ def counts() -> dict[str, Any] | None:
 
 
 def info(folder: str | os.PathLike[str] | None = None) -> dict[str, Any]:
-    """What a folder holds: `folder`, `entries` and `bytes` of this version of the compiler, `traces` and `trace_bytes` by
-    which they are found without compiling, `other_entries` and `other_bytes` of other versions, and the paths of
+    """What a folder holds: `folder`, `entries` and `bytes` of this version of the compiler, `traces` and `trace_bytes`
+    by which they are found without compiling, `other_entries` and `other_bytes` of other versions, and the paths of
     `damaged` files. Without a folder, the one that programs use by themselves."""
     return _octants.cache_examine(folder)
 
@@ -38,7 +38,8 @@ def clear(folder: str | os.PathLike[str] | None = None) -> tuple[int, int]:
 
 
 def verify(folder: str | os.PathLike[str] | None = None) -> list[str]:
-    """Checks every entry and removes the damaged ones, whose paths it returns. Programs do the same with what they read."""
+    """Checks every entry and removes the damaged ones, whose paths it returns. Programs do the same with what they
+    read."""
     damaged = [str(path) for path in info(folder)["damaged"]]
     for path in damaged:
         Path(path).unlink(missing_ok=True)

@@ -1,8 +1,8 @@
 """The exceptions that kernels and the package raise.
 
-A mistake found while compiling is an `OctantsCompilationError` or one of its kinds, which also are the Python exception of
-that kind: `except TypeError` catches an `OctantsTypeError`. A mistake found while running is an `OctantsRuntimeError`.
-Each has an alias `Quadrants...`, under which programs written for Quadrants catch it.
+A mistake found while compiling is an `OctantsCompilationError` or one of its kinds, which also are the Python exception
+of that kind: `except TypeError` catches an `OctantsTypeError`. A mistake found while running is an
+`OctantsRuntimeError`. Each has an alias `Quadrants...`, under which programs written for Quadrants catch it.
 """
 
 from __future__ import annotations

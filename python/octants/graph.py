@@ -1,4 +1,5 @@
-"""`qd.graph`: what kernels declared with `graph=True` may say about their tasks, and graphs captured of many launches."""
+"""`qd.graph`: what kernels declared with `graph=True` may say about their tasks, and graphs captured of many
+launches."""
 
 from __future__ import annotations
 
@@ -34,10 +35,10 @@ class GraphStatus:
 @known_to_compiler("checkpoint")
 @contextmanager
 def checkpoint(cp_id: Any, yield_on: Any = None) -> Iterator[None]:
-    """In a kernel declared with `graph=True, checkpoints=True`, `with qd.checkpoint(label, yield_on=flag):` holds loops behind
-    which a launch ends if `flag`, a 0-dimensional i32 ndarray, is not zero. `kernel.resume(..., from_checkpoint=label)` runs
-    them again, and what comes after. The label is an int or a member of an `IntEnum`, and no other checkpoint of the kernel
-    has it. Nothing outside of kernels."""
+    """In a kernel declared with `graph=True, checkpoints=True`, `with qd.checkpoint(label, yield_on=flag):` holds loops
+    behind which a launch ends if `flag`, a 0-dimensional i32 ndarray, is not zero.
+    `kernel.resume(..., from_checkpoint=label)` runs them again, and what comes after. The label is an int or a member
+    of an `IntEnum`, and no other checkpoint of the kernel has it. Nothing outside of kernels."""
     yield
 
 
@@ -59,16 +60,16 @@ cond = kernel_only(
 @known_to_compiler("graph_parallel_context")
 @contextmanager
 def parallel_context(*, allow_nesting: bool = False) -> Iterator[None]:
-    """In a kernel, `with qd.graph.parallel_context():` holds `with qd.graph.parallel():` blocks, none of which needs what
-    another one does. With `allow_nesting=True` the blocks may hold `qd.graph.do_while` loops and further contexts, and the
-    context may stand in a kernel with checkpoints. Nothing outside of kernels."""
+    """In a kernel, `with qd.graph.parallel_context():` holds `with qd.graph.parallel():` blocks, none of which needs
+    what another one does. With `allow_nesting=True` the blocks may hold `qd.graph.do_while` loops and further contexts,
+    and the context may stand in a kernel with checkpoints. Nothing outside of kernels."""
     yield
 
 
 @known_to_compiler("graph_parallel")
 @contextmanager
 def parallel(*, allow_overlap: bool = False) -> Iterator[None]:
-    """A block in a `qd.graph.parallel_context`. Blocks run side by side where the device has streams. Two that touch the same
-    elements, one of them writing, are an error, and a warning where that depends on values, unless one says that it is meant
-    (`allow_overlap=True`)."""
+    """A block in a `qd.graph.parallel_context`. Blocks run side by side where the device has streams. Two that touch
+    the same elements, one of them writing, are an error, and a warning where that depends on values, unless one says
+    that it is meant (`allow_overlap=True`)."""
     yield

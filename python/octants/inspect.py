@@ -2,8 +2,8 @@
 
     python -m octants.inspect script.py --kernel saxpy --target gfx1100 --emit ir,llvm,asm,object --out code
 
-The script runs as it would by itself, on whatever device it asks for, or on the CPU where that is missing. What its calls
-compile is compiled for the targets too. From a program, `qd.inspect` does the same for one call.
+The script runs as it would by itself, on whatever device it asks for, or on the CPU where that is missing. What its
+calls compile is compiled for the targets too. From a program, `qd.inspect` does the same for one call.
 """
 
 from __future__ import annotations
@@ -113,5 +113,6 @@ def main(argv: list[str] | None = None) -> int:
 
 if __name__ == "__main__":
     sys.exit(main())
-# `qd.inspect` is the function. So an import of this module by its name gives the function too, and not a module in its place.
+# `qd.inspect` is the function. So an import of this module by its name gives the function too, and not a module in its
+# place.
 sys.modules[__name__] = cast(ModuleType, _inspect)

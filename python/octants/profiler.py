@@ -4,8 +4,9 @@
     step(); step()
     qd.profiler.print_kernel_profiler_info()
 
-Times are taken by events around each task, on the stream that runs it (by the clock on a CPU that works in order), and read
-when asked for: these functions wait for all work first. Tasks are the parallel loops of a kernel, and what stands between them.
+Times are taken by events around each task, on the stream that runs it (by the clock on a CPU that works in order), and
+read when asked for: these functions wait for all work first. Tasks are the parallel loops of a kernel, and what stands
+between them.
 """
 
 from __future__ import annotations
@@ -51,8 +52,8 @@ _cleared: dict[int, int] = {}
 
 @dataclass(frozen=True)
 class KernelInfo:
-    """What was measured of a kernel, or of one of its tasks. Times are in milliseconds; the time of a launch is the sum of its
-    tasks'."""
+    """What was measured of a kernel, or of one of its tasks. Times are in milliseconds; the time of a launch is the sum
+    of its tasks'."""
 
     name: str
     """`kernel` or `kernel:task`."""
@@ -104,8 +105,8 @@ def _kernels() -> list[tuple[KernelInfo, list[KernelInfo]]]:
 def print_kernel_profiler_info(mode: Literal["count", "trace"] = "count") -> None:
     """Prints what was measured since the start or the last clearing.
 
-    `"count"`: a line for each kernel with its share, total, count, and shortest, mean and longest run, and a line for each task
-    of a kernel with several. `"trace"`: a line for each task that ran, in the order in which they began.
+    `"count"`: a line for each kernel with its share, total, count, and shortest, mean and longest run, and a line for
+    each task of a kernel with several. `"trace"`: a line for each task that ran, in the order in which they began.
     """
     if mode not in ("count", "trace"):
         raise ValueError(f"mode is 'count' or 'trace', not {mode!r}")
@@ -145,8 +146,8 @@ def _print_tasks() -> None:
 
 
 def query_kernel_profiler_info(name: str) -> KernelInfo:
-    """What was measured of a kernel, by its name, or of one of its tasks (`kernel:task`). `counter` is 0 where there is none of
-    that name."""
+    """What was measured of a kernel, by its name, or of one of its tasks (`kernel:task`). `counter` is 0 where there is
+    none of that name."""
     nothing = KernelInfo(name, 0, 0.0, 0.0, 0.0)
     if not _is_on():
         return nothing
@@ -157,7 +158,8 @@ def query_kernel_profiler_info(name: str) -> KernelInfo:
 
 
 def get_kernel_profiler_total_time() -> float:
-    """Seconds that all kernels took since the start or the last clearing; those side by side on several streams count each."""
+    """Seconds that all kernels took since the start or the last clearing; those side by side on several streams count
+    each."""
     return sum(kernel.total for kernel, _ in _kernels()) / 1e3 if _is_on() else 0.0
 
 

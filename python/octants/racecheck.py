@@ -27,8 +27,8 @@ STATUS_OF_RACES = 3
 def run_program(arguments: list[str], mode: str = "full") -> tuple[list[Race], int]:
     """Runs a script, or a module after `-m`, with the arguments that follow it, and looks for its races.
 
-    `mode` is `"full"` or `"static"`, as of `qd.init(check_races=...)`. Returns the races in the order in which they were
-    met and the status with which the program ended. Errors of the program go through.
+    `mode` is `"full"` or `"static"`, as of `qd.init(check_races=...)`. Returns the races in the order in which they
+    were met and the status with which the program ended. Errors of the program go through.
     """
     os.environ["OCTANTS_CHECK_RACES"] = mode
     _octants.collect_races()

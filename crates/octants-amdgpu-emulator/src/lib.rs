@@ -17,8 +17,8 @@
 //! Reading order: [`number`], [`operand`], [`modifiers`], [`mnemonic`] (text); [`lanewise`], [`vector_integers`],
 //! [`vector_floats`], [`comparisons`], [`scalar_table`], [`memory_names`] (what is known of each
 //! instruction); [`instruction`], [`disassemble`], [`decode`]; [`metadata`], [`code_object`], [`program`];
-//! [`garbage`], [`wave`], [`fault`], [`surroundings`] (state); [`run_scalar`], [`run_vector`], [`run_exchange`], [`run_memory`],
-//! [`run_lds`], [`execute`], [`launch`].
+//! [`garbage`], [`wave`], [`fault`], [`surroundings`] (state); [`run_scalar`], [`run_vector`], [`run_exchange`],
+//! [`run_memory`], [`run_lds`], [`execute`], [`launch`].
 
 // Lanes are indices of several rows at once.
 #![allow(clippy::needless_range_loop)]

@@ -31,7 +31,8 @@ pub fn product(name: &str) -> Option<Product> {
 }
 
 impl Product {
-    /// The row of the sums in a register of a lane. `shares` says that both halves have all of the operands, as on RDNA3.
+    /// The row of the sums in a register of a lane. `shares` says that both halves have all of the operands, as on
+    /// RDNA3.
     pub fn row_of_sum(&self, lane: usize, i: usize, shares: bool) -> usize {
         let part = lane / SIDE;
         match (self.by_wave, self.sum) {

@@ -148,8 +148,8 @@ impl<'a> Dependence<'a> {
         BetweenIterations { axes, is_exact }
     }
 
-    /// The ranges of a later loop's axes by which an access there reaches each element of one in a loop before it. `None`
-    /// where it may not.
+    /// The ranges of a later loop's axes by which an access there reaches each element of one in a loop before it.
+    /// `None` where it may not.
     pub fn in_later_loops(&self, read: &[Subscript], written: &[Subscript]) -> Option<SameRanges> {
         let mut ranges = SameRanges::default();
         let mut leads = |(x, y): (&Subscript, &Subscript)| match (x.value, y.value) {

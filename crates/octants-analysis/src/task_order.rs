@@ -16,8 +16,8 @@ use crate::memory_classes::MemoryClasses;
 /// Programs of more tasks keep the order of the text: the search is quadratic in their number.
 const MOST_TASKS: usize = 256;
 
-/// For each task the earlier tasks that it must run behind. Those that follow from others are left out: a task is behind
-/// whatever its predecessors are behind. `arrays_may_alias` as in [`MemoryClasses::of`].
+/// For each task the earlier tasks that it must run behind. Those that follow from others are left out: a task is
+/// behind whatever its predecessors are behind. `arrays_may_alias` as in [`MemoryClasses::of`].
 pub fn task_order(program: &Program, arrays_may_alias: bool) -> Vec<Vec<u32>> {
     let tasks = program.tasks.len();
     if tasks > MOST_TASKS {

@@ -1,4 +1,5 @@
-//! [`unproved_buffers`]: of which buffers it is not proved that iterations of a parallel loop touch them without a race.
+//! [`unproved_buffers`]: of which buffers it is not proved that iterations of a parallel loop touch them without a
+//! race.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,5 +1,5 @@
-//! One entry of the store as bytes: a header, then what is stored. Whatever happened to the bytes since they were written, reading
-//! yields what was stored under the key or says why not.
+//! One entry of the store as bytes: a header, then what is stored. Whatever happened to the bytes since they were
+//! written, reading yields what was stored under the key or says why not.
 
 use crate::Key;
 

@@ -1,7 +1,8 @@
 //! [`Key`]: names an artifact by all that it was made from, and [`KeyMaker`], which gathers that.
 //!
-//! What goes in is tagged and preceded by its length or made prefix-free by `std::hash::Hash`, so that no two different lists of
-//! ingredients are the same bytes. Addresses have no place in a key: it would name nothing in the next process.
+//! What goes in is tagged and preceded by its length or made prefix-free by `std::hash::Hash`, so that no two different
+//! lists of ingredients are the same bytes. Addresses have no place in a key: it would name nothing in the next
+//! process.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};

@@ -3,8 +3,8 @@
 //! An artifact holds no address of a host or device. The order of its argument slots is fixed by
 //! `octants_ir::ArgLayout`; here only the count is kept.
 //!
-//! [`Store`] keeps artifacts in a folder between processes, each under its [`Key`], and [`Trace`]s, by which a process knows without
-//! compiling which artifact it needs.
+//! [`Store`] keeps artifacts in a folder between processes, each under its [`Key`], and [`Trace`]s, by which a process
+//! knows without compiling which artifact it needs.
 
 mod access;
 mod conflict;
@@ -73,7 +73,8 @@ pub struct Artifact {
     pub defined_at: Option<String>,
     /// Target triple, CPU and features the code was made for.
     pub target: String,
-    /// Relocatable object files for the host, to be linked together; for a device binaries or texts of its own, each loaded by itself.
+    /// Relocatable object files for the host, to be linked together; for a device binaries or texts of its own, each
+    /// loaded by itself.
     pub modules: Vec<Vec<u8>>,
     /// Launch argument slots of 8 bytes each.
     pub arg_slots: u32,
@@ -175,8 +176,8 @@ pub struct ParallelMeta {
 pub enum Bound {
     /// Known at compile time.
     Known(i64),
-    /// The value of an argument slot, an integer of this kind in its low bytes, and a number to be added as integers of this kind are,
-    /// which may wrap around: zero but for I32 and I64.
+    /// The value of an argument slot, an integer of this kind in its low bytes, and a number to be added as integers of
+    /// this kind are, which may wrap around: zero but for I32 and I64.
     Slot(u32, ScalarKind, i64),
     /// Something that the code computes.
     Computed,
@@ -206,8 +207,8 @@ impl Bound {
     }
 }
 
-/// Code of a task in which each thread runs `lanes` neighbouring iterations of the last axis, a power of two. Each axis has fewer than
-/// 2^30 indices.
+/// Code of a task in which each thread runs `lanes` neighbouring iterations of the last axis, a power of two. Each axis
+/// has fewer than 2^30 indices.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WideForm {
     /// Symbol of its code.
@@ -259,7 +260,8 @@ impl ParallelMeta {
     }
 }
 
-/// The number of indices between the bounds of axes, in a launch with these argument slots; `None` where it cannot be told.
+/// The number of indices between the bounds of axes, in a launch with these argument slots; `None` where it cannot be
+/// told.
 pub fn iterations(axes: &[(Bound, Bound)], args: &[u64]) -> Option<u64> {
     axes.iter().try_fold(1u64, |count, (begin, end)| {
         let extent = end.value(args)?.saturating_sub(begin.value(args)?).max(0);
@@ -287,8 +289,8 @@ pub enum SiteKind {
     Report,
     /// The text is the message of an error, reported once.
     Assert,
-    /// Two accesses have no order. The parts are the buffer's name, perhaps what cures it, for each access a choice among texts (`read`, `write` or
-    /// `update`, and `path:line`), and the indices.
+    /// Two accesses have no order. The parts are the buffer's name, perhaps what cures it, for each access a choice
+    /// among texts (`read`, `write` or `update`, and `path:line`), and the indices.
     Race,
 }
 
@@ -372,17 +374,18 @@ impl DeviceContext {
     pub const BYTES: u64 = 64;
     /// The number of a launch has as many bits. For random numbers those above it count rounds.
     pub const LAUNCH_BITS: u32 = 40;
-    /// Most bytes of argument slots that follow it. More are in memory of the device, and their address is in the place of the
-    /// first slot.
+    /// Most bytes of argument slots that follow it. More are in memory of the device, and their address is in the place
+    /// of the first slot.
     pub const MOST_ARGUMENT_BYTES: u64 = 4000;
 }
 
-/// What running code of a device says to the host: printed values and a failed assertion, in memory that both reach. The words
-/// of records follow it at [`DeviceChannel::BYTES`]. A record is the number of its kernel plus one in the high half of a word
-/// and the site in the low half, then the site's values, a word each. Code reserves a record's words by adding to `next`; a
-/// record that does not fit is counted in `lost` and dropped. The first assertion that fails swaps `failed` from 0 to a number
-/// that its task has in this launch alone and writes its record to `failure`, where there is room for
-/// [`DeviceChannel::FAILURE_WORDS`] of its words. Tasks that may assert do nothing as long as another one's number is there.
+/// What running code of a device says to the host: printed values and a failed assertion, in memory that both reach.
+/// The words of records follow it at [`DeviceChannel::BYTES`]. A record is the number of its kernel plus one in the
+/// high half of a word and the site in the low half, then the site's values, a word each. Code reserves a record's
+/// words by adding to `next`; a record that does not fit is counted in `lost` and dropped. The first assertion that
+/// fails swaps `failed` from 0 to a number that its task has in this launch alone and writes its record to `failure`,
+/// where there is room for [`DeviceChannel::FAILURE_WORDS`] of its words. Tasks that may assert do nothing as long as
+/// another one's number is there.
 #[repr(C)]
 #[derive(Debug)]
 pub struct DeviceChannel {

@@ -2,22 +2,23 @@
 //!
 //! # What holds
 //!
-//! - An entry appears whole or not at all: it is written to a temporary file beside its place and renamed. A process may die at any
-//!   moment; what it leaves is a temporary file, which a later sweep removes.
+//! - An entry appears whole or not at all: it is written to a temporary file beside its place and renamed. A process
+//!   may die at any moment; what it leaves is a temporary file, which a later sweep removes.
 //! - No lock is taken, in this process or among several. Two that compile the same thing write the same entry twice.
-//! - What is read is checked. A damaged entry is removed and counts as missing; no state of the folder is an error of [`Store::get`].
+//! - What is read is checked. A damaged entry is removed and counts as missing; no state of the folder is an error of
+//!   [`Store::get`].
 //! - Files that are not regular, or that someone may have written who is not trusted (`trust.rs`), count as missing.
 //!   They are told of once.
 //! - A folder that refuses writing makes the store read-only ([`Store::put`] says why, once), and nothing worse.
 //! - Reading an artifact is one open and one read; it looks at no other file.
-//! - The traces of one key are entries in a folder of their own (`trace_entries.rs`), each named by what it asks and is answered: none is
-//!   ever read to be written anew, so that of two processes that add one neither loses its own.
+//! - The traces of one key are entries in a folder of their own (`trace_entries.rs`), each named by what it asks and is
+//!   answered: none is ever read to be written anew, so that of two processes that add one neither loses its own.
 //!
 //! # Size
 //!
-//! Each byte written has the same chance to start a sweep, such that one is expected each time that a sixteenth of the bound is written, by however
-//! many processes: nothing has to be counted across them. A sweep removes the entries that were not used for longest, by their time of
-//! modification, which reading brings up to date now and then.
+//! Each byte written has the same chance to start a sweep, such that one is expected each time that a sixteenth of the
+//! bound is written, by however many processes: nothing has to be counted across them. A sweep removes the entries that
+//! were not used for longest, by their time of modification, which reading brings up to date now and then.
 
 use std::fs::{self, File, FileTimes};
 use std::io::{self, ErrorKind, Read as _, Write as _};
@@ -217,7 +218,8 @@ impl Store {
         found
     }
 
-    /// The artifact of a key that was stored once. It does not count as missing where it is gone: it will be asked for again.
+    /// The artifact of a key that was stored once. It does not count as missing where it is gone: it will be asked for
+    /// again.
     pub fn get_again(&self, key: &Key) -> Option<Artifact> {
         let found = self.read(&self.path(key), key, Artifact::from_bytes);
         self.hits.fetch_add(u64::from(found.is_some()), Ordering::Relaxed);
@@ -290,7 +292,8 @@ impl Store {
         }
     }
 
-    /// Decided by the name, whose bits are as good as drawn: a byte written starts a sweep with the same chance everywhere.
+    /// Decided by the name, whose bits are as good as drawn: a byte written starts a sweep with the same chance
+    /// everywhere.
     fn sweep_is_due(&self, name: &Key, bytes: u64) -> bool {
         if self.options.policy == Policy::Never {
             return false;
@@ -359,7 +362,8 @@ impl Store {
         contents
     }
 
-    /// Removes every entry, of whatever compiler, and temporary file; how many artifacts there were, and the bytes of all.
+    /// Removes every entry, of whatever compiler, and temporary file; how many artifacts there were, and the bytes of
+    /// all.
     pub fn clear(&self) -> io::Result<(u64, u64)> {
         let (mut count, mut bytes) = (0, 0);
         for found in self.files() {
@@ -472,8 +476,8 @@ fn refresh(file: &File, used: Option<SystemTime>) {
     }
 }
 
-/// No other process and no other thread uses the same name. Clocks may stand still and process numbers may be those of another
-/// machine that shares the folder; then making the file fails, and the entry is not stored.
+/// No other process and no other thread uses the same name. Clocks may stand still and process numbers may be those of
+/// another machine that shares the folder; then making the file fails, and the entry is not stored.
 fn temporary_name() -> String {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos();
     let thread = crate::KeyMaker::new().add("thread", &std::thread::current().id()).key().to_string();

@@ -1,8 +1,8 @@
-//! [`Trace`]: what a compilation asked of the outside, a fingerprint of each answer, and what came of it. Whoever asks the same and
-//! gets the same answers would compile the same code, and may take it without compiling.
+//! [`Trace`]: what a compilation asked of the outside, a fingerprint of each answer, and what came of it. Whoever asks
+//! the same and gets the same answers would compile the same code, and may take it without compiling.
 //!
-//! Objects of the outside are numbers in the order in which they were first met. A trace names them by these numbers alone: asked in
-//! the same order, the same questions number the objects in the same way, or an answer differs.
+//! Objects of the outside are numbers in the order in which they were first met. A trace names them by these numbers
+//! alone: asked in the same order, the same questions number the objects in the same way, or an answer differs.
 
 use serde::{Deserialize, Serialize};
 

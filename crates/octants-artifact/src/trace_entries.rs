@@ -1,7 +1,9 @@
-//! The traces of a key in the [`Store`]: each an entry, in the folder of that key, under a name made of all it asks and is answered.
+//! The traces of a key in the [`Store`]: each an entry, in the folder of that key, under a name made of all it asks and
+//! is answered.
 //!
-//! Processes that add traces at once write different files, or the same one twice. Nobody reads a file to write it anew, so nothing is
-//! lost between the two. Of more traces than a key may have, those used longest ago go; who still wanted one compiles again.
+//! Processes that add traces at once write different files, or the same one twice. Nobody reads a file to write it
+//! anew, so nothing is lost between the two. Of more traces than a key may have, those used longest ago go; who still
+//! wanted one compiles again.
 
 use std::io;
 use std::path::Path;

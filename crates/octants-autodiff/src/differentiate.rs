@@ -111,12 +111,12 @@ fn has_derivatives(k: &Kernel, d: &Differentiation) -> bool {
 
 /// The table, in order.
 ///
-/// Products of matrices become exchanges and sums, which have derivatives. Then aliased buffers are merged: all that follows tells memory apart by the buffer's number. Updates of variables
-/// that iterations share become atomic before the modes run, which tell them from other updates by that. Locals and
-/// constants are simplified so that there is less to differentiate. Counters of rounds become locals while all that
-/// writes to them stands in one body. Reverse mode needs structured code without calls,
-/// in which sums are atomic and do not ask for the old value; behind that more updates may be of variables that
-/// iterations share.
+/// Products of matrices become exchanges and sums, which have derivatives. Then aliased buffers are merged: all that
+/// follows tells memory apart by the buffer's number. Updates of variables that iterations share become atomic before
+/// the modes run, which tell them from other updates by that. Locals and constants are simplified so that there is less
+/// to differentiate. Counters of rounds become locals while all that writes to them stands in one body. Reverse mode
+/// needs structured code without calls, in which sums are atomic and do not ask for the old value; behind that more
+/// updates may be of variables that iterations share.
 pub const DIFFERENTIATE: &[Pass<Kernel, Differentiation>] = &[
     Pass {
         name: "expand_matrix_products",

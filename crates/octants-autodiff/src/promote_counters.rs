@@ -46,8 +46,8 @@ pub fn promote_counters(kernel: &mut Kernel) {
     }
 }
 
-/// Adds a check in front of each loop that counts a local down to zero: one that begins with zero would run once for each
-/// value of its type. That is how a launch has left the counter, and nobody has set it back.
+/// Adds a check in front of each loop that counts a local down to zero: one that begins with zero would run once for
+/// each value of its type. That is how a launch has left the counter, and nobody has set it back.
 fn refuse_zero(kernel: &mut Kernel, counter: LocalId, rounds: &[BlockId]) {
     let name = kernel.body.locals[counter.index()].name.clone();
     for block in task_blocks(&kernel.body) {

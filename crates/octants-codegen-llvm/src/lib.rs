@@ -2,22 +2,22 @@
 //!
 //! # Purpose
 //!
-//! [`compile_host`] turns an `octants_ir::Program` into a relocatable object for the machine the process runs on, inside an
-//! `octants_artifact::Artifact`. Large programs are cut into several modules, which threads make side by side. It may be called from several
-//! threads at once: each module has an LLVM context of its own.
+//! [`compile_host`] turns an `octants_ir::Program` into a relocatable object for the machine the process runs on,
+//! inside an `octants_artifact::Artifact`. Large programs are cut into several modules, which threads make side by
+//! side. It may be called from several threads at once: each module has an LLVM context of its own.
 //!
 //! # Invariants
 //!
 //! - There is one lowering. What differs between machines is behind `target::Target`.
-//! - Aggregates are lists of scalar LLVM values while code is made; no LLVM value is ever a first-class array or struct, except
-//!   what functions return.
+//! - Aggregates are lists of scalar LLVM values while code is made; no LLVM value is ever a first-class array or
+//!   struct, except what functions return.
 //! - The program was verified: an ill-typed instruction is a bug of the compiler and panics.
 //! - Code holds no address: everything is reached from the context that each entry point takes.
 //!
 //! # Choices where the IR leaves room
 //!
-//! - Float to integer casts out of range yield an unspecified but fixed value (never undefined behaviour); to 8 and 16 bits
-//!   they go by way of 32.
+//! - Float to integer casts out of range yield an unspecified but fixed value (never undefined behaviour); to 8 and 16
+//!   bits they go by way of 32.
 //! - Integer division by zero yields the dividend, the remainder of it zero; nothing traps.
 //! - Shift counts are taken modulo the width.
 //! - Under `fast_math` f32 and f64 denormals count as zero, where the processor can be told so.
@@ -93,7 +93,8 @@ pub fn compile_host(
     compile(scheduled, location, options, &CodeTarget::Host, &mut |_| ())
 }
 
-/// Compiles a program for a machine. `location` as in [`compile_host`]; `after` is called with the name of each step when it is done.
+/// Compiles a program for a machine. `location` as in [`compile_host`]; `after` is called with the name of each step
+/// when it is done.
 pub fn compile(
     scheduled: &Scheduled,
     location: &dyn Fn(Span) -> String,

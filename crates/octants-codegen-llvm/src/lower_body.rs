@@ -111,7 +111,8 @@ impl<'p> Lowering<'_, 'p> {
         }
     }
 
-    /// Ends what a failed assertion ends: the iteration of a task's parallel loop, or else the function, with zeros for results.
+    /// Ends what a failed assertion ends: the iteration of a task's parallel loop, or else the function, with zeros for
+    /// results.
     pub fn leave_after_failure(&self) {
         let e = self.e;
         match (self.form.kind, self.parallel.iteration_end) {

@@ -7,7 +7,8 @@ use octants_ir::Scalar;
 use crate::emit::{FloatCmp, IntCmp, V};
 use crate::lowering::Lowering;
 
-/// The least argument of an exponential for which the result is a normal number; smaller results are zero under fast math.
+/// The least argument of an exponential for which the result is a normal number; smaller results are zero under fast
+/// math.
 fn least_normal_exponent(name: &str, s: Scalar) -> Option<f64> {
     match (name, s) {
         ("exp", Scalar::F32) => Some(-87.336_54),

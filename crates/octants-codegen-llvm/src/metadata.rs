@@ -240,7 +240,8 @@ impl Metadata {
         self.mark_loop(back_edge, &[self.without_vectors(e)]);
     }
 
-    /// Marks the back edge of a loop of which iterations become vectors one vector at a time: there is enough to do in each.
+    /// Marks the back edge of a loop of which iterations become vectors one vector at a time: there is enough to do in
+    /// each.
     pub fn mark_filled_loop(&self, e: &Emitter, back_edge: V) {
         let once = llvm!(LLVMValueAsMetadata(e.i32c(1)));
         self.mark_loop(back_edge, &[("llvm.loop.interleave.count", Some(once))]);

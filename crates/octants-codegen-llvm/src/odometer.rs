@@ -1,8 +1,8 @@
-//! A multi-index that many walkers step through together: each starts at the number it has among them and goes on by as many
-//! as they are, so that all of them visit every index once.
+//! A multi-index that many walkers step through together: each starts at the number it has among them and goes on by as
+//! many as they are, so that all of them visit every index once.
 //!
-//! The number is divided into digits once, at the start, and so is the step; from there digits are added and carried, which no
-//! extent can make overflow. Digits are unsigned, of 32 bits where the axis allows it.
+//! The number is divided into digits once, at the start, and so is the step; from there digits are added and carried,
+//! which no extent can make overflow. Digits are unsigned, of 32 bits where the axis allows it.
 
 use crate::emit::{Bb, Emitter, IntCmp, V};
 

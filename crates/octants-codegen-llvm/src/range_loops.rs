@@ -1,7 +1,7 @@
 //! Parallel loops of tasks whose calls run a range of the flattened index space.
 //!
-//! The first multi-index is decoded once; from there rows of the last axis run in unit stride, and the outer indices advance
-//! like an odometer, so that no element costs a division.
+//! The first multi-index is decoded once; from there rows of the last axis run in unit stride, and the outer indices
+//! advance like an odometer, so that no element costs a division.
 
 use octants_ir::{ForLoop, GroupPlacement, IterationGroup, ValueId};
 

@@ -220,8 +220,8 @@ impl Tile {
         tile
     }
 
-    /// Turns the digits of a tile into those of this thread in it; whether the loop has such a row. What is beyond the last
-    /// column is not in the loop either.
+    /// Turns the digits of a tile into those of this thread in it; whether the loop has such a row. What is beyond the
+    /// last column is not in the loop either.
     fn place(&self, lowering: &Lowering<'_, '_>, digits: &mut [V]) -> V {
         let e = lowering.e;
         let [.., row, column] = digits else { panic!("compiler bug: a tile has two axes") };

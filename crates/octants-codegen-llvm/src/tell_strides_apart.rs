@@ -1,9 +1,11 @@
-//! Addresses that walk the same memory with steps of different lengths are written so that LLVM's load-store vectoriser tells them apart.
+//! Addresses that walk the same memory with steps of different lengths are written so that LLVM's load-store vectoriser
+//! tells them apart.
 //!
-//! To find neighbours it compares two `getelementptr` of one base whose extended indices differ by a constant, and multiplies the difference
-//! with the size of the first one's element. LLVM 22 does not look whether the second one's has that size too: `x[i, 0]` and `x[0, i]` are
-//! then one place to it, and one is read for both. So, of each base, those with elements of another size than the first one's become
-//! bytes, with a product for an index, which it does not look into in this way.
+//! To find neighbours it compares two `getelementptr` of one base whose extended indices differ by a constant, and
+//! multiplies the difference with the size of the first one's element. LLVM 22 does not look whether the second one's
+//! has that size too: `x[i, 0]` and `x[0, i]` are then one place to it, and one is read for both. So, of each base,
+//! those with elements of another size than the first one's become bytes, with a product for an index, which it does
+//! not look into in this way.
 
 use std::collections::HashMap;
 

@@ -202,8 +202,8 @@ impl Emitter {
         }
     }
 
-    /// The low bits of an integer. Of 64 bits not as a conversion: Mesa (22.3) takes that for the number itself where the
-    /// result is converted back.
+    /// The low bits of an integer. Of 64 bits not as a conversion: Mesa (22.3) takes that for the number itself where
+    /// the result is converted back.
     pub fn trunc(&self, v: Id, bits: u32) -> Id {
         let to = self.int_type(bits);
         if let Some(word) = self.as_bits(v) {

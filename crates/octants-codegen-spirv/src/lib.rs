@@ -22,8 +22,8 @@
 //! are taken modulo the width; f64 to f16 rounds by way of f32; casts to 8 and 16 bits go by way of 32.
 //!
 //! Reading order: `target`, `compile`, `emit`, `instructions`, `structure`, `lowering`, `lower_body`, `strided_loops`,
-//! `iteration_groups`, `odometer`, `functions`, `lower_op`, `place`, `memory`, `vectors`, `aggregates`, `arithmetic`, `math`, `atomics`, `thread_ops`,
-//! `random`, `channel`.
+//! `iteration_groups`, `odometer`, `functions`, `lower_op`, `place`, `memory`, `vectors`, `aggregates`, `arithmetic`,
+//! `math`, `atomics`, `thread_ops`, `random`, `channel`.
 
 mod aggregates;
 mod arithmetic;

@@ -6,7 +6,8 @@
 //! here are its functions' names, what is CUDA's alone, and which code the chips take.
 //!
 //! Reading order: [`symbols`], [`cuda`], [`graph_handles`], [`graphs`], [`graph_loops`], [`assembler`],
-//! [`spare_registers`], [`cudss_functions`], [`cudss`], [`sparse_libraries`], [`mod@open`], [`choose_target`], [`mod@find_device_library`].
+//! [`spare_registers`], [`cudss_functions`], [`cudss`], [`sparse_libraries`], [`mod@open`], [`choose_target`],
+//! [`mod@find_device_library`].
 
 pub mod assembler;
 pub mod choose_target;

@@ -84,8 +84,8 @@ impl Graph {
                 *launches += 1;
             }
             if self.lacks(stream) {
-                // Making a graph may wait for work that runs, where a kernel needs more local memory than the device has
-                // set aside, which few launches should; without it one that decides something would wait
+                // Making a graph may wait for work that runs, where a kernel needs more local memory than the device
+                // has set aside, which few launches should; without it one that decides something would wait
                 // for each decision.
                 let is_due = !matches!(self, Graph::None(launches) if *launches < MADE_AT);
                 let is_overdue = !matches!(self, Graph::None(launches) if *launches < MADE_BUSY_AT);

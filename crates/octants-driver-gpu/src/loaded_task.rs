@@ -219,8 +219,8 @@ impl LoadedTask {
         })
     }
 
-    /// What its code is given, with the address where the device counts rounds, if it does. The launch's number only where
-    /// that makes a difference: a graph has to be told of it.
+    /// What its code is given, with the address where the device counts rounds, if it does. The launch's number only
+    /// where that makes a difference: a graph has to be told of it.
     #[inline]
     pub fn parameter(&self, launch: &Launch<'_>, rounds: u64) -> Parameter {
         Parameter::new(launch, self.number, if self.is_numbered { launch.number } else { 0 }, rounds)

@@ -121,8 +121,8 @@ impl GridPlan {
 pub struct Parameter([MaybeUninit<u64>; WORDS], usize);
 
 impl Parameter {
-    /// The context of a launch's task, and behind it its argument slots, or where they lie if they are too many. The device
-    /// counts rounds at the address `rounds`, if any.
+    /// The context of a launch's task, and behind it its argument slots, or where they lie if they are too many. The
+    /// device counts rounds at the address `rounds`, if any.
     #[inline]
     pub fn new(launch: &Launch<'_>, task: u32, number: u64, rounds: u64) -> Parameter {
         let context = DeviceContext {

@@ -188,9 +188,9 @@ pub trait GraphCaptures {
     unsafe fn go_on_behind(&self, stream: RawStream, nodes: &[RawNode]) -> Called<()>;
 }
 
-/// The parameter of the function `decide` of [`GraphLoops::code`]. It turns `switch` on where the integer at `condition`
-/// is not zero (or where it is, if it `inverts`), and off elsewhere. The switch is off in any case where something has
-/// `failed` or `ended`.
+/// The parameter of the function `decide` of [`GraphLoops::code`]. It turns `switch` on where the integer at
+/// `condition` is not zero (or where it is, if it `inverts`), and off elsewhere. The switch is off in any case where
+/// something has `failed` or `ended`.
 ///
 /// - Ahead of that it adds one to `rounds`. Without a switch it sets that, and `for_host`, to zero, and does no more.
 /// - With a `checkpoint` and a condition that is not zero it writes that number to `ended` and `for_host`.

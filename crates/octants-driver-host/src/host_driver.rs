@@ -107,8 +107,8 @@ impl Event {
 /// Blocks from this size on are checked against the machine's memory.
 const LARGE: u64 = 64 << 20;
 
-/// Sparse blocks above this share of the machine's memory take it only where they are touched. Smaller ones are in huge pages,
-/// which are quicker.
+/// Sparse blocks above this share of the machine's memory take it only where they are touched. Smaller ones are in huge
+/// pages, which are quicker.
 const SPARSE_SHARE: u64 = 4;
 
 /// Linked code and its tasks, which launches name by address.

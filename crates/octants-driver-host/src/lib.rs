@@ -11,8 +11,9 @@
 //!   that have joined its task, so threads that are gone (after a `fork`) cost speed alone.
 //! - No panic crosses into compiled code.
 //!
-//! Reading order: [`host_driver`], [`run_task`], [`enter`], [`plan_chunks`], [`pool`], `job_slot`, `lane`, `lane_state`,
-//! `ranges`, `watch`, `apart`, [`copies`], [`queues`], [`schedule`], [`linker`], [`memory`], `arena`, `map_pages`, [`separate_memory`].
+//! Reading order: [`host_driver`], [`run_task`], [`enter`], [`plan_chunks`], [`pool`], `job_slot`, `lane`,
+//! `lane_state`, `ranges`, `watch`, `apart`, [`copies`], [`queues`], [`schedule`], [`linker`], [`memory`], `arena`,
+//! `map_pages`, [`separate_memory`].
 
 mod apart;
 mod arena;

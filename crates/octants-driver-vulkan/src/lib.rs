@@ -13,8 +13,8 @@
 //!   passes of the latter is translated.
 //! - Every error names the call and what was being done. Once the device is lost, every call says so.
 //!
-//! Reading order: [`checked`], [`instance`], [`gpu`], [`mod@open`], [`memory`], [`timeline`], [`stream`], [`follower`], [`event`], [`module`],
-//! [`driver`].
+//! Reading order: [`checked`], [`instance`], [`gpu`], [`mod@open`], [`memory`], [`timeline`], [`stream`], [`follower`],
+//! [`event`], [`module`], [`driver`].
 
 pub mod checked;
 pub mod driver;

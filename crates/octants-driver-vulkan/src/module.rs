@@ -21,8 +21,8 @@ const GPU_FILL: u32 = 512;
 /// Iterations of a thread at most on a processor: Mesa's lavapipe leaves the loops of a thread after 65,535 rounds in
 /// all, those inside the iterations counted.
 const MOST_ITERATIONS: u64 = 1024;
-/// An iteration that costs more, in nanoseconds of the estimate for a CPU, may have loops, and is one thread's only one.
-/// A loop of unknown length costs more than three.
+/// An iteration that costs more, in nanoseconds of the estimate for a CPU, may have loops, and is one thread's only
+/// one. A loop of unknown length costs more than three.
 const SHORT_ITERATION: f32 = 2.0;
 
 /// A task with what its launches need to know.

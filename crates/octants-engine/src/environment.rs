@@ -32,7 +32,8 @@ pub fn dumps_stages() -> bool {
     [QUADRANTS, OWN].iter().any(|prefix| std::env::var(format!("{prefix}DUMP_IR")).is_ok_and(|v| is_on(&v)))
 }
 
-/// Variables of Quadrants that have it run code from files: ignoring them would run other code than the user has edited.
+/// Variables of Quadrants that have it run code from files: ignoring them would run other code than the user has
+/// edited.
 const REFUSED: &[&str] = &["QD_LOAD_IR"];
 
 /// Variables of Quadrants that print or write what only Quadrants has.
@@ -92,7 +93,8 @@ pub fn folders(variables: &[&str]) -> Vec<PathBuf> {
     variables.iter().filter_map(std::env::var_os).filter(|v| !v.is_empty()).map(PathBuf::from).collect()
 }
 
-/// The folder in which programs of this user keep what they can make again, as the XDG base directory specification has it.
+/// The folder in which programs of this user keep what they can make again, as the XDG base directory specification has
+/// it.
 pub fn user_cache_folder() -> Option<PathBuf> {
     cache_folder_of(|name| std::env::var_os(name).map(PathBuf::from))
 }

@@ -1,9 +1,9 @@
-//! [`KnownResults`]: results of code that writes nothing, kept as long as they hold. On a device that works asynchronously such a launch
-//! is a wait.
+//! [`KnownResults`]: results of code that writes nothing, kept as long as they hold. On a device that works
+//! asynchronously such a launch is a wait.
 //!
-//! They hold for the same numbers and addresses while the memory that is read has the same versions ([`octants_runtime::Version`]).
-//! These are asked for before a launch, so that whatever is written meanwhile makes the next one count. Where the runtime knows of no
-//! version, a launch is made each time.
+//! They hold for the same numbers and addresses while the memory that is read has the same versions
+//! ([`octants_runtime::Version`]). These are asked for before a launch, so that whatever is written meanwhile makes the
+//! next one count. Where the runtime knows of no version, a launch is made each time.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -81,8 +81,8 @@ impl KnownResults {
     }
 }
 
-/// What the results of a kernel with this body depend on, which writes to no memory; `None` where they do on more than numbers and memory,
-/// or where it says something.
+/// What the results of a kernel with this body depend on, which writes to no memory; `None` where they do on more than
+/// numbers and memory, or where it says something.
 pub(crate) fn dependence(body: &Body, buffers: &[Buffer], layout: &ArgLayout) -> Option<Dependence> {
     let (mut slots, mut addresses, mut is_known) = (BTreeSet::new(), BTreeSet::new(), true);
     body.visit(body.root, &mut |_, inst| match &inst.op {

@@ -222,8 +222,8 @@ impl Session {
         Ok(self.device.synchronize(caller)?)
     }
 
-    /// Ends the session: waits for its work and gives its memory back. Its objects raise from now on. When the caller is
-    /// interrupted, work ends early where the device can end it.
+    /// Ends the session: waits for its work and gives its memory back. Its objects raise from now on. When the caller
+    /// is interrupted, work ends early where the device can end it.
     pub fn close(&self, caller: &dyn Caller) -> Result<(), Error> {
         Ok(self.device.close(caller)?)
     }

@@ -1,5 +1,5 @@
-//! What can be said of a function from its syntax alone: which names it may change, whether it returns from inside run-time
-//! control flow, whether it has loops, how large it is and whom it calls.
+//! What can be said of a function from its syntax alone: which names it may change, whether it returns from inside
+//! run-time control flow, whether it has loops, how large it is and whom it calls.
 
 use std::collections::HashSet;
 
@@ -24,8 +24,8 @@ pub struct Facts {
     pub size: usize,
     /// What is called, by name and attributes: `["qd", "sqrt"]`. Empty for what is no chain of names.
     pub callees: Vec<Vec<String>>,
-    /// Names in indices, conditional expressions and comprehensions, where a number known at compile time is another thing than
-    /// one known at run time.
+    /// Names in indices, conditional expressions and comprehensions, where a number known at compile time is another
+    /// thing than one known at run time.
     pub decisive: HashSet<String>,
     /// How often code at this point is unrolled.
     repeats: usize,

@@ -1,7 +1,7 @@
 //! The one trait through which the front end meets the outside: names, attributes, calls and iteration at compile time.
 //!
-//! Objects of the host language are opaque handles. The Python binding implements [`World`] over Python objects; Rust tests
-//! implement it over a table.
+//! Objects of the host language are opaque handles. The Python binding implements [`World`] over Python objects; Rust
+//! tests implement it over a table.
 
 use std::sync::Arc;
 
@@ -29,13 +29,15 @@ pub enum Entity {
     Tuple(Vec<Obj>),
     /// A list: its items.
     List(Vec<Obj>),
-    /// A number that a launch reads anew, of the type it has now: an attribute of a template argument whose class asks for it.
+    /// A number that a launch reads anew, of the type it has now: an attribute of a template argument whose class asks
+    /// for it.
     Live(Scalar),
     /// A scalar type (`qd.f32`); the Python types `int`, `float`, `bool` are `Builtin`.
     Dtype(Scalar),
     /// `qd.types.vector(3, qd.f32)`, `qd.types.matrix(2, 2, qd.f32)`.
     TensorType(Type),
-    /// `qd.types.vector(3)`: the type with the default scalar. A parameter that it annotates keeps the scalar of its argument.
+    /// `qd.types.vector(3)`: the type with the default scalar. A parameter that it annotates keeps the scalar of its
+    /// argument.
     AnyTensorType(Type),
     /// `qd.types.struct(...)`, `@qd.dataclass`: members and their types, each an object in its turn.
     StructType {
@@ -79,11 +81,13 @@ pub enum Entity {
         /// Keyword arguments, which a call may replace.
         keywords: Vec<(String, Obj)>,
     },
-    /// A name the compiler knows: `"sin"`, `"static"`, `"range"`, ... One object of Python may stand for it in Python scope.
+    /// A name the compiler knows: `"sin"`, `"static"`, `"range"`, ... One object of Python may stand for it in Python
+    /// scope.
     Builtin(String),
     /// A type that a `dataclasses.dataclass` parameter is annotated with.
     DataclassType(Vec<(String, Obj)>),
-    /// What should be an array but cannot be used now, and why: a field without memory, one of a program that has ended.
+    /// What should be an array but cannot be used now, and why: a field without memory, one of a program that has
+    /// ended.
     Broken(WorldError),
     /// Anything else: a module, an instance, a class, a dict. Only the outside can look into it.
     Opaque,
@@ -295,7 +299,8 @@ pub trait World {
     /// `func(*args, **kwargs)` in Python.
     fn call(&self, func: Obj, args: &[Obj], kwargs: &[(String, Obj)]) -> WorldResult<Obj>;
 
-    /// A Python binary or comparison operator by its symbol (`"+"`, `"=="`, `"in"`, `"is"`, `"not in"`, `"is not"`, ...).
+    /// A Python binary or comparison operator by its symbol (`"+"`, `"=="`, `"in"`, `"is"`, `"not in"`, `"is not"`,
+    /// ...).
     fn binary(&self, op: &str, left: Obj, right: Obj) -> WorldResult<Obj>;
 
     /// `"-"`, `"+"`, `"~"`, `"not"`.
@@ -330,8 +335,8 @@ pub trait World {
         obj
     }
 
-    /// A method of a tensor value (`v.norm()`): the kernel-language function that takes the tensor first, for the methods
-    /// that the compiler does not know itself.
+    /// A method of a tensor value (`v.norm()`): the kernel-language function that takes the tensor first, for the
+    /// methods that the compiler does not know itself.
     fn tensor_method(&self, name: &str) -> Option<Obj>;
 
     /// The field and the element of it that are to be set to one when a line of the user's file runs, where the outside

@@ -1,4 +1,5 @@
-//! A [`Body`]: the instructions, blocks and locals of a kernel, a function or a task, and the [`Builder`] that makes one.
+//! A [`Body`]: the instructions, blocks and locals of a kernel, a function or a task, and the [`Builder`] that makes
+//! one.
 
 use std::collections::HashSet;
 use std::hash::{Hash, Hasher};

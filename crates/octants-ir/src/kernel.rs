@@ -1,5 +1,5 @@
-//! [`Kernel`], what the front end makes, and [`Program`], what `offload` makes of it: another type, so that code that was
-//! not split into tasks cannot reach a back end.
+//! [`Kernel`], what the front end makes, and [`Program`], what `offload` makes of it: another type, so that code that
+//! was not split into tasks cannot reach a back end.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,9 +19,9 @@ pub struct Digit {
 
 /// Where a scalar component of a field lies in its root's memory.
 ///
-/// The byte offset of index `(i0, i1, ..)` (after subtracting the field's `offset`) is `base` plus, for each axis, the sum
-/// over the axis's digits, outermost first: the index is written in the mixed radix of the digits' extents, and each digit
-/// counts `stride` bytes.
+/// The byte offset of index `(i0, i1, ..)` (after subtracting the field's `offset`) is `base` plus, for each axis, the
+/// sum over the axis's digits, outermost first: the index is written in the mixed radix of the digits' extents, and
+/// each digit counts `stride` bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ComponentLayout {
     /// Which of the kernel's roots.
@@ -118,7 +118,8 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    /// Two fields have memory in common: one is a component of the other, say. Of arrays nothing is known before a launch.
+    /// Two fields have memory in common: one is a component of the other, say. Of arrays nothing is known before a
+    /// launch.
     pub fn shares_memory(&self, other: &Buffer) -> bool {
         let (Layout::Dense { components: a, .. }, Layout::Dense { components: b, .. }) = (&self.layout, &other.layout)
         else {
@@ -200,8 +201,8 @@ pub struct Kernel {
     pub params: Vec<Param>,
     /// Array arguments and fields.
     pub buffers: Vec<Buffer>,
-    /// The gradient or dual of a buffer, where it has one and a mode of differentiation asks for it, of the same type and shape; or
-    /// marks of its elements.
+    /// The gradient or dual of a buffer, where it has one and a mode of differentiation asks for it, of the same type
+    /// and shape; or marks of its elements.
     pub shadow_buffers: BTreeMap<BufferId, BufferId>,
     /// Number of distinct field roots that `Layout::Dense` components name.
     pub roots: u32,
@@ -241,8 +242,8 @@ pub struct Program {
 pub enum TaskKind {
     /// The body runs once, on one thread.
     Serial,
-    /// The body's root block is a prologue of instructions without effects that computes bounds, then one parallel `For` as its last
-    /// instruction. A back end may run the prologue on every thread.
+    /// The body's root block is a prologue of instructions without effects that computes bounds, then one parallel
+    /// `For` as its last instruction. A back end may run the prologue on every thread.
     Parallel(LoopConfig),
     /// Each thread of a grid runs the whole body. Its parallel loops, at the root or under `if`s that are the same for
     /// all threads of a block, share their iterations among the threads. Only variants of scheduled programs.

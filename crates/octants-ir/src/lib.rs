@@ -3,8 +3,9 @@
 //! # Shape
 //!
 //! A [`Kernel`] owns buffers, parameters, functions and a [`Body`]. A body is a tree of blocks; a block is a list of
-//! instructions; `If`, `For` and `Loop` hold blocks. Each instruction yields one value (or none), usable after it in the
-//! same block and in blocks nested below that point. Variables that change are locals, read and written through addresses.
+//! instructions; `If`, `For` and `Loop` hold blocks. Each instruction yields one value (or none), usable after it in
+//! the same block and in blocks nested below that point. Variables that change are locals, read and written through
+//! addresses.
 //!
 //! # Semantics
 //!
@@ -12,19 +13,20 @@
 //! - `Div` on integers rounds towards zero, `FloorDiv` and `Mod` follow Python, `Rem` follows C. Dividing an integer by
 //!   zero is undefined; `INT_MIN / -1` wraps.
 //! - Floats are IEEE, and under `fast_math` back ends may reassociate, contract, and assume no NaN or infinity.
-//! - `Min` and `Max` of a number and a NaN are the number. `Round` takes ties away from zero. `IsNan` and `IsInf` look at the
-//!   bits, so they hold under `fast_math` too.
+//! - `Min` and `Max` of a number and a NaN are the number. `Round` takes ties away from zero. `IsNan` and `IsInf` look
+//!   at the bits, so they hold under `fast_math` too.
 //! - `Cast` float to integer truncates towards zero, to `u1` it tests for non-zero; integer narrowing keeps low bits.
 //! - `Pow` on integers multiplies repeatedly; a negative exponent yields 0, or +-1 for a base of +-1.
 //! - `u1` arithmetic is modulo 2: `true + true` is `false`, as in any other integer type that wraps.
 //! - A tensor operand works component by component. `MatMul` sums in index order.
-//! - The IR has no implicit conversion. The language's is [`Scalar::promote`]: floats win over integers and keep their width,
-//!   the wider of two integers wins, unsigned wins at equal width; so `-1 < 1` is false between `i32` and `u32`.
-//! - Bounds and indices of a `For` are i32 or i64, one type for each axis. `Shape` as an i32 is only asked for where the extent at
-//!   launch is known to fit; the front end takes i64 for an axis that may be longer.
+//! - The IR has no implicit conversion. The language's is [`Scalar::promote`]: floats win over integers and keep their
+//!   width, the wider of two integers wins, unsigned wins at equal width; so `-1 < 1` is false between `i32` and `u32`.
+//! - Bounds and indices of a `For` are i32 or i64, one type for each axis. `Shape` as an i32 is only asked for where
+//!   the extent at launch is known to fit; the front end takes i64 for an axis that may be longer.
 //! - Locals start as zero at each execution of the body that declares them.
 //! - A plain load or store that races with another thread's store of the same address is undefined, except that threads
-//!   storing the same value leave that value. Atomics are relaxed and device-wide. A `VolatileLoad` may race with them and with stores:
+//!   storing the same value leave that value. Atomics are relaxed and device-wide. A `VolatileLoad` may race with them
+//! and with stores:
 //!   it is executed as often as it is written, and orders nothing else.
 //! - `AddressBits` neither reads nor writes. The number is that of this launch, and good for nothing but arithmetic.
 //! - Iterations of a parallel `For` run in any order and at once; a task sees all effects of tasks before it.
@@ -32,9 +34,11 @@
 //! - A parallel `For` with groups splits the iterations of its last axis. Each group, in order, runs its body once per
 //!   `factor` adjacent iterations while at least `factor` iterations remain. The loop's own body runs the remainder.
 //!   An aligned group starts at a multiple of `factor`. Tiles only choose the threads that run the groups.
-//! - `Assert` that fails ends the iteration of the parallel loop that it stands in, and the task where it stands in none; in a
-//!   function it returns zero, and the caller ends in the same way. Nothing after it in the iteration is executed; other
-//!   iterations go on, whatever thread runs them. Of a launch's failures one is reported, and no task that comes after the
+//! - `Assert` that fails ends the iteration of the parallel loop that it stands in, and the task where it stands in
+//!   none; in a function it returns zero, and the caller ends in the same way. Nothing after it in the iteration is
+//! executed; other
+//!   iterations go on, whatever thread runs them. Of a launch's failures one is reported, and no task that comes after
+//! the
 //!   one that failed is executed.
 //! - Threads of a device form subgroups, which run in step, and blocks, which share memory and meet at barriers. All
 //!   threads of a subgroup or block reach its `Barrier`, `BlockCount` and `Subgroup` operations together: these stand
@@ -44,13 +48,13 @@
 //!   subgroup are there.
 //! - Shared memory is undefined when its block starts. A plain access that races with another thread of the block is
 //!   undefined; a barrier orders accesses before it with accesses after it.
-//! - Private memory that a caller gives a thread is zero at first. The buffers of `copies` are that memory of all threads,
-//!   by thread and scalar, for code that runs when these have ended. It leaves zeros behind.
+//! - Private memory that a caller gives a thread is zero at first. The buffers of `copies` are that memory of all
+//!   threads, by thread and scalar, for code that runs when these have ended. It leaves zeros behind.
 //! - `VectorLoad` and `VectorStore` access the scalars of a vector one after the other in memory, from the address on.
 //!   `Prefetch` does nothing that a program could see, wherever its address is.
 //! - `Freeze` of an undefined value is one value of its type, the same at each use.
-//! - `Random` depends on the seed, the launch number, the linear index of the iteration and the count of draws before it
-//!   in that iteration; never on the schedule.
+//! - `Random` depends on the seed, the launch number, the linear index of the iteration and the count of draws before
+//!   it in that iteration; never on the schedule.
 //!
 //! Reading order: [`types`], [`op`], [`mod@operation_table`], [`mod@instruction_table`], [`body`], [`kept_facts`],
 //! [`kernel`],

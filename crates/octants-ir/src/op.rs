@@ -364,10 +364,12 @@ pub enum Op {
     VectorStore(ValueId, ValueId),
     /// Reads four matrices of 8 x 8 scalars of 16 bits from shared memory, together with the other 31 threads of the
     /// subgroup. Thread `i` gives the address, a multiple of 16 bytes, of row `i % 8` of matrix `i / 8`, 8 scalars one
-    /// after the other. Of each matrix it gets row `i / 4`, columns `2 * (i % 4)` and the next; of the transposes, if set.
+    /// after the other. Of each matrix it gets row `i / 4`, columns `2 * (i % 4)` and the next; of the transposes, if
+    /// set.
     LoadMatrices(ValueId, bool),
-    /// Copies 16 bytes from the second address, in global memory, to the first one, in shared memory; both are multiples
-    /// of 16 bytes, and scalars lie there one after the other. Some time until the next `AwaitCopies` of this thread.
+    /// Copies 16 bytes from the second address, in global memory, to the first one, in shared memory; both are
+    /// multiples of 16 bytes, and scalars lie there one after the other. Some time until the next `AwaitCopies` of this
+    /// thread.
     CopyAsync(ValueId, ValueId),
     /// Waits for the copies of this thread.
     AwaitCopies,
@@ -401,9 +403,10 @@ pub enum Op {
     /// Index of an axis of an enclosing `For`.
     LoopIndex(ValueId, u32),
     /// Of i64: a number in place of `number`, such that threads that run in step get numbers of like
-    /// weights. Threads next to one another come with numbers next to one another, and those with numbers below the end exchange them:
-    /// each gets one of another, or its own. All threads of a block that have such a number run this. The threads that come to have the
-    /// lightest when `heaviest_first` is not set are those that come to have the heaviest when it is.
+    /// weights. Threads next to one another come with numbers next to one another, and those with numbers below the end
+    /// exchange them: each gets one of another, or its own. All threads of a block that have such a number run this.
+    /// The threads that come to have the lightest when `heaviest_first` is not set are those that come to have the
+    /// heaviest when it is.
     Balance {
         number: ValueId,
         weight: ValueId,
@@ -414,8 +417,8 @@ pub enum Op {
     /// The end of a checkpoint with this label, which is the `loop` that the `break` behind it leaves: a launch may end
     /// here when the integer is not zero, and another one resume at the start of the loop. Only in task blocks.
     Checkpoint(i64, ValueId),
-    /// The end of a section of a `graph.parallel_context`, which is the `loop` that the `break` behind it leaves. Sections
-    /// that hold other parts of the graph have this form; others are loops with a group. Only in task blocks.
+    /// The end of a section of a `graph.parallel_context`, which is the `loop` that the `break` behind it leaves.
+    /// Sections that hold other parts of the graph have this form; others are loops with a group. Only in task blocks.
     Section(LoopGroup),
     Continue,
     /// From a function, or a kernel's result (at the end of the kernel's root).

@@ -107,8 +107,8 @@ impl Scalar {
         Scalar::ALL.into_iter().find(|s| s.name() == name)
     }
 
-    /// The type of `a op b` for arithmetic on scalars: the wider of two of a kind; float over integer (the float keeps its width);
-    /// unsigned over signed of the same width; `u1` with anything is the other type.
+    /// The type of `a op b` for arithmetic on scalars: the wider of two of a kind; float over integer (the float keeps
+    /// its width); unsigned over signed of the same width; `u1` with anything is the other type.
     pub fn promote(self, other: Scalar) -> Scalar {
         if self == other {
             return self;

@@ -1,5 +1,5 @@
-//! The rule about convergence, 16 of [`crate::verify::Rule`]: operations that the threads of a block or subgroup execute together
-//! stand where all of them come, or none.
+//! The rule about convergence, 16 of [`crate::verify::Rule`]: operations that the threads of a block or subgroup
+//! execute together stand where all of them come, or none.
 //!
 //! Divergence is a taint of values: its sources are positions of threads, indices of parallel loops, old values of
 //! atomics, random numbers, and what is loaded from divergent addresses. Locals take it from what is stored to them and

@@ -253,7 +253,8 @@ impl CapturedGraph {
         stream: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
         let stream = stream_or_current(py, stream)?;
-        // SAFETY: the user says that the handle is one of the device's graphs, and what holds it is kept with its memory.
+        // SAFETY: the user says that the handle is one of the device's graphs, and what holds it is kept with its
+        // memory.
         unsafe { stream.add_foreign_graph(handle) }.map_err(|e| raised(py, e))?;
         hold_objects([holder]);
         Ok(())

@@ -34,11 +34,12 @@ pub fn ask_for_concurrency(py: Python<'_>, concurrent: Option<bool>) -> PyResult
     Ok(set_concurrency(concurrent))
 }
 
-/// Where launches went since the last call: number, kernel, lane, and what each waited for with the buffer that shows it.
+/// Where launches went since the last call: number, kernel, lane, and what each waited for with the buffer that shows
+/// it.
 type Decided = (u64, String, Option<usize>, Vec<(u64, String)>);
 
-/// The decisions about concurrent launches since the last call, the latest 4,096 of them, and how many rounds the program has
-/// launched as graphs.
+/// The decisions about concurrent launches since the last call, the latest 4,096 of them, and how many rounds the
+/// program has launched as graphs.
 #[pyfunction]
 pub fn take_decisions(py: Python<'_>) -> PyResult<(Vec<Decided>, u64)> {
     let program = program::require(py)?;

@@ -1,10 +1,10 @@
 //! [`Kernel`]: what `@kernel` makes of a function. A call finds the specialisation of its arguments, compiles it if
 //! there is none, fills the slots and launches, all without a Python frame.
 //!
-//! [`call`] is that way, with [`asked`] and [`bind_arguments`], and [`repeat`] the short one for dataclasses that come again;
-//! [`compile`] finds or compiles specializations, of which [`check_devices`] refuses some; [`recorded_launch`] is for tapes, [`see_launches`] for gradients that
-//! are asked for by hand, both with [`take_trip_counts`]; [`methods`] are what Python calls; [`unmade_call`] does
-//! without the launch; [`refusals`] says what kernels do not take.
+//! [`call`] is that way, with [`asked`] and [`bind_arguments`], and [`repeat`] the short one for dataclasses that come
+//! again; [`compile`] finds or compiles specializations, of which [`check_devices`] refuses some; [`recorded_launch`]
+//! is for tapes, [`see_launches`] for gradients that are asked for by hand, both with [`take_trip_counts`]; [`methods`]
+//! are what Python calls; [`unmade_call`] does without the launch; [`refusals`] says what kernels do not take.
 
 mod asked;
 mod bind_arguments;

@@ -1,5 +1,5 @@
-//! The arrays that most calls pass, of the very type that the annotation asks for: our ndarrays, and row-major arrays of
-//! numpy and torch without gaps.
+//! The arrays that most calls pass, of the very type that the annotation asks for: our ndarrays, and row-major arrays
+//! of numpy and torch without gaps.
 //!
 //! They go straight to the words of the call. Whatever else there is goes by an [`crate::array_view::ArrayView`], which
 //! also knows the errors.

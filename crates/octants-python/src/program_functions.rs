@@ -96,9 +96,9 @@ pub fn reset(py: Python<'_>, wait: bool) -> PyResult<()> {
     end_program(py)
 }
 
-/// Ends the program with the process. Queued work is not waited for when `wait` is false or the user has left a wait for
-/// it: it ends early, or the device is abandoned after a short time. The process then ends within some seconds, also
-/// where the driver waits for the device.
+/// Ends the program with the process. Queued work is not waited for when `wait` is false or the user has left a wait
+/// for it: it ends early, or the device is abandoned after a short time. The process then ends within some seconds,
+/// also where the driver waits for the device.
 #[pyfunction]
 pub fn end_process(py: Python<'_>, wait: bool) -> PyResult<()> {
     let programs = all();

@@ -1,8 +1,8 @@
 //! [`Stream`] as a Python object, and this thread's current stream. What Python calls is in [`crate::stream_methods`].
 //!
-//! Scopes of streams and of devices nest, in one list. The innermost one says on which device the thread is, and on which
-//! of its streams: a scope of a stream is one of the stream's device, too, and in a scope of a device the default stream
-//! is current. So the current stream is always one of the current program's.
+//! Scopes of streams and of devices nest, in one list. The innermost one says on which device the thread is, and on
+//! which of its streams: a scope of a stream is one of the stream's device, too, and in a scope of a device the default
+//! stream is current. So the current stream is always one of the current program's.
 //!
 //! A Python object holds its runtime stream until it is destroyed; a launch on it holds another reference, so that a
 //! stream that one thread destroys stays whole for what another is just launching.

@@ -160,8 +160,8 @@ impl CapturedGraph {
         CapturedGraph { device: device.clone(), plan: Mutex::new(plan) }
     }
 
-    /// Exchanges launches for those that another capture has noted, in order, for launches of the graph from now on. True
-    /// for each that is of the same code, so that only its arguments differ.
+    /// Exchanges launches for those that another capture has noted, in order, for launches of the graph from now on.
+    /// True for each that is of the same code, so that only its arguments differ.
     pub fn exchange(&self, steps: &[usize], by: &Capture) -> Result<Vec<bool>> {
         let mut noted = by.end();
         let mut guard = self.lock();

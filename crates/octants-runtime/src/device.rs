@@ -173,8 +173,8 @@ impl Device {
         &self.0.core.races
     }
 
-    /// Watches for launches on different streams that touch the same elements in no order, from now on. Without effect on
-    /// a device that does everything at once.
+    /// Watches for launches on different streams that touch the same elements in no order, from now on. Without effect
+    /// on a device that does everything at once.
     pub fn watch_launches(&self) {
         if !self.0.core.immediate {
             let watch = self.0.watch.get_or_init(Arc::default);

@@ -156,8 +156,8 @@ pub struct Launch<'a> {
     pub seed: u64,
     /// Number of the launch in the program.
     pub number: u64,
-    /// Where a device that decides about loops counts the rounds of each, in the frame: a word for each loop. Null where
-    /// no one asks for their number.
+    /// Where a device that decides about loops counts the rounds of each, in the frame: a word for each loop. Null
+    /// where no one asks for their number.
     pub rounds: DevicePtr,
     /// Where a device that decides about checkpoints writes at which of them the launch ends.
     pub end: EndWords,
@@ -488,8 +488,8 @@ pub trait Driver: Send + Sync + 'static {
         Ok(false)
     }
 
-    /// Makes one piece of work of parts that may be launched again and again; `None` where the device has no such thing,
-    /// or not for these. Modules stay loaded, and memory stays, until [`Driver::destroy_graph`].
+    /// Makes one piece of work of parts that may be launched again and again; `None` where the device has no such
+    /// thing, or not for these. Modules stay loaded, and memory stays, until [`Driver::destroy_graph`].
     unsafe fn make_graph(&self, _parts: &[GraphPart<'_>]) -> Result<Option<GraphHandle>> {
         Ok(None)
     }
@@ -524,8 +524,8 @@ pub trait Driver: Send + Sync + 'static {
     /// Gives such a graph back; what is queued of it still runs.
     unsafe fn destroy_foreign_graph(&self, _graph: GraphHandle) {}
 
-    /// Why there is no library of the vendor's for this work with sparse matrices: a sentence that says what to install.
-    /// `None` where there is one.
+    /// Why there is no library of the vendor's for this work with sparse matrices: a sentence that says what to
+    /// install. `None` where there is one.
     fn missing_sparse_library(&self, _work: SparseWork) -> Option<String> {
         Some(format!("there is no library for sparse matrices on {}", self.name()))
     }

@@ -24,9 +24,9 @@ pub struct CopiedRange {
 }
 
 impl Device {
-    /// Queues copies from another device's buffer to one of this device: on a stream of this device, or, without one, in
-    /// place of the host, behind all work that uses the memory and ahead of what is launched later. False, with nothing
-    /// queued, where the devices cannot.
+    /// Queues copies from another device's buffer to one of this device: on a stream of this device, or, without one,
+    /// in place of the host, behind all work that uses the memory and ahead of what is launched later. False, with
+    /// nothing queued, where the devices cannot.
     ///
     /// # Errors
     /// The drivers'; a range outside its buffer; buffers or a stream of other devices.

@@ -1,7 +1,7 @@
 //! Captured graphs that other processes load: what a graph does, without an address ([`SavedGraph`]).
 //!
-//! Memory that steps use is named by the user, or is the graph's own: made while it was captured, or kept for what a fill
-//! or a copy from the host writes. Whatever has no meaning in another process is refused.
+//! Memory that steps use is named by the user, or is the graph's own: made while it was captured, or kept for what a
+//! fill or a copy from the host writes. Whatever has no meaning in another process is refused.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -27,7 +27,8 @@ fn refused<T>(message: String) -> Result<T> {
 }
 
 impl CapturedGraph {
-    /// What the graph does. Steps use memory that is `named`, or the graph's own; `code` finds what is kept under a key.
+    /// What the graph does. Steps use memory that is `named`, or the graph's own; `code` finds what is kept under a
+    /// key.
     pub fn save(
         &self,
         named: &[NamedMemory],

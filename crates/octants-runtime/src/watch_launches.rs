@@ -1,5 +1,5 @@
-//! [`Watch`]: which launches are ordered, by streams, events and waits of the host, and whether those that are not touch
-//! the same elements.
+//! [`Watch`]: which launches are ordered, by streams, events and waits of the host, and whether those that are not
+//! touch the same elements.
 //!
 //! Each stream has a vector clock, and so has each event, from when it was recorded, and the host. A launch is behind
 //! what its stream's clock holds. Where it is not behind another launch that uses one of its buffers, access sets tell
@@ -139,8 +139,8 @@ impl Watch {
         state.work(device, (stream.number, key), &used, doing, caller)
     }
 
-    /// To be called before a graph is launched: its steps are watched as work of the stream, and those that no wait orders
-    /// are compared with each other.
+    /// To be called before a graph is launched: its steps are watched as work of the stream, and those that no wait
+    /// orders are compared with each other.
     ///
     /// # Errors
     /// As [`Watch::launch`].
@@ -310,8 +310,8 @@ impl State {
         self.launches.insert(key, work);
     }
 
-    /// The races of a new piece of work with those that it is not behind: for each stream with the latest one there, since
-    /// a wait for that orders all.
+    /// The races of a new piece of work with those that it is not behind: for each stream with the latest one there,
+    /// since a wait for that orders all.
     fn races_of(&mut self, work: &Work, used: &[(u64, Option<Pointer>, bool)]) -> Vec<Race> {
         let clock = self.clock_of(work.stream);
         let mut candidates: BTreeMap<(u32, Reverse<u64>), Arc<Work>> = BTreeMap::new();

@@ -2,8 +2,8 @@
 //! registers, and past its other work.
 //!
 //! A copy is a run of stores to neighbors in a shared array, 16 bytes together, of what was loaded from neighbors in
-//! global memory and is used for nothing else. Where the source lies at a multiple of 16 bytes, which the code asks when
-//! it runs, it becomes one `copy_async`. Each barrier of the block then waits for all copies of its threads.
+//! global memory and is used for nothing else. Where the source lies at a multiple of 16 bytes, which the code asks
+//! when it runs, it becomes one `copy_async`. Each barrier of the block then waits for all copies of its threads.
 //!
 //! Until then a thread must not see that the copy is late. From the copy on every way through the code leads to a
 //! barrier of the block, without a call or an exit. On the way the thread neither touches the array, but to write to

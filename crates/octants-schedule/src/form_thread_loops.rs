@@ -10,8 +10,8 @@
 //!
 //! There are two levels. A block is a loop over subgroups, which contains loops over the threads of a subgroup. A
 //! subgroup is a few vectors wide. Barriers of the block end the outer loop, exchanges of a subgroup only the inner
-//! one. Loops that all threads of a subgroup run alike stand between the two, although no threads meet in them: what they
-//! accumulate stays in vector registers, because the memory for it is one subgroup wide.
+//! one. Loops that all threads of a subgroup run alike stand between the two, although no threads meet in them: what
+//! they accumulate stays in vector registers, because the memory for it is one subgroup wide.
 //!
 //! - `rates` finds what is uniform, `plan` cuts, `values` finds what crosses from one region to another (`recompute`:
 //!   what need not), `memory` adds buffers for that, `emit`, `thread_code`, `exchange` and `products` write

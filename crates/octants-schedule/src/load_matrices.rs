@@ -2,9 +2,9 @@
 //! matrices of 8 x 8 scalars of 16 bits, each thread the address of a row of 16 bytes, and leaves them as products of
 //! f16 want them.
 //!
-//! A fragment is one where the elements of a vector are loaded from `[row + fragment_index, column + fragment_index]` of
-//! a shared array whose rows lie at multiples of 16 bytes. The threads of the subgroup are together there if the same
-//! block of code holds a product, which they form together.
+//! A fragment is one where the elements of a vector are loaded from `[row + fragment_index, column + fragment_index]`
+//! of a shared array whose rows lie at multiples of 16 bytes. The threads of the subgroup are together there if the
+//! same block of code holds a product, which they form together.
 
 use std::collections::HashMap;
 

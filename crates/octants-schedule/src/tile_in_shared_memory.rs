@@ -107,8 +107,8 @@ struct Tiles<'a> {
     positions: Vec<[ValueId; 2]>,
     /// Instructions for which each iteration has a value: indices of the parallel loop, staged loads, `invariant`.
     replaced: HashSet<ValueId>,
-    /// Of all pairs, what the inner loop computes in each iteration alike, in order. It runs before the tiles: a barrier
-    /// keeps LLVM from moving loads out of the loop around it.
+    /// Of all pairs, what the inner loop computes in each iteration alike, in order. It runs before the tiles: a
+    /// barrier keeps LLVM from moving loads out of the loop around it.
     invariant: Vec<ValueId>,
 }
 
@@ -497,8 +497,8 @@ impl<'a> Tiles<'a> {
     }
 }
 
-/// What each iteration of the inner loop computes alike, in order: operations on values from outside the loop, and loads
-/// of buffers, which are constant in loops that run in tiles. The loop has iterations where it runs in tiles.
+/// What each iteration of the inner loop computes alike, in order: operations on values from outside the loop, and
+/// loads of buffers, which are constant in loops that run in tiles. The loop has iterations where it runs in tiles.
 fn invariant_insts(source: &Body, plan: &Tiling) -> Vec<ValueId> {
     let Op::For(inner) = &source.inst(plan.inner).op else { panic!("compiler bug: no inner loop") };
     let mut varying = HashSet::new();

@@ -20,7 +20,8 @@ class ArrayMakers:
     matrix_field: Callable[..., Any]
     """`make_field.make_matrix_field`."""
     ndarray: Callable[[Shape, Any, Any, bool, Any], Any]
-    """`ndarrays.make_matrix_ndarray`: shape and scalar type of an element, shape, whether there is a gradient, device."""
+    """`ndarrays.make_matrix_ndarray`: shape and scalar type of an element, shape, whether there is a gradient,
+    device."""
     tensor: Callable[[str, Shape, Any, Any, dict[str, Any]], Any]
     """`tensors.make_compound_tensor`."""
     view_of_slice: Callable[[Any, slice], Any]

@@ -133,8 +133,8 @@ class WholeArray:
             shadow_buffers.host_copied(self, other)
 
     def _copy_between_devices(self, other: WholeArray, qd_stream: Any) -> bool:
-        """Queues a copy from another device's array; on the stream that is given, or else in place of the host. False where
-        the host is to copy."""
+        """Queues a copy from another device's array; on the stream that is given, or else in place of the host. False
+        where the host is to copy."""
         if _octants.capturing():
             raise OctantsRuntimeError(
                 "a copy between devices cannot be captured: copy before or behind the graph's launch"

@@ -30,10 +30,11 @@ def precompile(
 
         qd.precompile([(step, x, 0.1), (render, image), reset])
 
-    A call is a tuple of a kernel and its arguments, a kernel that takes none, or `functools.partial(kernel, ...)` where there
-    are keywords. The function returns when all are compiled, and raises the first error among them; with `background=True`
-    it returns at once, and the result's `wait` does so. `progress` draws a bar on standard error: by default where that is a
-    terminal and the function waits. `threads` is how many kernels are compiled at a time, by default one for each processor.
+    A call is a tuple of a kernel and its arguments, a kernel that takes none, or `functools.partial(kernel, ...)` where
+    there are keywords. The function returns when all are compiled, and raises the first error among them; with
+    `background=True` it returns at once, and the result's `wait` does so. `progress` draws a bar on standard error: by
+    default where that is a terminal and the function waits. `threads` is how many kernels are compiled at a time, by
+    default one for each processor.
     """
     unmade = [_unmade(call) for call in calls]
     if threads is not None and threads < 1:
@@ -86,8 +87,8 @@ class Precompilation:
             return [self._errors[i] for i in sorted(self._errors)]
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Waits until all is compiled, or for so many seconds; says whether it is. Raises the first error, in the order of the
-        calls, once all others are compiled."""
+        """Waits until all is compiled, or for so many seconds; says whether it is. Raises the first error, in the order
+        of the calls, once all others are compiled."""
         with self._changed:
             if not self._changed.wait_for(lambda: self.done, timeout):
                 return False

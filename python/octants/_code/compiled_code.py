@@ -52,9 +52,9 @@ def inspect(
         qd.inspect(saxpy, 2.0, x, y, target="gfx90a", emit="asm")
 
     `target` names a chip: `gfx90a` and so on for AMD GPUs, `sm_90` and so on for NVIDIA's, `cpu` for this machine's
-    processor, LLVM's names for others (`x86-64-v3`, `znver4`, `aarch64`, `neoverse-n1`, ...). `arch` alone (`qd.amdgpu`,
-    `"cuda"`, ...) takes a usual one; without both it is the machine that the program runs on. The options given to
-    `qd.init` (`fast_math`, `debug`, ...) count.
+    processor, LLVM's names for others (`x86-64-v3`, `znver4`, `aarch64`, `neoverse-n1`, ...). `arch` alone
+    (`qd.amdgpu`, `"cuda"`, ...) takes a usual one; without both it is the machine that the program runs on. The options
+    given to `qd.init` (`fast_math`, `debug`, ...) count.
 
     `emit` is what to give: `"ir"` the program of tasks that code is made of, `"llvm"` LLVM's text after optimization,
     `"llvm-lowered"` before it, `"asm"` assembly, `"object"` the bytes that the machine's driver gets (an object file

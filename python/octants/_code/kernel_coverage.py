@@ -1,8 +1,8 @@
 """Kernel coverage: which lines of kernels ran, as data of coverage.py.
 
-With `QD_KERNEL_COVERAGE=1` (or `OCTANTS_KERNEL_COVERAGE=1`) the compiler precedes each statement of a kernel by a store that
-marks its line in a field. The marks are read when the program ends, and written to `_qd_kcov.<pid>` in the folder where the
-first program began when the process ends.
+With `QD_KERNEL_COVERAGE=1` (or `OCTANTS_KERNEL_COVERAGE=1`) the compiler precedes each statement of a kernel by a store
+that marks its line in a field. The marks are read when the program ends, and written to `_qd_kcov.<pid>` in the folder
+where the first program began when the process ends.
 
 The module is imported only where the variable is set. It needs the package `coverage`.
 """
@@ -123,7 +123,8 @@ def _branches(tree: ast.AST) -> dict[int, ast.If | ast.For | ast.While]:
 
 
 def _arcs(path: str, reached: set[int], skipped: set[int]) -> list[tuple[int, int]]:
-    """What coverage.py calls arcs: each line that ran is entered and left; of a branch there are the ways that were taken.
+    """What coverage.py calls arcs: each line that ran is entered and left; of a branch there are the ways that were
+    taken.
 
     `skipped` are lines of conditions without an `else` that were false. A loop whose line ran has ended.
     """

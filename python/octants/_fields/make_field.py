@@ -29,8 +29,8 @@ def field(dtype: Any, shape: Any = None, *args: Any, device: Any = None, **kwarg
     """A field of scalars, or of vectors or matrices where `dtype` is such a type.
 
     Without `shape` it waits to be placed (`qd.root.dense(...).place(x)`). Keywords: `order` ("ji": the axes outermost
-    first in memory), `offset` (first index of each axis), `name`, `needs_grad`, `needs_dual`; `device`: what `qd.device()`
-    returns, for a field with a shape that is not on the current device.
+    first in memory), `offset` (first index of each axis), `name`, `needs_grad`, `needs_dual`; `device`: what
+    `qd.device()` returns, for a field with a shape that is not on the current device.
     """
     with on_unless_unplaced(device, shape):
         if isinstance(dtype, MatrixType):
@@ -149,7 +149,8 @@ def _finish(
 
 
 def on_unless_unplaced(device: Any, shape: Any) -> contextlib.AbstractContextManager[Any]:
-    """The scope of the device that a field was asked for. One without a shape is of the device whose tree it is placed in."""
+    """The scope of the device that a field was asked for. One without a shape is of the device whose tree it is placed
+    in."""
     if device is not None and shape is None:
         raise OctantsSyntaxError(
             "shape cannot be None when device is set: place the field in the tree of a qd.FieldsBuilder(device=...)"

@@ -1,4 +1,5 @@
-"""The decorators that hand functions to the compiler. Nothing is parsed here: a kernel's text is read at its first call."""
+"""The decorators that hand functions to the compiler. Nothing is parsed here: a kernel's text is read at its first
+call."""
 
 from __future__ import annotations
 
@@ -40,11 +41,11 @@ def kernel(
     """Compiles a function, at its first call with arguments of new types, to run in parallel: its outermost loops are
     spread over threads. As a method, the class is decorated with `@qd.data_oriented`.
 
-    `fastcache` (or `pure`) declares that the kernel depends on its arguments alone, and has that checked: variables of the
-    scope around it are an error. Kernels are kept on disk with or without it.
+    `fastcache` (or `pure`) declares that the kernel depends on its arguments alone, and has that checked: variables of
+    the scope around it are an error. Kernels are kept on disk with or without it.
     `graph` asks for all tasks in one launch, which is what a launch is, and allows `qd.graph`'s blocks and loops.
-    `checkpoints`, with `graph`, allows `qd.checkpoint` blocks, at which a launch may end and resume: a launch of a kernel that
-    has some returns a `qd.GraphStatus`, and `kernel.resume(..., from_checkpoint=label)` goes on from one.
+    `checkpoints`, with `graph`, allows `qd.checkpoint` blocks, at which a launch may end and resume: a launch of a
+    kernel that has some returns a `qd.GraphStatus`, and `kernel.resume(..., from_checkpoint=label)` goes on from one.
     `concurrent=False` keeps its launches on the default stream in the order of the calls under `qd.concurrent()` and
     `qd.init(concurrency="auto")`.
 
@@ -71,7 +72,8 @@ def kernel(
 
 
 def library_kernel(fn: Callable[..., Any]) -> _octants.Kernel:
-    """A kernel with which the package itself sets and copies elements: tapes do not see it, and no mode differentiates it."""
+    """A kernel with which the package itself sets and copies elements: tapes do not see it, and no mode differentiates
+    it."""
     return _named(_octants.Kernel(_plain(fn, "library_kernel"), library=True))
 
 
@@ -101,9 +103,9 @@ def pyfunc(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def data_oriented(cls: Any = None, *, stable_members: bool = False, template_primitives: bool = True) -> Any:
-    """Lets the methods of a class be kernels. `self` is a compile-time value; with `template_primitives=False` the numbers
-    it holds are read anew at every launch instead of being compiled in. `stable_members` promises what is checked anyway: it
-    changes nothing.
+    """Lets the methods of a class be kernels. `self` is a compile-time value; with `template_primitives=False` the
+    numbers it holds are read anew at every launch instead of being compiled in. `stable_members` promises what is
+    checked anyway: it changes nothing.
     """
 
     def decorate(target: T) -> T:

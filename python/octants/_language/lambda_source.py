@@ -9,7 +9,8 @@ _HEAD = "def _(): return ("
 
 
 def lambda_text(code: CodeType, lines: list[str]) -> tuple[str, int] | None:
-    """Text and first line of a function that returns what the lambda does, of a file's lines; None where it is not found.
+    """Text and first line of a function that returns what the lambda does, of a file's lines; None where it is not
+    found.
 
     Parameters are left out: they are the function object's. Columns are kept where there is room for the head.
     """

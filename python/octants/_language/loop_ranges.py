@@ -43,7 +43,8 @@ class Ndrange:
 
     @property
     def _octants_ndrange(self) -> tuple[Any, Any]:
-        """What the compiler asks of an object that a kernel loops over: bounds of each axis, and the axes outermost first."""
+        """What the compiler asks of an object that a kernel loops over: bounds of each axis, and the axes outermost
+        first."""
         return tuple(self.bounds), self.axes or tuple(range(len(self.bounds)))
 
     def __iter__(self) -> Iterator[Any]:

@@ -167,8 +167,8 @@ class PerformanceDispatcher:
     def _measurement(self, key: Hashable) -> _Measurement | None:
         """What is known of a geometry.
 
-        Most calls repeat the last one's. Comparing keys takes items for equal that are the same object; a hash goes through
-        all of a key, such as hundreds of members of dataclasses.
+        Most calls repeat the last one's. Comparing keys takes items for equal that are the same object; a hash goes
+        through all of a key, such as hundreds of members of dataclasses.
         """
         last = self._last
         if last is not None and last[0] == key:

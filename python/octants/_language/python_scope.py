@@ -1,4 +1,5 @@
-"""What belongs to Python. In a kernel such a function would run once, while the kernel is compiled, and never when it runs."""
+"""What belongs to Python. In a kernel such a function would run once, while the kernel is compiled, and never when it
+runs."""
 
 from __future__ import annotations
 

@@ -65,9 +65,9 @@ class CompileReport:
         self.compilations: tuple[Compilation, ...] = tuple(compilations)
         """In the order in which they ended."""
         self.phases: tuple[str, ...] = tuple(_octants.compile_phases())
-        """`parse`: source text to syntax trees. `lower`: these to intermediate code, with all that is computed at compile time.
-        `passes`: what is done to that code. `codegen`: from there to machine code. `link`: making it callable; on a GPU its
-        driver's work. `load`: looking for the code on disk, and storing it there."""
+        """`parse`: source text to syntax trees. `lower`: these to intermediate code, with all that is computed at
+        compile time. `passes`: what is done to that code. `codegen`: from there to machine code. `link`: making it
+        callable; on a GPU its driver's work. `load`: looking for the code on disk, and storing it there."""
 
     @property
     def kernels(self) -> dict[str, tuple[Compilation, ...]]:
@@ -111,8 +111,8 @@ class CompileReport:
     __str__ = text
 
     def save(self, path: str | Path) -> None:
-        """Writes the report: the table for `.txt`; for `.svg` a drawing, in which a block is as wide as what it stands for
-        took, and stands on that which it is a part of."""
+        """Writes the report: the table for `.txt`; for `.svg` a drawing, in which a block is as wide as what it stands
+        for took, and stands on that which it is a part of."""
         path = Path(path)
         writers = {".txt": self.text, ".svg": self._drawing}
         if path.suffix not in writers:

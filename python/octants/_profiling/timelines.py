@@ -17,7 +17,8 @@ _COLOURS = ("#4c78a8", "#f58518", "#54a24b", "#b279a2", "#e45756", "#72b7b2", "#
 
 @dataclass(frozen=True)
 class Task:
-    """One run of one task of a kernel. Times are the device's, in milliseconds from the begin of the timeline's first task."""
+    """One run of one task of a kernel. Times are the device's, in milliseconds from the begin of the timeline's first
+    task."""
 
     kernel: str
     """Name of the kernel."""
@@ -44,8 +45,8 @@ class Task:
 
 
 class Timeline:
-    """What ran between two points of the program. Made by `octants.profiler.timeline`; use it as a context manager, or call
-    `start` and `stop`.
+    """What ran between two points of the program. Made by `octants.profiler.timeline`; use it as a context manager, or
+    call `start` and `stop`.
 
     Nothing waits for the device before `tasks`, `lanes` or `save` are asked for; these wait for all work.
     """
@@ -133,7 +134,8 @@ class Timeline:
         return self._named.get(number, f"stream {number}" if number else "default stream")
 
     def save(self, path: AnyPath) -> None:
-        """Writes the timeline: a Chrome trace for `.json` (opens in Perfetto and in chrome://tracing), a drawing for `.svg`."""
+        """Writes the timeline: a Chrome trace for `.json` (opens in Perfetto and in chrome://tracing), a drawing for
+        `.svg`."""
         writers = {".json": self._trace, ".svg": self._drawing}
         name = os.path.basename(os.fspath(path))
         suffix = os.path.splitext(name)[1]

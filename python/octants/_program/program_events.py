@@ -1,7 +1,7 @@
 """What is called when the running program allocates memory of fields, and when it ends.
 
-Modules that must know of these moments add their functions here: `snode_trees.py` and `runtime.py`, which call them, import
-none of those modules.
+Modules that must know of these moments add their functions here: `snode_trees.py` and `runtime.py`, which call them,
+import none of those modules.
 """
 
 from __future__ import annotations

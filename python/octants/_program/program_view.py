@@ -1,7 +1,8 @@
-"""The running program as programs written for Quadrants look at it: default types, synchronising, and two moments they hook.
+"""The running program as programs written for Quadrants look at it: default types, synchronising, and two moments they
+hook.
 
-`ProgramView.materialize` is called after memory of fields was allocated, `ProgramView.clear` when a program has ended. Both
-do nothing; a program may replace them on the class.
+`ProgramView.materialize` is called after memory of fields was allocated, `ProgramView.clear` when a program has ended.
+Both do nothing; a program may replace them on the class.
 """
 
 from __future__ import annotations

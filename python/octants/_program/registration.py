@@ -1,4 +1,5 @@
-"""What the extension module takes of the package: `_octants.register` reads these names, once, when the package is imported.
+"""What the extension module takes of the package: `_octants.register` reads these names, once, when the package is
+imported.
 
 Rust imports no module of the package. What it needs another time gets a name here and a member of `Package` in
 `package.rs` of octants-python.

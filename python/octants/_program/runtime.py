@@ -152,16 +152,16 @@ def clock_freq_hz() -> float:
 
 
 def sync() -> None:
-    """Waits until everything launched before is done, on every stream of every device. Raises an `OctantsRuntimeError` while
-    the program has fields that were never placed."""
+    """Waits until everything launched before is done, on every stream of every device. Raises an `OctantsRuntimeError`
+    while the program has fields that were never placed."""
     refuse_unplaced_fields()
     _octants.sync()
 
 
 def _end_program() -> None:
     """Ends the program with the process. Threads that serve streams must not be at work while the interpreter and the
-    libraries are being taken down. After a Ctrl-C that was not caught, or that has ended a wait, nobody waits for queued
-    work."""
+    libraries are being taken down. After a Ctrl-C that was not caught, or that has ended a wait, nobody waits for
+    queued work."""
     uncaught = getattr(sys, "last_value", None)
     _octants.end_process(wait=not isinstance(uncaught, KeyboardInterrupt))
 
@@ -218,7 +218,8 @@ def _leave_program() -> None:
 
 
 def _arch_name(arch: Any) -> str:
-    """One name for the extension module. Of a list, the first kind that this build drives; "gpu" for a list of others."""
+    """One name for the extension module. Of a list, the first kind that this build drives; "gpu" for a list of
+    others."""
     if isinstance(arch, (list, tuple)):
         return "cpu" if any(item in (Arch.x64, Arch.arm64) for item in arch) else "gpu"
     if isinstance(arch, Arch):

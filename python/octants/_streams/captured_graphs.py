@@ -27,8 +27,8 @@ _Call = tuple[Any, list[str], list[Any]]
 class CapturedGraph:
     """Launches, copies and fills that were captured, to be launched as one: see `capture`.
 
-    Arrays are those of the capture: a launch reads and writes what they hold when it runs. Numbers are those of the capture,
-    unless `update` changes them. The graph keeps all arrays that it uses.
+    Arrays are those of the capture: a launch reads and writes what they hold when it runs. Numbers are those of the
+    capture, unless `update` changes them. The graph keeps all arrays that it uses.
     """
 
     def __init__(self, named: dict[str, Any]) -> None:
@@ -37,15 +37,17 @@ class CapturedGraph:
         self._calls: list[_Call] | None = None
         self._places: dict[str, list[tuple[int, int]]] = {}
         self._told = False
-        # What has a gradient beside the calls: the steps before it, and what its gradient is, or the graph that was launched.
+        # What has a gradient beside the calls: the steps before it, and what its gradient is, or the graph that was
+        # launched.
         self._others: list[tuple[int, Callable[[], None] | CapturedGraph]] = []
         # Of a graph that was loaded, what was given for the names of its arrays.
         self._loaded: dict[str, saved_graphs.Array] | None = None
 
     @contextmanager
     def on_this_thread(self) -> Iterator[CapturedGraph]:
-        """While the block of `capture` is open on one thread, lets another take part: `with g.on_this_thread():`. Its streams
-        and events order its launches among those of the others, as ever. Raises RuntimeError once the capture has ended."""
+        """While the block of `capture` is open on one thread, lets another take part: `with g.on_this_thread():`. Its
+        streams and events order its launches among those of the others, as ever. Raises RuntimeError once the capture
+        has ended."""
         self._graph.begin()
         writes = _HostWrites(self)
         shadow_buffers.open_scopes.append(writes)
@@ -58,8 +60,8 @@ class CapturedGraph:
             self._graph.end()
 
     def launch(self, stream: Any = None) -> None:
-        """Launches the graph on a stream, by default the current one: behind the work of that stream, and ahead of what is
-        launched there later. The call returns at once where streams are real. In another capture, the graph's steps
+        """Launches the graph on a stream, by default the current one: behind the work of that stream, and ahead of what
+        is launched there later. The call returns at once where streams are real. In another capture, the graph's steps
         become steps of that one.
 
         Raises RuntimeError before the capture has ended, and after the program has.
@@ -70,11 +72,12 @@ class CapturedGraph:
             outer._note(self)
 
     def add_graph(self, graph: Any, stream: Any = None) -> None:
-        """In the block of `capture`: adds another library's graph as a step, on a stream, by default the current one. It is a
-        CuPy graph, a `torch.cuda.CUDAGraph(keep_graph=True)`, or the driver's handle of a graph as an int. The graph is taken
-        as it is now, and kept with its memory.
+        """In the block of `capture`: adds another library's graph as a step, on a stream, by default the current one.
+        It is a CuPy graph, a `torch.cuda.CUDAGraph(keep_graph=True)`, or the driver's handle of a graph as an int. The
+        graph is taken as it is now, and kept with its memory.
 
-        Raises TypeError where no handle can be had, and RuntimeError outside of the block, and on devices without graphs.
+        Raises TypeError where no handle can be had, and RuntimeError outside of the block, and on devices without
+        graphs.
         """
         if _capturing.get(threading.get_ident()) is not self:
             raise OctantsRuntimeError(
@@ -84,16 +87,16 @@ class CapturedGraph:
         self._note(_refuse_gradient)
 
     def grad(self) -> CapturedGraph:
-        """A graph of the gradients of this graph's launches, fills and copies, the last first: launched behind this one, with
-        the gradients of what it wrote set, it adds to the gradients of what it read.
+        """A graph of the gradients of this graph's launches, fills and copies, the last first: launched behind this
+        one, with the gradients of what it wrote set, it adds to the gradients of what it read.
 
             step.launch()
             loss.grad.fill(1)
             step.grad().launch()
 
-        Gradients run on the streams of the launches, side by side where neither adds to what another uses. They are those of
-        `kernel.grad(...)`: of memory as it is when they run, and of the arguments that the launches have now. Raises
-        RuntimeError where a launch is a derivative itself, or keeps values whose number depends on memory.
+        Gradients run on the streams of the launches, side by side where neither adds to what another uses. They are
+        those of `kernel.grad(...)`: of memory as it is when they run, and of the arguments that the launches have now.
+        Raises RuntimeError where a launch is a derivative itself, or keeps values whose number depends on memory.
         """
         if self._loaded is not None:
             saved_graphs.refuse_loaded("has no gradient: capture its launches here, or save its gradient too")
@@ -121,10 +124,10 @@ class CapturedGraph:
     def update(self, **arguments: Any) -> None:
         """Gives the launches other arguments, from the next launch of the graph on.
 
-        A name is one that was given to `capture`, and stands for all places where that object was an argument; or it is that
-        of a parameter, and stands for it in every kernel that has it. Raises TypeError where there is no such argument,
-        or where launches were given different ones by that name. A graph that was loaded takes arrays, by the names that it was
-        loaded with.
+        A name is one that was given to `capture`, and stands for all places where that object was an argument; or it is
+        that of a parameter, and stands for it in every kernel that has it. Raises TypeError where there is no such
+        argument, or where launches were given different ones by that name. A graph that was loaded takes arrays, by the
+        names that it was loaded with.
         """
         if self._loaded is not None:
             self._rebind(self._loaded, arguments)
@@ -145,16 +148,16 @@ class CapturedGraph:
             self._calls[number] = (kernel, names, args)
 
     def save(self, path: AnyPath, **named: Any) -> None:
-        """Writes the graph to a file that other processes load by `qd.graph.load`, with the same version of Octants and the
-        same kind of device.
+        """Writes the graph to a file that other processes load by `qd.graph.load`, with the same version of Octants and
+        the same kind of device.
 
-        The file holds machine code, numbers and names. Arrays are not in it: they are named, and given again when the graph is
-        loaded. An array has the name of the parameter that it was an argument of, one that was given to `capture`, or one that
-        is given here; a field stands for the whole tree that it lies in. What the block of `capture` itself has made is in
-        the file.
+        The file holds machine code, numbers and names. Arrays are not in it: they are named, and given again when the
+        graph is loaded. An array has the name of the parameter that it was an argument of, one that was given to
+        `capture`, or one that is given here; a field stands for the whole tree that it lies in. What the block of
+        `capture` itself has made is in the file.
 
-        Raises RuntimeError where a step means nothing in another process: an array of numpy or of another library, a graph of
-        another library, memory without a name, and code that is not kept (`offline_cache=False`).
+        Raises RuntimeError where a step means nothing in another process: an array of numpy or of another library, a
+        graph of another library, memory without a name, and code that is not kept (`offline_cache=False`).
         """
         if self._loaded is not None:
             saved_graphs.refuse_loaded("is not saved again: copy its file")
@@ -182,9 +185,9 @@ class CapturedGraph:
         self._graph.launch(qd_stream)
 
     def plot(self, path: AnyPath | None = None, measure: bool = False) -> str:
-        """Draws the graph: steps, streams, what waits for what and why, and the critical path. With `measure` the graph is
-        launched once, its steps one by one, for the time of each on the device. Writes SVG to `path`, if given, and returns
-        it."""
+        """Draws the graph: steps, streams, what waits for what and why, and the critical path. With `measure` the graph
+        is launched once, its steps one by one, for the time of each on the device. Writes SVG to `path`, if given, and
+        returns it."""
         taken = None
         if measure:
             with Timeline() as timeline:
@@ -197,8 +200,8 @@ class CapturedGraph:
 
     @property
     def steps(self) -> list[tuple[str, int, list[int]]]:
-        """What each step does (a kernel's name, or `fill` or `copy` with a number of bytes), the number of its stream among
-        those of the capture, and the numbers of the steps that it waits for."""
+        """What each step does (a kernel's name, or `fill` or `copy` with a number of bytes), the number of its stream
+        among those of the capture, and the numbers of the steps that it waits for."""
         return self._graph.steps()
 
     def __len__(self) -> int:
@@ -290,9 +293,10 @@ def capture(**named: Any) -> Iterator[CapturedGraph]:
         for _ in range(1000):
             g.launch()
 
-    Streams and events order the steps as they order launches; steps that nothing orders run side by side. What the host would
-    wait for or look at has not happened: kernels that return values, reads and writes of elements, `qd.sync()` raise
-    RuntimeError. ndarrays that are made meanwhile are zeroed at each launch. `named` gives objects names for `g.update`.
+    Streams and events order the steps as they order launches; steps that nothing orders run side by side. What the host
+    would wait for or look at has not happened: kernels that return values, reads and writes of elements, `qd.sync()`
+    raise RuntimeError. ndarrays that are made meanwhile are zeroed at each launch. `named` gives objects names for
+    `g.update`.
     """
     if runs_as_python():
         raise OctantsRuntimeError("graphs are captured of compiled kernels: under arch=qd.python kernels run as Python")
@@ -308,9 +312,9 @@ def load(path: AnyPath, **arrays: Any) -> CapturedGraph:
         step = qd.graph.load("step.graph", x=x, v=v)
         step.launch()
 
-    Each name of the saved graph is given an array of the same type, shape and layout. The file holds machine code that is run:
-    load what you trust. Raises TypeError where an array is missing or does not fit, and RuntimeError where the file is
-    damaged, or was written by another version of Octants or for another device.
+    Each name of the saved graph is given an array of the same type, shape and layout. The file holds machine code that
+    is run: load what you trust. Raises TypeError where an array is missing or does not fit, and RuntimeError where the
+    file is damaged, or was written by another version of Octants or for another device.
     """
     if runs_as_python():
         raise OctantsRuntimeError("graphs are of compiled kernels: under arch=qd.python kernels run as Python")

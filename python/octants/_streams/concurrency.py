@@ -28,8 +28,8 @@ def concurrent() -> Iterator[None]:
     default stream behind the block comes behind all launches in it. `qd.init(concurrency="auto")` does the same for a
     whole program, `@qd.kernel(concurrent=False)` keeps one kernel's launches in order.
 
-    Launches that return a value, print, assert, take arrays of the host or use memory that another library shares stay on the
-    default stream, behind all launches before them. Where a device works in order the block changes nothing.
+    Launches that return a value, print, assert, take arrays of the host or use memory that another library shares stay
+    on the default stream, behind all launches before them. Where a device works in order the block changes nothing.
 
     Raises `OctantsRuntimeError` before `qd.init`.
     """
@@ -51,7 +51,8 @@ class ConcurrentLaunch:
     lane: int | None
     """The lane, a stream of the pool, counted from 0; `None` for the default stream."""
     behind: tuple[tuple[int, str], ...]
-    """The launches that it conflicts with, latest first, each with its own name of the array or field in which they meet."""
+    """The launches that it conflicts with, latest first, each with its own name of the array or field in which they
+    meet."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,8 @@ class ConcurrencyReport:
     launches: tuple[ConcurrentLaunch, ...]
     """Those that were made one by one, in the order of the calls; the latest 4,096."""
     replays: int
-    """Rounds of launches that the program has launched as one graph since `qd.init`, because they came again and again."""
+    """Rounds of launches that the program has launched as one graph since `qd.init`, because they came again and
+    again."""
 
     @property
     def lanes(self) -> int:
@@ -70,8 +72,8 @@ class ConcurrencyReport:
 
     @property
     def depth(self) -> int:
-        """Launches on the longest chain of which each waits for the one before it: the critical path, counted in launches.
-        `len(launches) / depth` bounds the speed-up when all launches take equally long."""
+        """Launches on the longest chain of which each waits for the one before it: the critical path, counted in
+        launches. `len(launches) / depth` bounds the speed-up when all launches take equally long."""
         depths: dict[int, int] = {}
         floor = 0
         for launch in self.launches:
@@ -97,8 +99,8 @@ class ConcurrencyReport:
 
 
 def concurrency_report() -> ConcurrencyReport:
-    """Where concurrent launches went since the last call, what each waited for and why. Raises `OctantsRuntimeError` before
-    `qd.init`.
+    """Where concurrent launches went since the last call, what each waited for and why. Raises `OctantsRuntimeError`
+    before `qd.init`.
 
         print(qd.concurrency_report())
     """

@@ -1,4 +1,5 @@
-"""Drawings of captured graphs: steps from top to bottom, streams side by side, what waits for what, and the critical path."""
+"""Drawings of captured graphs: steps from top to bottom, streams side by side, what waits for what, and the critical
+path."""
 
 from __future__ import annotations
 
@@ -63,8 +64,8 @@ def _reduced(steps: Steps) -> list[list[int]]:
 
 
 def drawing(steps: Steps, taken: Sequence[float] | None) -> str:
-    """The graph as SVG. Steps on the critical path have a red frame; edges are blue where a stream's order is the reason, and
-    orange where one stream waits for another."""
+    """The graph as SVG. Steps on the critical path have a red frame; edges are blue where a stream's order is the
+    reason, and orange where one stream waits for another."""
     from html import escape  # here: `import octants` is to be quick
 
     edges, path = _reduced(steps), critical_path(steps, taken)

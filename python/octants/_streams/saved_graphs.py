@@ -1,4 +1,5 @@
-"""Captured graphs on disk: which names stand for the memory that a graph uses, and what is given for them when it is loaded.
+"""Captured graphs on disk: which names stand for the memory that a graph uses, and what is given for them when it is
+loaded.
 
 A name is that of a parameter, one that was given to `capture` or `save`, or a path from one of these to a member, as
 `state.x` or `x.grad`.
@@ -39,8 +40,8 @@ def named_memory(named: dict[str, Any], calls: list[Call]) -> list[tuple[str, st
 def find_memory(
     wanted: list[tuple[str, str]], given: dict[str, Any]
 ) -> tuple[dict[str, Array], list[tuple[str, _octants.Buffer, Any]]]:
-    """What was given for the names that a graph needs. Raises TypeError where something is missing, too much, or another kind
-    of array."""
+    """What was given for the names that a graph needs. Raises TypeError where something is missing, too much, or
+    another kind of array."""
     found: dict[str, Array] = {}
     for path, what in wanted:
         first, *members = path.split(".")

@@ -43,8 +43,8 @@ __all__ = [
 
 @known_to_compiler("stream_parallel")
 def stream_parallel(*, allow_overlap: bool = False) -> NoReturn:
-    """In a kernel, `with qd.stream_parallel():` marks a block whose loops run side by side with those of the blocks next to
-    it. All top-level statements of the kernel are such blocks. Blocks that touch the same memory are refused or warned of
-    unless `allow_overlap=True` says that this is meant.
+    """In a kernel, `with qd.stream_parallel():` marks a block whose loops run side by side with those of the blocks
+    next to it. All top-level statements of the kernel are such blocks. Blocks that touch the same memory are refused or
+    warned of unless `allow_overlap=True` says that this is meant.
     """
     raise OctantsScopeError("qd.stream_parallel() belongs in a kernel: with qd.stream_parallel(): ...")

@@ -81,7 +81,8 @@ def grad_replaced(func: Callable[..., Any]) -> Any:
 
 
 def grad_for(primal: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Decorates the gradient of `primal`, a function decorated with `@qd.ad.grad_replaced`. It gets the call's arguments."""
+    """Decorates the gradient of `primal`, a function decorated with `@qd.ad.grad_replaced`. It gets the call's
+    arguments."""
     if isinstance(primal, _octants.Kernel):
         raise OctantsRuntimeError(
             f"`{primal.__name__}` is a kernel: @qd.ad.grad_for takes a Python function decorated with @qd.ad.grad_replaced; "
@@ -101,7 +102,8 @@ def grad_for(primal: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
 
 def no_grad(func: Callable[..., Any]) -> Any:
-    """Decorates a Python function whose kernels are neither recorded nor differentiated: what they write is constant."""
+    """Decorates a Python function whose kernels are neither recorded nor differentiated: what they write is
+    constant."""
     return _Replaced(func, _nothing, (Scope,))
 
 

@@ -19,19 +19,19 @@ from octants.types.enums import AutodiffMode
 
 
 class Tape(Scope):
-    """Records the kernels that are launched in its block; on leaving it sets the gradient of `loss` to one and runs their
-    gradients, the last first.
+    """Records the kernels that are launched in its block; on leaving it sets the gradient of `loss` to one and runs
+    their gradients, the last first.
 
-    `loss` is a field without axes, an ndarray of one element or a torch tensor of one element; entering sets it to zero. With
-    `clear_gradients`, entering sets the gradients of all fields to zero (those of ndarrays and tensors are the caller's). With
-    `validation` (and `qd.init(debug=True)`) kernels check that they do not overwrite what was read, since the tape was
-    entered, of fields with a gradient. `grad_check` lists f64 fields whose gradients are compared with finite differences
-    afterwards.
+    `loss` is a field without axes, an ndarray of one element or a torch tensor of one element; entering sets it to
+    zero. With `clear_gradients`, entering sets the gradients of all fields to zero (those of ndarrays and tensors are
+    the caller's). With `validation` (and `qd.init(debug=True)`) kernels check that they do not overwrite what was read,
+    since the tape was entered, of fields with a gradient. `grad_check` lists f64 fields whose gradients are compared
+    with finite differences afterwards.
 
-    What the host itself writes to fields and ndarrays in the block (`x[i] = 0`, `fill`, `copy_from`, ...) is recorded too;
-    what it sets before the first launch is what the tape begins with, and what it sets an element to has a gradient.
-    The gradient of a launch runs on the launch's stream; two of them run side by side if neither adds to what the other
-    uses. If the block raises, no gradient is computed.
+    What the host itself writes to fields and ndarrays in the block (`x[i] = 0`, `fill`, `copy_from`, ...) is recorded
+    too; what it sets before the first launch is what the tape begins with, and what it sets an element to has a
+    gradient. The gradient of a launch runs on the launch's stream; two of them run side by side if neither adds to what
+    the other uses. If the block raises, no gradient is computed.
     """
 
     def __init__(

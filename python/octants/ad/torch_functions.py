@@ -14,12 +14,12 @@ def torch_function(
 ) -> Callable[..., Any]:
     """Makes a kernel a differentiable function of torch tensors.
 
-    The kernel takes its inputs and outputs as arrays (`qd.types.ndarray()`), and numbers as they are. `outputs` names those of
-    its parameters that it writes, each with its shape, or with a function that takes the inputs and returns the shape; a list
-    of names stands for outputs with the shape of the first tensor among the inputs. The function takes the other
-    parameters, in order or by name, makes the outputs, filled with zeros, launches the kernel and returns them: a tensor, or a
-    tuple of several. Their type and device are those of the first tensor among the inputs unless `dtype` and `device` say
-    otherwise.
+    The kernel takes its inputs and outputs as arrays (`qd.types.ndarray()`), and numbers as they are. `outputs` names
+    those of its parameters that it writes, each with its shape, or with a function that takes the inputs and returns
+    the shape; a list of names stands for outputs with the shape of the first tensor among the inputs. The function
+    takes the other parameters, in order or by name, makes the outputs, filled with zeros, launches the kernel and
+    returns them: a tensor, or a tuple of several. Their type and device are those of the first tensor among the inputs
+    unless `dtype` and `device` say otherwise.
 
         square = qd.ad.torch_function(square_kernel, outputs=["y"])
         square(x).sum().backward()

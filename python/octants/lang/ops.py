@@ -1,4 +1,5 @@
-"""`octants._language.ops` under its path in Quadrants, and the operators as functions: in kernels both mean the same."""
+"""`octants._language.ops` under its path in Quadrants, and the operators as functions: in kernels both mean the
+same."""
 
 from operator import add as add
 from operator import and_ as bit_and  # noqa: F401

@@ -55,7 +55,8 @@ class DeviceRows:
         return self.shape == other.shape and all(same)
 
     def may_use_library(self, work: str) -> bool:
-        """Whether a library of the device's vendor does this work, "products" or "solvers", with matrices of this size."""
+        """Whether a library of the device's vendor does this work, "products" or "solvers", with matrices of this
+        size."""
         on_host = self.values.buffer.host_addressable
         return not on_host and self.is_narrow and self.entries > 0 and _octants.missing_sparse_library(work) is None
 

@@ -13,7 +13,8 @@ __all__ = ["LinearOperator"]
 
 @data_oriented
 class LinearOperator:
-    """A matrix that is not stored. `matvec_kernel(x, Ax)` is a kernel, or any function, that sets `Ax` to the product."""
+    """A matrix that is not stored. `matvec_kernel(x, Ax)` is a kernel, or any function, that sets `Ax` to the
+    product."""
 
     def __init__(self, matvec_kernel: Callable[[Any, Any], None]) -> None:
         self._matvec = matvec_kernel

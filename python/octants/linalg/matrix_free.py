@@ -53,11 +53,11 @@ class _Log:
 def MatrixFreeCG(A: Any, b: Any, x: Any, tol: float = 1e-6, maxiter: int = 5000, quiet: bool = True) -> bool:
     """Solves `A x = b` by conjugate gradients, for a symmetric, positive definite `LinearOperator`.
 
-    `x` holds the first guess, and the solution afterwards. The solver stops when the norm of the residual is below `tol`,
-    or after `maxiter` iterations; returned is whether it is below. Unless `quiet`, each iteration is printed.
+    `x` holds the first guess, and the solution afterwards. The solver stops when the norm of the residual is below
+    `tol`, or after `maxiter` iterations; returned is whether it is below. Unless `quiet`, each iteration is printed.
 
-    Raises `OctantsTypeError` where `b` and `x` are not both of `qd.f32` or both of `qd.f64`, and `OctantsRuntimeError` where
-    their shapes differ or have no axis or more than three.
+    Raises `OctantsTypeError` where `b` and `x` are not both of `qd.f32` or both of `qd.f64`, and `OctantsRuntimeError`
+    where their shapes differ or have no axis or more than three.
     """
     r, p, Ap = _work_vectors(b, x, 3, "MatrixFreeCG")
     dot = vector_kernels.DOT[b.dtype]

@@ -41,7 +41,8 @@ def _solver_kernels(real):
         r: ndarray(ndim=1),
         p: ndarray(ndim=1),
     ) -> (real, real, real):
-        """Residual and first direction of a guess. Returns `b . b`, `r . r` and `r . z`, where `z` is `r` by the diagonal."""
+        """Residual and first direction of a guess. Returns `b . b`, `r . r` and `r . z`, where `z` is `r` by the
+        diagonal."""
         bb, rr, rz = real(0.0), real(0.0), real(0.0)
         for row in range(b.shape[0]):
             residual = b[row] - _row_product(starts, columns, values, x, row)

@@ -18,7 +18,8 @@ __all__ = ["SparseCG"]
 
 
 class SparseCG:
-    """Solves `A x = b` for a symmetric, positive definite matrix by conjugate gradients, preconditioned by the diagonal.
+    """Solves `A x = b` for a symmetric, positive definite matrix by conjugate gradients, preconditioned by the
+    diagonal.
 
     `b` and the guess `x0` (zeros, if not given) are ndarrays, fields or numpy arrays. The solver stops after `max_iter`
     iterations, or when the norm of the residual is at most `atol` times that of `b`. It runs on the program's device.

@@ -117,7 +117,8 @@ class SparseMatrix:
         """Sets the matrix from triplets in an ndarray: row, column and value of each entry, one after the other.
 
         The ndarray's elements are scalars, or vectors of three; entries of one place are added. Raises
-        `OctantsRuntimeError` for anything else than an ndarray, and where the number of scalars is no multiple of three.
+        `OctantsRuntimeError` for anything else than an ndarray, and where the number of scalars is no multiple of
+        three.
         """
         if not isinstance(ndarray, Ndarray):
             raise OctantsRuntimeError(

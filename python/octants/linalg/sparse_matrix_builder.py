@@ -24,8 +24,8 @@ class SparseMatrixBuilder:
     """Collects at most `max_num_triplets` additions to elements of a matrix of `num_rows` rows and `num_cols` columns.
 
     A kernel takes it as a parameter annotated `qd.types.sparse_matrix_builder()` and writes `builder[i, j] += value` or
-    `-= value`, from any number of threads; values of one element are added up. `build()` makes the matrix. Elements are of
-    `dtype`, `qd.f32` or `qd.f64`; `storage_format` is that of `SparseMatrix`.
+    `-= value`, from any number of threads; values of one element are added up. `build()` makes the matrix. Elements are
+    of `dtype`, `qd.f32` or `qd.f64`; `storage_format` is that of `SparseMatrix`.
 
     Raises `OctantsRuntimeError` for another type or format.
     """

@@ -25,9 +25,9 @@ _PLACES = ["auto", "device", "host"]
 class SparseSolver:
     """Solves `A x = b` for a square matrix, by factors of it that are computed once.
 
-    `solver_type` is "LLT" for symmetric, positive definite matrices, "LDLT" for symmetric ones, both of which read the lower
-    triangle alone, or "LU" for any that can be inverted. `ordering`, "AMD" or "COLAMD", decides how many entries the host's
-    factors of the first two have; "LU" orders columns by COLAMD always there.
+    `solver_type` is "LLT" for symmetric, positive definite matrices, "LDLT" for symmetric ones, both of which read the
+    lower triangle alone, or "LU" for any that can be inverted. `ordering`, "AMD" or "COLAMD", decides how many entries
+    the host's factors of the first two have; "LU" orders columns by COLAMD always there.
 
     The factors are computed and kept on the device by the library of its vendor, where that is installed; else on the
     host. `runs_on="host"` or `"device"` leaves no choice.
@@ -65,7 +65,8 @@ class SparseSolver:
     def analyze_pattern(self, sparse_matrix: SparseMatrix) -> None:
         """Orders the unknowns, and finds where the factors of matrices of this pattern have entries.
 
-        Raises `OctantsRuntimeError` for what is no sparse matrix, for one that is not square, and for one of another type.
+        Raises `OctantsRuntimeError` for what is no sparse matrix, for one that is not square, and for one of another
+        type.
         """
         self._take(sparse_matrix)
         if self._uses_device(sparse_matrix):

@@ -1,4 +1,5 @@
-"""Functions and types named as in GLSL: `qd.math.vec3`, `qd.math.mix`, `qd.math.rot_by_axis`, complex numbers as `vec2`.
+"""Functions and types named as in GLSL: `qd.math.vec3`, `qd.math.mix`, `qd.math.rot_by_axis`, complex numbers as
+`vec2`.
 
 The functions are written in the kernel language and are called in kernels and in other `@qd.func` functions.
 """

@@ -1,7 +1,7 @@
 """Rotations, translations and scalings as matrices.
 
-The 4x4 matrices act on homogeneous coordinates. `translate` and `scale` are written for column vectors. The rotations in
-space are written for row vectors, `v @ M`, as the interface has always had them; transpose them for column vectors.
+The 4x4 matrices act on homogeneous coordinates. `translate` and `scale` are written for column vectors. The rotations
+in space are written for row vectors, `v @ M`, as the interface has always had them; transpose them for column vectors.
 """
 
 # mypy: ignore-errors

@@ -45,8 +45,8 @@ def reflect(x, n):
 
 @func
 def refract(x, n, eta):
-    """Where the unit vector `x` goes behind a surface of unit normal `n`, by Snell's law with ratio `eta` of the refractive
-    indices; zero at total reflection.
+    """Where the unit vector `x` goes behind a surface of unit normal `n`, by Snell's law with ratio `eta` of the
+    refractive indices; zero at total reflection.
     """
     cosine = x.dot(n)
     transmitted = 1.0 - eta * eta * (1.0 - cosine * cosine)

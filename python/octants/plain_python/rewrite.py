@@ -121,7 +121,8 @@ class _Rewriter(ast.NodeTransformer):
         return node
 
     def _of_variable(self, node: ast.Call, target: ast.Name) -> ast.AST:
-        """A tuple that calls the function, assigns what it put to the variable, and of which the first item is the result."""
+        """A tuple that calls the function, assigns what it put to the variable, and of which the first item is the
+        result."""
         self._count += 1
         put = f"{_PREFIX}put{self._count}"
         make = ast.NamedExpr(ast.Name(put, ast.Store()), ast.List([], ast.Load()))

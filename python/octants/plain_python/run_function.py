@@ -22,7 +22,8 @@ _rewritten: WeakKeyDictionary[_Function, tuple[_Function, inspect.Signature]] = 
 
 
 def run_function(function: _Function, args: tuple[Any, ...], kwargs: dict[str, Any], is_kernel: bool) -> Any:
-    """Calls a function with the meaning that the kernel language gives it: arguments by value, results of the declared type."""
+    """Calls a function with the meaning that the kernel language gives it: arguments by value, results of the declared
+    type."""
     found = _rewritten.get(function)
     if found is None:
         found = _rewritten[function] = rewrite(function), _signature(function)

@@ -35,7 +35,8 @@ def convert(dtype: Any, value: Any) -> Any:
 
 
 def indices(looped: Any) -> Any:
-    """What a loop over an object runs through: the indices of an array, tuples of an ndrange, else the object's own items."""
+    """What a loop over an object runs through: the indices of an array, tuples of an ndrange, else the object's own
+    items."""
     if isinstance(looped, Ndrange) and len(looped.bounds) == 1:
         return (index for (index,) in looped)
     shape = getattr(looped, "shape", None)

@@ -21,8 +21,8 @@ class TypedMemory(HostMemory):
 
 
 class ArrayArgument:
-    """A numpy array (or a torch tensor of the CPU, as one) as an argument of a kernel: its elements are those of the kernel
-    language, which may be vectors or matrices in its last axes."""
+    """A numpy array (or a torch tensor of the CPU, as one) as an argument of a kernel: its elements are those of the
+    kernel language, which may be vectors or matrices in its last axes."""
 
     def __init__(self, values: np.ndarray[Any, Any], element_ndim: int) -> None:
         self.values = values

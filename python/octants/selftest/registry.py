@@ -1,4 +1,5 @@
-"""What the checks of the self-test share: how they are found, how results are compared, how one says that it was left out."""
+"""What the checks of the self-test share: how they are found, how results are compared, how one says that it was left
+out."""
 
 from __future__ import annotations
 
@@ -35,8 +36,8 @@ CHECKS: list[Check] = []
 
 
 def check(**options: Any) -> Callable[[Run], Run]:
-    """Makes a function a check, run in a program of its own with these options. It raises `AssertionError` where the device is
-    wrong, and may return a remark for the table."""
+    """Makes a function a check, run in a program of its own with these options. It raises `AssertionError` where the
+    device is wrong, and may return a remark for the table."""
 
     def add(run: Run) -> Run:
         group = run.__module__.rsplit(".", 1)[-1]

@@ -1,7 +1,7 @@
 """Products of matrices that the threads of a subgroup form together, on tensor cores where the device has them.
 
-A `MatrixProduct` has three kinds of fragments, matrices of 16 x 16 elements in the registers of a subgroup: `a`, `b` and
-the sums. `sums += a @ b` is the product. Where an element lies depends on the device.
+A `MatrixProduct` has three kinds of fragments, matrices of 16 x 16 elements in the registers of a subgroup: `a`, `b`
+and the sums. `sums += a @ b` is the product. Where an element lies depends on the device.
 """
 
 # mypy: ignore-errors
@@ -180,9 +180,9 @@ class FragmentType:
 class MatrixProduct:
     """Products of matrices of 16 x 16 elements of a type, which the threads of a subgroup form together.
 
-    `dtype` is the type of the operands: f16, f32 or f64. Products of f16 are summed up in f32, others in their own type.
-    `precision="tf32"` lets a device round operands of f32 to tf32 (10 bits of mantissa), for tensor cores; devices
-    without tf32 do not round. Without it f32 is never rounded.
+    `dtype` is the type of the operands: f16, f32 or f64. Products of f16 are summed up in f32, others in their own
+    type. `precision="tf32"` lets a device round operands of f32 to tf32 (10 bits of mantissa), for tensor cores;
+    devices without tf32 do not round. Without it f32 is never rounded.
 
     Blocks are whole subgroups: `block_dim` is a multiple of `subgroup.group_size()`.
     """

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 
 class MatrixType:
-    """An `n` by `m` matrix of a scalar type, which may be `int` or `float` (the session's default, looked up at use)."""
+    """An `n` by `m` matrix of a scalar type, which may be `int` or `float` (the session's default, looked up at
+    use)."""
 
     _octants_entity = "tensor_type"
     ndim = 2
@@ -38,7 +39,8 @@ class MatrixType:
 
     @property
     def any_scalar(self) -> bool:
-        """Made without a scalar type: a parameter of a `@qd.func` so annotated keeps the scalar type of its argument."""
+        """Made without a scalar type: a parameter of a `@qd.func` so annotated keeps the scalar type of its
+        argument."""
         return self._declared is None
 
     @property

@@ -82,7 +82,8 @@ class Matrix:
 
     @property
     def dtype(self) -> DataType:
-        """The scalar type that it has in a kernel: the one it was made with, or the session's default for its numbers."""
+        """The scalar type that it has in a kernel: the one it was made with, or the session's default for its
+        numbers."""
         if self._declared is not None:
             declared: DataType = self._declared
             return declared

@@ -11,10 +11,11 @@
 //!
 //! Reading order: `find_active_values` finds what gradients flow through; `plan_sweeps` decides what is computed again
 //! and what is kept; `check_overwritten` finds reads that later writes of the kernel make untrue, and `check_rounds`
-//! rounds that cannot be run again; `strip_kept_loops` cuts loops so that less is kept; `emit_sweeps`, `copy_values`, `emit_forward`, `emit_reverse`, `sum_adjoints`,
-//! `reverse_extremes` and `reverse_loops` build both sweeps, with `keep_states` for what is kept, `count_words` for how
-//! much that is, `defer_updates` for gradients that are summed up in a local, and `balance_lanes` for who runs which
-//! iteration. `record_trip_counts` makes the kernel that tells whether the loops are still those that ran.
+//! rounds that cannot be run again; `strip_kept_loops` cuts loops so that less is kept; `emit_sweeps`, `copy_values`,
+//! `emit_forward`, `emit_reverse`, `sum_adjoints`, `reverse_extremes` and `reverse_loops` build both sweeps, with
+//! `keep_states` for what is kept, `count_words` for how much that is, `defer_updates` for gradients that are summed up
+//! in a local, and `balance_lanes` for who runs which iteration. `record_trip_counts` makes the kernel that tells
+//! whether the loops are still those that ran.
 //!
 //! All of these read one plan, which is as much work as the sweeps: so they are steps of one pass.
 

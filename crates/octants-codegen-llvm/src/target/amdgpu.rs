@@ -1,12 +1,13 @@
 //! AMD GPUs, as code objects: ELF shared objects that hold machine code and a description of each entry point.
 //!
-//! Waves (what others call warps) have 64 threads on CDNA and 32 on RDNA. The parameter of an entry point lies in constant memory.
-//! Besides it the runtime tells the sizes of the grid, where the code asks for them. Code objects of the fifth version, which ROCm's own compiler
-//! makes since ROCm 6.0, have them behind the parameter. A driver with an older runtime asks for the fourth version by a word among the
-//! features ([`OLDER`]); there they are in the packet that starts the kernel.
+//! Waves (what others call warps) have 64 threads on CDNA and 32 on RDNA. The parameter of an entry point lies in
+//! constant memory. Besides it the runtime tells the sizes of the grid, where the code asks for them. Code objects of
+//! the fifth version, which ROCm's own compiler makes since ROCm 6.0, have them behind the parameter. A driver with an
+//! older runtime asks for the fourth version by a word among the features ([`OLDER`]); there they are in the packet
+//! that starts the kernel.
 //!
-//! Atomic updates promise that memory is the device's own (coarse-grained, as `hipMalloc` gives it), without which LLVM adds floats by
-//! compare and swap. What the host shares, the channel alone, is updated without that promise.
+//! Atomic updates promise that memory is the device's own (coarse-grained, as `hipMalloc` gives it), without which LLVM
+//! adds floats by compare and swap. What the host shares, the channel alone, is updated without that promise.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -161,8 +162,8 @@ impl Amdgpu {
         }
     }
 
-    /// An intrinsic of LLVM's as the back end computes it, exact to a unit or two in the last place. Flagged as approximate it would be
-    /// the hardware's own, which is far off for large results.
+    /// An intrinsic of LLVM's as the back end computes it, exact to a unit or two in the last place. Flagged as
+    /// approximate it would be the hardware's own, which is far off for large results.
     fn exactly(&self, e: &Emitter, intrinsic: &'static str, args: &[V]) -> V {
         let f = e.declare(&format!("{intrinsic}.f32"), e.f32, &mut vec![e.f32; args.len()]);
         e.call(f, args)

@@ -1,9 +1,10 @@
 //! GPUs: what code for them has in common. What differs between their makers is a [`Maker`].
 //!
-//! Entry points take one parameter by value, `octants_artifact::DeviceContext` and the argument slots behind it. A parallel task is
-//! entered by a grid of one-dimensional blocks whose sizes are multiples of a warp (the threads that run in step); a serial one by a
-//! single thread. Pointers to memory of the device are read as such, so that loads and stores name their space and what a task does
-//! not write goes through the read-only path. What the code says to the host is in `gpu_channel`.
+//! Entry points take one parameter by value, `octants_artifact::DeviceContext` and the argument slots behind it. A
+//! parallel task is entered by a grid of one-dimensional blocks whose sizes are multiples of a warp (the threads that
+//! run in step); a serial one by a single thread. Pointers to memory of the device are read as such, so that loads and
+//! stores name their space and what a task does not write goes through the read-only path. What the code says to the
+//! host is in `gpu_channel`.
 
 use std::cell::Cell;
 
@@ -166,7 +167,8 @@ pub(super) trait Maker {
     }
     /// Waits for all threads of the block; what they wrote to its memory is then seen by all.
     fn block_barrier(&self, e: &Emitter);
-    /// One answer, an i1, for all threads of a block to a question that each might answer differently. All of them come by.
+    /// One answer, an i1, for all threads of a block to a question that each might answer differently. All of them come
+    /// by.
     fn agree(&self, e: &Emitter, ask: &dyn Fn() -> V) -> V {
         // The first thread asks, for what it asks is far away; the others read its answer.
         let answer = e.add_memory("octants_block_answer", e.i32, BLOCK, 4);
@@ -526,8 +528,9 @@ impl Target for Gpu {
     }
 
     fn atomic_float_extremum(&self, e: &Emitter, op: AtomicOp, s: Scalar, ptr: V, operand: V) -> Option<V> {
-        // The bits of floats that are not negative are in the order of signed integers; those of negative ones in the opposite
-        // order of unsigned ones. One of two integer operations is therefore the float's, chosen by the operand's sign.
+        // The bits of floats that are not negative are in the order of signed integers; those of negative ones in the
+        // opposite order of unsigned ones. One of two integer operations is therefore the float's, chosen by the
+        // operand's sign.
         if !self.fast_math || !matches!(s, Scalar::F32 | Scalar::F64) {
             return None;
         }

@@ -1,9 +1,10 @@
 // Keeps the X86 code generator of LLVM 22 from losing what a mask register holds.
 //
-// Its last pass but one (x86-compress-evex) turns `vpmovd2m %xmm0, %k1; kmovd %k1, %eax` into `vmovmskps %xmm0, %eax`. It deletes the first
-// instruction although the mask has other users: an instruction that reads and overwrites the register (`kshiftrb $1, %k1, %k1`), and users in
-// other blocks. It also forms VEX instructions with registers 16 to 31, which these cannot name. llvm/llvm-project, issues 198197 and 191304;
-// the first is mended in 23. The pass gives up when the mask has another reader, so each such mask gets one that emits no code.
+// Its last pass but one (x86-compress-evex) turns `vpmovd2m %xmm0, %k1; kmovd %k1, %eax` into `vmovmskps %xmm0, %eax`.
+// It deletes the first instruction although the mask has other users: an instruction that reads and overwrites the
+// register (`kshiftrb $1, %k1, %k1`), and users in other blocks. It also forms VEX instructions with registers 16 to
+// 31, which these cannot name. llvm/llvm-project, issues 198197 and 191304; the first is mended in 23. The pass gives
+// up when the mask has another reader, so each such mask gets one that emits no code.
 #include <llvm/CodeGen/MachineFunctionPass.h>
 #include <llvm/CodeGen/MachineInstrBuilder.h>
 #include <llvm/CodeGen/Passes.h>

@@ -12,7 +12,8 @@ use crate::CodegenError;
 use crate::fatal_errors::holding_a_lock;
 
 unsafe extern "C" {
-    /// Runs lld on arguments; what it says of errors is written to `message`. Zero: all is well. Two: it must not run again.
+    /// Runs lld on arguments; what it says of errors is written to `message`. Zero: all is well. Two: it must not run
+    /// again.
     fn octants_lld(count: usize, arguments: *const *const c_char, message: *mut c_char, capacity: usize) -> c_int;
 }
 
@@ -55,7 +56,8 @@ pub(super) fn link_code_object(object: &[u8], undefined: Undefined) -> Result<Ve
     result
 }
 
-/// A name that no other process uses, nor one that shares the folder of temporary files from a container, where its number may be the same.
+/// A name that no other process uses, nor one that shares the folder of temporary files from a container, where its
+/// number may be the same.
 fn folder_name() -> String {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos();
     format!("octants-link-{}-{now:x}", std::process::id())
@@ -78,8 +80,8 @@ fn run(lld: &mut Lld, undefined: Undefined, input: &Path, output: &Path) -> Resu
         [c"ld.lld", c"-shared", undefined, c"--threads=1", c"--no-mmap-output-file", c"-o", &output, &input]
             .map(|a| a.as_ptr());
     let mut message = vec![0u8; 4096];
-    // SAFETY: the arguments are C strings that live until the call returns, the message's capacity is its length. The lock held by
-    // the caller keeps a second linkage out.
+    // SAFETY: the arguments are C strings that live until the call returns, the message's capacity is its length. The
+    // lock held by the caller keeps a second linkage out.
     let status = holding_a_lock(|| unsafe {
         octants_lld(arguments.len(), arguments.as_ptr(), message.as_mut_ptr().cast(), message.len())
     });

@@ -103,8 +103,8 @@ pub(crate) trait Target {
     fn context_type(&self, e: &Emitter) -> T {
         e.ptr
     }
-    /// Declares a task; `pointers` more parameters follow those that the host passes. `threads` is what the user asked for in a
-    /// block.
+    /// Declares a task; `pointers` more parameters follow those that the host passes. `threads` is what the user asked
+    /// for in a block.
     fn declare_task(&self, e: &Emitter, symbol: &str, pointers: usize, threads: Option<u32>) -> TaskEntry;
     /// Declares the function that counts a task's iterations: its value and its context.
     fn declare_count(&self, e: &Emitter, symbol: &str) -> (V, V);
@@ -138,8 +138,8 @@ pub(crate) trait Target {
     }
     /// Seed and launch number, two i64.
     fn random_key(&self, e: &Emitter, invariant: &dyn Fn(V), context: V) -> (V, V);
-    /// Address of the number of rounds that the loop around the task has ended, null where the number of the launch tells
-    /// rounds apart; `None` where it always does.
+    /// Address of the number of rounds that the loop around the task has ended, null where the number of the launch
+    /// tells rounds apart; `None` where it always does.
     fn rounds_at(&self, _e: &Emitter, _invariant: &dyn Fn(V), _context: V) -> Option<V> {
         None
     }
@@ -147,8 +147,8 @@ pub(crate) trait Target {
     fn print(&self, e: &Emitter, context: V, site: u32, values: V, count: usize);
     /// Calls the host's error reporter with a number of values in memory.
     fn fail(&self, e: &Emitter, context: V, site: u32, values: V, count: usize);
-    /// Whether a task that may assert has nothing to do, because another one has failed that nobody knows of yet: an i1; `None`
-    /// where the host sees to that.
+    /// Whether a task that may assert has nothing to do, because another one has failed that nobody knows of yet: an
+    /// i1; `None` where the host sees to that.
     fn stays_out(&self, _e: &Emitter, _context: V) -> Option<V> {
         None
     }
@@ -156,7 +156,8 @@ pub(crate) trait Target {
     fn fuses_shared_products(&self) -> bool {
         false
     }
-    /// Number of this thread, and of all threads that share a task, both i32 and not negative; for tasks whose share is strided.
+    /// Number of this thread, and of all threads that share a task, both i32 and not negative; for tasks whose share is
+    /// strided.
     fn thread(&self, _e: &Emitter) -> (V, V) {
         panic!("compiler bug: this target's tasks run ranges")
     }
@@ -205,8 +206,8 @@ pub(crate) trait Target {
     fn await_copies(&self, _e: &Emitter) {
         panic!("compiler bug: this target has no asynchronous copies")
     }
-    /// The subgroup's product of matrices `a @ b + c`, of the components that this thread has of each, in the layouts of
-    /// [`TargetInfo::products`].
+    /// The subgroup's product of matrices `a @ b + c`, of the components that this thread has of each, in the layouts
+    /// of [`TargetInfo::products`].
     fn product(&self, _e: &Emitter, _kind: ProductKind, _operands: [&[V]; 3]) -> Vec<V> {
         panic!("compiler bug: this target has no products of matrices")
     }
@@ -243,7 +244,8 @@ pub(crate) trait Target {
     fn thread_of_block(&self, _e: &Emitter) -> (V, V) {
         panic!("compiler bug: this target has no blocks of threads")
     }
-    /// Atomically updates a float by the smaller or larger of two in another way than by compare and swap; yields the old value.
+    /// Atomically updates a float by the smaller or larger of two in another way than by compare and swap; yields the
+    /// old value.
     fn atomic_float_extremum(&self, _e: &Emitter, _op: AtomicOp, _s: Scalar, _ptr: V, _operand: V) -> Option<V> {
         None
     }
@@ -272,17 +274,17 @@ pub(crate) trait Target {
     fn vector_forms(&self, _name: &str, _scalar: Scalar, _operands: usize) -> Vec<VectorForm> {
         Vec::new()
     }
-    /// Asks for narrower vectors in a large function: the widest ones come with a second vectorised copy of each loop for what is
-    /// left over, which takes time to compile and seldom pays there.
+    /// Asks for narrower vectors in a large function: the widest ones come with a second vectorised copy of each loop
+    /// for what is left over, which takes time to compile and seldom pays there.
     fn prefer_narrow_vectors(&self, _e: &Emitter, _function: V) {}
-    /// Asks for code that loads ahead of what it computes, at the price of registers: the task reads memory in inner loops, where a thread
-    /// waits for it time and again, however few threads there are to take its place meanwhile.
+    /// Asks for code that loads ahead of what it computes, at the price of registers: the task reads memory in inner
+    /// loops, where a thread waits for it time and again, however few threads there are to take its place meanwhile.
     fn prefer_loads_ahead(&self, _e: &Emitter, _function: V, _threads: Option<u32>) {}
     /// Asks for code that leaves room for several warps on a processor, however small blocks are: their threads wait
     /// for one another.
     fn prefer_warps(&self, _e: &Emitter, _function: V, _threads: Option<u32>) {}
-    /// Asks for code that leaves room for many threads, at the price of registers: the task's threads have loops of like lengths, and compute
-    /// more than they wait.
+    /// Asks for code that leaves room for many threads, at the price of registers: the task's threads have loops of
+    /// like lengths, and compute more than they wait.
     fn prefer_threads(&self, _e: &Emitter, _function: V) {}
     /// Attributes of every function with code.
     fn finish_function(&self, e: &Emitter, function: V);
@@ -339,8 +341,8 @@ pub(crate) fn open(target: &CodeTarget, options: &CodegenOptions) -> Result<Open
     }
 }
 
-/// The processors that code can be made for, of an architecture as LLVM's triple names it; none for NVIDIA's, of which the newest known run all
-/// later code.
+/// The processors that code can be made for, of an architecture as LLVM's triple names it; none for NVIDIA's, of which
+/// the newest known run all later code.
 pub fn known_processors(triple: &str) -> Vec<String> {
     match triple.split('-').next() {
         Some("amdgcn") => amdgpu::chips().map(String::from).collect(),

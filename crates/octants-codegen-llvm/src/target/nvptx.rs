@@ -98,8 +98,8 @@ impl Maker for Nvptx {
     }
 
     fn atomic_style(&self) -> AtomicStyle {
-        // Only threads of the device change the channel while it works. Atomics for the host too would want a bus on which host and
-        // device take turns, which few machines have.
+        // Only threads of the device change the channel while it works. Atomics for the host too would want a bus on
+        // which host and device take turns, which few machines have.
         AtomicStyle { scope: "device", scope_with_host: "device", promises: &[] }
     }
 
@@ -144,7 +144,8 @@ impl Maker for Nvptx {
     }
 
     fn prefer_threads(&self, e: &Emitter, function: V) {
-        // 64 registers. On an H200 gradients of loops took 74 to 90 microseconds with them that took 120 to 154 with a hundred.
+        // 64 registers. On an H200 gradients of loops took 74 to 90 microseconds with them that took 120 to 154 with a
+        // hundred.
         e.function_text_attribute(function, "nvvm.minctasm", "4");
     }
 

@@ -1,9 +1,9 @@
 //! Functions of mathematics on NVIDIA GPUs.
 //!
-//! Under `fast_math` the common ones on f32 are computed here, in line: the argument is reduced with fused multiply-adds and
-//! goes through a polynomial or through the hardware's own approximation; the error is a few units in the last place for
-//! arguments of moderate size. Sine and cosine are the hardware's without more, but near zero: their error is below 2^-21 plus 2^-22 of
-//! the argument. All others are calls of the vendor's library.
+//! Under `fast_math` the common ones on f32 are computed here, in line: the argument is reduced with fused
+//! multiply-adds and goes through a polynomial or through the hardware's own approximation; the error is a few units in
+//! the last place for arguments of moderate size. Sine and cosine are the hardware's without more, but near zero: their
+//! error is below 2^-21 plus 2^-22 of the argument. All others are calls of the vendor's library.
 //!
 //! The polynomials are least-squares fits at Chebyshev nodes, reweighted until the error is even (Lawson's algorithm).
 
@@ -30,7 +30,8 @@ const LOGARITHM: [f64; 9] = [
     0.06915426254272461,
 ];
 
-/// Below this a number is as near to its sine as the hardware's approximation is: 2^-22.4, which leaves no right digit of small ones.
+/// Below this a number is as near to its sine as the hardware's approximation is: 2^-22.4, which leaves no right digit
+/// of small ones.
 const SMALL_ANGLE: f64 = 0.0104;
 
 impl Nvptx {

@@ -1,8 +1,8 @@
 //! Products of matrices by GPUs' own instructions: where these want the elements, and the instructions.
 //!
 //! The layouts are those of NVIDIA's PTX ISA, chapter on warp-level matrix instructions, and of AMD's ISA documents. A
-//! fragment of 16 x 16 is as many of an instruction's operands as it takes, one after the other. Columns of `a` and rows
-//! of `b` may be taken in any order, if it is the same: so that neighbors of a row lie in one thread.
+//! fragment of 16 x 16 is as many of an instruction's operands as it takes, one after the other. Columns of `a` and
+//! rows of `b` may be taken in any order, if it is the same: so that neighbors of a row lie in one thread.
 
 use octants_ir::{FragmentLayout, ProductKind, ProductShape};
 

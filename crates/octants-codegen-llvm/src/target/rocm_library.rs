@@ -1,7 +1,7 @@
 //! ROCm's library of mathematical functions (ocml): linking, and the constants that steer it.
 //!
-//! ROCm has a file for each setting of each constant, and none for chips newer than itself; here the constants are defined in the
-//! module, so that one file serves all chips.
+//! ROCm has a file for each setting of each constant, and none for chips newer than itself; here the constants are
+//! defined in the module, so that one file serves all chips.
 
 use std::ffi::CStr;
 use std::path::Path;
@@ -28,8 +28,8 @@ pub(super) struct Controls {
 }
 
 impl Controls {
-    /// The value of one of the library's constants. Accuracy is not given up even under `fast_math`, NaN and infinity keep their
-    /// meaning.
+    /// The value of one of the library's constants. Accuracy is not given up even under `fast_math`, NaN and infinity
+    /// keep their meaning.
     fn value(&self, name: &str) -> Option<i64> {
         Some(match name {
             "__oclc_ISA_version" => self.isa,
@@ -92,8 +92,8 @@ fn define_controls(module: LLVMModuleRef, path: &Path, controls: &Controls) -> R
     Ok(())
 }
 
-/// Makes a function of the library one of the module: what it says of chips is taken off, and it has denormals as the module has.
-/// Otherwise it would not be inlined, or code would be made for another chip.
+/// Makes a function of the library one of the module: what it says of chips is taken off, and it has denormals as the
+/// module has. Otherwise it would not be inlined, or code would be made for another chip.
 fn adopt(module: LLVMModuleRef, function: LLVMValueRef, fast_math: bool) {
     const FORGOTTEN: [&CStr; 4] = [c"target-cpu", c"target-features", c"denormal-fp-math", c"uniform-work-group-size"];
     const DENORMALS: &CStr = c"denormal-fp-math-f32";

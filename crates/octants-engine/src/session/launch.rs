@@ -13,10 +13,11 @@ use crate::known_results::KnownResults;
 const BLOCK: u64 = 256;
 
 impl Session {
-    /// Runs code on a stream, the default one for `None`: `slots` are the argument slots of its layout, `arrays` those that hold
-    /// addresses in the host's memory, of which a device that does all work at once need not be told. `caller` is told before
-    /// this thread works or waits for long. In debug mode a launch on the default stream waits for its work, so that what fails in it is
-    /// the error of the call; launches on other streams return as they do without.
+    /// Runs code on a stream, the default one for `None`: `slots` are the argument slots of its layout, `arrays` those
+    /// that hold addresses in the host's memory, of which a device that does all work at once need not be told.
+    /// `caller` is told before this thread works or waits for long. In debug mode a launch on the default stream waits
+    /// for its work, so that what fails in it is the error of the call; launches on other streams return as they do
+    /// without.
     ///
     /// # Safety
     /// `slots` holds what the code expects: addresses of live memory, true extents, values of the parameters.
@@ -197,7 +198,8 @@ impl Session {
         let counted = Counted::of(&counted.expect("compiler bug: a store is counted without a result"));
         let buffers =
             store.make(counted, self.lanes(code), &mut slots, |bytes| Ok(self.device.allocate_unset(bytes)?))?;
-        // SAFETY: the caller's contract, and the store lives until the stream has run what uses it: its memory is freed in order.
+        // SAFETY: the caller's contract, and the store lives until the stream has run what uses it: its memory is freed
+        // in order.
         let results = unsafe { stream.launch_with(&code.kernel, &slots, arrays, caller) };
         drop(buffers);
         Ok(results?)
@@ -243,8 +245,8 @@ impl Session {
             let most = threads * 8;
             return Lanes { most, at_once: most, even: None, neighbours: true, most_bytes };
         }
-        // As many as run at once: of more, the caches hold less of the store, and the last of them run when most of the device is idle. Where
-        // that takes much memory, as many as keep one busy.
+        // As many as run at once: of more, the caches hold less of the store, and the last of them run when most of the
+        // device is idle. Where that takes much memory, as many as keep one busy.
         let most = code.kernel.threads_at_once().unwrap_or(1 << 17);
         Lanes { most, at_once: most.min(1 << 16), even: Some(BLOCK), neighbours: false, most_bytes }
     }

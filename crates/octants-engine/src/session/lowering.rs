@@ -14,8 +14,8 @@ use super::Session;
 use crate::compile_times::{Phase, Stopwatch};
 use crate::error::CompileError;
 
-/// A kernel after the front end: what [`Session::build`] takes. Of the outside's objects it holds numbers alone, so it may
-/// cross threads.
+/// A kernel after the front end: what [`Session::build`] takes. Of the outside's objects it holds numbers alone, so it
+/// may cross threads.
 #[derive(Clone)]
 pub struct Lowering {
     /// What the front end made.

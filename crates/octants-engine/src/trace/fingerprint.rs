@@ -1,5 +1,5 @@
-//! Questions and their answers as 16 bytes of a cryptographic hash. Types are taken apart member by member, here or by the `Hash` that
-//! they derive, so that a new member does not compile until it counts.
+//! Questions and their answers as 16 bytes of a cryptographic hash. Types are taken apart member by member, here or by
+//! the `Hash` that they derive, so that a new member does not compile until it counts.
 
 use std::hash::Hash;
 

@@ -1,8 +1,8 @@
 //! Finding the traces of a kernel, and asking again what they asked.
 //!
-//! Traces are found by what is cheap to know: the kernel's name and file, its arguments' types, what its compile-time arguments and
-//! captured names are at first sight, the options, the machine. That is an address and no more: whether a trace holds is told by
-//! its questions alone.
+//! Traces are found by what is cheap to know: the kernel's name and file, its arguments' types, what its compile-time
+//! arguments and captured names are at first sight, the options, the machine. That is an address and no more: whether a
+//! trace holds is told by its questions alone.
 
 use octants_artifact::{Dependence, Key, KeyMaker, Lookup, Outcome, StoreOfGradient, StoredWarning, Trace};
 use octants_frontend::{ArgSpec, Obj, World};
@@ -35,8 +35,8 @@ pub struct Request<'a> {
 pub struct Search<'w> {
     /// The world to compile with, if it comes to that.
     pub tracing: Tracing<'w>,
-    /// What earlier compilations made that asked the same and were answered the same: for arrays that share memory, and for
-    /// others.
+    /// What earlier compilations made that asked the same and were answered the same: for arrays that share memory, and
+    /// for others.
     pub recalled: Vec<Recalled>,
     /// How long looking took.
     pub watch: Stopwatch,
@@ -95,8 +95,8 @@ impl Recalled {
         }
     }
 
-    /// Whether it is right for a call in which arrays share memory, or not. Which ones do would have to be checked against the
-    /// groups of `stream_parallel`, and for that the code is needed.
+    /// Whether it is right for a call in which arrays share memory, or not. Which ones do would have to be checked
+    /// against the groups of `stream_parallel`, and for that the code is needed.
     pub fn fits(&self, may_alias: bool) -> bool {
         self.may_alias == may_alias && !(may_alias && self.has_groups)
     }
@@ -150,8 +150,8 @@ fn compile_time_values(arg: &ArgSpec) -> Vec<Obj> {
     }
 }
 
-/// Asks what the traces asked, as long as some trace was answered the same. The outcomes of those that hold to their end, the names of
-/// those of other source code, and what was asked.
+/// Asks what the traces asked, as long as some trace was answered the same. The outcomes of those that hold to their
+/// end, the names of those of other source code, and what was asked.
 fn ask_again(
     world: &dyn World,
     traces: &[Trace],
@@ -184,8 +184,8 @@ fn ask_again(
     (found, outdated, answered)
 }
 
-/// What is not as it was. The world is asked nothing that could make an object known to it: the compilation that follows must number
-/// objects as if this had not been asked.
+/// What is not as it was. The world is asked nothing that could make an object known to it: the compilation that
+/// follows must number objects as if this had not been asked.
 fn difference(world: &dyn World, lookup: &Lookup, answered: &[(Lookup, Answer)]) -> String {
     let name = |func: u32| {
         let source = answered.iter().find_map(|(lookup, answer)| match (lookup, answer) {

@@ -1,4 +1,5 @@
-//! Functions of numbers by name: `math(b, o, "sin", &[x])`. Each takes scalars or tensors and works component by component.
+//! Functions of numbers by name: `math(b, o, "sin", &[x])`. Each takes scalars or tensors and works component by
+//! component.
 
 use std::sync::Arc;
 
@@ -224,8 +225,8 @@ pub fn select(b: &mut Builder, _o: &Options, c: ValueId, x: ValueId, y: ValueId)
     Ok(b.push(Op::Select(mask, x2, y2), ty))
 }
 
-/// `m * 2**e == x` with `0.5 <= |m| < 1`, as a struct of `mantissa` and `exponent`; zeros, infinities and NaN come back as
-/// they are, with exponent 0.
+/// `m * 2**e == x` with `0.5 <= |m| < 1`, as a struct of `mantissa` and `exponent`; zeros, infinities and NaN come back
+/// as they are, with exponent 0.
 fn frexp(b: &mut Builder, x: ValueId) -> Result<ValueId> {
     // Width, mantissa bits, bias of the result's exponent, and the power of two that makes subnormal numbers normal.
     let (s, bits, mantissa, bias, scale) = match b.ty(x) {

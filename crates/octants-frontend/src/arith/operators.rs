@@ -340,8 +340,8 @@ pub fn unary(b: &mut Builder, _o: &Options, op: UnaryOperator, v: ValueId) -> Re
     })
 }
 
-/// Whether `l op r` leaves the range of its integer type: a `u1` that is true when it does, and the operation's name for a
-/// message. `None` where it cannot (floats, other operators) and for tensors.
+/// Whether `l op r` leaves the range of its integer type: a `u1` that is true when it does, and the operation's name
+/// for a message. `None` where it cannot (floats, other operators) and for tensors.
 pub fn overflow(b: &mut Builder, op: Operator, l: ValueId, r: ValueId) -> Option<(ValueId, &'static str)> {
     let (Type::Scalar(ls), Type::Scalar(rs)) = (b.ty(l).clone(), b.ty(r).clone()) else { return None };
     let s = if op == Operator::Shl { ls } else { ls.promote(rs) };

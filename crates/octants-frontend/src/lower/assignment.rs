@@ -15,7 +15,8 @@ use crate::value::{Members, Place, Value};
 use crate::world::Entity;
 
 impl Lowerer<'_> {
-    /// What an assigned name holds: run-time values move to fresh locals, compile-time numbers become run-time variables.
+    /// What an assigned name holds: run-time values move to fresh locals, compile-time numbers become run-time
+    /// variables.
     pub(super) fn settle(&mut self, v: Value) -> Result<Value> {
         Ok(match v {
             Value::Int(_) | Value::Float(_) | Value::Bool(_) | Value::Place(_) | Value::Var(_) | Value::Rt(_) => {

@@ -310,7 +310,8 @@ impl Lowerer<'_> {
         }
     }
 
-    /// The function that a call of an object means, where its class defines `__call__` in Python. It takes the object first.
+    /// The function that a call of an object means, where its class defines `__call__` in Python. It takes the object
+    /// first.
     pub(super) fn call_operator(&self, obj: Obj) -> Option<Obj> {
         if self.world.entity(obj) != Entity::Opaque {
             return None;

@@ -1,9 +1,9 @@
-//! Which calls of a `@qd.func` become calls of a function of the IR, compiled once for all calls with the same kinds of arguments,
-//! and which are lowered where they stand.
+//! Which calls of a `@qd.func` become calls of a function of the IR, compiled once for all calls with the same kinds of
+//! arguments, and which are lowered where they stand.
 //!
-//! Lowered where they stand: small functions that call no others, whose code is hardly larger than the call; functions whose
-//! loops would be parallel, because they are called at the top level of a kernel; and those that get or return what a function of
-//! the IR cannot, such as a loop's range or a method.
+//! Lowered where they stand: small functions that call no others, whose code is hardly larger than the call; functions
+//! whose loops would be parallel, because they are called at the top level of a kernel; and those that get or return
+//! what a function of the IR cannot, such as a loop's range or a method.
 
 use super::{Lowerer, ParsedFunction};
 use crate::value::Value;
@@ -38,8 +38,8 @@ impl Lowerer<'_> {
         facts.size > SMALL || facts.size + CALL * self.calls_of_functions(func, &facts.callees) > SMALL
     }
 
-    /// A number that the function gets is a run-time value in it. `qd.static`, `range` and other calls see a variable that holds it
-    /// in any case; it matters where an index or a condition is known.
+    /// A number that the function gets is a run-time value in it. `qd.static`, `range` and other calls see a variable
+    /// that holds it in any case; it matters where an index or a condition is known.
     pub(super) fn number_at_run_time(&self, parsed: &ParsedFunction, name: &str, v: &Value) -> bool {
         let facts = &parsed.facts;
         let number = match v {

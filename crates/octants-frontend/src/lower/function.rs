@@ -1,5 +1,5 @@
-//! Calls of `@qd.func` and `@qd.real_func`: arguments to parameters, and the calls that are lowered where they stand. The others
-//! are in `outlined`, the choice between the two in `choose_form`.
+//! Calls of `@qd.func` and `@qd.real_func`: arguments to parameters, and the calls that are lowered where they stand.
+//! The others are in `outlined`, the choice between the two in `choose_form`.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -144,9 +144,10 @@ impl Lowerer<'_> {
 
     /// The argument of a parameter whose annotation changes or checks it, by value; `None` for other parameters.
     ///
-    /// A scalar type converts what is given, each component of a vector or matrix too. A vector or matrix type asks for a shape:
-    /// the components keep their type. A struct type asks for nothing, what is missing shows where it is used. A function that is not
-    /// decorated is as it is in Python, where annotations are comments. The types of a `@qd.real_func` are those it is compiled for.
+    /// A scalar type converts what is given, each component of a vector or matrix too. A vector or matrix type asks for
+    /// a shape: the components keep their type. A struct type asks for nothing, what is missing shows where it is used.
+    /// A function that is not decorated is as it is in Python, where annotations are comments. The types of a
+    /// `@qd.real_func` are those it is compiled for.
     pub(super) fn annotated_argument(&mut self, p: &FuncParam, v: &Value, kind: FuncKind) -> Result<Option<ValueId>> {
         if kind == FuncKind::Plain {
             return Ok(None);
@@ -173,7 +174,8 @@ impl Lowerer<'_> {
         }
     }
 
-    /// An argument as exactly the annotated type, but for a type without a scalar of its own, which takes the argument's.
+    /// An argument as exactly the annotated type, but for a type without a scalar of its own, which takes the
+    /// argument's.
     fn converted_argument(&mut self, p: &FuncParam, v: &Value, mut ty: Type) -> Result<ValueId> {
         let mut v = v.clone();
         if self.is_any_scalar(p) {
@@ -208,7 +210,8 @@ impl Lowerer<'_> {
         arith::assign_cast(&mut self.b, found, &Type::tensor(scalar, &from.shape()))
     }
 
-    /// An array given for a parameter that is annotated as one has the element type and the axes that the annotation names.
+    /// An array given for a parameter that is annotated as one has the element type and the axes that the annotation
+    /// names.
     fn check_array_argument(&mut self, name: &str, annotation: Obj, v: &Value, kind: FuncKind) -> Result<()> {
         let Ok(Some(_)) = self.world.attribute(annotation, "boundary") else { return Ok(()) };
         if let (Value::Obj(o), FuncKind::Real) = (v, kind)
@@ -402,8 +405,8 @@ impl Lowerer<'_> {
         }
     }
 
-    /// The result of an inlined function whose result is annotated: a scalar type converts what is returned, each component of
-    /// a vector or matrix too, and the other types say nothing. A tuple of types does so for each item.
+    /// The result of an inlined function whose result is annotated: a scalar type converts what is returned, each
+    /// component of a vector or matrix too, and the other types say nothing. A tuple of types does so for each item.
     pub(super) fn annotated_result(&mut self, annotation: Obj, v: Value) -> Result<Value> {
         let parts = match self.world.entity(annotation) {
             Entity::Tuple(items) | Entity::List(items) => items,

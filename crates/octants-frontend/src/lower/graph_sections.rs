@@ -1,4 +1,5 @@
-//! `with qd.graph.parallel_context():` and the `with qd.graph.parallel():` sections in it: which statements may stand where.
+//! `with qd.graph.parallel_context():` and the `with qd.graph.parallel():` sections in it: which statements may stand
+//! where.
 //!
 //! Sections do not depend on one another, so that they may run in any order or at once: each is a group of loops, and
 //! a context a region of groups. Kernels that only check what a gradient relies on run them in order.

@@ -258,7 +258,8 @@ impl Lowerer<'_> {
         Ok(Value::None)
     }
 
-    /// The box of an object of the outside that says what a kernel loops over: an `ndrange` made there, a level of a tree.
+    /// The box of an object of the outside that says what a kernel loops over: an `ndrange` made there, a level of a
+    /// tree.
     pub(super) fn host_ndrange(&mut self, obj: crate::world::Obj) -> Result<Option<Ndrange>> {
         if self.world.entity(obj) != Entity::Opaque {
             return Ok(None);

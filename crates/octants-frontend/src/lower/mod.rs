@@ -154,7 +154,8 @@ struct Borrowed {
 enum ReturnMode {
     /// The kernel's result, with its annotated types.
     Kernel(Vec<(Obj, Type)>),
-    /// The value of an inlined call, or of a function of the IR that returns in one place; the annotated type objects, if any.
+    /// The value of an inlined call, or of a function of the IR that returns in one place; the annotated type objects,
+    /// if any.
     Inline(Option<Obj>),
     /// A function of the IR that returns in several places: result type as annotated or as first returned.
     Function(Option<Type>),

@@ -1,7 +1,8 @@
 //! Functions of the IR: `@qd.func` and `@qd.real_func` compiled once for each kind of arguments, and their calls.
 //!
-//! A function that returns in one place may return whatever `pass` can take apart: run-time values travel as the IR function's
-//! result, what is known at compile time is known to the callers too. One that returns in several places has one result type.
+//! A function that returns in one place may return whatever `pass` can take apart: run-time values travel as the IR
+//! function's result, what is known at compile time is known to the callers too. One that returns in several places has
+//! one result type.
 
 use std::rc::Rc;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
-//! How arguments get into a function of the IR and results out of it: run-time values and addresses as its parameters, run-time
-//! values as its result, the rest as part of what the function is compiled for. A tuple, a list or a struct in several places is
-//! passed item by item.
+//! How arguments get into a function of the IR and results out of it: run-time values and addresses as its parameters,
+//! run-time values as its result, the rest as part of what the function is compiled for. A tuple, a list or a struct in
+//! several places is passed item by item.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -26,8 +26,8 @@ pub(super) enum ParamKey {
     /// Keys are compile-time values.
     Dict(Vec<(String, ParamKey)>),
     Members(Option<Obj>, Vec<(String, ParamKey)>),
-    /// A dataclass argument of a `@qd.real_func`: its by-value members follow as parameters. Other functions borrow those that they
-    /// read.
+    /// A dataclass argument of a `@qd.real_func`: its by-value members follow as parameters. Other functions borrow
+    /// those that they read.
     Dataclass(String, Vec<((u32, Vec<String>), Type)>),
 }
 

@@ -1,5 +1,6 @@
-//! Kernels that are declared to depend on their arguments alone (`fastcache=True`, `pure=True`): what they take from outside in spite
-//! of that is the user's mistake. Enumerations and the constants of `math`, `numpy` and this package do not change and are allowed.
+//! Kernels that are declared to depend on their arguments alone (`fastcache=True`, `pure=True`): what they take from
+//! outside in spite of that is the user's mistake. Enumerations and the constants of `math`, `numpy` and this package
+//! do not change and are allowed.
 //!
 //! Nothing else follows from the declaration: what is kept on disk is right for every kernel.
 

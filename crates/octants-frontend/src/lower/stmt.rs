@@ -158,8 +158,8 @@ impl Lowerer<'_> {
         }
     }
 
-    /// The value of a keyword that is known while compiling, where a block takes that and nothing else, as `takes` says in
-    /// words.
+    /// The value of a keyword that is known while compiling, where a block takes that and nothing else, as `takes` says
+    /// in words.
     pub(super) fn flag_argument(
         &mut self,
         arguments: &Arguments,
@@ -193,7 +193,8 @@ impl Lowerer<'_> {
         flow
     }
 
-    /// Statements after the last parallel loop of a group become one loop of one iteration, since only loops name their group.
+    /// Statements after the last parallel loop of a group become one loop of one iteration, since only loops name their
+    /// group.
     fn enclose_serial_end(&mut self, start: usize, group: LoopGroup) {
         let cursor = self.b.cursor();
         let of_group = |v: &ValueId| match &self.b.body.inst(*v).op {

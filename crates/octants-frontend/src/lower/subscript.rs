@@ -438,8 +438,8 @@ impl Lowerer<'_> {
         Ok(Value::Rt(self.b.push(Op::MakeTensor(items), Type::tensor(scalar, &extents))))
     }
 
-    /// The places that a slice of a variable or element names, for assignment; nested lists for two axes. `None` when the
-    /// index names one component.
+    /// The places that a slice of a variable or element names, for assignment; nested lists for two axes. `None` when
+    /// the index names one component.
     pub(super) fn slice_places(&mut self, base: &Value, index: &[Value]) -> Result<Option<Value>> {
         if self.place(base).is_none() {
             return Ok(None);

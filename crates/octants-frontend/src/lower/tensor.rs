@@ -228,7 +228,8 @@ impl Lowerer<'_> {
         matches!(self.world.entity(obj), Entity::TensorConst { is_numpy: true, .. })
     }
 
-    /// What numpy knows of a captured array, other than methods, which wait for their arguments, and what vectors have too.
+    /// What numpy knows of a captured array, other than methods, which wait for their arguments, and what vectors have
+    /// too.
     fn numpy_attribute(&mut self, obj: Obj, name: &str) -> Result<Option<Value>> {
         if matches!(name, "ndim" | "shape" | "dtype") || !self.is_numpy_array(obj) {
             return Ok(None);

@@ -32,8 +32,8 @@ impl Lowerer<'_> {
         Ok(out)
     }
 
-    /// A replacement field. A constant without a specification is Python's text of it; the conversion of others fits their
-    /// type.
+    /// A replacement field. A constant without a specification is Python's text of it; the conversion of others fits
+    /// their type.
     fn push_field(&mut self, out: &mut Vec<TextPart>, v: &Value, spec: Option<&str>) -> Result<()> {
         if spec.is_none()
             && matches!(v, Value::Float(_) | Value::Bool(_) | Value::Tuple(_) | Value::List(_))
@@ -54,7 +54,8 @@ impl Lowerer<'_> {
         Ok(())
     }
 
-    /// The last letter of a specification, where that is one of `printf`'s, converts the kind of number that is printed.
+    /// The last letter of a specification, where that is one of `printf`'s, converts the kind of number that is
+    /// printed.
     fn check_conversion(&self, value: ValueId, spec: &str) -> Result<()> {
         let Some(scalar) = self.b.ty(value).scalar() else { return Ok(()) };
         let fits = match spec.chars().last() {

@@ -155,7 +155,8 @@ impl Lowerer<'_> {
         }
     }
 
-    /// An operator on values known at compile time, or `a @ b` of two tiles, an update of a third one. `None` for others.
+    /// An operator on values known at compile time, or `a @ b` of two tiles, an update of a third one. `None` for
+    /// others.
     pub(super) fn fold_or_multiply_tiles(&mut self, op: Operator, a: &Value, b: &Value) -> Result<Option<Value>> {
         if let Some(known) = self.fold_binary(op, a, b)? {
             return Ok(Some(known));

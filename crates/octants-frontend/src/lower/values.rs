@@ -1,5 +1,5 @@
-//! Between host objects, values of the language and values of the IR: what a captured object means in a kernel, and how a value
-//! becomes one that exists at run time.
+//! Between host objects, values of the language and values of the IR: what a captured object means in a kernel, and how
+//! a value becomes one that exists at run time.
 
 use std::rc::Rc;
 
@@ -48,8 +48,8 @@ impl Lowerer<'_> {
         v
     }
 
-    /// A number of a template argument that is read at launch: a parameter of its own. A `@qd.real_func` sees no parameters and
-    /// takes the number that it is now.
+    /// A number of a template argument that is read at launch: a parameter of its own. A `@qd.real_func` sees no
+    /// parameters and takes the number that it is now.
     pub(super) fn live_number(&mut self, obj: Obj, scalar: Scalar) -> Value {
         let spec = ArgSpec::Value(scalar.into(), None);
         let found = match self.reached.get(&obj).cloned() {

@@ -1,5 +1,5 @@
-//! Which barrier of the block may be the last before an instruction. All threads of a block come to the same barriers, so
-//! that accesses of two threads have an order unless one barrier may be the last before both.
+//! Which barrier of the block may be the last before an instruction. All threads of a block come to the same barriers,
+//! so that accesses of two threads have an order unless one barrier may be the last before both.
 
 use std::collections::{BTreeSet, HashMap};
 

@@ -7,10 +7,11 @@
 //! (`report_races`). All of it is ordinary code, so that every code generator has it without knowing of it. The words
 //! are never cleared: each carries the number of the task that it is of, its epoch.
 //!
-//! Arrays of a block have words in memory of the block, whose epochs are counted by the block's barriers (`watch_blocks`).
-//! Accesses that a barrier
-//! is always between are not watched (`barrier_phases`). Other memory is left alone in loops whose threads meet, and so are loops in which subgroups do. Runs last, when what is proved to be of
-//! one iteration has become plain, and what is summed up has left the loop.
+//! Arrays of a block have words in memory of the block, whose epochs are counted by the block's barriers
+//! (`watch_blocks`). Accesses that a barrier
+//! is always between are not watched (`barrier_phases`). Other memory is left alone in loops whose threads meet, and so
+//! are loops in which subgroups do. Runs last, when what is proved to be of one iteration has become plain, and what is
+//! summed up has left the loop.
 
 mod barrier_phases;
 mod report_races;

@@ -1,5 +1,5 @@
-//! Words of arrays of a block, in the block's memory: zeros at first, and with the number of the barriers that the block
-//! has been at in the place of the epoch. What a barrier is between has an order.
+//! Words of arrays of a block, in the block's memory: zeros at first, and with the number of the barriers that the
+//! block has been at in the place of the epoch. What a barrier is between has an order.
 
 use octants_ir::{
     BinaryOp, BlockId, Body, Buffer, BufferId, Builder, ComponentLayout, Digit, GridValue, Kernel, Layout, LocalId,

@@ -2,14 +2,14 @@
 //!
 //! Each parallel loop at the root is a task of its own; the serial statements between two of them are one task. A
 //! `loop` that holds parallel loops becomes a `while` of the graph, and what stands in it tasks as well. Its condition
-//! is the element of a buffer where the round ends by reading that, and a slot of the frame elsewhere. An `if` that holds
-//! parallel loops becomes an `if` of the graph, with such a condition.
+//! is the element of a buffer where the round ends by reading that, and a slot of the frame elsewhere. An `if` that
+//! holds parallel loops becomes an `if` of the graph, with such a condition.
 //!
 //! A value of one task that another uses is computed again there when that is cheap (constants, parameters, shapes,
 //! arithmetic on these; addresses always) and passed in a slot of the frame otherwise. A local used by one task stays a
 //! local: in a parallel task it is private to the iteration. A local used by several tasks becomes a frame slot, unless
-//! each of them sets it before reading it. So does a local that a serial task in a `while` reads before it sets it: what
-//! one round leaves there the next one finds.
+//! each of them sets it before reading it. So does a local that a serial task in a `while` reads before it sets it:
+//! what one round leaves there the next one finds.
 //!
 //! Assumes a verified kernel. With `stream_parallel` groups, a serial statement that stands before the first grouped
 //! loop is in no group; a later one belongs to the group of the next grouped loop (after the last: to its group),

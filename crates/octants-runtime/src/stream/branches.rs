@@ -1,7 +1,7 @@
 //! Branches of a launch that the host decides about: each goes on as soon as what it waits for is known, on one thread.
 //!
-//! A branch is a future that is polled again and again. Nothing wakes it: what it waits for is in memory, or is asked of
-//! the driver.
+//! A branch is a future that is polled again and again. Nothing wakes it: what it waits for is in memory, or is asked
+//! of the driver.
 
 use std::cell::Cell;
 use std::future::{Future, poll_fn};

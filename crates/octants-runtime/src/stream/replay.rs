@@ -244,8 +244,8 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    /// Queues a piece by one call, unless that cannot be. Yields how the piece is to be launched from now on, and whether
-    /// it is queued.
+    /// Queues a piece by one call, unless that cannot be. Yields how the piece is to be launched from now on, and
+    /// whether it is queued.
     ///
     /// # Safety
     /// As [`Stream::launch_graph`].

@@ -1,5 +1,5 @@
-//! Products of matrices that a subgroup forms at once: loops over rows and columns of the fragments, which lie where the
-//! values of threads are kept.
+//! Products of matrices that a subgroup forms at once: loops over rows and columns of the fragments, which lie where
+//! the values of threads are kept.
 //!
 //! In the plain layout a component of all threads is whole rows of a fragment, one after the other. The innermost loop
 //! runs over the columns, which become the elements of vectors.
