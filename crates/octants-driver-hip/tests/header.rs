@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use amdhip64::outcome::code as standin;
-use octants_driver_gpu::symbols::{PoolProperties, Signature};
+use octants_driver_gpu::symbols::{PoolAccess, PoolProperties, Signature};
 use octants_driver_hip::symbols::{DESCRIBE, NAMES, Own, code, layout, number};
 
 /// Where the headers are.
@@ -73,6 +73,7 @@ fn in_c(ty: &str) -> String {
         "RawGraphExec" => "hipGraphExec_t",
         "JitOption" => "hipJitOption",
         "PoolProperties" => "hipMemPoolProps",
+        "PoolAccess" => "hipMemAccessDesc",
         _ => {
             let (before, of) = ty.split_once(' ').unwrap_or_else(|| panic!("a type without a name in C: {ty}"));
             let of = in_c(of);
@@ -137,6 +138,9 @@ fn program(table: &[Signature]) -> String {
         ("HIP_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK", 0),
         ("HIP_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES", 3),
         ("sizeof(hipMemPoolProps)", size_of::<PoolProperties>()),
+        ("sizeof(hipMemAccessDesc)", size_of::<PoolAccess>()),
+        ("offsetof(hipMemAccessDesc, flags)", std::mem::offset_of!(PoolAccess, flags)),
+        ("hipMemAccessFlagsProtReadWrite", 3),
         ("offsetof(hipMemPoolProps, location)", std::mem::offset_of!(PoolProperties, location)),
         ("offsetof(hipMemPoolProps, win32SecurityAttributes)", std::mem::offset_of!(PoolProperties, security)),
     ] {

@@ -11,9 +11,9 @@ mod syntax_facts;
 mod value;
 pub mod world;
 
-pub use lower::{Activations, lower};
+pub use lower::{Activations, Lowered, lower};
 
 pub use world::{
-    ArgSpec, Capture, Entity, FieldDesc, FuncKind, FuncParam, FuncSource, GraphUse, HostValue, LineEvent, Lowered,
-    NdarrayDesc, Obj, Options, Reach, World, WorldError, WorldResult, shadow_attribute,
+    ArgSpec, Capture, Entity, FieldDesc, FuncKind, FuncParam, FuncSource, GraphUse, HostValue, LineEvent, NdarrayDesc,
+    Obj, Options, Reach, World, WorldError, WorldResult, shadow_attribute,
 };

@@ -432,28 +432,3 @@ pub enum Capture {
         from: Option<(u32, Vec<String>)>,
     },
 }
-
-/// What the front end makes of a kernel: the IR, and how to fill its arguments.
-#[derive(Debug, Clone)]
-pub struct Lowered {
-    /// The code.
-    pub kernel: octants_ir::Kernel,
-    /// For each of `kernel.buffers`, how a launch finds it; `None` for fields.
-    pub buffers: Vec<Option<Capture>>,
-    /// For each of `kernel.roots`, the outside's id of the memory (`FieldDesc::components[..].root`).
-    pub roots: Vec<u32>,
-    /// For each of `kernel.params`, the parameter position and the members from there.
-    pub params: Vec<(u32, Vec<String>)>,
-    /// The annotation objects of the results, to rebuild Python values: one per result.
-    pub returns: Vec<Obj>,
-    /// Labels of checkpoints, with the objects that the user gave.
-    pub checkpoints: Vec<(i64, Obj)>,
-    /// The `stream_parallel` groups that may touch what others touch.
-    pub overlap_allowed: std::collections::BTreeSet<u32>,
-    /// The activations to insert once the kernel is differentiated; empty in modes that add no stores to fields.
-    pub activations: crate::lower::Activations,
-    /// Files for run-time messages and diagnostics.
-    pub sources: octants_diag::Sources,
-    /// Time spent reading and parsing source text.
-    pub parsing: std::time::Duration,
-}

@@ -4,6 +4,7 @@ use std::process::Command;
 
 use octants_driver_gpu::{GpuConfig, GpuDriver, Unavailable};
 use octants_driver_hip::symbols::{DESCRIBE, NAMES, Own, since};
+use octants_runtime::{CopiedRange, Patient};
 
 use crate::suite::kernels::{launch, launch_slow, mad};
 use crate::suite::{Gpu, values};
@@ -32,7 +33,8 @@ fn refusal(name: &str) -> String {
 #[test]
 fn s23_a_function_without_which_nothing_works_is_named_with_the_version_that_has_it() {
     let all = NAMES.signatures().into_iter().chain(Own::SIGNATURES.iter().copied()).map(|f| f.symbol);
-    for name in all.filter(|name| !POOLS.contains(name) && !GRAPHS.contains(name)) {
+    let is_optional = |name: &&str| POOLS.contains(name) || GRAPHS.contains(name) || *name == NAMES.pool_access;
+    for name in all.filter(|name| !is_optional(name)) {
         let expected = format!("HIP's library has no {name}: ROCm {} or newer is needed", since(name));
         assert_eq!(refusal(name), expected);
     }
@@ -42,6 +44,16 @@ fn s23_a_function_without_which_nothing_works_is_named_with_the_version_that_has
 const GRAPHS: [&str; 3] = [NAMES.graph_instantiate, NAMES.graph_launch, NAMES.graph_exec_destroy];
 const POOLS: [&str; 6] =
     [NAMES.pool_create, NAMES.pool_destroy, NAMES.pool_set, NAMES.pool_trim, NAMES.pool_allocate, NAMES.pool_free];
+
+#[test]
+fn s23_without_a_function_to_share_pools_copies_between_devices_are_the_librarys() {
+    let from = Gpu::with(open_without(NAMES.pool_access).unwrap());
+    let to = Gpu::with(open_without(NAMES.pool_access).unwrap());
+    let (x, y) = (from.numbers(1 << 10), to.numbers(1 << 10));
+    let range = CopiedRange { to: 0, from: 0, bytes: 4 << 10 };
+    assert!(to.device.copy_between((&y, None), (&from.device, &x), &[range], &Patient).unwrap());
+    assert_eq!(values(&y), values(&x));
+}
 
 #[test]
 fn s23_without_memory_in_the_order_of_streams_plain_memory_has_the_same_order() {

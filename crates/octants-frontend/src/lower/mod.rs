@@ -21,6 +21,7 @@ mod graph_choices;
 mod graph_sections;
 mod line_probes;
 mod loops;
+mod lowered;
 mod outlined;
 mod pass;
 mod purity;
@@ -52,11 +53,12 @@ use octants_ir::{
 };
 
 use self::graph_sections::GraphSection;
+pub use self::lowered::Lowered;
 pub use self::sparse_levels::Activations;
 use crate::ast::Stmt;
 use crate::syntax_facts::Facts;
 use crate::value::Value;
-use crate::world::{ArgSpec, Capture, Entity, FuncSource, GraphUse, Lowered, Obj, Options, World, WorldError};
+use crate::world::{ArgSpec, Capture, Entity, FuncSource, GraphUse, Obj, Options, World, WorldError};
 
 /// Lowers `kernel` for the given arguments.
 ///
