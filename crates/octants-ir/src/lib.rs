@@ -26,8 +26,7 @@
 //! - Locals start as zero at each execution of the body that declares them.
 //! - A plain load or store that races with another thread's store of the same address is undefined, except that threads
 //!   storing the same value leave that value. Atomics are relaxed and device-wide. A `VolatileLoad` may race with them
-//! and with stores:
-//!   it is executed as often as it is written, and orders nothing else.
+//!   and with stores: it is executed as often as it is written, and orders nothing else.
 //! - `AddressBits` neither reads nor writes. The number is that of this launch, and good for nothing but arithmetic.
 //! - Iterations of a parallel `For` run in any order and at once; a task sees all effects of tasks before it.
 //!   [`task_graph`] says which tasks come before it.
@@ -36,10 +35,8 @@
 //!   An aligned group starts at a multiple of `factor`. Tiles only choose the threads that run the groups.
 //! - `Assert` that fails ends the iteration of the parallel loop that it stands in, and the task where it stands in
 //!   none; in a function it returns zero, and the caller ends in the same way. Nothing after it in the iteration is
-//! executed; other
-//!   iterations go on, whatever thread runs them. Of a launch's failures one is reported, and no task that comes after
-//! the
-//!   one that failed is executed.
+//!   executed; other iterations go on, whatever thread runs them. Of a launch's failures one is reported, and no task
+//!   that comes after the one that failed is executed.
 //! - Threads of a device form subgroups, which run in step, and blocks, which share memory and meet at barriers. All
 //!   threads of a subgroup or block reach its `Barrier`, `BlockCount` and `Subgroup` operations together: these stand
 //!   under no divergent condition (`AllHere` and `IsWhole` apart). A shuffle from a lane outside the subgroup yields
