@@ -515,7 +515,7 @@ class Placement:
     def shape(self) -> tuple[int, ...]:
         """Extent of each axis."""
 
-    def from_byte(self, low: int) -> Placement:
+    def relative_to(self, low: int) -> Placement:
         """The same elements in a part of the buffer that begins at byte `low`."""
 
     def digits_of(self, index: Sequence[int]) -> tuple[int, ...]:

@@ -16,12 +16,15 @@ struct Node {
     children: Vec<Node>,
 }
 
+/// A cell: axis, extent and index, for each axis of its level.
+type Cell = Vec<(u8, u64, u64)>;
+
 /// An element of a place: where it lies, and the cell of each level on the way to it.
 struct Element {
     place: LevelId,
     address: u64,
-    /// For each level on the way from the root: its axes with extents, and its cell as one value per axis.
-    cells: Vec<(LevelId, Vec<(u8, u64, u64)>)>,
+    /// The levels on the way from the root, with the cell of each.
+    cells: Vec<(LevelId, Cell)>,
 }
 
 impl Element {

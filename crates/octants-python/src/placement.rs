@@ -72,7 +72,7 @@ impl Placement {
     }
 
     /// The same elements in a part of the buffer that begins at byte `low`.
-    fn from_byte(&self, low: u64) -> Placement {
+    fn relative_to(&self, low: u64) -> Placement {
         let base = self.place.base.wrapping_sub(low);
         Placement { place: octants_layout::Placement { base, axes: self.place.axes.clone() } }
     }

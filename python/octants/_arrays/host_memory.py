@@ -349,7 +349,7 @@ class CopiedMemory:
         return memory
 
     def _local(self, memory: np.ndarray[Any, Any]) -> HostMemory:
-        moved = [each.from_byte(self._low) for each in self._placements]
+        moved = [each.relative_to(self._low) for each in self._placements]
         return HostMemory(_no_wait, memory, self.dtype, self.element_shape, moved)
 
 

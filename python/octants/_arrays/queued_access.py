@@ -104,7 +104,7 @@ def queue_write(stream: _octants.Stream, to: Elements, values: np.ndarray[Any, A
     for each in ranges:
         memory = np.empty(each.nbytes, np.uint8)
         parts = to.placements[each.components]
-        moved = [part.from_byte(each.low) for part in parts]
+        moved = [part.relative_to(each.low) for part in parts]
         whole = len(parts) == len(to.placements)
         element_shape = to.element_shape if whole else ()
         column = values if whole else values.reshape((*moved[0].shape, -1))[..., each.components.start]
