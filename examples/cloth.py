@@ -17,7 +17,7 @@ spacing = 1.0 / (n - 1)
 ball_radius = 0.32
 relaxation = 0.22
 
-# Structural neighbours one cell away, shear across, bending two cells away.
+# Structural neighbors one cell away, shear across, bending two cells away.
 LINKS = [(1, 0), (0, 1), (1, 1), (1, -1), (2, 0), (0, 2)]
 LINKS += [(-a, -b) for a, b in LINKS]
 

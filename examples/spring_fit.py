@@ -17,7 +17,7 @@ dt = 0.004
 gravity = -4.0
 damping = 1.0
 
-# Springs between neighbours along both axes and along one diagonal.
+# Springs between neighbors along both axes and along one diagonal.
 mass_of = np.arange(n * n).reshape(n, n)
 pairs = np.concatenate(
     [

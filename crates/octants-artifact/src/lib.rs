@@ -1,4 +1,4 @@
-//! Compiled code and what a launch needs to know of it: the only serialised types of the system.
+//! Compiled code and what a launch needs to know of it: the only serialized types of the system.
 //!
 //! An artifact holds no address of a host or device. The order of its argument slots is fixed by
 //! `octants_ir::ArgLayout`; here only the count is kept.
@@ -64,7 +64,7 @@ impl ScalarKind {
     }
 }
 
-/// Compiled code of one specialisation of a kernel.
+/// Compiled code of one specialization of a kernel.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Artifact {
     /// The user's name of the kernel.
@@ -148,7 +148,7 @@ pub struct ParallelMeta {
     pub count: Option<u64>,
     /// The bounds of each axis, `[begin, end)`, as far as the launcher can know them.
     pub axes: Vec<(Bound, Bound)>,
-    /// A form in which each thread runs several neighbouring iterations, for launches that it fits.
+    /// A form in which each thread runs several neighboring iterations, for launches that it fits.
     pub wide: Option<WideForm>,
     /// Run in order on one thread.
     pub serialize: bool,
@@ -207,8 +207,8 @@ impl Bound {
     }
 }
 
-/// Code of a task in which each thread runs `lanes` neighbouring iterations of the last axis, a power of two. Each axis
-/// has fewer than 2^30 indices.
+/// A task's coarsened variant. Each thread runs `lanes` adjacent iterations of the last axis. `lanes` is a power of two.
+/// Each axis has fewer than 2^30 indices.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WideForm {
     /// Symbol of its code.
@@ -317,7 +317,7 @@ pub enum SitePart {
 pub struct Corrupted;
 
 impl Artifact {
-    /// Serialises.
+    /// Serializes.
     pub fn to_bytes(&self) -> Vec<u8> {
         // The types above hold nothing that the format cannot express.
         postcard::to_stdvec(self).expect("compiler bug: artifact cannot be serialised")

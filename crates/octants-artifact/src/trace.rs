@@ -90,7 +90,7 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Serialises it.
+    /// Serializes it.
     pub fn to_bytes(&self) -> Vec<u8> {
         // The types here hold nothing that the format cannot express.
         postcard::to_stdvec(self).expect("compiler bug: a trace cannot be serialised")

@@ -132,7 +132,7 @@ impl Lowering<'_, '_> {
         let accumulator = self.parallel.accumulators[slot];
         let ty = self.e.scalar(s);
         let old = self.e.load(ty, accumulator, s.bytes());
-        // The vectoriser knows these two as reductions; a comparison and a select it does not.
+        // The vectorizer knows these two as reductions; a comparison and a select it does not.
         let new = match op {
             AtomicOp::Min if s.is_float() => self.float_extremum(BinaryOp::Min, ty, old, value),
             AtomicOp::Max if s.is_float() => self.float_extremum(BinaryOp::Max, ty, old, value),

@@ -16,7 +16,7 @@
 //!
 //! # Choices where the IR leaves room
 //!
-//! - Float to integer casts out of range yield an unspecified but fixed value (never undefined behaviour); to 8 and 16
+//! - Float to integer casts out of range yield an unspecified but fixed value (never undefined behavior); to 8 and 16
 //!   bits they go by way of 32.
 //! - Integer division by zero yields the dividend, the remainder of it zero; nothing traps.
 //! - Shift counts are taken modulo the width.

@@ -1,6 +1,6 @@
-//! Functions of mathematics: LLVM's intrinsics, which become libm calls, or vector calls inside vectorised loops.
+//! Functions of mathematics: LLVM's intrinsics, which become libm calls, or vector calls inside vectorized loops.
 //!
-//! Each call names the vector forms that the target offers; the vectoriser picks one of the width it needs.
+//! Each call names the vector forms that the target offers; the vectorizer picks one of the width it needs.
 
 use octants_ir::Scalar;
 

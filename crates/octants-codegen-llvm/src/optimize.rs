@@ -39,7 +39,7 @@ pub(crate) fn optimize(
         }
         tell_strides_apart(module, &machine.get_target_data());
         if level >= 2 {
-            // Neighbouring accesses of a thread become wide ones. The back end tries too, but knows too little of
+            // Neighboring accesses of a thread become wide ones. The back end tries too, but knows too little of
             // alignment by then.
             of_functions("function(load-store-vectorizer)")?;
         }

@@ -86,7 +86,7 @@ pub(crate) fn cut(facts: &Facts<'_>, assembled_later: bool) -> Vec<Piece> {
     pieces
 }
 
-/// Neighbours together until they have the least size.
+/// Neighbors together until they have the least size.
 fn group<'f>(entries: &[Entry], least: usize, of_a_piece: impl Fn() -> Sizes<'f>) -> Vec<Piece> {
     let mut pieces: Vec<Piece> = Vec::new();
     let mut sizes = of_a_piece();

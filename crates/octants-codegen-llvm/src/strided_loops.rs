@@ -103,7 +103,7 @@ impl<'p> Lowering<'_, 'p> {
         })
     }
 
-    /// The neighbours of a group: together where the loop has all of them, one by one elsewhere.
+    /// The neighbors of a group: together where the loop has all of them, one by one elsewhere.
     fn group(&mut self, v: ValueId, l: &'p ForLoop, axes: &[Axis], digits: &[V], groups: Groups, targets: LoopTargets) {
         let e = self.e;
         let (last, outer) = axes.split_last().expect("compiler bug: neighbours are along an axis");
@@ -163,9 +163,9 @@ struct Groups {
     of: IterationGroup,
     /// Groups in a row of a tile.
     tile_columns: Option<u32>,
-    /// Index of the first group's first neighbour, i64.
+    /// Index of the first group's first neighbor, i64.
     start: V,
-    /// How many neighbours the first group has before the loop begins.
+    /// How many neighbors the first group has before the loop begins.
     lead: V,
     /// Indices of the axis.
     trips: V,

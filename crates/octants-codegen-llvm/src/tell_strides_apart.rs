@@ -1,7 +1,7 @@
-//! Addresses that walk the same memory with steps of different lengths are written so that LLVM's load-store vectoriser
+//! Addresses that walk the same memory with steps of different lengths are written so that LLVM's load-store vectorizer
 //! tells them apart.
 //!
-//! To find neighbours it compares two `getelementptr` of one base whose extended indices differ by a constant, and
+//! To find adjacent accesses, it compares two `getelementptr` of one base whose extended indices differ by a constant, and
 //! multiplies the difference with the size of the first one's element. LLVM 22 does not look whether the second one's
 //! has that size too: `x[i, 0]` and `x[0, i]` are then one place to it, and one is read for both. So, of each base,
 //! those with elements of another size than the first one's become bytes, with a product for an index, which it does

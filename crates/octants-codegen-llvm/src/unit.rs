@@ -62,7 +62,7 @@ impl<'p> Unit<'p> {
         }
     }
 
-    /// Keeps the declarations of vector functions alive until the vectoriser has run.
+    /// Keeps the declarations of vector functions alive until the vectorizer has run.
     pub fn keep_vector_functions(&self) {
         let mut functions = self.vector_functions.borrow_mut();
         if functions.is_empty() {

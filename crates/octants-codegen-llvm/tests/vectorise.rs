@@ -12,7 +12,7 @@ use octants_ir::*;
 use programs::*;
 use scheduled::list_host;
 
-/// out[i, j] = f(neighbours) on the interior of a plane.
+/// out[i, j] = f(neighbors) on the interior of a plane.
 fn stencil(make: impl Fn(&str) -> Buffer) -> Program {
     let mut b = Builder::new();
     let one = b.int(1, Scalar::I32);

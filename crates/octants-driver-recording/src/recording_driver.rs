@@ -529,8 +529,8 @@ impl Driver for RecordingDriver {
             at: now,
             known: known.clone(),
         });
-        // Frame and results belong to one launch at a time, whose rounds are told apart by the bits above its number;
-        // the arrays are the user's affair.
+        // Frame and results belong to one launch at a time. The bits above the launch number hold the round and do not
+        // count. The program orders the uses of arrays.
         let whole = number & MOST_NUMBER;
         for own in [launch.frame.0, launch.result.0] {
             let uses = s.note_use(own, Some(whole), now, &known);

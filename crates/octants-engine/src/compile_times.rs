@@ -54,7 +54,7 @@ pub struct Step {
     pub elapsed: Duration,
 }
 
-/// One specialisation of a kernel that was compiled, or found on disk.
+/// One specialization of a kernel that was compiled, or found on disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Compilation {
     /// The kernel's name.

@@ -40,7 +40,7 @@ pub(crate) struct Lanes {
     pub at_once: u64,
     /// Lanes have the same number of turns, in blocks of so many.
     pub even: Option<u64>,
-    /// A lane runs neighbouring iterations and has neighbouring words; else lanes take turns in both.
+    /// A lane runs neighboring iterations and has neighboring words; else lanes take turns in both.
     pub neighbours: bool,
     /// Most bytes that the store may take.
     pub most_bytes: u64,

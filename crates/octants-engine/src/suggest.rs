@@ -12,7 +12,7 @@ pub fn nearest<'a>(wrong: &str, names: impl IntoIterator<Item = &'a str>) -> Opt
         .map(|(_, name)| name)
 }
 
-/// Edits (insert, delete, replace, swap of neighbours) from one word to another.
+/// Edits (insert, delete, replace, swap of neighbors) from one word to another.
 fn distance(a: &str, b: &str) -> usize {
     let a: Vec<char> = a.chars().collect();
     let b: Vec<char> = b.chars().collect();

@@ -360,7 +360,7 @@ pub trait World {
     fn type_name(&self, obj: Obj) -> String;
 }
 
-/// What one argument of a kernel is for this specialisation.
+/// What one argument of a kernel is for this specialization.
 #[derive(Debug, Clone, PartialEq, Hash)]
 pub enum ArgSpec {
     /// A run-time scalar, vector, matrix or struct by value. For a struct, the struct type object (for methods).

@@ -138,7 +138,7 @@ pub struct Param {
     pub ty: Type,
 }
 
-/// A function compiled once per specialisation. It sees the kernel's buffers, not its parameters.
+/// A function compiled once per specialization. It sees the kernel's buffers, not its parameters.
 #[derive(Debug, Clone, PartialEq, Hash)]
 pub struct Function {
     /// Name for messages and symbols.

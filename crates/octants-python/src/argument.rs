@@ -1,7 +1,7 @@
-//! From the arguments of a call to the key of its specialisation and the words of its slots.
+//! From the arguments of a call to the key of its specialization and the words of its slots.
 //!
 //! This is the hot path: one pass over the arguments, nothing hashed, nothing allocated for ordinary kernels. What the
-//! words mean is fixed by the key, so that a specialisation can copy them to its slots blindly.
+//! words mean is fixed by the key, so that a specialization can copy them to its slots blindly.
 
 mod array_argument;
 mod compile_time_key;

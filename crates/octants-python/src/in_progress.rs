@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 
 use crate::detached;
 
-/// Keys of specialisations, each with the thread that compiles it.
+/// Keys of specializations, each with the thread that compiles it.
 #[derive(Default)]
 pub struct InProgress {
     keys: Renewable<Vec<(Box<[u64]>, ThreadId)>>,

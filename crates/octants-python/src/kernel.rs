@@ -55,7 +55,7 @@ pub struct Kernel {
     pure: AtomicBool,
     /// Its gradient has been asked for by hand.
     differentiated: AtomicBool,
-    /// Some specialisation keeps launches that were seen.
+    /// Some specialization keeps launches that were seen.
     sees_launches: AtomicBool,
     state: Mutex<State>,
     in_progress: InProgress,
@@ -152,7 +152,7 @@ impl Kernel {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The signature under the current program and the specialisation used last.
+    /// The signature under the current program and the specialization used last.
     #[inline]
     fn prepared(&self, py: Python<'_>) -> PyResult<(Arc<Prepared>, Option<Arc<Specialization>>)> {
         if let Some(known) = self.lock().under(program::current_serial()) {

@@ -23,7 +23,7 @@ pub struct Program {
     pub epoch: u64,
     /// The device as `qd.device` names it: its kind and its number.
     pub name: String,
-    /// Specialisations of kernels compiled so far.
+    /// Specializations of kernels compiled so far.
     pub compiled: AtomicU64,
     /// Torch's streams that launches have followed.
     pub followed: Mutex<Vec<Stream>>,

@@ -156,7 +156,7 @@ pub fn program_serials() -> Vec<u64> {
     all().iter().map(|program| program.serial).collect()
 }
 
-/// How many specialisations of kernels the current program has compiled.
+/// How many specializations of kernels the current program has compiled.
 #[pyfunction]
 pub fn compiled_count(py: Python<'_>) -> PyResult<u64> {
     Ok(require(py)?.compiled.load(Ordering::Relaxed))

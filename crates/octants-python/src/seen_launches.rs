@@ -15,13 +15,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::trip_count_record::TripCountRecord;
 
-/// Launches seen of a specialisation whose gradient nobody has asked for.
+/// Launches seen of a specialization whose gradient nobody has asked for.
 const MOST_WITHOUT_GRADIENT: usize = 1000;
 
-/// Launches kept that ran differently. Of a specialisation that has more none are seen any longer.
+/// Launches kept that ran differently. Of a specialization that has more none are seen any longer.
 const MOST_KEPT: usize = 1 << 16;
 
-/// Of one specialisation.
+/// Of one specialization.
 #[derive(Default)]
 pub struct SeenLaunches(Mutex<Seen>);
 

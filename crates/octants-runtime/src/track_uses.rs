@@ -13,7 +13,7 @@ use crate::stage_arguments::HostArray;
 impl DeviceCore {
     /// The buffer that holds this address.
     fn buffer_at(&self, address: u64) -> Option<Arc<BufferCore>> {
-        // The lock is given back before the buffer is: what is found may be a neighbour that another thread has just
+        // The lock is given back before the buffer is: what is found may be a neighbor that another thread has just
         // dropped, and the last reference takes the lock to leave the map.
         let buffer = {
             let map = self.by_address.read().unwrap_or_else(PoisonError::into_inner);

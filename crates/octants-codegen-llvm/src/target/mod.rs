@@ -274,8 +274,8 @@ pub(crate) trait Target {
     fn vector_forms(&self, _name: &str, _scalar: Scalar, _operands: usize) -> Vec<VectorForm> {
         Vec::new()
     }
-    /// Asks for narrower vectors in a large function: the widest ones come with a second vectorised copy of each loop
-    /// for what is left over, which takes time to compile and seldom pays there.
+    /// Prefers narrower vectors in a large function. The widest ones add a vectorized remainder loop to each loop, which
+    /// costs compile time and seldom pays in large functions.
     fn prefer_narrow_vectors(&self, _e: &Emitter, _function: V) {}
     /// Asks for code that loads ahead of what it computes, at the price of registers: the task reads memory in inner
     /// loops, where a thread waits for it time and again, however few threads there are to take its place meanwhile.

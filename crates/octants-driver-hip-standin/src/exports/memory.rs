@@ -178,7 +178,7 @@ pub unsafe extern "C" fn hipMemPoolSetAccess(handle: Handle, access: *const [u32
         if count != 1 {
             return Err(code::INVALID_VALUE);
         }
-        // SAFETY: HIP's contract: so many structs of these three numbers.
+        // SAFETY: HIP's contract: `access` points to `count` structs of three integers.
         let [place, device, flags] = unsafe { *access };
         if [place, flags] != [1, 3] {
             return Err(code::INVALID_VALUE);

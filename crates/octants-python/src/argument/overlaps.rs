@@ -54,7 +54,7 @@ impl Gathered<'_> {
     /// Some two array arguments share bytes.
     pub fn overlapping(&self) -> bool {
         if self.spans.len() > MANY_SPANS {
-            // In the order of memory only neighbours need to be compared.
+            // In the order of memory only neighbors need to be compared.
             let mut sorted: SmallVec<[(u64, u64); 128]> =
                 self.spans.iter().filter(|s| s.low < s.high).map(|s| (s.low, s.high)).collect();
             sorted.sort_unstable();

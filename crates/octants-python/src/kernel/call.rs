@@ -310,7 +310,7 @@ impl Kernel {
         let _in_order = (!self.concurrent).then(concurrency::keep_order);
         let mut ended_at = None;
         // SAFETY: the slots were filled by the layout of this code, from arrays that the caller's arguments, `gathered`
-        // and the specialisation keep alive, and whose extents they report.
+        // and the specialization keep alive, and whose extents they report.
         let end = unsafe {
             if let Some(Follows { order, counters }) = &gathered.follows {
                 let follows = (order.as_deref(), &**counters);

@@ -1,4 +1,4 @@
-//! The specialisation of a kernel for the arguments of a call: found among those that are kept, recalled from an
+//! The specialization of a kernel for the arguments of a call: found among those that are kept, recalled from an
 //! earlier process, or compiled.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -29,14 +29,14 @@ use crate::specialization::{Described, Slots, Specialization};
 use crate::world::PyWorld;
 use crate::{detached, errors};
 
-/// Specialisations kept; of more, the ones not used for longest are dropped.
+/// Specializations kept; of more, the ones not used for longest are dropped.
 const MOST_SPECIALIZATIONS: usize = 1024;
 
 /// Compilations for different values of the same objects after which the user is told.
 const MANY_CHANGES: usize = 16;
 
 impl Kernel {
-    /// The specialisation for what was gathered of a call; its slots are filled. One thread compiles it, others wait.
+    /// The specialization for what was gathered of a call; its slots are filled. One thread compiles it, others wait.
     #[cold]
     pub(super) fn find_or_compile<'py>(
         slf: &Bound<'py, Self>,
@@ -116,7 +116,7 @@ impl Kernel {
         }
     }
 
-    /// A new specialisation, from what an earlier process kept where that fits.
+    /// A new specialization, from what an earlier process kept where that fits.
     fn compile<'py>(
         slf: &Bound<'py, Self>,
         prepared: &Prepared,

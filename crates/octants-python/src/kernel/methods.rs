@@ -180,7 +180,7 @@ impl Kernel {
         format!("<{}>", self.description())
     }
 
-    /// How many specialisations are kept.
+    /// How many specializations are kept.
     fn _specialization_count(&self) -> usize {
         self.lock().known.iter().map(|known| known.specializations.len()).sum()
     }

@@ -114,7 +114,7 @@ impl Described {
         Ok(ArgSpec::Template(obj))
     }
 
-    /// Makes sure that an address in the key is that of this object as long as the specialisation is used.
+    /// Makes sure that an address in the key is that of this object as long as the specialization is used.
     fn keep(&mut self, param: u32, value: &Bound<'_, PyAny>) -> PyResult<()> {
         if let Ok(tuple) = value.cast::<PyTuple>() {
             return tuple.iter().try_for_each(|item| self.keep(param, &item));

@@ -178,8 +178,8 @@ impl Stream {
 }
 
 impl StreamCore {
-    /// Refuses work that races with other streams' on ranges of so many bytes, which are written or only read, if that
-    /// is looked for.
+    /// With race checks on, refuses work that races with another stream. `ranges` holds address, size in bytes, and
+    /// whether the work writes.
     pub(crate) fn check_ranges(
         &self,
         what: &'static str,
