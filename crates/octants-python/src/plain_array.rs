@@ -6,7 +6,7 @@
 
 use numpy::npyffi::flags::{NPY_ARRAY_C_CONTIGUOUS, NPY_ARRAY_WRITEABLE};
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
-use octants_engine::ir::Type;
+use octants_engine::ir::{Scalar, Type};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
@@ -62,31 +62,16 @@ impl<'py> Gathered<'py> {
     fn take_described(&mut self, wanted: &ArrayKind, value: &Bound<'py, PyAny>, tensor: &Tensor) -> PyResult<bool> {
         // SAFETY: nothing else has been asked of the library since.
         let (shape, row_major) = unsafe { (tensor.extents(), tensor.is_row_major()) };
-        let Some(scalar) = tensor.scalar().filter(|_| shape.len() <= MOST_AXES && row_major) else { return Ok(false) };
-        let elem = Type::Scalar(scalar);
-        if !wanted.is_just(&elem, shape.len()) {
+        let Some(scalar) = tensor.scalar().filter(|_| row_major) else { return Ok(false) };
+        // The library may reuse the shape once it is asked for the gradient.
+        let Some(array) = RowMajor::of(tensor.address(), scalar, shape.iter().map(|&n| n as u64)) else {
             return Ok(false);
-        }
-        let mut extents = [0; MOST_AXES];
-        extents.iter_mut().zip(shape).for_each(|(to, &n)| *to = n as u64);
-        let extents = &extents[..shape.len()];
+        };
         if requires_gradient(value)? {
             return Ok(false);
         }
-        let address = tensor.address();
-        self.push_memory(&Memory {
-            address,
-            extents,
-            strides: &[],
-            type_word: type_word(&elem),
-            needs_grad: false,
-            low: address,
-            high: address + u64::from(scalar.bytes()) * extents.iter().product::<u64>(),
-            readonly: false,
-            host: exchange_table::lies_on_host(value, tensor)?,
-            gaps: false,
-        });
-        Ok(true)
+        let host = exchange_table::lies_on_host(value, tensor)?;
+        Ok(self.take_row_major(wanted, &RowMajor { host, ..array }))
     }
 
     #[inline]
@@ -122,28 +107,54 @@ impl<'py> Gathered<'py> {
         // SAFETY: the pointer is to a live array object, whose layout numpy's ABI fixes.
         let (address, flags) = unsafe { ((*raw).data as u64, (*raw).flags) };
         let (shape, scalar) = (array.shape(), numpy_scalar(array));
-        let Some(scalar) = scalar.filter(|_| shape.len() <= MOST_AXES && flags & NPY_ARRAY_C_CONTIGUOUS != 0) else {
-            return false;
-        };
-        let elem = Type::Scalar(scalar);
-        if !wanted.is_just(&elem, shape.len()) {
+        let Some(scalar) = scalar.filter(|_| flags & NPY_ARRAY_C_CONTIGUOUS != 0) else { return false };
+        let Some(array) = RowMajor::of(address, scalar, shape.iter().map(|&n| n as u64)) else { return false };
+        self.take_row_major(wanted, &RowMajor { readonly: flags & NPY_ARRAY_WRITEABLE == 0, host: true, ..array })
+    }
+
+    #[inline]
+    fn take_row_major(&mut self, wanted: &ArrayKind, array: &RowMajor) -> bool {
+        let elem = Type::Scalar(array.scalar);
+        let extents = &array.extents[..array.axes];
+        if !wanted.is_just(&elem, extents.len()) {
             return false;
         }
-        let mut extents = [0; MOST_AXES];
-        extents.iter_mut().zip(shape).for_each(|(to, &n)| *to = n as u64);
-        let extents = &extents[..shape.len()];
         self.push_memory(&Memory {
-            address,
+            address: array.address,
             extents,
             strides: &[],
             type_word: type_word(&elem),
             needs_grad: false,
-            low: address,
-            high: address + u64::from(scalar.bytes()) * extents.iter().product::<u64>(),
-            readonly: flags & NPY_ARRAY_WRITEABLE == 0,
-            host: true,
+            low: array.address,
+            high: array.address + u64::from(array.scalar.bytes()) * extents.iter().product::<u64>(),
+            readonly: array.readonly,
+            host: array.host,
             gaps: false,
         });
         true
+    }
+}
+
+/// A row-major array of another library, without gaps and without a gradient.
+struct RowMajor {
+    address: u64,
+    scalar: Scalar,
+    extents: [u64; MOST_AXES],
+    axes: usize,
+    readonly: bool,
+    host: bool,
+}
+
+impl RowMajor {
+    /// A writable array on the device. `None` for more axes than the plain path takes.
+    #[inline]
+    fn of(address: u64, scalar: Scalar, shape: impl ExactSizeIterator<Item = u64>) -> Option<RowMajor> {
+        let axes = shape.len();
+        if axes > MOST_AXES {
+            return None;
+        }
+        let mut extents = [0; MOST_AXES];
+        extents.iter_mut().zip(shape).for_each(|(to, n)| *to = n);
+        Some(RowMajor { address, scalar, extents, axes, readonly: false, host: false })
     }
 }
