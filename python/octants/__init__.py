@@ -392,6 +392,7 @@ _LAZY_MODULES = (
     "ad",
     "algorithms",
     "cache",
+    "distributed",
     "interop",
     "lang",
     "linalg",

@@ -457,6 +457,7 @@ class Ndarray:
         needs_grad: bool = False,
         of: Ndarray | None = None,
         first: int = 0,
+        first_row: int | None = None,
     ) -> Self: ...
     @property
     def _offset_in_memory(self) -> int:

@@ -18,6 +18,7 @@ __all__ = [
     "OctantsCompilationError",
     "OctantsCompileTimeError",
     "OctantsDerivativeError",
+    "OctantsDistributedError",
     "OctantsIndexError",
     "OctantsNameError",
     "OctantsOptionError",
@@ -100,6 +101,10 @@ class OctantsRaceError(OctantsRuntimeError):
     def __init__(self, message: str = "", races: tuple[Race, ...] = ()) -> None:
         super().__init__(message)
         self.races = tuple(races)
+
+
+class OctantsDistributedError(OctantsRuntimeError):
+    """A rank of a program of several processes does not answer, or does something else than this one."""
 
 
 class OctantsRuntimeTypeError(OctantsRuntimeError, TypeError):

@@ -6,7 +6,7 @@ use crate::Key;
 /// What a file of the store begins with.
 const MAGIC: [u8; 8] = *b"octants\n";
 /// Changes when the header or the way of serialising does.
-pub(crate) const FORMAT: u32 = 11;
+pub(crate) const FORMAT: u32 = 12;
 
 // Offsets in the header; all numbers little-endian.
 const FORMAT_AT: usize = 8;

@@ -53,6 +53,24 @@ pub enum ScalarKind {
 }
 
 impl ScalarKind {
+    /// Its name in the language.
+    pub fn name(self) -> &'static str {
+        match self {
+            ScalarKind::U1 => "u1",
+            ScalarKind::I8 => "i8",
+            ScalarKind::I16 => "i16",
+            ScalarKind::I32 => "i32",
+            ScalarKind::I64 => "i64",
+            ScalarKind::U8 => "u8",
+            ScalarKind::U16 => "u16",
+            ScalarKind::U32 => "u32",
+            ScalarKind::U64 => "u64",
+            ScalarKind::F16 => "f16",
+            ScalarKind::F32 => "f32",
+            ScalarKind::F64 => "f64",
+        }
+    }
+
     /// Its length in memory.
     pub fn bytes(self) -> u32 {
         match self {
@@ -126,6 +144,44 @@ pub struct TaskMeta {
     pub behind: Option<Vec<u32>>,
     /// Bytes of shared memory that a launch asks for, beside those that the code declares.
     pub block_bytes: u64,
+    /// How it runs on rows of split arrays, if it touches any.
+    pub split: Option<SplitTask>,
+}
+
+/// A task that runs on a range of rows of split arrays. The last two argument slots of a launch are the range.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SplitTask {
+    /// The split arrays that it reads, and how many rows before and behind its own.
+    pub reads: Vec<(u32, u64, u64)>,
+    /// The split arrays that it writes.
+    pub writes: Vec<u32>,
+    /// Other memory that it updates: each part of the task makes a part of the sum.
+    pub updates: Vec<(u32, UpdateOp, SplitMemory)>,
+    /// Rows that have to be the last of the array.
+    pub last_rows: Vec<(u32, i64)>,
+}
+
+/// Scalars of one type, one after the other.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SplitMemory {
+    /// The argument slot that holds the address.
+    pub slot: u32,
+    /// Bytes from there.
+    pub offset: u64,
+    /// Their type.
+    pub kind: ScalarKind,
+    /// How many, times the product of `extents`.
+    pub scalars: u64,
+    /// Argument slots that hold extents.
+    pub extents: Vec<u32>,
+}
+
+impl SplitMemory {
+    /// Address and number of scalars in a launch.
+    pub fn range(&self, args: &[u64]) -> (u64, u64) {
+        let extents: u64 = self.extents.iter().map(|&slot| args[slot as usize]).product();
+        (args[self.slot as usize] + self.offset, self.scalars * extents)
+    }
 }
 
 /// An argument slot that holds an address.

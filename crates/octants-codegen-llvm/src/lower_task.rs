@@ -87,6 +87,7 @@ fn lower_main(u: &Unit<'_>, number: usize) -> TaskMeta {
         writes: task.access.writes.iter().map(|b| b.0).collect(),
         access: Vec::new(),
         block_bytes: if target.has_launch_memory() { u.facts.launch_memory.bytes(number) } else { 0 },
+        split: None,
     }
 }
 

@@ -130,6 +130,7 @@ fn describe(facts: &Facts<'_>, number: usize) -> TaskMeta {
         writes: task.access.writes.iter().map(|b| b.0).collect(),
         access: Vec::new(),
         block_bytes: 0,
+        split: None,
     }
 }
 

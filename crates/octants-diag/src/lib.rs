@@ -29,7 +29,7 @@ pub struct Span {
 }
 
 /// All the files of one compilation; [`Span::file`] indexes it.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sources {
     files: Vec<Arc<SourceFile>>,
 }

@@ -39,6 +39,8 @@ pub enum Error {
     Races(Vec<Race>, String),
     /// Code generation refused the program.
     Codegen(String),
+    /// A mistake of the user that passes find, in its sources.
+    Refused(Box<Diagnostic>, Sources),
 }
 
 impl fmt::Display for Error {
@@ -61,6 +63,7 @@ impl fmt::Display for Error {
             | Error::Races(_, what)
             | Error::Codegen(what) => f.write_str(what),
             Error::OutOfMemory { message } => f.write_str(message),
+            Error::Refused(diagnostic, sources) => f.write_str(&diagnostic.render(sources)),
         }
     }
 }

@@ -58,7 +58,7 @@ impl Session {
         let (info, generator) = (self.info_of(machine), machine.code_generator());
         let lowering = lowering.kept_as(keeping_on(&info));
         let concurrent = !self.device().is_immediate() || info.has_grid;
-        let program = self.split(&lowering.lowered, (arrays_may_alias, concurrent), &info, false, |_| ());
+        let program = self.split(&lowering.lowered, (arrays_may_alias, concurrent), &info, false, |_| ())?;
         check_fragments(&program, &info, &lowering.lowered.sources)?;
         let schedule =
             |program| schedule_program(program, &info, self.schedule_options((arrays_may_alias, concurrent)));

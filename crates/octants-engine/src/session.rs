@@ -13,6 +13,7 @@ mod race_words;
 mod races;
 mod recall;
 mod saved_graphs;
+mod split_arrays;
 mod stream_groups;
 
 use std::path::{Path, PathBuf};

@@ -24,6 +24,7 @@ fn seven(session: &Session) -> u64 {
     let lowered = Lowered {
         kernel,
         buffers: Vec::new(),
+        split_arrays: Default::default(),
         roots: Vec::new(),
         params: Vec::new(),
         returns: Vec::new(),

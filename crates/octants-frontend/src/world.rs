@@ -152,6 +152,8 @@ pub struct NdarrayDesc {
     /// It is a range of the array in its attribute `arr`, from the element on that its attribute `offset` counts: the
     /// parameter's annotation asks for it.
     pub is_view: bool,
+    /// Its first axis is distributed over ranks: this process has some of its rows.
+    pub is_split: bool,
 }
 
 impl NdarrayDesc {

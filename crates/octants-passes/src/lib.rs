@@ -39,9 +39,11 @@ pub mod pipeline;
 mod privatize_reductions;
 mod promote_inner_sums;
 mod race_watch;
+mod restrict_loops;
 mod return_at_end;
 mod share_reciprocals;
 pub mod simplify_locals;
+mod split_loops;
 
 pub use find_carried_locals::{CarriedLocal, find_carried_locals};
 pub use find_divergent_barriers::find_divergent_barriers;
@@ -51,3 +53,5 @@ pub use offload::offload;
 pub use pass_options::PassOptions;
 pub use pipeline::PIPELINE;
 pub use race_watch::RaceWatch;
+pub use restrict_loops::{restrict_loops, split_tasks};
+pub use split_loops::{Halo, SplitLoop};

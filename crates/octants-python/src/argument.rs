@@ -59,6 +59,8 @@ pub struct Gathered<'py> {
     pub resumes_at: Option<i64>,
     /// What the launch follows, if it is of a gradient.
     pub follows: Option<Follows>,
+    /// What the package makes of the launch, if it is on arrays that are split over ranks.
+    pub split_launch: Option<Bound<'py, PyAny>>,
     /// Values and arrays of arguments that were passed over so far: see [`Gathered::pass_over`].
     passed_over: u32,
 }
@@ -130,6 +132,7 @@ impl<'py> Gathered<'py> {
             numbers: None,
             resumes_at: None,
             follows: None,
+            split_launch: None,
             passed_over: 0,
         }
     }
@@ -261,6 +264,7 @@ impl<'py> Gathered<'py> {
             readonly: view.readonly,
             host: view.host,
             gaps: view.has_gaps(),
+            split: view.split.is_some(),
         });
         self.keep(view, py);
         Ok(())
@@ -290,7 +294,7 @@ impl<'py> Gathered<'py> {
         self.spans.push(Span { leaf, low, high, readonly, host, gaps, words });
         let contiguous = u64::from(m.strides.is_empty());
         let reach = Reach::of(m.extents, high - low) as u64;
-        let flags = contiguous | reach << 1 | u64::from(m.needs_grad) << 3;
+        let flags = contiguous | reach << 1 | u64::from(m.needs_grad) << 3 | u64::from(m.split) << 4;
         self.key.push(TAG_ARRAY | m.type_word | (m.extents.len() as u64) << 40 | flags << 48);
     }
 }
@@ -317,6 +321,8 @@ pub struct Memory<'a> {
     pub host: bool,
     /// There are bytes between the elements that are not the array's.
     pub gaps: bool,
+    /// Split over ranks.
+    pub split: bool,
 }
 
 /// The error of a float where the options allow none.

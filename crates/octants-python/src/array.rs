@@ -51,6 +51,12 @@ fn own(array: &Bound<'_, Ndarray>) -> PyResult<ArrayView> {
         ready_on: None,
         needs_grad: this.has_grad(),
         serial: this.memory().serial(),
+        split: if this.is_split() {
+            let low = this.memory_address(array.py())?;
+            Some((low, low + this.bytes()))
+        } else {
+            None
+        },
     })
 }
 
@@ -77,6 +83,7 @@ fn from_numpy(value: &Bound<'_, PyAny>) -> PyResult<ArrayView> {
         ready_on: None,
         needs_grad: false,
         serial: 0,
+        split: None,
     };
     if flags & numpy::npyffi::flags::NPY_ARRAY_C_CONTIGUOUS == 0 {
         view.strides = array.strides().iter().map(|&s| s as i64).collect();

@@ -30,11 +30,16 @@ pub struct ArrayView {
     pub needs_grad: bool,
     /// The program whose memory it lies in; zero for memory of others.
     pub serial: u64,
+    /// Of an array that is split over ranks: the bytes that this one has, `[low, high)`.
+    pub split: Option<(u64, u64)>,
 }
 
 impl ArrayView {
     /// Bytes from the first to the last that an access can touch: `[low, high)`.
     pub fn span(&self) -> (u64, u64) {
+        if let Some(rows) = self.split {
+            return rows;
+        }
         let elem = u64::from(scalar_of(&self.elem).bytes()) * self.elem.leaf_count() as u64;
         if self.extents.contains(&0) {
             return (self.address, self.address);
@@ -122,6 +127,7 @@ impl ArrayView {
             clamped: false,
             needs_grad: self.needs_grad,
             is_view: false,
+            is_split: self.split.is_some(),
         }
     }
 }

@@ -331,6 +331,7 @@ pub unsafe fn view_of(tensor: &Tensor, readonly: bool, owner: Option<Py<PyAny>>)
         ready_on: None,
         needs_grad: false,
         serial: 0,
+        split: None,
     };
     view.forget_dense_strides();
     Ok(Some(view))

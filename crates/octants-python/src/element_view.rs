@@ -34,6 +34,7 @@ impl ElementView {
             ready_on: None,
             needs_grad: false,
             serial: self.buffer.get().serial(),
+            split: None,
         };
         view.forget_dense_strides();
         Ok(view)

@@ -63,6 +63,7 @@ pub fn from_engine(py: Python<'_>, error: Error) -> PyErr {
         Error::OutOfMemory { .. } => PyMemoryError::new_err(text),
         Error::Assertion(_) => exception(py, "OctantsAssertionError", text),
         Error::Races(races, _) => race_error(py, &races, text),
+        Error::Refused(diagnostic, sources) => from_compile(py, CompileError::User(vec![*diagnostic], sources), &[]),
         Error::Unavailable(_) | Error::Device(_) | Error::Codegen(_) => runtime_error(py, text),
     }
 }

@@ -116,6 +116,7 @@ fn from_buffer(value: &Bound<'_, PyAny>) -> PyResult<Option<ArrayView>> {
         ready_on: None,
         needs_grad: false,
         serial: 0,
+        split: None,
     }))
 }
 
@@ -149,6 +150,7 @@ fn from_torch(tensor: &Bound<'_, PyAny>) -> PyResult<ArrayView> {
         ready_on: None,
         needs_grad: false,
         serial: 0,
+        split: None,
     })
 }
 
@@ -237,6 +239,7 @@ fn from_protocol(shown: &Bound<'_, PyAny>, name: &str) -> PyResult<ArrayView> {
         ready_on: entry("stream")?.map(|s| s.extract()).transpose()?,
         needs_grad: false,
         serial: 0,
+        split: None,
     };
     view.forget_dense_strides();
     Ok(view)

@@ -57,6 +57,20 @@ impl<'a, 'py, L: HoldLater + ?Sized> Interpreter<'a, 'py, L> {
         self.raised.take()
     }
 
+    /// Runs Python code. `None` where that raises; the launch is then left as if it had been interrupted.
+    pub fn attached<T>(&self, run: impl FnOnce(Python<'_>) -> PyResult<T>) -> Option<T> {
+        let was_let_go = !self.saved.get().is_null();
+        if was_let_go {
+            self.come_back();
+        }
+        // SAFETY: this thread has the interpreter.
+        let end = run(unsafe { Python::assume_attached() });
+        if was_let_go {
+            self.let_go();
+        }
+        end.map_err(|raised| *self.raised.borrow_mut() = Some(raised)).ok()
+    }
+
     fn let_go(&self) {
         // SAFETY: this thread holds the interpreter.
         self.saved.set(unsafe { ffi::PyEval_SaveThread() });

@@ -17,6 +17,7 @@ mod refusals;
 mod repeat;
 mod resume;
 mod see_launches;
+mod split_launch;
 mod take_trip_counts;
 mod unmade_call;
 

@@ -28,6 +28,9 @@ pub struct Ndarray {
     shape: SmallVec<[u64; 4]>,
     needs_grad: bool,
     strides: OnceLock<SmallVec<[i64; 4]>>,
+    /// Of an array that is split over ranks: the number of the first row that memory holds. `shape` is that of all
+    /// rows.
+    first_row: Option<i64>,
 }
 
 impl Ndarray {
@@ -41,6 +44,7 @@ impl Ndarray {
             clamped: false,
             needs_grad: self.needs_grad,
             is_view: false,
+            is_split: self.is_split(),
         }
     }
 
@@ -64,10 +68,32 @@ impl Ndarray {
         &self.shape
     }
 
-    /// Address of the first element.
+    /// Address of the first element in memory.
+    #[inline]
+    pub fn memory_address(&self, py: Python<'_>) -> PyResult<u64> {
+        Ok(self.memory().address(py)? + self.offset)
+    }
+
+    /// Address of the element at index zero: outside of its memory for an array that is split, unless this rank has row
+    /// zero.
     #[inline]
     pub fn address(&self, py: Python<'_>) -> PyResult<u64> {
-        Ok(self.memory().address(py)? + self.offset)
+        let first = self.memory_address(py)?;
+        Ok(match self.first_row {
+            None => first,
+            Some(row) => first.wrapping_sub((row as u64).wrapping_mul(self.row_bytes())),
+        })
+    }
+
+    /// Its first axis is distributed over ranks.
+    #[inline]
+    pub fn is_split(&self) -> bool {
+        self.first_row.is_some()
+    }
+
+    fn row_bytes(&self) -> u64 {
+        let elem = self.elem.leaves().first().map_or(1, |s| u64::from(s.bytes())) * self.elem.leaf_count() as u64;
+        self.shape[1..].iter().product::<u64>() * elem
     }
 
     /// Its size in bytes.
@@ -94,7 +120,8 @@ impl Ndarray {
 #[pymethods]
 impl Ndarray {
     #[new]
-    #[pyo3(signature = (dtype_name, element_shape, shape, needs_grad = false, of = None, first = 0))]
+    #[allow(clippy::too_many_arguments)] // Python names them.
+    #[pyo3(signature = (dtype_name, element_shape, shape, needs_grad = false, of = None, first = 0, first_row = None))]
     fn new(
         py: Python<'_>,
         dtype_name: &str,
@@ -103,6 +130,7 @@ impl Ndarray {
         needs_grad: bool,
         of: Option<&Bound<'_, Ndarray>>,
         first: u64,
+        first_row: Option<i64>,
     ) -> PyResult<Ndarray> {
         let scalar = scalar_by_name(dtype_name)?;
         let elem = element_type(scalar, &element_shape)?;
@@ -121,6 +149,15 @@ impl Ndarray {
                 .ok_or_else(|| PyValueError::new_err(format!("an ndarray of shape {shape:?} is too large")))?;
         }
         let (buffer, offset) = match of {
+            // All of another array's memory, whose first row this is.
+            Some(local) if first_row.is_some() => {
+                let local = local.get();
+                if local.elem != elem || local.shape.is_empty() || local.shape[1..] != extents[1..] {
+                    return Err(PyValueError::new_err("the rows of a split array have the shape of the array's"));
+                }
+                bytes = local.bytes;
+                (local.buffer.clone_ref(py), local.offset)
+            }
             None => {
                 let buffer = Buffer::allocate(py, bytes)?;
                 Capture::note_new_here(buffer.memory()).map_err(|e| raised(py, e))?;
@@ -137,7 +174,17 @@ impl Ndarray {
             }
         };
         let type_word = type_word(&elem);
-        Ok(Ndarray { buffer, offset, bytes, elem, type_word, shape: extents, needs_grad, strides: OnceLock::new() })
+        Ok(Ndarray {
+            buffer,
+            offset,
+            bytes,
+            elem,
+            type_word,
+            shape: extents,
+            needs_grad,
+            strides: OnceLock::new(),
+            first_row,
+        })
     }
 
     /// Its memory.

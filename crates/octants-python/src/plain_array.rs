@@ -85,18 +85,20 @@ impl<'py> Gathered<'py> {
             // The other way says what is wrong.
             return Ok(false);
         }
+        let low = this.memory_address(array.py())?;
         self.push_memory(&Memory {
             address,
             extents: this.extents(),
             strides: this.strides(),
             type_word: this.type_word(),
             needs_grad: this.has_grad(),
-            low: address,
+            low,
             // Whatever the order of the axes, it has all of its memory.
-            high: address + this.bytes(),
+            high: low + this.bytes(),
             readonly: false,
             host: false,
             gaps: false,
+            split: this.is_split(),
         });
         Ok(true)
     }
@@ -130,6 +132,7 @@ impl<'py> Gathered<'py> {
             readonly: array.readonly,
             host: array.host,
             gaps: false,
+            split: false,
         });
         true
     }

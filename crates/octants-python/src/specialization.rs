@@ -4,6 +4,7 @@
 
 mod build;
 mod described;
+mod split_arrays;
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,6 +19,7 @@ use pyo3::types::{PyWeakrefMethods, PyWeakrefReference};
 use smallvec::SmallVec;
 
 pub use self::described::Described;
+pub use self::split_arrays::SplitArray;
 use crate::argument::{Gathered, Span};
 use crate::buffer::Buffer;
 use crate::constant::Constant;
@@ -116,6 +118,8 @@ pub struct Specialization {
     pub sees_launches: AtomicBool,
     /// Launches that a gradient may be of which is asked for by hand.
     pub seen: SeenLaunches,
+    /// The arrays that are split over ranks.
+    pub split: Vec<SplitArray>,
 }
 
 /// An array that the code reaches otherwise than by an argument. Its address is in a slot.
@@ -128,7 +132,9 @@ struct CapturedArray {
 
 impl CapturedArray {
     fn of(slot: u32, desc: &NdarrayDesc) -> CapturedArray {
-        let bytes = u64::from(scalar_of(&desc.elem).bytes()) * desc.elem.leaf_count() as u64;
+        // The address of a split array is that of row zero, which may be another rank's.
+        let rows = u64::from(!desc.is_split);
+        let bytes = rows * u64::from(scalar_of(&desc.elem).bytes()) * desc.elem.leaf_count() as u64;
         CapturedArray { slot, extents: desc.ndim, bytes }
     }
 

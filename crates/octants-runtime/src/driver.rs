@@ -123,6 +123,20 @@ pub trait Caller {
     fn is_interrupted(&self) -> bool {
         false
     }
+
+    /// Who runs the tasks of a kernel on split arrays.
+    fn conductor(&self) -> Option<&dyn Conductor> {
+        None
+    }
+}
+
+/// Runs a kernel on split arrays task by task, because each task needs rows of other ranks.
+pub trait Conductor {
+    /// Calls `run` with the first row and the end of each range of rows that this rank computes.
+    ///
+    /// # Errors
+    /// Those of `run`, and its own.
+    fn conduct(&self, task: usize, run: &mut dyn FnMut(i32, i32) -> Result<()>) -> Result<()>;
 }
 
 /// A caller that others do not wait for.

@@ -38,6 +38,11 @@ impl KernelMeta {
         }
     }
 
+    /// True when some task runs on rows of split arrays.
+    pub fn is_split(&self) -> bool {
+        self.tasks.iter().any(|t| t.split.is_some())
+    }
+
     /// True when the code has a place that prints.
     pub fn prints(&self) -> bool {
         self.sites.iter().any(|s| matches!(s.kind, SiteKind::Print | SiteKind::Report))

@@ -73,8 +73,9 @@ pub use captured_graph::CapturedGraph;
 pub use concurrency::Decision;
 pub use device::{Device, DeviceConfig};
 pub use driver::{
-    Caller, Contents, DevicePtr, Driver, EndWords, EventHandle, Factors, GraphHandle, GraphPart, Launch, MatrixRows,
-    ModuleHandle, PartWork, Patient, Peer, ProductCalls, RealType, SolverCalls, SparseWork, StreamHandle, TaskHandle,
+    Caller, Conductor, Contents, DevicePtr, Driver, EndWords, EventHandle, Factors, GraphHandle, GraphPart, Launch,
+    MatrixRows, ModuleHandle, PartWork, Patient, Peer, ProductCalls, RealType, SolverCalls, SparseWork, StreamHandle,
+    TaskHandle,
 };
 pub use error::{DeviceError, ErrorKind, Result};
 pub use event::Event;

@@ -28,6 +28,8 @@ class ArrayMakers:
     """`buffer_views.view_of_slice`."""
     sparse_matrix_builder: Callable[[], type]
     """The class of builders of sparse matrices, which the package imports when it is asked for."""
+    split_ndarray: Callable[[Any, Any, Any, int], Any]
+    """`split_ndarrays.split_ndarray` of `_distributed`: type and shape, the axis that is split, ghost rows."""
     struct_field: Callable[..., Any]
     """`struct.make_struct_field`."""
 

@@ -337,15 +337,30 @@ class MatrixNdarray(_CompoundNdarray):
 
 
 @only_in_python
-def ndarray(dtype: Any, shape: Any, needs_grad: bool = False, device: Any = None) -> Ndarray:
+def ndarray(
+    dtype: Any,
+    shape: Any,
+    needs_grad: bool = False,
+    device: Any = None,
+    *,
+    split: int | str | None = None,
+    halo: int = 2,
+) -> Any:
     """An ndarray of scalars, or of vectors or matrices where `dtype` is such a type, filled with zeros.
 
     `shape` is an extent or a tuple of them, each at least 1. `needs_grad` makes another one of the same shape, `grad`,
     for gradients; only floats have one. Both mistakes are an `OctantsRuntimeError`. `device` is what
     `qd.device()` returns, or its name; the current device for None.
+
+    `split=0` distributes the first axis over the ranks of `qd.distributed`: the array is a `SplitNdarray`, with `halo`
+    ghost rows on each side.
     """
     with on(device):
-        return make_ndarray(dtype, shape, needs_grad)
+        if split is None:
+            return make_ndarray(dtype, shape, needs_grad)
+        if needs_grad:
+            raise OctantsRuntimeError("arrays that are split over ranks have no gradients")
+        return makers.split_ndarray(dtype, shape, split, halo)
 
 
 def make_ndarray(dtype: Any, shape: Any, needs_grad: bool = False, layout: tuple[int, ...] | None = None) -> Ndarray:

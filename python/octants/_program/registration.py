@@ -18,6 +18,7 @@ from octants._arrays.tensors import Tensor as tensor
 from octants._code.cache_observations import CacheObservations as cache_observations
 from octants._code.cache_observations import FastcacheObservations as fastcache_observations
 from octants._code.code_dumps import write as write_code
+from octants._distributed.split_launches import SplitLaunch as split_launch
 from octants._fields.fields import Field as field
 from octants._fields.placement_checks import refuse_unplaced_fields
 from octants._language.lambda_source import lambda_text
@@ -42,6 +43,7 @@ __all__ = [
     "refuse_unplaced_fields",
     "register",
     "scalar_types",
+    "split_launch",
     "tensor",
     "tensor_methods",
     "vector",

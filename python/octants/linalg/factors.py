@@ -88,9 +88,11 @@ class DeviceFactors:
         assert self._solver is not None
         extent = right.shape[0]
         x = make_ndarray(self._dtype, extent)
-        if not isinstance(right, Ndarray) or right.dtype != self._dtype:
+        if isinstance(right, Ndarray) and right.dtype == self._dtype:
+            own = right
+        else:
             values = right if isinstance(right, np.ndarray) else right.to_numpy()
-            right = make_ndarray(self._dtype, extent)
-            right.from_numpy(np.ascontiguousarray(values, self._dtype.numpy))
-        self._solver.solve(right.buffer, x.buffer)
+            own = make_ndarray(self._dtype, extent)
+            own.from_numpy(np.ascontiguousarray(values, self._dtype.numpy))
+        self._solver.solve(own.buffer, x.buffer)
         return x

@@ -82,17 +82,22 @@ fn kind(of: octants_analysis::AccessKind) -> AccessKind {
     match of {
         octants_analysis::AccessKind::Read => AccessKind::Read,
         octants_analysis::AccessKind::Write => AccessKind::Write,
-        octants_analysis::AccessKind::Atomic(op) => AccessKind::Update(match op {
-            AtomicOp::Add => UpdateOp::Add,
-            AtomicOp::Sub => UpdateOp::Sub,
-            AtomicOp::Mul => UpdateOp::Mul,
-            AtomicOp::Min => UpdateOp::Min,
-            AtomicOp::Max => UpdateOp::Max,
-            AtomicOp::And => UpdateOp::And,
-            AtomicOp::Or => UpdateOp::Or,
-            AtomicOp::Xor => UpdateOp::Xor,
-            AtomicOp::Exchange => UpdateOp::Exchange,
-        }),
+        octants_analysis::AccessKind::Atomic(op) => AccessKind::Update(update_op(op)),
+    }
+}
+
+/// An atomic operation as artifacts keep it.
+pub(super) fn update_op(op: AtomicOp) -> UpdateOp {
+    match op {
+        AtomicOp::Add => UpdateOp::Add,
+        AtomicOp::Sub => UpdateOp::Sub,
+        AtomicOp::Mul => UpdateOp::Mul,
+        AtomicOp::Min => UpdateOp::Min,
+        AtomicOp::Max => UpdateOp::Max,
+        AtomicOp::And => UpdateOp::And,
+        AtomicOp::Or => UpdateOp::Or,
+        AtomicOp::Xor => UpdateOp::Xor,
+        AtomicOp::Exchange => UpdateOp::Exchange,
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use octants_analysis::task_order;
-use octants_artifact::{Artifact, Dependence, Key};
+use octants_artifact::{Artifact, Dependence, Key, SplitTask};
 use octants_autodiff::Kept;
 use octants_diag::Span;
 use octants_frontend::Lowered;
@@ -12,7 +12,7 @@ use octants_ir::{
     run_pipeline_with,
 };
 use octants_passes::check_races::add_unused_arguments;
-use octants_passes::{PIPELINE, PassOptions, RaceWatch, offload};
+use octants_passes::{PIPELINE, PassOptions, RaceWatch, offload, restrict_loops};
 use octants_runtime::{LoadedKernel, Pointer};
 use octants_schedule::schedule_program;
 
@@ -21,6 +21,7 @@ use super::check_blocks::{check_block_dims, check_block_memory, check_cooperatin
 use super::counters::counters_of;
 use super::race_check::RaceCheck;
 use super::race_words::RaceSlots;
+use super::split_arrays::split_tasks_of;
 use super::{Lowering, Session};
 use crate::artifact_cache::{ArtifactCache, Ingredients};
 use crate::compile_times::{Phase, Stopwatch};
@@ -106,6 +107,11 @@ impl Executable {
         self.kernel.meta().tasks.len()
     }
 
+    /// How each task runs on arrays that are split over ranks, if it touches any.
+    pub fn split_tasks(&self) -> impl Iterator<Item = Option<&SplitTask>> {
+        self.kernel.meta().tasks.iter().map(|t| t.split.as_ref())
+    }
+
     /// Whether some task writes to the buffer of this index.
     pub fn writes_buffer(&self, index: u32) -> bool {
         self.kernel.meta().tasks.iter().any(|t| t.writes.contains(&index))
@@ -160,7 +166,7 @@ impl Session {
         let (machine, info) = (&self.machine, self.target_info());
         let asked = (arrays_may_alias, concurrent, watches);
         let (program, watched) =
-            self.split_watched(lowered, asked, &info, self.config().print_ir, |pass| watch.lap(Phase::Passes, pass));
+            self.split_watched(lowered, asked, &info, self.config().print_ir, |pass| watch.lap(Phase::Passes, pass))?;
         let layout = ArgLayout::new(program.roots, &program.buffers, &program.params);
         let watched = watched.map(|watch| Box::new(RaceSlots::of(&watch, &layout, &program.buffers)));
         check_block_dims(&program, &info)?;
@@ -208,6 +214,7 @@ impl Session {
         let access = access_of_tasks(&program, &layout);
         let order = task_order(&program, arrays_may_alias);
         let counters = counters_of(&program, &layout);
+        let splits = split_tasks_of(&program, &layout, &lowered.split_arrays)?;
         watch.lap(Phase::Passes, "access sets");
         let scheduled = schedule_program(program, &info, schedule_options);
         watch.lap(Phase::Passes, "schedule");
@@ -218,8 +225,9 @@ impl Session {
             .compile(&scheduled, &location, &options, &machine.target, &mut after)
             .map_err(|e| Error::Codegen(e.to_string()))?;
         (artifact.defined_at, artifact.counters) = (defined_at, counters);
-        for (task, (access, behind)) in artifact.tasks.iter_mut().zip(access.into_iter().zip(order)) {
-            (task.access, task.behind) = (access, Some(behind));
+        let facts = access.into_iter().zip(order).zip(splits);
+        for (task, ((access, behind), split)) in artifact.tasks.iter_mut().zip(facts) {
+            (task.access, task.behind, task.split) = (access, Some(behind), split);
         }
         watch.lap(Phase::Codegen, "free");
         // Where nothing is kept here, the device's driver may keep what it makes of the text.
@@ -257,8 +265,9 @@ impl Session {
         info: &TargetInfo,
         shows: bool,
         done: impl FnMut(&'static str),
-    ) -> Program {
-        self.split_watched(lowered, (arrays_may_alias, concurrent_launches, false), info, shows, done).0
+    ) -> Result<Program, Error> {
+        let asked = (arrays_may_alias, concurrent_launches, false);
+        self.split_watched(lowered, asked, info, shows, done).map(|(program, _)| program)
     }
 
     /// The same, of a kernel that watches who touches what at run time where nothing is proved of it; what a launch is
@@ -270,7 +279,7 @@ impl Session {
         info: &TargetInfo,
         shows: bool,
         mut done: impl FnMut(&'static str),
-    ) -> (Program, Option<RaceWatch>) {
+    ) -> Result<(Program, Option<RaceWatch>), Error> {
         let mut kernel = lowered.kernel.clone();
         let mut options = PassOptions {
             check_bounds: self.config().bounds_checked(),
@@ -292,9 +301,14 @@ impl Session {
         if shows {
             eprintln!("{kernel}");
         }
+        if !lowered.split_arrays.is_empty() {
+            let refused = |diagnostic| Error::Refused(diagnostic, lowered.sources.clone());
+            restrict_loops(&mut kernel, &lowered.split_arrays).map_err(refused)?;
+            done("restrict_loops");
+        }
         let program = offload(kernel);
         done("offload");
-        (program, options.watch)
+        Ok((program, options.watch))
     }
 
     pub(crate) fn schedule_options(&self, (arrays_may_alias, concurrent_launches): (bool, bool)) -> ScheduleOptions {

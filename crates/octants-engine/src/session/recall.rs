@@ -71,6 +71,10 @@ impl Session {
     /// Stores what a compilation asked and what came of it; whether it was written.
     pub fn keep_trace(&self, search: Search<'_>, lowering: &Lowering, code: &Executable, may_alias: bool) -> bool {
         let (Some(cache), Some(artifact)) = (&self.cache, code.key) else { return false };
+        // Its launches need to know which of the arrays are split.
+        if !lowering.lowered.split_arrays.is_empty() {
+            return false;
+        }
         let store = code.store().map(GradientStore::to_stored);
         // A store whose counting code is not kept could not be made again.
         if store.as_ref().is_some_and(Option::is_none) {

@@ -22,6 +22,7 @@ mod outcome;
 mod recall;
 mod record;
 
+pub(crate) use outcome::kind_of;
 pub use outcome::{Binding, stored_warning};
 pub use recall::{Recalled, Request, Search};
 pub(crate) use recall::{keep, outcome, search};

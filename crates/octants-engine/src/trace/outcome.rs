@@ -85,7 +85,7 @@ fn source_of(capture: &Capture) -> ArraySource {
     match capture {
         Capture::Arg { index, path } => ArraySource::Argument(*index, path.clone()),
         Capture::ShadowBuffer { index, path, desc } => {
-            let NdarrayDesc { elem, ndim, contiguous, reach, clamped, needs_grad, is_view: _ } = desc;
+            let NdarrayDesc { elem, ndim, contiguous, reach, clamped, needs_grad, is_view: _, is_split: _ } = desc;
             let array = ArrayType {
                 element: type_to_stored(elem),
                 axes: *ndim,
@@ -114,6 +114,7 @@ fn capture_of(source: &ArraySource) -> Capture {
                 clamped: array.clamped,
                 needs_grad: array.needs_grad,
                 is_view: false,
+                is_split: false,
             },
         },
         ArraySource::Object(obj, from) => Capture::Object { obj: Obj(*obj), from: from.clone() },
@@ -180,7 +181,7 @@ const KINDS: [(Scalar, ScalarKind); 12] = [
     (Scalar::F64, ScalarKind::F64),
 ];
 
-fn kind_of(scalar: Scalar) -> ScalarKind {
+pub(crate) fn kind_of(scalar: Scalar) -> ScalarKind {
     KINDS.iter().find(|(s, _)| *s == scalar).expect("compiler bug: a scalar without a kind").1
 }
 

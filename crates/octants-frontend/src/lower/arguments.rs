@@ -129,6 +129,9 @@ impl Lowerer<'_> {
         if desc.is_view {
             self.view_arrays.insert(id);
         }
+        if desc.is_split {
+            self.split_arrays.insert(id);
+        }
         id
     }
 

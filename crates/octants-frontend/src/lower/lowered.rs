@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use octants_diag::Sources;
-use octants_ir::Kernel;
+use octants_ir::{BufferId, Kernel};
 
 use super::sparse_levels::Activations;
 use crate::world::{Capture, Obj};
@@ -16,6 +16,8 @@ pub struct Lowered {
     pub kernel: Kernel,
     /// For each of `kernel.buffers`, how a launch finds it; `None` for fields.
     pub buffers: Vec<Option<Capture>>,
+    /// The arrays whose first axis is distributed over ranks.
+    pub split_arrays: BTreeSet<BufferId>,
     /// For each of `kernel.roots`, the outside's id of the memory (`FieldDesc::components[..].root`).
     pub roots: Vec<u32>,
     /// For each of `kernel.params`, the parameter position and the members from there.

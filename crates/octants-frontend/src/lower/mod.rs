@@ -222,6 +222,8 @@ pub(crate) struct Lowerer<'w> {
     shared_bytes: u64,
     /// Arrays of which an index outside means the nearest element.
     clamped_arrays: BTreeSet<BufferId>,
+    /// Arrays that are distributed over ranks.
+    split_arrays: BTreeSet<BufferId>,
     /// The parallel loop around, with its bounds.
     iteration: Option<(ValueId, Vec<Range>)>,
     /// Arguments that are ranges of an array.
@@ -297,6 +299,7 @@ impl<'w> Lowerer<'w> {
             shared_roots: 0,
             shared_bytes: 0,
             clamped_arrays: BTreeSet::new(),
+            split_arrays: BTreeSet::new(),
             iteration: None,
             view_arrays: BTreeSet::new(),
             wholes: BTreeMap::new(),
@@ -402,6 +405,7 @@ impl<'w> Lowerer<'w> {
             params: self.param_paths,
             returns,
             checkpoints: self.checkpoints,
+            split_arrays: self.split_arrays,
             overlap_allowed: self.overlap_allowed,
             activations,
             sources: self.sources,

@@ -154,6 +154,7 @@ fn ndarray(t: &Table, elem: Type, kw: &[(String, Obj)]) -> WorldResult<Obj> {
             clamped: false,
             needs_grad: false,
             is_view: false,
+            is_split: false,
         }),
         "Ndarray",
     )))
@@ -173,7 +174,16 @@ fn ndarray_annotation(t: &Table, args: &[Obj], kw: &[(String, Obj)]) -> WorldRes
     let clamped = keyword(kw, "boundary").is_some();
     Ok(annotation(
         t,
-        Annotation::Ndarray(NdarrayDesc { elem, ndim, contiguous, reach, clamped, needs_grad: false, is_view: false }),
+        Annotation::Ndarray(NdarrayDesc {
+            elem,
+            ndim,
+            contiguous,
+            reach,
+            clamped,
+            needs_grad: false,
+            is_view: false,
+            is_split: false,
+        }),
     ))
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use octants_engine::ir::AutodiffMode;
-use octants_engine::runtime;
+use octants_engine::runtime::{self, Caller};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use smallvec::SmallVec;
@@ -14,6 +14,7 @@ use smallvec::SmallVec;
 use super::asked::Asked;
 use super::bind_arguments::Arguments;
 use super::recorded_launch::RecordedLaunch;
+use super::split_launch::{self, SplitCaller};
 use super::{Kernel, Prepared};
 use crate::annotation::ParamKind;
 use crate::argument::{Follows, Gathered, Place};
@@ -24,7 +25,7 @@ use crate::detached;
 use crate::errors;
 use crate::flattened::Flat;
 use crate::interpreter::Interpreter;
-use crate::plain_python::{self, Caller};
+use crate::plain_python;
 use crate::program;
 use crate::specialization::{Slots, Specialization};
 use crate::stream::{scope_stream, stream_argument};
@@ -119,7 +120,7 @@ impl Kernel {
         {
             named.del_item("qd_stream")?;
         }
-        plain_python::run(self.function(py), &PyTuple::new(py, args)?, named.as_ref(), Caller::Kernel)
+        plain_python::run(self.function(py), &PyTuple::new(py, args)?, named.as_ref(), plain_python::Caller::Kernel)
     }
 
     /// A call with all its arguments, by place.
@@ -179,8 +180,12 @@ impl Kernel {
             }
             _ => Self::find_or_compile(slf, &prepared, &mut gathered, args, &mut slots, mode)?,
         };
-        if repeats {
+        if repeats && spec.split.is_empty() {
             this.remember(py, &prepared, args, &spec, &slots)?;
+        }
+        if !spec.split.is_empty() {
+            let on = stream.as_ref().unwrap_or_else(|| prepared.program.session.device().default_stream());
+            gathered.split_launch = Some(split_launch::begin(&spec, args, &slots, on.handle(), py)?);
         }
         let result = this.launch(py, &prepared, &spec, (&gathered, &[]), &slots, stream.as_ref())?;
         Self::note_launch(slf, args, (&spec, &slots), stream.as_ref())?;
@@ -307,6 +312,12 @@ impl Kernel {
             LAST_TASKS.set(spec.code.task_count());
         }
         let interpreter = Interpreter::of_launch(py, flats);
+        if !spec.split.is_empty() {
+            self.check_split(py, gathered)?;
+        }
+        let split = gathered.split_launch.as_ref().map(|launch| launch.clone().unbind());
+        let split = split.map(|launch| SplitCaller { interpreter: &interpreter, launch });
+        let caller: &dyn Caller = split.as_ref().map_or(&interpreter, |split| split);
         let _in_order = (!self.concurrent).then(concurrency::keep_order);
         let mut ended_at = None;
         // SAFETY: the slots were filled by the layout of this code, from arrays that the caller's arguments, `gathered`
@@ -314,17 +325,18 @@ impl Kernel {
         let end = unsafe {
             if let Some(Follows { order, counters }) = &gathered.follows {
                 let follows = (order.as_deref(), &**counters);
-                session.launch_following(follows, &spec.code, slots, &arrays, stream, &interpreter)
+                session.launch_following(follows, &spec.code, slots, &arrays, stream, caller)
             } else if spec.checkpoints.is_empty() {
-                session.launch(&spec.code, slots, &arrays, stream, &interpreter)
+                session.launch(&spec.code, slots, &arrays, stream, caller)
             } else {
-                let end = session.launch_from(&spec.code, slots, &arrays, stream, gathered.resumes_at, &interpreter);
+                let end = session.launch_from(&spec.code, slots, &arrays, stream, gathered.resumes_at, caller);
                 end.map(|at| {
                     ended_at = at;
                     None
                 })
             }
         };
+        drop(split);
         let interrupted = interpreter.take();
         program::write_printed(py)?;
         if let Some(raised) = interrupted {
@@ -336,5 +348,19 @@ impl Kernel {
             Ok(Some(results)) => spec.result.build(py, results.slots()),
             Err(error) => Err(errors::from_engine(py, error)),
         }
+    }
+
+    /// Refuses launches on split arrays of whom ranks know nothing: those that are recorded or captured.
+    #[cold]
+    fn check_split(&self, py: Python<'_>, gathered: &Gathered<'_>) -> PyResult<()> {
+        if gathered.split_launch.is_some() && !runtime::nesting::capturing() {
+            return Ok(());
+        }
+        let text = format!(
+            "kernel `{}` uses an array that is split over ranks: its launches cannot be captured in a graph or \
+             recorded for a gradient",
+            self.name
+        );
+        Err(errors::runtime_error(py, text))
     }
 }

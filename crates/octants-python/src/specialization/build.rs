@@ -9,7 +9,7 @@ use octants_engine::trace::Binding;
 use pyo3::prelude::*;
 
 use super::described::Leaf;
-use super::{ArraySlot, CapturedArray, Copy, Described, Fixed, Specialization};
+use super::{ArraySlot, CapturedArray, Copy, Described, Fixed, Specialization, SplitArray};
 use crate::argument::Gathered;
 use crate::array;
 use crate::buffer::Buffer;
@@ -100,6 +100,7 @@ impl Specialization {
             }
         }
         let (groups_of_guards, guards) = GuardGroup::sort(py, guards(py, world, live)?, args)?;
+        let split = SplitArray::all_of(binding, code.split_tasks().flatten(), world);
         Ok(Specialization {
             key: gathered.key.to_vec().into_boxed_slice(),
             serial: gathered.serial,
@@ -124,6 +125,7 @@ impl Specialization {
             records_trip_counts: AtomicBool::new(false),
             sees_launches: AtomicBool::new(false),
             seen: SeenLaunches::default(),
+            split,
         })
     }
 }

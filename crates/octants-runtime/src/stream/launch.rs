@@ -143,7 +143,7 @@ impl StreamCore {
         let measures = mode.is_measured() && !nested;
         // SAFETY: the contract above.
         unsafe {
-            if measures || !kernel.sections.is_empty() {
+            if measures || !kernel.sections.is_empty() || caller.conductor().is_some() {
                 Walk::new(self, kernel, scratch, Pace::Done, measures).run(&launch)?;
             } else {
                 self.run_tasks(&kernel.tasks, &launch)?;
@@ -288,7 +288,8 @@ impl StreamCore {
             }
         }
         // The host walks to the checkpoint that a launch resumes at.
-        if !captured && !measures && scratch.checkpoints.resumes_at.is_none() {
+        let whole = scratch.checkpoints.resumes_at.is_none() && launch.caller.conductor().is_none();
+        if !captured && !measures && whole {
             // SAFETY: the contract above.
             unsafe {
                 if device.driver.launch_as_one(self.handle, kernel.module, &kernel.sections, launch)? {

@@ -15,7 +15,7 @@ use octants_artifact::Condition;
 use super::branches::{self, Branch};
 use super::copied_condition::CopiedCondition;
 use crate::cores::StreamCore;
-use crate::driver::{Launch, StreamHandle};
+use crate::driver::{Conductor, Launch, StreamHandle};
 use crate::error::{ErrorKind, Result};
 use crate::fork::Fork;
 use crate::interruptible_wait::{LOOK, leave_if_interrupted};
@@ -217,6 +217,10 @@ impl<'a> Walk<'a> {
     /// As [`Walk::run`]; the stream is alive.
     unsafe fn tasks(&self, on: StreamHandle, tasks: Range<usize>, launch: &Launch<'_>) -> Result<()> {
         let (device, kernel) = (&*self.stream.device, self.kernel);
+        if let Some(conductor) = launch.caller.conductor() {
+            // SAFETY: the contract above.
+            return unsafe { self.conducted(on, tasks, launch, conductor) };
+        }
         if self.pace == Pace::Done && !self.measures {
             // SAFETY: the contract above.
             return unsafe { self.stream.run_tasks(&kernel.tasks[tasks], launch) };
@@ -241,6 +245,43 @@ impl<'a> Walk<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Runs or queues tasks in order, those on split arrays by ranges of rows.
+    ///
+    /// # Safety
+    /// As [`Walk::run`]; the stream is alive.
+    unsafe fn conducted(
+        &self,
+        on: StreamHandle,
+        tasks: Range<usize>,
+        launch: &Launch<'_>,
+        conductor: &dyn Conductor,
+    ) -> Result<()> {
+        let (device, kernel) = (&*self.stream.device, self.kernel);
+        for task in tasks {
+            let handle = kernel.tasks[task];
+            if kernel.meta.tasks[task].split.is_none() {
+                // SAFETY: the contract above; the kernel is loaded while it is borrowed.
+                unsafe { device.driver.launch(on, handle, launch)? };
+                self.report_done()?;
+                continue;
+            }
+            let mut args = launch.args.to_vec();
+            conductor.conduct(task, &mut |first, end| {
+                let rows = args.len() - 2;
+                args[rows..].copy_from_slice(&[first as u64, end as u64]);
+                // SAFETY: as above. The range is of rows that the rank has.
+                unsafe { device.driver.launch(on, handle, &Launch { args: &args, ..*launch })? };
+                self.report_done()
+            })?;
+        }
+        Ok(())
+    }
+
+    /// What has failed in a task that has run.
+    fn report_done(&self) -> Result<()> {
+        if self.pace == Pace::Done && self.stream.failures.any() { self.stream.report() } else { Ok(()) }
     }
 
     /// Keeps what was measured since the last time.

@@ -1,0 +1,77 @@
+//! [`split_tasks_of`]: how each task runs on rows of split arrays, in the form that artifacts keep.
+
+use std::collections::BTreeSet;
+
+use octants_artifact::{SplitMemory, SplitTask};
+use octants_ir::{ArgLayout, BufferId, Layout, Program};
+use octants_passes::{SplitLoop, split_tasks};
+
+use super::access::update_op;
+use crate::error::Error;
+use crate::trace::kind_of;
+
+/// The split of each task of a program whose arguments lie in these slots.
+///
+/// # Errors
+/// A task updates memory that ranks cannot sum: it is not one range of bytes.
+pub(super) fn split_tasks_of(
+    program: &Program,
+    layout: &ArgLayout,
+    split: &BTreeSet<BufferId>,
+) -> Result<Vec<Option<SplitTask>>, Error> {
+    if split.is_empty() {
+        return Ok(vec![None; program.tasks.len()]);
+    }
+    let found = split_tasks(program, split).into_iter();
+    found.map(|task| task.map(|task| to_meta(program, layout, &task)).transpose()).collect()
+}
+
+fn to_meta(program: &Program, layout: &ArgLayout, of: &SplitLoop) -> Result<SplitTask, Error> {
+    let mut updates = Vec::new();
+    for (&buffer, &op) in &of.updates {
+        let memory = memory_of(program, layout, buffer).ok_or_else(|| {
+            let name = &program.buffers[buffer.index()].name;
+            Error::Device(format!(
+                "kernel `{}` reduces into `{name}`, whose elements are not one after the other in memory: ranks \
+                 cannot sum it. Place it alone, or use an ndarray without a layout",
+                program.name
+            ))
+        })?;
+        updates.extend(memory.into_iter().map(|memory| (buffer.0, update_op(op), memory)));
+    }
+    Ok(SplitTask {
+        reads: of.reads.iter().map(|(b, halo)| (b.0, halo.before, halo.after)).collect(),
+        writes: of.writes.iter().map(|b| b.0).collect(),
+        updates,
+        last_rows: of.last_rows.iter().map(|&(b, row)| (b.0, row)).collect(),
+    })
+}
+
+/// The ranges of memory of a buffer, each of scalars of one type.
+fn memory_of(program: &Program, layout: &ArgLayout, b: BufferId) -> Option<Vec<SplitMemory>> {
+    let buffer = &program.buffers[b.index()];
+    let leaves = buffer.elem.leaves();
+    let scalar = *leaves.first()?;
+    if leaves.iter().any(|s| *s != scalar) {
+        return None;
+    }
+    let kind = kind_of(scalar);
+    match (&buffer.layout, layout.buffers[b.index()]) {
+        (Layout::Contiguous, Some(slot)) => {
+            let extents = (slot + 1..slot + 1 + buffer.ndim).collect();
+            Some(vec![SplitMemory { slot, offset: 0, kind, scalars: leaves.len() as u64, extents }])
+        }
+        (Layout::Dense { components, shape, .. }, _) => {
+            let count: u64 = shape.iter().product();
+            let bytes = u64::from(kind.bytes());
+            let whole = components.iter().all(|c| c.root == components[0].root);
+            let first = components.iter().map(|c| c.base).min()?;
+            let end = components.iter().map(|c| c.end(bytes)).max()?;
+            let scalars = count * components.len() as u64;
+            let is_dense = whole && end - first == scalars * bytes;
+            let slot = layout.roots[components[0].root as usize];
+            is_dense.then(|| vec![SplitMemory { slot, offset: first, kind, scalars, extents: Vec::new() }])
+        }
+        _ => None,
+    }
+}

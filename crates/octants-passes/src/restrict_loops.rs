@@ -1,0 +1,85 @@
+//! Makes a kernel on split arrays run on a range of rows, which a launch gives.
+//!
+//! Two parameters are added behind the others, the first row and the row behind the last. Each parallel loop that
+//! touches split arrays runs the iterations that own these rows: one axis of it is cut. Other loops stay whole.
+
+use std::collections::BTreeSet;
+
+use octants_diag::Diagnostic;
+use octants_ir::insert_code::rebuild_blocks;
+use octants_ir::{BinaryOp, BufferId, Builder, Kernel, Op, Param, Program, Range, Scalar, Type, ValueId};
+
+use crate::split_loops::{SplitCode, SplitLoop, runs_in_parallel};
+
+/// Cuts the loops of a kernel whose split arrays these are.
+///
+/// # Errors
+/// Code that cannot run in parts.
+pub fn restrict_loops(kernel: &mut Kernel, split: &BTreeSet<BufferId>) -> Result<(), Box<Diagnostic>> {
+    let code = SplitCode::new(&kernel.buffers, &kernel.functions, split);
+    code.check_serial(kernel)?;
+    let mut loops = Vec::new();
+    let mut refused = None;
+    kernel.body.visit(kernel.body.root, &mut |v, inst| {
+        if matches!(&inst.op, Op::For(l) if runs_in_parallel(l)) {
+            match code.split_loop(&kernel.body, v) {
+                Ok(Some(found)) => loops.push((v, found)),
+                Ok(None) => {}
+                Err(error) => refused = refused.take().or(Some(error)),
+            }
+        }
+    });
+    if let Some(error) = refused {
+        return Err(error);
+    }
+    let first = kernel.params.len() as u32;
+    for name in ["first row", "end of rows"] {
+        kernel.params.push(Param { name: name.into(), ty: Type::I32 });
+    }
+    rebuild_blocks(&mut kernel.body, |b, v| {
+        if let Some((_, found)) = loops.iter().find(|(at, _)| *at == v) {
+            restrict(b, v, found, first);
+        }
+        b.place(v);
+    });
+    Ok(())
+}
+
+/// How each task of a program runs whose loops were cut.
+///
+/// # Panics
+/// A task cannot run in parts: nothing after [`restrict_loops`] moves accesses into another loop.
+pub fn split_tasks(program: &Program, split: &BTreeSet<BufferId>) -> Vec<Option<SplitLoop>> {
+    let code = SplitCode::new(&program.buffers, &program.functions, split);
+    let of_task = |body: &octants_ir::Body| {
+        let root = body.block(body.root).iter();
+        let mut found = root.filter_map(|&v| {
+            let is_loop = matches!(&body.inst(v).op, Op::For(l) if runs_in_parallel(l));
+            is_loop.then(|| code.split_loop(body, v).expect("compiler bug: a loop was cut that has to be whole"))
+        });
+        found.next().flatten()
+    };
+    program.tasks.iter().map(|task| of_task(&task.body)).collect()
+}
+
+/// Puts bounds ahead of a loop.
+fn restrict(b: &mut Builder, at: ValueId, found: &SplitLoop, first: u32) {
+    let Op::For(of) = &b.body.inst(at).op else { return };
+    let Range { begin, end } = of.dims[found.axis as usize];
+    let bound = |b: &mut Builder, param: u32, op: BinaryOp, other: ValueId| {
+        let row = b.push(Op::Param(param), Type::I32);
+        let row = match b.ty(other).scalar() {
+            Some(Scalar::I64) => b.cast(row, Scalar::I64),
+            _ => row,
+        };
+        let scalar = b.ty(row).scalar().expect("compiler bug: a bound is a scalar");
+        let shift = b.int(found.shift, scalar);
+        let index = b.binary(BinaryOp::Sub, row, shift);
+        b.binary(op, other, index)
+    };
+    let begin = bound(b, first, BinaryOp::Max, begin);
+    let end = bound(b, first + 1, BinaryOp::Min, end);
+    if let Op::For(of) = &mut b.body.inst_mut(at).op {
+        of.dims[found.axis as usize] = Range { begin, end };
+    }
+}

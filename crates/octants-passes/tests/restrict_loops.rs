@@ -1,0 +1,108 @@
+//! Loops over split arrays: where they are cut, and what is refused.
+
+#![allow(clippy::unwrap_used)] // A panic is how a test fails.
+
+use std::collections::BTreeSet;
+
+use octants_ir::{BufferId, Kernel};
+use octants_passes::{Halo, offload, restrict_loops, split_tasks};
+
+const HEAD: &str = "kernel k -> unit {
+  buffer @0 x: f32[2] contiguous
+  buffer @1 y: f32[2] contiguous
+  buffer @2 s: f32[0] contiguous
+  body {
+";
+
+fn kernel(body: &str) -> Kernel {
+    format!("{HEAD}{body}  }}\n}}\n").parse().unwrap()
+}
+
+fn split() -> BTreeSet<BufferId> {
+    BTreeSet::from([BufferId(0), BufferId(1)])
+}
+
+/// `y[i - 1, j] = x[i + ROW, j] + x[i - 2, j]` for i from 2 to 20, j from 0 to 8.
+fn stencil(row: i64) -> String {
+    format!(
+        "    %0: i32 = const 2
+    %1: i32 = const 20
+    %2: i32 = const 0
+    %3: i32 = const 8
+    %4 = for [%2..%3, %0..%1] parallel {{
+      %5: i32 = loop_index %4, 1
+      %6: i32 = loop_index %4, 0
+      %7: i32 = const {row}
+      %8: i32 = add %5, %7
+      %9: ref f32 = buffer_addr @0[%8, %6]
+      %10: f32 = load %9
+      %11: i32 = const 2
+      %12: i32 = sub %5, %11
+      %13: ref f32 = buffer_addr @0[%12, %6]
+      %14: f32 = load %13
+      %15: f32 = add %10, %14
+      %16: i32 = const 1
+      %17: i32 = sub %5, %16
+      %18: ref f32 = buffer_addr @1[%17, %6]
+      store %18, %15
+    }}
+"
+    )
+}
+
+#[test]
+fn the_axis_that_follows_the_rows_is_cut() {
+    let mut kernel = kernel(&stencil(3));
+    restrict_loops(&mut kernel, &split()).unwrap();
+    let names: Vec<_> = kernel.params.iter().map(|p| p.name.as_str()).collect();
+    assert_eq!(names, ["first row", "end of rows"]);
+    let text = kernel.to_string();
+    // Row `i - 1` is the iteration's own: the index is a row plus one.
+    assert!(text.contains("= max"), "{text}");
+    assert!(text.contains("= min"), "{text}");
+    let tasks = split_tasks(&offload(kernel), &split());
+    let found = tasks[0].as_ref().unwrap();
+    assert_eq!((found.axis, found.shift), (1, -1));
+    // From `i - 2` to `i + 3`, seen from `i - 1`.
+    assert_eq!(found.reads[&BufferId(0)], Halo { before: 1, after: 4 });
+    assert_eq!(found.writes, BTreeSet::from([BufferId(1)]));
+    assert!(found.updates.is_empty());
+}
+
+#[test]
+fn loops_without_split_arrays_stay_whole() {
+    let body = "    %0: i32 = const 0
+    %1: i32 = const 20
+    %2: ref f32 = buffer_addr @2[]
+    %3 = for [%0..%1] parallel {
+      %4: i32 = loop_index %3, 0
+      %5: f32 = cast %4
+      store %2, %5
+    }
+";
+    let mut kernel = kernel(body);
+    let before = kernel.body.to_string();
+    restrict_loops(&mut kernel, &split()).unwrap();
+    assert_eq!(kernel.body.to_string(), before);
+    assert_eq!(split_tasks(&offload(kernel), &split()), [None]);
+}
+
+#[test]
+fn writes_of_other_memory_are_refused() {
+    let body = stencil(0)
+        .replace("store %18, %15", "store %18, %15\n      %19: ref f32 = buffer_addr @2[]\n      store %19, %15");
+    let error = restrict_loops(&mut kernel(&body), &split()).unwrap_err();
+    assert_eq!(error.message, "`s` is written in a loop over a split array, and is not split itself");
+}
+
+#[test]
+fn serial_code_is_refused() {
+    let body = "    %0: i32 = const 0
+    %1: ref f32 = buffer_addr @0[%0, %0]
+    %2: f32 = load %1
+    %3: ref f32 = buffer_addr @2[]
+    store %3, %2
+";
+    let error = restrict_loops(&mut kernel(body), &split()).unwrap_err();
+    assert_eq!(error.message, "`x` is split over ranks and is used outside of a parallel loop");
+}

@@ -1,0 +1,97 @@
+//! Launches of kernels on arrays that are split over ranks: the package brings the rows that a task reads of other
+//! ranks, and says which rows this rank computes.
+
+use octants_engine::artifact::{SplitTask, UpdateOp};
+use octants_engine::runtime::{Caller, Conductor, ErrorKind, Result as RuntimeResult};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::held::HoldLater;
+use crate::interpreter::Interpreter;
+use crate::package::Package;
+use crate::specialization::{Slots, Specialization};
+
+/// What the package makes of a launch.
+pub fn begin<'py>(
+    spec: &Specialization,
+    args: &[Bound<'py, PyAny>],
+    slots: &Slots,
+    stream: u64,
+    py: Python<'py>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let arrays = PyDict::new(py);
+    for array in &spec.split {
+        arrays.set_item(array.buffer, (array.object(args, py)?, array.is_argument()))?;
+    }
+    let plan: Vec<_> = spec.code.split_tasks().map(|task| task.map(|task| described(task, slots))).collect();
+    Package::get(py)?.split_launch.bind(py).call1((spec.code.name(), plan, arrays, stream))
+}
+
+type Update = (&'static str, &'static str, u64, u64);
+
+/// Reads, writes, updates as operation, type, address and number of scalars, and rows that have to be the last.
+#[allow(clippy::type_complexity)]
+fn described(task: &SplitTask, slots: &Slots) -> (Vec<(u32, u64, u64)>, Vec<u32>, Vec<Update>, Vec<(u32, i64)>) {
+    let updates = task.updates.iter().map(|(_, op, memory)| {
+        let (address, count) = memory.range(slots);
+        (name_of(*op), memory.kind.name(), address, count)
+    });
+    (task.reads.clone(), task.writes.clone(), updates.collect(), task.last_rows.clone())
+}
+
+fn name_of(op: UpdateOp) -> &'static str {
+    match op {
+        UpdateOp::Add | UpdateOp::Sub => "add",
+        UpdateOp::Mul => "mul",
+        UpdateOp::Min => "min",
+        UpdateOp::Max => "max",
+        UpdateOp::And => "and",
+        UpdateOp::Or => "or",
+        UpdateOp::Xor => "xor",
+        UpdateOp::Exchange => unreachable!("compiler bug: an exchange in a loop over split arrays"),
+    }
+}
+
+/// A thread that launches such a kernel.
+pub struct SplitCaller<'a, 'b, 'py, L: HoldLater + ?Sized> {
+    /// The thread.
+    pub interpreter: &'a Interpreter<'b, 'py, L>,
+    /// What [`begin`] returned.
+    pub launch: Py<PyAny>,
+}
+
+impl<L: HoldLater + ?Sized> Caller for SplitCaller<'_, '_, '_, L> {
+    fn will_block(&self) {
+        self.interpreter.will_block();
+    }
+
+    fn call_site(&self) -> Option<String> {
+        self.interpreter.call_site()
+    }
+
+    fn can_be_interrupted(&self) -> bool {
+        self.interpreter.can_be_interrupted()
+    }
+
+    fn is_interrupted(&self) -> bool {
+        self.interpreter.is_interrupted()
+    }
+
+    fn conductor(&self) -> Option<&dyn Conductor> {
+        Some(self)
+    }
+}
+
+impl<L: HoldLater + ?Sized> Conductor for SplitCaller<'_, '_, '_, L> {
+    fn conduct(&self, task: usize, run: &mut dyn FnMut(i32, i32) -> RuntimeResult<()>) -> RuntimeResult<()> {
+        // Rows that need no others, while others come; those that do; sums over ranks.
+        for method in ["begin_task", "finish_exchange", "end_task"] {
+            let rows = |py: Python<'_>| self.launch.bind(py).call_method1(method, (task,))?.extract();
+            let rows: Option<Vec<(i32, i32)>> = self.interpreter.attached(rows);
+            for (first, end) in rows.ok_or(ErrorKind::Interrupted)? {
+                run(first, end)?;
+            }
+        }
+        Ok(())
+    }
+}

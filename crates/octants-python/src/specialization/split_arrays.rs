@@ -1,0 +1,66 @@
+//! [`SplitArray`]: where launches find the arrays of a kernel that are split over ranks.
+
+use octants_engine::artifact::SplitTask;
+use octants_engine::frontend::{Capture, Obj};
+use octants_engine::trace::Binding;
+use pyo3::prelude::*;
+
+use crate::errors;
+use crate::world::PyWorld;
+
+/// A split array of a kernel: its number among the buffers, and where a launch finds it.
+pub struct SplitArray {
+    /// The number.
+    pub buffer: u32,
+    found: Found,
+}
+
+enum Found {
+    /// An argument, or what attributes lead to from one.
+    Argument(u32, Vec<String>),
+    Object(Py<PyAny>),
+}
+
+impl SplitArray {
+    /// The split arrays of a kernel, by what its tasks do with them.
+    pub fn all_of<'a>(
+        binding: &Binding,
+        tasks: impl Iterator<Item = &'a SplitTask>,
+        world: &PyWorld<'_>,
+    ) -> Vec<SplitArray> {
+        let mut buffers: Vec<u32> =
+            tasks.flat_map(|t| t.reads.iter().map(|r| r.0).chain(t.writes.iter().copied())).collect();
+        buffers.sort_unstable();
+        buffers.dedup();
+        let object = |obj: &Obj| Found::Object(world.object(*obj).clone().unbind());
+        let found = |capture: &Capture| match capture {
+            Capture::Arg { index, path } | Capture::ShadowBuffer { index, path, .. } => {
+                Found::Argument(*index, path.clone())
+            }
+            Capture::Object { from: Some((index, path)), .. } => Found::Argument(*index, path.clone()),
+            Capture::Object { obj, from: None } => object(obj),
+        };
+        let array = |buffer: u32| {
+            let capture = binding.buffers[buffer as usize].as_ref()?;
+            Some(SplitArray { buffer, found: found(capture) })
+        };
+        buffers.into_iter().filter_map(array).collect()
+    }
+
+    /// The array of a launch with these arguments.
+    pub fn object<'py>(&self, args: &[Bound<'py, PyAny>], py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        match &self.found {
+            Found::Object(object) => Ok(object.bind(py).clone()),
+            Found::Argument(index, path) => {
+                let first = args.get(*index as usize).cloned();
+                let first = first.ok_or_else(|| errors::runtime_error(py, "compiler bug: an argument is missing"))?;
+                path.iter().try_fold(first, |object, name| object.getattr(name.as_str()))
+            }
+        }
+    }
+
+    /// An argument leads to it, so that the key of the call tells what it overlaps.
+    pub fn is_argument(&self) -> bool {
+        matches!(self.found, Found::Argument(..))
+    }
+}

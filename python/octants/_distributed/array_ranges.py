@@ -1,0 +1,39 @@
+"""The memory of fields, ndarrays and numpy's arrays, as ranks pass it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from octants._arrays.ndarrays import Ndarray
+from octants._distributed.memory_ranges import MemoryRange, range_of_numpy
+
+__all__ = ["memory_of"]
+
+
+@contextmanager
+def memory_of(array: Any, *, writes: bool) -> Iterator[MemoryRange]:
+    """The elements of an array in one range. Where it is a copy, it is written back at the end."""
+    if isinstance(array, np.ndarray):
+        dense = np.ascontiguousarray(array)
+        yield range_of_numpy(dense)
+        if writes and dense is not array:
+            array[...] = dense
+        return
+    if isinstance(array, Ndarray) and array.layout is None:
+        buffer = array.buffer
+        count = int(np.prod((*array.shape, *array.element_shape), dtype=np.int64))
+        address = buffer.ptr + array._offset_in_memory
+        if buffer.host_addressable:
+            buffer.wait()
+        yield MemoryRange(address, count, np.dtype(array.dtype.numpy), buffer.host_addressable, array)
+        return
+    if not hasattr(array, "to_numpy") or not hasattr(array, "from_numpy"):
+        raise TypeError(f"a field, an ndarray or a numpy array was expected, got {type(array).__name__}")
+    copy = np.ascontiguousarray(array.to_numpy())
+    yield range_of_numpy(copy)
+    if writes:
+        array.from_numpy(copy)

@@ -1,0 +1,120 @@
+"""What passes between ranks: messages in both directions at once, and sums. One class for each library that does it."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Sequence
+from os import path
+from typing import Protocol
+
+from octants import _octants
+from octants._distributed.memory_ranges import MemoryRange
+from octants.exceptions import OctantsDistributedError
+
+__all__ = ["Alone", "Communicator", "Message", "Pending", "await_end", "failed", "user_line"]
+
+Message = tuple[int, MemoryRange]
+"""A rank, and the memory that is sent to it or received from it."""
+
+_PACKAGE = path.join(path.dirname(_octants.__file__), "")
+
+# Seconds between two looks at a message: at first, and at most.
+_SOON, _LATER = 2e-5, 2e-3
+
+
+class Pending(Protocol):
+    """Messages on their way."""
+
+    def wait(self) -> None:
+        """Returns when they have arrived, or when later work on the stream finds them so.
+
+        Raises `OctantsDistributedError` after the timeout.
+        """
+
+
+class Communicator(Protocol):
+    """The ranks of a program."""
+
+    rank: int
+    size: int
+    timeout: float
+    """Seconds after which a rank that does not answer is an error."""
+
+    def exchange(self, sends: Sequence[Message], receives: Sequence[Message], what: str, stream: int = 0) -> Pending:
+        """Sends and receives. `stream` is the handle of the device's stream that device memory is used on."""
+
+    def all_reduce(self, memory: MemoryRange, op: str, what: str, stream: int = 0) -> None:
+        """Combines the elements of all ranks by `add`, `mul`, `min`, `max`, `and`, `or` or `xor`, in place."""
+
+    def fill(self, memory: MemoryRange, value: float, stream: int = 0) -> None:
+        """Sets all elements of this rank."""
+
+    def barrier(self, what: str) -> None:
+        """Returns once all ranks have called it."""
+
+    def close(self) -> None:
+        """Ends what this program began."""
+
+
+class Alone:
+    """A program of one process."""
+
+    rank = 0
+    size = 1
+
+    def __init__(self, timeout: float) -> None:
+        self.timeout = timeout
+
+    def exchange(self, sends: Sequence[Message], receives: Sequence[Message], what: str, stream: int = 0) -> Pending:
+        """There is no one to send to."""
+        assert not sends
+        assert not receives
+        return self
+
+    def wait(self) -> None:
+        """Nothing is on its way."""
+
+    def all_reduce(self, memory: MemoryRange, op: str, what: str, stream: int = 0) -> None:
+        """The elements are those of all ranks."""
+
+    def fill(self, memory: MemoryRange, value: float, stream: int = 0) -> None:
+        """Sets all elements."""
+        memory.numpy()[:] = value
+
+    def barrier(self, what: str) -> None:
+        """There is no one to wait for."""
+
+    def close(self) -> None:
+        """Nothing was begun."""
+
+
+def user_line() -> str:
+    """`file:line` of the call into the package."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def failed(of: Communicator, what: str, why: str) -> OctantsDistributedError:
+    """The error of an operation that another rank did not take part in."""
+    return OctantsDistributedError(f"rank {of.rank} of {of.size}: {what} at {user_line()}: {why}")
+
+
+def await_end(of: Communicator, what: str, has_ended: Callable[[], bool], peers: Sequence[int]) -> None:
+    """Returns when an operation has ended. Raises after the timeout."""
+    end, pause = time.monotonic() + of.timeout, _SOON
+    for _ in range(200):
+        if has_ended():
+            return
+    while not has_ended():
+        if time.monotonic() > end:
+            others = ", ".join(map(str, sorted(set(peers)))) or "others"
+            raise failed(
+                of,
+                what,
+                f"no answer from rank {others} after {of.timeout:g} s; it has ended, hangs, or does something else",
+            )
+        time.sleep(pause)
+        pause = min(2 * pause, _LATER)

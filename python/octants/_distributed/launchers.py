@@ -1,0 +1,60 @@
+"""Which rank this process is, by what the launcher that started it says."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from octants.exceptions import OctantsDistributedError
+
+__all__ = ["Position", "find_position"]
+
+
+class Position(NamedTuple):
+    """Where a process is among those that were started together."""
+
+    rank: int
+    """Its number, from 0 on."""
+
+    size: int
+    """The number of processes."""
+
+    local_rank: int
+    """Its number among those of its host, which is the number of its GPU."""
+
+    launcher: str
+    """What started it; `""` for a process that was started alone."""
+
+
+# Rank, number of ranks and local rank, as each launcher names them. The last may be missing.
+_VARIABLES = {
+    "torchrun": ("RANK", "WORLD_SIZE", "LOCAL_RANK"),
+    "Open MPI": ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
+    "MVAPICH": ("MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_LOCAL_RANK"),
+    "MPICH": ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"),
+    "Slurm": ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"),
+}
+
+
+def find_position(environment: Mapping[str, str] = os.environ) -> Position:
+    """The position that the first launcher gives whose variables are set: torchrun, Open MPI, MVAPICH, MPICH, Slurm.
+
+    Ray and other programs set the variables of torchrun. Raises `OctantsDistributedError` for values that are no
+    numbers of a rank.
+    """
+    for launcher, (rank, size, local_rank) in _VARIABLES.items():
+        if rank not in environment or size not in environment:
+            continue
+        try:
+            number, count = int(environment[rank]), int(environment[size])
+            local = int(environment.get(local_rank, number))
+        except ValueError:
+            raise OctantsDistributedError(
+                f"{launcher}: {rank}={environment[rank]!r} and {size}={environment[size]!r} are not a rank and a number "
+                "of ranks"
+            ) from None
+        if not 0 <= number < count:
+            raise OctantsDistributedError(f"{launcher}: rank {number} is not one of {count}")
+        return Position(number, count, local, launcher)
+    return Position(0, 1, 0, "")

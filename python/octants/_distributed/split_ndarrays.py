@@ -1,0 +1,217 @@
+"""Arrays whose first axis is split over ranks: each has a block of rows, and copies of rows beside it (ghost rows).
+
+Kernels index such an array as if this process had all of it. Its address in a launch is that of row zero, wherever
+that would be.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+import numpy as np
+
+from octants import _octants
+from octants._arrays.array_makers import makers
+from octants._arrays.ndarrays import Ndarray, element_type_of, make_ndarray
+from octants._distributed.communicators import Message
+from octants._distributed.memory_ranges import MemoryRange
+from octants._distributed.world import broadcast_array, gather_arrays, world
+from octants.exceptions import OctantsIndexError
+from octants.types.primitive import BY_NAME, DataType
+from octants.types.tensor_types import MatrixType
+
+__all__ = ["SplitNdarray", "rows_of_rank", "split_axis", "split_ndarray"]
+
+Array = np.ndarray[Any, Any]
+
+
+def rows_of_rank(extent: int, rank: int, size: int) -> tuple[int, int]:
+    """The rows `[first, end)` of an axis that a rank has: blocks whose lengths differ by at most one."""
+    return extent * rank // size, extent * (rank + 1) // size
+
+
+def split_axis(split: int | str) -> None:
+    """Raises for an axis that cannot be split."""
+    if isinstance(split, bool) or split not in (0, "x", "i"):
+        raise ValueError(f"split={split!r}: arrays are split along their first axis, split=0")
+
+
+def split_ndarray(dtype: Any, shape: Any, split: int | str = 0, halo: int = 2) -> SplitNdarray:
+    """An array of zeros whose first axis is split over ranks. `halo` is the number of ghost rows on each side."""
+    split_axis(split)
+    if isinstance(halo, bool) or not isinstance(halo, int) or halo < 0:
+        raise ValueError(f"halo={halo!r}: a number of rows")
+    extents = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
+    if not extents:
+        raise ValueError("an array without axes cannot be split")
+    ranks = world()
+    first, end = rows_of_rank(int(extents[0]), ranks.rank, ranks.size)
+    local = make_ndarray(dtype, (max(1, end - first + 2 * halo), *extents[1:]))
+    made = SplitNdarray(local.dtype_name, tuple(local.element_shape), extents, False, local, 0, first - halo)
+    made._setup(local, (first, end), halo)
+    return made
+
+
+class SplitNdarray(_octants.Ndarray):
+    """An array that is split over ranks. Made by `qd.ndarray(..., split=0)` and `qd.field(..., split=0)`.
+
+    `shape` is that of the whole array. Methods are collective: all ranks call them, in the same order.
+    """
+
+    _octants_entity = "ndarray"
+
+    grad = None
+    dual = None
+
+    def _setup(self, local: Ndarray, rows: tuple[int, int], halo: int) -> None:
+        self._local = local
+        self._rows = rows
+        self._halo = halo
+        self._valid = (0, 0)
+
+    @property
+    def rows(self) -> tuple[int, int]:
+        """The rows `[first, end)` that this rank has."""
+        return self._rows
+
+    @property
+    def halo(self) -> int:
+        """Ghost rows on each side."""
+        return self._halo
+
+    @property
+    def dtype(self) -> DataType:
+        """The scalar type."""
+        return BY_NAME[self.dtype_name]
+
+    @property
+    def element_type(self) -> DataType | MatrixType:
+        """The type of an element."""
+        return element_type_of(self.dtype, self.element_shape)
+
+    # What launches need
+
+    def block(self, rank: int) -> tuple[int, int]:
+        """The rows `[first, end)` of a rank."""
+        return rows_of_rank(self.shape[0], rank, world().size)
+
+    def forget_ghosts(self) -> None:
+        """The rows of this rank are about to change, and so those that others have copies of."""
+        self._valid = (0, 0)
+
+    def messages(self, before: int, after: int) -> tuple[list[Message], list[Message]]:
+        """What all ranks exchange so that each has that many rows before and behind its own: sends, and receives.
+
+        Rows that are there already are not asked for again.
+        """
+        ranks = world()
+        if before <= self._valid[0] and after <= self._valid[1]:
+            return [], []
+        self._valid = (max(before, self._valid[0]), max(after, self._valid[1]))
+        sends, receives = [], []
+        for rank in range(ranks.size):
+            if rank == ranks.rank:
+                continue
+            sends += [(rank, self._range(*part)) for part in self._needs(rank, ranks.rank, before, after)]
+            receives += [(rank, self._range(*part)) for part in self._needs(ranks.rank, rank, before, after)]
+        return sends, receives
+
+    def _needs(self, reader: int, owner: int, before: int, after: int) -> list[tuple[int, int]]:
+        """The rows of one rank that another one reads."""
+        first, end = self.block(reader)
+        if first == end:
+            return []
+        own_first, own_end = self.block(owner)
+        wanted = [(max(0, first - before), first), (end, min(self.shape[0], end + after))]
+        parts = [(max(a, own_first), min(b, own_end)) for a, b in wanted]
+        return [(a, b) for a, b in parts if a < b]
+
+    def _range(self, first: int, end: int) -> MemoryRange:
+        """The memory of rows that this rank has, ghost rows among them."""
+        local = self._local
+        row = int(np.prod(local.shape[1:], dtype=np.int64)) * int(np.prod(local.element_shape, dtype=np.int64))
+        offset = (first - self._rows[0] + self._halo) * row * self.dtype.nbytes
+        buffer = local.buffer
+        address = buffer.ptr + local._offset_in_memory + offset
+        return MemoryRange(address, (end - first) * row, np.dtype(self.dtype.numpy), buffer.host_addressable, local)
+
+    # Whole arrays
+
+    def to_numpy(self, *, gather: bool = True) -> Array:
+        """The whole array on each rank, or with `gather=False` the rows of this rank."""
+        own = self._own_rows()
+        if not gather:
+            return own
+        ranks = world()
+        blocks = [self.block(rank) for rank in range(ranks.size)]
+        shapes = [(end - first, *own.shape[1:]) for first, end in blocks]
+        return np.concatenate(gather_arrays(own, shapes, "to_numpy() of a split array"))
+
+    def from_numpy(self, array: Array, *, local: bool = False) -> None:
+        """Sets the elements from the whole array, or with `local=True` from the rows of this rank."""
+        first, end = self._rows
+        expected = (*self.shape, *self.element_shape)
+        if local:
+            expected = (end - first, *expected[1:])
+        if tuple(np.shape(array)) != expected:
+            raise ValueError(f"Mismatch shape: {expected} expected, but {np.shape(array)} provided")
+        self._set_rows(np.asarray(array) if local else np.asarray(array)[first:end])
+
+    def fill(self, value: Any) -> None:
+        """Sets all elements to a value."""
+        self._local.fill(value)
+        self.forget_ghosts()
+
+    def copy_from(self, other: SplitNdarray) -> None:
+        """Sets the elements from another array that is split in the same way."""
+        if not isinstance(other, SplitNdarray) or (other.shape, other.halo) != (self.shape, self.halo):
+            raise ValueError("copy_from() takes a split array of the same shape and halo")
+        self._local.copy_from(other._local)
+        self.forget_ghosts()
+
+    def __getitem__(self, key: Any) -> Any:
+        index = self._index(key)
+        rank = next(r for r in range(world().size) if self.block(r)[0] <= index[0] < self.block(r)[1])
+        value = np.zeros(tuple(self.element_shape), np.dtype(self.dtype.numpy))
+        if rank == world().rank:
+            value[...] = self._local.to_numpy()[self._in_memory(index)]
+        broadcast_array(value, rank, "reading an element of a split array")
+        return value if self.element_shape else value[()].item()
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        index = self._index(key)
+        if self._rows[0] <= index[0] < self._rows[1]:
+            self._local[self._in_memory(index)] = value
+        self.forget_ghosts()
+
+    def __iter__(self) -> NoReturn:
+        raise NotImplementedError("a split array is looped over in a kernel; in Python loop over to_numpy()")
+
+    def __repr__(self) -> str:
+        return f"<qd.ndarray of shape {self.shape}, rows {self._rows[0]} to {self._rows[1]} on rank {world().rank}>"
+
+    def _own_rows(self) -> Array:
+        first, end = self._rows
+        rows: Array = self._local.to_numpy()[self._halo : self._halo + end - first]
+        return rows
+
+    def _set_rows(self, rows: Array) -> None:
+        whole = self._local.to_numpy()
+        whole[self._halo : self._halo + len(rows)] = rows
+        self._local.from_numpy(whole)
+        self.forget_ghosts()
+
+    def _index(self, key: Any) -> tuple[int, ...]:
+        index = tuple(key) if isinstance(key, (tuple, list)) else (key,)
+        if len(index) != len(self.shape) or not all(hasattr(i, "__index__") for i in index):
+            raise OctantsIndexError(f"a split array of {len(self.shape)} axes indexed with {key!r}")
+        for i, extent in zip(index, self.shape, strict=True):
+            if not 0 <= i < extent:
+                raise OctantsIndexError(f"index {key!r} is outside of an array of shape {self.shape}")
+        return tuple(int(i) for i in index)
+
+    def _in_memory(self, index: tuple[int, ...]) -> tuple[int, ...]:
+        return (index[0] - self._rows[0] + self._halo, *index[1:])
+
+
+makers.split_ndarray = split_ndarray

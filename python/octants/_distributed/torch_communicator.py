@@ -1,0 +1,150 @@
+"""Messages through torch.distributed: gloo for the host's memory, NCCL for that of NVIDIA and AMD GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as ranks
+
+from octants._distributed.communicators import Communicator, Message, Pending, failed
+from octants._distributed.launchers import Position
+from octants._distributed.memory_ranges import MemoryRange
+
+__all__ = ["TorchCommunicator"]
+
+_OPERATIONS = {
+    "add": ranks.ReduceOp.SUM,
+    "mul": ranks.ReduceOp.PRODUCT,
+    "min": ranks.ReduceOp.MIN,
+    "max": ranks.ReduceOp.MAX,
+    "and": ranks.ReduceOp.BAND,
+    "or": ranks.ReduceOp.BOR,
+    "xor": ranks.ReduceOp.BXOR,
+}
+
+# NCCL has no operations on bits.
+_ON_DEVICE = ("add", "mul", "min", "max")
+
+# Torch computes with few unsigned types. A sum has the same bits.
+_SIGNED = {"uint16": "int16", "uint32": "int32", "uint64": "int64"}
+
+
+class _Works:
+    def __init__(self, of: Communicator, works: list[Any], what: str, stream: AbstractContextManager[Any]) -> None:
+        self._of, self._works, self._what, self._stream = of, works, what, stream
+
+    def wait(self) -> None:
+        """Returns when all messages have arrived; for memory of a device, lets its stream wait for them."""
+        with self._stream:
+            for work in self._works:
+                _wait(self._of, work, self._what)
+
+
+def _wait(of: Communicator, work: Any, what: str) -> None:
+    try:
+        work.wait(timedelta(seconds=of.timeout))
+    except RuntimeError as error:
+        raise failed(of, what, f"no answer after {of.timeout:g} s or less ({error})") from error
+
+
+class TorchCommunicator:
+    """The ranks of torch's process group, which is made unless there is one."""
+
+    def __init__(self, position: Position, timeout: float) -> None:
+        self.timeout = timeout
+        wait = timedelta(seconds=timeout)
+        has_gpu = torch.cuda.is_available()
+        self._owns_group = not ranks.is_initialized()
+        if self._owns_group:
+            if has_gpu:
+                torch.cuda.set_device(position.local_rank % torch.cuda.device_count())
+            ranks.init_process_group(
+                "cpu:gloo,cuda:nccl" if has_gpu else "gloo",
+                rank=position.rank,
+                world_size=position.size,
+                timeout=wait,
+                init_method="env://" if position.size > 1 else "tcp://127.0.0.1:0",
+            )
+        self.rank, self.size = ranks.get_rank(), ranks.get_world_size()
+        self._host = ranks.new_group(backend="gloo", timeout=wait)
+        self._device = ranks.new_group(backend="nccl", timeout=wait) if has_gpu else None
+
+    def exchange(self, sends: Sequence[Message], receives: Sequence[Message], what: str, stream: int = 0) -> Pending:
+        """Sends and receives bytes."""
+        messages = [*sends, *receives]
+        if not messages:
+            return _Works(self, [], what, nullcontext())
+        on_host = messages[0][1].on_host
+        context = nullcontext() if on_host else self._on(stream)
+        with context:
+            operations = [
+                ranks.P2POp(operation, _bytes_of(memory), peer, self._group(on_host, what))
+                for operation, part in ((ranks.irecv, receives), (ranks.isend, sends))
+                for peer, memory in part
+            ]
+            works = ranks.batch_isend_irecv(operations)
+        return _Works(self, works, what, nullcontext() if on_host else self._on(stream))
+
+    def all_reduce(self, memory: MemoryRange, op: str, what: str, stream: int = 0) -> None:
+        """Combines the elements of all ranks; those of a device, behind what is on the stream."""
+        group = self._group(memory.on_host, what)
+        values = _tensor_of(memory, op, self, what)
+        if memory.on_host:
+            _wait(self, ranks.all_reduce(values, _OPERATIONS[op], group, async_op=True), what)
+            return
+        with self._on(stream):
+            if op in _ON_DEVICE:
+                _wait(self, ranks.all_reduce(values, _OPERATIONS[op], group, async_op=True), what)
+                return
+            copy = values.cpu()
+            _wait(self, ranks.all_reduce(copy, _OPERATIONS[op], self._host, async_op=True), what)
+            values.copy_(copy)
+
+    def fill(self, memory: MemoryRange, value: float, stream: int = 0) -> None:
+        """Sets all elements of this rank; those of a device, behind what is on the stream."""
+        if memory.on_host:
+            memory.numpy()[:] = value
+            return
+        with self._on(stream):
+            _tensor_of(memory, "add", self, "a reduction").fill_(value)
+
+    def barrier(self, what: str) -> None:
+        """Returns once all ranks have called it."""
+        _wait(self, ranks.barrier(self._host, async_op=True), what)
+
+    def close(self) -> None:
+        """Ends the process group, if this program made it."""
+        if self._owns_group:
+            ranks.destroy_process_group()
+
+    def _group(self, on_host: bool, what: str) -> Any:
+        if on_host:
+            return self._host
+        if self._device is None:
+            raise failed(self, what, "torch has no NCCL here for memory of a device")
+        return self._device
+
+    @staticmethod
+    def _on(stream: int) -> AbstractContextManager[Any]:
+        context: AbstractContextManager[Any] = torch.cuda.stream(torch.cuda.ExternalStream(stream))
+        return context
+
+
+def _bytes_of(memory: MemoryRange) -> Any:
+    raw = replace(memory, count=memory.nbytes, dtype=np.dtype(np.uint8))
+    return torch.from_numpy(raw.numpy()) if memory.on_host else torch.as_tensor(raw, device="cuda")
+
+
+def _tensor_of(memory: MemoryRange, op: str, of: Communicator, what: str) -> Any:
+    name = memory.dtype.name
+    if name in _SIGNED:
+        if op in ("min", "max"):
+            raise failed(of, what, f"torch has no {op} of {name}; use backend='mpi'")
+        memory = replace(memory, dtype=np.dtype(_SIGNED[name]))
+    return torch.from_numpy(memory.numpy()) if memory.on_host else torch.as_tensor(memory, device="cuda")

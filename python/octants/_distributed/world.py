@@ -1,0 +1,138 @@
+"""The ranks that this process is one of, and collectives on numpy's arrays that all backends share."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import os
+import sys
+from typing import Any
+
+import numpy as np
+
+from octants import _octants
+from octants._distributed.communicators import Alone, Communicator, failed
+from octants._distributed.launchers import Position, find_position
+from octants._distributed.memory_ranges import range_of_numpy
+from octants.exceptions import OctantsDistributedError
+
+__all__ = ["agree", "broadcast_array", "gather_arrays", "join", "leave", "world"]
+
+Array = np.ndarray[Any, Any]
+
+_world: Communicator | None = None
+_position = Position(0, 1, 0, "")
+_agreed: set[str] = set()
+
+
+def world() -> Communicator:
+    """The ranks; this process alone before `qd.distributed.init()`."""
+    global _world
+    if _world is None:
+        if find_position().size > 1:
+            raise OctantsDistributedError(
+                f"this process was started by {find_position().launcher} as one of {find_position().size}: call "
+                "qd.distributed.init() before arrays are split"
+            )
+        _world = Alone(60.0)
+    return _world
+
+
+def position() -> Position:
+    """Where this process is among the ranks."""
+    return _position
+
+
+def join(backend: str | None, timeout: float, group: Any = None) -> Communicator:
+    """Makes this process one of the ranks that its launcher started."""
+    global _world, _position
+    if _world is not None and _world.size > 1:
+        raise OctantsDistributedError("qd.distributed.init() was called before; qd.distributed.finalize() ends that")
+    if not timeout > 0:
+        raise ValueError(f"timeout={timeout!r}: seconds, more than 0")
+    place = find_position()
+    name = backend or _default_backend(place)
+    if name == "mpi":
+        made: Communicator = _load("mpi_communicator", "mpi4py").MpiCommunicator(timeout, group)
+    elif name == "torch":
+        made = _load("torch_communicator", "torch").TorchCommunicator(place, timeout)
+    elif name == "none" and place.size == 1:
+        made = Alone(timeout)
+    else:
+        raise ValueError(f"backend={backend!r}: 'mpi' or 'torch'" + (", or 'none' for one process" * (place.size == 1)))
+    _world, _position = made, place._replace(rank=made.rank, size=made.size)
+    _agreed.clear()
+    if made.size > 1:
+        _choose_device(_position)
+        made.barrier("qd.distributed.init()")
+    return made
+
+
+def leave() -> None:
+    """Ends what `join` began."""
+    global _world
+    if _world is not None:
+        _world.close()
+    _world = None
+
+
+def _default_backend(place: Position) -> str:
+    """MPI's own launchers have MPI."""
+    if place.size == 1:
+        return "none"
+    if "torch" in sys.modules and sys.modules["torch"].distributed.is_initialized():
+        return "torch"
+    return "torch" if place.launcher == "torchrun" else "mpi"
+
+
+def _load(module: str, library: str) -> Any:
+    if importlib.util.find_spec(library) is None:
+        raise OctantsDistributedError(f"qd.distributed needs {library} here: pip install {library}")
+    return importlib.import_module(f"octants._distributed.{module}")
+
+
+def _choose_device(place: Position) -> None:
+    """The GPU of this process is that of its local rank, unless the user has chosen."""
+    if not _octants.is_initialized():
+        os.environ.setdefault("OCTANTS_VISIBLE_DEVICES", str(place.local_rank))
+
+
+def gather_arrays(part: Array, shapes: list[tuple[int, ...]], what: str) -> list[Array]:
+    """The arrays of all ranks, whose shapes are known."""
+    ranks = world()
+    part = np.ascontiguousarray(part)
+    parts = [part if rank == ranks.rank else np.empty(shape, part.dtype) for rank, shape in enumerate(shapes)]
+    others = [rank for rank in range(ranks.size) if rank != ranks.rank]
+    sends = [(rank, range_of_numpy(part)) for rank in others if part.size]
+    receives = [(rank, range_of_numpy(parts[rank])) for rank in others if parts[rank].size]
+    ranks.exchange(sends, receives, what).wait()
+    return parts
+
+
+def broadcast_array(array: Array, source: int, what: str) -> None:
+    """Sets a contiguous array to that of a rank."""
+    ranks = world()
+    if not 0 <= source < ranks.size:
+        raise ValueError(f"source={source}: a rank from 0 to {ranks.size - 1}")
+    memory = range_of_numpy(array)
+    if ranks.rank == source:
+        ranks.exchange([(rank, memory) for rank in range(ranks.size) if rank != source], [], what).wait()
+    else:
+        ranks.exchange([], [(source, memory)], what).wait()
+
+
+def agree(text: str, what: str) -> None:
+    """Raises on all ranks unless they all say the same. What was agreed on once is not asked again."""
+    ranks = world()
+    if ranks.size == 1 or text in _agreed:
+        return
+    digest = np.frombuffer(hashlib.sha256(text.encode()).digest(), np.uint8)
+    digests = gather_arrays(digest, [digest.shape] * ranks.size, what)
+    differs = [rank for rank, other in enumerate(digests) if (other != digests[0]).any()]
+    if differs:
+        lengths = gather_arrays(np.array([len(text.encode())]), [(1,)] * ranks.size, what)
+        texts = gather_arrays(np.frombuffer(text.encode(), np.uint8), [(int(n[0]),) for n in lengths], what)
+        said = [bytes(t).decode() for t in texts]
+        raise failed(ranks, what, f"rank {differs[0]} runs {said[differs[0]]}, and rank 0 runs {said[0]}")
+    _agreed.add(text)

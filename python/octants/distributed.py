@@ -1,0 +1,192 @@
+"""Programs of several processes: `qd.distributed`.
+
+    import octants as qd
+
+    qd.distributed.init()  # rank and size come from torchrun, mpirun or srun
+    qd.init(arch=qd.cpu)
+
+    u = qd.field(qd.f32, shape=(512, 512), split=0)  # each rank has a block of rows
+
+A kernel indexes a split array as if its process had all of it. Each rank runs the iterations that own its rows; rows of
+other ranks that a loop reads are exchanged before. Started as one process, the program computes the same.
+
+Functions here are collective unless they say otherwise: all ranks call them, in the same order. A rank that does not
+take part is an `OctantsDistributedError` on the others after the timeout.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+
+from octants._distributed import saved_arrays, split_ndarrays
+from octants._distributed import world as _world
+from octants._distributed.array_ranges import memory_of
+from octants._distributed.split_ndarrays import SplitNdarray
+from octants._streams.streams import current_stream
+from octants.exceptions import OctantsDistributedError
+
+__all__ = [
+    "OctantsDistributedError",
+    "SplitNdarray",
+    "all_gather",
+    "all_reduce",
+    "barrier",
+    "broadcast",
+    "finalize",
+    "init",
+    "is_initialized",
+    "load",
+    "local_rank",
+    "rank",
+    "recv",
+    "rows_of_rank",
+    "save",
+    "send",
+    "size",
+]
+
+_OPERATIONS = {
+    "sum": "add",
+    "product": "mul",
+    "min": "min",
+    "max": "max",
+    "and": "and",
+    "or": "or",
+    "xor": "xor",
+}
+
+
+def init(backend: str | None = None, *, timeout: float = 60.0, group: Any = None) -> None:
+    """Makes this process one of the ranks that its launcher started. To be called before `qd.init()`.
+
+    `backend` is `"mpi"` (mpi4py; the host's memory), `"torch"` (torch.distributed: gloo for the host's memory, NCCL for
+    GPUs) or None: torch under torchrun or where the program has a process group, else MPI. `timeout`: seconds after
+    which a rank that does not answer is an error. `group`: an mpi4py communicator in place of `MPI.COMM_WORLD`.
+
+    Rank and size come from the variables of torchrun, Open MPI, MVAPICH, MPICH or Slurm. Without any the program has one
+    rank. A GPU program uses the GPU whose number is the local rank, unless `OCTANTS_VISIBLE_DEVICES` is set.
+
+    Raises `OctantsDistributedError` when the library is missing, or when a rank does not start in time; `ValueError` for
+    another backend or timeout.
+    """
+    _world.join(backend, timeout, group)
+
+
+def finalize() -> None:
+    """Ends what `init` began. Split arrays that were made before can no longer be used."""
+    _world.leave()
+
+
+def is_initialized() -> bool:
+    """Whether `init` was called, of this process alone."""
+    return _world._world is not None
+
+
+def rank() -> int:
+    """The number of this process, from 0 on; 0 before `init`. Of this process alone."""
+    return _world.world().rank
+
+
+def size() -> int:
+    """The number of processes; 1 before `init`. Of this process alone."""
+    return _world.world().size
+
+
+def local_rank() -> int:
+    """The number of this process among those of its host. Of this process alone."""
+    return _world.position().local_rank
+
+
+def barrier() -> None:
+    """Returns once all ranks have called it. Work on streams is not waited for."""
+    _world.world().barrier("barrier()")
+
+
+def all_reduce(array: Any, op: str = "sum", *, qd_stream: Any = None) -> None:
+    """Combines the elements of a field, ndarray or numpy array over all ranks, in place.
+
+    `op` is `"sum"`, `"product"`, `"min"`, `"max"`, and for integers `"and"`, `"or"`, `"xor"`. An ndarray in a GPU's
+    memory is combined on the stream, the default one for None. Ranks add floats in an order of the library's.
+    """
+    if op not in _OPERATIONS:
+        raise ValueError(f"op={op!r}: one of {', '.join(_OPERATIONS)}")
+    if isinstance(array, SplitNdarray):
+        raise TypeError("all_reduce() combines arrays that each rank has; a split array has one owner for each row")
+    with memory_of(array, writes=True) as memory:
+        if memory.count:
+            _world.agree(f"all_reduce({op}) of {memory.count} {memory.dtype}", "all_reduce()")
+            _world.world().all_reduce(memory, _OPERATIONS[op], "all_reduce()", _handle(qd_stream))
+
+
+def all_gather(array: Any) -> list[Any]:
+    """The arrays of all ranks as numpy arrays, in the order of the ranks. Their shapes may differ in the first axis."""
+    own = np.ascontiguousarray(array if isinstance(array, np.ndarray) else array.to_numpy())
+    _world.agree(f"all_gather() of {own.shape[1:]} {own.dtype}, {own.ndim} axes", "all_gather()")
+    ranks = _world.world()
+    if own.ndim == 0:
+        return _world.gather_arrays(own, [()] * ranks.size, "all_gather()")
+    lengths = _world.gather_arrays(np.array([len(own)]), [(1,)] * ranks.size, "all_gather()")
+    return _world.gather_arrays(own, [(int(n[0]), *own.shape[1:]) for n in lengths], "all_gather()")
+
+
+def broadcast(array: Any, source: int = 0, *, qd_stream: Any = None) -> None:
+    """Sets a field, ndarray or numpy array to that of a rank."""
+    ranks = _world.world()
+    if not 0 <= source < ranks.size:
+        raise ValueError(f"source={source}: a rank from 0 to {ranks.size - 1}")
+    with memory_of(array, writes=ranks.rank != source) as memory:
+        _world.agree(f"broadcast() of {memory.count} {memory.dtype} from {source}", "broadcast()")
+        others = [(other, memory) for other in range(ranks.size) if other != source]
+        sends, receives = (others, []) if ranks.rank == source else ([], [(source, memory)])
+        ranks.exchange(sends, receives, "broadcast()", _handle(qd_stream)).wait()
+
+
+def send(array: Any, to: int, *, qd_stream: Any = None) -> None:
+    """Sends the elements of a field, ndarray or numpy array to another rank, which calls `recv`. Of two ranks."""
+    _pass(array, to, True, qd_stream)
+
+
+def recv(array: Any, source: int, *, qd_stream: Any = None) -> None:
+    """Sets a field, ndarray or numpy array to what another rank sends. Of two ranks."""
+    _pass(array, source, False, qd_stream)
+
+
+def save(folder: str | os.PathLike[str], **arrays: Any) -> None:
+    """Writes arrays to a folder, a file for each rank: `save("state", u=u, v=v)`.
+
+    Each rank writes its rows of split arrays. Rank 0 writes other fields, ndarrays and numpy arrays. The folder has to
+    be one that all ranks see.
+    """
+    saved_arrays.save(folder, arrays)
+
+
+def load(folder: str | os.PathLike[str], **arrays: Any) -> None:
+    """Sets arrays to what `save` wrote, by any number of ranks.
+
+    Raises `OctantsDistributedError` for a folder that `save` has not finished, for names that it does not hold, and for
+    arrays of other shapes or types.
+    """
+    saved_arrays.load(folder, arrays)
+
+
+def rows_of_rank(extent: int, rank: int, size: int) -> tuple[int, int]:
+    """The rows `[first, end)` of an axis of `extent` rows that a rank has: blocks that differ by at most one row."""
+    return split_ndarrays.rows_of_rank(extent, rank, size)
+
+
+def _pass(array: Any, peer: int, sends: bool, qd_stream: Any) -> None:
+    ranks = _world.world()
+    what = "send()" if sends else "recv()"
+    if not 0 <= peer < ranks.size or peer == ranks.rank:
+        raise ValueError(f"{what}: rank {peer} is not another one of {ranks.size}")
+    with memory_of(array, writes=not sends) as memory:
+        message = [(peer, memory)]
+        stream = _handle(qd_stream)
+        ranks.exchange(message if sends else [], [] if sends else message, what, stream).wait()
+
+
+def _handle(stream: Any) -> int:
+    return int((current_stream() if stream is None else stream).handle)

@@ -1,0 +1,211 @@
+"""Programs on split arrays, run by any number of ranks: `mpiexec -n 4 python split_programs.py NAME FOLDER`.
+
+Rank 0 writes what the program computed to `FOLDER/NAME.npz`.
+"""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+
+import octants as qd
+
+N, M = 37, 11
+
+
+def heat(_):
+    """A five-point stencil on two arrays by turns, with a maximum."""
+    u = qd.field(qd.f32, shape=(N, M), split=0)
+    v = qd.field(qd.f32, shape=(N, M), split=0)
+    change = qd.field(qd.f32, shape=())
+
+    @qd.kernel
+    def start():
+        for i, j in u:
+            u[i, j] = qd.sin(0.3 * i) * qd.cos(0.5 * j) + i * j % 7
+
+    @qd.kernel
+    def step(a: qd.types.ndarray(qd.f32, ndim=2), b: qd.types.ndarray(qd.f32, ndim=2)):
+        for i, j in qd.ndrange((1, N - 1), (1, M - 1)):
+            b[i, j] = a[i, j] + 0.1 * (a[i - 1, j] + a[i + 1, j] + a[i, j - 1] + a[i, j + 1] - 4.0 * a[i, j])
+
+    @qd.kernel
+    def compare():
+        for i, j in u:
+            qd.atomic_max(change[None], abs(u[i, j] - v[i, j]))
+
+    start()
+    v.copy_from(u)
+    for _ in range(10):
+        step(u, v)
+        step(v, u)
+    compare()
+    return {"u": u.to_numpy(), "v": v.to_numpy(), "change": change.to_numpy()}
+
+
+def several_loops(_):
+    """Loops that read one another's rows within one kernel, a clamped one and one that runs over rows alone."""
+    a = qd.ndarray(qd.i32, shape=(N,), split=0)
+    b = qd.ndarray(qd.i32, shape=(N,), split=0)
+    c = qd.ndarray(qd.i64, shape=(N,), split=0)
+
+    @qd.kernel
+    def run(a: qd.types.ndarray(), b: qd.types.ndarray(), c: qd.types.ndarray()):
+        for i in a:
+            a[i] = i * i % 31
+        for i in range(b.shape[0]):
+            b[i] = a[qd.max(i - 1, 0)] + 10 * a[qd.min(i + 2, a.shape[0] - 1)]
+        for i in range(2, N):
+            c[i - 1] = qd.cast(b[i] - b[i - 2], qd.i64)
+        for i in c:
+            if i > 0:
+                a[i] += b[i - 1]
+
+    run(a, b, c)
+    return {"a": a.to_numpy(), "b": b.to_numpy(), "c": c.to_numpy()}
+
+
+def sums(_):
+    """Reductions into fields, ndarrays and a histogram, which hold something before."""
+    x = qd.ndarray(qd.i32, shape=(N, M), split=0)
+    total = qd.field(qd.i32, shape=())
+    least = qd.field(qd.i32, shape=())
+    bits = qd.field(qd.u32, shape=())
+    counts = qd.ndarray(qd.i32, shape=(8,))
+    columns = qd.field(qd.i64, shape=M)
+
+    @qd.kernel
+    def run(x: qd.types.ndarray(), counts: qd.types.ndarray()):
+        for i, j in x:
+            x[i, j] = (i * 13 + j * 7) % 29
+        for i, j in x:
+            total[None] += x[i, j]
+            qd.atomic_min(least[None], x[i, j] - 100)
+            qd.atomic_xor(bits[None], qd.cast(x[i, j], qd.u32) << 3)
+        for i, j in x:
+            counts[x[i, j] % 8] += 1
+            columns[j] += qd.cast(x[i, j], qd.i64)
+
+    total[None] = 1000
+    least[None] = 5
+    bits[None] = 7
+    counts.fill(3)
+    run(x, counts)
+    run(x, counts)
+    return {
+        "total": total.to_numpy(),
+        "least": least.to_numpy(),
+        "bits": bits.to_numpy(),
+        "counts": counts.to_numpy(),
+        "columns": columns.to_numpy(),
+    }
+
+
+@qd.data_oriented
+class Waves:
+    """Vectors and matrices, reached through an object and a dataclass-like member."""
+
+    def __init__(self):
+        self.p = qd.field(qd.types.vector(3, qd.f64), shape=(N, M), split=0, halo=1)
+        self.q = qd.field(qd.types.matrix(2, 2, qd.f32), shape=(N,), split=0, halo=1)
+
+    @qd.kernel
+    def step(self):
+        for i, j in self.p:
+            self.p[i, j] = qd.Vector([i + 0.5, j * 0.25, i * j * 1.0], dt=qd.f64)
+        for i in range(1, N - 1):
+            d = self.p[i + 1, 3] - self.p[i - 1, 2]
+            self.q[i] = qd.Matrix([[d[0], d[1]], [d[2], 1.0]])
+
+
+def vectors(_):
+    """Arrays of vectors and matrices in an object."""
+    waves = Waves()
+    waves.step()
+    return {"p": waves.p.to_numpy(), "q": waves.q.to_numpy()}
+
+
+def elements(_):
+    """The host's reads and writes of elements and whole arrays."""
+    x = qd.ndarray(qd.f32, shape=(N, 2), split=0)
+    y = qd.ndarray(qd.f32, shape=(N, 2), split=0)
+    x.from_numpy(np.arange(2 * N, dtype=np.float32).reshape(N, 2))
+
+    @qd.kernel
+    def shift(x: qd.types.ndarray(), y: qd.types.ndarray()):
+        for i, k in y:
+            if i + 1 < y.shape[0]:
+                y[i, k] = x[i + 1, k]
+
+    shift(x, y)
+    x[5, 1] = -1.0
+    x[N - 1, 0] = -2.0
+    before = y.to_numpy()
+    shift(x, y)
+    return {"before": before, "y": y.to_numpy(), "read": np.array([x[5, 1], y[4, 1], x[N - 1, 0]])}
+
+
+def collectives(_):
+    """Arrays that each rank has."""
+    ranks, me = qd.distributed.size(), qd.distributed.rank()
+    f = qd.field(qd.i32, shape=4)
+    f.fill(me + 1)
+    qd.distributed.all_reduce(f)
+    a = qd.ndarray(qd.f32, shape=(3,))
+    a.fill(float(me))
+    qd.distributed.all_reduce(a, "max")
+    h = np.full(2, me + 2.0, np.float16)
+    qd.distributed.all_reduce(h, "product")
+    b = np.arange(3) * (me + 1)
+    qd.distributed.broadcast(b, source=ranks - 1)
+    parts = qd.distributed.all_gather(np.full((me + 1, 2), me))
+    assert [len(p) for p in parts] == list(range(1, ranks + 1))
+    if ranks > 1 and me < 2:
+        token = np.full(1, 7 * me)
+        if me == 0:
+            qd.distributed.recv(token, 1)
+            assert token[0] == 7
+        else:
+            qd.distributed.send(token, 0)
+    qd.distributed.barrier()
+    assert (f.to_numpy() == ranks * (ranks + 1) // 2).all()
+    assert (a.to_numpy() == ranks - 1).all()
+    assert h[0] == np.prod([r + 2.0 for r in range(ranks)], dtype=np.float16)
+    assert (b == np.arange(3) * ranks).all()
+    return {"parts": np.unique(np.concatenate(parts))[:1]}
+
+
+def save(folder):
+    """Writes split and other arrays for another number of ranks."""
+    x = qd.ndarray(qd.f32, shape=(N, M), split=0)
+    x.from_numpy(np.arange(N * M, dtype=np.float32).reshape(N, M))
+    s = qd.field(qd.i32, shape=3)
+    s.fill(9)
+    qd.distributed.save(folder / "state", x=x, s=s)
+    return {}
+
+
+def load(folder):
+    """Reads them."""
+    x = qd.ndarray(qd.f32, shape=(N, M), split=0)
+    s = qd.field(qd.i32, shape=3)
+    qd.distributed.load(folder / "state", x=x, s=s)
+    return {"x": x.to_numpy(), "s": s.to_numpy()}
+
+
+PROGRAMS = (heat, several_loops, sums, vectors, elements, collectives, save, load)
+
+
+def main():
+    name, folder = sys.argv[1], Path(sys.argv[2])
+    qd.distributed.init(timeout=60.0)
+    qd.init(arch=qd.cpu, **({"debug": True} if "debug" in sys.argv[3:] else {}))
+    program = next(p for p in PROGRAMS if p.__name__ == name)
+    found = program(folder)
+    if qd.distributed.rank() == 0:
+        np.savez(folder / f"{name}.npz", **found)
+    qd.distributed.barrier()
+
+
+if __name__ == "__main__":
+    main()

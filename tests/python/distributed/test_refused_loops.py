@@ -1,0 +1,146 @@
+"""Loops over split arrays that cannot run in parts are refused, with the user's line."""
+
+import re
+
+import numpy as np
+import pytest
+
+import octants as qd
+
+pytestmark = pytest.mark.usefixtures("cpu_program")
+
+
+@pytest.fixture
+def cpu_program():
+    qd.init(arch=qd.cpu)
+    yield
+    qd.reset()
+
+
+def split(*shape, dtype=qd.i32, **options):
+    return qd.ndarray(dtype, shape=shape, split=0, **options)
+
+
+def refused(kernel, *args):
+    with pytest.raises(qd.OctantsCompilationError) as error:
+        kernel(*args)
+    text = str(error.value)
+    assert "test_refused_loops.py" in text
+    return text
+
+
+def test_an_index_from_memory_has_no_bound():
+    @qd.kernel
+    def gather(x: qd.types.ndarray(), y: qd.types.ndarray(), of: qd.types.ndarray()):
+        for i in y:
+            y[i] = x[of[i]]
+
+    text = refused(gather, split(8), split(8), qd.ndarray(qd.i32, shape=(8,)))
+    assert "the first index of `x`, which is split over ranks, cannot be bounded" in text
+    assert "y[i] = x[of[i]]" in text
+
+
+def test_a_scaled_index_has_no_bound():
+    @qd.kernel
+    def gather(x: qd.types.ndarray(), y: qd.types.ndarray()):
+        for i in range(4):
+            y[i] = x[2 * i]
+
+    assert "cannot be bounded" in refused(gather, split(8), split(8))
+
+
+def test_an_iteration_writes_one_row():
+    @qd.kernel
+    def scatter(x: qd.types.ndarray()):
+        for i in range(7):
+            x[i] = 1
+            x[i + 1] = 2
+
+    assert "an iteration writes two rows" in refused(scatter, split(8))
+
+
+def test_rows_follow_one_axis_of_the_loop():
+    @qd.kernel
+    def transpose(x: qd.types.ndarray(), y: qd.types.ndarray()):
+        for i, j in qd.ndrange(8, 8):
+            y[i, j] = x[j, i]
+
+    assert "is indexed by another axis of the loop" in refused(transpose, split(8, 8), split(8, 8))
+
+
+def test_other_arrays_are_not_written():
+    @qd.kernel
+    def copy(x: qd.types.ndarray(), y: qd.types.ndarray()):
+        for i in x:
+            y[i] = x[i]
+
+    text = refused(copy, split(8), qd.ndarray(qd.i32, shape=(8,)))
+    assert "`y` is written in a loop over a split array, and is not split itself" in text
+
+
+def test_old_values_of_sums_are_not_used():
+    @qd.kernel
+    def compact(x: qd.types.ndarray(), n: qd.types.ndarray(), y: qd.types.ndarray()):
+        for i in x:
+            at = qd.atomic_add(n[0], 1)
+            x[i] = at
+
+    ones = qd.ndarray(qd.i32, shape=(1,))
+    assert "the old value of `n` depends on the ranks before" in refused(compact, split(8), ones, ones)
+
+
+def test_serial_code_does_not_use_them():
+    @qd.kernel
+    def first(x: qd.types.ndarray()) -> qd.i32:
+        return x[0]
+
+    @qd.kernel
+    def in_order(x: qd.types.ndarray()):
+        qd.loop_config(serialize=True)
+        for i in range(1, 8):
+            x[i] = x[i - 1]
+
+    for kernel in (first, in_order):
+        assert "is split over ranks and is used outside of a parallel loop" in refused(kernel, split(8))
+
+
+def test_clamping_to_a_row_that_is_not_the_last_is_an_error():
+    @qd.kernel
+    def clamped(x: qd.types.ndarray(), y: qd.types.ndarray()):
+        for i in y:
+            y[i] = x[qd.min(i + 1, 5)]
+
+    with pytest.raises(
+        qd.OctantsDistributedError, match="kernel `clamped`.*clamped to 5, which is not the last one of 8"
+    ):
+        clamped(split(8), split(8))
+
+
+def test_what_cannot_be_split_says_so():
+    for arguments, said in (
+        ({"shape": (4, 4), "split": 1}, "split=1: arrays are split along their first axis"),
+        ({"shape": (), "split": 0}, "an array without axes cannot be split"),
+        ({"shape": (4,), "split": 0, "halo": -1}, "halo=-1"),
+    ):
+        with pytest.raises(ValueError, match=re.escape(said)):
+            qd.ndarray(qd.f32, **arguments)
+    with pytest.raises(qd.OctantsRuntimeError, match="have no gradients"):
+        qd.ndarray(qd.f32, (4,), True, split=0)
+    with pytest.raises(qd.OctantsRuntimeError, match="not order"):
+        qd.field(qd.f32, shape=(4, 4), order="ji", split=0)
+    with pytest.raises(qd.OctantsIndexError, match="outside"):
+        split(4)[4]
+    with pytest.raises(ValueError, match="Mismatch shape"):
+        split(4).from_numpy(np.zeros(3))
+
+
+def test_launches_that_are_captured_are_refused():
+    @qd.kernel
+    def fill(x: qd.types.ndarray()):
+        for i in x:
+            x[i] = i
+
+    x = split(8)
+    fill(x)
+    with pytest.raises(RuntimeError, match="split over ranks"), qd.graph.capture():
+        fill(x)

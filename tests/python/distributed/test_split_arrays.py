@@ -1,0 +1,66 @@
+"""Arrays that are split over ranks: programs give the same results on 1, 2 and 4 processes."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+HERE = Path(__file__).parent
+MPIEXEC = Path(sys.prefix) / "bin" / "mpiexec"
+
+pytest.importorskip("mpi4py", reason="mpi4py is not installed")
+
+
+def run(ranks, program, folder, *options, script="split_programs.py", limit=120):
+    """Runs a program; its output when it failed."""
+    command = [sys.executable, str(HERE / script), program, str(folder), *options]
+    if ranks > 1:
+        command = [str(MPIEXEC), "-n", str(ranks), *command]
+    return subprocess.run(command, capture_output=True, text=True, timeout=limit, check=False)
+
+
+def results(ranks, program, folder, *options):
+    folder.mkdir(exist_ok=True)
+    done = run(ranks, program, folder, *options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return np.load(folder / f"{program}.npz")
+
+
+@pytest.mark.parametrize("options", [(), ("debug",)], ids=["plain", "debug"])
+@pytest.mark.parametrize("program", ["heat", "several_loops", "sums", "vectors", "elements", "collectives"])
+def test_any_number_of_ranks_computes_the_same(program, options, tmp_path):
+    one = results(1, program, tmp_path / "1", *options)
+    assert one.files
+    for ranks in (4,) if options else (2, 3, 4):
+        several = results(ranks, program, tmp_path / str(ranks), *options)
+        for name in one.files:
+            np.testing.assert_array_equal(several[name], one[name], err_msg=f"{name} on {ranks} ranks")
+
+
+@pytest.mark.parametrize(("writers", "readers"), [(1, 4), (4, 1), (2, 3)])
+def test_saved_arrays_are_read_by_any_number_of_ranks(writers, readers, tmp_path):
+    results(writers, "save", tmp_path)
+    loaded = results(readers, "load", tmp_path)
+    np.testing.assert_array_equal(loaded["x"], np.arange(37 * 11, dtype=np.float32).reshape(37, 11))
+    assert (loaded["s"] == 9).all()
+    assert len(list((tmp_path / "state").glob("rank-*.npz"))) == writers
+
+
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [
+        ("lost", "no answer from rank 1 after 3 s"),
+        ("other_kernel", "rank 1 runs kernel `shift_back`"),
+        ("other_shape", "rank 1 runs all_reduce(add) of 4 float64"),
+    ],
+)
+def test_a_rank_that_does_something_else_is_an_error(program, said, tmp_path):
+    done = run(2, program, tmp_path, script="failing_programs.py", limit=50)
+    text = done.stdout + done.stderr
+    assert done.returncode != 0, text
+    assert said.replace("all_reduce(add)", "all_reduce(sum)") in text, text
+    assert "OctantsDistributedError" in text
+    assert "failing_programs.py:" in text
+    assert "no error" not in text
