@@ -62,7 +62,7 @@ def last_task_count() -> int:
     """How many tasks this thread's last launch of a user's kernel has."""
 
 def compiled_count() -> int:
-    """How many specialisations of kernels the current program has compiled."""
+    """How many specializations of kernels the current program has compiled."""
 
 def is_initialized() -> bool:
     """Whether `init` was called (and `reset` was not)."""
@@ -890,7 +890,7 @@ class Kernel:
         """Whether the folder held the machine code of the latest compilation, of a kernel without `fastcache=True`."""
 
     def _specialization_count(self) -> int:
-        """How many specialisations are kept."""
+        """How many specializations are kept."""
 
     def _launch(
         self, args: tuple[Any, ...], with_gradients: Callable[[], tuple[Any, ...]]

@@ -47,13 +47,13 @@ def first(steps, values):
 def a_cloth_falls_on_a_sphere(loss):
     n, steps = 3, 3
     stiffness, x, v = field(2), vectors(3, steps + 1, n, n), vectors(3, steps + 1, n, n)
-    neighbours = [(-1, 0), (1, 0), (0, -1), (0, 1)]
+    neighbors = [(-1, 0), (1, 0), (0, -1), (0, 1)]
 
     @qd.kernel
     def step(t: qd.i32):
         for i, j in qd.ndrange(n, n):
             f = qd.Vector([0.0, -9.8, 0.0])
-            for o in qd.static(neighbours):
+            for o in qd.static(neighbors):
                 a = i + o[0]
                 b = j + o[1]
                 if 0 <= a < n and 0 <= b < n:

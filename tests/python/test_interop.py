@@ -120,8 +120,8 @@ def test_what_dlpack_cannot_describe_is_refused(library):
         x.__dlpack__(dl_device=(99, 0))
     with pytest.raises(BufferError, match="copy=True"):
         x.__dlpack__(copy=True)
-    with pytest.raises(TypeError, match="flavour"):
-        x.__dlpack__(flavour=1)
+    with pytest.raises(TypeError, match="flavor"):
+        x.__dlpack__(flavor=1)
 
 
 def test_the_host_gets_a_copy_of_a_devices_memory(library):

@@ -138,7 +138,7 @@ def test_gradients_of_what_all_rows_read(first):
 
 
 def test_rows_of_which_some_add_elsewhere():
-    """Neighbouring rows differ in an index that their inner loops share: in some warps all agree, in others not."""
+    """Neighboring rows differ in an index that their inner loops share: in some warps all agree, in others not."""
     w = filled(numbers(N), qd.f32)
     sums = qd.field(qd.f32, shape=(4, MOST))
     n = lengths()

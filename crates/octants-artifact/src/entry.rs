@@ -5,7 +5,7 @@ use crate::Key;
 
 /// What a file of the store begins with.
 const MAGIC: [u8; 8] = *b"octants\n";
-/// Changes when the header or the way of serialising does.
+/// Changes when the header or the way of serializing does.
 pub(crate) const FORMAT: u32 = 11;
 
 // Offsets in the header; all numbers little-endian.

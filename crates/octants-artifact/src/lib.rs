@@ -320,7 +320,7 @@ impl Artifact {
     /// Serializes.
     pub fn to_bytes(&self) -> Vec<u8> {
         // The types above hold nothing that the format cannot express.
-        postcard::to_stdvec(self).expect("compiler bug: artifact cannot be serialised")
+        postcard::to_stdvec(self).expect("compiler bug: artifact cannot be serialized")
     }
 
     /// Reads back what [`Artifact::to_bytes`] wrote.

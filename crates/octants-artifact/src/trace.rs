@@ -93,7 +93,7 @@ impl Trace {
     /// Serializes it.
     pub fn to_bytes(&self) -> Vec<u8> {
         // The types here hold nothing that the format cannot express.
-        postcard::to_stdvec(self).expect("compiler bug: a trace cannot be serialised")
+        postcard::to_stdvec(self).expect("compiler bug: a trace cannot be serialized")
     }
 
     /// Reads back what [`Trace::to_bytes`] wrote.

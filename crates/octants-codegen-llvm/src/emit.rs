@@ -64,7 +64,7 @@ pub(crate) struct Emitter {
     pub ptr: T,
     pub void: T,
     fast_math_flags: u32,
-    /// Which threads atomic operations are ordered for: LLVM's number of a synchronisation scope.
+    /// Which threads atomic operations are ordered for: LLVM's number of a synchronization scope.
     scope: u32,
     /// The same where the host takes part.
     scope_with_host: u32,
@@ -481,10 +481,10 @@ impl Emitter {
 
     /// Sets a flag of the module that links and passes look at; of two the larger holds.
     pub fn set_module_flag(&self, key: &str, value: i64) {
-        let behaviour = llvm_sys::LLVMModuleFlagBehavior::LLVMModuleFlagBehaviorWarning;
+        let behavior = llvm_sys::LLVMModuleFlagBehavior::LLVMModuleFlagBehaviorWarning;
         llvm!({
             let value = LLVMValueAsMetadata(self.i32c(value));
-            LLVMAddModuleFlag(self.module, behaviour, key.as_ptr().cast(), key.len(), value);
+            LLVMAddModuleFlag(self.module, behavior, key.as_ptr().cast(), key.len(), value);
         });
     }
 

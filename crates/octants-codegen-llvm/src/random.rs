@@ -107,7 +107,7 @@ impl Lowering<'_, '_> {
                 e.set_fast_call(rounds, true);
                 launch = e.add(launch, e.shl(rounds, e.i64c(DeviceContext::LAUNCH_BITS.into())));
             }
-            // The finaliser of SplitMix64.
+            // The finalizer of SplitMix64.
             let mut z = e.add(seed, e.mul(launch, e.i64c(0x9E37_79B9_7F4A_7C15_u64 as i64)));
             for (shift, factor) in [(30, 0xBF58_476D_1CE4_E5B9_u64), (27, 0x94D0_49BB_1331_11EB)] {
                 z = e.mul(e.xor(z, e.lshr(z, e.i64c(shift))), e.i64c(factor as i64));

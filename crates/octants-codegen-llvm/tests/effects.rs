@@ -124,7 +124,7 @@ fn atomics_from_many_threads_lose_nothing() {
                 let loaded = &loaded;
                 scope.spawn(move || {
                     let mut old = vec![0u32; 30_000];
-                    loaded.run_unsynchronised(&[xp, 30_000, bp, 3, ptr(&mut old), 30_000]);
+                    loaded.run_unsynchronized(&[xp, 30_000, bp, 3, ptr(&mut old), 30_000]);
                 });
             }
         });

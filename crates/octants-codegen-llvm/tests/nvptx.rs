@@ -20,7 +20,7 @@ fn a_map_reads_past_the_caches_for_written_memory_and_computes_in_line() {
 }
 
 #[test]
-fn neighbouring_elements_are_loaded_and_stored_together_where_a_launch_allows_it() {
+fn neighboring_elements_are_loaded_and_stored_together_where_a_launch_allows_it() {
     let p = map(&[UnaryOp::Sqrt], Scalar::F32);
     assert_has(&ptx(&p, &h200()), &["kernel_0_wide", "ld.global.nc.v4.b32", "st.global.v4.b32"]);
     let artifact = compile(&p, &|_| String::new(), &options(), &h200()).unwrap();
@@ -441,7 +441,7 @@ fn unknown_extents_are_divided_by_once_and_in_32_bits() {
 }
 
 #[test]
-fn stencils_load_and_store_neighbours_together() {
+fn stencils_load_and_store_neighbors_together() {
     let p = stencil();
     let text = ptx(&p, &h200());
     let wide = &text[text.find("kernel_0_wide").unwrap()..];

@@ -283,7 +283,7 @@ impl Lowering<'_, '_> {
         e.and(count, e.int(width, i64::from(bits) - 1))
     }
 
-    /// The quotient rounded towards zero, and the divisor that it was computed with: never zero or -1.
+    /// The quotient rounded toward zero, and the divisor that it was computed with: never zero or -1.
     fn quotient(&self, s: Scalar, a: Id, b: Id) -> (Id, Id) {
         let e = self.e;
         let (zero, one, minus_one) = (e.int(s.bits(), 0), e.int(s.bits(), 1), e.int(s.bits(), -1));

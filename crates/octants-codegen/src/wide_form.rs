@@ -6,7 +6,7 @@ use octants_ir::schedule::Coarsening;
 
 use crate::facts::Facts;
 
-/// The conditions that a launch must fulfil.
+/// The conditions that a launch must fulfill.
 pub fn wide_form(facts: &Facts<'_>, symbol: String, coarsening: Coarsening) -> WideForm {
     let mut form = WideForm {
         symbol,

@@ -1,7 +1,7 @@
 //! [`find_device_library`]: NVIDIA's library of mathematical functions for GPU code (libdevice), wherever it is
 //! installed.
 //!
-//! Its licence keeps it from coming with this package. A CUDA toolkit has it, and so have several packages for Python.
+//! Its license keeps it from coming with this package. A CUDA toolkit has it, and so have several packages for Python.
 
 use std::path::PathBuf;
 

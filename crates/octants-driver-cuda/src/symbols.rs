@@ -1,7 +1,7 @@
 //! The functions of the driver library, by the exact names it exports.
 //!
 //! CUDA's headers give several functions a newer version under their old name (`cuStreamDestroy` is a macro for
-//! `cuStreamDestroy_v2`); the library exports both, and only the versioned one has today's behaviour. The table names
+//! `cuStreamDestroy_v2`); the library exports both, and only the versioned one has today's behavior. The table names
 //! what is meant.
 
 use std::ffi::{c_char, c_int, c_void};

@@ -240,7 +240,7 @@ unsafe fn check(error: LLVMErrorRef) -> Result<(), String> {
 fn prepare_process() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        // SAFETY: plain initialisers, once; `dlopen` of system libraries whose constructors do nothing.
+        // SAFETY: plain initializers, once; `dlopen` of system libraries whose constructors do nothing.
         unsafe {
             LLVM_InitializeNativeTarget();
             LLVM_InitializeNativeAsmPrinter();

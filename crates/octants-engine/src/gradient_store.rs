@@ -41,7 +41,7 @@ pub(crate) struct Lanes {
     /// Lanes have the same number of turns, in blocks of so many.
     pub even: Option<u64>,
     /// A lane runs neighboring iterations and has neighboring words; else lanes take turns in both.
-    pub neighbours: bool,
+    pub neighbors: bool,
     /// Most bytes that the store may take.
     pub most_bytes: u64,
 }
@@ -128,7 +128,7 @@ impl GradientStore {
         loop {
             match self.allocate(&counted, count, &allocate) {
                 Ok(buffers) => {
-                    self.tell(&counted, count, lanes.neighbours, &buffers, slots)?;
+                    self.tell(&counted, count, lanes.neighbors, &buffers, slots)?;
                     return Ok(buffers.into_iter().flatten().collect());
                 }
                 Err(Error::OutOfMemory { .. }) if count > 1 => count = count.div_ceil(2),
@@ -172,7 +172,7 @@ impl GradientStore {
         &self,
         counted: &Counted,
         lanes: u64,
-        neighbours: bool,
+        neighbors: bool,
         buffers: &[Option<Buffer>; 2],
         slots: &mut [u64],
     ) -> Result<(), Error> {
@@ -185,8 +185,8 @@ impl GradientStore {
                 slots[slot + 1] = buffer.bytes() / WORD_BYTES[class];
             }
         }
-        let (step, strides) = if neighbours { (1, counted.lane) } else { (lanes, [1, 1]) };
-        let values = [lanes, step, strides[0], strides[1], counted.root[0], counted.root[1], u64::from(neighbours)];
+        let (step, strides) = if neighbors { (1, counted.lane) } else { (lanes, [1, 1]) };
+        let values = [lanes, step, strides[0], strides[1], counted.root[0], counted.root[1], u64::from(neighbors)];
         for (&slot, value) in self.params.iter().zip(values) {
             slots[slot as usize] = value;
         }
@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn lanes_have_as_many_turns_as_others() {
-        let lanes = |most, even, n| Lanes { most, at_once: 1, even, neighbours: false, most_bytes: 0 }.count(n);
+        let lanes = |most, even, n| Lanes { most, at_once: 1, even, neighbors: false, most_bytes: 0 }.count(n);
         assert_eq!(lanes(1000, Some(32), 900), 900);
         assert_eq!(lanes(1000, Some(32), 1001), 512, "two turns each");
         assert_eq!(lanes(1000, Some(32), 2900), 992, "three");

@@ -161,7 +161,7 @@ const GLOBAL_STATE: &[(&str, &str, &str)] = &[
     ),
     ("crates/octants-driver-gpu/src/failing_calls.rs", "thread_local", "tests alone: which call fails on this thread"),
     ("crates/octants-driver-gpu/src/symbols.rs", "thread_local", "tests alone: what calls return on this thread"),
-    ("crates/octants-driver-host/src/linker.rs", "ONCE", "LLVM's own initialisation, once in a process"),
+    ("crates/octants-driver-host/src/linker.rs", "ONCE", "LLVM's own initialization, once in a process"),
     ("crates/octants-driver-host/src/pool.rs", "thread_local", "whether this thread belongs to a pool"),
     (
         "crates/octants-runtime/src/capture.rs",

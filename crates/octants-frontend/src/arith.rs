@@ -10,7 +10,7 @@
 //!   operations, says which of these rules it follows.
 //! - A value stored in a variable takes the variable's scalar type silently.
 //!
-//! Compile-time numbers are materialised by the caller, integers as `default_ip` and floats as `default_fp`.
+//! Compile-time numbers are materialized by the caller, integers as `default_ip` and floats as `default_fp`.
 
 mod convert;
 mod functions;

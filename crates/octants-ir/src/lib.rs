@@ -10,12 +10,12 @@
 //! # Semantics
 //!
 //! - Integers are two's complement and wrap. `u1` holds 0 or 1. Shifts by the width or more yield an unspecified value.
-//! - `Div` on integers rounds towards zero, `FloorDiv` and `Mod` follow Python, `Rem` follows C. Dividing an integer by
+//! - `Div` on integers rounds toward zero, `FloorDiv` and `Mod` follow Python, `Rem` follows C. Dividing an integer by
 //!   zero is undefined; `INT_MIN / -1` wraps.
 //! - Floats are IEEE, and under `fast_math` back ends may reassociate, contract, and assume no NaN or infinity.
 //! - `Min` and `Max` of a number and a NaN are the number. `Round` takes ties away from zero. `IsNan` and `IsInf` look
 //!   at the bits, so they hold under `fast_math` too.
-//! - `Cast` float to integer truncates towards zero, to `u1` it tests for non-zero; integer narrowing keeps low bits.
+//! - `Cast` float to integer truncates toward zero, to `u1` it tests for non-zero; integer narrowing keeps low bits.
 //! - `Pow` on integers multiplies repeatedly; a negative exponent yields 0, or +-1 for a base of +-1.
 //! - `u1` arithmetic is modulo 2: `true + true` is `false`, as in any other integer type that wraps.
 //! - A tensor operand works component by component. `MatMul` sums in index order.

@@ -54,9 +54,9 @@ binary_operations! {
     Add         "add"        Number   Operand  Total    Simple        Rule        "+"        ["add"];
     Sub         "sub"        Number   Operand  Total    Simple        Rule        "-"        ["sub"];
     Mul         "mul"        Number   Operand  Total    Simple        Rule        "*"        ["mul"];
-    /// Float division, or integer division rounded towards zero.
+    /// Float division, or integer division rounded toward zero.
     Div         "div"        Number   Operand  Partial  Division      Rule        "/"        [];
-    /// Rounded towards minus infinity.
+    /// Rounded toward minus infinity.
     FloorDiv    "floor_div"  Number   Operand  Partial  Division      Zero        "//"       ["floordiv"];
     /// Python's remainder: the sign of the divisor.
     Mod         "mod"        Number   Operand  Partial  Division      Rule        "%"        ["mod"];

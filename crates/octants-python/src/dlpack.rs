@@ -264,7 +264,7 @@ pub fn is_host(device: (i32, i32)) -> bool {
     HOST_KINDS.contains(&device.0)
 }
 
-/// A view of an object with `__dlpack__`, and the capsule that keeps it. Nothing is synchronised: whoever passes memory
+/// A view of an object with `__dlpack__`, and the capsule that keeps it. Nothing is synchronized: whoever passes memory
 /// of a device orders its uses.
 pub fn import(value: &Bound<'_, PyAny>) -> PyResult<ArrayView> {
     let py = value.py();

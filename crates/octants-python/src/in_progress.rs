@@ -1,4 +1,4 @@
-//! [`InProgress`]: the specialisations of a kernel that threads are compiling, so that each is compiled once and the
+//! [`InProgress`]: the specializations of a kernel that threads are compiling, so that each is compiled once and the
 //! others who want it wait.
 
 use std::sync::atomic::{AtomicU64, Ordering};

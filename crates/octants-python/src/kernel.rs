@@ -1,4 +1,4 @@
-//! [`Kernel`]: what `@kernel` makes of a function. A call finds the specialisation of its arguments, compiles it if
+//! [`Kernel`]: what `@kernel` makes of a function. A call finds the specialization of its arguments, compiles it if
 //! there is none, fills the slots and launches, all without a Python frame.
 //!
 //! [`call`] is that way, with [`asked`] and [`bind_arguments`], and [`repeat`] the short one for dataclasses that come

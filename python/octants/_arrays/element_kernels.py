@@ -127,7 +127,7 @@ def _common_digits(digits, others):
 
 
 def _merged(axes):
-    """The axes in the order of memory, with neighbours that follow one another without gaps as one; at least one
+    """The axes in the order of memory, with neighbors that follow one another without gaps as one; at least one
     axis."""
     merged = []
     for extent, strides in sorted(axes, key=lambda axis: axis[1], reverse=True):

@@ -134,7 +134,7 @@ def _bit_shr(x1: Any, x2: Any) -> Any:
     return (value & ((1 << bits) - 1)) >> int(x2)
 
 
-raw_div = _binary("raw_div", "The quotient as C computes it: of integers, rounded towards zero.", _raw_div)
+raw_div = _binary("raw_div", "The quotient as C computes it: of integers, rounded toward zero.", _raw_div)
 raw_mod = _binary("raw_mod", "The remainder as C computes it: with the sign of x1.", _raw_mod)
 bit_shr = _binary("bit_shr", "Shift to the right that fills with zeros.", _bit_shr)
 

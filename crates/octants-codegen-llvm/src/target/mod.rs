@@ -236,7 +236,7 @@ pub(crate) trait Target {
     fn warp_bits(&self) -> u32 {
         panic!("compiler bug: this target has no warps")
     }
-    /// Uninitialised memory of a block of threads, a number of 32-bit words.
+    /// Uninitialized memory of a block of threads, a number of 32-bit words.
     fn block_memory(&self, _e: &Emitter, _words: u64) -> V {
         panic!("compiler bug: this target has no blocks of threads")
     }

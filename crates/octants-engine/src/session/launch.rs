@@ -243,11 +243,11 @@ impl Session {
             };
             // More lanes than threads, so that uneven ones balance.
             let most = threads * 8;
-            return Lanes { most, at_once: most, even: None, neighbours: true, most_bytes };
+            return Lanes { most, at_once: most, even: None, neighbors: true, most_bytes };
         }
         // As many as run at once: of more, the caches hold less of the store, and the last of them run when most of the
         // device is idle. Where that takes much memory, as many as keep one busy.
         let most = code.kernel.threads_at_once().unwrap_or(1 << 17);
-        Lanes { most, at_once: most.min(1 << 16), even: Some(BLOCK), neighbours: false, most_bytes }
+        Lanes { most, at_once: most.min(1 << 16), even: Some(BLOCK), neighbors: false, most_bytes }
     }
 }

@@ -63,7 +63,7 @@ impl Kernel {
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         self.wrapped.traverse(&visit)?;
-        // Before a kernel is initialised there is no state to look at.
+        // Before a kernel is initialized there is no state to look at.
         if self.wrapped.is_none() {
             return Ok(());
         }

@@ -104,7 +104,7 @@ fn strict_math_calls_libm() {
 }
 
 #[test]
-fn float_sums_vectorise() {
+fn float_sums_vectorize() {
     for (s, name) in [(Scalar::F32, "float"), (Scalar::F64, "double")] {
         let text = optimized(&reduction(AtomicOp::Add, s));
         assert!(has_vectors_of(&text, name), "{text}");
@@ -178,7 +178,7 @@ fn vector_exponentials_get_no_arguments_that_underflow() {
 /// x[i] = the sum of exp(x[i] - points[k]) over few k, three times over, on pairs: once inner loops are unrolled, points are loaded again in
 /// each iteration.
 #[test]
-fn loops_that_read_the_same_few_elements_vectorise() {
+fn loops_that_read_the_same_few_elements_vectorize() {
     let pair = Type::Vector(Scalar::F32, 2);
     let mut b = Builder::new();
     for_each(&mut b, |b, i| {
