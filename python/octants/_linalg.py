@@ -56,7 +56,7 @@ def _pairs(n: int) -> list[tuple[int, int]]:
 def randn(dt: template() = None):
     """A random number of the standard normal distribution, by the method of Box and Muller (1958)."""
     t = static(_float_type(dt))
-    # 1 - u lies in (0, 1], where the logarithm is finite.
+    # 1 - u is in (0, 1], where the logarithm is finite.
     radius = sqrt(-2.0 * log(cast(1.0, t) - random(t)))
     return radius * cos(static(2.0 * math.pi) * random(t))
 

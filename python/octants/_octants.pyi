@@ -25,15 +25,15 @@ def after_fork_in_parent() -> None:
     """Lets other threads go on."""
 
 def after_fork_in_child() -> None:
-    """In a child process: lets go of the parent's program where streams are real."""
+    """In a child process: releases the parent's program where streams are real."""
 
 def run_as_python(runner: Callable[[Any, tuple[Any, ...], dict[str, Any], bool], Any] | None) -> None:
-    """Sets the function that runs kernels and functions as Python: it takes the Python function, arguments, keyword arguments,
-    and whether it is a kernel. None compiles kernels again."""
+    """Sets the function that runs kernels and functions as Python: it takes the Python function, arguments, keyword
+    arguments, and whether it is a kernel. None compiles kernels again."""
 
 def probe_lines(asked: Callable[[str, int, bool], tuple[Any, int] | None] | None) -> None:
-    """Sets the function that compilations ask which field and element mark a line of a file, or that a condition on it is
-    false. None ends this."""
+    """Sets the function that compilations ask which field and element mark a line of a file, or that a condition on it
+    is false. None ends this."""
 
 def reset(wait: bool = True) -> None:
     """Ends the program; its fields, ndarrays and compiled kernels can no longer be used. Waits for queued work, unless
@@ -95,12 +95,12 @@ def cache_clear(folder: str | PathLike[str] | None = None) -> tuple[int, int]:
     """Removes every compiled kernel of a folder: how many there were, and their bytes."""
 
 def create_stream(priority: int = 0, device: Device | str | None = None) -> Stream:
-    """Makes a stream, of the current device where none is given. Streams of a higher priority come first where the device has
-    a choice."""
+    """Makes a stream, of the current device where none is given. Streams of a higher priority come first where the
+    device has a choice."""
 
 def create_event(timing: bool = False, device: Device | str | None = None) -> Event:
-    """Makes an event, of the current device where none is given; only those with `timing` can be asked for the time between
-    them."""
+    """Makes an event, of the current device where none is given; only those with `timing` can be asked for the time
+    between them."""
 
 def open_device(name: str, options: dict[str, Any] | None = None) -> Device:
     """The device of a name such as `cuda:1`, which is opened the first time, with these options in place of those of
@@ -153,15 +153,15 @@ def trim_stream_pool() -> None:
     """Gives back the pool's idle streams."""
 
 def queueing_stream(qd_stream: Any = None) -> Stream | None:
-    """The stream on which work in place of a kernel is queued: the one given, or that of a scope. None where neither is, or
-    where all work is done at once."""
+    """The stream on which work in place of a kernel is queued: the one given, or that of a scope. None where neither
+    is, or where all work is done at once."""
 
 def default_stream_behind(buffers: Sequence[Buffer]) -> Stream:
-    """The default stream, once what is queued there next comes behind all work that uses these buffers: for work that a device
-    does in place of the host."""
+    """The default stream, once what is queued there next comes after all work that uses these buffers: for work that a
+    device does in place of the host."""
 
 def end_host_work() -> None:
-    """To be called once such work is queued: what is launched later comes behind it, on whichever stream."""
+    """To be called once such work is queued: what is launched later comes after it, on whichever stream."""
 
 def capturing() -> bool:
     """Whether this thread notes its launches for a graph."""
@@ -200,19 +200,21 @@ class CapturedGraph:
         """The kernel, the names of its parameters, the arguments and the step of each call that was noted."""
 
     def exchange(self, calls: list[tuple[int, tuple[Any, ...]]]) -> list[bool]:
-        """Makes calls that were noted again, with other arguments, for launches from now on: all of them, or none where one
-        fails. True for those that launch the same code."""
+        """Makes calls that were noted again, with other arguments, for launches from now on: all of them, or none
+        where one fails. True for those that launch the same code."""
 
     def save(self, named: list[tuple[str, str, Buffer]]) -> bytes:
-        """The graph as bytes, for other processes. Its steps use memory that is named, with what it is in words, or its own."""
+        """The graph as bytes, for other processes. Its steps use memory that is named, with what it is in words, or
+        its own."""
 
     @staticmethod
     def load(saved: bytes, find: Callable[[list[tuple[str, str]]], list[tuple[str, Buffer, Any]]]) -> CapturedGraph:
-        """The graph of bytes that `save` made. `find` is given the names of memory, with what each is in words, and gives the
-        memory and what holds it."""
+        """The graph of bytes that `save` made. `find` is given the names of memory, with what each is in words, and
+        gives the memory and what holds it."""
 
     def rebind(self, pairs: list[tuple[Buffer, Buffer, Any]]) -> None:
-        """Lets steps use other memory in the place of some, and keeps what holds it: old, new, and the holder of that."""
+        """Lets steps use other memory in the place of some, and keeps what holds it: old, new, and the holder of
+        that."""
 
     def steps(self) -> list[tuple[str, int, list[int]]]:
         """What each step does, its lane, and the steps that it waits for."""
@@ -222,7 +224,8 @@ class CapturedGraph:
         """Times that the device was given the steps anew."""
 
 def before_host_work(qd_stream: Any = None) -> None:
-    """For work that the host does in place of a kernel: waits for what is queued on the stream given to it, if one is."""
+    """For work that the host does in place of a kernel: waits for what is queued on the stream given to it, if one
+    is."""
 
 def profiler_start() -> int:
     """Measures launches from now on. Returns the number of the next span."""
@@ -233,20 +236,22 @@ def profiler_stop() -> int:
 def profiler_spans(
     first: int, last: int
 ) -> tuple[list[tuple[int, int, str, str, int, float, float, list[int]]], list[int], int]:
-    """The spans with these numbers by begin (number, launch, kernel, task, lane, begin, end, spans it waited for), the lanes
-    (number of the stream, or negated that of the worker), and how many spans were dropped. Waits for all launches."""
+    """The spans with these numbers by begin (number, launch, kernel, task, lane, begin, end, spans it waited for), the
+    lanes (number of the stream, or negated that of the worker), and how many spans were dropped. Waits for all
+    launches."""
 
 def profiler_totals() -> list[
     tuple[str, tuple[int, float, float, float], list[tuple[str, tuple[int, float, float, float]]]]
 ]:
-    """The sums of each kernel and of its tasks: count; total, shortest and longest in milliseconds. Waits for all launches."""
+    """The sums of each kernel and of its tasks: count; total, shortest and longest in milliseconds. Waits for all
+    launches."""
 
 def profiler_clear() -> int:
     """Forgets the sums, after waiting for all launches. Returns the number of the next span."""
 
 def compilations() -> list[tuple[str, float, bool, list[tuple[str, str, float, float]]]]:
-    """What was compiled, in the order in which it was done: kernel, begin in seconds from that of the program, whether the code
-    was found on disk, and steps: phase, name, begin in seconds from that of the compilation, seconds."""
+    """What was compiled, in the order in which it was done: kernel, begin in seconds from that of the program, whether
+    the code was found on disk, and steps: phase, name, begin in seconds from that of the compilation, seconds."""
 
 def compile_phases() -> list[str]:
     """The phases of a compilation, in order."""
@@ -264,7 +269,8 @@ class Stream:
 
     @staticmethod
     def from_handle(handle: int) -> Stream:
-        """Wraps a stream that someone else made, by the driver's handle. Zero is the default stream. It is never destroyed."""
+        """Wraps a stream that someone else made, by the driver's handle. Zero is the default stream. It is never
+        destroyed."""
 
     @property
     def handle(self) -> int:
@@ -284,7 +290,8 @@ class Stream:
         """Makes later work of this stream wait for an event, or for what is queued on another stream now."""
 
     def destroy(self) -> None:
-        """Waits for the stream's work and gives the stream back. Doing so twice is fine. A wrapped stream is only let go of."""
+        """Waits for the stream's work and gives the stream back. Doing so twice is fine. A wrapped stream is only
+        released."""
 
     def __cuda_stream__(self) -> tuple[int, int]:
         """The protocol by which other libraries take the stream: version and handle."""
@@ -315,7 +322,8 @@ class Event:
         """Whether what the event stands for is done; True where it was never recorded."""
 
     def elapsed_ms(self, later: Event) -> float:
-        """Milliseconds from this event to a later one. Both were made with `timing=True` and recorded; waits for both."""
+        """Milliseconds from this event to a later one. Both were made with `timing=True` and recorded; waits for
+        both."""
 
     def destroy(self) -> None:
         """Gives the event back. Work that waits for it still does. Doing so twice is fine."""
@@ -375,8 +383,9 @@ class Buffer:
         """The number of the program whose memory it is."""
 
     def copy_from_device(self, source: Buffer, ranges: list[tuple[int, int, int]], stream: Stream | None) -> bool:
-        """Queues copies of ranges (first byte here, first byte there, bytes) from memory of another device, on a stream of this
-        one or, without one, in place of the host. False where the devices cannot: the host is to copy then."""
+        """Queues copies of ranges (first byte here, first byte there, bytes) from memory of another device, on a
+        stream of this one or, without one, in place of the host. False where the devices cannot: the host is to copy
+        then."""
 
     @property
     def nbytes(self) -> int:
@@ -391,8 +400,8 @@ class Buffer:
         """Whether the program that made it still runs."""
 
     def wait(self, write: bool = False) -> None:
-        """Waits until the host may read the memory: for the streams whose work writes to it, and no others. With `write`, for
-        all that use it."""
+        """Waits until the host may read the memory: for the streams whose work writes to it, and no others. With
+        `write`, for all that use it."""
 
     @property
     def immediate(self) -> bool:
@@ -409,7 +418,8 @@ class Buffer:
         """Copies bytes into an array of the host's, once the work that writes to the memory is done."""
 
     def write(self, offset: int, data: Any) -> None:
-        """Sets some bytes, once the work that uses the memory is done. `data` has the buffer protocol and is contiguous."""
+        """Sets some bytes, once the work that uses the memory is done. `data` has the buffer protocol and is
+        contiguous."""
 
     @property
     def dlpack_device(self) -> tuple[int, int]:
@@ -426,8 +436,9 @@ class Buffer:
         versioned: bool,
         stream: int | None,
     ) -> Any:
-        """A DLPack capsule of an array here, which keeps the memory: byte offset, extents and strides in bytes. The consumer's
-        stream, given by the driver's handle, waits for the work that uses the memory; -1 lets it wait for nothing."""
+        """A DLPack capsule of an array here, which keeps the memory: byte offset, extents and strides in bytes. The
+        consumer's stream, given by the driver's handle, waits for the work that uses the memory; -1 lets it wait for
+        nothing."""
 
     def hand_over(self, stream: int | None = None) -> int | None:
         """Makes another library's stream, given by the driver's handle, wait for the work that uses the memory; without
@@ -493,15 +504,15 @@ class Ndarray:
 
 @final
 class Placement:
-    """Where a component lies in a buffer: a byte offset, and for each axis the mixed-radix digits of an index."""
+    """Where a component is in a buffer: a byte offset, and for each axis the mixed-radix digits of an index."""
 
     def __new__(cls, base: int, axes: Sequence[Sequence[tuple[int, int]]]) -> Placement: ...
     @staticmethod
     def of_array(
         first: int, shape: Sequence[int], order: Sequence[int] | None, itemsize: int, components: int
     ) -> list[Placement]:
-        """The components of an array without gaps, from byte `first` on. `order` lists the axes, outermost in memory first.
-        The components of an element lie side by side, `itemsize` bytes each."""
+        """The components of an array without gaps, from byte `first` on. `order` lists the axes, outermost in memory
+        first. The components of an element are adjacent, `itemsize` bytes each."""
 
     @property
     def base(self) -> int:
@@ -555,8 +566,8 @@ class LevelTree:
         """Number of cells along each used axis, counting the levels above."""
 
     def lay_out(self, kept: Sequence[int]) -> tuple[int, bool]:
-        """Fixes sizes and places of the levels with these numbers, and of those above them. Returns the size of the memory
-        in bytes, and whether it holds areas of sparse levels."""
+        """Fixes sizes and places of the levels with these numbers, and of those above them. Returns the size of the
+        memory in bytes, and whether it holds areas of sparse levels."""
 
     def cell_bytes(self, level: int) -> int:
         """Bytes of a cell of a level; 0 for places, and before the tree is laid out."""
@@ -565,18 +576,18 @@ class LevelTree:
         """Where a level begins in a cell of the level above; 0 before the tree is laid out."""
 
     def placement(self, place: int) -> Placement:
-        """Where a component lies."""
+        """Where a component is."""
 
     def areas(self) -> list[Area]:
-        """The areas of sparse levels, in the order in which they lie in memory."""
+        """The areas of sparse levels, in the order in which they are in memory."""
 
     def cell_indices(self, level: int) -> list[Cells]:
-        """How the indices of a level or place name the cells of the sparse levels above it, outermost first; for a sparse
-        level, its own cells come last."""
+        """How the indices of a level or place name the cells of the sparse levels above it, outermost first; for a
+        sparse level, its own cells come last."""
 
 @final
 class Area:
-    """The area of a sparse level behind the data of its tree: which cells are active."""
+    """The area of a sparse level after the data of its tree: which cells are active."""
 
     @property
     def level(self) -> int:
@@ -608,12 +619,13 @@ class Area:
 
     @property
     def first_inside(self) -> tuple[tuple[int, int], ...]:
-        """Extents of the digits of a cell's number in the level around, the last one first, and what a step of each adds to
-        the number of the first word of state within it."""
+        """Extents of the digits of a cell's number in the level around, the last one first, and what a step of each
+        adds to the number of the first word of state within it."""
 
     @property
     def inside(self) -> tuple[tuple[int, int], ...]:
-        """Extents of the words of state within a cell of the level around, and what a step of each adds to their number."""
+        """Extents of the words of state within a cell of the level around, and what a step of each adds to their
+        number."""
 
     @property
     def state(self) -> Placement:
@@ -641,13 +653,13 @@ class Area:
 
     @property
     def views(self) -> list[tuple[int, Placement, tuple[int, ...]]]:
-        """The components in a cell that lie below no further sparse level: number of the place, placement by the indices of
-        the cell and of what is in it, extents of the latter."""
+        """The components in a cell that are below no further sparse level: number of the place, placement by the
+        indices of the cell and of what is in it, extents of the latter."""
 
     @property
     def nested(self) -> list[tuple[int, tuple[tuple[int, int], ...]]]:
-        """The next sparse levels within a cell: number of the level, and for each axis of its state the axis of the cell's
-        index, or -1, and the words of state along it in one cell."""
+        """The next sparse levels within a cell: number of the level, and for each axis of its state the axis of the
+        cell's index, or -1, and the words of state along it in one cell."""
 
 @final
 class Cells:
@@ -659,8 +671,8 @@ class Cells:
 
     @property
     def digits(self) -> tuple[tuple[int, int, int], ...]:
-        """Axis, extent and weight of each digit: a digit is index / weight % extent. They make the number of the word of
-        state."""
+        """Axis, extent and weight of each digit: a digit is index / weight % extent. They make the number of the word
+        of state."""
 
     @property
     def list_digit(self) -> tuple[int, int, int] | None:
@@ -668,11 +680,11 @@ class Cells:
 
     @property
     def inner(self) -> tuple[tuple[int, int], ...]:
-        """Axis and extent of what lies below the cell."""
+        """Axis and extent of what is below the cell."""
 
     def locate(self, index: Sequence[int]) -> tuple[int, int | None]:
-        """For an index that counts from zero: the number of the word of state; for a dynamic level, also the number of the
-        element in its list."""
+        """For an index that counts from zero: the number of the word of state; for a dynamic level, also the number of
+        the element in its list."""
 
 @final
 class HostMatrix:
@@ -681,7 +693,8 @@ class HostMatrix:
     def __init__(self, rows: int, columns: int, dtype_name: str) -> None: ...
     @staticmethod
     def from_triplets(shape: tuple[int, int], rows: Any, columns: Any, values: Any) -> HostMatrix:
-        """The sum of entries: arrays of rows and columns (i64), and of values (f32 or f64). `IndexError` for one outside."""
+        """The sum of entries: arrays of rows and columns (i64), and of values (f32 or f64). `IndexError` for one
+        outside."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -791,8 +804,8 @@ class KernelGradient:
 
 @final
 class RecordedLaunch:
-    """What a tape, or a function of torch, keeps of a launch: its gradient is that of what ran, or an error where something has
-    changed since.
+    """What a tape, or a function of torch, keeps of a launch: its gradient is that of what ran, or an error where
+    something has changed since.
     """
 
     @property
@@ -809,20 +822,20 @@ class RecordedLaunch:
 
     def __call__(self, *args: Any) -> None: ...
     def precede(self, order: GradientOrder) -> None:
-        """Puts the gradients of an order behind the work of the launch's stream."""
+        """Orders the gradients of an order after the work of the launch's stream."""
 
     def grad(self, *args: Any, others: bool = False, order: GradientOrder | None = None) -> None:
-        """Runs the gradient of the launch on its stream, in its place among those of an order. The arguments are those of the
-        launch, unless they are said to be `others` in their places: the same memory with gradients.
+        """Runs the gradient of the launch on its stream, in its place among those of an order. The arguments are those
+        of the launch, unless they are said to be `others` in their places: the same memory with gradients.
         """
 
 @final
 class GradientOrder:
-    """Gradients of which each waits for those made before that use the same memory, and for no others. All come behind the
-    work of the current stream."""
+    """Gradients of which each waits for those made before that use the same memory, and for no others. All come after
+    the work of the current stream."""
 
     def join(self) -> None:
-        """Puts the stream that was current behind all gradients."""
+        """Orders the stream that was current after all gradients."""
 
 @final
 class BoundKernel:
@@ -837,8 +850,8 @@ class BoundKernel:
         """The gradient, bound to the same object."""
 
     def resume(self, *args: Any, from_checkpoint: int, **kwargs: Any) -> GraphStatus:
-        """Launches from the checkpoint with this label on, and skips all that stands before it. Raises `RuntimeError` where the
-        kernel has no such checkpoint."""
+        """Launches from the checkpoint with this label on, and skips all that is before it. Raises `RuntimeError`
+        where the kernel has no such checkpoint."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
     def __getattr__(self, name: str) -> Any: ...
@@ -864,11 +877,12 @@ class Kernel:
 
     @property
     def grad(self) -> KernelGradient:
-        """The kernel's gradient: called with the kernel's arguments, it adds to the gradients of what the kernel reads."""
+        """The kernel's gradient: called with the kernel's arguments, it adds to the gradients of what the kernel
+        reads."""
 
     def resume(self, *args: Any, from_checkpoint: int, **kwargs: Any) -> GraphStatus:
-        """Launches from the checkpoint with this label on, and skips all that stands before it. Raises `RuntimeError` where the
-        kernel has no such checkpoint."""
+        """Launches from the checkpoint with this label on, and skips all that is before it. Raises `RuntimeError`
+        where the kernel has no such checkpoint."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
     @overload
@@ -917,7 +931,8 @@ class Inspection:
         """Name of the kernel."""
 
     def emit(self, form: str, arch: str | None = None, target: str | None = None) -> tuple[bytes, str]:
-        """The code in a form, for a machine named by its kind, its chip or both, and the usual ending of a file with it."""
+        """The code in a form, for a machine named by its kind, its chip or both, and the usual ending of a file with
+        it."""
 
 def code_targets() -> list[tuple[str, list[str]]]:
     """The kinds of machines, and the targets of each that code can be made for."""

@@ -21,7 +21,7 @@ _EXPANSION = (
 
 @func
 def _pair_minors(m):
-    """The 2x2 minors of the upper two rows of a 4x4 matrix, and those of the lower two, by the columns they stand in:
+    """The 2x2 minors of the upper two rows of a 4x4 matrix, and those of the lower two, by the columns they are in:
     01, 02, 03, 12, 13, 23.
     """
     upper = [

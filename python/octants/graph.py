@@ -36,7 +36,7 @@ class GraphStatus:
 @contextmanager
 def checkpoint(cp_id: Any, yield_on: Any = None) -> Iterator[None]:
     """In a kernel declared with `graph=True, checkpoints=True`, `with qd.checkpoint(label, yield_on=flag):` holds loops
-    behind which a launch ends if `flag`, a 0-dimensional i32 ndarray, is not zero.
+    after which a launch ends if `flag`, a 0-dimensional i32 ndarray, is not zero.
     `kernel.resume(..., from_checkpoint=label)` runs them again, and what comes after. The label is an int or a member
     of an `IntEnum`, and no other checkpoint of the kernel has it. Nothing outside of kernels."""
     yield
@@ -62,7 +62,7 @@ cond = kernel_only(
 def parallel_context(*, allow_nesting: bool = False) -> Iterator[None]:
     """In a kernel, `with qd.graph.parallel_context():` holds `with qd.graph.parallel():` blocks, none of which needs
     what another one does. With `allow_nesting=True` the blocks may hold `qd.graph.do_while` loops and further contexts,
-    and the context may stand in a kernel with checkpoints. Nothing outside of kernels."""
+    and the context may be in a kernel with checkpoints. Nothing outside of kernels."""
     yield
 
 

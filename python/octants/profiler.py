@@ -5,7 +5,7 @@
     qd.profiler.print_kernel_profiler_info()
 
 Times are taken by events around each task, on the stream that runs it (by the clock on a CPU that works in order), and
-read when asked for: these functions wait for all work first. Tasks are the parallel loops of a kernel, and what stands
+read when asked for: these functions wait for all work first. Tasks are the parallel loops of a kernel, and what is
 between them.
 """
 
@@ -58,7 +58,7 @@ class KernelInfo:
     name: str
     """`kernel` or `kernel:task`."""
     counter: int
-    """How often it ran."""
+    """How many times it ran."""
     total: float
     min: float
     max: float

@@ -1,6 +1,7 @@
 """Random expressions, as text.
 
-The kind of a value is known (an integer, a float, a truth value). Its exact type follows from the rules of the language.
+The kind of a value is known (an integer, a float, a truth value). Its exact type follows from the rules of the
+language.
 """
 
 from __future__ import annotations

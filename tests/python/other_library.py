@@ -1,8 +1,9 @@
-"""Another library on the device under test, as small as one can be: it allocates memory, makes streams, captures them into
-graphs, and takes and shows arrays by DLPack and by the array protocol.
+"""Another library on the device under test, as small as one can be: it allocates memory, makes streams, captures them
+into graphs, and takes and shows arrays by DLPack and by the array protocol.
 
-On a GPU it calls the driver's library by `ctypes`, by functions that CUDA and HIP have in the same form. Nothing of ours is
-used, so that what arrives here is what torch or CuPy would get. On the CPU, where nobody else has streams, it is numpy.
+On a GPU it calls the driver's library by `ctypes`, by functions that CUDA and HIP have in the same form. Nothing of
+ours is used, so that what arrives here is what torch or CuPy would get. On the CPU, where nobody else has streams, it
+is numpy.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Arrays and streams shared with other libraries on a GPU: with one that is as small as one can be (`other_library.py`), and
-with torch and CuPy where they are.
+"""Arrays and streams shared with other libraries on a GPU: with one that is as small as one can be
+(`other_library.py`), and with torch and CuPy where they are.
 
 The GPU is the one that `--arch` names, CUDA's where it names none. Without it tests are skipped, with the reason.
 """

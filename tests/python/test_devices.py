@@ -64,8 +64,8 @@ def test_gpus_may_be_named_by_their_identifiers():
 
 @pytest.fixture(params=["in_place", "separate"])
 def two(request):
-    """The device of `qd.init`, and another one: on the CPU, or beside a GPU if there is no second one or memory is to be
-    separate, one that the CPU plays; else a second GPU."""
+    """The device of `qd.init`, and another one: on the CPU, or beside a GPU if there is no second one or memory is to
+    be separate, one that the CPU plays; else a second GPU."""
     separate = request.param == "separate"
     qd.init(arch=qd.cpu)
     first = qd.current_device()

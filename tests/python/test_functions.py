@@ -1,4 +1,5 @@
-"""Functions of the kernel language that are compiled once and called: arguments, results, what they share with callers."""
+"""Functions of the kernel language that are compiled once and called: arguments, results, what they share with
+callers."""
 
 from __future__ import annotations
 

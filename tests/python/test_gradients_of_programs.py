@@ -1,5 +1,5 @@
-"""Gradients of small programs like those that people write: simulators, solvers, networks, renderers. Reverse mode beside
-differences, and forward mode beside reverse.
+"""Gradients of small programs like those that people write: simulators, solvers, networks, renderers. Reverse mode
+beside differences, and forward mode beside reverse.
 """
 
 import numpy as np
@@ -11,7 +11,8 @@ PROGRAMS = {}
 
 
 def program(make):
-    """A function that makes fields and kernels: it returns the fields to differentiate by with their values, and what runs."""
+    """A function that makes fields and kernels: it returns the fields to differentiate by with their values, and what
+    runs."""
     PROGRAMS[make.__name__] = make
     return make
 

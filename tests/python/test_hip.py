@@ -1,5 +1,5 @@
-"""AMD GPUs by HIP, as far as that can be seen without one: on a library that plays HIP's, on ones that lack functions, and on
-the real one where no GPU is."""
+"""AMD GPUs by HIP, as far as that can be seen without one: on a library that plays HIP's, on ones that lack functions,
+and on the real one where no GPU is."""
 
 import os
 import shutil

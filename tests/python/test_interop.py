@@ -1,7 +1,7 @@
 """Arrays given to and taken from other libraries: DLPack, the array protocol of a device, torch's shape of a tensor.
 
-A device with memory of its own is played by the CPU; its array protocol is called `__octants_array_interface__`. On a GPU,
-or what plays one, the other library is `other_library.py`'s.
+A device with memory of its own is played by the CPU; its array protocol is called `__octants_array_interface__`. On a
+GPU, or what plays one, the other library is `other_library.py`'s.
 """
 
 from __future__ import annotations

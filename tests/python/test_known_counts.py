@@ -1,4 +1,5 @@
-"""Lengths of loops that come from memory are counted again when, and only when, that memory may have been written to since."""
+"""Lengths of loops that come from memory are counted again when, and only when, that memory may have been written to
+since."""
 
 import numpy as np
 import pytest

@@ -200,8 +200,8 @@ def test_a_view_of_what_is_summed_is_read():
 
 
 def test_chunks_of_other_lengths_lose_no_sums():
-    """The last chunk of a loop has fewer iterations than the others: too few to pay for a copy of what it adds to, where for
-    the others they are just enough."""
+    """The last chunk of a loop has fewer iterations than the others: too few to pay for a copy of what it adds to,
+    where for the others they are just enough."""
     threads, adds = 16, 16
     qd.init(arch=qd.cpu, cpu_max_num_threads=threads)
 

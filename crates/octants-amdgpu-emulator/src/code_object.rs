@@ -110,7 +110,7 @@ impl CodeObject {
         Ok(object)
     }
 
-    /// Where the image lies in this process.
+    /// Where the image is in this process.
     pub fn base(&self) -> u64 {
         self.image.as_ptr() as u64
     }

@@ -1,4 +1,4 @@
-//! [`Modifiers`]: what stands behind the operands.
+//! [`Modifiers`]: what is after the operands.
 
 /// Which lane a lane reads its first source from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,7 +88,7 @@ pub enum Rest {
     Kept,
 }
 
-/// What stands behind the operands.
+/// What is after the operands.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Modifiers {
     /// An offset in memory.

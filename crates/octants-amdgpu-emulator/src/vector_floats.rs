@@ -100,7 +100,7 @@ fn to_i32(a: f64) -> i32 {
 
 /// 53 bits of 2/pi, as V_TRIG_PREOP_F64 gives them.
 fn two_over_pi(a: f64, part: u32) -> f64 {
-    // The first 1,201 bits of 2/pi behind the point.
+    // The first 1,201 bits of 2/pi after the point.
     const WORDS: [u64; 19] = [
         0xa2f9836e4e441529,
         0xfc2757d1f534ddc0,

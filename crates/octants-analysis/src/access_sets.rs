@@ -3,7 +3,7 @@
 //! A set is a box: for each axis a range whose bounds are affine sums of parameters and extents, or all of the axis.
 //! Every element that a task touches is in a set of its kind; that a set holds others too, because a branch is not
 //! taken or a loop ends early, is allowed. Where the begin or the end of a range is not on its axis in a launch, or the
-//! begin is behind the end, it says nothing there, and means all of the axis: what a program computes may have wrapped.
+//! begin is after the end, it says nothing there, and means all of the axis: what a program computes may have wrapped.
 //!
 //! What functions touch that a task calls counts as whole buffers.
 

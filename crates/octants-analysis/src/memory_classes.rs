@@ -128,7 +128,7 @@ mod tests {
 
     use super::*;
 
-    /// A field of f32 in root 0, whose elements lie 8 bytes apart.
+    /// A field of f32 in root 0, whose elements are 8 bytes apart.
     fn field(base: u64) -> Buffer {
         let components = vec![ComponentLayout { root: 0, base, axes: vec![vec![Digit { extent: 4, stride: 8 }]] }];
         let layout = Layout::Dense { shape: vec![4], offset: vec![0], components };

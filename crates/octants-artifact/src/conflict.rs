@@ -14,7 +14,7 @@ pub struct TaskLaunch<'a> {
     pub slots: &'a [u64],
 }
 
-/// How the memory of two buffers lies, one of each launch.
+/// How the memory of two buffers relates, one of each launch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Overlap {
     /// They share no byte.
@@ -26,7 +26,7 @@ pub enum Overlap {
 }
 
 impl TaskLaunch<'_> {
-    /// The order of the two launches may matter. `overlap` tells how a buffer of this launch lies to one of the other.
+    /// The order of the two launches may matter. `overlap` tells how a buffer of this launch is to one of the other.
     pub fn conflicts_with(&self, other: &TaskLaunch<'_>, overlap: impl Fn(u32, u32) -> Overlap) -> bool {
         self.access.iter().any(|a| {
             other.access.iter().any(|b| {

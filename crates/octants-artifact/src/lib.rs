@@ -121,8 +121,8 @@ pub struct TaskMeta {
     pub writes: Vec<u32>,
     /// Elements of buffers that it touches: all of them, and perhaps more.
     pub access: Vec<Access>,
-    /// The numbers of the earlier tasks that it must run behind, where some order among tasks that stand next to one
-    /// another in the graph does not matter; what those are behind is left out. `None`: behind all of them.
+    /// The numbers of the earlier tasks that it must run after, where some order among tasks that are next to one
+    /// another in the graph does not matter; what those are after is left out. `None`: after all of them.
     pub behind: Option<Vec<u32>>,
     /// Bytes of shared memory that a launch asks for, beside those that the code declares.
     pub block_bytes: u64,
@@ -207,8 +207,8 @@ impl Bound {
     }
 }
 
-/// A task's coarsened variant. Each thread runs `lanes` adjacent iterations of the last axis. `lanes` is a power of two.
-/// Each axis has fewer than 2^30 indices.
+/// A task's coarsened variant. Each thread runs `lanes` adjacent iterations of the last axis. `lanes` is a power of
+/// two. Each axis has fewer than 2^30 indices.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WideForm {
     /// Symbol of its code.

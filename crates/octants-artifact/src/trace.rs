@@ -46,7 +46,7 @@ pub enum Lookup {
     Source(u32),
     /// A number that may change, as it is now.
     Freeze(u32),
-    /// The function behind a method of tensors.
+    /// The function of a method of tensors.
     TensorMethod(String),
     /// The name of an object's type.
     TypeName(u32),

@@ -4,7 +4,7 @@
 //! from the tangents of their operands to the tangent of their result: [`push_forward`] builds that map, [`pull_back`]
 //! its transpose, which takes the adjoint of the result to contributions to the adjoints of the operands. Operations
 //! that work component by component state a [`Partial`] for each operand, once, and both functions use it; the others
-//! (`MatMul`, `Extract`, ...) are linear, or nearly, and stand in both.
+//! (`MatMul`, `Extract`, ...) are linear, or nearly, and are in both.
 //!
 //! A tangent or adjoint has the type of its value. In a struct, members that are no floats have the tangent zero.
 //! Integers have none: where a value becomes an integer its derivative ends.
@@ -388,7 +388,7 @@ pub fn whole(b: &mut Builder, part: &Part, value: ValueId, ty: &Type) -> ValueId
     }
 }
 
-/// For y = A B: dA = dy B^T, dB = A^T dy, where a vector is a row before a matrix and a column behind one.
+/// For y = A B: dA = dy B^T, dB = A^T dy, where a vector is a row before a matrix and a column after one.
 fn matmul_adjoint(b: &mut Builder, operand: usize, [x0, x1]: [ValueId; 2], adjoint: ValueId) -> ValueId {
     let (t0, t1) = (b.ty(x0).clone(), b.ty(x1).clone());
     match (&t0, &t1, operand) {

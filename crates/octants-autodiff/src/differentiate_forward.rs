@@ -5,7 +5,7 @@
 //! value of which none is known depends on nothing that is differentiated. What a kernel writes to an array without a
 //! dual is a constant to those that read it.
 //!
-//! A function gets the tangents of its arguments behind these, and returns its result together with that result's
+//! A function gets the tangents of its arguments after these, and returns its result together with that result's
 //! tangent.
 //!
 //! Assumes that updates of variables that iterations share are atomic. Of these, sums have a dual that is a sum. Which
@@ -41,7 +41,7 @@ pub fn differentiate_forward(kernel: &mut Kernel) {
 /// Lets loops run in order in which the order decides about tangents.
 fn run_in_order(kernel: &mut Kernel) {
     let mut functions = vec![false; kernel.functions.len()];
-    // A function may call one that stands behind it.
+    // A function may call one that is after it.
     while let Some(f) = (0..functions.len())
         .find(|f| !functions[*f] && depends_on_order(&kernel.functions[*f].body, None, kernel, &functions))
     {

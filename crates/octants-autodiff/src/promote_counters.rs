@@ -125,7 +125,7 @@ fn promote(kernel: &mut Kernel, b: BufferId) -> Option<LocalId> {
     Some(local)
 }
 
-/// What stands around an instruction.
+/// What is around an instruction.
 #[derive(Clone, Copy, Default)]
 struct Around {
     rounds: bool,

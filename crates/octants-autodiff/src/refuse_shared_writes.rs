@@ -16,7 +16,7 @@ use octants_passes::Alias;
 /// # Errors
 /// The first such write.
 pub fn refuse_shared_writes(kernel: &mut Kernel, aliases: &[Alias]) -> Result<(), Box<Diagnostic>> {
-    // Elements of arrays with gaps may lie between those of the other one.
+    // Elements of arrays with gaps may be between those of the other one.
     let counts =
         |b: &BufferId| kernel.shadow_buffers.contains_key(b) && kernel.buffers[b.index()].layout == Layout::Contiguous;
     let pairs: Vec<Alias> = aliases.iter().filter(|a| [a.first, a.second].iter().all(counts)).copied().collect();

@@ -11,7 +11,7 @@ pub fn structure_exits(kernel: &mut Kernel) {
     for f in &mut kernel.functions {
         structure_body(&mut f.body, &f.ret);
     }
-    // A kernel's `return` stands at the end of its root.
+    // A kernel's `return` is at the end of its root.
     structure_body(&mut kernel.body, &Type::Unit);
 }
 

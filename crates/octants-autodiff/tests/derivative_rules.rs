@@ -173,7 +173,7 @@ const POSITIVE: (f64, f64) = (0.1, 0.9);
 /// The operation, on the values of the parameters.
 type BuildOp = Box<dyn Fn(&mut Builder, &[ValueId]) -> Op>;
 
-/// An operation on parameters of these types, whose values lie in these domains.
+/// An operation on parameters of these types, whose values are in these domains.
 struct Case {
     name: String,
     params: Vec<(Type, (f64, f64))>,

@@ -16,7 +16,7 @@ impl Lowering<'_, '_> {
         self.u.target.print(self.e, self.code.context, site, values, count);
     }
 
-    /// Ends the iteration, or the body where it stands in none, with a message when the condition is false.
+    /// Ends the iteration, or the body if it is in none, with a message when the condition is false.
     pub fn assert(&mut self, at: ValueId, condition: ValueId, parts: &[TextPart]) {
         let site = self.u.facts.site(self.body, self.body.inst(at));
         let e = self.e;

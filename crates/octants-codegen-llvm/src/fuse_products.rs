@@ -84,7 +84,7 @@ fn fuse<'c>(module: &Module<'c>, sum: InstructionValue<'c>) -> Option<()> {
     let function = Intrinsic::find("llvm.fma")?.get_declaration(module, &[a.get_type()])?;
     let call = builder.build_call(function, &[a.into(), b.into(), c.into()], "").ok()?;
     let made = call.try_as_basic_value().basic()?;
-    // SAFETY: the call is an operation with floats; it has the type of the sum, and stands before it.
+    // SAFETY: the call is an operation with floats; it has the type of the sum, and is before it.
     unsafe {
         LLVMSetFastMathFlags(made.as_value_ref(), flags(&sum));
         LLVMReplaceAllUsesWith(sum.as_value_ref(), made.as_value_ref());

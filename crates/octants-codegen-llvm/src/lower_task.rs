@@ -320,7 +320,7 @@ impl<'p> Lowering<'_, 'p> {
         });
     }
 
-    /// What stands before the parallel loop.
+    /// What is before the parallel loop.
     fn prologue(&mut self) {
         let root = self.body.block(self.body.root);
         for &v in &root[..root.len() - 1] {

@@ -117,7 +117,7 @@ pub(crate) struct ParallelState {
     /// Accumulators of its reductions, and how each is folded.
     pub accumulators: Vec<V>,
     pub reductions: Vec<AtomicOp>,
-    /// Buffers that lie elsewhere than the arguments say: a pointer, and the bytes of the root that lie before it.
+    /// Buffers that are elsewhere than the arguments say: a pointer, and the bytes of the root that are before it.
     pub moved: HashMap<usize, (V, u64)>,
     /// The memory of private buffers.
     pub private: HashMap<usize, V>,

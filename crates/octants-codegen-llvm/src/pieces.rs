@@ -100,7 +100,7 @@ fn group<'f>(entries: &[Entry], least: usize, of_a_piece: impl Fn() -> Sizes<'f>
             piece.size += sizes.add(*entry);
         }
     }
-    // What is left over joins the piece before.
+    // What remains joins the piece before.
     if let [.., before, last] = pieces.as_mut_slice()
         && last.size < least / 2
     {

@@ -1,7 +1,7 @@
-//! Where values lie in memory: natural layout of locals and frame slots, and places whose components are scattered.
+//! Where values are in memory: natural layout of locals and frame slots, and places whose components are scattered.
 //!
 //! A [`Place`] names the address of every scalar leaf as one of a few pointers plus a constant, so that a local, an
-//! element of an array and an element of a field whose components lie apart are read and written by the same code.
+//! element of an array and an element of a field whose components are apart are read and written by the same code.
 
 use std::rc::Rc;
 
@@ -11,7 +11,7 @@ use octants_ir::{Scalar, Type};
 use crate::emit::V;
 use crate::metadata::Tag;
 
-/// Where a scalar leaf lies.
+/// Where a scalar leaf is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct LeafAt {
     /// Which of the place's pointers.

@@ -1,4 +1,4 @@
-//! Where private copies of what a task scatters to lie, and the call of the variant that adds to one.
+//! Where private copies of what a task scatters to are, and the call of the variant that adds to one.
 //!
 //! A copy holds the regions of the schedule one after the other, each in whole groups. A call of the task is given the
 //! address of its copy or none; code that merges copies is given a list of their addresses, and where in them its

@@ -1,11 +1,11 @@
 //! Addresses that walk the same memory with steps of different lengths are written so that LLVM's load-store vectorizer
 //! tells them apart.
 //!
-//! To find adjacent accesses, it compares two `getelementptr` of one base whose extended indices differ by a constant, and
-//! multiplies the difference with the size of the first one's element. LLVM 22 does not look whether the second one's
-//! has that size too: `x[i, 0]` and `x[0, i]` are then one place to it, and one is read for both. So, of each base,
-//! those with elements of another size than the first one's become bytes, with a product for an index, which it does
-//! not look into in this way.
+//! To find adjacent accesses, it compares two `getelementptr` of one base whose extended indices differ by a constant,
+//! and multiplies the difference with the size of the first one's element. LLVM 22 does not look whether the second
+//! one's has that size too: `x[i, 0]` and `x[0, i]` are then one place to it, and one is read for both. So, of each
+//! base, those with elements of another size than the first one's become bytes, with a product for an index, which it
+//! does not look into in this way.
 
 use std::collections::HashMap;
 
@@ -41,7 +41,7 @@ pub(crate) fn tell_strides_apart(module: &Module<'_>, layout: &TargetData) {
                 unsafe { builder.build_in_bounds_gep(context.i8_type(), base, &[offset], "") }
             });
             let made = made.expect("compiler bug: the builder has a place");
-            // SAFETY: both are pointers of one type, and the new one stands before the old one.
+            // SAFETY: both are pointers of one type, and the new one is before the old one.
             unsafe { LLVMReplaceAllUsesWith(inst.as_value_ref(), made.as_value_ref()) };
             inst.erase_from_basic_block();
         }

@@ -1,4 +1,5 @@
-//! Code for NVIDIA GPUs: what the PTX text of parallel loops and their memory holds, and that NVIDIA's assembler takes it.
+//! Code for NVIDIA GPUs: what the PTX text of parallel loops and their memory holds, and that NVIDIA's assembler takes
+//! it.
 
 #![allow(clippy::unwrap_used)] // A panic is how a test fails.
 
@@ -202,7 +203,8 @@ fn threads_add_a_block_of_elements_at_once() {
         ptx(&program(buffers, vec![], Type::Unit, true, b.body), &h200())
     };
     let add = |b: &mut Builder, first: ValueId, inner: ValueId| b.binary(BinaryOp::Add, first, inner);
-    // To find the longest thread takes five exchanges. Eight values are brought to one by 4 + 2 + 1, and that one needs two more.
+    // To find the longest thread takes five exchanges. Eight values are brought to one by 4 + 2 + 1, and that one
+    // needs two more.
     let of = |text: &str, what: &str| text.matches(what).count();
     for (n, exchanges) in [(8, 4 + 2 + 1 + 2), (5, 4 + 2 + 1 + 2), (4, 2 + 1 + 3), (2, 1 + 4), (1, 5)] {
         let text = sums(n, &add);

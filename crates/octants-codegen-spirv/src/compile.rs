@@ -21,7 +21,7 @@ pub(crate) const CONTEXT_WORDS: u32 = DeviceContext::BYTES as u32 / 8;
 const LEFT_EARLY: &str = "the device has left this loop too early: Mesa's lavapipe runs at most 65535 rounds of all loops \
                           of a thread together";
 
-/// So many argument slots stand behind the context. Of more the address stands there.
+/// So many argument slots are after the context. Of more the address is there.
 pub(crate) fn are_by_value(slots: u32) -> bool {
     u64::from(slots) * 8 <= MOST_ARGUMENT_BYTES
 }

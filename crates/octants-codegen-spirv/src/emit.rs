@@ -27,7 +27,7 @@ const VERSION: u32 = 0x0001_0500;
 #[derive(Default)]
 struct Filling {
     function: Function,
-    /// Variables, which stand first.
+    /// Variables, which are first.
     variables: Vec<Instruction>,
     /// What the first block computes.
     entry: Vec<Instruction>,

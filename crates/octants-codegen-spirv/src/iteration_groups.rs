@@ -105,7 +105,7 @@ impl<'p> Lowering<'_, 'p> {
             indices.push(this.index(&start, e.add(first, lane)));
             indices
         };
-        // The launcher sees to it that a row has at least a group.
+        // The launcher ensures that a row has at least a group.
         let most = e.sub(groups.trips, e.u32c(lanes));
         let mut selection = (!groups.all_whole).then(|| e.begin_if(e.ule(position, most), true));
         let indices = indices_at(self, e.u32c(0));

@@ -441,7 +441,7 @@ impl Lowering<'_, '_> {
         }
     }
 
-    /// A component of those that lie at uneven distances.
+    /// A component of those that are at uneven distances.
     fn chosen_place(&self, place: &Place, ty: &Type, linear: Id) -> Place {
         let e = self.e;
         let leaves = &place.shape.leaves;

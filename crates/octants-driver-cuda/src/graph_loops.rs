@@ -1,4 +1,4 @@
-//! CUDA's conditional nodes: graphs within graphs that run again as long as a switch is on, or once if it is.
+//! CUDA's conditional nodes: graphs within graphs that run again while a switch is on, or once if it is.
 //!
 //! They came with CUDA 12.3; the version of the call that adds them which is used here, with 12.4. A kernel turns the
 //! switch by a function that the driver's assembler knows, so that no library of the toolkit is needed.

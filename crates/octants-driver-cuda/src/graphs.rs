@@ -119,7 +119,7 @@ own_functions! {
         create = "cuGraphCreate"(*mut CuGraph, c_uint);
         /// Gives it back.
         destroy = "cuGraphDestroy"(CuGraph);
-        /// Adds a kernel behind other nodes.
+        /// Adds a kernel after other nodes.
         add_kernel = "cuGraphAddKernelNode"(
             *mut CuGraphNode, CuGraph, *const CuGraphNode, usize, *const NodeParameters);
         /// Makes a graph ready.

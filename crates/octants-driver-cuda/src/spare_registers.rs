@@ -10,7 +10,7 @@ const CROWD: u32 = 1024;
 /// many ran faster than with more registers.
 const FEW: u32 = 64;
 
-/// Lines of a function from which on it is long: to assemble it once more would take seconds.
+/// Lines of a function from which on it is long: to assemble it again would take seconds.
 const LONG: usize = 3000;
 
 const ENTRY: &str = ".entry ";
@@ -21,7 +21,7 @@ const BLOCKS: &str = ".minnctapersm ";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Crowded {
     name: String,
-    /// The line of the text, and what stood there.
+    /// The line of the text, and what was there.
     line: usize,
     asked: String,
 }

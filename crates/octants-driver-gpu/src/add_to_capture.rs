@@ -1,7 +1,7 @@
 //! [`add_to_capture`]: kernels that decide something, as parts of graphs that other libraries make.
 //!
 //! A stream that is captured notes what is launched on it. What the device is to decide about cannot be launched so:
-//! its nodes are added to the graph by hand, behind those that the stream's next work would come behind.
+//! its nodes are added to the graph by hand, after those that the stream's next work would come after.
 
 use octants_runtime::{ErrorKind, Launch, Result, Section};
 

@@ -22,7 +22,7 @@ pub struct Context {
     pub ordinal: u32,
     /// Its handle.
     pub device: RawDevice,
-    /// Name for messages: the maker's name of the device.
+    /// Name for messages: the vendor's name of the device.
     pub name: String,
     /// Bytes of memory.
     pub memory: u64,

@@ -1,6 +1,6 @@
 //! [`GraphOfParts`]: launches of many kernels, fills and copies as one piece of work.
 //!
-//! Each part is described behind the ends of those it waits for. Later launches tell the vendor what differs: the
+//! Each part is described after the ends of those it waits for. Later launches tell the vendor what differs: the
 //! arguments of parts that are said to have changed, and the number of those whose code depends on it.
 
 use std::ops::Range;

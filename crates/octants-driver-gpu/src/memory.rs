@@ -2,7 +2,7 @@
 //!
 //! Where the device can, memory comes from a pool of our own, whose allocations and frees are work of a stream: no call
 //! waits, and what one stream freed another gets only once it is free. What the pool keeps for later is this program's
-//! alone, and goes back when it ends. Elsewhere memory comes from plain calls; a free is kept until an event behind the
+//! alone, and goes back when it ends. Elsewhere memory comes from plain calls; a free is kept until an event after the
 //! stream's work says that it may be made.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -49,7 +49,7 @@ pub struct GridPlan {
     pub single: bool,
     /// Iterations that a thread runs at a time.
     pub lanes: u32,
-    /// How often it should do that where there is enough to do.
+    /// How many times it should do that where there is enough to do.
     pub run: u64,
 }
 
@@ -72,7 +72,7 @@ pub fn best_block<E>(most: u32, warp: u32, fits: impl Fn(u32) -> Result<u32, E>)
     }
 }
 
-/// How often a thread should run so many iterations of this price.
+/// How many times a thread should run so many iterations of this price.
 pub fn worthwhile_run(price: f32, lanes: u32) -> u64 {
     (WORTH_A_THREAD / (price * lanes as f32)).clamp(2.0, 8.0) as u64
 }
@@ -121,7 +121,7 @@ impl GridPlan {
 pub struct Parameter([MaybeUninit<u64>; WORDS], usize);
 
 impl Parameter {
-    /// The context of a launch's task, and behind it its argument slots, or where they lie if they are too many. The
+    /// The context of a launch's task, and after it its argument slots, or where they are if they are too many. The
     /// device counts rounds at the address `rounds`, if any.
     #[inline]
     pub fn new(launch: &Launch<'_>, task: u32, number: u64, rounds: u64) -> Parameter {

@@ -1,6 +1,6 @@
 //! [`Captures`]: streams whose work is written down instead of done; [`Graph`]: what was written down.
 //!
-//! Work that is queued on a captured stream becomes a node behind the stream's last one. An event that is recorded
+//! Work that is queued on a captured stream becomes a node after the stream's last one. An event that is recorded
 //! there stands for the stream's last nodes, and a stream that waits for it is captured too. The capture ends on the
 //! stream that it began on, which must have waited for all others. What would disturb a capture breaks it, and is noted
 //! as a fault.

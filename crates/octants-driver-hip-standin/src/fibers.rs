@@ -16,7 +16,7 @@ const STACK_BYTES: usize = 256 << 10;
 /// An entry point: it gets the address of its parameter.
 pub type EntryPoint = unsafe extern "C" fn(*const u64);
 
-/// Where a thread stands.
+/// Where a thread is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum At {
     Start,

@@ -27,7 +27,7 @@ pub struct Settings {
     pub memory: u64,
     /// Barriers do nothing where code is emulated.
     pub no_barriers: bool,
-    /// The real devices behind those that the process sees.
+    /// The real devices after those that the process sees.
     pub visible: Vec<i32>,
 }
 

@@ -44,7 +44,7 @@ impl Stream {
         queued
     }
 
-    /// Work of the null stream comes behind that of all blocking streams, and theirs behind its.
+    /// Work of the null stream comes after that of all blocking streams, and theirs after its.
     fn order_with_null(self: &Arc<Stream>) {
         if !self.blocking {
             return;

@@ -23,7 +23,7 @@ impl Processor for Twin {
     fn load(&self, image: &[u8]) -> Result<Box<dyn Code>, String> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        // Where the number lies tells copies of this library in one process apart.
+        // Where the number is tells copies of this library in one process apart.
         let name = format!("hip-standin-{}-{:p}-{number}.so", std::process::id(), &NUMBER);
         let file: PathBuf = std::env::temp_dir().join(name);
         std::fs::write(&file, image).map_err(|e| e.to_string())?;

@@ -199,7 +199,7 @@ mod tests {
             free.give_back(starts[i], CHUNK / 8);
             assert!(!free.is_all());
         }
-        // The smallest range that is large enough: the one behind the block that is left.
+        // The smallest range that is large enough: the one after the block that is left.
         assert_eq!(free.take(CHUNK / 4), Some(starts[5]));
         free.give_back(starts[5], CHUNK / 4);
         free.give_back(starts[4], CHUNK / 8);

@@ -3,7 +3,7 @@
 //!
 //! Copies are zero whenever no launch uses them: those who add them up clear what was written. So they need not be
 //! cleared as a whole before each launch, and what nobody writes to stays in the caches of all who read it. A lane's
-//! copy is written by the thread that has the lane, in most jobs the same one, and its pages lie where that thread
+//! copy is written by the thread that has the lane, in most jobs the same one, and its pages are where that thread
 //! runs.
 
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -131,7 +131,7 @@ unsafe extern "C" fn answer(context: *const HostContext) {
     // What panics goes on: code cannot be unwound.
     let ends = as_entered(|| catch_unwind(AssertUnwindSafe(|| polled.watch.ends_code())).unwrap_or(false));
     if ends {
-        // SAFETY: `enter_polled` has written where it stood, and waits there; no frame in between owns anything.
+        // SAFETY: `enter_polled` has written where it was, and waits there; no frame in between owns anything.
         unsafe { leave(polled.stack.get()) }
     }
 }

@@ -1,4 +1,4 @@
-//! [`Slot`]: where a job lies while threads take part in it.
+//! [`Slot`]: where a job is while threads take part in it.
 //!
 //! The caller takes a slot, opens it, takes part, then closes the lanes that no one came for and waits for the others.
 

@@ -82,7 +82,7 @@ struct QueueState {
 pub struct Point {
     state: Mutex<PointState>,
     reached: Condvar,
-    /// The queue, and how many pieces of its work the point stands behind.
+    /// The queue, and how many pieces of its work the point is after.
     place: OnceLock<(Weak<Queue>, u64)>,
 }
 
@@ -180,7 +180,7 @@ impl Point {
         lock(&self.state).at
     }
 
-    /// What it stands behind ends early.
+    /// What it is after ends early.
     fn cancel(&self) {
         if let Some((queue, pieces)) = self.place.get()
             && let Some(queue) = queue.upgrade()

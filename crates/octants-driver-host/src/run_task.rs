@@ -198,7 +198,7 @@ impl LoadedTask {
         let Some(mut set) = set else {
             return pool.share(count, chunk, width, launch.caller, &|ranges| {
                 let watch = ranges.watch();
-                // SAFETY: the contract; the ranges lie within the count and do not overlap.
+                // SAFETY: the contract; the ranges are within the count and do not overlap.
                 ranges.for_each(|(begin, end)| unsafe { code.run(shared.get(), begin, end, watch) });
             });
         };
@@ -230,7 +230,7 @@ impl LoadedTask {
     /// that pays. False when the caller was interrupted meanwhile.
     ///
     /// # Safety
-    /// As [`LoadedTask::run`]; the range lies within the count.
+    /// As [`LoadedTask::run`]; the range is within the count.
     unsafe fn run_beside_others(
         &self,
         pool: &Pool,
@@ -272,7 +272,7 @@ impl LoadedTask {
         let Kind::Parallel { shape, merges, .. } = &self.kind else { return };
         shape.part_of_copies(part, args, |region, copy_offset, [begin, end]| {
             let listed = HostContext { copy_offset, ..listed.clone() };
-            // SAFETY: the contract; groups lie within the copies.
+            // SAFETY: the contract; groups are within the copies.
             unsafe { merges[region].run_to_its_end(&listed, begin, end) }
         });
     }
@@ -440,7 +440,7 @@ impl QueuedTask {
 
     /// Runs some iterations.
     pub fn run_piece(&self, pool: &Pool, caller: &dyn Caller, begin: u64, end: u64) {
-        // SAFETY: as in `run`; the range lies within the count.
+        // SAFETY: as in `run`; the range is within the count.
         self.with(caller, |task, launch| unsafe { task.run_beside_others(pool, launch, &context(launch), begin, end) });
     }
 }

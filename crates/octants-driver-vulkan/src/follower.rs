@@ -77,7 +77,7 @@ impl Follower {
             state.thread.take()
         };
         self.changed.notify_one();
-        // The thread itself may be what lets go of the last stream.
+        // The thread itself may be what releases the last stream.
         if let Some(thread) = thread.filter(|t| t.thread().id() != std::thread::current().id()) {
             let _ = thread.join();
         }

@@ -77,7 +77,7 @@ impl Gpu {
     }
 
     /// The queue of the stream that is made as this one, at a priority as users give it: less is higher. Streams of
-    /// usual priority take those of high priority too, behind the others, so that as many as possible overlap.
+    /// usual priority take those of high priority too, after the others, so that as many as possible overlap.
     pub(crate) fn queue_for(&self, made: usize, priority: i32) -> usize {
         let (all, high) = (self.queues.len(), self.queues.len() / 4);
         if priority < 0 && high > 0 { all - high + made % high } else { made % all }

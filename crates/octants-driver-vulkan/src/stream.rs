@@ -139,7 +139,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Records a piece of work behind all others of the stream.
+    /// Records a piece of work after all others of the stream.
     pub fn record<R>(&self, work: impl FnOnce(&mut Recording<'_>) -> Result<R>) -> Result<R> {
         let mut state = self.state();
         let batch = self.open(&mut state)?;

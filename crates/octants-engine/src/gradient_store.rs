@@ -1,7 +1,7 @@
 //! The store of a gradient: memory of one launch in which a kernel's adjoint keeps what it cannot compute again.
 //!
 //! How much that is depends on memory and arguments, so a kernel with the same arguments counts it first, before any
-//! gradient is written: the store that is then made suffices. Counts are kept as long as they hold (`known_results`):
+//! gradient is written: the store that is then made suffices. Counts are kept while they hold (`known_results`):
 //! on a GPU counting means waiting. Where a parallel loop has more iterations than the store may have lanes, a lane
 //! runs several, one after the other; where memory is short there are fewer lanes.
 

@@ -1,4 +1,4 @@
-//! [`KnownResults`]: results of code that writes nothing, kept as long as they hold. On a device that works
+//! [`KnownResults`]: results of code that writes nothing, kept while they hold. On a device that works
 //! asynchronously such a launch is a wait.
 //!
 //! They hold for the same numbers and addresses while the memory that is read has the same versions

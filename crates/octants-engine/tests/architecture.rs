@@ -17,7 +17,7 @@ use cargo_metadata::{DependencyKind, MetadataCommand, Package};
 /// Each crate with the crates of this workspace that its library may depend on: rules 1 and 2.
 const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("octants-diag", &[]),
-    // Where fields lie in memory, as data.
+    // Where fields are in memory, as data.
     ("octants-layout", &["octants-diag"]),
     ("octants-ir", &["octants-diag"]),
     ("octants-frontend", &["octants-diag", "octants-ir"]),
@@ -322,7 +322,7 @@ fn there_is_no_global_mutable_state_below_the_binding() {
             let Some(name) = global_state(line) else { continue };
             match GLOBAL_STATE.iter().find(|(file, item, _)| file == path && *item == name) {
                 Some(entry) => _ = allowed.insert(entry),
-                // What stands inside `thread_local!` is found by that word.
+                // What is inside `thread_local!` is found by that word.
                 None if GLOBAL_STATE.iter().any(|(file, item, _)| file == path && *item == "thread_local") => {}
                 None => wrong.push(format!("{path}:{}: {name}", i + 1)),
             }

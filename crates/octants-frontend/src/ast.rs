@@ -15,7 +15,7 @@ pub struct Stmt {
 }
 
 impl Stmt {
-    /// What a message about the statement underlines: of a statement with a body, what stands between keyword and
+    /// What a message about the statement underlines: of a statement with a body, what is between keyword and
     /// colon.
     pub fn head(&self) -> Span {
         match &self.kind {

@@ -27,7 +27,7 @@ pub struct Facts {
     /// Names in indices, conditional expressions and comprehensions, where a number known at compile time is another
     /// thing than one known at run time.
     pub decisive: HashSet<String>,
-    /// How often code at this point is unrolled.
+    /// How many times code at this point is unrolled.
     repeats: usize,
 }
 
@@ -132,7 +132,7 @@ pub fn called_name(e: &Expr) -> Option<&str> {
 /// Functions that change nothing, by which most loops are written.
 const PURE: [&str; 9] = ["range", "ndrange", "static", "len", "zip", "enumerate", "int", "float", "bool"];
 
-/// A call or `:=` stands somewhere in the expression, so that evaluating it may change memory.
+/// A call or `:=` is somewhere in the expression, so that evaluating it may change memory.
 pub fn may_write(e: &Expr) -> bool {
     match &e.kind {
         ExprKind::Call(func, arguments) => {

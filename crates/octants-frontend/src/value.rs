@@ -43,7 +43,7 @@ pub enum Value {
     Array(BufferId),
     /// A range of an array argument with one axis.
     View(Rc<ArrayView>),
-    /// A struct field, or a struct whose members lie in several places: member names and values.
+    /// A struct field, or a struct whose members are in several places: member names and values.
     Members(Rc<Members>),
     /// A `dataclasses.dataclass` argument.
     Dataclass(Rc<DataclassArg>),

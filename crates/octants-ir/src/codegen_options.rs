@@ -1,6 +1,6 @@
 //! What every code generator is asked for and how it fails: [`CodegenOptions`], [`CodegenError`].
 //!
-//! The data lie here because code generators and those who call them do not know one another.
+//! The data are here because code generators and those who call them do not know one another.
 
 use std::fmt;
 use std::path::PathBuf;

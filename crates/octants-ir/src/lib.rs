@@ -33,12 +33,12 @@
 //! - A parallel `For` with groups splits the iterations of its last axis. Each group, in order, runs its body once per
 //!   `factor` adjacent iterations while at least `factor` iterations remain. The loop's own body runs the remainder.
 //!   An aligned group starts at a multiple of `factor`. Tiles only choose the threads that run the groups.
-//! - `Assert` that fails ends the iteration of the parallel loop that it stands in, and the task where it stands in
+//! - `Assert` that fails ends the iteration of the parallel loop that it is in, and the task where it is in
 //!   none; in a function it returns zero, and the caller ends in the same way. Nothing after it in the iteration is
 //!   executed; other iterations go on, whatever thread runs them. Of a launch's failures one is reported, and no task
 //!   that comes after the one that failed is executed.
 //! - Threads of a device form subgroups, which run in step, and blocks, which share memory and meet at barriers. All
-//!   threads of a subgroup or block reach its `Barrier`, `BlockCount` and `Subgroup` operations together: these stand
+//!   threads of a subgroup or block reach its `Barrier`, `BlockCount` and `Subgroup` operations together: these are
 //!   under no divergent condition (`AllHere` and `IsWhole` apart). A shuffle from a lane outside the subgroup yields
 //!   the thread's own value.
 //! - Products of matrices are of fragments, which a subgroup holds together: see [`matrix_product`]. All threads of the

@@ -213,7 +213,7 @@ pub struct Unroll {
     pub remainder_factor: Option<u32>,
 }
 
-/// How often the optimizer may repeat a loop's body in the code.
+/// How many times the optimizer may repeat a loop's body in the code.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum CodeSizeHint {
     /// As often as it chooses.
@@ -368,7 +368,7 @@ pub enum Op {
     /// set.
     LoadMatrices(ValueId, bool),
     /// Copies 16 bytes from the second address, in global memory, to the first one, in shared memory; both are
-    /// multiples of 16 bytes, and scalars lie there one after the other. Some time until the next `AwaitCopies` of this
+    /// multiples of 16 bytes, and scalars are there one after the other. Some time until the next `AwaitCopies` of this
     /// thread.
     CopyAsync(ValueId, ValueId),
     /// Waits for the copies of this thread.
@@ -414,10 +414,10 @@ pub enum Op {
         heaviest_first: bool,
     },
     Break,
-    /// The end of a checkpoint with this label, which is the `loop` that the `break` behind it leaves: a launch may end
+    /// The end of a checkpoint with this label, which is the `loop` that the `break` after it leaves: a launch may end
     /// here when the integer is not zero, and another one resume at the start of the loop. Only in task blocks.
     Checkpoint(i64, ValueId),
-    /// The end of a section of a `graph.parallel_context`, which is the `loop` that the `break` behind it leaves.
+    /// The end of a section of a `graph.parallel_context`, which is the `loop` that the `break` after it leaves.
     /// Sections that hold other parts of the graph have this form; others are loops with a group. Only in task blocks.
     Section(LoopGroup),
     Continue,

@@ -242,7 +242,7 @@ struct Verifier<'a> {
     visible: Vec<bool>,
     placed: Vec<bool>,
     blocks: Vec<bool>,
-    /// Blocks in which a parallel loop may stand.
+    /// Blocks in which a parallel loop may be.
     of_tasks: Vec<bool>,
     loops: Vec<Enclosing>,
 }
@@ -363,7 +363,7 @@ impl<'a> Verifier<'a> {
             }
     }
 
-    /// Rules about where an instruction stands.
+    /// Rules about where an instruction is.
     fn form(&mut self, v: ValueId, op: &Op, home: BlockId) -> bool {
         let inner = self.loops.last();
         let rule = match op {
@@ -423,7 +423,7 @@ impl<'a> Verifier<'a> {
         false
     }
 
-    /// A checkpoint's or a section's end stands where one may.
+    /// A checkpoint's or a section's end is where one may.
     fn ends_part(&self, v: ValueId, home: BlockId) -> bool {
         let ends = matches!(self.body.block(home), [.., c, b] if *c == v && self.body.inst(*b).op == Op::Break);
         ends && home != self.body.root && self.of_tasks[home.index()]

@@ -1,13 +1,13 @@
 //! The rule about convergence, 16 of [`crate::verify::Rule`]: operations that the threads of a block or subgroup
-//! execute together stand where all of them come, or none.
+//! execute together are where all of them come, or none.
 //!
 //! Divergence is a taint of values: its sources are positions of threads, indices of parallel loops, old values of
 //! atomics, random numbers, and what is loaded from divergent addresses. Locals take it from what is stored to them and
-//! from the control under which that is. Control diverges at conditions and loop bounds that do, and behind exits that
+//! from the control under which that is. Control diverges at conditions and loop bounds that do, and after exits that
 //! only some threads take. What is not known to differ counts as the same: parameters of functions, memory at the same
-//! address, and, within a subgroup, comparisons of thread numbers, which may cut between subgroups. What stands in no
+//! address, and, within a subgroup, comparisons of thread numbers, which may cut between subgroups. What is in no
 //! parallel loop of a task or kernel runs on one thread, whose operations converge. A condition made of `is_whole` or
-//! `all_here` makes sure that threads are together: control is that of the subgroup in it, wherever it stands.
+//! `all_here` makes sure that threads are together: control is that of the subgroup in it, wherever it is.
 //!
 //! Assumes that the rules about form hold.
 
@@ -184,7 +184,7 @@ struct Divergence<'a> {
     /// See [`Divergence::guards`].
     guard_values: Vec<bool>,
     guard_locals: Vec<bool>,
-    /// What is looked at stands under such a condition.
+    /// What is looked at is under such a condition.
     is_guarded: bool,
     /// More than one thread runs what is looked at.
     of_threads: bool,

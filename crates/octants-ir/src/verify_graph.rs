@@ -45,7 +45,7 @@ impl GraphVerifier<'_> {
         self.out.push(Violation { rule, place: "graph".into(), detail });
     }
 
-    /// Checks a part; `may_stop` where a checkpoint may stand.
+    /// Checks a part; `may_stop` where a checkpoint may be.
     fn part(&mut self, part: &TaskGraph, may_stop: bool) {
         if let Some(condition) = part.condition() {
             self.condition(condition);

@@ -1,4 +1,4 @@
-//! Puts an assertion before each branch around which threads must agree, because they meet in it, or behind it where it
+//! Puts an assertion before each branch around which threads must agree, because they meet in it, or after it where it
 //! leaves a loop: at barriers all threads of a block, at exchanges those of a subgroup. The threads vote, so that all
 //! of them fail together.
 //!
@@ -31,12 +31,12 @@ pub fn check_convergence(kernel: &mut Kernel) {
     }
 }
 
-/// Where a block of code stands.
+/// Where a block of code is.
 #[derive(Debug, Clone, Copy, Default)]
 struct Around {
     /// In a parallel loop.
     is_of_threads: bool,
-    /// Who meets in the loop around it, and behind it in the same iteration.
+    /// Who meets in the loop around it, and after it in the same iteration.
     in_loop: Meeting,
     after: Meeting,
 }

@@ -1,6 +1,6 @@
 //! Reports integer overflow at run time: after each addition, subtraction, multiplication and left shift of integers a
 //! test that prints what overflowed and the user's line, once for each launch. The wrapped result is used all the same.
-//! A division of integers by zero has no result: an assertion stands before it.
+//! A division of integers by zero has no result: an assertion is before it.
 //!
 //! Instructions without a span are the compiler's own and not checked.
 

@@ -1,4 +1,4 @@
-//! Finds barriers of a block that only some of its threads come to, where that follows from the code alone: they stand
+//! Finds barriers of a block that only some of its threads come to, where that follows from the code alone: they are
 //! in one arm of a branch whose condition is made of constants and the thread's index, or in a loop whose bounds are.
 //! The other ways are found while the program runs, in debug mode (`check_convergence`).
 

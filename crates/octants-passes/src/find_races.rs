@@ -204,7 +204,7 @@ impl RaceSearch {
         }
     }
 
-    /// Runs a statement around loops, or a loop. False where those behind it do not run.
+    /// Runs a statement around loops, or a loop. False where those after it do not run.
     fn touch(&self, v: ValueId, run: &mut Run<'_>, observed: &mut Observed) -> bool {
         match &self.kernel.body.inst(v).op {
             Op::For(l) => {

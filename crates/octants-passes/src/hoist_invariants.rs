@@ -1,7 +1,7 @@
 //! Moves what a loop computes anew in each iteration from values of outside in front of the loop.
 //!
 //! LLVM does this inside a task. Here it matters for reverse mode, which wants to see that an index is the same in all
-//! iterations, and has less to compute again. Only loops within loops are looked at: what stands before a loop of the
+//! iterations, and has less to compute again. Only loops within loops are looked at: what is before a loop of the
 //! root is another task's.
 //!
 //! The loop may run no iteration: then what was moved is computed for nothing, and must do no harm. So what
@@ -37,7 +37,7 @@ fn hoist_within(body: &mut Body, block: BlockId) {
     body.blocks[block.index()] = out;
 }
 
-/// Takes the values that stand in a loop's body and depend on nothing in it.
+/// Takes the values that are in a loop's body and depend on nothing in it.
 fn take_invariants(body: &mut Body, inner: BlockId) -> Vec<ValueId> {
     let mut inside = vec![false; body.insts.len()];
     body.visit(inner, &mut |v, _| inside[v.index()] = true);

@@ -297,7 +297,7 @@ impl Copy<'_> {
     }
 }
 
-/// The locals whose zero at the start may be seen: some use is not behind a store of the whole.
+/// The locals whose zero at the start may be seen: some use is not after a store of the whole.
 fn read_before_set(body: &Body) -> Vec<bool> {
     let mut search = Unset { body, set: vec![false; body.locals.len()], read: vec![false; body.locals.len()] };
     search.block(body.root);

@@ -81,7 +81,7 @@ fn rewrite_block(body: &mut Body, b: BlockId, wanted: Wanted<'_>, uses: &[u32]) 
             list[at] = load;
             let (i, j) = (position(&list, load), position(&list, math));
             list.retain(|v| *v != math);
-            // `load` stands twice now; the first goes. The new value, where anyone but the store wants it, follows the
+            // `load` is twice now; the first goes. The new value, where anyone but the store wants it, follows the
             // atomic.
             let first = if i < j { i } else { i - 1 };
             list.remove(first);
@@ -107,7 +107,7 @@ struct Update {
     operand: ValueId,
 }
 
-/// The update whose store stands at `at`.
+/// The update whose store is at `at`.
 fn find_update(body: &Body, list: &[ValueId], at: usize, wanted: Wanted<'_>) -> Option<Update> {
     let Op::Store(addr, math) = body.inst(list[at]).op else { return None };
     let Place::Local(local) = trace_address(body, addr) else { return None };

@@ -1,8 +1,8 @@
 //! Gives memory that a kernel reaches in several ways one buffer: a vector field and the field of a component of it, an
-//! array that is passed for two parameters, a gradient that is an argument too. Passes behind this one tell such memory
+//! array that is passed for two parameters, a gradient that is an argument too. Passes after this one tell such memory
 //! apart by the buffer's number alone.
 //!
-//! A buffer stays what it was where its shadow buffer is other memory than that of the buffer it lies in: what flows to
+//! A buffer stays what it was where its shadow buffer is other memory than that of the buffer it is in: what flows to
 //! one must not flow to the other. Arrays that share a part only stay apart too. The kernel's list of buffers remains
 //! as it is.
 

@@ -1,5 +1,5 @@
 //! In a parallel loop, what an inner loop adds over and over to an element of memory is summed up in a local, and added
-//! once behind it.
+//! once after it.
 //!
 //! The delay is not observable, because the inner loop only adds to that buffer and ignores the results. Float sums are
 //! rounded differently, so they need `fast_math`. A loop that adds nothing, or zero, does not touch the memory, because
@@ -154,7 +154,7 @@ impl Search<'_> {
     }
 }
 
-/// The value is the same in all iterations of the loop with this code, and can be computed behind it.
+/// The value is the same in all iterations of the loop with this code, and can be computed after it.
 fn is_invariant(body: &Body, v: ValueId, inside: &HashSet<ValueId>) -> bool {
     let op = &body.inst(v).op;
     let mut invariant = true;

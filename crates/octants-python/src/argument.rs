@@ -72,7 +72,7 @@ pub struct Follows {
     pub counters: Arc<KeptCounters>,
 }
 
-/// Where an argument stands, for messages.
+/// Where an argument is, for messages.
 pub struct Place<'a> {
     /// Position in the parameter list.
     pub index: usize,

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use crate::element_types::scalar_of;
 
-/// Where an array lies.
+/// Where an array is.
 #[derive(Debug)]
 pub struct ArrayView {
     /// Address of the first element.
@@ -28,7 +28,7 @@ pub struct ArrayView {
     pub ready_on: Option<u64>,
     /// Has a gradient.
     pub needs_grad: bool,
-    /// The program whose memory it lies in; zero for memory of others.
+    /// The program whose memory it is in; zero for memory of others.
     pub serial: u64,
 }
 

@@ -83,7 +83,7 @@ pub fn describe(value: &Bound<'_, PyAny>) -> PyResult<Option<Tensor>> {
     Ok(Some(tensor))
 }
 
-/// Whether a described tensor lies in the host's memory. An error if it lies on another device than the program's.
+/// Whether a described tensor is in the host's memory. An error if it is on another device than the program's.
 pub fn lies_on_host(value: &Bound<'_, PyAny>, tensor: &Tensor) -> PyResult<bool> {
     is_host((tensor.device.kind, tensor.device.number), || {
         let device = value.getattr("device").and_then(|d| d.str());

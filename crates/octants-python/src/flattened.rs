@@ -29,8 +29,8 @@ struct Latest {
     flat: Option<Arc<Flat>>,
 }
 
-/// How often an object came: it is flattened when it comes a second time, and more seldom the more often it had changed
-/// when it came.
+/// How many times an object came: it is flattened when it comes a second time, and more seldom the more often it had
+/// changed when it came.
 #[derive(Clone, Copy, Default)]
 struct Seen {
     before: bool,
@@ -131,7 +131,7 @@ impl Flattened {
     }
 }
 
-/// Dataclass arguments that a launch has seen before. From when it lets go of the interpreter other threads may assign
+/// Dataclass arguments that a launch has seen before. From when it releases the interpreter other threads may assign
 /// to their members.
 impl HoldLater for [Arc<Flat>] {
     fn hold<'py>(&self, py: Python<'py>, held: &mut Held<'py>) {

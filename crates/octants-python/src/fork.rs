@@ -28,7 +28,7 @@ pub fn after_fork_in_parent() {
     detached::resume_after_fork();
 }
 
-/// After a fork in the new process: goes on with each program, or lets go of it where its streams are served by the
+/// After a fork in the new process: goes on with each program, or releases it where its streams are served by the
 /// parent's threads.
 #[pyfunction]
 pub fn after_fork_in_child() {

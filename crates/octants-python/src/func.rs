@@ -148,7 +148,7 @@ unsafe extern "C" {
     fn PyMethod_New(function: *mut ffi::PyObject, instance: *mut ffi::PyObject) -> *mut ffi::PyObject;
 }
 
-/// What is wrong with a declaration is said where it stands. What annotations mean is seen later: names in them may not
+/// What is wrong with a declaration is said where it is. What annotations mean is seen later: names in them may not
 /// be there yet.
 fn check_declaration(function: &Bound<'_, PyAny>, real: bool) -> PyResult<()> {
     let py = function.py();

@@ -14,13 +14,13 @@ pub struct GradientOrder(pub Arc<LaunchOrder>);
 
 #[pymethods]
 impl GradientOrder {
-    /// Of gradients behind the work of the current stream.
+    /// Of gradients after the work of the current stream.
     #[new]
     fn new(py: Python<'_>) -> PyResult<GradientOrder> {
         Ok(GradientOrder(Arc::new(LaunchOrder::new(stream_or_current(py, None)?))))
     }
 
-    /// Puts the stream that was current behind all gradients.
+    /// Orders the stream that was current after all gradients.
     fn join(&self, py: Python<'_>) -> PyResult<()> {
         self.0.join().map_err(|e| raised(py, e))
     }

@@ -171,7 +171,7 @@ impl Guard {
         Some((route, name.clone_ref(py)))
     }
 
-    /// What it expects is the same as long as the object that is there is the same.
+    /// What it expects is the same while the object that is there is the same.
     pub fn is_of_immutable(&self) -> bool {
         self.expected.is_immutable()
     }

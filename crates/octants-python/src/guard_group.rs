@@ -114,7 +114,7 @@ impl GuardGroup {
     }
 }
 
-/// Whether an attribute is the same as long as the versions of the object's dict and class are.
+/// Whether an attribute is the same while the versions of the object's dict and class are.
 fn is_steady(object: &Bound<'_, PyAny>, name: &Bound<'_, PyString>) -> PyResult<bool> {
     let Some(dict) = dict_of(object)? else { return Ok(false) };
     depends_on_versions(&object.get_type(), &dict, name, DEEPEST)

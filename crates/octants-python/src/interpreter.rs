@@ -1,4 +1,4 @@
-//! [`Interpreter`]: a thread that launches or waits, as the runtime knows it. It lets go of the interpreter, and looks
+//! [`Interpreter`]: a thread that launches or waits, as the runtime knows it. It releases the interpreter, and looks
 //! now and then whether the user has interrupted the program.
 
 use std::cell::{Cell, RefCell};

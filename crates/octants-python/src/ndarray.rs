@@ -75,7 +75,7 @@ impl Ndarray {
         self.bytes
     }
 
-    /// The memory it lies in.
+    /// The memory it is in.
     pub fn memory(&self) -> &Buffer {
         self.buffer.get()
     }

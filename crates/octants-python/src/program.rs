@@ -212,7 +212,7 @@ pub fn join(session: Session, name: String, epoch: u64) -> Option<Arc<Program>> 
 
 static FORKED: AtomicBool = AtomicBool::new(false);
 
-/// In a child process: lets go of the parent's programs where streams are real, since the threads that serve them are
+/// In a child process: releases the parent's programs where streams are real, since the threads that serve them are
 /// the parent's. Those without streams go on.
 ///
 /// # Safety

@@ -1,4 +1,4 @@
-//! Races that are collected, for `python -m octants.racecheck`: a program goes on behind them.
+//! Races that are collected, for `python -m octants.racecheck`: a program goes on after them.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

@@ -1,5 +1,5 @@
-//! [`TripCountRecord`]: how often the loops of a launch ran whose length comes from memory, which a kernel of its own
-//! tells.
+//! [`TripCountRecord`]: how many times the loops of a launch ran whose length comes from memory, which a kernel of its
+//! own tells.
 
 use pyo3::prelude::*;
 

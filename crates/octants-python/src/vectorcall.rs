@@ -1,4 +1,4 @@
-//! Calls of kernels by the interpreter's quick way ("vectorcall"): arguments come as they lie, without a tuple, and
+//! Calls of kernels by the interpreter's quick way ("vectorcall"): arguments come as they are, without a tuple, and
 //! without a dict for `qd_stream=`. Other keywords take the way of `__call__`, as do callers who have a tuple and a
 //! dict already.
 //!
@@ -34,7 +34,7 @@ unsafe extern "C" fn entry(
 }
 
 /// # Safety
-/// As the interpreter calls: `count` arguments, and behind them one for each of `names`, a tuple or null.
+/// As the interpreter calls: `count` arguments, and after them one for each of `names`, a tuple or null.
 unsafe fn call(
     py: Python<'_>,
     kernel: *mut ffi::PyObject,

@@ -305,7 +305,7 @@ fn python_function<'py>(object: &Bound<'py, PyAny>) -> (Bound<'py, PyAny>, bool)
     (object.clone(), false)
 }
 
-/// The text of a function and where it stands.
+/// The text of a function and where it is.
 fn source_file(py: Python<'_>, function: &Bound<'_, PyAny>, name: &str) -> PyResult<Arc<SourceFile>> {
     let code = function.getattr(pyo3::intern!(py, "__code__"))?;
     let path: String = code.getattr(pyo3::intern!(py, "co_filename"))?.extract()?;

@@ -4,7 +4,7 @@
 //! address for longer than a call (an exported view) holds a [`PinnedBuffer`], which keeps the memory in either case.
 //!
 //! On a device that works asynchronously a buffer knows the streams whose queued work may use it: memory is given back
-//! behind that work, and a host that reads waits for those that write. It also counts its writes, so that what was
+//! after that work, and a host that reads waits for those that write. It also counts its writes, so that what was
 //! computed from its contents is known to hold still: see [`Version`].
 
 use std::fmt;
@@ -252,7 +252,7 @@ impl Buffer {
     }
 
     /// # Safety
-    /// The range lies in the buffer, which is pinned, and nobody uses it.
+    /// The range is in the buffer, which is pinned, and nobody uses it.
     unsafe fn set(&self, to: DevicePtr, from: &[u8]) -> Result<()> {
         let device = &self.0.device;
         if device.host_addressable {

@@ -1,7 +1,7 @@
 //! [`Capture`]: launches, copies and fills of threads, noted in the place of being made.
 //!
 //! A thread that captures launches as ever. What it would queue becomes a step of a graph
-//! ([`crate::captured_graph`]), behind the steps that its stream, and events that the stream waits for, put before it.
+//! ([`crate::captured_graph`]), after the steps that its stream, and events that the stream waits for, put before it.
 //! Streams are told apart, so that the graph has the branches that the streams had. What the host would wait for, or
 //! look at, has not happened: that is refused.
 //!
@@ -35,7 +35,7 @@ thread_local! {
 /// A piece of work of a graph.
 #[derive(Clone)]
 pub(crate) struct Step {
-    /// The stream it was queued on, counted from 0. Launches of a lane are behind one another.
+    /// The stream it was queued on, counted from 0. Launches of a lane are after one another.
     pub(crate) lane: usize,
     /// Steps before it that it waits for.
     pub(crate) behind: Vec<usize>,
@@ -110,7 +110,7 @@ pub(crate) struct Noted {
     lanes: Vec<Lane>,
     /// Numbers of lanes that were given.
     numbers: usize,
-    /// What streams begin behind that appear from now on.
+    /// What streams begin after that appear from now on.
     base: Vec<usize>,
     events: HashMap<EventHandle, Vec<usize>>,
     /// Streams of other libraries, by handle, whose work comes first.

@@ -1,7 +1,7 @@
 //! [`CapturedGraph`]: what a [`Capture`] has noted, to be launched as one.
 //!
-//! Steps run behind those they wait for, and otherwise side by side where the device can. Between steps that the host
-//! has a part in (it copies arrays of its own, or decides what runs) stand pieces that it has none in; of each the
+//! Steps run after those they wait for, and otherwise side by side where the device can. Between steps that the host
+//! has a part in (it copies arrays of its own, or decides what runs) are pieces that it has none in; of each the
 //! driver may make one piece of work ([`crate::Driver::make_graph`]). The memory that launches use besides their
 //! arguments is the graph's own, so that a graph runs beside anything but itself: a launch on another stream waits for
 //! the one before.
@@ -64,7 +64,7 @@ pub(crate) struct Layout {
 /// Memory that the steps use.
 struct Used {
     buffer: Buffer,
-    /// How often steps name it, and how often to write to it.
+    /// How many times steps name it, and how many times to write to it.
     uses: usize,
     writes: usize,
 }
@@ -121,7 +121,7 @@ impl Work {
         }
     }
 
-    /// It stands between the graphs that are made of others.
+    /// It is between the graphs that are made of others.
     fn is_alone(&self) -> bool {
         match self {
             Work::Launch(launch) => launch.is_alone(),

@@ -68,7 +68,7 @@ impl Channel {
     /// True when there is nothing to take out of the channel there.
     ///
     /// # Safety
-    /// A channel lies there.
+    /// A channel is there.
     #[inline]
     pub(crate) unsafe fn is_silent(memory: DevicePtr) -> bool {
         // SAFETY: the contract above.
@@ -77,7 +77,7 @@ impl Channel {
     }
 
     /// Takes out what was said. Once the stream is `idle`, the channel is empty afterwards; while work may still be
-    /// writing, only what is complete is taken, and what comes behind it stays.
+    /// writing, only what is complete is taken, and what comes after it stays.
     pub(crate) fn take(&mut self, idle: bool, printer: &Printer, failures: &Failures) {
         // SAFETY: the channel lives as long as `self`; words that the device may be writing are read one by one.
         let (next, failed, lost) =
@@ -153,7 +153,7 @@ const FAILURE: u64 = std::mem::offset_of!(DeviceChannel, failure) as u64;
 /// A counter that both sides write.
 ///
 /// # Safety
-/// A channel lies there for as long as the result is used.
+/// A channel is there for as long as the result is used.
 unsafe fn word<'a>(memory: DevicePtr, offset: usize) -> &'a AtomicU32 {
     // SAFETY: the contract above; the offset is one of a field of that size.
     unsafe { AtomicU32::from_ptr((memory.0 as *mut u8).add(offset).cast()) }

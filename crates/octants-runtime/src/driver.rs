@@ -53,7 +53,7 @@ pub struct GraphHandle(pub u64);
 
 /// A part of a graph.
 pub struct GraphPart<'a> {
-    /// Places of the parts that it comes behind, all before its own.
+    /// Places of the parts that it comes after, all before its own.
     pub behind: &'a [usize],
     /// What it does.
     pub work: PartWork<'a>,
@@ -103,7 +103,7 @@ pub enum Contents {
 
 /// The thread that launches.
 pub trait Caller {
-    /// Called before the thread waits or works for long (tens of microseconds), so that it can let go of what other
+    /// Called before the thread waits or works for long (tens of microseconds), so that it can release what other
     /// threads need. May be called more than once in a launch; never called while the caller could re-enter the
     /// launcher.
     fn will_block(&self);
@@ -138,7 +138,7 @@ impl Caller for Patient {
 pub struct Launch<'a> {
     /// What is launched.
     pub kernel: &'a Arc<KernelMeta>,
-    /// Argument slots. They travel by value unless `args_at` says where they lie.
+    /// Argument slots. They travel by value unless `args_at` says where they are.
     pub args: &'a [u64],
     /// A copy of the argument slots in the device's memory, where they take more bytes than
     /// [`Driver::max_argument_bytes`]: the code then reads them there. Written on the stream, ahead of the tasks.
@@ -278,7 +278,7 @@ pub trait SolverCalls: Send {
 }
 
 /// A back end. Handles and addresses given to it come from the same driver and are alive: the safe types of this crate
-/// see to that, which is why calls that take them are `unsafe`.
+/// ensure that, which is why calls that take them are `unsafe`.
 #[allow(clippy::missing_safety_doc)] // One contract for all, above.
 pub trait Driver: Send + Sync + 'static {
     /// Name of the device, for messages.
@@ -304,7 +304,7 @@ pub trait Driver: Send + Sync + 'static {
     }
 
     /// True when the host reads and writes the device's memory by its address, and the device the host's. Otherwise
-    /// arrays of the host are staged: copied to memory of the device's own ahead of a launch, and back behind it.
+    /// arrays of the host are staged: copied to memory of the device's own ahead of a launch, and back after it.
     fn is_host_addressable(&self) -> bool {
         true
     }
@@ -345,7 +345,7 @@ pub trait Driver: Send + Sync + 'static {
     }
 
     /// Memory of `bytes` bytes at an address that is a multiple of 64. With a stream it is for work queued there from
-    /// now on, and for what events order behind that; with `None` it is ready for every stream when the call returns,
+    /// now on, and for what events order after that; with `None` it is ready for every stream when the call returns,
     /// without waiting for work queued on any.
     unsafe fn allocate(&self, stream: Option<StreamHandle>, bytes: u64, contents: Contents) -> Result<DevicePtr>;
 
@@ -476,7 +476,7 @@ pub trait Driver: Send + Sync + 'static {
     }
 
     /// Adds all tasks of a module, as its `sections` say, to the graph that another library makes of the stream's work,
-    /// behind what that has so far. What comes later on the stream comes behind them. The module stays loaded as long
+    /// after what that has so far. What comes later on the stream comes after them. The module stays loaded as long
     /// as that graph. False, with nothing added, where the device cannot decide about them.
     unsafe fn launch_into_capture(
         &self,
@@ -496,7 +496,7 @@ pub trait Driver: Send + Sync + 'static {
 
     /// Queues a graph. Of its launches those at the places `changed` differ from the time before in more than their
     /// number; `launch_of` tells what a launch is. False, with nothing queued, where these launches cannot be the
-    /// graph's: it is then to be made anew.
+    /// graph's: it is then to be made again.
     unsafe fn launch_graph<'a>(
         &self,
         _stream: StreamHandle,

@@ -1,7 +1,7 @@
 //! [`KeptCounters`]: what the counters of a kernel's loops were when a launch began.
 //!
 //! A loop by what is in memory leaves its counters at their end. The gradient of the launch runs the same rounds, so it
-//! finds them as they were, and they are what they are now behind it.
+//! finds them as they were, and they are what they are now after it.
 
 use crate::buffer::Buffer;
 use crate::driver::{Caller, Contents};

@@ -39,7 +39,7 @@ impl StreamCore {
     /// Takes out of the channel what the stream's work has said; the work is done.
     pub(crate) fn hear(&self, scratch: &mut Scratch) {
         if let Some(channel) = &mut scratch.channel
-            // SAFETY: the channel lies there.
+            // SAFETY: the channel is there.
             && !unsafe { Channel::is_silent(channel.memory()) }
         {
             channel.take(true, &self.device.printer, &self.failures);

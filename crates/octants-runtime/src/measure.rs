@@ -18,7 +18,7 @@ use crate::profile::{Anchor, Pending, Queued, State};
 const MOST_PENDING: usize = 1 << 13;
 /// After this many new ones, those that are done are looked for.
 const LOOK_AFTER: usize = 1 << 9;
-/// An anchor that lies further back than this is exchanged.
+/// An anchor that is further back than this is exchanged.
 const ANCHOR_MS: f64 = 1000.0;
 
 /// A launch that is being made. What it has queued is kept when it is dropped.
@@ -141,7 +141,7 @@ impl DeviceCore {
 
     /// Reads the times of pending launches that are done.
     fn read_times(&self, s: &mut State) -> Result<()> {
-        // Times are told from the anchor, which stands behind what the default stream had to do at the start.
+        // Times are told from the anchor, which is after what the default stream had to do at the start.
         let Some(anchor) = s.anchor.as_ref().map(|a| a.event) else { return Ok(()) };
         // SAFETY: the event is ours, and recorded.
         if !unsafe { self.driver.query_event(anchor)? } {

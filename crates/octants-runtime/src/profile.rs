@@ -1,12 +1,12 @@
-//! [`Profile`]: when the tasks of launches ran, on which stream, and what they came behind.
+//! [`Profile`]: when the tasks of launches ran, on which stream, and what they came after.
 //!
-//! While it is on, each task stands between two events with timing on the stream that runs it (on a device that does
+//! While it is on, each task is between two events with timing on the stream that runs it (on a device that does
 //! everything at once, between two looks at the clock). Nothing waits for them: their times are read once someone asks,
 //! or when many have gathered whose work is done. Sums are kept for every kernel; of single tasks the latest
 //! [`MOST_SPANS`]. While it is off, launches look at one flag that they have loaded anyway.
 //!
-//! What a task came behind is known without asking the device: an event stands for the last tasks of the stream it was
-//! recorded on, and who waits for it comes behind them. How launches are measured is in `measure`, what users ask for
+//! What a task came after is known without asking the device: an event stands for the last tasks of the stream it was
+//! recorded on, and who waits for it comes after them. How launches are measured is in `measure`, what users ask for
 //! in `profiler`.
 
 use std::collections::{HashMap, VecDeque};
@@ -54,7 +54,7 @@ pub enum Lane {
     Worker(u32),
 }
 
-/// How often something ran and for how long, in milliseconds.
+/// How many times something ran and for how long, in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[allow(missing_docs)]
 pub struct Total {
@@ -105,7 +105,7 @@ fn advance(front: &mut Front, more: &[(u32, SpanId)]) {
 #[derive(Default)]
 struct Course {
     lane: Option<u32>,
-    /// What work queued next comes behind.
+    /// What work queued next comes after.
     front: Front,
     /// The part of it that the next task is the first to wait for.
     waits: Front,

@@ -8,7 +8,7 @@ use crate::error::{ErrorKind, Result};
 use crate::race::Race;
 use crate::report::{Failure, lock};
 
-/// Takes a race that a program goes on behind.
+/// Takes a race that a program goes on after.
 pub type RaceSink = Arc<dyn Fn(&Race) + Send + Sync>;
 
 /// Who is told of the races of a program. Each is told once.

@@ -19,7 +19,7 @@ use crate::error::{ErrorKind, Result};
 use crate::kernel::LoadedKernel;
 use crate::pattern::Pattern;
 
-/// Memory that a graph is saved without: its name, what it is in words, and where it lies now.
+/// Memory that a graph is saved without: its name, what it is in words, and where it is now.
 pub type NamedMemory = (String, String, Buffer);
 
 fn refused<T>(message: String) -> Result<T> {

@@ -21,7 +21,7 @@ pub enum Section {
     While(u32, Condition, Box<[Section]>),
     /// Sections for a condition that holds, and for one that does not.
     If(Condition, [Box<[Section]>; 2]),
-    /// Sections behind which a launch ends where a condition holds, and at which another may resume, by their label.
+    /// Sections after which a launch ends where a condition holds, and at which another may resume, by their label.
     Checkpoint(i64, Condition, Box<[Section]>),
 }
 

@@ -1,6 +1,6 @@
 //! [`Staging`]: pinned memory of a stream through which the host hands it data without waiting.
 //!
-//! The host fills a block, work of the stream reads it, and an event behind that work tells when the block may be
+//! The host fills a block, work of the stream reads it, and an event after that work tells when the block may be
 //! filled again. Blocks come back in the order in which they went, as the stream's work does. A small one keeps memory
 //! of the device for its contents, which saves each launch an allocation and a free.
 

@@ -33,7 +33,7 @@ use crate::report::{Failure, Failures, lock};
 use crate::scratch::Scratch;
 
 impl StreamCore {
-    /// Waits until no other thread uses the stream. The default stream is then behind all concurrent launches.
+    /// Waits until no other thread uses the stream. The default stream is then after all concurrent launches.
     #[inline]
     pub(crate) fn wait_turn(&self, caller: &dyn Caller) -> MutexGuard<'_, Scratch> {
         if self.number == 0 {
@@ -72,7 +72,7 @@ impl StreamCore {
 }
 
 impl StreamCore {
-    /// In a child process: lets go of what a launch of a thread that is not here has left, and of what failed in it.
+    /// In a child process: releases what a launch of a thread that is not here has left, and of what failed in it.
     ///
     /// # Safety
     /// As [`Renewable::renew_if_held`].
@@ -342,14 +342,14 @@ impl StreamCore {
         self.failures.take().map(|f| Failure { stream: self.number, ..f })
     }
 
-    /// Puts the default stream behind all concurrent launches.
+    /// Orders the default stream after all concurrent launches.
     fn settle(&self, caller: &dyn Caller) {
         if self.is_behind_others() {
             self.in_order(caller, || ());
         }
     }
 
-    /// Does `work`, which takes no turn otherwise, on the default stream behind all concurrent launches.
+    /// Does `work`, which takes no turn otherwise, on the default stream after all concurrent launches.
     pub(crate) fn behind_lanes<T>(&self, work: impl FnOnce() -> T) -> T {
         if self.is_behind_others() { self.in_order(&Patient, work) } else { work() }
     }

@@ -1,8 +1,8 @@
 //! [`Watch`]: which launches are ordered, by streams, events and waits of the host, and whether those that are not
 //! touch the same elements.
 //!
-//! Each stream has a vector clock, and so has each event, from when it was recorded, and the host. A launch is behind
-//! what its stream's clock holds. Where it is not behind another launch that uses one of its buffers, access sets tell
+//! Each stream has a vector clock, and so has each event, from when it was recorded, and the host. A launch is after
+//! what its stream's clock holds. Where it is not after another launch that uses one of its buffers, access sets tell
 //! whether the two may meet, and a witness of both whether they do for certain. Only then it is a race.
 //!
 //! Launches that were made before with the same arguments on the same stream are looked up, and compared again only
@@ -310,7 +310,7 @@ impl State {
         self.launches.insert(key, work);
     }
 
-    /// The races of a new piece of work with those that it is not behind: for each stream with the latest one there,
+    /// The races of a new piece of work with those that it is not after: for each stream with the latest one there,
     /// since a wait for that orders all.
     fn races_of(&mut self, work: &Work, used: &[(u64, Option<Pointer>, bool)]) -> Vec<Race> {
         let clock = self.clock_of(work.stream);

@@ -1,6 +1,6 @@
 //! [`WorkerPool`]: the worker streams of a device, on which launches run groups of tasks.
 //!
-//! A worker goes back to the pool only once its join event is recorded: whoever takes it next queues behind that. A
+//! A worker goes back to the pool only once its join event is recorded: whoever takes it next queues after that. A
 //! worker that has become part of a graph, because the launching stream was being captured, goes back as well, but
 //! until that capture ends only launches on the same stream get it.
 

@@ -157,7 +157,7 @@ fn s7_s15_a_worker_that_is_captured_serves_that_capture_alone() {
     log.capture(None);
     assert!([first, others].contains(&worker_for(0)), "captures have ended");
     assert_eq!(device.stream_pool_stats().created, 3);
-    // To the driver what was captured has run: its end is known once something behind it is.
+    // To the driver what was captured has run: its end is known once something after it is.
     worker_for(THEIRS);
     worker_for(OTHERS);
     drop((groups, buffer));

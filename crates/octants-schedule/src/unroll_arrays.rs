@@ -31,7 +31,7 @@ fn trips(body: &Body, l: &ForLoop) -> Option<i64> {
     }
 }
 
-/// How often the innermost code of a block runs. Unknown trip counts are one.
+/// How many times the innermost code of a block runs. Unknown trip counts are one.
 fn iterations(body: &Body, block: BlockId) -> i64 {
     let of = |v: &ValueId| {
         let op = &body.inst(*v).op;

@@ -1,6 +1,6 @@
 """`qd.BufferView`: a range of the elements of an ndarray, which kernels take as an array of its own.
 
-It is an ndarray that lies in the memory of another one. So whatever takes ndarrays takes views too, and views that
+It is an ndarray that is in the memory of another one. So whatever takes ndarrays takes views too, and views that
 overlap are told apart at a launch like any arrays that do.
 """
 

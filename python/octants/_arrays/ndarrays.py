@@ -1,6 +1,6 @@
 """Ndarrays: arrays whose shape a kernel learns at launch. `qd.ndarray(qd.f32, shape=(4, 5))`.
 
-Elements lie in row-major order, the components of an element innermost. With a `layout` the memory holds the axes in
+Elements are in row-major order, the components of an element innermost. With a `layout` the memory holds the axes in
 another order; shape and indices stay those of the user.
 """
 
@@ -165,7 +165,7 @@ class Ndarray(WholeArray, _octants.Ndarray):
         return Elements(self.buffer, self.dtype.numpy, tuple(self.element_shape), self._placed())
 
     def _placed(self) -> list[_octants.Placement]:
-        """Where each component of an element lies."""
+        """Where each component of an element is."""
         return _octants.Placement.of_array(
             self._offset_in_memory, self.shape, self._qd_layout, self.dtype.nbytes, prod(self.element_shape)
         )

@@ -112,7 +112,7 @@ class CompileReport:
 
     def save(self, path: str | Path) -> None:
         """Writes the report: the table for `.txt`; for `.svg` a drawing, in which a block is as wide as what it stands
-        for took, and stands on that which it is a part of."""
+        for took, and is on that which it is a part of."""
         path = Path(path)
         writers = {".txt": self.text, ".svg": self._drawing}
         if path.suffix not in writers:

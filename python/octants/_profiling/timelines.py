@@ -108,7 +108,7 @@ class Timeline:
         assert self._last is not None
         with _octants.on_program(self._serial):
             rows, numbers, _ = _octants.profiler_spans(self._first, self._last)
-        # Streams by number, workers (negative) behind them.
+        # Streams by number, workers (negative) after them.
         used = sorted({numbers[row[4]] for row in rows}, key=lambda n: (n < 0, abs(n)))
         names = {number: self._lane_name(number) for number in used}
         zero = min((row[5] for row in rows), default=0.0)

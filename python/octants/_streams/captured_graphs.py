@@ -60,7 +60,7 @@ class CapturedGraph:
             self._graph.end()
 
     def launch(self, stream: Any = None) -> None:
-        """Launches the graph on a stream, by default the current one: behind the work of that stream, and ahead of what
+        """Launches the graph on a stream, by default the current one: after the work of that stream, and ahead of what
         is launched there later. The call returns at once where streams are real. In another capture, the graph's steps
         become steps of that one.
 
@@ -87,7 +87,7 @@ class CapturedGraph:
         self._note(_refuse_gradient)
 
     def grad(self) -> CapturedGraph:
-        """A graph of the gradients of this graph's launches, fills and copies, the last first: launched behind this
+        """A graph of the gradients of this graph's launches, fills and copies, the last first: launched after this
         one, with the gradients of what it wrote set, it adds to the gradients of what it read.
 
             step.launch()
@@ -153,7 +153,7 @@ class CapturedGraph:
 
         The file holds machine code, numbers and names. Arrays are not in it: they are named, and given again when the
         graph is loaded. An array has the name of the parameter that it was an argument of, one that was given to
-        `capture`, or one that is given here; a field stands for the whole tree that it lies in. What the block of
+        `capture`, or one that is given here; a field stands for the whole tree that it is in. What the block of
         `capture` itself has made is in the file.
 
         Raises RuntimeError where a step means nothing in another process: an array of numpy or of another library, a

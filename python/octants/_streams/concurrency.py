@@ -3,7 +3,7 @@
     with qd.concurrent():
         advance(a)          # these two run at once where the device can:
         advance(b)          # neither writes what the other touches
-        combine(a, b, c)    # runs behind both
+        combine(a, b, c)    # runs after both
 
 Needs a device with real streams: a GPU, or the CPU with `cpu_streams=True`.
 """
@@ -25,11 +25,11 @@ def concurrent() -> Iterator[None]:
 
     Two launches keep their order when one writes an element that the other reads, writes or updates; others run side by
     side. Results are those of the default stream. What the host reads afterwards is waited for as ever, and work on the
-    default stream behind the block comes behind all launches in it. `qd.init(concurrency="auto")` does the same for a
+    default stream after the block comes after all launches in it. `qd.init(concurrency="auto")` does the same for a
     whole program, `@qd.kernel(concurrent=False)` keeps one kernel's launches in order.
 
     Launches that return a value, print, assert, take arrays of the host or use memory that another library shares stay
-    on the default stream, behind all launches before them. Where a device works in order the block changes nothing.
+    on the default stream, after all launches before them. Where a device works in order the block changes nothing.
 
     Raises `OctantsRuntimeError` before `qd.init`.
     """
@@ -81,7 +81,7 @@ class ConcurrencyReport:
             depth = 1 + max(floor, *waits, 0)
             depths[launch.number] = depth
             if launch.lane is None:
-                # The default stream is behind all before it, and all later ones behind it.
+                # The default stream is after all before it, and all later ones after it.
                 floor = max([depth, *depths.values()])
         return max([floor, *depths.values()], default=0)
 

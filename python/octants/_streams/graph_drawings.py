@@ -73,7 +73,7 @@ def drawing(steps: Steps, taken: Sequence[float] | None) -> str:
     for behind in edges:
         rows.append(1 + max((rows[b] for b in behind), default=-1))
     lanes = sorted({lane for _, lane, _ in steps})
-    # Steps of one stream that nothing orders (fills of new memory) stand side by side.
+    # Steps of one stream that nothing orders (fills of new memory) are side by side.
     used: set[tuple[int, int]] = set()
     places = []
     for (_, lane, _), row in zip(steps, rows, strict=True):

@@ -68,7 +68,7 @@ def check_array(path: str, what: str, thing: Any) -> Array:
 
 
 def memory_of(array: Array) -> _octants.Buffer:
-    """The buffer that an array lies in: of a field that of its tree."""
+    """The buffer that an array is in: of a field that of its tree."""
     return array._root.buffer if isinstance(array, Field) else array.buffer
 
 

@@ -135,7 +135,7 @@ class Tape(Scope):
                 func.give_back()
 
     def _grad_on_streams(self, launches: list[_octants.RecordedLaunch]) -> None:
-        """Runs each launch's gradient on the stream of the launch, behind those that use the same memory."""
+        """Runs each launch's gradient on the stream of the launch, after those that use the same memory."""
         order = _octants.GradientOrder()
         for launch in launches:
             launch.precede(order)
@@ -144,7 +144,7 @@ class Tape(Scope):
                 if isinstance(func, _octants.RecordedLaunch):
                     func.grad(*args, order=order)
                 else:
-                    # What it launches is not known: it stands alone.
+                    # What it launches is not known: it is alone.
                     order.join()
                     func.grad(*args)
         finally:

@@ -1,5 +1,5 @@
 """A scan on a processor: the sum of each chunk in parallel, then a short serial scan of these, then the chunks again,
-in parallel, with what stands before them.
+in parallel, with what is before them.
 """
 
 # mypy: ignore-errors

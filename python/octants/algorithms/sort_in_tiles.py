@@ -195,7 +195,7 @@ def _look_back(scratch: template(), first: Any, words: Any, tile: Any, digit: An
 
 @func
 def _digit_in_tile(key: Any, is_left: Any, shift: template(), key_dtype: template(), descending: template()) -> Any:
-    """The digit of a key; the largest one for what stands behind the last key, so that it stays behind."""
+    """The digit of a key; the largest one for what is after the last key, so that it stays after."""
     digit = i32(static(DIGITS - 1))
     if is_left:
         digit = digit_of(key, shift, key_dtype, descending)

@@ -1,6 +1,6 @@
 """Kernels as plain Python: what `qd.init(arch=qd.python)` asks for, to step through a kernel in a debugger.
 
-Fields and ndarrays lie in memory of a program on the CPU, and are read and written as from Python. The Python function
+Fields and ndarrays are in memory of a program on the CPU, and are read and written as from Python. The Python function
 of a kernel is run, after `rewrite` has changed what means another thing in the kernel language; `stand_ins` has what
 the kernel language's own functions do. Everything runs in order, on one thread.
 """

@@ -5,7 +5,7 @@ The threads that run a parallel loop form blocks, which share memory (`block.Sha
 (`subgroup.shuffle`). With `qd.loop_config(block_dim=n)` iterations `n * b` to `n * b + n - 1` are run by block `b` as
 long as the loop has no more iterations than the launch has threads.
 
-All of it needs a GPU and is for kernels and `@qd.func` functions. Operations that threads execute together stand in
+All of it needs a GPU and is for kernels and `@qd.func` functions. Operations that threads execute together are in
 uniform control flow: under no condition that differs among the threads of the block or subgroup.
 """
 

@@ -1,4 +1,5 @@
-"""Atomic updates of elements, differentiated in reverse: what they leave, what they found there, and what is refused."""
+"""Atomic updates of elements, differentiated in reverse: what they leave, what they found there, and what is
+refused."""
 
 import warnings
 

@@ -161,7 +161,7 @@ fn overwrites(plan: &Plan, dependence: &Dependence<'_>, load: &Access, write: &A
     if dependence.within_iteration(&load.element, &write.element) != Meeting::Certain {
         return false;
     }
-    // The write stands in the read's block, or in one around it, so that it runs whenever the read has run.
+    // The write is in the read's block, or in one around it, so that it runs whenever the read has run.
     let mut at = layout.home[load.inst.index()];
     let mut position = layout.position[load.inst.index()];
     loop {

@@ -1,7 +1,7 @@
 //! Finds rounds whose number the adjoint cannot tell.
 //!
 //! An adjoint runs the rounds of a loop again, by counters that it keeps (`promote_counters`) and by memory as it is
-//! behind the kernel. Where what decides about a round is read from memory that rounds write, it would not run those
+//! after the kernel. Where what decides about a round is read from memory that rounds write, it would not run those
 //! that the kernel ran.
 
 use octants_diag::{Code, Diagnostic};

@@ -1,8 +1,8 @@
 //! The source's values in the sweeps: a value has a copy in the sweep of its region.
 //!
-//! Where a copy is needed beyond the block that it stands in (a branch of the reverse sweep reads what the same branch
+//! Where a copy is needed beyond the block that it is in (a branch of the reverse sweep reads what the same branch
 //! of the forward sweep has computed), it goes through a local. Addresses, constants and what is the same everywhere
-//! are made anew where they are used.
+//! are made again where they are used.
 
 use octants_ir::{Op, ValueId};
 
@@ -24,7 +24,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// The copy of a value, where it stands in a block around the cursor.
+    /// The copy of a value, where it is in a block around the cursor.
     pub fn copy_in_sight(&self, v: ValueId) -> Option<ValueId> {
         self.latest_copy(v).filter(|copy| self.open.contains(&self.home[copy]))
     }

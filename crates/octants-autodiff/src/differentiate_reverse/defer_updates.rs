@@ -1,5 +1,5 @@
 //! Gradients of elements that a loop in order reads over and over: what its iterations add is summed up in a local, and
-//! added to memory once, behind the loop.
+//! added to memory once, after the loop.
 //!
 //! That is the same sum as long as nobody asks for the gradient in between: the loop only reads the field or array, and
 //! stores to none that may be the same memory. Where the loop, or the read, may not run at all, the address may be

@@ -260,7 +260,7 @@ pub(super) fn take_apart(b: &mut Builder, v: ValueId, out: &mut Vec<ValueId>) {
     }
 }
 
-/// A value of the scalars at the end of `leaves`, which stand there in reverse order.
+/// A value of the scalars at the end of `leaves`, which are there in reverse order.
 fn put_together(b: &mut Builder, ty: &Type, leaves: &mut Vec<ValueId>) -> ValueId {
     match ty {
         Type::Scalar(_) => leaves.pop().expect("compiler bug: a state lacks a scalar"),

@@ -86,7 +86,7 @@ pub struct Kept {
     pub every: u32,
 }
 
-/// How often the state of a loop is kept in the store.
+/// How many times the state of a loop is kept in the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Keeping {
     /// In every iteration.

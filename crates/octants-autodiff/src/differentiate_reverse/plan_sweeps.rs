@@ -1,7 +1,7 @@
 //! What each sweep has to compute: for the body of every loop that is run backwards, the values that its reverse sweep
 //! reads, what must be kept of each iteration to compute them again, and what must be as it was when the loop began.
 //!
-//! A region is the root, or the body of a loop. Its forward sweep and its reverse sweep stand in one block, so that the
+//! A region is the root, or the body of a loop. Its forward sweep and its reverse sweep are in one block, so that the
 //! reverse sweep uses what the forward sweep has computed. Loops in a region are regions of their own: the region's
 //! forward sweep runs them for what comes after them, and keeps the state at the start of their iterations; its reverse
 //! sweep runs their bodies again, one iteration after the other from the last. So what is kept grows with the sum of
@@ -26,7 +26,7 @@ use octants_analysis::{CodeLayout, Place, first_use_sets, known_int, locals_of_a
 pub(super) struct Need {
     /// Instructions of the region.
     pub values: HashSet<ValueId>,
-    /// Those of them whose results are read. Others are run for the locals that they change, or for what stands in
+    /// Those of them whose results are read. Others are run for the locals that they change, or for what is in
     /// them.
     pub read: HashSet<ValueId>,
     /// Locals whose values in the region are read.
@@ -110,7 +110,7 @@ impl<'a> Plan<'a> {
         self.loops.contains_key(&v) || in_need(&self.root) || self.loops.values().any(|p| in_need(&p.need))
     }
 
-    /// How often the loop runs is known from its bounds alone.
+    /// How many times the loop runs is known from its bounds alone.
     pub fn is_counted(&self, v: ValueId) -> bool {
         match &self.body.inst(v).op {
             Op::For(l) => exit_of(self.body, l.body) == Exit::Never,
@@ -397,7 +397,7 @@ impl Closure<'_> {
         matches!(self.body.inst(before).op, Op::Assert(..)).then_some(before)
     }
 
-    /// What stands in a branch or loop needs that to be run.
+    /// What is in a branch or loop needs that to be run.
     fn run_around(&mut self, v: ValueId) {
         if let Some(owner) = self.layout.around(v)
             && self.layout.is_inside(owner, self.region)

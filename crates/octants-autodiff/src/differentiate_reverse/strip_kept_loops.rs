@@ -5,10 +5,10 @@
 //! `for k in begin..end` becomes a loop over blocks around one over the iterations of a block, whose number is known
 //! while compiling, with the body in a branch that leaves out those beyond the end. Nothing else is new: the plan of
 //! such loops keeps the states of the outer one in the store, or in an array of locals where there are few, and those
-//! of the inner one in locals, and runs the inner one once more.
+//! of the inner one in locals, and runs the inner one again.
 //!
 //! A `break` becomes a variable: the iterations that are left of its block do nothing, and the loop over blocks ends
-//! behind it.
+//! after it.
 //!
 //! On a GPU that pays where an iteration is short: arithmetic is cheap there and memory far away. On the CPU the store
 //! is in the cache.
@@ -27,7 +27,7 @@ use octants_analysis::{CostModel, for_each_element, known_int};
 use octants_ir::insert_code::{and, push_if};
 
 /// Iterations of a block, by what a state and an iteration may be at most: states of a block should fit registers,
-/// beside what an iteration computes with, and its code stands there for each iteration in each of three sweeps.
+/// beside what an iteration computes with, and its code is there for each iteration in each of three sweeps.
 const BLOCKS: [Block; 2] =
     [Block { length: 8, words: 4, operations: 64 }, Block { length: 4, words: 8, operations: 128 }];
 
@@ -168,7 +168,7 @@ fn cut(b: &mut Builder, plan: &Plan, v: ValueId, length: i64) {
     let iterations = ForLoop::serial(dims, over_iterations);
     let iterations = b.push(Op::For(Box::new(iterations)), Type::Unit);
     b.set_cursor(over_iterations);
-    // What both sweeps of an iteration use stands outside of the branch.
+    // What both sweeps of an iteration use is outside of the branch.
     let mut runs = None;
     if let Some(Begun { first, left }) = block {
         let at = b.push(Op::LoopIndex(iterations, 0), s.into());

@@ -75,7 +75,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// Where the adjoint of what is at an address lies, and whether iterations share it; `None` where it has none.
+    /// Where the adjoint of what is at an address is, and whether iterations share it; `None` where it has none.
     pub fn adjoint_address(&mut self, addr: ValueId) -> Option<(ValueId, bool)> {
         let inst = self.source().inst(addr).clone();
         match inst.op {

@@ -1,8 +1,8 @@
 //! AMD GPUs, as code objects: ELF shared objects that hold machine code and a description of each entry point.
 //!
-//! Waves (what others call warps) have 64 threads on CDNA and 32 on RDNA. The parameter of an entry point lies in
+//! Waves (what others call warps) have 64 threads on CDNA and 32 on RDNA. The parameter of an entry point is in
 //! constant memory. Besides it the runtime tells the sizes of the grid, where the code asks for them. Code objects of
-//! the fifth version, which ROCm's own compiler makes since ROCm 6.0, have them behind the parameter. A driver with an
+//! the fifth version, which ROCm's own compiler makes since ROCm 6.0, have them after the parameter. A driver with an
 //! older runtime asks for the fourth version by a word among the features ([`OLDER`]); there they are in the packet
 //! that starts the kernel.
 //!
@@ -49,7 +49,7 @@ const KERNEL_CONVENTION: u32 = 91;
 const CONSTANT: u32 = 4;
 /// Asks for code objects of the fourth version.
 const OLDER: &str = "+code-object-v4";
-/// What the runtime puts behind the parameter: offsets of the number of blocks and of the threads in a block.
+/// What the runtime puts after the parameter: offsets of the number of blocks and of the threads in a block.
 const BLOCK_COUNT: i64 = 0;
 const GROUP_SIZE: i64 = 12;
 /// Offsets in the packet that starts a kernel: the threads in a block, and in the whole grid.

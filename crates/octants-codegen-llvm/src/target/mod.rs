@@ -148,7 +148,7 @@ pub(crate) trait Target {
     /// Calls the host's error reporter with a number of values in memory.
     fn fail(&self, e: &Emitter, context: V, site: u32, values: V, count: usize);
     /// Whether a task that may assert has nothing to do, because another one has failed that nobody knows of yet: an
-    /// i1; `None` where the host sees to that.
+    /// i1; `None` where the host ensures that.
     fn stays_out(&self, _e: &Emitter, _context: V) -> Option<V> {
         None
     }
@@ -227,7 +227,7 @@ pub(crate) trait Target {
     fn is_whole_warp(&self, _e: &Emitter) -> V {
         panic!("compiler bug: this target has no warps")
     }
-    /// Whether a condition, an i1, holds for all threads of the warp that run this at once; some makers' answer is for
+    /// Whether a condition, an i1, holds for all threads of the warp that run this at once; some vendors' answer is for
     /// this thread alone.
     fn holds_for_all(&self, _e: &Emitter, condition: V) -> V {
         condition
@@ -274,8 +274,8 @@ pub(crate) trait Target {
     fn vector_forms(&self, _name: &str, _scalar: Scalar, _operands: usize) -> Vec<VectorForm> {
         Vec::new()
     }
-    /// Prefers narrower vectors in a large function. The widest ones add a vectorized remainder loop to each loop, which
-    /// costs compile time and seldom pays in large functions.
+    /// Prefers narrower vectors in a large function. The widest ones add a vectorized remainder loop to each loop,
+    /// which costs compile time and seldom pays in large functions.
     fn prefer_narrow_vectors(&self, _e: &Emitter, _function: V) {}
     /// Asks for code that loads ahead of what it computes, at the price of registers: the task reads memory in inner
     /// loops, where a thread waits for it time and again, however few threads there are to take its place meanwhile.

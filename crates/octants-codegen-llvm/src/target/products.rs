@@ -2,7 +2,7 @@
 //!
 //! The layouts are those of NVIDIA's PTX ISA, chapter on warp-level matrix instructions, and of AMD's ISA documents. A
 //! fragment of 16 x 16 is as many of an instruction's operands as it takes, one after the other. Columns of `a` and
-//! rows of `b` may be taken in any order, if it is the same: so that neighbors of a row lie in one thread.
+//! rows of `b` may be taken in any order, if it is the same: so that neighbors of a row are in one thread.
 
 use octants_ir::{FragmentLayout, ProductKind, ProductShape};
 

@@ -4,7 +4,7 @@ use octants_analysis::{Affine, AxisSet, Term, access_sets};
 use octants_artifact::{Access, AccessAxis, AccessKind, ScalarKind, SlotSum, UpdateOp};
 use octants_ir::{ArgLayout, AtomicOp, BufferId, Layout, Program, Scalar};
 
-/// The access sets of each task of a program whose arguments lie in these slots.
+/// The access sets of each task of a program whose arguments are in these slots.
 pub(super) fn access_of_tasks(program: &Program, layout: &ArgLayout) -> Vec<Vec<Access>> {
     let slots = Slots { program, layout };
     // Memory of a block or thread is no argument.

@@ -1,4 +1,4 @@
-//! [`Executable`]: from IR to code that is loaded, made anew or found on disk.
+//! [`Executable`]: from IR to code that is loaded, made again or found on disk.
 
 use std::sync::Arc;
 
@@ -186,7 +186,7 @@ impl Session {
         let buffers = program.buffers.clone();
         let pointers = |artifact: &Artifact| pointers(&layout, &buffers, artifact);
         let tells_addresses = tells_addresses(&program);
-        // What this device refuses is made anew.
+        // What this device refuses is made again.
         let load = |artifact: &Artifact| {
             let pointers = pointers(artifact);
             let kernel = self.device.load(artifact)?.with_pointers(pointers.clone());
@@ -332,7 +332,7 @@ fn tells_addresses(program: &Program) -> bool {
 
 /// The slots that hold addresses, and whether the code writes there.
 fn pointers(layout: &ArgLayout, buffers: &[octants_ir::Buffer], artifact: &Artifact) -> Vec<Pointer> {
-    // Whether it is written to, and the buffers that lie there.
+    // Whether it is written to, and the buffers that are there.
     let mut roots: Vec<(bool, Vec<u32>)> = vec![(false, Vec::new()); layout.roots.len()];
     let mut out = Vec::new();
     for (i, buffer) in buffers.iter().enumerate() {

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use octants_artifact::{Condition, ScalarKind};
 use octants_ir::{ArgLayout, BufferId, LaunchCount, Layout, Program, Scalar, TaskGraph, Type};
 
-/// Where they are, for a program whose arguments lie in these slots.
+/// Where they are, for a program whose arguments are in these slots.
 pub(super) fn counters_of(program: &Program, layout: &ArgLayout) -> Vec<Condition> {
     let mut writes = Writes::default();
     writes.add(program, &program.graph, false);

@@ -77,7 +77,7 @@ impl Session {
         Ok(results)
     }
 
-    /// As [`Session::launch`] of what follows another launch, whose counters it finds as they were: behind the launches
+    /// As [`Session::launch`] of what follows another launch, whose counters it finds as they were: after the launches
     /// of an order that it has to wait for, if there is one.
     ///
     /// # Safety

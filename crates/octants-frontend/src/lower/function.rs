@@ -1,4 +1,4 @@
-//! Calls of `@qd.func` and `@qd.real_func`: arguments to parameters, and the calls that are lowered where they stand.
+//! Calls of `@qd.func` and `@qd.real_func`: arguments to parameters, and the calls that are lowered in place.
 //! The others are in `outlined`, the choice between the two in `choose_form`.
 
 use std::collections::HashMap;

@@ -1,4 +1,4 @@
-//! `with qd.graph.parallel_context():` and the `with qd.graph.parallel():` sections in it: which statements may stand
+//! `with qd.graph.parallel_context():` and the `with qd.graph.parallel():` sections in it: which statements may be
 //! where.
 //!
 //! Sections do not depend on one another, so that they may run in any order or at once: each is a group of loops, and
@@ -15,7 +15,7 @@ use crate::ast::{Arguments, ExprKind, Stmt, StmtKind};
 use crate::syntax_facts::is_static_call;
 use crate::world::GraphUse;
 
-/// Where the statements that are being lowered stand.
+/// Where the statements that are being lowered are.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum GraphSection {
     /// In neither.
@@ -119,7 +119,7 @@ impl Lowerer<'_> {
         })
     }
 
-    /// Statements that are a part of the graph: a `loop` that is left at its end, behind what `end` adds.
+    /// Statements that are a part of the graph: a `loop` that is left at its end, after what `end` adds.
     pub(super) fn lower_part(&mut self, body: &[Stmt], end: impl FnOnce(&mut Self) -> Result<()>) -> Result<Flow> {
         self.rounds += 1;
         let lowered = self.in_block(|s| {

@@ -2,7 +2,7 @@
 //!
 //! A mark is an atomic update of an element of a field, which tasks side by side may make. Each statement is preceded
 //! by the mark of its line. A loop at the top level of a kernel is a task of its own, and between tasks that belong
-//! together nothing may stand: the lines of such loops, and of blocks and rounds around them, are marked by their
+//! together nothing may be: the lines of such loops, and of blocks and rounds around them, are marked by their
 //! iterations. Derivatives are not marked: the marks would take part in them.
 
 use octants_diag::{Result, Span};

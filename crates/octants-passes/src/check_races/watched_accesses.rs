@@ -49,7 +49,7 @@ pub struct Watched {
 
 /// An access of a loop.
 struct Found {
-    /// Of the function it stands in, if it is none of the loop's own.
+    /// Of the function it is in, if it is none of the loop's own.
     function: Option<FuncId>,
     inst: ValueId,
     buffer: BufferId,

@@ -319,7 +319,7 @@ impl Emission<'_> {
         }
     }
 
-    /// What goes on stands in a branch.
+    /// What goes on is in a branch.
     fn enter_if(&self, b: &mut Builder, condition: ValueId) {
         let blocks = [b.body.add_block(), b.body.add_block()];
         b.push(Op::If(condition, blocks[0], blocks[1]), Type::Unit);

@@ -166,7 +166,7 @@ impl Search<'_> {
                 continue;
             }
             match &body.inst(v).op {
-                // Its value is a seed, its address is made anew.
+                // Its value is a seed, its address is made again.
                 Op::Atomic(..) if updates.contains(&v) => {}
                 Op::LoopIndex(l, _) if *l == self.parallel || *l == self.inner => {}
                 Op::If(c, ..) => work.push(*c),

@@ -1,7 +1,7 @@
 //! Cuts a kernel into tasks, and says in a graph in which order they run.
 //!
 //! Each parallel loop at the root is a task of its own; the serial statements between two of them are one task. A
-//! `loop` that holds parallel loops becomes a `while` of the graph, and what stands in it tasks as well. Its condition
+//! `loop` that holds parallel loops becomes a `while` of the graph, and what is in it tasks as well. Its condition
 //! is the element of a buffer where the round ends by reading that, and a slot of the frame elsewhere. An `if` that
 //! holds parallel loops becomes an `if` of the graph, with such a condition.
 //!
@@ -11,7 +11,7 @@
 //! each of them sets it before reading it. So does a local that a serial task in a `while` reads before it sets it:
 //! what one round leaves there the next one finds.
 //!
-//! Assumes a verified kernel. With `stream_parallel` groups, a serial statement that stands before the first grouped
+//! Assumes a verified kernel. With `stream_parallel` groups, a serial statement that is before the first grouped
 //! loop is in no group; a later one belongs to the group of the next grouped loop (after the last: to its group),
 //! because all of the kernel's root is made of grouped blocks then. A serial block without a parallel loop is a loop
 //! with `serialize` and a group.
@@ -271,7 +271,7 @@ impl<'a> Cut<'a> {
         })
     }
 
-    /// All segments that use a local stand in the branches that one of them stands in.
+    /// All segments that use a local are in the branches that one of them is in.
     fn runs_before_others(&self, segment: usize, local: LocalId) -> bool {
         let branches = &self.segments[segment].branches;
         let stands_there = |i: usize| self.segments[i].branches.starts_with(branches);

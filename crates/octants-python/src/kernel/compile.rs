@@ -235,7 +235,7 @@ impl Kernel {
         Ok(described)
     }
 
-    /// What the front end makes of a call, with whether its arrays may overlap. It asks `asked`, which stands before
+    /// What the front end makes of a call, with whether its arrays may overlap. It asks `asked`, which is before
     /// `world`.
     pub(super) fn lower<'py>(
         slf: &Bound<'py, Self>,

@@ -33,7 +33,7 @@ impl Kernel {
             (true, false) => GraphUse::Graph,
             (true, true) => GraphUse::WithCheckpoints,
         };
-        // What is wrong with a declaration is said where it stands.
+        // What is wrong with a declaration is said where it is.
         evaluate_annotations(&fn_)?;
         let program = program::current();
         let default = octants_engine::Config::new(backends());

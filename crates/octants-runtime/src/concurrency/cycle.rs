@@ -16,7 +16,7 @@ use crate::kernel::LoadedKernel;
 
 /// Launches and cuts of a round at most.
 const LONGEST: usize = 256;
-/// Rounds behind the first that a round must come again.
+/// Rounds after the first that a round must come again.
 const AGAIN: usize = 2;
 
 #[derive(Clone)]
@@ -215,8 +215,8 @@ impl Round {
     }
 }
 
-/// Steps of a graph for launches of which each is behind those in its list. Steps of a lane share a frame, so each is
-/// also behind the one before it there.
+/// Steps of a graph for launches of which each is after those in its list. Steps of a lane share a frame, so each is
+/// also after the one before it there.
 pub(super) fn steps_of(launches: &[Arc<CapturedLaunch>], behind: &[Vec<usize>], most_lanes: usize) -> Vec<Step> {
     let mut ends: Vec<usize> = Vec::new();
     let mut steps: Vec<Step> = Vec::with_capacity(launches.len());

@@ -1,6 +1,6 @@
 //! [`CopiedCondition`]: an integer of the device that the host waits for in its own memory.
 //!
-//! The stream copies it to a pinned word, behind all work that it was given. The host looks at the word, and sees the
+//! The stream copies it to a pinned word, after all work that it was given. The host looks at the word, and sees the
 //! copy without a call of the driver: a wait for the stream would come back later, and in many drivers only after the
 //! thread has slept. The word holds a mark until then. Where the integer happens to be the mark the host learns of the
 //! copy from the driver.

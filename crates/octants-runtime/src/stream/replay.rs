@@ -31,7 +31,7 @@ struct Replay<'a> {
 }
 
 impl Stream {
-    /// Launches a graph. It comes behind all work of this stream, and work that is queued here later behind it.
+    /// Launches a graph. It comes after all work of this stream, and work that is queued here later after it.
     ///
     /// # Safety
     /// The memory that its launches name by address, beyond buffers of this device, is alive as it was at the capture.

@@ -4,7 +4,7 @@
 //! and choices: it waits for the stream that these are on, no other, and reads the condition. Groups that it decides
 //! about go on side by side: while one waits, the others are queued. Each round draws random numbers of its own
 //! ([`round_number`]), and while launches are measured each counts as a launch. Behind a checkpoint the host decides
-//! whether the launch ends. A launch that resumes at one walks to it past all that stands before; loops around it go on
+//! whether the launch ends. A launch that resumes at one walks to it past all that is before; loops around it go on
 //! from there.
 
 use std::cell::{Cell, RefCell};
@@ -146,7 +146,7 @@ impl<'a> Walk<'a> {
         })
     }
 
-    /// The launch has ended behind a checkpoint.
+    /// The launch has ended after a checkpoint.
     fn has_ended(&self) -> bool {
         self.scratch.borrow().checkpoints.ended_at.is_some()
     }
@@ -273,7 +273,7 @@ impl<'a> Walk<'a> {
             stream.check_not_capturing("launch a kernel that loops or chooses by what is in memory")?;
             if !device.host_addressable {
                 let word = self.kernel.condition_at(launch.result, at.word);
-                // SAFETY: both lie in memory of their kind, and the word is the branch's own until it has waited.
+                // SAFETY: both are in memory of their kind, and the word is the branch's own until it has waited.
                 copy = Some(unsafe { CopiedCondition::queue(&*device.driver, at.on, word, (address, bytes))? });
             }
             // SAFETY: the stream is alive. Where the wait is left, the word is still the stream's.

@@ -1,7 +1,7 @@
 //! What threads give one another: votes become loops that count, shuffles become loads from the memory in which the
 //! value of each thread is kept.
 //!
-//! A value that is shuffled has a subgroup's width of unused elements before and behind the others. So the thread at a
+//! A value that is shuffled has a subgroup's width of unused elements before and after the others. So the thread at a
 //! fixed distance is a load at a fixed distance, which LLVM vectorizes, and a selection drops what is not a thread's.
 
 use octants_ir::{BinaryOp, Op, Scalar, SubgroupOp, Type, ValueId};
