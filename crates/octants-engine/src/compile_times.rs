@@ -1,4 +1,4 @@
-//! How long compiling took: a record of each compilation, cut into steps of a few phases.
+//! Compile times: one record per compilation, divided into steps that belong to a few phases.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,5 +1,5 @@
-//! What a driver makes of code, kept among the artifacts for later processes: an entry for each device and version of
-//! its software.
+//! The cache of code that a driver has compiled, stored with the artifacts for later processes. There is one entry for
+//! each device and driver version.
 
 use octants_artifact::{Artifact, Key, KeyMaker};
 use octants_runtime::Device;

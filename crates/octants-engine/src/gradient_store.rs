@@ -1,9 +1,9 @@
-//! The store of a gradient: memory of one launch in which a kernel's adjoint keeps what it cannot compute again.
+//! The gradient store: memory of one launch in which a kernel's adjoint keeps the values that it cannot recompute.
 //!
-//! How much that is depends on memory and arguments, so a kernel with the same arguments counts it first, before any
-//! gradient is written: the store that is then made suffices. Counts are kept while they hold (`known_results`):
-//! on a GPU counting means waiting. Where a parallel loop has more iterations than the store may have lanes, a lane
-//! runs several, one after the other; where memory is short there are fewer lanes.
+//! The required size depends on memory and arguments. A counting kernel with the same arguments computes it before any
+//! gradient is written, so the allocated store always suffices. Counts are cached while they are valid
+//! (`known_results`), because on a GPU each count means a wait. If a parallel loop has more iterations than the store
+//! has lanes, each lane runs several iterations in sequence. If memory is short, there are fewer lanes.
 
 use octants_artifact::StoreOfGradient;
 use octants_autodiff::{STORE_PARAMS, StoreArguments};

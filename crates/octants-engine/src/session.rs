@@ -1,5 +1,5 @@
-//! [`Session`]: one device, one configuration, and the way of a kernel from its source to code that runs: [`lowering`],
-//! [`build`] or else [`recall`], [`launch`].
+//! [`Session`]: one device, one configuration, and the path of a kernel from source to running code: [`lowering`],
+//! then [`build`] or [`recall`], then [`launch`].
 
 mod access;
 mod build;

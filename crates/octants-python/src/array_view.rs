@@ -1,4 +1,4 @@
-//! [`ArrayView`]: an array as a call sees it, with no copy.
+//! [`ArrayView`]: an array as a call sees it, without a copy.
 
 use octants_engine::frontend::{NdarrayDesc, Reach};
 use octants_engine::ir::Type;

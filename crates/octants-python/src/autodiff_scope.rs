@@ -1,4 +1,4 @@
-//! The scope of a thread in which launches are differentiated or recorded.
+//! The thread's scope in which launches are differentiated or recorded.
 
 use std::cell::{Cell, RefCell};
 

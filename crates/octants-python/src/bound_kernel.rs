@@ -1,4 +1,4 @@
-//! What stands for a kernel: [`BoundKernel`], bound to an object, and [`KernelGradient`].
+//! Objects that represent a kernel: [`BoundKernel`], bound to an instance, and [`KernelGradient`].
 
 use octants_engine::ir::AutodiffMode;
 use pyo3::gc::{PyTraverseError, PyVisit};

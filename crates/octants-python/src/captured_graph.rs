@@ -1,7 +1,7 @@
-//! [`CapturedGraph`]: launches that threads note in the place of making them, and launch as one.
+//! [`CapturedGraph`]: launches that threads record instead of executing, and that run as one graph.
 //!
-//! The runtime keeps code, memory of the device and argument slots. Kept here are the calls that these came from, so
-//! that one can be made again with other arguments, and the objects whose memory the launches use.
+//! The runtime keeps code, device memory and argument slots. This file keeps the calls that they came from, so that a
+//! call can be repeated with other arguments, and the objects whose memory the launches use.
 
 use std::cell::RefCell;
 use std::collections::HashMap;

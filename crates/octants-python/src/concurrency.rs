@@ -1,4 +1,4 @@
-//! Launches on the default stream that run side by side where what they touch allows it, as Python asks for them.
+//! The Python interface of concurrent launches on the default stream.
 
 use octants_engine::runtime::nesting::set_concurrency;
 use pyo3::prelude::*;

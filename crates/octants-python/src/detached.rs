@@ -1,4 +1,4 @@
-//! What threads do without the interpreter, counted so that a fork can wait for it: see [`crate::fork`].
+//! Counts the work that threads do without the interpreter, so that a fork can wait for it: see [`crate::fork`].
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Condvar, MutexGuard, PoisonError};

@@ -1,5 +1,5 @@
-//! DLPack, the protocol by which libraries hand arrays on a device to one another: capsules of this program's memory,
-//! and views of other libraries' capsules. The structures are those of DLPack 1.x and of the form before it.
+//! DLPack, the protocol for exchanging device arrays between libraries: exports this program's memory as capsules, and
+//! imports the capsules of other libraries. Supports the structures of DLPack 1.x and the unversioned ones before it.
 
 use std::ffi::{CStr, c_void};
 

@@ -1,5 +1,5 @@
-//! Annotations that are strings (`from __future__ import annotations`), and what they mean where the function or class
-//! is.
+//! Evaluates annotations that are strings (`from __future__ import annotations`) in the scope of their function or
+//! class.
 
 use pyo3::exceptions::PyNameError;
 use pyo3::prelude::*;

@@ -1,6 +1,6 @@
-//! DLPack's table of functions: how a library whose tensors' type has one (torch's has since 2.10) describes a tensor
-//! without a Python call. The quick way for arguments; what it cannot do is left to the other ways. The table also
-//! tells the library's current stream.
+//! DLPack's table of functions. If a tensor type has one (torch's has since 2.10), its tensors are described without a
+//! Python call. This is the fast path for arguments; other paths handle what it cannot. The table also returns the
+//! library's current stream.
 
 use std::cell::RefCell;
 use std::ffi::{CStr, c_int, c_void};

@@ -1,4 +1,4 @@
-//! [`Func`]: what `@func` and `@real_func` make of a Python function. It can be called from kernels only.
+//! [`Func`]: the result of `@func` and `@real_func`. It can be called from kernels only.
 
 use octants_engine::frontend::FuncKind;
 use pyo3::ffi;

@@ -1,4 +1,4 @@
-//! [`GradientOrder`]: the gradients of a tape's launches, on the streams of the launches.
+//! [`GradientOrder`]: orders the gradients of a tape's launches on the streams of these launches.
 
 use std::sync::Arc;
 

@@ -1,11 +1,11 @@
-//! What code assumes of the objects that were passed as compile-time values: the attributes and items that were read
-//! while it was compiled. A launch looks again and takes other code where something has changed.
+//! Guards: what compiled code assumes about the objects passed as compile-time values, namely the attributes and items
+//! that were read during compilation. A launch checks them again and uses other code if one has changed.
 //!
 //! Numbers and strings are compared by value, containers item by item. Fields and types must be the same object.
-//! Vectors, matrices and numpy arrays that are the same object are taken to be unchanged: their contents are looked at
-//! only when the object is another one. An ndarray may be replaced by any other of its type. Other objects in
-//! containers must be the same, unless their class compares what they hold; they are not kept, since what they hold may
-//! hold the argument.
+//! Vectors, matrices and numpy arrays are assumed unchanged if they are the same object; otherwise their contents are
+//! compared. An ndarray may be replaced by any other of its type. Other objects in containers must be the same, unless
+//! their class compares by value. Guards do not keep such objects alive, because an object may refer back to the
+//! argument.
 
 use std::sync::Arc;
 

@@ -1,9 +1,9 @@
-//! [`GuardGroup`]: what code assumes of the attributes of one object, looked at all together.
+//! [`GuardGroup`]: the guards on the attributes of one object, checked together.
 //!
-//! A simulator's configuration object has dozens of numeric attributes, and compiling a kernel reads each of them.
-//! The interpreter counts the changes of an object's dict and of its class, so that one comparison of these counts
-//! shows that none of its attributes has changed. A property is one of them where its code reads nothing but such
-//! attributes. Where the counts differ, or the interpreter has none ([`dict_version`]), each assumption is looked at.
+//! A simulator's configuration object has dozens of numeric attributes, and compiling a kernel reads each of them. The
+//! interpreter counts the changes of an object's dict and of its class. One comparison of these counts shows that no
+//! attribute has changed. This includes a property whose code reads only such attributes. If the counts differ, or the
+//! interpreter has none ([`dict_version`]), each guard is checked.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

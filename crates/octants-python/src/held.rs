@@ -1,5 +1,5 @@
-//! [`Held`]: the objects that a launch keeps alive, and [`HoldLater`]: those that it keeps from when others may free
-//! them.
+//! [`Held`]: the objects that a launch keeps alive. [`HoldLater`]: objects that it keeps alive from the moment when
+//! other threads may free them.
 
 use pyo3::prelude::*;
 use smallvec::SmallVec;

@@ -1,4 +1,4 @@
-//! What the host does with buffers, or has a stream do in place of a kernel, in the order of the work that uses them.
+//! Host access to buffers, and stream operations that replace a kernel, ordered with the work that uses the buffers.
 
 use octants_engine::runtime::{self, Caller, DeviceError, HostAccess, nesting};
 use pyo3::prelude::*;

@@ -1,10 +1,11 @@
-//! [`Kernel`]: what `@kernel` makes of a function. A call finds the specialization of its arguments, compiles it if
-//! there is none, fills the slots and launches, all without a Python frame.
+//! [`Kernel`]: the result of `@kernel`. A call finds the specialization for its arguments, compiles one if there is
+//! none, fills the slots and launches, without a Python frame.
 //!
-//! [`call`] is that way, with [`asked`] and [`bind_arguments`], and [`repeat`] the short one for dataclasses that come
-//! again; [`compile`] finds or compiles specializations, of which [`check_devices`] refuses some; [`recorded_launch`]
-//! is for tapes, [`see_launches`] for gradients that are asked for by hand, both with [`take_trip_counts`]; [`methods`]
-//! are what Python calls; [`unmade_call`] does without the launch; [`refusals`] says what kernels do not take.
+//! [`call`] is that path, with [`asked`] and [`bind_arguments`]; [`repeat`] is the short path for dataclasses that are
+//! passed again. [`compile`] finds or compiles specializations; [`check_devices`] rejects those that mix devices.
+//! [`recorded_launch`] serves tapes and [`see_launches`] manual gradients, both with [`take_trip_counts`]. [`methods`]
+//! are the methods that Python calls, [`unmade_call`] compiles without launching, and [`refusals`] holds the errors
+//! for unsupported arguments.
 
 mod asked;
 mod bind_arguments;

@@ -1,5 +1,5 @@
-//! Python objects that the binding needs again and again: types by which values are told apart, the exception module,
-//! and the builtins that the compiler knows by identity. Looked up once per process.
+//! Python objects that the binding uses repeatedly: types for dispatch, the exception module, and the builtins that
+//! the compiler recognizes by identity. They are looked up once per process.
 
 use std::collections::HashMap;
 

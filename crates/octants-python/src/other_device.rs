@@ -1,5 +1,5 @@
-//! What is said where a kernel would use memory of another device than the one it runs on. Its code would take an
-//! address of the other one for one of its own.
+//! The error for a kernel that would use memory of another device. Its code would treat an address of that device as
+//! one of its own.
 
 use pyo3::prelude::*;
 

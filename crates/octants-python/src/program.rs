@@ -1,7 +1,8 @@
-//! The programs that run: the one that `init` makes, and those of further devices. The only global state of the system.
+//! The programs: the one that `init` creates, and those of further devices. This is the only global state of the
+//! system.
 //!
-//! A program is a session on one device. `init` and `reset` end all of them. Each thread has a current one, on whose
-//! device kernels run and objects are made: the default one, outside of blocks that say otherwise.
+//! A program is a session on one device. `init` and `reset` end all programs. Each thread has a current program, on
+//! whose device kernels run and objects are created. Outside of `with device:` blocks it is the default one.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! What Python asks of the program: `init`, `reset`, `sync`, and its options.
+//! The program's functions for Python: `init`, `reset`, `sync`, and options.
 
 use std::path::PathBuf;
 use std::sync::Arc;

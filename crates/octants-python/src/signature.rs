@@ -1,8 +1,8 @@
-//! What a Python function declares: names, annotations, defaults, return annotation.
+//! The declaration of a Python function: names, annotations, defaults, return annotation.
 //!
-//! Read straight from the function's code object, not through `inspect`, which costs tens of microseconds. Annotations
+//! It is read from the function's code object rather than by `inspect`, which costs tens of microseconds. Annotations
 //! that are strings (`from __future__ import annotations`) are evaluated when the function is decorated, while the
-//! local variables around it are there.
+//! enclosing local variables exist.
 
 use octants_engine::Config;
 use pyo3::exceptions::PyNameError;

@@ -1,6 +1,6 @@
-//! A compiled kernel for one key: what it assumes, and how a launch fills its slots.
+//! A compiled kernel for one key: its guards, and how a launch fills its slots.
 //!
-//! [`described`] is what the compiler is told of the arguments, [`build`] puts a specialization together.
+//! [`described`] is the compiler's description of the arguments; [`build`] constructs a specialization.
 
 mod build;
 mod described;

@@ -1,8 +1,8 @@
-//! The compiler's view of Python: names, attributes, calls and iteration at compile time.
+//! The compiler's interface to Python: names, attributes, calls and iteration at compile time.
 //!
-//! Objects are numbers into a table that lives as long as the compilation. What the compiler reads of the objects that
-//! were passed as compile-time values is remembered as [`Read`]s: a launch with the same objects checks that they still
-//! hold.
+//! Objects are indices into a table that lives as long as the compilation. Every read of an object that was passed as
+//! a compile-time value is recorded as a [`Read`]. A launch with the same objects checks that these reads still have
+//! the same results.
 
 use std::cell::RefCell;
 use std::collections::HashMap;

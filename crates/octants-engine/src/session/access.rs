@@ -1,4 +1,4 @@
-//! [`access_of_tasks`]: what each task of a program touches, in the form that artifacts keep.
+//! [`access_of_tasks`]: the access sets of a program's tasks, in the form that artifacts store.
 
 use octants_analysis::{Affine, AxisSet, Term, access_sets};
 use octants_artifact::{Access, AccessAxis, AccessKind, ScalarKind, SlotSum, UpdateOp};

@@ -1,4 +1,4 @@
-//! [`Executable`]: from IR to code that is loaded, made again or found on disk.
+//! [`Executable`]: loaded code, compiled from IR or found on disk.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Limits of blocks of threads on devices whose threads run those of a block in loops.
+//! Limits of thread blocks on devices that run the threads of a block in loops.
 
 use octants_analysis::own_behavior;
 use octants_diag::{Code, Diagnostic, Sources};

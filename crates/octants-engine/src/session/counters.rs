@@ -1,7 +1,7 @@
-//! [`counters_of`]: the integers in memory that a program's loops by what is in memory change.
+//! [`counters_of`]: the integers in memory that a program's data-dependent loops change.
 //!
-//! The gradient of such a loop runs the same rounds, so it begins with what these were when the loop began
-//! (octants-autodiff's `promote_counters`).
+//! The gradient of such a loop runs the same rounds, so it starts with the values that the counters had when the loop
+//! began (octants-autodiff's `promote_counters`).
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Launches: with a store for gradients that need one, and not at all where the results are known.
+//! Launches: allocates the store of a gradient that needs one, and skips launches whose results are cached.
 
 use octants_runtime::{Caller, DeviceError, ErrorKind, HostArray, KeptCounters, LaunchOrder, Results, Stream, nesting};
 

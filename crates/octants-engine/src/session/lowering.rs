@@ -1,4 +1,4 @@
-//! [`Lowering`]: from source to IR.
+//! [`Lowering`]: lowers source to IR.
 
 use std::borrow::Cow;
 use std::sync::atomic::Ordering;

@@ -1,4 +1,5 @@
-//! Looks for races of a kernel's iterations with the arguments of a launch, and tells which elements a launch touches.
+//! Checks the iterations of a kernel for races with the arguments of a launch, and reports which elements a launch
+//! touches.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;

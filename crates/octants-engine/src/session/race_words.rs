@@ -1,9 +1,9 @@
-//! [`RaceWords`]: the memory beside arrays and fields in which watched kernels keep who has touched what, and what a
-//! launch is told of it.
+//! [`RaceWords`]: the shadow memory in which watched kernels record who touched each element, and the launch
+//! parameters that locate it.
 //!
-//! Words are made when a launch first needs them, of zeros, and stay for later ones: each launch has epochs of its own,
-//! by which it tells its words from older ones. When the epochs are used up all words are given back. A launch whose
-//! tasks run several times, or that is captured to be repeated, takes epochs that it counts itself, on the device.
+//! Words are allocated and zeroed when a launch first needs them, and are reused by later launches. Each launch has
+//! its own epochs, which distinguish its words from older ones. When the epochs are used up, all words are freed. A
+//! launch whose tasks run several times, or that is captured for replay, counts its epochs on the device.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};

@@ -1,8 +1,8 @@
-//! Finding the traces of a kernel, and asking again what they asked.
+//! Finds the traces of a kernel and replays their questions.
 //!
-//! Traces are found by what is cheap to know: the kernel's name and file, its arguments' types, what its compile-time
-//! arguments and captured names are at first sight, the options, the machine. That is an address and no more: whether a
-//! trace holds is told by its questions alone.
+//! The lookup key is cheap to compute: the kernel's name and file, its argument types, a first look at its
+//! compile-time arguments and captured names, the options, the machine. The key only locates traces. Whether a trace
+//! is valid is decided by its questions alone.
 
 use octants_artifact::{Dependence, Key, KeyMaker, Lookup, Outcome, StoreOfGradient, StoredWarning, Trace};
 use octants_frontend::{ArgSpec, Obj, World};

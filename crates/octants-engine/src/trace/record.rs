@@ -1,4 +1,4 @@
-//! [`Tracing`]: a [`World`] in front of another that writes down what it is asked.
+//! [`Tracing`]: a [`World`] that forwards to another one and records the questions.
 
 use std::cell::RefCell;
 use std::collections::{HashSet, VecDeque};

@@ -1,4 +1,4 @@
-//! Array arguments against their annotations.
+//! Checks array arguments against their annotations.
 
 use octants_engine::ir::{Scalar, Type};
 use pyo3::exceptions::{PyTypeError, PyValueError};

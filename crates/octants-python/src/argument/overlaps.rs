@@ -1,4 +1,4 @@
-//! Arrays of a call that share memory.
+//! Finds arrays of a call that share memory.
 
 use smallvec::SmallVec;
 

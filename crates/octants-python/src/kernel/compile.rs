@@ -1,5 +1,5 @@
-//! The specialization of a kernel for the arguments of a call: found among those that are kept, recalled from an
-//! earlier process, or compiled.
+//! Finds the specialization of a kernel for the arguments of a call in the cache, recalls it from an earlier process,
+//! or compiles it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What Python calls of kernels.
+//! The methods of kernels that Python calls.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};

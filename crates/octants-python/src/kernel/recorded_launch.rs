@@ -1,9 +1,9 @@
-//! [`RecordedLaunch`]: what a tape, or a function of torch, keeps of a launch, so that its gradient is that of what
+//! [`RecordedLaunch`]: the record of a launch that a tape or a torch function keeps, so that the gradient matches what
 //! ran.
 //!
 //! A gradient reads arguments and memory again when it runs. Numbers that a kernel reads from objects at launch are
-//! kept here and given to the gradient as they were. Of everything else that decides what ran, a change is an error:
-//! arrays that objects hold, compile-time values, and how many times loops run whose length comes from memory.
+//! recorded and passed to the gradient unchanged. A change of anything else that determined the launch is an error:
+//! arrays in objects, compile-time values, and trip counts that come from memory.
 
 use std::cell::OnceCell;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
-//! [`Repeats`]: launches that come again with the same dataclasses.
+//! [`Repeats`]: the fast path for launches with the same dataclasses as before.
 //!
-//! A simulator passes the same structs of hundreds of arrays to each of its kernels, step after step. A launch whose
-//! dataclass arguments are what they were ([`Flat`]) has the slots that it had, except for its other arguments and for
-//! what compile-time arguments hold. So such a launch costs the same with one member as with hundreds.
+//! A simulator passes the same structs of hundreds of arrays to each of its kernels, step after step. If the dataclass
+//! arguments of a launch are unchanged ([`Flat`]), it reuses the slots of the earlier launch, except for its other
+//! arguments and the contents of compile-time arguments. The cost does not depend on the number of members.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 

@@ -1,4 +1,4 @@
-//! Launches that resume at a checkpoint, and what launches with checkpoints return.
+//! Launches that resume at a checkpoint, and the results of launches with checkpoints.
 
 use octants_engine::ir::AutodiffMode;
 use pyo3::prelude::*;

@@ -1,4 +1,4 @@
-//! [`Described`]: the arguments of a call as the compiler is told of them.
+//! [`Described`]: the arguments of a call, as described to the compiler.
 
 use octants_engine::Alias;
 use octants_engine::frontend::{ArgSpec, Capture, NdarrayDesc};
