@@ -1,5 +1,5 @@
-//! The syntax tree of one function: what the language knows, with spans; everything else is [`StmtKind::Unsupported`]
-//! or [`ExprKind::Unsupported`], so that an error can name it.
+//! The syntax tree of one function, with spans: the constructs that the language supports. Everything else is
+//! [`StmtKind::Unsupported`] or [`ExprKind::Unsupported`], so that an error can name it.
 
 use octants_diag::Span;
 

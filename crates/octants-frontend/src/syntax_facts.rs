@@ -1,5 +1,5 @@
-//! What can be said of a function from its syntax alone: which names it may change, whether it returns from inside
-//! run-time control flow, whether it has loops, how large it is and whom it calls.
+//! Facts about a function that follow from its syntax: the names that it may change, whether it returns inside
+//! run-time control flow, whether it has loops, its size and its callees.
 
 use std::collections::HashSet;
 

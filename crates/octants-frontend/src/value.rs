@@ -1,5 +1,5 @@
-//! What an expression of a kernel evaluates to while it is being lowered: a compile-time value, a run-time value, a
-//! place in memory, or something only a call or a loop can use.
+//! The result of lowering an expression: a compile-time value, a run-time value, an lvalue, or something that only a
+//! call or a loop can use.
 
 use std::rc::Rc;
 

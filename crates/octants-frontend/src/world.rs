@@ -1,7 +1,8 @@
-//! The one trait through which the front end meets the outside: names, attributes, calls and iteration at compile time.
+//! [`World`]: the one trait between the front end and the host language. It provides names, attributes, calls and
+//! iteration at compile time.
 //!
-//! Objects of the host language are opaque handles. The Python binding implements [`World`] over Python objects; Rust
-//! tests implement it over a table.
+//! Host objects are opaque handles. The Python binding implements [`World`] over Python objects; Rust tests implement
+//! it over a table.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Machine code for a device from the texts of an artifact, several at a time.
+//! Assembles device code from the texts of an artifact, several at a time.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};

@@ -1,10 +1,10 @@
-//! [`CapturedGraph`]: what a [`Capture`] has noted, to be launched as one.
+//! [`CapturedGraph`]: the steps that a [`Capture`] recorded, launched as one graph.
 //!
-//! Steps run after those they wait for, and otherwise side by side where the device can. Between steps that the host
-//! has a part in (it copies arrays of its own, or decides what runs) are pieces that it has none in; of each the
-//! driver may make one piece of work ([`crate::Driver::make_graph`]). The memory that launches use besides their
-//! arguments is the graph's own, so that a graph runs beside anything but itself: a launch on another stream waits for
-//! the one before.
+//! Steps run after those they depend on, and otherwise concurrently if the device can. Steps in which the host takes
+//! part (it copies its own arrays, or evaluates a condition) separate pieces that run without it. The driver may turn
+//! each piece into one graph of its own ([`crate::Driver::make_graph`]). The memory that launches use besides their
+//! arguments belongs to the graph. A graph can therefore run concurrently with anything but itself: a launch on
+//! another stream waits for the previous one.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

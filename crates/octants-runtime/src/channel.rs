@@ -1,8 +1,9 @@
-//! [`Channel`]: what code of a device has to say, in memory that it writes and the host reads.
+//! [`Channel`]: messages from device code, in memory that the device writes and the host reads.
 //!
-//! Code of the host calls back where it prints or an assertion fails. Code of a device cannot: it leaves records in its
-//! stream's channel, which the host takes out when it has waited for the stream. Kernels are known in records by their
-//! place in the channel's list, where they stay: work that was captured into a graph may speak again at any time.
+//! Host code calls back when it prints or fails an assertion. Device code cannot: it writes records to its stream's
+//! channel, and the host drains them after it has waited for the stream. Records name kernels by their index in the
+//! channel's list. Entries of the list are never removed, because work captured into a graph may write records at any
+//! time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -1,17 +1,17 @@
-//! [`Lanes`]: launches of the default stream that run side by side where what they touch allows it.
+//! [`Lanes`]: launches on the default stream that run concurrently when their accesses do not conflict.
 //!
 //! With concurrency on, a launch on the default stream goes to one of a few streams, its lane, after the earlier
-//! launches that it conflicts with: those that touch an element of a buffer that one of the two writes to. Results are
-//! those of the default stream. Buffers tell launches apart, and within a buffer the access sets of both, evaluated for
-//! their arguments.
+//! launches that it conflicts with. Two launches conflict if both touch an element of a buffer and at least one writes
+//! to it. Results are those of the default stream. Conflicts are found per buffer, and within a buffer from the access
+//! sets of both launches, evaluated for their arguments.
 //!
 //! Rounds of launches that a program repeats become graphs with the same order: see `cycle`.
 //!
 //! Reading order: `elements`, `placement`, `cycle`.
 //!
-//! All else that the default stream is asked for comes after all lanes, and launches after that after it: the stream
-//! *settles* while it has its turn (`StreamCore::wait_turn`). What the host has a part in stays on the default stream:
-//! launches that return values, print or assert, draw random numbers, take arrays of the host, or use memory that
+//! Any other operation on the default stream runs after all lanes, and later launches run after that operation: the
+//! stream *settles* during its turn (`StreamCore::wait_turn`). Launches that involve the host stay on the default
+//! stream: those that return values, print or assert, draw random numbers, take host arrays, or use memory that
 //! another library may use.
 
 mod cycle;

@@ -1,8 +1,8 @@
 //! [`DeviceCore`], [`StreamCore`] and [`BufferCore`]: the state behind devices, streams and buffers.
 //!
-//! The three know one another: a stream and a buffer keep their device alive, the device lists its streams and buffers,
-//! and a buffer the streams that use it. So their types are in one module, below those that hold what is done with
-//! them: `device`, `stream`, `buffer`, `track_uses`, `free_behind`, `adopted`, `listen`, `measure`.
+//! The three refer to each other: a stream and a buffer keep their device alive, the device lists its streams and
+//! buffers, and a buffer lists the streams that use it. Their types are therefore in one module, below the modules of
+//! their operations: `device`, `stream`, `buffer`, `track_uses`, `free_behind`, `adopted`, `listen`, `measure`.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};

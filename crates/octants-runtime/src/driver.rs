@@ -1,8 +1,8 @@
-//! [`Driver`]: all that a back end provides to the runtime.
+//! [`Driver`]: the interface that a back end provides to the runtime.
 //!
-//! The trait is written for devices that work asynchronously: every call that touches memory or runs code names a
-//! stream, is ordered on it, and may return before the work is done. A driver whose calls return only when the work is
-//! done says so with [`Driver::is_immediate`].
+//! The trait is written for asynchronous devices: every call that touches memory or runs code names a stream, is
+//! ordered on it, and may return before the work is done. A driver whose calls return only when the work is done
+//! declares this with [`Driver::is_immediate`].
 
 use std::sync::Arc;
 use std::time::Duration;

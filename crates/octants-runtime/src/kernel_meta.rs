@@ -1,4 +1,4 @@
-//! [`KernelMeta`]: what is known of compiled code without a device.
+//! [`KernelMeta`]: the properties of compiled code that do not depend on a device.
 
 use octants_artifact::{Artifact, Condition, ScalarKind, Site, SiteKind, SitePart, TaskMeta};
 

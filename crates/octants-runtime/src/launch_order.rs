@@ -1,9 +1,9 @@
-//! [`LaunchOrder`]: launches on several streams of which only those wait for one another that use the same memory.
+//! [`LaunchOrder`]: launches on several streams, ordered only when they use the same memory.
 //!
-//! A gradient adds to what its kernel only read. Launches that may run side by side then have gradients that may not:
-//! the streams and events of the program say too little about these. So the order is found from the memory that the
-//! code itself names. Two launches keep the order in which they are made when one of them writes to a buffer that the
-//! other uses, and results are those of one stream.
+//! A gradient accumulates into memory that belongs to arrays which its kernel only reads. The gradients of independent
+//! launches may therefore conflict, and the program's streams and events do not order them sufficiently. The order is
+//! derived from the memory that the code accesses. Two launches keep their program order if one of them writes to a
+//! buffer that the other uses, and results are those of one stream.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};

@@ -1,5 +1,4 @@
-//! When a stream's channel is listened to: by whoever has waited for the stream, in turn with launches, which write to
-//! it.
+//! Drains a stream's channel: after a wait for the stream, and never during a launch, which writes to the channel.
 
 use std::sync::atomic::Ordering;
 

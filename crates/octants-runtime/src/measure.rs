@@ -1,7 +1,7 @@
-//! How launches are measured while the profiler is on: see [`crate::profile`].
+//! Measures launches while the profiler is on: see [`crate::profile`].
 //!
-//! Events are pooled. No call here waits while the profile's lock is held: only events whose work is done are asked for
-//! their time.
+//! Events are pooled. No call here blocks while it holds the profile's lock: times are read only from events that have
+//! completed.
 
 use std::collections::HashSet;
 use std::sync::Arc;

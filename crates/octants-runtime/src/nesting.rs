@@ -1,8 +1,9 @@
-//! What the current thread is in the midst of, which changes what its launches mean: a launch, or a capture.
+//! Whether the current thread is inside a launch or a capture, which changes the meaning of its launches.
 //!
-//! Compiled code can call back into the host (a print sink, say), and the host's thread pool runs tasks on threads of
-//! its own. A launch that such a thread makes would wait for a lock its own launch holds, so the launcher asks here
-//! first: it runs inline and waits for nothing. A thread that captures notes its launches: see [`crate::capture`].
+//! Compiled code can call back into the host (a print sink, say), and the host's thread pool runs tasks on its own
+//! threads. A launch from such a thread would wait for a lock that its own launch holds. The launcher therefore asks
+//! here first, and runs a nested launch inline without waiting. A thread that captures records its launches: see
+//! [`crate::capture`].
 
 use std::cell::Cell;
 

@@ -1,4 +1,4 @@
-//! [`Profiler`]: what a user asks of a device's profile.
+//! [`Profiler`]: the user's interface to a device's profile.
 
 use std::time::Instant;
 

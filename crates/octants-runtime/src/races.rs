@@ -1,4 +1,4 @@
-//! [`Races`]: who is told of the races of a program.
+//! [`Races`]: the receivers of a program's race reports.
 
 use std::collections::HashSet;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! [`Renewable`]: a lock that a child process can make again, when the thread that held it is the parent's.
+//! [`Renewable`]: a lock that a child process can recreate if a thread of the parent held it during the fork.
 
 use std::cell::UnsafeCell;
 use std::ops::Deref;

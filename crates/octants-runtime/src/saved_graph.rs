@@ -1,7 +1,8 @@
-//! Captured graphs that other processes load: what a graph does, without an address ([`SavedGraph`]).
+//! Captured graphs that other processes can load, stored without addresses ([`SavedGraph`]).
 //!
-//! Memory that steps use is named by the user, or is the graph's own: made while it was captured, or kept for what a
-//! fill or a copy from the host writes. Whatever has no meaning in another process is refused.
+//! The memory that steps use is either named by the user or owned by the graph. The graph owns memory that was
+//! allocated during the capture, and copies of the data that host fills and copies write. Anything that has no meaning
+//! in another process is an error.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;

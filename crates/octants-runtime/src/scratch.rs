@@ -1,4 +1,4 @@
-//! [`Scratch`]: memory of a stream that its launches use one after the other.
+//! [`Scratch`]: stream memory that launches reuse one after the other.
 
 use crate::channel::Channel;
 use crate::driver::{Contents, DevicePtr, Driver, StreamHandle};

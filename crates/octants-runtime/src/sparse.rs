@@ -1,8 +1,7 @@
-//! Sparse matrices that a library of the device's vendor computes with: products with vectors, and direct solvers.
+//! Sparse matrices for the device vendor's libraries: products with vectors, and direct solvers.
 //!
 //! A driver provides [`ProductCalls`] and [`SolverCalls`]. [`SparseProduct`] and [`SparseSolver`] own what these need:
-//! the memory of the matrix, and a workspace for the stream that computes. The work itself is queued by methods of
-//! [`crate::Stream`].
+//! the memory of the matrix, and a workspace for each stream. Methods of [`crate::Stream`] queue the work.
 
 use std::fmt;
 use std::mem::ManuallyDrop;

@@ -1,12 +1,12 @@
-//! What a launch on a device that works asynchronously passes in place of its arguments: copies of the host's arrays,
-//! and of the argument slots themselves where they are too many to travel by value.
+//! Stages launch arguments on asynchronous devices: copies of host arrays, and of the argument slots when they are too
+//! many to pass by value.
 //!
-//! A launch that only reads host arrays does not wait: they are copied when it is made, to pinned memory of the
-//! stream's own, and from there on the stream where the device cannot use the host's memory. A launch that writes one
-//! waits for its own stream, since nothing tells when the host will look at the array, and so needs no copy of the
-//! host's own; but small arrays go by pinned memory both ways, which takes a device's copy engine less time than memory
-//! it has to pin first. Arrays that overlap share one copy. Of an array with gaps between its elements only the bytes
-//! that the launch has changed come back: what is between is not its own, and other threads may be at work there.
+//! A launch that only reads host arrays does not wait. The arrays are copied at launch to the stream's pinned memory,
+//! and from there on the stream if the device cannot use host memory. A launch that writes a host array waits for its
+//! own stream, because nothing tells when the host will read the array. It therefore needs no host copy. Small arrays
+//! still go through pinned memory in both directions, because the copy engine handles that faster than memory that
+//! must be pinned first. Overlapping arrays share one copy. Of an array with gaps between its elements, only the bytes
+//! that the launch changed are copied back: the gaps belong to others, and other threads may write there.
 
 use crate::cores::DeviceCore;
 use crate::driver::{Caller, Contents, DevicePtr, StreamHandle};

@@ -1,8 +1,8 @@
-//! [`Staging`]: pinned memory of a stream through which the host hands it data without waiting.
+//! [`Staging`]: a stream's pinned memory, through which the host passes data without waiting.
 //!
-//! The host fills a block, work of the stream reads it, and an event after that work tells when the block may be
-//! filled again. Blocks come back in the order in which they went, as the stream's work does. A small one keeps memory
-//! of the device for its contents, which saves each launch an allocation and a free.
+//! The host fills a block, work on the stream reads it, and an event after that work marks the block as free. Blocks
+//! become free in the order of their use, as the stream works in order. A small block also keeps device memory for its
+//! contents, which saves an allocation and a free per launch.
 
 use std::collections::VecDeque;
 

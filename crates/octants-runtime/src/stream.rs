@@ -1,7 +1,7 @@
-//! [`Stream`]: what it owns, who has its turn on it, how it is waited for, and how failures of its work are reported.
+//! [`Stream`]: its resources, its turns, waits, and the reporting of failures of its work.
 //!
 //! Work on a stream runs in order. A stream owns what a launch needs besides its arguments: a frame and result slots,
-//! reused from launch to launch and grown when a kernel asks for more.
+//! reused from launch to launch and grown when a kernel needs more.
 //!
 //! Reading order: `launch` (the launcher), `walk`, `branches`, `copied_condition`, `replay` (graphs), `results`,
 //! `copies`, `sparse`.

@@ -1,8 +1,8 @@
-//! [`Transfers`]: how the host reads and writes memory that it cannot address.
+//! [`Transfers`]: host reads and writes of memory that the host cannot address.
 //!
-//! A transfer has a stream of its own, so that a copy is not queued after work that has nothing to do with it, and two
-//! halves of pinned memory: while the device copies to or from one, the host does with the other. Whoever asks has
-//! waited for the work that is in the way, and waits here until the copy is done.
+//! Transfers have their own stream, so a copy is not queued after unrelated work. They use two halves of pinned
+//! memory: the device copies through one half while the host uses the other. The caller has already waited for
+//! conflicting work, and waits here until the copy is done.
 
 use std::sync::Mutex;
 

@@ -1,12 +1,12 @@
-//! [`Watch`]: which launches are ordered, by streams, events and waits of the host, and whether those that are not
-//! touch the same elements.
+//! [`Watch`]: which launches are ordered by streams, events and host waits, and whether unordered launches touch the
+//! same elements.
 //!
-//! Each stream has a vector clock, and so has each event, from when it was recorded, and the host. A launch is after
-//! what its stream's clock holds. Where it is not after another launch that uses one of its buffers, access sets tell
-//! whether the two may meet, and a witness of both whether they do for certain. Only then it is a race.
+//! Each stream, each recorded event and the host have a vector clock. A launch is ordered after everything in its
+//! stream's clock. If it is unordered with another launch that uses one of its buffers, access sets tell whether the
+//! two may conflict, and witnesses of both whether they certainly do. Only a certain conflict is a race.
 //!
-//! Launches that were made before with the same arguments on the same stream are looked up, and compared again only
-//! when others have been made on other streams since.
+//! Repeated launches with the same arguments on the same stream are looked up. They are compared again only if other
+//! launches have been made on other streams since.
 
 mod clock;
 

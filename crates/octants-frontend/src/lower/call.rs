@@ -1,4 +1,4 @@
-//! Calls: who is called, with what, and whether at compile time or at run time.
+//! Calls: resolves the callee and its arguments, and evaluates the call at compile time or lowers it.
 
 use std::rc::Rc;
 

@@ -1,7 +1,7 @@
 //! `while qd.graph.do_while(counter):`, a loop whose rounds are tasks of the kernel.
 //!
-//! At the top level of a kernel, and directly in another such loop, the loops in it are parallel, unless something
-//! else leaves a round.
+//! At the top level of a kernel, and directly in another such loop, the loops inside are parallel, unless another
+//! statement leaves a round.
 
 use octants_diag::{Code, Diagnostic, Result, Span};
 use octants_ir::{AutodiffMode, BinaryOp, BufferId, LocalId, Op, Scalar, TextPart, Type, UnaryOp, ValueId};

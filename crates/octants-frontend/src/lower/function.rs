@@ -1,5 +1,5 @@
-//! Calls of `@qd.func` and `@qd.real_func`: arguments to parameters, and the calls that are lowered in place.
-//! The others are in `outlined`, the choice between the two in `choose_form`.
+//! Calls of `@qd.func` and `@qd.real_func`: binds arguments to parameters, and inlines calls. Calls of IR functions
+//! are in `outlined`; `choose_form` decides between the two.
 
 use std::collections::HashMap;
 use std::rc::Rc;

@@ -1,11 +1,11 @@
-//! `with qd.graph.parallel_context():` and the `with qd.graph.parallel():` sections in it: which statements may be
+//! `with qd.graph.parallel_context():` and its `with qd.graph.parallel():` sections: which statements are allowed
 //! where.
 //!
-//! Sections do not depend on one another, so that they may run in any order or at once: each is a group of loops, and
-//! a context a region of groups. Kernels that only check what a gradient relies on run them in order.
+//! Sections are independent and may run in any order or concurrently. Each section is a group of loops, and a context
+//! is a region of groups. Kernels that only validate a gradient run them in order.
 //!
-//! With `allow_nesting=True` a context goes beyond what Quadrants accepts: its sections may hold loops by what is in
-//! memory, and further contexts. Such a section is a `loop` that is left at its end. Gradients run it in order.
+//! With `allow_nesting=True`, contexts go beyond Quadrants: their sections may contain data-dependent loops and
+//! further contexts. Such a section is a `loop` that is left at its end. Gradients run it in order.
 
 use octants_diag::{Code, Diagnostic, Result};
 use octants_ir::{AutodiffMode, LoopGroup, Op, Type};

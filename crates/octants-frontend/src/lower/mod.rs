@@ -1,4 +1,4 @@
-//! [`Lowerer`]: the state of one kernel's lowering and its scopes; and the way from a kernel's source to its IR.
+//! [`Lowerer`]: the state of one kernel's lowering, its scopes, and the path from a kernel's source to its IR.
 
 mod added_elements;
 mod arguments;

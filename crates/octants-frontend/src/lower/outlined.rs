@@ -1,8 +1,9 @@
-//! Functions of the IR: `@qd.func` and `@qd.real_func` compiled once for each kind of arguments, and their calls.
+//! Functions of the IR: `@qd.func` and `@qd.real_func` compiled once for each combination of argument kinds, and their
+//! calls.
 //!
-//! A function that returns in one place may return whatever `pass` can take apart: run-time values travel as the IR
-//! function's result, what is known at compile time is known to the callers too. One that returns in several places has
-//! one result type.
+//! A function with a single `return` may return anything that `pass` can decompose: run-time values become the result
+//! of the IR function, and compile-time values are known to the callers. A function with several returns has one
+//! result type.
 
 use std::rc::Rc;
 use std::sync::Arc;

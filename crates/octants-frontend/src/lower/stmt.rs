@@ -1,4 +1,4 @@
-//! Statements: which is which, and `with qd.stream_parallel()` blocks.
+//! Statements: dispatch by kind, and `with qd.stream_parallel()` blocks.
 
 use octants_diag::{Code, Diagnostic, Result};
 use octants_ir::{ForLoop, LoopConfig, LoopGroup, Op, Type, ValueId};

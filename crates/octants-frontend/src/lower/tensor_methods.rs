@@ -1,5 +1,5 @@
-//! Methods of vectors and matrices: `v.dot(w)`, `m.transpose()`, `v.norm()`. Those written in the kernel language are
-//! asked of the outside.
+//! Methods of vectors and matrices: `v.dot(w)`, `m.transpose()`, `v.norm()`. The [`crate::world::World`] supplies
+//! those that are written in the kernel language.
 
 use octants_diag::{Code, Result};
 use octants_ir::{BinaryOp, Op, ReduceOp, Scalar, Type, ValueId};

@@ -1,7 +1,7 @@
-//! Built-in functions of threads, `qd.simt`: positions in the grid, barriers, fences, exchanges within a subgroup, and
-//! arrays in shared memory.
+//! Built-in functions for threads, `qd.simt`: positions in the grid, barriers, fences, subgroup operations, and shared
+//! arrays.
 //!
-//! Python's part of `qd.simt` is a library in the kernel language over these.
+//! The Python part of `qd.simt` is a library in the kernel language on top of these.
 
 use octants_diag::{Code, Diagnostic, Result};
 use octants_ir::{

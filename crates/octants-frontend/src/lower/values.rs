@@ -1,5 +1,5 @@
-//! Between host objects, values of the language and values of the IR: what a captured object means in a kernel, and how
-//! a value becomes one that exists at run time.
+//! Conversions between host objects, language values and IR values: the meaning of a captured object in a kernel, and
+//! the materialization of a value at run time.
 
 use std::rc::Rc;
 

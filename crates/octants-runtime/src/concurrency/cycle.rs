@@ -1,10 +1,10 @@
-//! [`History`]: launches that a program makes again and again, held back until they are one graph.
+//! [`History`]: repeated launches of a program, held back until they form one graph.
 //!
-//! A history is of launches and of *cuts*: points where the program asked for something else, so that all launches must
-//! have been submitted. When the latest launches and cuts have come three times in a row, a fourth round is expected.
-//! Each launch that is the expected one, with the same arguments, is held. With the last one before a cut, or before
-//! the round begins again, all that are held are submitted as one graph. Where something else comes, they are submitted
-//! one by one, and the history begins anew.
+//! A history consists of launches and *cuts*: points where the program asked for something else, so that all launches
+//! had to be submitted. When the latest launches and cuts have occurred three times in a row, a fourth round is
+//! expected. Each launch that matches the expected one, arguments included, is held. With the last one before a cut,
+//! or at the end of the round, all held launches are submitted as one graph. If a launch does not match, the held
+//! launches are submitted one by one, and the history starts again.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};

@@ -1,4 +1,4 @@
-//! [`State`]: which lane a launch goes to, and what it is behind.
+//! [`State`]: the lane of each launch, and the launches that it must follow.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;

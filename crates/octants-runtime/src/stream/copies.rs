@@ -1,4 +1,4 @@
-//! Copies and fills of buffers, in the order of a stream.
+//! Copies and fills of buffers, in stream order.
 
 use super::Stream;
 use crate::buffer::{Buffer, PinnedBuffer};

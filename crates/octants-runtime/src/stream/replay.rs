@@ -1,7 +1,8 @@
-//! How a captured graph gets on a stream.
+//! Launches a captured graph on a stream.
 //!
-//! A piece that the driver has as one goes there by one call. Elsewhere the steps are queued one by one, lanes on
-//! worker streams between a fork and a join; where all work is done at once they run in the order of the capture.
+//! A piece that the driver holds as a graph is launched by one call. Otherwise its steps are queued one by one, with
+//! lanes on worker streams between a fork and a join. On a device that executes immediately, steps run in the order of
+//! the capture.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

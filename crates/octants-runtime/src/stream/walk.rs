@@ -1,11 +1,10 @@
-//! [`Walk`]: how a kernel's sections get on a stream.
+//! [`Walk`]: queues a kernel's sections on a stream.
 //!
-//! Groups go to worker streams between a fork and a join, where the device has streams. The host decides about loops
-//! and choices: it waits for the stream that these are on, no other, and reads the condition. Groups that it decides
-//! about go on side by side: while one waits, the others are queued. Each round draws random numbers of its own
-//! ([`round_number`]), and while launches are measured each counts as a launch. Behind a checkpoint the host decides
-//! whether the launch ends. A launch that resumes at one walks to it past all that is before; loops around it go on
-//! from there.
+//! Groups go to worker streams between a fork and a join, if the device has streams. The host evaluates the conditions
+//! of loops and choices: it waits for their stream only, and reads the condition. Groups with such conditions proceed
+//! concurrently: while one waits, the others are queued. Each round draws its own random numbers ([`round_number`]),
+//! and counts as a launch for the profiler. After a checkpoint, the host decides whether the launch ends. A launch
+//! that resumes at a checkpoint skips everything before it; enclosing loops continue from there.
 
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
