@@ -1,4 +1,4 @@
-//! [`BodyFacts`]: facts about a body, found when they are asked for first, and kept in the body until it changes.
+//! [`BodyFacts`]: facts about a body, computed on first use, and cached in the body until it changes.
 
 use std::sync::{Arc, OnceLock};
 

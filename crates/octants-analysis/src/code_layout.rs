@@ -1,4 +1,4 @@
-//! Where the instructions of a body are: their blocks, what holds these, and what changes a local.
+//! The position of each instruction in a body: its block, the enclosing instructions, and the changes of locals.
 
 use octants_ir::{BlockId, Body, Op, ValueId};
 

@@ -1,4 +1,4 @@
-//! What iterations of a parallel loop share, and what belongs to one alone.
+//! Which memory iterations of a parallel loop share, and which is private to one.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 

@@ -1,5 +1,5 @@
-//! [`MemoryClasses`]: which buffers may be the same memory. The only computation of it: the schedule keeps the classes
-//! that code generators tell the optimizer of.
+//! [`MemoryClasses`]: which buffers may alias. This is the only computation of it: the schedule stores the classes
+//! that code generators pass to the optimizer.
 //!
 //! There are two relations. Buffers *share elements* when one is a component of the other. Buffers *overlap* when the
 //! address ranges of their components do: interleaved fields overlap although they share no element.

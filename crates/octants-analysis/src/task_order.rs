@@ -1,10 +1,10 @@
-//! [`task_order`]: which tasks of a program must run after which, by what they touch.
+//! [`task_order`]: the dependences between the tasks of a program, derived from the memory that they touch.
 //!
-//! The order of two tasks matters when both touch an element, a frame slot or the log, and one of them changes it.
-//! Updates count as changes even when they commute: a task may use the old values, and sums of floats depend on the
-//! order. Nothing may run before a task that can fail an assertion and precedes it in the program.
+//! The order of two tasks matters if both touch an element, a frame slot or the log, and one of them changes it.
+//! Updates count as changes even if they commute: a task may use the old values, and float sums depend on the order.
+//! No task may run before an earlier one that can fail an assertion.
 //!
-//! Two elements of one buffer are told apart only by constant bounds: a sum with arguments may wrap at a launch.
+//! Two elements of one buffer are distinguished only by constant bounds: a sum with arguments may wrap in a launch.
 
 use std::collections::{BTreeSet, HashMap};
 

@@ -1,7 +1,9 @@
-//! [`TaskLaunch::conflicts_with`]: whether the order of two launches of tasks matters, by the elements that they touch.
+//! [`TaskLaunch::conflicts_with`]: whether the order of two task launches matters, judged by the elements that they
+//! touch.
 //!
-//! Evaluates the access sets of both for their arguments. Nothing is allocated. Two launches that do not conflict may
-//! run in any order and at once; of two that conflict, some may still not touch a common element.
+//! It evaluates the access sets of both for their arguments, without allocation. Two launches that do not conflict may
+//! run in any order and concurrently. The test is conservative: launches reported as conflicting need not touch a
+//! common element.
 
 use crate::access::{Access, AccessKind, Indices, UpdateOp};
 

@@ -1,5 +1,5 @@
-//! One entry of the store as bytes: a header, then what is stored. Whatever happened to the bytes since they were
-//! written, reading yields what was stored under the key or says why not.
+//! The bytes of one entry of the store: a header, then the contents. However the bytes were damaged since they were
+//! written, reading returns the contents stored under the key, or an error.
 
 use crate::Key;
 

@@ -1,10 +1,10 @@
-//! Compiled code and what a launch needs to know of it: the only serialized types of the system.
+//! Compiled code and its launch metadata: the only serialized types of the system.
 //!
-//! An artifact holds no address of a host or device. The order of its argument slots is fixed by
-//! `octants_ir::ArgLayout`; here only the count is kept.
+//! An artifact contains no address of a host or device. `octants_ir::ArgLayout` fixes the order of its argument slots;
+//! only their count is stored here.
 //!
-//! [`Store`] keeps artifacts in a folder between processes, each under its [`Key`], and [`Trace`]s, by which a process
-//! knows without compiling which artifact it needs.
+//! [`Store`] keeps artifacts in a folder for later processes, each under its [`Key`]. It also keeps [`Trace`]s, by
+//! which a process finds the right artifact without compiling.
 
 mod access;
 mod conflict;

@@ -1,4 +1,4 @@
-//! Copies of shared memory that calls of a task scatter sums to, and when they pay.
+//! Private copies of the memory that a task scatters sums to, and the cost model that decides on their use.
 
 use serde::{Deserialize, Serialize};
 

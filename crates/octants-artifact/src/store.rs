@@ -1,24 +1,25 @@
-//! [`Store`]: artifacts, and the traces that lead to them, in a folder, by key, for any number of processes at once.
+//! [`Store`]: artifacts and their traces in a folder, by key, shared by any number of concurrent processes.
 //!
-//! # What holds
+//! # Invariants
 //!
-//! - An entry appears whole or not at all: it is written to a temporary file beside its place and renamed. A process
-//!   may die at any moment; what it leaves is a temporary file, which a later sweep removes.
-//! - No lock is taken, in this process or among several. Two that compile the same thing write the same entry twice.
-//! - What is read is checked. A damaged entry is removed and counts as missing; no state of the folder is an error of
-//!   [`Store::get`].
-//! - Files that are not regular, or that someone may have written who is not trusted (`trust.rs`), count as missing.
-//!   They are told of once.
-//! - A folder that refuses writing makes the store read-only ([`Store::put`] says why, once), and nothing worse.
-//! - Reading an artifact is one open and one read; it looks at no other file.
-//! - The traces of one key are entries in a folder of their own (`trace_entries.rs`), each named by what it asks and is
-//!   answered: none is ever read to be written anew, so that of two processes that add one neither loses its own.
+//! - An entry appears whole or not at all: it is written to a temporary file in the same folder and renamed. A process
+//!   may die at any moment. It then leaves a temporary file, which a later sweep removes.
+//! - No lock is taken, within a process or between processes. Two that compile the same code write the same entry
+//!   twice.
+//! - Everything read is validated. A damaged entry is removed and counts as missing; no state of the folder is an
+//!   error of [`Store::get`].
+//! - Files that are not regular, or that an untrusted user may have written (`trust.rs`), count as missing. They are
+//!   reported once.
+//! - If the folder is not writable, the store is read-only ([`Store::put`] reports the reason once).
+//! - Reading an artifact costs one open and one read, and touches no other file.
+//! - The traces of one key are entries in a folder of their own (`trace_entries.rs`), each named by a hash of its
+//!   questions and answers. No file is read and rewritten, so two processes that each add a trace lose neither.
 //!
 //! # Size
 //!
-//! Each byte written has the same chance to start a sweep, such that one is expected each time that a sixteenth of the
-//! bound is written, by however many processes: nothing has to be counted across them. A sweep removes the entries that
-//! were not used for longest, by their time of modification, which reading brings up to date now and then.
+//! Each byte written has the same chance to start a sweep. On average, one sweep happens each time a sixteenth of the
+//! size limit is written, by any number of processes, without a shared counter. A sweep removes the least recently
+//! used entries, by modification time, which reads update now and then.
 
 use std::fs::{self, File, FileTimes};
 use std::io::{self, ErrorKind, Read as _, Write as _};

@@ -1,4 +1,4 @@
-//! In which order the tasks of an artifact run: what a launcher needs of a program's task graph.
+//! The execution order of an artifact's tasks: what a launcher needs of a program's task graph.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,8 +1,9 @@
-//! [`Trace`]: what a compilation asked of the outside, a fingerprint of each answer, and what came of it. Whoever asks
-//! the same and gets the same answers would compile the same code, and may take it without compiling.
+//! [`Trace`]: the questions that a compilation asked its environment, a fingerprint of each answer, and the outcome. A
+//! process that asks the same questions and gets the same answers would compile the same code, and may take the stored
+//! code.
 //!
-//! Objects of the outside are numbers in the order in which they were first met. A trace names them by these numbers
-//! alone: asked in the same order, the same questions number the objects in the same way, or an answer differs.
+//! Objects of the environment are numbered in the order in which they were first met. A trace refers to them by these
+//! numbers only. The same questions in the same order number the objects in the same way, or else an answer differs.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! [`wide_form`]: the conditions of a task's coarsened variant, which the launcher checks and the code relies on.
+//! [`wide_form`]: the conditions of a task's coarsened variant. The launcher checks them, and the code relies on them.
 
 use octants_artifact::WideForm;
 use octants_ir::Layout;

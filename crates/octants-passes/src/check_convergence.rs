@@ -1,9 +1,9 @@
-//! Puts an assertion before each branch around which threads must agree, because they meet in it, or after it where it
-//! leaves a loop: at barriers all threads of a block, at exchanges those of a subgroup. The threads vote, so that all
-//! of them fail together.
+//! Inserts an assertion at each branch that threads must take together because they synchronize inside it: all threads
+//! of a block for barriers, those of a subgroup for exchanges. If the branch leaves a loop, the assertion is after it.
+//! The threads vote, so all of them fail together.
 //!
-//! Assumes that locals were simplified: a condition whose operands are the same for all threads is not checked. Bounds
-//! of loops around barriers are compared bit by bit, which only debug mode can afford.
+//! Assumes that locals were simplified: a condition with uniform operands is not checked. Bounds of loops around
+//! barriers are compared bit by bit, which is acceptable in debug mode only.
 
 use octants_analysis::{exits_of, local_uses};
 use octants_ir::insert_code::bodies;

@@ -1,7 +1,7 @@
-//! Inside a parallel loop, an update of a variable that lives outside the loop becomes atomic: `s = s op x` written as
-//! a load, an operation and a store of the same variable, with nothing that could change it in between.
+//! Inside a parallel loop, makes updates of shared variables atomic: `s = s op x` written as a load, an operation and
+//! a store of the same variable, which lives outside the loop, with no interfering write in between.
 //!
-//! The front end writes updates of variables plainly, for it does not know yet which of them iterations share.
+//! The front end emits plain updates, because it does not know which variables iterations share.
 
 use std::collections::HashSet;
 

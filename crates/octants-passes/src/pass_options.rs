@@ -1,4 +1,4 @@
-//! What the pipeline of every kernel is asked for.
+//! The options of the kernel pipeline.
 
 use octants_diag::Sources;
 use octants_ir::PassState;

@@ -1,4 +1,4 @@
-//! The pipeline of every kernel: which passes run before it is cut into tasks, in which order and when.
+//! The kernel pipeline: the passes that run before offloading, their order and their conditions.
 
 use octants_ir::{Kernel, Pass, always};
 

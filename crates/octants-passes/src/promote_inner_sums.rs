@@ -1,9 +1,9 @@
-//! In a parallel loop, what an inner loop adds over and over to an element of memory is summed up in a local, and added
-//! once after it.
+//! Promotes sums of inner loops to locals: in a parallel loop, an element to which an inner loop adds repeatedly is
+//! accumulated in a local, and added once after the loop.
 //!
-//! The delay is not observable, because the inner loop only adds to that buffer and ignores the results. Float sums are
-//! rounded differently, so they need `fast_math`. A loop that adds nothing, or zero, does not touch the memory, because
-//! the address may be invalid.
+//! The delay is not observable, because the inner loop only adds to that buffer and ignores the results. Float sums
+//! are rounded differently, so they need `fast_math`. A loop that adds nothing, or zero, does not touch the memory,
+//! because the address may be invalid.
 
 use std::collections::{HashMap, HashSet};
 

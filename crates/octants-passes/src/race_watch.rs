@@ -1,4 +1,4 @@
-//! [`RaceWatch`]: what the pass `check_races` tells of the arguments that it has added to a kernel.
+//! [`RaceWatch`]: describes the arguments that the pass `check_races` added to a kernel.
 
 use octants_ir::BufferId;
 

@@ -1,8 +1,8 @@
-//! Makes a function return at its end alone, so that its code can be in the place of a call.
+//! Rewrites a function to return only at its end, so that it can be inlined.
 //!
-//! Where branches alone are in the way, what follows a branch that returns moves into the other branch. Elsewhere a
-//! local tells that the function has returned: a return within a loop leaves the loop, what follows runs under the
-//! condition that there was no return, and a loop around is left too. The result passes through a local.
+//! If only branches are in the way, the code after a returning branch moves into the other branch. Otherwise a flag
+//! records that the function has returned: a return within a loop leaves the loop, code after it runs only if the flag
+//! is unset, and enclosing loops are left too. The result passes through a local.
 
 use octants_diag::Span;
 use octants_ir::{BlockId, Body, Const, Function, LocalId, Op, Scalar, Type, UnaryOp, ValueId};

@@ -1,5 +1,5 @@
-//! Which barrier of the block may be the last before an instruction. All threads of a block come to the same barriers,
-//! so that accesses of two threads have an order unless one barrier may be the last before both.
+//! For each instruction, the block barriers that may be the last one before it. All threads of a block pass the same
+//! barriers, so two threads' accesses are ordered unless one barrier may be the last before both.
 
 use std::collections::{BTreeSet, HashMap};
 

@@ -1,4 +1,4 @@
-//! A place in a kernel that accesses memory, as words, functions and reports know it.
+//! A source location that accesses memory, as encoded in words, functions and reports.
 
 use octants_ir::{BufferId, Layout};
 

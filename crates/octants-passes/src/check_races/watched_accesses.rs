@@ -1,5 +1,5 @@
-//! Which accesses are watched: of each parallel loop, those of which the dependence test does not tell that they meet
-//! others in the same iteration alone.
+//! Selects the accesses to instrument: those of a parallel loop for which the dependence test cannot exclude conflicts
+//! between iterations.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 

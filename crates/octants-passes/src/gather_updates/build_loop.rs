@@ -1,4 +1,4 @@
-//! Builds the loop that gathers sums, and takes them out of the loop that scattered them.
+//! Builds the loop that gathers the sums, and removes them from the loop that scattered them.
 
 use std::collections::{HashMap, HashSet};
 

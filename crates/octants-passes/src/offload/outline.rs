@@ -1,5 +1,5 @@
-//! The outline of a kernel: its statements in the order of the text, the segments that they form, and which of these
-//! are repeated. Of segments that became tasks it makes the program's graph.
+//! The outline of a kernel: its statements in program order, the segments that they form, and the repeated ones.
+//! Builds the program's graph from the segments that became tasks.
 
 use std::collections::BTreeSet;
 
