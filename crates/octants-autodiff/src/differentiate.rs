@@ -1,4 +1,4 @@
-//! The pipeline of differentiation: one table for all modes, which says what each of them runs.
+//! The differentiation pipeline: one pass table for all modes, with the modes that each pass applies to.
 
 use std::collections::HashSet;
 

@@ -1,11 +1,11 @@
-//! Makes locals of the integers in memory that decide about rounds.
+//! Promotes the counters of data-dependent loops from memory to locals.
 //!
-//! A loop by what is in memory counts there: `left[()] -= 1`. Its adjoint writes no memory but gradients, so that it
-//! would find what the last round has left in each of its rounds. As a local, which begins as what memory holds when
-//! the adjoint begins, the counter is kept from round to round like any other. Whoever launches the adjoint lets memory
-//! hold what it held when the kernel began (`Artifact::counters` says which).
+//! A data-dependent loop counts in memory: `left[()] -= 1`. Its adjoint writes only gradients, so each of its rounds
+//! would find the counter's final value. A local is initialized from memory when the adjoint begins, and its state is
+//! kept from round to round like that of other locals. The launcher of the adjoint restores the counter's value at the
+//! start of the kernel (`Artifact::counters` lists the counters).
 //!
-//! Only integers without axes that rounds change outside of their parallel loops are counters.
+//! Only zero-dimensional integers that rounds change outside of their parallel loops are counters.
 
 use std::collections::BTreeSet;
 

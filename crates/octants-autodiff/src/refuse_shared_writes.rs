@@ -1,6 +1,6 @@
-//! Refuses gradients of kernels whose arrays share a part of their memory in a call, while their gradients do not.
+//! Rejects gradients of kernels whose arrays overlap in a call while their gradients do not.
 //!
-//! Runs behind `merge_aliased_buffers`, which gives arrays that are the same memory one buffer.
+//! Runs after `merge_aliased_buffers`, which merges arrays that are the same memory into one buffer.
 
 use std::collections::BTreeSet;
 

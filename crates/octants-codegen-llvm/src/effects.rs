@@ -1,7 +1,7 @@
-//! What the host sees while code runs: printed lines and failed assertions.
+//! Effects that the host observes while code runs: printed lines and failed assertions.
 //!
-//! Values pass as one 8-byte slot per scalar: the raw bits of the scalar, zero-extended. The text around them is in the
-//! artifact's table of sites (`facts`).
+//! Values are passed as one 8-byte slot per scalar: the raw bits of the scalar, zero-extended. The surrounding text is
+//! in the artifact's site table (`facts`).
 
 use octants_ir::{TextPart, ValueId};
 

@@ -1,8 +1,9 @@
-//! A thin, uniform layer over LLVM's instruction builder: one method per instruction, handles as plain copyable values.
+//! A thin, uniform layer over LLVM's instruction builder: one method per instruction, with handles as plain copyable
+//! values.
 //!
-//! Assumes that every handle passed in belongs to the same [`Emitter`], which all code of this crate does: there is one
-//! emitter per compilation and handles never leave it. Instructions are always appended at the end of a block.
-//! Leaves types of the IR, metadata and control flow to others.
+//! Assumes that every handle passed in belongs to the same [`Emitter`]. All code of this crate ensures that: there is
+//! one emitter per compilation, and handles never leave it. Instructions are always appended at the end of a block. IR
+//! types, metadata and control flow are handled elsewhere.
 
 use std::cell::RefCell;
 use std::collections::HashMap;

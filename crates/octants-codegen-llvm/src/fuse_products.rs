@@ -1,9 +1,8 @@
-//! Sums with products that others use too become fused operations, where the processor has them.
+//! Fuses sums with products that have other uses into fused multiply-adds, if the processor has them.
 //!
-//! LLVM 22's back ends for processors fuse a product with a sum only where nothing else uses the product, which saves
-//! an instruction. Where the product stays, a fused operation still takes the sum off the end of the product: a loop
-//! like `z = z * z + c` that also compares `z * z` waits for one operation less in each iteration. That is rounded
-//! otherwise, as contraction allows.
+//! LLVM 22's CPU back ends fuse a product with a sum only if the product has no other use, which saves an instruction.
+//! If the product stays, fusing still takes the sum off the critical path: a loop like `z = z * z + c` that also
+//! compares `z * z` is one operation shorter per iteration. Rounding differs, as contraction allows.
 
 use inkwell::intrinsics::Intrinsic;
 use inkwell::module::Module;

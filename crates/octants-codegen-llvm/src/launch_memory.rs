@@ -1,6 +1,6 @@
-//! [`LaunchMemory`]: shared memory that a launch asks for. Some machines let code declare [`MOST_DECLARED`] bytes of
-//! shared memory alone, and give a launch more on request, as one piece: the roots of a task that needs more are in it,
-//! at offsets that are known here.
+//! [`LaunchMemory`]: dynamic shared memory. Some machines let code declare only [`MOST_DECLARED`] bytes of shared
+//! memory, and give a launch more on request, as one block. The roots of a task that needs more are in that block, at
+//! offsets that are fixed here.
 
 use std::collections::BTreeSet;
 

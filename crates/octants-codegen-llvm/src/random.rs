@@ -1,8 +1,9 @@
-//! Random numbers: Philox4x32-10, a function of (seed, launch, task, iteration, draw) and of nothing else.
+//! Random numbers: Philox4x32-10, a pure function of (seed, launch, task, iteration, draw).
 //!
-//! Each iteration has a state in stack memory, which functions that draw get by pointer: linear index of the iteration
-//! (i64), number of 32-bit words drawn so far (i32), number of the task (i32). Four draws in a row share one block of
-//! the generator once the optimizer knows the count, since the block is computed by a function without side effects.
+//! Each iteration has a state in stack memory, which functions that draw take by pointer: the linear index of the
+//! iteration (i64), the number of 32-bit words drawn so far (i32), the number of the task (i32). Four draws in a row
+//! share one block of the generator once the optimizer knows the count, because a function without side effects
+//! computes the block.
 
 use octants_artifact::DeviceContext;
 use octants_ir::Scalar;

@@ -1,11 +1,11 @@
-//! Addresses that walk the same memory with steps of different lengths are written so that LLVM's load-store vectorizer
-//! tells them apart.
+//! Rewrites addresses that walk the same memory with different strides, to work around a fault of LLVM's load-store
+//! vectorizer.
 //!
-//! To find adjacent accesses, it compares two `getelementptr` of one base whose extended indices differ by a constant,
-//! and multiplies the difference with the size of the first one's element. LLVM 22 does not look whether the second
-//! one's has that size too: `x[i, 0]` and `x[0, i]` are then one place to it, and one is read for both. So, of each
-//! base, those with elements of another size than the first one's become bytes, with a product for an index, which it
-//! does not look into in this way.
+//! To find adjacent accesses, the vectorizer compares two `getelementptr` instructions of one base whose extended
+//! indices differ by a constant, and multiplies the difference by the element size of the first one. LLVM 22 does not
+//! check that the second one has the same element size: it takes `x[i, 0]` and `x[0, i]` for one address, and merges
+//! the loads. The pass rewrites those whose element size differs from the first one's to byte addresses with a product
+//! as index, which the vectorizer does not analyze in this way.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! A module under construction: what the lowering of all its functions shares.
+//! A module under construction: the state that the lowering of all its functions shares.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;

@@ -1,8 +1,8 @@
 //! Arithmetic, comparison, bit operations and casts on scalars.
 //!
-//! f16 is computed in f32 and rounded after each operation, integers of 8 and 16 bits in 32 bits and cut. Functions of
-//! mathematics are in `math`. Integer division by zero yields the dividend, the remainder of it zero; shift counts are
-//! taken modulo the width.
+//! f16 is computed in f32 and rounded after each operation; integers of 8 and 16 bits are computed in 32 bits and
+//! truncated. Math functions are in `math`. Integer division by zero yields the dividend, and the remainder is zero;
+//! shift counts are taken modulo the width.
 
 use octants_ir::{BinaryOp, Scalar, UnaryOp};
 

@@ -1,7 +1,7 @@
 //! Read-modify-write, and reductions of parallel loops.
 //!
-//! What the device has no instruction for is a compare-and-swap of the word that holds the value: 32 bits for shorter
-//! ones.
+//! An update without a device instruction is a compare-and-swap of the word that contains the value: 32 bits for
+//! shorter values.
 
 use octants_ir::{AtomicOp, Const, ForLoop, Scalar, ValueId, fold_identity};
 use rspirv::dr::Operand;

@@ -1,4 +1,4 @@
-//! Programs to artifacts: a module for each task, with one entry point.
+//! Compiles programs to artifacts: one module per task, with one entry point.
 
 use octants_artifact::{Artifact, CodeTarget, DeviceContext, TaskMeta, WideForm};
 use octants_codegen::{Facts, describe_loop, graph_parts, kind_of, wide_form};

@@ -1,8 +1,8 @@
-//! [`Emitter`]: a SPIR-V module while it is filled. Types and constants are made once each; instructions go to the end
-//! of the current block of the current function.
+//! [`Emitter`]: a SPIR-V module under construction. Types and constants are created once each; instructions are
+//! appended to the current block of the current function.
 //!
-//! Integers are unsigned in their types: operations say whether they compute with signs. The first block of a function
-//! holds its variables and what is computed once, and is closed last. Control flow is in `structure`.
+//! Integer types are unsigned; the operations determine signedness. The first block of a function holds its variables
+//! and what is computed once, and is closed last. Control flow is in `structure`.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap};

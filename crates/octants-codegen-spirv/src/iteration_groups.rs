@@ -1,8 +1,9 @@
-//! Groups of iterations of a grid-stride loop: adjacent iterations of the last axis, which begin at multiples of the
-//! factor and run in one thread. The iterations of an incomplete group run one by one. Tiled groups are handed out to
+//! Iteration groups of a grid-stride loop: adjacent iterations of the last axis, which begin at multiples of the
+//! factor and run in one thread. The iterations of an incomplete group run one by one. Tiled groups are distributed to
 //! blocks in tiles.
 //!
-//! The launcher saw to it that no number here overflows (`octants_artifact::WideForm`). Groups hold no control flow.
+//! The launcher has checked that no number here overflows (`octants_artifact::WideForm`). Groups contain no control
+//! flow.
 
 use octants_ir::{ForLoop, GroupPlacement, IterationGroup, ValueId};
 

@@ -1,4 +1,4 @@
-//! Instructions that yield values or write: which function lowers each operation.
+//! Instructions that yield values or write: dispatches each operation to the function that lowers it.
 
 use octants_ir::{Const, Op, Scalar, TextPart, Type, ValueId};
 use rspirv::dr::Operand;

@@ -1,4 +1,4 @@
-//! [`Lowering`]: a function while it is filled, and what is known in it; [`Unit`]: what the functions of a module
+//! [`Lowering`]: a function under construction, and its state. [`Unit`]: the state that the functions of a module
 //! share.
 
 use std::cell::{Cell, RefCell};

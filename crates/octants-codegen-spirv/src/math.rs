@@ -1,8 +1,8 @@
-//! Functions of mathematics.
+//! Math functions.
 //!
-//! f32 goes to GLSL's functions where these are exact enough, else to polynomials; f64 always to polynomials, for
-//! which GLSL has nothing. The methods are the classic ones: an argument is reduced by a multiple of a constant in two
-//! parts, and the remainder goes through an odd or even polynomial or a series in `s = x / (2 + x)`.
+//! f32 uses GLSL's functions if they are accurate enough, and polynomials otherwise. f64 always uses polynomials,
+//! because GLSL has no such functions. The methods are the classic ones: an argument is reduced by a multiple of a
+//! constant in two parts, and the remainder goes through an odd or even polynomial or a series in `s = x / (2 + x)`.
 
 use octants_ir::{Scalar, UnaryOp};
 

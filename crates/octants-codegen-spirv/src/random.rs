@@ -1,7 +1,7 @@
-//! Random numbers: Philox4x32-10, a function of (seed, launch, task, iteration, draw) and of nothing else.
+//! Random numbers: Philox4x32-10, a pure function of (seed, launch, task, iteration, draw).
 //!
-//! Each iteration has its linear index and a count of the 32-bit words drawn so far in variables, which functions that
-//! draw get by reference. The sequence is that of every other back end.
+//! Each iteration keeps its linear index and the count of 32-bit words drawn so far in variables, which functions that
+//! draw take by reference. The sequence is that of every other back end.
 
 use octants_ir::Scalar;
 

@@ -1,8 +1,7 @@
-//! The source's values in the sweeps: a value has a copy in the sweep of its region.
+//! Copies of the source's values in the sweeps: each value has a copy in the sweep of its region.
 //!
-//! Where a copy is needed beyond the block that it is in (a branch of the reverse sweep reads what the same branch
-//! of the forward sweep has computed), it goes through a local. Addresses, constants and what is the same everywhere
-//! are made again where they are used.
+//! If a copy is needed outside of its block (a branch of the reverse sweep uses a value from the same branch of the
+//! forward sweep), it passes through a local. Addresses, constants and uniform values are recomputed at each use.
 
 use octants_ir::{Op, ValueId};
 

@@ -1,14 +1,14 @@
-//! What each sweep has to compute: for the body of every loop that is run backwards, the values that its reverse sweep
-//! reads, what must be kept of each iteration to compute them again, and what must be as it was when the loop began.
+//! Plans the sweeps of every loop body that is reversed: the values that the reverse sweep reads, the state that must
+//! be kept per iteration to recompute them, and the state that must be restored to the start of the loop.
 //!
-//! A region is the root, or the body of a loop. Its forward sweep and its reverse sweep are in one block, so that the
-//! reverse sweep uses what the forward sweep has computed. Loops in a region are regions of their own: the region's
-//! forward sweep runs them for what comes after them, and keeps the state at the start of their iterations; its reverse
-//! sweep runs their bodies again, one iteration after the other from the last. So what is kept grows with the sum of
-//! the trip counts of nested loops and not with their product, at the price of one more forward sweep for each level.
+//! A region is the root, or the body of a loop. Its forward sweep and its reverse sweep are in one block, so the
+//! reverse sweep uses values of the forward sweep. Loops in a region are regions of their own. The forward sweep of
+//! the outer region runs them for the code after them, and keeps the state at the start of their iterations. Its
+//! reverse sweep runs their bodies again, one iteration at a time from the last. Memory therefore grows with the sum
+//! of the trip counts of nested loops rather than with their product, at the cost of one more forward sweep per level.
 //!
-//! Only what the reverse sweep reads is kept: a sum that is not read in the loop is not, nor is what an iteration sets
-//! before it reads it, nor what the loop does not change.
+//! Only what the reverse sweep reads is kept. This excludes a sum that the loop does not read, what an iteration sets
+//! before reading, and what the loop does not change.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 

@@ -1,5 +1,5 @@
-//! Loops in the reverse sweep: parallel ones with both sweeps of an iteration in their bodies, others from the last
-//! iteration to the first, each computed again from the state that was kept at its start.
+//! Loops in the reverse sweep. Parallel loops have both sweeps of an iteration in their bodies. Others run from the
+//! last iteration to the first, each recomputed from the state that was kept at its start.
 
 use std::collections::{HashMap, HashSet};
 

@@ -1,17 +1,15 @@
-//! Cuts a loop whose states would go to memory into blocks of a few iterations: its states are kept at the start of
-//! each block, and those within the block are computed again when it is run backwards, into locals that become
-//! registers.
+//! Strip-mines a loop whose states would be kept in memory. States are kept at the start of each block of a few
+//! iterations. Those within the block are recomputed when it is reversed, into locals that become registers.
 //!
-//! `for k in begin..end` becomes a loop over blocks around one over the iterations of a block, whose number is known
-//! while compiling, with the body in a branch that leaves out those beyond the end. Nothing else is new: the plan of
-//! such loops keeps the states of the outer one in the store, or in an array of locals where there are few, and those
-//! of the inner one in locals, and runs the inner one again.
+//! `for k in begin..end` becomes a loop over blocks around a loop over the iterations of a block, whose trip count is
+//! a compile-time constant. The body is in a branch that skips iterations beyond the end. The plan of such loops keeps
+//! the states of the outer loop in the store, or in a local array if there are few, and those of the inner loop in
+//! locals, and runs the inner loop again.
 //!
-//! A `break` becomes a variable: the iterations that are left of its block do nothing, and the loop over blocks ends
-//! after it.
+//! A `break` becomes a flag: the remaining iterations of its block do nothing, and the loop over blocks ends after it.
 //!
-//! On a GPU that pays where an iteration is short: arithmetic is cheap there and memory far away. On the CPU the store
-//! is in the cache.
+//! This pays on a GPU if an iteration is short, because arithmetic is cheap and memory slow. On the CPU the store is
+//! in the cache.
 
 use std::collections::{HashMap, HashSet};
 

@@ -1,4 +1,4 @@
-//! What an emitter knows on its way: of iterations, loops, adjoints, and of what is kept.
+//! The state of an emitter: iterations, loops, adjoints, and kept states.
 
 use std::collections::{HashMap, HashSet};
 

@@ -1,10 +1,9 @@
-//! GPUs: what code for them has in common. What differs between their vendors is a [`Maker`].
+//! GPUs: the common part of code generation. A [`Maker`] holds the differences between vendors.
 //!
-//! Entry points take one parameter by value, `octants_artifact::DeviceContext` and the argument slots after it. A
-//! parallel task is entered by a grid of one-dimensional blocks whose sizes are multiples of a warp (the threads that
-//! run in step); a serial one by a single thread. Pointers to memory of the device are read as such, so that loads and
-//! stores name their space and what a task does not write goes through the read-only path. What the code says to the
-//! host is in `gpu_channel`.
+//! Entry points take one parameter by value: `octants_artifact::DeviceContext`, followed by the argument slots. A
+//! parallel task is entered by a grid of one-dimensional blocks whose sizes are multiples of a warp; a serial task by
+//! a single thread. Pointers to device memory are loaded as such, so loads and stores have the right address space,
+//! and memory that a task does not write goes through the read-only path. Messages to the host are in `gpu_channel`.
 
 use std::cell::Cell;
 

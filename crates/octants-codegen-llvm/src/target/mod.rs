@@ -1,6 +1,6 @@
-//! What differs between targets: how code is entered, where arguments are, how it talks to the host.
+//! Targets: how code is entered, where arguments are, how code sends messages to the host.
 //!
-//! The lowering asks a [`Target`] and never looks at which one it is.
+//! The lowering calls a [`Target`] and never checks which one it is.
 
 mod amdgpu;
 mod amdgpu_lanes;

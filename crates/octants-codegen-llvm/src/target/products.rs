@@ -1,8 +1,9 @@
-//! Products of matrices by GPUs' own instructions: where these want the elements, and the instructions.
+//! Matrix products by GPU instructions: their operand layouts, and the instructions.
 //!
 //! The layouts are those of NVIDIA's PTX ISA, chapter on warp-level matrix instructions, and of AMD's ISA documents. A
-//! fragment of 16 x 16 is as many of an instruction's operands as it takes, one after the other. Columns of `a` and
-//! rows of `b` may be taken in any order, if it is the same: so that neighbors of a row are in one thread.
+//! fragment of 16 x 16 consists of as many of an instruction's operands as it takes, one after the other. Columns of
+//! `a` and rows of `b` may be permuted if both use the same permutation; it is chosen so that neighbors in a row are
+//! in one thread.
 
 use octants_ir::{FragmentLayout, ProductKind, ProductShape};
 
