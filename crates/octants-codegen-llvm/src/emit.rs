@@ -1,9 +1,8 @@
-//! A thin, uniform layer over LLVM's instruction builder: one method per instruction, with handles as plain copyable
-//! values.
+//! A thin, uniform layer over LLVM's instruction builder: one method per instruction, with copyable handles.
 //!
-//! Assumes that every handle passed in belongs to the same [`Emitter`]. All code of this crate ensures that: there is
-//! one emitter per compilation, and handles never leave it. Instructions are always appended at the end of a block. IR
-//! types, metadata and control flow are handled elsewhere.
+//! Assumes that every handle passed in belongs to the same [`Emitter`]: there is one emitter per compilation, and
+//! handles never leave it. Instructions are appended at the end of a block. IR types, metadata and control flow are
+//! handled elsewhere.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
