@@ -1,6 +1,6 @@
 """Looks for the races of a whole program: `python -m octants.racecheck program.py args...` (or `-m module args...`).
 
-The program runs with `check_races="full"`, whatever the environment says, and goes on after each race. Its own output
+The program runs with `check_races="full"`, regardless of the environment, and continues after each race. Its own output
 comes first; then each race that was met, once, with both lines, the element and what removes it, on standard error.
 `--static` looks for races that can be proved alone, which costs nothing while kernels run.
 

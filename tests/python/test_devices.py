@@ -206,7 +206,7 @@ def test_trees_of_fields_are_of_one_device(two):
 def mixed(two):
     """What refuses arrays of another device than the current one."""
     first, second = two
-    return pytest.raises(qd.OctantsRuntimeTypeError, match=f"runs on {first.name}.*lies on {second.name}.*qd.device")
+    return pytest.raises(qd.OctantsRuntimeTypeError, match=f"runs on {first.name}.*is on {second.name}.*qd.device")
 
 
 def test_an_array_of_another_device_is_refused(two):

@@ -17,7 +17,7 @@ use crate::memory_classes::MemoryClasses;
 const MOST_TASKS: usize = 256;
 
 /// For each task the earlier tasks that it must run after. Those that follow from others are left out: a task is
-/// after whatever its predecessors are after. `arrays_may_alias` as in [`MemoryClasses::of`].
+/// after everything that its predecessors are after. `arrays_may_alias` as in [`MemoryClasses::of`].
 pub fn task_order(program: &Program, arrays_may_alias: bool) -> Vec<Vec<u32>> {
     let tasks = program.tasks.len();
     if tasks > MOST_TASKS {

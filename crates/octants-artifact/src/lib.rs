@@ -217,7 +217,7 @@ pub struct WideForm {
     pub code: Vec<u8>,
     /// Iterations at a time.
     pub lanes: u32,
-    /// The addresses in these slots must be multiples of so many bytes.
+    /// The required alignment, in bytes, of the addresses in these slots.
     pub alignment: u32,
     /// Slots of addresses.
     pub addresses: Vec<u32>,

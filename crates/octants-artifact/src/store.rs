@@ -363,7 +363,7 @@ impl Store {
         contents
     }
 
-    /// Removes every entry, of whatever compiler, and temporary file; how many artifacts there were, and the bytes of
+    /// Removes every entry, of any compiler, and temporary file; how many artifacts there were, and the bytes of
     /// all.
     pub fn clear(&self) -> io::Result<(u64, u64)> {
         let (mut count, mut bytes) = (0, 0);
@@ -452,7 +452,7 @@ pub(crate) fn list(folder: &Path) -> Vec<(PathBuf, String)> {
 
 /// Makes an entry appear at once, or not at all.
 fn write(path: &Path, trust: Trust, bytes: &[u8]) -> io::Result<()> {
-    let folder = path.parent().expect("compiler bug: an entry lies in a folder");
+    let folder = path.parent().expect("compiler bug: an entry is in a folder");
     trust.make_folders(folder)?;
     let temporary = folder.join(temporary_name());
     let written =

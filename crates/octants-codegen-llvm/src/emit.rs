@@ -453,7 +453,7 @@ impl Emitter {
         if known.is_null() { self.add_memory(name, ty, space, align) } else { known }
     }
 
-    /// Memory by its name, of which the module does not know the size.
+    /// Memory by its name. The module does not know its size.
     pub fn external_memory(&self, name: &str, ty: T, space: u32, align: u32) -> V {
         let name = c_string(name);
         llvm!({

@@ -26,7 +26,7 @@ use llvm_sys::prelude::LLVMDiagnosticInfoRef;
 
 use crate::CodegenError;
 
-/// Bytes of stack of a thread, of which only what is used becomes memory: LLVM goes deep where long expressions are.
+/// Stack size of a thread. Only used pages take memory. LLVM recurses deeply on long expressions.
 const STACK: usize = 32 << 20;
 
 /// What a thread tells the one that waits for it.

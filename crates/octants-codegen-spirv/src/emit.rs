@@ -199,7 +199,7 @@ impl Emitter {
         self.make_type(Op::TypeArray, vec![Operand::IdRef(of), Operand::IdRef(length)], vec![of, length])
     }
 
-    /// An array whose length is a constant, which whoever loads the module may set.
+    /// An array whose length is a constant, which the module's loader may set.
     pub fn sized_array_type(&self, of: Id, length: Id) -> Id {
         self.make_type(Op::TypeArray, vec![Operand::IdRef(of), Operand::IdRef(length)], vec![of, length])
     }
@@ -361,7 +361,7 @@ impl Emitter {
         self.state.borrow_mut().module.annotations.push(instruction);
     }
 
-    /// An integer constant that whoever loads the module may set, by its number.
+    /// An integer constant that the module's loader may set, by its number.
     pub fn settable(&self, number: u32, value: u32) -> Id {
         let (ty, id) = (self.u32(), self.id());
         let operands = vec![Operand::LiteralBit32(value)];
@@ -372,7 +372,7 @@ impl Emitter {
         id
     }
 
-    /// The size of blocks, of which the first extent is given.
+    /// The size of blocks. The first extent is given; the others are one.
     pub fn set_block_size(&self, size: Id) {
         let (ty, one, id) = (self.vector_type(self.u32(), 3), self.u32c(1), self.id());
         let operands = [size, one, one].map(Operand::IdRef).to_vec();

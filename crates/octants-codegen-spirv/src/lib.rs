@@ -58,7 +58,7 @@ use rspirv::binary::Disassemble;
 /// The name of the entry point of each module.
 pub const ENTRY_POINT: &str = "main";
 
-/// Bytes of argument slots that travel as push constants, of which every device has 128 bytes.
+/// Bytes of argument slots that travel as push constants. Every device has 128 bytes of them.
 pub const MOST_ARGUMENT_BYTES: u64 = 128 - octants_artifact::DeviceContext::BYTES;
 
 /// Compiles a program for a device, as its schedule says. `location` gives `path:line` of a span, for messages.

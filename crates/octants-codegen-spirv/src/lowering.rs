@@ -157,7 +157,7 @@ pub(crate) struct Lowering<'u, 'p> {
     pub has_failed: Option<Id>,
     /// Accumulators of reductions, and how each is folded.
     pub accumulators: Vec<(Id, AtomicOp)>,
-    /// Vectors are at multiples of their size, at most of so many bytes; at multiples of their scalars' where not said.
+    /// Vectors are aligned to their size, up to this many bytes, or to the size of their scalars if there is no limit.
     pub vector_alignment: Option<u32>,
     /// Variables of private memory, by root and type.
     pub private: RefCell<HashMap<(u32, Scalar), (Id, u32)>>,

@@ -10,7 +10,7 @@ use crate::emit::{Id, Op};
 use crate::lowering::{Helper, Lowering};
 use rspirv::spirv::GlslStd450Op as GlslOp;
 
-/// ln 2 in two parts, of which the first has few bits.
+/// ln 2 in two parts. The first has few bits.
 const LN2: [f64; 2] = [0.693_147_180_369_123_8, 1.908_214_929_270_587_7e-10];
 const LN2_F32: [f64; 2] = [0.693_359_375, -2.121_944_4e-4];
 /// pi/2 in three parts.

@@ -34,7 +34,7 @@ impl GraphCaptures for CudaCaptures {
         if status != ACTIVE {
             return Ok(None);
         }
-        // SAFETY: the driver keeps so many nodes there until the stream's next call; none where the pointer is null.
+        // SAFETY: the driver keeps that many nodes there until the stream's next call; none where the pointer is null.
         let nodes = if many == 0 { &[] } else { unsafe { std::slice::from_raw_parts(nodes, many) } };
         Ok(Some((RawGraph(graph), nodes.iter().copied().map(RawNode).collect())))
     }

@@ -298,7 +298,7 @@ fn cases<'a>(context: &'a Context, e: &'a Entered<'a>) -> Vec<Case<'a>> {
     }
 }
 
-/// Two return their code to whoever puts it into other words; what a loader says is told as a whole.
+/// Two return their code to a caller that rewords it; what a loader says is told as a whole.
 const NOT_CASES: [&str; 3] = ["init", "device_count", "module_load"];
 
 #[test]

@@ -16,7 +16,7 @@ const PREFERRED_BLOCKS: [u32; 2] = [256, 128];
 /// Blocks that every multiprocessor should get, if smaller ones allow it: where iterations differ in length, others
 /// then take up less while it runs one that is long.
 pub const LEAST_EACH: u64 = 2;
-/// Up to so many blocks, in multiples of what the device holds at once, a thread runs one iteration.
+/// Up to this many blocks, in multiples of what the device holds at once, a thread runs one iteration.
 pub const LEAST_WAVES: u64 = 8;
 /// Blocks at most, in the same measure. More pay for their start; fewer leave multiprocessors idle at the end when
 /// iterations differ in length.
@@ -72,7 +72,7 @@ pub fn best_block<E>(most: u32, warp: u32, fits: impl Fn(u32) -> Result<u32, E>)
     }
 }
 
-/// How many times a thread should run so many iterations of this price.
+/// The number of iterations per thread, for this many iterations of this cost.
 pub fn worthwhile_run(price: f32, lanes: u32) -> u64 {
     (WORTH_A_THREAD / (price * lanes as f32)).clamp(2.0, 8.0) as u64
 }
@@ -116,7 +116,7 @@ impl GridPlan {
     }
 }
 
-/// A launch's only parameter, where the device reads it from: so many words.
+/// A launch's only parameter, as the device reads it: the words, and how many of them are used.
 #[derive(Debug)]
 pub struct Parameter([MaybeUninit<u64>; WORDS], usize);
 
@@ -155,7 +155,7 @@ impl Parameter {
 
     /// What the device reads.
     pub fn words(&self) -> &[u64] {
-        // SAFETY: so many words were written.
+        // SAFETY: that many words were written.
         unsafe { std::slice::from_raw_parts(self.0.as_ptr().cast(), self.1) }
     }
 

@@ -143,7 +143,7 @@ pub trait Graphs {
         unsafe { self.add_kernel(to, &[behind], kernel) }
     }
 
-    /// Adds a node that waits for others, of which there are several, and does nothing.
+    /// Adds an empty node that waits for several others.
     unsafe fn add_join(&self, to: RawGraph, behind: &[RawNode]) -> Called<RawNode>;
 
     /// Adds a fill, which runs after other nodes.

@@ -55,7 +55,7 @@ impl Product {
         if !parts.iter().all(|(at, bytes)| can_use(*at, *bytes)) {
             return;
         }
-        // SAFETY: the memory is checked, and has been aligned by whoever allocated it.
+        // SAFETY: the memory is checked, and was aligned by its allocator.
         unsafe { if m.is_double { self.multiply::<f64>() } else { self.multiply::<f32>() } }
     }
 

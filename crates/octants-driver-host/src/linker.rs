@@ -187,7 +187,7 @@ impl Linker {
 
 impl Drop for Linker {
     fn drop(&mut self) {
-        // SAFETY: made by `new`; whoever loaded objects holds the linker and is gone.
+        // SAFETY: made by `new`; every holder of loaded objects held the linker and is gone.
         let _ = unsafe { check(LLVMOrcDisposeLLJIT(self.jit)) };
     }
 }

@@ -19,7 +19,7 @@ pub(crate) fn map(bytes: usize) -> Option<usize> {
     Some(block)
 }
 
-/// The same in small pages, of which only those that are touched take memory: the block may be larger than it.
+/// The same in small pages. Only touched pages take memory, so the block may be larger than the machine's memory.
 pub(crate) fn map_sparse(bytes: usize) -> Option<usize> {
     map_plain(bytes, libc::MAP_NORESERVE)
 }

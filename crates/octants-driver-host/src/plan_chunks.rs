@@ -15,7 +15,7 @@ const LONG_CHUNK: f64 = 20_000.0;
 /// Nanoseconds of an atomic sum where many threads add to the same memory. Work that was seen to take longer has other
 /// things to do.
 const ATOMIC_SUM: f64 = 40.0;
-/// A thread that adds to a copy adds as much as so many whose sums are atomic.
+/// Speed of a thread that adds to a copy, relative to one whose sums are atomic.
 const LEAST_SHARE: u64 = 4;
 /// Chunks begin at multiples of this many iterations, so that two threads seldom write the same cache line.
 const GRAIN: u64 = 64;

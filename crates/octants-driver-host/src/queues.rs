@@ -329,7 +329,7 @@ impl Queues {
         self.shared.canceled.store(true, Ordering::Relaxed);
     }
 
-    /// Ends the threads once all work is done. Work that is queued later is done by whoever queues it.
+    /// Ends the threads once all work is done. Work that is queued later runs on the thread that queues it.
     pub fn end(&self) {
         lock(&self.shared.ready).ended = true;
         self.shared.wake.notify_all();
@@ -482,7 +482,7 @@ impl Shared {
                     p.queues.push(queue);
                     drop(p);
                     if canceled {
-                        // Whoever canceled has not seen that the queue waits here.
+                        // The thread that canceled has not seen that the queue waits here.
                         point.cancel();
                     }
                     return;
@@ -507,7 +507,7 @@ impl Shared {
                 }
                 spare = Some(task);
             }
-            // SAFETY: whoever queued the work vouches for the ranges until it is done.
+            // SAFETY: the caller that queued the work guarantees the ranges until it is done.
             Work::Copy { to, from, bytes } => unsafe { std::ptr::copy(from as *const u8, to as *mut u8, bytes) },
             // SAFETY: as above; the memory is given back once.
             Work::Free { address, bytes, of } => unsafe { of.free(address, bytes) },

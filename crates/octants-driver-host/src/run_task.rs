@@ -467,7 +467,7 @@ fn context(launch: &Launch<'_>) -> HostContext {
 struct Shared<'a>(&'a HostContext);
 
 // SAFETY: tasks only read the context. What it leads to is the launch's memory, which tasks may share, and the launch,
-// of which `print` and `fail` use only parts that are `Sync`.
+// and `print` and `fail` use only its parts that are `Sync`.
 unsafe impl Sync for Shared<'_> {}
 
 impl Shared<'_> {
@@ -486,7 +486,7 @@ struct Pace {
 
 /// The first runs are all measured.
 const TRIALS: u32 = 4;
-/// Later every so many-th is.
+/// After that, one in this many.
 const EVERY: u32 = 64;
 /// Work below this many nanoseconds is measured on one thread: on several, handing it out would be most of the time.
 const PROBE_BELOW: f64 = 40_000.0;

@@ -129,7 +129,7 @@ impl State {
     }
 
     pub(crate) fn check_source(&mut self, read: &HostRead) {
-        // SAFETY: whoever queued the copy keeps its source until the copy is done.
+        // SAFETY: the caller that queued the copy keeps its source until the copy is done.
         let now = unsafe { std::slice::from_raw_parts(read.from as *const u8, read.bytes.len()) };
         if now != &*read.bytes {
             let (bytes, stream) = (read.bytes.len(), read.at.stream);

@@ -45,7 +45,7 @@ impl Event {
                 Ok(())
             })?;
         }
-        // Whoever waits for it finds it submitted.
+        // A waiter finds it submitted.
         let value = stream.flush()?;
         *self.stands_for.lock().unwrap_or_else(PoisonError::into_inner) = Some((stream.timeline.clone(), value));
         Ok(())

@@ -1,4 +1,4 @@
-//! [`Memory`]: memory of a device in chunks, each a buffer, of which allocations are parts.
+//! [`Memory`]: device memory in chunks. Each chunk is a buffer, and allocations are parts of chunks.
 //!
 //! What is freed after work is given out again when that is done.
 

@@ -12,7 +12,7 @@ use crate::driver::VulkanDriver;
 use crate::gpu::{Gpu, PUSH_BYTES, queue_priority};
 use crate::instance::{Instance, Instances, VERSION, why};
 
-/// Queues at most: so many streams run side by side.
+/// The maximum number of queues, and so of streams that run concurrently.
 const MOST_QUEUES: u32 = 16;
 
 /// Opens a device: the one with the number that was asked for, or else the best there is, a GPU of its own before one
@@ -95,7 +95,7 @@ fn devices(instance: &ash::Instance) -> Result<Vec<Found>, Unavailable> {
 fn choose(instance: &ash::Instance, config: &GpuConfig, takes_processor: bool) -> Result<Found, Unavailable> {
     let found = devices(instance)?;
     if found.is_empty() {
-        return Err(Unavailable("Vulkan knows no device on this machine".into()));
+        return Err(Unavailable("Vulkan finds no device on this machine".into()));
     }
     let count = found.len();
     let chosen = match config.device {

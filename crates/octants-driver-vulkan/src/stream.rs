@@ -39,7 +39,7 @@ struct State {
 
 /// A stream.
 pub struct Stream {
-    /// For whoever submits its batches later.
+    /// For the thread that submits its batches later.
     own: Weak<Stream>,
     follower: Arc<Follower>,
     gpu: Arc<Gpu>,
@@ -249,7 +249,7 @@ impl Stream {
 
 impl HasBatch for Stream {
     fn submit_open(&self) {
-        // What fails here fails again for whoever waits for the stream, and is told there.
+        // A failure here occurs again in a wait for the stream, which reports it.
         let _ = self.flush();
     }
 }

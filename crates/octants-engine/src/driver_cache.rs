@@ -25,6 +25,6 @@ pub(crate) fn keep_driver_cache(cache: &ArtifactCache, device: &Device) {
     let Some(name) = device.cache_name() else { return };
     let Some(contents) = device.cache_contents() else { return };
     let artifact = Artifact { kernel: name.clone(), modules: vec![contents], ..Artifact::default() };
-    // Whoever cannot write there was told when the first kernel was to be kept.
+    // A failure to write was reported when the first kernel was to be stored.
     let _ = cache.put(&key(&name), &artifact);
 }

@@ -28,7 +28,7 @@ pub(crate) struct GradientStore {
     pub kept: String,
 }
 
-/// A store of so many bytes is not worth saving on.
+/// A store of at most this size is not worth reducing.
 const LITTLE_BYTES: u64 = 512 << 20;
 
 /// How lanes run the iterations of a loop.
@@ -38,7 +38,7 @@ pub(crate) struct Lanes {
     pub most: u64,
     /// No more than these where more would take more than [`LITTLE_BYTES`].
     pub at_once: u64,
-    /// Lanes have the same number of turns, in blocks of so many.
+    /// Lanes have the same number of turns, in blocks of this size.
     pub even: Option<u64>,
     /// A lane runs neighboring iterations and has neighboring words; else lanes take turns in both.
     pub neighbors: bool,
@@ -47,7 +47,7 @@ pub(crate) struct Lanes {
 }
 
 impl Lanes {
-    /// How many there are for so many iterations.
+    /// The number of lanes for this many iterations.
     fn count(&self, iterations: u64) -> u64 {
         let most = self.most.min(iterations).max(1);
         let turns = iterations.div_ceil(most).max(1);
@@ -194,7 +194,7 @@ impl GradientStore {
     }
 }
 
-/// The bytes of so many words of each length; more than there can be where that is no number.
+/// The total bytes of the words of each length, saturating on overflow.
 fn bytes_of(words: [u64; 2]) -> u64 {
     words.iter().zip(WORD_BYTES).fold(0, |sum: u64, (n, b)| sum.saturating_add(n.saturating_mul(b)))
 }

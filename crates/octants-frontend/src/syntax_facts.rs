@@ -12,7 +12,7 @@ pub struct Facts {
     pub mutated: HashSet<String>,
     /// Names assigned.
     pub assigned: HashSet<String>,
-    /// Names of which an attribute or an element is assigned.
+    /// Names with an attribute or element that is assigned.
     pub assigned_in: HashSet<String>,
     /// A `return` inside a `while`, a `for` or an `if` that is not `qd.static`.
     pub nested_return: bool,

@@ -1,7 +1,7 @@
 //! [`Affine`]: sums of multiples of loop indices, parameters and extents. The form of indices, bounds and access sets.
 //!
 //! The sums are exact. A program's arithmetic wraps, so the two agree whenever the exact sum fits the program's type:
-//! whoever relies on a sum ensures that. An index outside of its axis belongs to no element.
+//! code that relies on a sum must check that. An index outside of its axis belongs to no element.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -33,7 +33,7 @@ pub struct ComponentLayout {
 }
 
 impl ComponentLayout {
-    /// The byte of the root after the last one of its scalars, which have so many bytes.
+    /// The end of its last scalar in the root, in bytes, given the size of a scalar.
     pub fn end(&self, scalar_bytes: u64) -> u64 {
         let last: u64 = self.axes.iter().flatten().map(|d| d.extent.saturating_sub(1) * d.stride).sum();
         self.base + last + scalar_bytes

@@ -284,7 +284,7 @@ impl<'a> Verifier<'a> {
 
     fn block(&mut self, b: BlockId) {
         if std::mem::replace(&mut self.blocks[b.index()], true) {
-            return self.report(Rule::PlacedOnce, format!("block {b} stands in two places"));
+            return self.report(Rule::PlacedOnce, format!("block {b} is in two places"));
         }
         let insts = self.body.block(b);
         for (i, &v) in insts.iter().enumerate() {

@@ -18,7 +18,7 @@ pub struct PassOptions {
     pub arrays_may_alias: bool,
     /// No launch runs while another one does.
     pub launches_in_order: bool,
-    /// Memory that is reached in several ways is given one buffer, for who asks what the code touches.
+    /// Merges aliased buffers, for callers that ask what the code touches.
     pub merges_aliased_buffers: bool,
     /// Functions in which threads cooperate are put in the place of their calls.
     pub inlines_cooperation: bool,

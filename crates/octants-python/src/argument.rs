@@ -114,7 +114,7 @@ impl<'py> Gathered<'py> {
         Gathered::of(program.serial, program.session.config().raise_on_templated_floats)
     }
 
-    /// The same, for a program of which no more is known.
+    /// The same, for a program about which no more is known.
     #[inline(always)]
     pub fn of(serial: u64, no_template_floats: bool) -> Gathered<'py> {
         Gathered {

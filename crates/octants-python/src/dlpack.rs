@@ -184,7 +184,7 @@ impl Exported {
 }
 
 /// # Safety
-/// Called once, by whoever owns the structure.
+/// Called once, by the owner of the structure.
 unsafe extern "C" fn delete(made: *mut Managed) {
     // SAFETY: both boxes were made above.
     unsafe {

@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use crate::stream::stream_or_current;
 use crate::waiting::raised;
 
-/// Gradients of which each waits for those made before that use the same memory, and for no others.
+/// Gradients that wait only for earlier ones that use the same memory.
 #[pyclass(module = "octants._octants", frozen)]
 pub struct GradientOrder(pub Arc<LaunchOrder>);
 

@@ -143,7 +143,7 @@ impl Guard {
         Guard { route, expected: Expected::Array { desc, to, marks } }
     }
 
-    /// That what was read is still there. `None` for objects of which only what was read of them in turn counts.
+    /// Guards a value that was read. `None` for objects with guards only on their own attributes and items.
     pub fn value(path: &Path, value: &Bound<'_, PyAny>) -> PyResult<Option<Guard>> {
         let expected = Expected::of(value, DEEPEST)?;
         Ok(expected.map(|expected| Guard { route: Route::new(value.py(), path), expected }))
@@ -219,7 +219,7 @@ impl Guard {
 const DEEPEST: usize = 16;
 
 impl Expected {
-    /// What to expect where this was read. `None` for objects of which only what was read of them in turn counts.
+    /// The expected value. `None` for objects with guards only on their own attributes and items.
     fn of(value: &Bound<'_, PyAny>, depth: usize) -> PyResult<Option<Expected>> {
         let py = value.py();
         let keep = || value.clone().unbind();

@@ -131,7 +131,7 @@ impl Ndarray {
                 let whole = whole.get();
                 let offset = (u64::from(scalar.bytes()) * elem.leaf_count() as u64).saturating_mul(first);
                 if offset.checked_add(bytes).is_none_or(|end| end > whole.bytes) {
-                    return Err(PyValueError::new_err("a part of an ndarray lies within it"));
+                    return Err(PyValueError::new_err("a part of an ndarray must be within it"));
                 }
                 (whole.buffer.clone_ref(py), whole.offset + offset)
             }

@@ -16,7 +16,7 @@ enum Elements {
     F64(SparseMatrix<f64>),
 }
 
-/// `$body` with `$m` the matrix of whichever type.
+/// `$body` with `$m` bound to the matrix of either type.
 macro_rules! with {
     ($elements:expr, $m:ident => $body:expr) => {
         match $elements {

@@ -114,7 +114,7 @@ pub struct Specialization {
     pub records_trip_counts: AtomicBool,
     /// Launches are to be seen, for gradients that are asked for by hand.
     pub sees_launches: AtomicBool,
-    /// Launches that a gradient may be of which is asked for by hand.
+    /// Launches that a manual `kernel.grad()` may refer to.
     pub seen: SeenLaunches,
 }
 

@@ -210,7 +210,7 @@ impl CapturedGraph {
         !self.device.is_closed()
     }
 
-    /// The plan, whoever launches it.
+    /// The plan, independent of the launching stream.
     /// What is launched now.
     pub(crate) fn steps_now(&self) -> Vec<Step> {
         self.lock().steps.clone()

@@ -121,7 +121,7 @@ impl Channel {
         next.store(0, Ordering::Release);
     }
 
-    /// The record at this offset, of at most so many words; `None` where there is none.
+    /// The record at this offset, of at most this many words; `None` if there is none.
     fn read(&self, offset: u64, most: u32, values: &mut Vec<u64>) -> Option<(Arc<KernelMeta>, u32)> {
         // SAFETY: the offset is within the channel, as are the words that follow it.
         let load = |n: u64| unsafe { ((self.memory.0 + offset) as *const u64).add(n as usize).read_volatile() };

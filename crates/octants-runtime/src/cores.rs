@@ -173,7 +173,7 @@ pub(crate) struct BufferCore {
     pub(crate) bytes: u64,
     /// [`CLOSED`] once the program has ended; the rest counts pins.
     pub(crate) state: AtomicU64,
-    /// Set by whoever frees the memory.
+    /// Set by the thread that frees the memory.
     pub(crate) freed: AtomicBool,
     /// Other libraries may use the memory.
     pub(crate) shared: AtomicBool,

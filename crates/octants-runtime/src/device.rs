@@ -282,7 +282,7 @@ impl Device {
         Buffer::allocate(&self.0.core, bytes, Contents::Zeroed)
     }
 
-    /// Zeroed memory, most of which nobody will touch; where the device can, only what is touched takes memory.
+    /// Zeroed memory that will mostly remain untouched. If the device supports it, only touched pages take memory.
     pub fn allocate_sparse(&self, bytes: u64) -> Result<Buffer> {
         Buffer::allocate(&self.0.core, bytes, Contents::Sparse)
     }

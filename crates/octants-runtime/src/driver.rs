@@ -95,9 +95,9 @@ pub enum PartWork<'a> {
 pub enum Contents {
     /// Zeroes.
     Zeroed,
-    /// Zeroes, most of which nobody will touch: a device that can gives memory to what is touched, and to no more.
+    /// Zeroes that will mostly remain untouched. If the device supports it, only touched pages take memory.
     Sparse,
-    /// Anything: whoever asked writes it before it is read.
+    /// Uninitialized: the caller writes it before reading.
     Any,
 }
 

@@ -14,7 +14,7 @@ use crate::kernel_meta::KernelMeta;
 use crate::nesting;
 use crate::profile::{Anchor, Pending, Queued, State};
 
-/// Launches that may be pending; who adds one to so many waits for their own stream.
+/// The maximum number of pending launches. A launch beyond it waits for its own stream.
 const MOST_PENDING: usize = 1 << 13;
 /// After this many new ones, those that are done are looked for.
 const LOOK_AFTER: usize = 1 << 9;

@@ -121,7 +121,7 @@ pub(crate) struct Queued {
     pub(crate) behind: Vec<SpanId>,
 }
 
-/// The tasks of a launch, of which some may not be done.
+/// The tasks of a launch. Some may not be done.
 pub(crate) struct Pending {
     pub(crate) kernel: Arc<KernelMeta>,
     pub(crate) launch: u64,

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use crate::driver::{Caller, Contents, DevicePtr, Driver, EventHandle, StreamHandle};
 use crate::error::Result;
 
-/// Bytes that queued work may hold at once. Whoever wants more waits for the work that came first.
+/// Bytes that queued work may hold at once. A caller that needs more waits for the oldest work.
 pub(crate) const MOST_BUSY: u64 = 256 << 20;
 /// Bytes kept for later while nothing uses them.
 const MOST_IDLE: u64 = 64 << 20;

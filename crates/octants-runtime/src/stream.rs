@@ -196,7 +196,7 @@ impl Stream {
         }
         core.settle(caller);
         if core.last.is_some() && !nesting::inside() {
-            // Others' work on it counts as well; whoever names a stream keeps it alive.
+            // Others' work on it counts as well; the caller that names a stream keeps it alive.
             core.device.check_open("stream")?;
             // SAFETY: as above.
             unsafe { core.wait_or_leave(caller)? };
@@ -204,7 +204,7 @@ impl Stream {
         core.wait_for_host(caller)
     }
 
-    /// Waits until the work of this stream is done. A failure is left to whoever asks.
+    /// Waits until the work of this stream is done. Failures are left for the next call that reports them.
     pub fn finish(&self, caller: &dyn Caller) -> Result<()> {
         if self.0.device.immediate {
             return Ok(());

@@ -172,7 +172,7 @@ impl<'a> Search<'a> {
             let [digit] = &component.axes[axis][..] else { return false };
             let Ok(stride) = i64::try_from(digit.stride) else { return false };
             let is_last = axis + 1 == component.axes.len();
-            // A power of two, of which the stride is one part and the index the other.
+            // A power of two. The stride is one part of it, the index the other.
             let needed = (i64::from(BYTES) >> stride.trailing_zeros().min(4)).max(1);
             let divides = base.is_none_or(|v| self.offsets.is_multiple(v, needed)) && fixed % needed == 0;
             divides && (!is_last || stride == own)

@@ -18,7 +18,7 @@
 //!   the code.
 //!   `split_structs` and
 //!   `number_draws` run before.
-//! - Shared memory becomes private memory of whoever runs the block. Its atomic updates become plain.
+//! - Shared memory becomes private memory of the thread that runs the block. Its atomic updates become plain.
 //! - The last block may have fewer threads. It has a version of the code of its own, without vectors. In it no thread
 //!   waits for those that are not there.
 //! - Where threads that ought to agree do not, all do what the first of them does.

@@ -23,7 +23,7 @@ REPEATED = 16384
 """So many components are copied at once where one element is stored everywhere."""
 
 NEAR = 4096
-"""Components of an element that are within so many bytes are read together."""
+"""Components of an element within this many bytes of each other are read together."""
 
 
 def host_access(

@@ -22,7 +22,7 @@ class HostWrites(Protocol):
 
 
 open_scopes: list[HostWrites] = []
-"""Of all threads. Empty, mostly: whoever writes looks here first."""
+"""Of all threads, usually empty: writes check it first."""
 
 _known: dict[str, weakref.WeakSet[Any]] = {
     "field": weakref.WeakSet(),

@@ -137,7 +137,7 @@ class WholeArray:
         where the host is to copy."""
         if _octants.capturing():
             raise OctantsRuntimeError(
-                "a copy between devices cannot be captured: copy before or behind the graph's launch"
+                "a copy between devices cannot be captured: copy before or after the graph's launch"
             )
         with _octants.on_program(self._serial):
             stream = _octants.queueing_stream(qd_stream)

@@ -87,8 +87,8 @@ class Precompilation:
             return [self._errors[i] for i in sorted(self._errors)]
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Waits until all is compiled, or for so many seconds; says whether it is. Raises the first error, in the order
-        of the calls, once all others are compiled."""
+        """Waits until all is compiled, at most this many seconds; returns whether it is. Raises the first error, in
+        the order of the calls, once all others are compiled."""
         with self._changed:
             if not self._changed.wait_for(lambda: self.done, timeout):
                 return False

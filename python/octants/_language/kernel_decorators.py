@@ -137,6 +137,6 @@ def _plain(fn: Any, decorator: str) -> Callable[..., Any]:
         raise OctantsTypeError(f"{decorator} decorates functions written with `def`, got {fn!r}")
     if getattr(function, "_octants_registered", False):
         raise OctantsSyntaxError(
-            f"{decorator} stands above `.register` of a perf_dispatch: put `.register` on top [KERNEL_ANNOTATION_ORDER]"
+            f"{decorator} is above `.register` of a perf_dispatch: put `.register` on top [KERNEL_ANNOTATION_ORDER]"
         )
     return function

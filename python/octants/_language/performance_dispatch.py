@@ -1,4 +1,4 @@
-"""`qd.perf_dispatch`: several implementations of one operation, of which the fastest is measured and used.
+"""`qd.perf_dispatch`: measures several implementations of one operation, and uses the fastest.
 
 Measuring goes round the implementations that are compatible with a call: some calls of each without a measurement, then
 timed ones. The least mean time wins for this geometry until the measurement is repeated. Every call runs exactly one

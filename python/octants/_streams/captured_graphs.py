@@ -143,7 +143,7 @@ class CapturedGraph:
             kernel, names, _ = self._calls[number]
             if not is_same and not self._told:
                 self._told = True
-                text = "graph: kernel `%s` is other code with these arguments, so that the graph is made anew"
+                text = "graph: kernel `%s` has different code for these arguments, so the graph is rebuilt"
                 logging.getLogger("octants").info(text, kernel.__name__)
             self._calls[number] = (kernel, names, args)
 

@@ -72,7 +72,7 @@ class ConcurrencyReport:
 
     @property
     def depth(self) -> int:
-        """Launches on the longest chain of which each waits for the one before it: the critical path, counted in
+        """The number of launches in the longest chain of dependences: the critical path, counted in
         launches. `len(launches) / depth` bounds the speed-up when all launches take equally long."""
         depths: dict[int, int] = {}
         floor = 0
@@ -94,7 +94,7 @@ class ConcurrencyReport:
         for launch in self.launches:
             lane = "default" if launch.lane is None else str(launch.lane)
             waits = ", ".join(f"{number} ({name})" if name else str(number) for number, name in launch.behind)
-            lines.append(f"{launch.number:>8}  {lane:>7}  {launch.kernel}" + (f", behind {waits}" if waits else ""))
+            lines.append(f"{launch.number:>8}  {lane:>7}  {launch.kernel}" + (f", after {waits}" if waits else ""))
         return "\n".join(lines)
 
 

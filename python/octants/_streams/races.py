@@ -47,7 +47,7 @@ class RaceAccess:
 
 @dataclass(frozen=True)
 class Race:
-    """Two accesses of one element with no order between them, of which at least one changes it."""
+    """Two unordered accesses of one element, at least one of which changes it."""
 
     kind: str
     """`"iterations"` or `"local"` (of a parallel loop that share an element or a variable), `"sections"`, `"launches"`

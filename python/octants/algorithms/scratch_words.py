@@ -1,7 +1,7 @@
 """What is in scratch memory: values as unsigned words, and words that tell whether their value is there yet.
 
 A block hands a value to others through words that it writes once: a word holds a flag besides bits of the value, so
-that whoever reads it knows without a fence whether it has been written. A word that is wider than the value holds all
+that a reader can tell without a fence whether it has been written. A word that is wider than the value holds all
 of it; else each word holds as many bits as half of it has.
 """
 

@@ -96,7 +96,7 @@ class StructType:
         return self(value)
 
     def filled_with_scalar(self, value: Any) -> Struct:
-        """A struct of which every number is `value`."""
+        """A struct in which every number is `value`."""
 
         def filled(type_: Any) -> Any:
             return type_.filled_with_scalar(value) if isinstance(type_, StructType) else convert_member(type_, value)

@@ -18,7 +18,7 @@ use super::sweep_state::{Stack, Store};
 
 /// More bytes than this of one loop do not go to locals.
 const MOST_BYTES_IN_LOCALS: u64 = 4096;
-/// Of so many loops that use the store, LLVM may see the positions.
+/// The maximum number of loops using the store for which LLVM may see the positions.
 const MOST_IN_SIGHT: usize = 6;
 
 /// The words that a value of a scalar type takes: index 0 for those of 32 bits, 1 for 64.

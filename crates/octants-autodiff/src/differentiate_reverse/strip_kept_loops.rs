@@ -29,7 +29,7 @@ use octants_ir::insert_code::{and, push_if};
 const BLOCKS: [Block; 2] =
     [Block { length: 8, words: 4, operations: 64 }, Block { length: 4, words: 8, operations: 128 }];
 
-/// Loops of at most so many iterations have code for each, and their states are registers as they are.
+/// Loops of at most this many iterations are fully unrolled, so their states are in registers anyway.
 const MOST_IN_REGISTERS: u64 = 8;
 
 struct Block {

@@ -249,7 +249,7 @@ pub(crate) trait Target {
     fn atomic_float_extremum(&self, _e: &Emitter, _op: AtomicOp, _s: Scalar, _ptr: V, _operand: V) -> Option<V> {
         None
     }
-    /// Float code is to be run with the processor treating denormals as zero, which whoever enters a task sees to.
+    /// Float code must run with denormals treated as zero; the caller of a task sets that.
     fn flushes_denormals(&self) -> bool {
         false
     }

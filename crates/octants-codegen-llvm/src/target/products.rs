@@ -189,7 +189,7 @@ fn each(a: &[V], b: &[V]) -> Vec<[V; 2]> {
     a.iter().zip(b).map(|(a, b)| [*a, *b]).collect()
 }
 
-/// All sixteen elements of a row or column, of which each half of the wave has eight: the same in both halves.
+/// All sixteen elements of a row or column. Each half of the wave has eight, the same in both halves.
 fn both_halves(e: &Emitter, own: &[V], exchange: &dyn Fn(V) -> V) -> V {
     let words = e.vector_type(e.i32, own.len() as u32 / 2);
     let own = e.bitcast(vector(e, own), words);

@@ -67,7 +67,7 @@ impl Slots<'_> {
     }
 }
 
-/// The kind of a signed integer, of which alone sums are made.
+/// The kind of a signed integer. Only these form affine sums.
 fn integer_kind(scalar: Scalar) -> Option<ScalarKind> {
     match scalar {
         Scalar::I8 => Some(ScalarKind::I8),

@@ -31,7 +31,7 @@ use crate::known_results::{KnownResults, dependence};
 /// Fewer elements than this do not keep a GPU busy: adding to them atomically takes less time.
 const LEAST_GATHERED: u32 = 512;
 
-/// Bytes of stack for passes and code generation, of which only what is used becomes memory.
+/// Stack size for passes and code generation. Only used pages take memory.
 const STACK: usize = 256 << 20;
 
 /// Code ready to be launched.

@@ -14,7 +14,7 @@ const BLOCK: u64 = 256;
 
 impl Session {
     /// Runs code on a stream, the default one for `None`: `slots` are the argument slots of its layout, `arrays` those
-    /// that hold addresses in the host's memory, of which a device that does all work at once need not be told.
+    /// that hold addresses in the host's memory, which are irrelevant to a device that executes immediately.
     /// `caller` is told before this thread works or waits for long. In debug mode a launch on the default stream waits
     /// for its work, so that what fails in it is the error of the call; launches on other streams return as they do
     /// without.

@@ -98,7 +98,7 @@ impl Lowering {
             Some((kernel, other, aliases)) if *other != keeping => {
                 let mut lowering = self.clone();
                 lowering.lowered.kernel = kernel.clone();
-                // Whoever asked for the gradient was warned.
+                // The user was warned when the gradient was requested.
                 let made = lowering.differentiate(AutodiffMode::Reverse, aliases, keeping, &mut |_| ());
                 made.expect("compiler bug: a gradient cannot be made again");
                 Cow::Owned(lowering)

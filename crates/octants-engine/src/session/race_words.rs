@@ -146,7 +146,7 @@ impl RaceWords {
 }
 
 impl State {
-    /// The address of so many words beside memory.
+    /// The address of this many shadow words.
     fn words_of(&mut self, device: &Device, key: (u64, u64)) -> Result<u64, Error> {
         let now = self.launches;
         if let Some(known) = self.words.get_mut(&key) {

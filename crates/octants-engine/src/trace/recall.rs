@@ -40,7 +40,7 @@ pub struct Search<'w> {
     pub recalled: Vec<Recalled>,
     /// How long looking took.
     pub watch: Stopwatch,
-    /// Why nothing was, for who asks.
+    /// Why no trace was valid, for diagnostics.
     pub reason: String,
     /// Traces of the same kernel that will hardly hold again.
     outdated: Vec<Key>,

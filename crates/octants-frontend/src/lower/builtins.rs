@@ -244,7 +244,7 @@ impl Lowerer<'_> {
         }
     }
 
-    /// The value, of which the program promises something.
+    /// The value, with a promise of the program about it.
     fn lower_promise(&mut self, call: Call) -> Result<Value> {
         Ok(Value::Rt(self.rt(&call.args[0])?))
     }

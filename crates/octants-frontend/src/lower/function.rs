@@ -197,7 +197,7 @@ impl Lowerer<'_> {
         p.annotation.is_some_and(|o| matches!(self.world.entity(o), Entity::AnyTensorType(_)))
     }
 
-    /// An argument of which each component becomes the annotated scalar.
+    /// An argument whose components are converted to the annotated scalar.
     fn scalar_argument(&mut self, name: &str, v: &Value, scalar: Scalar) -> Result<ValueId> {
         let found = match v.items() {
             Some(items) => self.make_tensor(items, None)?,

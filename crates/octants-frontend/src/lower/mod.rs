@@ -85,7 +85,7 @@ pub fn lower(
 
 /// Stack that is left for what does not nest, Python's code of the outside among it.
 const LEAST_STACK: usize = 1 << 20;
-/// A piece of stack, of which only what is used becomes memory, and the most pieces.
+/// The size of a stack segment (only used pages take memory), and the maximum number of segments.
 const STACK: usize = 32 << 20;
 const MOST_STACKS: usize = 32;
 /// Of stack, that parsing takes for a byte of text at most: operators are as short as that.
@@ -214,13 +214,13 @@ pub(crate) struct Lowerer<'w> {
     buffers: Vec<Buffer>,
     buffer_captures: Vec<Option<Capture>>,
     buffer_objects: Vec<Option<Obj>>,
-    /// Arrays of which some axis is longer than i32 counts.
+    /// Arrays with an axis too long for i32.
     wide_arrays: BTreeSet<BufferId>,
     /// Roots of shared memory: each `SharedArray` has its own.
     shared_roots: u32,
     /// Bytes of those that the loop with parallel iterations has so far.
     shared_bytes: u64,
-    /// Arrays of which an index outside means the nearest element.
+    /// Arrays with `boundary="clamp"`: an index outside means the nearest element.
     clamped_arrays: BTreeSet<BufferId>,
     /// The parallel loop around, with its bounds.
     iteration: Option<(ValueId, Vec<Range>)>,

@@ -25,7 +25,7 @@ impl Lowerer<'_> {
         }
     }
 
-    /// The fold of which components are not zero.
+    /// The fold over "component is not zero".
     fn fold_truth(&mut self, op: ReduceOp, v: ValueId) -> Result<ValueId> {
         let ty = self.b.ty(v).clone();
         let zero = self.b.int(0, ty.scalar().unwrap_or(Scalar::F32));

@@ -195,7 +195,7 @@ impl Lowerer<'_> {
         Err(Diagnostic::new(
             Code::Syntax,
             self.b.span,
-            format!("`{name}` of `qd.simt` stands outside of a parallel loop"),
+            format!("`{name}` of `qd.simt` is outside of a parallel loop"),
         )
         .with_hint("blocks and subgroups are of the threads that run the iterations of a parallel loop"))
     }

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use octants_ir::{BlockId, Body, Effect, Op, ThreadScope, ValueId};
 
-/// Barriers, of which none stands for the start of the loop's body.
+/// Barriers. None of them represents the start of the loop's body.
 pub type Barriers = BTreeSet<Option<ValueId>>;
 
 /// The barriers before each instruction of a parallel loop's body.

@@ -37,7 +37,7 @@ use watch_blocks::{BlockThread, add_shared_words, begin_block, word_count};
 use watch_functions::{Watching, push_watch};
 use watched_accesses::{Watched, find_watched};
 
-/// Epochs are numbers of so many bits.
+/// The number of bits of an epoch.
 pub const EPOCH_BITS: u32 = watch_functions::EPOCH_BITS;
 
 /// Puts calls in front of accesses that are not proved to be free of conflicts.
@@ -75,7 +75,7 @@ pub fn check_races(kernel: &mut Kernel, options: &mut PassOptions) {
     options.watch = Some(RaceWatch { notes, note_words, words, epoch, counted, epochs, repeats });
 }
 
-/// Gives a kernel the arguments of another one that watches so many buffers, which it does not use.
+/// Gives a kernel the arguments of another one that watches this many buffers. It does not use them.
 pub fn add_unused_arguments(kernel: &mut Kernel, watched_buffers: usize) {
     add_numbers(kernel);
     (0..=watched_buffers).for_each(|_| _ = add_words(kernel, String::new()));

@@ -276,7 +276,7 @@ fn next_of_write(w: &mut Words<'_>, seen: &Seen, args: &[ValueId]) -> Next {
     let all_write = w.op(BinaryOp::And, all_write, same_value);
     let all_read = w.is(seen.kinds, READ);
     let together = w.select(changes_nothing, all_read, all_write);
-    // Whoever wrote the same value has read before.
+    // An iteration that wrote the same value has read before.
     let (updated, other_written) = (w.has(seen.kinds, UPDATE), w.not(same_value));
     let other_written = w.op(BinaryOp::And, other_written, was_written);
     let by_write = w.or(updated, other_written);

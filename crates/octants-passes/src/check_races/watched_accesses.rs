@@ -233,7 +233,7 @@ impl Search<'_> {
                 Effect::Read(address) => (address, Access::Read),
                 Effect::Write(address) => (address, Access::Write),
                 Effect::Update(address) => (address, Access::Update),
-                // Whoever reads what others write meanwhile says so.
+                // Code that reads while others write must declare it.
                 _ => return,
             };
             let Place::Buffer(buffer) = trace_address(body, address) else { return };
@@ -252,7 +252,7 @@ impl Search<'_> {
         if a.buffer != b.buffer || a.function.is_some() || b.function.is_some() {
             return true;
         }
-        // Elements of an array with strides may be the same memory, but then whoever made it knows.
+        // Elements of an array with strides may be the same memory, but then its creator intends that.
         let axes = dependence.between_iterations(around, &a.axes, &b.axes).axes;
         !(axes.contains(&IndicesMeet::Apart) || axes.iter().all(|meeting| *meeting == IndicesMeet::Own))
     }

@@ -95,7 +95,7 @@ impl<'a> Run<'a> {
         self.frames[self.frames.len() - 1].body
     }
 
-    /// A value of which nothing is known.
+    /// An unknown value.
     fn unknown(&mut self) -> Value {
         self.fresh += 1;
         Value::Token(token(("fresh", self.fresh)))

@@ -34,7 +34,7 @@ pub(super) enum Outline {
         /// What is in it.
         body: Vec<Outline>,
     },
-    /// A choice between two parts, one of which holds more than one task could do.
+    /// A choice between two parts, at least one of which needs more than one task.
     Choice {
         /// What is in its branches.
         branches: [Vec<Outline>; 2],
@@ -312,7 +312,7 @@ pub(super) fn build_graph(
     TaskGraph::Sequence(out)
 }
 
-/// Groups of which one needs what another leaves in the frame cannot run side by side: they become one.
+/// Groups cannot run concurrently if one needs a frame slot of the other: they become one.
 fn join_dependent_groups(tasks: &[Task], parts: &mut [(Option<LoopGroup>, TaskGraph)]) {
     let uses: Vec<FrameUses> = parts.iter().map(|(_, part)| FrameUses::of(tasks, part)).collect();
     for later in 0..parts.len() {

@@ -198,7 +198,7 @@ impl Kernel {
         spec.may_record_trip_counts = may_record_trip_counts;
         let records_trip_counts = may_record_trip_counts && mode == AutodiffMode::None && !this.library;
         spec.records_trip_counts = AtomicBool::new(records_trip_counts);
-        // Whoever sees a launch waits for it.
+        // Recording a launch includes a wait for it.
         spec.sees_launches = AtomicBool::new(records_trip_counts && session.config().debug);
         if may_record_trip_counts && !spec.may_have_gradient {
             spec.may_have_gradient = Package::get(py)?.any_gradients.bind(py).call0()?.is_truthy()?;
@@ -293,7 +293,7 @@ impl Kernel {
             }
             let (aliases, alias) = described.aliases(gathered, args, &found.binding, world)?;
             let any = alias || !aliases.is_empty();
-            // A derivative is of which arrays are the same, which is not kept.
+            // A derivative depends on which arrays are the same, which is not stored.
             if !found.fits(any) || any && mode != AutodiffMode::None {
                 search.reason = String::from("arrays share memory in another way than before");
                 continue;

@@ -69,7 +69,7 @@ impl Kernel {
         }
         match self.state.try_lock() {
             Ok(state) => state.traverse(&visit),
-            // Whoever has it is using the kernel, which is no garbage then.
+            // Another holder is using the kernel, so it is not garbage.
             Err(_) => Ok(()),
         }
     }

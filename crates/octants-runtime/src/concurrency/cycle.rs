@@ -102,7 +102,7 @@ impl History {
             None => make(&round.launches()).map(Arc::new),
         };
         let Some(graph) = graph else {
-            // The launch itself is submitted by whoever makes it.
+            // The caller submits the launch itself.
             round.at -= 1;
             return Expected::Not(self.give_up());
         };
@@ -215,7 +215,7 @@ impl Round {
     }
 }
 
-/// Steps of a graph for launches of which each is after those in its list. Steps of a lane share a frame, so each is
+/// Steps of a graph for launches, each after those in its list. Steps of a lane share a frame, so each is
 /// also after the one before it there.
 pub(super) fn steps_of(launches: &[Arc<CapturedLaunch>], behind: &[Vec<usize>], most_lanes: usize) -> Vec<Step> {
     let mut ends: Vec<usize> = Vec::new();

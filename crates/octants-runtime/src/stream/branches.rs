@@ -20,7 +20,7 @@ const AWAKE: Duration = Duration::from_micros(100);
 /// A branch.
 pub(super) type Branch<'a> = Pin<Box<dyn Future<Output = Result<()>> + 'a>>;
 
-/// Runs a branch to its end. `moved` is set by whatever goes on.
+/// Polls a branch to completion. Any progress sets `moved`.
 pub(super) fn run(branch: impl Future<Output = Result<()>>, moved: &Cell<bool>, caller: &dyn Caller) -> Result<()> {
     let mut branch = pin!(branch);
     let mut context = Context::from_waker(Waker::noop());

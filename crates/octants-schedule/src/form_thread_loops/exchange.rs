@@ -70,7 +70,7 @@ impl Emitter<'_> {
 
     /// The bits of all threads of the subgroup.
     fn everyone(&mut self) -> ValueId {
-        let (_, threads) = self.here.subgroup.expect("compiler bug: a vote stands in a loop over subgroups");
+        let (_, threads) = self.here.subgroup.expect("compiler bug: a vote is in a loop over subgroups");
         let all = self.b.int(-1, Scalar::U64);
         let bits = self.b.int(64, Scalar::I32);
         let rest = self.b.binary(BinaryOp::Sub, bits, threads);
@@ -138,7 +138,7 @@ impl Emitter<'_> {
 
     /// A number is that of a thread of the subgroup. As an unsigned number one below zero is beyond the last one too.
     fn is_thread(&mut self, number: ValueId) -> ValueId {
-        let (_, threads) = self.here.subgroup.expect("compiler bug: an exchange stands in a loop over subgroups");
+        let (_, threads) = self.here.subgroup.expect("compiler bug: an exchange is in a loop over subgroups");
         let [number, threads] = [number, threads].map(|v| self.b.cast(v, Scalar::U32));
         self.b.binary(BinaryOp::Lt, number, threads)
     }
