@@ -85,9 +85,9 @@ mod tests {
         let (lines, crowded) = crowd(TEXT).expect("two functions have room to spare");
         assert_eq!(crowded.iter().map(|c| &c.name[..]).collect::<Vec<_>>(), ["one", "two"]);
         assert!(lines.join("\n").contains(".minnctapersm 32\n") && lines.join("\n").contains(".minnctapersm 4\n"));
-        let log = "ptxas info    : Function properties for one\n    16 bytes stack frame, 16 bytes spill stores, 12 bytes \
-                   spill loads\nptxas info    : Function properties for two\n    300 bytes stack frame, 288 bytes spill \
-                   stores, 284 bytes spill loads\n";
+        let log = "ptxas info    : Function properties for one\n    16 bytes stack frame, 16 bytes spill stores, 12 \
+                   bytes spill loads\nptxas info    : Function properties for two\n    300 bytes stack frame, 288 \
+                   bytes spill stores, 284 bytes spill loads\n";
         let spilling = spill(log, &crowded);
         assert_eq!(spilling, crowded[1..]);
         assert_eq!(relax(lines, spilling), TEXT.replacen("minnctapersm 20", "minnctapersm 32", 1));

@@ -452,8 +452,8 @@ impl LiveNumber {
             }
             ScalarError::WrongType => PyTypeError::new_err(format!(
                 "Primitive member '{}' of a @qd.data_oriented(template_primitives=False) object was lifted as a kernel \
-                 argument of type {} (its type at first compile), but is now a {}; coercing it would truncate: keep the \
-                 type of numbers that kernels read at launch",
+                 argument of type {} (its type at first compile), but is now a {}; coercing it would truncate: keep \
+                 the type of numbers that kernels read at launch",
                 self.name(),
                 self.scalar,
                 object.get_type()

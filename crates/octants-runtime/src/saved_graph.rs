@@ -240,8 +240,8 @@ impl<'a> Saving<'a> {
             }
             (None, None) => {
                 return refused(format!(
-                    "{user} uses {bytes} bytes of memory that no name stands for: name its array, or a field of its tree, \
-                     as in `g.save(path, x=x)`"
+                    "{user} uses {bytes} bytes of memory that no name stands for: name its array, or a field of its \
+                     tree, as in `g.save(path, x=x)`"
                 ));
             }
         };

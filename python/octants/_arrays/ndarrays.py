@@ -152,7 +152,8 @@ class Ndarray(WholeArray, _octants.Ndarray):
         """Host access to the elements; raises when the program that made the ndarray has ended."""
         if not self.alive:
             raise OctantsRuntimeError(
-                "this ndarray belongs to a program that qd.init() or qd.reset() has ended; create it again after qd.init()"
+                "this ndarray belongs to a program that qd.init() or qd.reset() has ended; create it again after "
+                "qd.init()"
             )
         host = self._host
         if host is None:

@@ -251,8 +251,8 @@ def tensor(
     if isinstance(dtype, MatrixType):
         if layout is not None:
             raise TypeError(
-                "layout= is not supported with compound dtypes (vectors and matrices): leave it out, or make a tensor of "
-                "scalars"
+                "layout= is not supported with compound dtypes (vectors and matrices): leave it out, or make a "
+                "tensor of scalars"
             )
         order = None
     else:

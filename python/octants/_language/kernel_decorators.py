@@ -60,8 +60,8 @@ def kernel(
         returned = inspect.signature(plain).return_annotation
         if checkpoints and returned not in (inspect.Signature.empty, None, "None"):
             raise OctantsSyntaxError(
-                "@qd.kernel(checkpoints=True) cannot return a value, since a launch returns its qd.GraphStatus: write it "
-                "to an array or field"
+                "@qd.kernel(checkpoints=True) cannot return a value, since a launch returns its qd.GraphStatus: "
+                "write it to an array or field"
             )
         made: _octants.Kernel = _named(_octants.Kernel(plain, graph, False, checkpoints, concurrent))
         if pure or fastcache:

@@ -29,8 +29,8 @@ class Ndrange:
                     )
             if len(order) != len(args):
                 raise OctantsSyntaxError(
-                    f"qd.ndrange(axes={order}) has {len(order)} entries but ndrange was called with {len(args)} dimension "
-                    "argument(s); they must match"
+                    f"qd.ndrange(axes={order}) has {len(order)} entries but ndrange was called with {len(args)} "
+                    "dimension argument(s); they must match"
                 )
             if sorted(order) != list(range(len(args))):
                 raise OctantsSyntaxError(f"qd.ndrange(axes={order}) is not a permutation of range({len(args)})")

@@ -108,7 +108,8 @@ class PerformanceDispatcher:
         if parameters != self.parameters:
             raise OctantsSyntaxError(
                 f"perf_dispatch `{self.name}`: an implementation takes the parameters {self.parameters}, "
-                f"`{getattr(function, '__name__', function)}` takes {parameters} [PERFDISPATCH_ANNOTATION_SEQUENCE_MISMATCH]"
+                f"`{getattr(function, '__name__', function)}` takes {parameters} "
+                "[PERFDISPATCH_ANNOTATION_SEQUENCE_MISMATCH]"
             )
         plain = inspect.isfunction(function)
         if plain:

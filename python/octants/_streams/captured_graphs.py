@@ -228,8 +228,8 @@ class CapturedGraph:
             if not all(_is_same(values[0], value) for value in values):
                 kernels = sorted({calls[n][0].__name__ for n, _ in found})
                 raise TypeError(
-                    f"captured launches of {', '.join(kernels)} were given different values of `{name}`: name those that are "
-                    "to change, as in qd.graph.capture(name=array)"
+                    f"captured launches of {', '.join(kernels)} were given different values of `{name}`: name those "
+                    "that are to change, as in qd.graph.capture(name=array)"
                 )
         self._places[name] = found
         return found
@@ -264,8 +264,8 @@ def _graph_handle(graph: Any) -> int:
     handle = raw() if callable(raw) else getattr(graph, "graph", None)
     if not isinstance(handle, int):
         raise TypeError(
-            f"{type(graph).__name__!r} object shows no handle of a graph: give an int, a CuPy graph, or a torch graph made "
-            "with `torch.cuda.CUDAGraph(keep_graph=True)`"
+            f"{type(graph).__name__!r} object shows no handle of a graph: give an int, a CuPy graph, or a torch graph "
+            "made with `torch.cuda.CUDAGraph(keep_graph=True)`"
         )
     return handle
 

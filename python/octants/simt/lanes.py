@@ -55,8 +55,8 @@ shuffle = kernel_only(
 )
 shuffle_xor = kernel_only(
     "simt.shuffle_xor",
-    "`shuffle_xor(value, mask)`: the value of the thread whose index differs in the mask's bits; the own value if there "
-    "is none.",
+    "`shuffle_xor(value, mask)`: the value of the thread whose index differs in the mask's bits; the own value if "
+    "there is none.",
 )
 shuffle_up = kernel_only(
     "simt.shuffle_up",

@@ -578,7 +578,8 @@ def _as_entries(arr: Any, declared: DataType | None) -> np.ndarray[Any, Any]:
     entries = np.array(arr)
     if entries.ndim not in (1, 2) or 0 in entries.shape[1:] or (entries.ndim == 2 and entries.size == 0):
         raise OctantsTypeError(
-            f"a Matrix has one or two axes and at least one component, got an array-like object of shape {entries.shape}"
+            "a Matrix has one or two axes and at least one component, got an array-like object of shape "
+            f"{entries.shape}"
         )
     if entries.dtype == object or entries.dtype not in BY_NUMPY:
         raise OctantsTypeError(f"the components of a Vector or Matrix are numbers, got {arr!r}")

@@ -157,8 +157,8 @@ impl Lowerer<'_> {
         }
         self.err(
             Code::Syntax,
-            "qd.graph.parallel_context() may contain only 'with qd.graph.parallel():' blocks, in `if qd.static(...)` and \
-             `for ... in qd.static(...)` where wanted",
+            "qd.graph.parallel_context() may contain only 'with qd.graph.parallel():' blocks, in `if qd.static(...)` \
+             and `for ... in qd.static(...)` where wanted",
         )
     }
 }

@@ -433,8 +433,8 @@ impl Lowerer<'_> {
                 match bounds.kind {
                     BoxKind::Range => format!("a range has one index, and there are {} loop variables", names.len()),
                     BoxKind::Ndrange => format!(
-                        "Ndrange for loop with number of the loop variables not equal to the dimension of the ndrange is \
-                         not supported: {} variables, {axes} axes",
+                        "Ndrange for loop with number of the loop variables not equal to the dimension of the ndrange \
+                         is not supported: {} variables, {axes} axes",
                         names.len()
                     ),
                     BoxKind::Elements => format!(

@@ -192,11 +192,7 @@ impl Lowerer<'_> {
         if self.may_be_in_parallel_loop() {
             return Ok(());
         }
-        Err(Diagnostic::new(
-            Code::Syntax,
-            self.b.span,
-            format!("`{name}` of `qd.simt` is outside of a parallel loop"),
-        )
-        .with_hint("blocks and subgroups are of the threads that run the iterations of a parallel loop"))
+        Err(Diagnostic::new(Code::Syntax, self.b.span, format!("`{name}` of `qd.simt` is outside of a parallel loop"))
+            .with_hint("blocks and subgroups are of the threads that run the iterations of a parallel loop"))
     }
 }

@@ -173,7 +173,8 @@ impl Lowerer<'_> {
                 "`qd.outer(a, b)` is subtracted from a tile, `t -= qd.outer(a, b)`, and nothing else"
             }
             TileOperand::Product(..) => {
-                "a product of tiles is added to or subtracted from a tile, `t += a @ b` or `t -= a @ b`, and nothing else"
+                "a product of tiles is added to or subtracted from a tile, `t += a @ b` or `t -= a @ b`, and nothing \
+                 else"
             }
             TileOperand::Slice { .. } => {
                 "a slice of an array is loaded into a tile, `t[:] = a[r0:r1, c0:c1]`, or stored from one"
