@@ -1,4 +1,4 @@
-//! [`CodeObject`]: a linked code object, loaded: its segments at addresses of this process, and its kernels.
+//! [`CodeObject`]: a linked code object, loaded: its segments in memory of this process, and its kernels.
 
 use std::collections::HashMap;
 use std::ops::Range;

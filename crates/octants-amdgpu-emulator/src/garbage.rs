@@ -1,4 +1,4 @@
-//! [`Garbage`]: what registers and memory hold before a kernel writes them, and other numbers that a seed decides.
+//! [`Garbage`]: the initial contents of registers and memory, and other seeded values.
 
 /// A sequence of numbers that a seed decides.
 #[derive(Debug)]

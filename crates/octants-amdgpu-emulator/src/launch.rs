@@ -1,4 +1,4 @@
-//! Runs a grid: blocks some at a time, waves interleaved at random, until all have come to their end.
+//! Runs a grid: a few blocks at a time, with waves interleaved at random, until all have ended.
 
 use std::ops::Range;
 

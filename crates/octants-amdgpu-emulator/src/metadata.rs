@@ -1,4 +1,4 @@
-//! What a code object says of its kernels in MessagePack: sizes, and what the launch must put after the arguments.
+//! Kernel metadata of a code object, in MessagePack: sizes, and the hidden arguments that the launch appends.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! [`Modifiers`]: what is after the operands.
+//! [`Modifiers`]: instruction modifiers, which follow the operands.
 
 /// Which lane a lane reads its first source from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! Numbers in lanes: what a register holds, as types of Rust, and the roundings that Rust lacks.
+//! Lane values: the contents of a register as Rust types, and rounding modes that Rust lacks.
 
 /// The type of an operand: its width, and whether modes of floats apply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! Instructions of the device's, of private and of scalar memory.
+//! Instructions of global, private and scalar memory.
 
 use crate::fault::Fault;
 use crate::instruction::Instruction;

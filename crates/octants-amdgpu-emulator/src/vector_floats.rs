@@ -1,5 +1,6 @@
-//! The table of operations on floats in lanes. What the hardware computes only nearly (reciprocals, roots, powers,
-//! logarithms, sines) is off here by up to as much: code that relies on more fails. See [`nearly`].
+//! The table of lane operations on floats. Operations that the hardware approximates (reciprocals, roots, powers,
+//! logarithms, sines) deviate here by up to the documented error, so code that relies on more precision fails. See
+//! [`nearly`].
 
 use crate::lanewise::{Lanewise, op};
 use crate::number::{Half, bf16_bits, exp2, half_bits, half_bits_toward_zero};

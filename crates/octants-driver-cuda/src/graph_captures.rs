@@ -1,4 +1,4 @@
-//! Graphs that other libraries make of a stream's work: looking at them, and adding to them.
+//! Graphs that other libraries capture from a stream: inspecting and extending them.
 
 use std::ffi::{c_int, c_uint};
 use std::ptr::null_mut;

@@ -1,7 +1,7 @@
 //! CUDA's graphs of kernels.
 //!
-//! Adding a kernel, and exchanging its parameters, came in a second version with CUDA 12, which tells the context
-//! besides; the first does what is needed here with every driver.
+//! The functions that add a kernel and exchange its parameters have a second version since CUDA 12, which also takes
+//! the context. The first version suffices here, with every driver.
 
 use std::ffi::{c_char, c_uint, c_void};
 use std::ptr::null_mut;

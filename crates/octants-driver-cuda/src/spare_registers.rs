@@ -1,8 +1,8 @@
-//! How many registers a function may take: where the text asks for room for some blocks on a multiprocessor, more of
-//! them find room with fewer registers each, which helps code that waits for memory unless values no longer fit.
+//! Register limits of functions. If the text asks for a minimum number of blocks per multiprocessor, functions get
+//! fewer registers and more blocks fit. This helps code that waits for memory, unless values spill.
 //!
-//! [`crowd`] asks for the most blocks that are worth while, [`spill`] reads in the assembler's log which functions that
-//! was too much for, and [`relax`] gives these the room back that the text left them.
+//! [`crowd`] requests the largest worthwhile number of blocks, [`spill`] reads from the assembler's log which
+//! functions spilled, and [`relax`] restores the registers of these.
 
 /// Threads of a multiprocessor that there should be room for: 64 registers each.
 const CROWD: u32 = 1024;

@@ -1,8 +1,8 @@
-//! [`Context`]: a device with its primary context, and the thread's way into it.
+//! [`Context`]: a device with its primary context, and how a thread enters it.
 //!
-//! The primary context is the one that libraries of the vendor's runtime use, so that memory, streams and events of all
-//! are good for all. It is retained for good: making it anew may take a fifth of a second, which a program that is
-//! started again would pay each time, and other libraries may have put their state into it.
+//! The primary context is the one that libraries of the vendor's runtime use, so memory, streams and events can be
+//! shared with them. It is never released: recreating it may take a fifth of a second, which a program that starts
+//! again would pay each time, and other libraries may hold state in it.
 
 use std::marker::PhantomData;
 use std::sync::OnceLock;

@@ -1,9 +1,9 @@
 //! [`Description`]: kernels' sections as nodes of a vendor's graph.
 //!
-//! Tasks in order are a chain of kernels; groups are branches that a node joins; a loop is a node with a graph of its
-//! own, at whose end a kernel of one thread decides whether it runs again. Of a choice each branch is such a node,
-//! after a kernel that decides whether it runs. What comes after a checkpoint is a branch that runs unless the launch
-//! ends there. What a section waits for is the last node before it.
+//! Sequential tasks form a chain of kernels. Groups are branches that an empty node joins. A loop is a node with a
+//! graph of its own, at whose end a single-thread kernel decides whether it runs again. Each branch of a choice is
+//! such a node, after a kernel that decides whether it runs. What follows a checkpoint is a branch that runs unless
+//! the launch ends there. A section depends on the last node before it.
 
 use std::ffi::c_void;
 use std::ops::Range;

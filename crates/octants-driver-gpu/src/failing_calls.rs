@@ -1,5 +1,5 @@
-//! What users are told when a call of a driver's library fails, seen with a library in which a chosen call does. Needs
-//! no GPU.
+//! Tests of the errors that users see when a driver call fails, with a library in which a chosen call fails. Needs no
+//! GPU.
 
 mod graphs;
 

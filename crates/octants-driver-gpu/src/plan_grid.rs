@@ -1,9 +1,8 @@
-//! How many blocks of how many threads run a task, and the parameter they get.
+//! The number and size of the blocks that run a task, and the parameter that they get.
 //!
-//! Code of a parallel task is a loop that each thread walks with the stride of the whole grid, so that any grid
-//! computes the right result. A grid is as large as the work, up to a number of blocks that fills the device several
-//! times over; where there is more work, it is as large as lets each thread run a few iterations. Where the number of
-//! iterations is not known, it fills the device once.
+//! The code of a parallel task is a grid-stride loop, so any grid computes the right result. A grid is as large as the
+//! work, up to a number of blocks that fills the device several times over. Beyond that, each thread runs a few
+//! iterations. If the number of iterations is unknown, the grid fills the device once.
 
 use std::mem::MaybeUninit;
 

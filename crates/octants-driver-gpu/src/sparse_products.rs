@@ -1,5 +1,5 @@
-//! [`ProductLibrary`]: products of sparse matrices with vectors, by the functions that vendors' libraries have in the
-//! same form, each under a name of its own ([`ProductNames`]).
+//! [`ProductLibrary`]: products of sparse matrices with vectors. Vendors' libraries have the same functions under
+//! different names ([`ProductNames`]).
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::null_mut;

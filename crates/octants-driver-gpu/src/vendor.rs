@@ -1,4 +1,4 @@
-//! [`Vendor`]: what differs between vendors beside the names of their functions: numbers, words, and a few functions.
+//! [`Vendor`]: the differences between vendors besides function names: constants, words, and a few functions.
 
 use std::ffi::{c_int, c_uint, c_void};
 use std::fmt;

@@ -1,8 +1,8 @@
-//! [`Captures`]: streams whose work is written down instead of done; [`Graph`]: what was written down.
+//! [`Captures`]: streams whose work is recorded instead of executed. [`Graph`]: the recorded work.
 //!
-//! Work that is queued on a captured stream becomes a node after the stream's last one. An event that is recorded
-//! there stands for the stream's last nodes, and a stream that waits for it is captured too. The capture ends on the
-//! stream that it began on, which must have waited for all others. What would disturb a capture breaks it, and is noted
+//! Work queued on a captured stream becomes a node after the stream's last one. An event recorded there represents the
+//! stream's last nodes, and a stream that waits for it is captured too. The capture ends on the stream that it began
+//! on, which must have waited for all others. A call that is illegal during a capture invalidates it, and is reported
 //! as a fault.
 
 use std::cell::Cell;

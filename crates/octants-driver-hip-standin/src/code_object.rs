@@ -1,6 +1,6 @@
-//! [`Reader`]: takes code objects for AMD GPUs as they are, finds their entry points and what these need, and runs
-//! nothing: a launch does no more than to come to its turn. It shows that the code that would go to a GPU is found, and
-//! asked for with the names and sizes that it has; an emulator would begin here.
+//! [`Reader`]: parses code objects for AMD GPUs, finds their entry points and their requirements, and executes
+//! nothing: a launch only takes its turn. This verifies that the code for a GPU is found, and is launched with its
+//! names and sizes.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! What tests may ask of the library beside HIP's functions.
+//! Functions for tests, besides HIP's.
 
 use std::ffi::{c_char, c_int};
 use std::sync::atomic::Ordering;

@@ -1,4 +1,4 @@
-//! Runs the threads of a block as fibers of one thread, which change places where the block's threads meet: at a
+//! Runs the threads of a block as fibers of one thread, which switch where the block's threads synchronize: at a
 //! barrier, or within a warp, to exchange values or to vote.
 
 use std::cell::{Cell, RefCell};

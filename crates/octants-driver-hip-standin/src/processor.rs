@@ -1,4 +1,4 @@
-//! [`Processor`]: what runs code.
+//! [`Processor`]: the interface of code execution.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! [`Product`]: a sparse matrix times a vector, as a stream does it.
+//! [`Product`]: a sparse matrix times a vector, as a stream operation.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! [`Stream`]: a thread that works off a queue.
+//! [`Stream`]: a thread that executes a queue.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};

@@ -1,5 +1,4 @@
-//! [`Twin`]: runs code of a GPU's form that was made for this machine's processor: a shared object, as the code
-//! generator's file `twin.rs` describes it.
+//! [`Twin`]: runs the CPU twin of GPU code: a shared object, as the code generator's file `twin.rs` describes it.
 
 use std::path::PathBuf;
 use std::sync::Mutex;

@@ -1,7 +1,7 @@
-//! [`choose_target`]: the processor that code is made for, from the name by which HIP calls an architecture.
+//! [`choose_target`]: the processor that code is compiled for, from HIP's name of an architecture.
 //!
-//! `gfx90a:sramecc+:xnack-` is a processor with the state of features that may change its code. Ours runs with them in
-//! any state.
+//! `gfx90a:sramecc+:xnack-` is a processor with the state of features that may affect its code. Our code runs with
+//! them in any state.
 
 use octants_artifact::CodeTarget;
 

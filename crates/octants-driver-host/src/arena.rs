@@ -1,9 +1,10 @@
-//! Memory for blocks smaller than a huge page, side by side in huge pages.
+//! Memory for blocks smaller than a huge page, packed into huge pages.
 //!
-//! A program with many fields of some hundred kilobytes walks all of them in one loop. In pages of the usual size they
-//! need more translations of addresses than a processor keeps.
+//! A program with many fields of a few hundred kilobytes walks all of them in one loop. With pages of the usual size,
+//! they would need more address translations than a processor caches.
 //!
-//! What is free is kept beside the memory, not in it: programs that write a little beside their fields do not spoil it.
+//! Free blocks are recorded outside of the memory, so a program that writes slightly out of bounds does not corrupt
+//! the allocator.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{MutexGuard, PoisonError};

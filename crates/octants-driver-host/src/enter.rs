@@ -1,11 +1,10 @@
-//! [`Entry`]: how the code of a task is entered, and left before its end.
+//! [`Entry`]: entry into a task's code, and early exit from it.
 //!
-//! Code that computes with floats under fast math wants a processor that treats denormals as zero; it is set back for
-//! whoever comes next on the thread.
+//! Code with fast-math floats needs a processor that flushes denormals to zero. The mode is restored for later code on
+//! the thread.
 //!
-//! Code with long loops calls `HostContext::poll` now and then. When the launch has been interrupted that does not
-//! return: it takes the stack back to where the code was entered. The code holds nothing that would have to be given
-//! back.
+//! Code with long loops calls `HostContext::poll` now and then. If the launch has been interrupted, that call does not
+//! return: it unwinds the stack to the entry. The code holds no resources that would have to be released.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};

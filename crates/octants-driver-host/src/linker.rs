@@ -1,8 +1,8 @@
 //! Links object files into the process with LLVM's ORC and JITLink.
 //!
-//! One [`Linker`] serves a program. The objects of a kernel get a symbol table of their own, so that kernels may use
-//! the same names, and it is given back its table's place when it is unloaded (LLVM's C interface can clear a table but
-//! not remove it). Undefined symbols are looked up in the process, libm, libmvec and libgcc.
+//! One [`Linker`] serves a program. The objects of each kernel have their own symbol table, so kernels may define the
+//! same names. The table is reused after the kernel is unloaded (LLVM's C interface can clear a table but not remove
+//! it). Undefined symbols are looked up in the process, libm, libmvec and libgcc.
 
 use std::ffi::{CStr, CString, c_void};
 use std::sync::{Mutex, Once, PoisonError, mpsc};

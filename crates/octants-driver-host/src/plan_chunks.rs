@@ -1,4 +1,4 @@
-//! Decides how a parallel task is cut up: over how many threads, and into chunks of how many iterations.
+//! Decides how a parallel task is divided: the number of threads, and the number of iterations in a chunk.
 
 use octants_artifact::{ParallelMeta, ScatterCopies};
 

@@ -1,12 +1,12 @@
-//! In-order queues of work and the threads that serve them: what a stream is on the CPU when streams are real.
+//! In-order work queues and the threads that serve them: real streams on the CPU.
 //!
-//! A queue with work is on the list of ready queues. A dispatcher takes it from there, does one piece of its work,
-//! which may spread over the thread pool, and puts it back at the end, so that busy queues take turns. A queue that
-//! waits for a point of another one is off the list until that point is reached: it holds no thread, so a few
-//! dispatchers serve any number of streams and cannot block one another.
+//! A queue with work is on the list of ready queues. A dispatcher removes it, executes one piece of its work, which
+//! may use the thread pool, and appends it to the list again, so busy queues take turns. A queue that waits for a
+//! point of another one is off the list until that point is reached. It holds no thread, so a few dispatchers serve
+//! any number of streams and cannot block one another.
 //!
-//! Under a [`Schedule`] there are no dispatchers: the threads that queue work or wait for it do what the schedule
-//! picks.
+//! Under a [`Schedule`] there are no dispatchers: threads that queue work or wait for it execute the pieces that the
+//! schedule picks.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! Runs one task: decides whether threads pay, calls the code, and answers its calls back.
+//! Runs one task: decides whether to use several threads, calls the code, and handles its callbacks.
 
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};

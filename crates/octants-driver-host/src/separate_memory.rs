@@ -1,5 +1,5 @@
-//! [`SeparateMemory`]: which addresses are the device's, for tests in which the CPU plays a device with memory of its
-//! own.
+//! [`SeparateMemory`]: the addresses that belong to the device, for tests in which the CPU emulates a device with
+//! separate memory.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};

@@ -1,4 +1,4 @@
-//! [`Log`]: what a recording driver was asked to do, and what was wrong with it.
+//! [`Log`]: the calls that a recording driver received, and the mistakes among them.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};

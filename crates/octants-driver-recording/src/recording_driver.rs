@@ -1,4 +1,4 @@
-//! [`RecordingDriver`].
+//! [`RecordingDriver`]: the driver.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! [`VulkanDriver`]: a device of Vulkan behind the runtime's `Driver` trait.
+//! [`VulkanDriver`]: a Vulkan device behind the runtime's `Driver` trait.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};

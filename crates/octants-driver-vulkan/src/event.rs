@@ -1,4 +1,4 @@
-//! [`Event`]: a value of a stream, and the time at which it was reached.
+//! [`Event`]: a value of a stream's timeline, and the time at which it was reached.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -1,4 +1,4 @@
-//! [`Gpu`]: a device that was opened, with its queues and what is known of it.
+//! [`Gpu`]: an opened device, with its queues and properties.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,6 +1,6 @@
 //! [`Memory`]: device memory in chunks. Each chunk is a buffer, and allocations are parts of chunks.
 //!
-//! What is freed after work is given out again when that is done.
+//! Freed memory is reused once the work before the free is done.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,4 @@
-//! [`Module`]: loaded code, and the pipelines made of it.
+//! [`Module`]: loaded code, and the pipelines created from it.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;

@@ -1,4 +1,4 @@
-//! [`open()`]: finds Vulkan's library and a device, or says why there is none.
+//! [`open()`]: finds Vulkan's library and a device, or reports why there is none.
 
 use std::ffi::{CStr, CString, c_char};
 use std::sync::atomic::AtomicBool;

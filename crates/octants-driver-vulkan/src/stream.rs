@@ -1,5 +1,5 @@
-//! [`Stream`]: an in-order queue. Work is recorded into a batch, which is submitted when the stream has nothing else to
-//! do, when it is long, or when anyone waits for it. A thread submits what is left when the work before it is done.
+//! [`Stream`]: an in-order queue. Work is recorded into a batch. The batch is submitted when the stream is idle, when
+//! the batch is long, or when something waits for it. A thread submits the rest when the work before it is done.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
