@@ -1,7 +1,7 @@
-"""Small dense linear algebra within one thread: decompositions, eigenvalues, linear systems, random normal numbers.
+"""Small dense linear algebra within one thread: decompositions, eigenvalues, linear systems, normal random numbers.
 
-Everything is written in the kernel language and unrolls over the matrix's size, which is known at compile time. The
-`dt` argument is the type of the results; left out, it is the session's default float type.
+Everything is written in the kernel language and unrolled over the matrix size, which is a compile-time constant. The
+`dt` argument is the result type; the default is the session's default float type.
 """
 
 # mypy: ignore-errors

@@ -1,6 +1,7 @@
-"""Methods of vectors and matrices that are written in the kernel language: `m.inverse()` calls `METHODS["inverse"](m)`.
+"""Methods of vectors and matrices that are written in the kernel language: `m.inverse()` calls
+`METHODS["inverse"](m)`.
 
-The compiler looks here for the methods that it does not know itself. Each function takes the tensor first.
+The compiler looks up the methods here that are not built in. Each function takes the tensor first.
 """
 
 # mypy: ignore-errors

@@ -1,4 +1,4 @@
-"""The kinds of machine that `qd.init(arch=...)` names, and what each is able to do."""
+"""The kinds of machine that `qd.init(arch=...)` accepts, and their capabilities."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""`qd.graph`: what kernels declared with `graph=True` may say about their tasks, and graphs captured of many
-launches."""
+"""`qd.graph`: graph control flow in kernels declared with `graph=True`, and captured graphs of many launches."""
 
 from __future__ import annotations
 

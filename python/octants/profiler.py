@@ -1,12 +1,11 @@
-"""Where a program's time goes: device time of kernels and their tasks, timelines of streams, time spent compiling.
+"""Profiling: device time of kernels and their tasks, timelines of streams, compile time.
 
     qd.init(arch=qd.gpu, kernel_profiler=True)
     step(); step()
     qd.profiler.print_kernel_profiler_info()
 
-Times are taken by events around each task, on the stream that runs it (by the clock on a CPU that works in order), and
-read when asked for: these functions wait for all work first. Tasks are the parallel loops of a kernel, and what is
-between them.
+Times are measured by events around each task, on its stream (by the clock on a CPU that works in order), and read on
+request: these functions wait for all work first. Tasks are the parallel loops of a kernel, and the code between them.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The host's access to the elements of a field or an ndarray.
+"""Host access to the elements of a field or an ndarray.
 
-Where the host can address the device's memory, each component is a numpy view with the byte strides of its placement,
-with one numpy axis per digit (`HostMemory`). Elsewhere bytes are copied, whole ranges for whole arrays and an element's
-own bytes for an element (`CopiedMemory`); the same views then describe the copy. Both wait for the work that is in the
-way.
+If the host can address the device's memory, each component is a numpy view with the byte strides of its placement,
+with one numpy axis per digit (`HostMemory`). Otherwise bytes are copied: the whole range for a whole array, and an
+element's own bytes for an element (`CopiedMemory`). The same views then describe the copy. Both wait for conflicting
+work first.
 """
 
 from __future__ import annotations

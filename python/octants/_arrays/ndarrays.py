@@ -1,7 +1,7 @@
-"""Ndarrays: arrays whose shape a kernel learns at launch. `qd.ndarray(qd.f32, shape=(4, 5))`.
+"""Ndarrays: arrays whose shape is an argument of the launch. `qd.ndarray(qd.f32, shape=(4, 5))`.
 
-Elements are in row-major order, the components of an element innermost. With a `layout` the memory holds the axes in
-another order; shape and indices stay those of the user.
+Elements are in row-major order, with the components of an element innermost. With a `layout`, the axes are in another
+order in memory; shape and indices do not change.
 """
 
 from __future__ import annotations

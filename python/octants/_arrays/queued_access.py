@@ -1,7 +1,7 @@
-"""Fills, copies and imports of fields and ndarrays that are queued on a stream instead of being done by the host.
+"""Fills, copies and imports of fields and ndarrays that are queued on a stream instead of executed by the host.
 
-Elements that are in ranges without gaps are set and copied by the driver, others by kernels. Each function says whether
-it could queue the work; if not, the caller does it on the host.
+The driver sets and copies contiguous elements, kernels all others. Each function returns whether it could queue the
+work; if not, the caller executes it on the host.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Gradients and duals of fields: which there are, and what the host's own writes mean to those who differentiate.
+"""Gradients and duals of fields: which exist, and the effect of host writes on differentiation.
 
-`qd.ad` is built on this; fields and ndarrays know of no more than is here.
+`qd.ad` builds on this module. Fields and ndarrays depend on nothing else of differentiation.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""What fields and ndarrays share: keys of elements, and all elements at once (numpy, torch, DLPack, fills, copies)."""
+"""The common part of fields and ndarrays: element keys, and whole-array operations (numpy, torch, DLPack, fills,
+copies)."""
 
 from __future__ import annotations
 

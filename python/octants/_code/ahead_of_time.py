@@ -1,4 +1,4 @@
-"""Compiling ahead of the first call: one kernel, or many on all processors, in the background too."""
+"""Ahead-of-time compilation: of one kernel, or of many in parallel, optionally in the background."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A look at what a kernel is compiled to, for this machine's device or for any other: none of it need be there."""
+"""Inspection of a kernel's compiled code, for this machine's device or any other, which need not be present."""
 
 from __future__ import annotations
 

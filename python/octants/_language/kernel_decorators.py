@@ -1,5 +1,5 @@
-"""The decorators that hand functions to the compiler. Nothing is parsed here: a kernel's text is read at its first
-call."""
+"""The decorators that pass functions to the compiler. They do not parse: the first call of a kernel reads its source.
+"""
 
 from __future__ import annotations
 

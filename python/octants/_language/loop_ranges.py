@@ -1,4 +1,5 @@
-"""`qd.ndrange`: several ranges as one loop. In Python it iterates over tuples; in kernels the compiler knows it."""
+"""`qd.ndrange`: the product of several ranges as one loop. In Python it iterates over tuples; in kernels it is built
+in."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
-"""Operations of the kernel language, by name. Inside kernels the compiler knows them (`_octants_builtin` is the name it
-goes by); called from Python those that make sense work on numbers, numpy arrays, vectors and matrices, and the rest say
-that they belong in a kernel.
-"""
+"""Operations of the kernel language, by name. In kernels they are built in (`_octants_builtin` is the name). Called
+from Python, those that make sense there work on numbers, numpy arrays, vectors and matrices; the others raise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reports of where time goes while kernels are compiled: by kernel, phase and step, as text and as a drawing."""
+"""Compile-time reports: by kernel, phase and step, as text and as a drawing."""
 
 from __future__ import annotations
 

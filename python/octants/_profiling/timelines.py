@@ -1,4 +1,4 @@
-"""Timelines: when tasks ran on which stream, and what they waited for, as a Chrome trace or as a drawing."""
+"""Timelines: when each task ran, on which stream, and after which tasks, as a Chrome trace or as a drawing."""
 
 from __future__ import annotations
 

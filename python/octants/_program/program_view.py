@@ -1,5 +1,4 @@
-"""The running program as programs written for Quadrants look at it: default types, synchronizing, and two moments they
-hook.
+"""The running program as programs written for Quadrants use it: default types, synchronization, and two hooks.
 
 `ProgramView.materialize` is called after memory of fields was allocated, `ProgramView.clear` when a program has ended.
 Both do nothing; a program may replace them on the class.

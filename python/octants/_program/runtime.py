@@ -1,7 +1,7 @@
-"""The program: `qd.init`, `qd.reset`, `qd.sync`, and `qd.cfg`, the options in force.
+"""The program: `qd.init`, `qd.reset`, `qd.sync`, and `qd.cfg`, the current options.
 
-Options, their defaults, their checks and their environment variables (`OCTANTS_<OPTION>`) are the extension module's;
-this file passes them on and keeps the Python side in step.
+The extension module holds the options, their defaults, their checks and their environment variables
+(`OCTANTS_<OPTION>`). This file passes them on and keeps the Python side consistent.
 """
 
 from __future__ import annotations

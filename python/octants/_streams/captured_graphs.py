@@ -1,4 +1,4 @@
-"""`qd.graph.capture`: launches of a whole step, noted once and launched as one."""
+"""`qd.graph.capture`: records the launches of a whole step, to launch them as one graph."""
 
 from __future__ import annotations
 

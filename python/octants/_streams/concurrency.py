@@ -1,8 +1,8 @@
-"""Launches that run side by side with no stream named, because what they touch allows it.
+"""Launches on the default stream that run concurrently because their accesses do not conflict.
 
     with qd.concurrent():
-        advance(a)          # these two run at once where the device can:
-        advance(b)          # neither writes what the other touches
+        advance(a)          # these two run concurrently if the device can:
+        advance(b)          # neither writes what the other accesses
         combine(a, b, c)    # runs after both
 
 Needs a device with real streams: a GPU, or the CPU with `cpu_streams=True`.

@@ -1,5 +1,4 @@
-"""Drawings of captured graphs: steps from top to bottom, streams side by side, what waits for what, and the critical
-path."""
+"""Drawings of captured graphs: steps from top to bottom, streams side by side, dependences, and the critical path."""
 
 from __future__ import annotations
 

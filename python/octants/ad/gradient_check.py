@@ -1,4 +1,4 @@
-"""Gradients of a tape beside finite differences."""
+"""Compares gradients of a tape with finite differences."""
 
 from __future__ import annotations
 

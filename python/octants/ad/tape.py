@@ -1,4 +1,4 @@
-"""`Tape`: launches recorded while they run, then their gradients in reverse."""
+"""`Tape`: records launches while they run, then runs their gradients in reverse."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A stable sort by digits, the lowest first (Knuth, The Art of Computer Programming, volume 3, section 5.2.5)."""
+"""A stable least-significant-digit radix sort (Knuth, The Art of Computer Programming, volume 3, section 5.2.5)."""
 
 # mypy: ignore-errors
 # Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.

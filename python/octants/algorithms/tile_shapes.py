@@ -1,6 +1,6 @@
-"""How the input is cut: into tiles that blocks of threads take in turn, or into chunks where threads form no blocks.
+"""The division of the input: into tiles for thread blocks, or into chunks where there are no thread blocks.
 
-All sizes that follow from the machine, and the choice between the two forms of each algorithm, are here.
+All machine-dependent sizes, and the choice between the two forms of each algorithm, are here.
 """
 
 from __future__ import annotations

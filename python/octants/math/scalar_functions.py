@@ -1,4 +1,4 @@
-"""Functions that work component by component, and functions of bits."""
+"""Component-wise functions and bit functions."""
 
 # mypy: ignore-errors
 # Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.

@@ -1,4 +1,4 @@
-"""Other libraries' arrays, where they are installed."""
+"""Arrays of other libraries, if these are installed."""
 
 # mypy: ignore-errors
 # Kernels are Python in form only.

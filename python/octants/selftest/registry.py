@@ -1,5 +1,4 @@
-"""What the checks of the self-test share: how they are found, how results are compared, how one says that it was left
-out."""
+"""The common part of the self-test's checks: registration, comparison of results, skipping."""
 
 from __future__ import annotations
 

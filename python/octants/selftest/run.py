@@ -1,4 +1,4 @@
-"""Runs the checks, each in a program of its own, and shows a table."""
+"""Runs each check in a separate program, and prints a table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a subgroup is made of: its size, positions in it, and values that move from one thread to another."""
+"""Subgroup basics: size, positions, and shuffles of values between threads."""
 
 from __future__ import annotations
 

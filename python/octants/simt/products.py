@@ -1,7 +1,7 @@
-"""Products of matrices that the threads of a subgroup form together, on tensor cores where the device has them.
+"""Matrix products that the threads of a subgroup compute together, on tensor cores if the device has them.
 
 A `MatrixProduct` has three kinds of fragments, matrices of 16 x 16 elements in the registers of a subgroup: `a`, `b`
-and the sums. `sums += a @ b` is the product. Where an element is depends on the device.
+and the sums. `sums += a @ b` is the product. The position of each element depends on the device.
 """
 
 # mypy: ignore-errors

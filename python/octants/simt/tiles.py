@@ -1,6 +1,6 @@
-"""Square matrices whose rows the threads of a subgroup hold in registers: `Tile16x16`, `Tile32x32`.
+"""Square matrices with rows in the registers of a subgroup's threads: `Tile16x16`, `Tile32x32`.
 
-Thread `i` of the subgroup has row `i`; threads beyond the tile's rows take part and hold nothing.
+Thread `i` of the subgroup holds row `i`; threads beyond the tile's rows take part and hold nothing.
 """
 
 # mypy: ignore-errors

@@ -1,8 +1,8 @@
 """Vectors and matrices as Python values: `qd.Vector([1, 2, 3])`, `qd.Matrix([[1, 2], [3, 4]])`.
 
-A value holds a numpy array of one or two axes. An element read from a field or an ndarray is a copy whose components,
-when assigned to, are also written back to where it came from (`v[0].x = 1`). Inside kernels the compiler knows these
-names itself and none of this code runs.
+A value holds a numpy array of one or two axes. An element read from a field or an ndarray is a copy. Assignments to
+its components are also written back to the field or ndarray (`v[0].x = 1`). Inside kernels these names are built in,
+and none of this code runs.
 """
 
 from __future__ import annotations

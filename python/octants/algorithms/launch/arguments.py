@@ -1,4 +1,4 @@
-"""What the calls share: arrays and their lengths, how many elements count, where a launch goes."""
+"""Argument handling of the calls: arrays and their lengths, the number of elements, the stream."""
 
 # mypy: ignore-errors
 # Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
