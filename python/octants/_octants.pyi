@@ -133,7 +133,7 @@ def current_stream() -> Stream:
     """The stream of the innermost `stream_scope` of this thread; else the default stream."""
 
 def ask_for_concurrency(concurrent: bool | None) -> bool | None:
-    """Says whether this thread's launches on the default stream run side by side where they can; `None` leaves it to
+    """Says whether this thread's launches on the default stream run concurrently where they can; `None` leaves it to
     the program. Returns what was said before."""
 
 def take_decisions() -> tuple[list[tuple[int, str, int | None, list[tuple[int, str]]]], int]:
@@ -221,7 +221,7 @@ class CapturedGraph:
 
     @property
     def makes(self) -> int:
-        """Times that the device was given the steps anew."""
+        """Times that the device was given the steps again."""
 
 def before_host_work(qd_stream: Any = None) -> None:
     """For work that the host does in place of a kernel: waits for what is queued on the stream given to it, if one

@@ -4,7 +4,7 @@
 #[derive(Debug)]
 pub struct Garbage {
     state: u64,
-    /// Words that memory is filled from, from changing places on: drawing each anew takes too long.
+    /// Words that memory is filled from, from changing places on: drawing each again takes too long.
     words: Vec<u32>,
 }
 

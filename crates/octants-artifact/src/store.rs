@@ -32,7 +32,7 @@ use crate::entry::{HEADER, Refused, check_entry, compiler_of, read_entry, write_
 use crate::trust::{Trust, open_regular};
 use crate::{Artifact, Corrupted, Key};
 
-/// Time of use is kept no more exactly than this, so that reading seldom writes.
+/// Time of use is kept no more exactly than this, so that reading rarely writes.
 const FRESH: Duration = Duration::from_secs(600);
 /// A temporary file this old was left by a process that died.
 const ABANDONED: Duration = Duration::from_secs(3600);

@@ -462,7 +462,7 @@ fn fold_gradient(b: &mut Builder, op: ReduceOp, x: ValueId, y: ValueId) -> Parti
     let parts = components(b, x);
     let n = parts.len();
     if op == ReduceOp::Mul {
-        // The product of the others, without a division, which zeros would spoil.
+        // The product of the others, without a division, which zeros would corrupt.
         let one = one_of_component(b, &ty);
         let (mut before, mut after) = (vec![one; n], vec![one; n]);
         for i in 1..n {

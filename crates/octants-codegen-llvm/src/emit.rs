@@ -332,7 +332,7 @@ impl Emitter {
         llvm!(LLVMBuildCall2(self.builder, ty, code, std::ptr::null_mut(), 0, NO_NAME));
     }
 
-    /// Reads a register of the processor by its name, each time anew.
+    /// Reads a register of the processor by its name, each time again.
     pub fn read_register(&self, name: &str, ty: T) -> V {
         let name = llvm!({
             let text = LLVMMDStringInContext2(self.ctx, name.as_ptr().cast(), name.len());

@@ -411,7 +411,7 @@ fn instructions(text: &str) -> String {
 }
 
 /// Code as it was when somebody last looked at it. `OCTANTS_BLESS=1 cargo nextest run -p octants-codegen-llvm golden`
-/// writes it anew: read the difference before you commit it. Another version of LLVM than the files' makes other code,
+/// writes it again: read the difference before you commit it. Another version of LLVM than the files' makes other code,
 /// and is not compared.
 #[test]
 fn golden_code_of_a_few_kernels() {

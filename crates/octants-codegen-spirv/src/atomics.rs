@@ -235,7 +235,7 @@ impl Lowering<'_, '_> {
         old
     }
 
-    /// Reads a scalar that others may write: as one word, each time anew.
+    /// Reads a scalar that others may write: as one word, each time again.
     pub fn load_volatile(&self, place: &Place, leaf: &LeafAt) -> Id {
         let s = leaf.scalar;
         match self.word(place, leaf) {

@@ -425,7 +425,7 @@ impl<'a> Description<'a> {
     }
 }
 
-/// The function that turns switches; `None` where the device has none. Loaded at first use, for good.
+/// The function that turns switches; `None` where the device has none. Loaded at first use, permanently.
 pub fn decider(context: &Context) -> Option<RawFunction> {
     *context.decider.get_or_init(|| {
         let loops = context.library().vendor.graphs()?.loops()?;

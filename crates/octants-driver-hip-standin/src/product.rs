@@ -32,11 +32,11 @@ pub struct Product {
     pub x: u64,
     /// The result.
     pub y: u64,
-    /// Memory besides.
+    /// Workspace.
     pub workspace: u64,
 }
 
-/// Bytes of memory besides.
+/// Workspace size in bytes.
 pub const WORKSPACE_BYTES: usize = 64;
 
 impl Product {

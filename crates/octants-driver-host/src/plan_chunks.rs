@@ -17,7 +17,7 @@ const LONG_CHUNK: f64 = 20_000.0;
 const ATOMIC_SUM: f64 = 40.0;
 /// Speed of a thread that adds to a copy, relative to one whose sums are atomic.
 const LEAST_SHARE: u64 = 4;
-/// Chunks begin at multiples of this many iterations, so that two threads seldom write the same cache line.
+/// Chunks begin at multiples of this many iterations, so that two threads rarely write the same cache line.
 const GRAIN: u64 = 64;
 
 /// How to run a number of iterations.

@@ -445,7 +445,7 @@ impl QueuedTask {
     }
 }
 
-/// What compiled code is told of a launch.
+/// What compiled code is told about a launch.
 fn context(launch: &Launch<'_>) -> HostContext {
     HostContext {
         args: launch.args.as_ptr(),

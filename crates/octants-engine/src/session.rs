@@ -144,7 +144,7 @@ impl Session {
         self.compilations.all()
     }
 
-    /// Begins anew to keep what is compiled.
+    /// Begins again to keep what is compiled.
     pub fn clear_compilations(&self) {
         self.compilations.clear();
     }

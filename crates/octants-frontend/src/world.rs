@@ -30,7 +30,7 @@ pub enum Entity {
     Tuple(Vec<Obj>),
     /// A list: its items.
     List(Vec<Obj>),
-    /// A number that a launch reads anew, of the type it has now: an attribute of a template argument whose class asks
+    /// A number that a launch reads again, of the type it has now: an attribute of a template argument whose class asks
     /// for it.
     Live(Scalar),
     /// A scalar type (`qd.f32`); the Python types `int`, `float`, `bool` are `Builtin`.

@@ -27,7 +27,7 @@
 //! - A plain load or store that races with another thread's store of the same address is undefined, except that threads
 //!   storing the same value leave that value. Atomics are relaxed and device-wide. A `VolatileLoad` may race with them
 //!   and with stores: it is executed as often as it is written, and orders nothing else.
-//! - `AddressBits` neither reads nor writes. The number is that of this launch, and good for nothing but arithmetic.
+//! - `AddressBits` neither reads nor writes. The number is that of this launch, and useful for arithmetic only.
 //! - Iterations of a parallel `For` run in any order and at once; a task sees all effects of tasks before it.
 //!   [`task_graph`] says which tasks come before it.
 //! - A parallel `For` with groups splits the iterations of its last axis. Each group, in order, runs its body once per

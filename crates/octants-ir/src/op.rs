@@ -129,7 +129,7 @@ pub struct ForLoop {
     pub parallel: Option<LoopConfig>,
     /// Filled by the pass `privatize_reductions`: where `Reduce { slot }` in the body ends up.
     pub reductions: Vec<Reduction>,
-    /// What the optimizer is told of it.
+    /// What the optimizer is told about it.
     pub hints: LoopHints,
 }
 

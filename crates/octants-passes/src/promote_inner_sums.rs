@@ -176,7 +176,7 @@ fn add_behind(b: &mut Builder, sum: &Sum, inside: &HashSet<ValueId>) {
     });
 }
 
-/// The value, computed anew where the loop computes it.
+/// The value, computed again where the loop computes it.
 fn copy(b: &mut Builder, v: ValueId, inside: &HashSet<ValueId>) -> ValueId {
     if !inside.contains(&v) {
         return v;

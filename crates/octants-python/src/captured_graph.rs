@@ -370,7 +370,7 @@ impl CapturedGraph {
         Ok(self.graph(py)?.describe())
     }
 
-    /// Times that the device was given the steps anew.
+    /// Times that the device was given the steps again.
     #[getter]
     fn makes(&self) -> u64 {
         self.graph.get().map_or(0, runtime::CapturedGraph::makes)

@@ -20,7 +20,7 @@ pub fn keep_order() -> Restored {
     Restored(set_concurrency(Some(false)))
 }
 
-/// Says whether this thread's launches on the default stream run side by side where they can; `None` leaves it to the
+/// Says whether this thread's launches on the default stream run concurrently where they can; `None` leaves it to the
 /// program. Returns what was said before.
 #[pyfunction]
 pub fn ask_for_concurrency(py: Python<'_>, concurrent: Option<bool>) -> PyResult<Option<bool>> {

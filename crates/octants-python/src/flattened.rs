@@ -30,7 +30,7 @@ struct Latest {
     flat: Option<Arc<Flat>>,
 }
 
-/// How many times an object came: it is flattened when it comes a second time, and more seldom the more often it had
+/// How many times an object came: it is flattened when it comes a second time, and more rarely the more often it had
 /// changed when it came.
 #[derive(Clone, Copy, Default)]
 struct Seen {

@@ -155,7 +155,7 @@ impl<'py> PyWorld<'py> {
         self.reached.borrow().get(&obj).is_some_and(|path| path.live && path.attributes().is_some())
     }
 
-    /// A number that launches read anew: a handle of its own, since equal numbers may be one object.
+    /// A number that launches read again: a handle of its own, since equal numbers may be one object.
     fn live_number(&self, from: Obj, name: &str, found: &Bound<'py, PyAny>) -> Option<Obj> {
         let path = self.reached.borrow().get(&from)?.then(Step::Attribute(name.to_string()));
         let float = found.is_instance_of::<PyFloat>();
@@ -209,7 +209,7 @@ impl<'py> PyWorld<'py> {
         }
     }
 
-    /// What the compiler is told of an exception, which is kept.
+    /// What the compiler is told about an exception, which is kept.
     fn failure(&self, error: PyErr) -> WorldError {
         let value = error.value(self.py);
         let name = value.get_type().name().map_or_else(|_| "Exception".to_string(), |n| n.to_string());

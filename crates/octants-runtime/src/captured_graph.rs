@@ -200,7 +200,7 @@ impl CapturedGraph {
         plan.steps.iter().map(|s| (what(&s.work), s.lane, s.behind.clone())).collect()
     }
 
-    /// Times that the driver was given the steps anew.
+    /// Times that the driver was given the steps again.
     pub fn makes(&self) -> u64 {
         self.plan.lock().unwrap_or_else(PoisonError::into_inner).makes
     }

@@ -129,7 +129,7 @@ impl Mode {
         self.0 & Mode::MEASURED != 0
     }
 
-    /// Launches on the default stream run side by side where they can, unless their thread says otherwise.
+    /// Launches on the default stream run concurrently where they can, unless their thread says otherwise.
     #[inline]
     pub(crate) fn is_concurrent(self) -> bool {
         self.0 & Mode::CONCURRENT != 0

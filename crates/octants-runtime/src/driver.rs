@@ -256,7 +256,7 @@ pub struct MatrixRows {
 /// Calls of a library that was told of a matrix. Memory that is given to them lives until the work is done.
 #[allow(clippy::missing_safety_doc)] // One contract for all, above.
 pub trait ProductCalls: Send {
-    /// Bytes of memory that the products need besides.
+    /// Workspace size of the products, in bytes.
     fn workspace_bytes(&self) -> u64;
 
     /// Queues `y = A x`.
@@ -562,7 +562,7 @@ pub trait Driver: Send + Sync + 'static {
         false
     }
 
-    /// What is queued now ends as soon as it can: on `stream`, with what this waits for, or on all streams for good.
+    /// What is queued now ends as soon as it can: on `stream`, with what this waits for, or on all streams permanently.
     /// For drivers that cancel.
     unsafe fn cancel(&self, _stream: Option<StreamHandle>) {}
 

@@ -52,7 +52,7 @@ pub(crate) fn capture_refusal(what: &str) -> DeviceError {
     ErrorKind::Misuse { message }.into()
 }
 
-/// Marks this thread for good, as a thread that runs nothing but tasks.
+/// Marks this thread permanently, as a thread that runs nothing but tasks.
 pub fn mark_worker_thread() {
     MARKS.with(|c| c.set(INSIDE));
 }
@@ -62,7 +62,7 @@ pub(crate) fn mark_capturing(captures: bool) {
     MARKS.with(|c| c.set(if captures { c.get() | CAPTURING } else { c.get() & !CAPTURING }));
 }
 
-/// Whether this thread has said that its launches run side by side where they can, or that they do not.
+/// Whether this thread has said that its launches run concurrently where they can, or that they do not.
 #[inline]
 pub(crate) fn concurrency() -> Option<bool> {
     match MARKS.with(Cell::get) & (CONCURRENT | ORDERED) {
@@ -71,7 +71,7 @@ pub(crate) fn concurrency() -> Option<bool> {
     }
 }
 
-/// Says whether this thread's launches on the default stream run side by side where they can; `None` leaves it to the
+/// Says whether this thread's launches on the default stream run concurrently where they can; `None` leaves it to the
 /// program. Yields what was said before.
 pub fn set_concurrency(concurrent: Option<bool>) -> Option<bool> {
     let before = concurrency();

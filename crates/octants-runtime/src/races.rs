@@ -11,7 +11,7 @@ use crate::report::{Failure, lock};
 /// Takes a race that a program goes on after.
 pub type RaceSink = Arc<dyn Fn(&Race) + Send + Sync>;
 
-/// Who is told of the races of a program. Each is told once.
+/// Who is told about the races of a program. Each is told once.
 #[derive(Default)]
 pub struct Races {
     sink: Mutex<Option<RaceSink>>,

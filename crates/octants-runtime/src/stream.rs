@@ -61,7 +61,7 @@ impl StreamCore {
         }
     }
 
-    /// Waits until no other thread is in the midst of a launch, or until the caller is interrupted.
+    /// Waits until no other thread is inside a launch, or until the caller is interrupted.
     fn wait_until_unused(&self, caller: &dyn Caller) -> Result<()> {
         if self.device.immediate || nesting::inside() || !caller.can_be_interrupted() {
             return Ok(());
@@ -249,7 +249,7 @@ impl Stream {
 }
 
 impl StreamCore {
-    /// Waits for the stream's work in the midst of a launch, and reports a failure that was not reported yet.
+    /// Waits for the stream's work inside a launch, and reports a failure that was not reported yet.
     ///
     /// # Safety
     /// The stream is alive.

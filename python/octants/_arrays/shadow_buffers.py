@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 
 class HostWrites(Protocol):
-    """An open tape or forward mode, as far as it is told of what the host writes."""
+    """An open tape or forward mode, as far as it is told about what the host writes."""
 
     _thread: int
 

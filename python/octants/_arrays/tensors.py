@@ -26,7 +26,7 @@ class Backend(IntEnum):
     """What a tensor is made of."""
 
     FIELD = 0
-    """Its shape is compiled in: faster kernels, compiled anew for another shape."""
+    """Its shape is compiled in: faster kernels, compiled again for another shape."""
     NDARRAY = 1
     """Its shape is known at launch: one kernel for all shapes."""
 

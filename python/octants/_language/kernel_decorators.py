@@ -1,5 +1,4 @@
-"""The decorators that pass functions to the compiler. They do not parse: the first call of a kernel reads its source.
-"""
+"""The decorators that pass functions to the compiler. They parse nothing: the source is read at the first call."""
 
 from __future__ import annotations
 
@@ -104,7 +103,7 @@ def pyfunc(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 def data_oriented(cls: Any = None, *, stable_members: bool = False, template_primitives: bool = True) -> Any:
     """Lets the methods of a class be kernels. `self` is a compile-time value; with `template_primitives=False` the
-    numbers it holds are read anew at every launch instead of being compiled in. `stable_members` promises what is
+    numbers it holds are read again at every launch instead of being compiled in. `stable_members` promises what is
     checked anyway: it changes nothing.
     """
 

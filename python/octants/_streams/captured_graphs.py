@@ -46,7 +46,7 @@ class CapturedGraph:
     @contextmanager
     def on_this_thread(self) -> Iterator[CapturedGraph]:
         """While the block of `capture` is open on one thread, lets another take part: `with g.on_this_thread():`. Its
-        streams and events order its launches among those of the others, as ever. Raises RuntimeError once the capture
+        streams and events order its launches among those of the others, as usual. Raises RuntimeError once the capture
         has ended."""
         self._graph.begin()
         writes = _HostWrites(self)
@@ -94,7 +94,7 @@ class CapturedGraph:
             loss.grad.fill(1)
             step.grad().launch()
 
-        Gradients run on the streams of the launches, side by side where neither adds to what another uses. They are
+        Gradients run on the streams of the launches, concurrently where neither adds to what another uses. They are
         those of `kernel.grad(...)`: of memory as it is when they run, and of the arguments that the launches have now.
         Raises RuntimeError where a launch is a derivative itself, or keeps values whose number depends on memory.
         """

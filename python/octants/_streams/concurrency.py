@@ -24,9 +24,9 @@ def concurrent() -> Iterator[None]:
     """In the `with` block this thread's launches on the default stream are ordered by what they touch.
 
     Two launches keep their order when one writes an element that the other reads, writes or updates; others run side by
-    side. Results are those of the default stream. What the host reads afterwards is waited for as ever, and work on the
-    default stream after the block comes after all launches in it. `qd.init(concurrency="auto")` does the same for a
-    whole program, `@qd.kernel(concurrent=False)` keeps one kernel's launches in order.
+    side. Results are those of the default stream. What the host reads afterwards is waited for as usual, and work on
+    the default stream after the block comes after all launches in it. `qd.init(concurrency="auto")` does the same for
+    a whole program, `@qd.kernel(concurrent=False)` keeps one kernel's launches in order.
 
     Launches that return a value, print, assert, take arrays of the host or use memory that another library shares stay
     on the default stream, after all launches before them. Where a device works in order the block changes nothing.

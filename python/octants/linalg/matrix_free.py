@@ -103,7 +103,7 @@ def MatrixFreeBICGSTAB(A: Any, b: Any, x: Any, tol: float = 1e-6, maxiter: int =
         A._matvec(p, Ap)
         denominator = dot(shadow, Ap)
         if rho == 0.0 or denominator == 0.0:
-            # The residual has become orthogonal to the one that it is compared with, by rounding mostly: begin anew
+            # The residual has become orthogonal to the one that it is compared with, by rounding mostly: begin again
             # from it.
             if is_fresh:
                 break

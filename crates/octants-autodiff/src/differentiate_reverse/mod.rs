@@ -62,7 +62,7 @@ use sweep_state::Store;
 /// What an adjoint keeps in memory of the launch.
 #[derive(Debug, Clone)]
 pub struct StoreNeed {
-    /// Where the adjoint is told of its store.
+    /// Where the adjoint is told about its store.
     pub arguments: StoreArguments,
     /// A kernel with the same arguments that counts what the store must hold, and changes nothing. Its result is a
     /// struct of numbers of type i64: iterations of the largest parallel loop that keeps states, words of a lane (of 32
@@ -113,7 +113,7 @@ pub fn refuse_recursion(kernel: &Kernel) -> Result<(), Box<Diagnostic>> {
 
 /// Makes of a kernel its adjoint, which keeps states as `keeping` says. Of buffers without a shadow buffer there is no
 /// gradient. `found` are the loads of what atomic operations found and overwrote. The result is what the adjoint must
-/// keep in memory of the launch. `warn` is told of what makes the gradient wrong and can be meant nevertheless.
+/// keep in memory of the launch. `warn` is told about what makes the gradient wrong and can be meant nevertheless.
 ///
 /// # Errors
 /// What the kernel does that has no derivative, or that cannot be run again.

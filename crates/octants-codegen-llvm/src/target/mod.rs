@@ -275,7 +275,7 @@ pub(crate) trait Target {
         Vec::new()
     }
     /// Prefers narrower vectors in a large function. The widest ones add a vectorized remainder loop to each loop,
-    /// which costs compile time and seldom pays in large functions.
+    /// which costs compile time and rarely pays in large functions.
     fn prefer_narrow_vectors(&self, _e: &Emitter, _function: V) {}
     /// Asks for code that loads ahead of what it computes, at the price of registers: the task reads memory in inner
     /// loops, where a thread waits for it time and again, however few threads there are to take its place meanwhile.

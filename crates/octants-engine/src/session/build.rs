@@ -94,7 +94,7 @@ impl Executable {
         }
     }
 
-    /// Declares that code made of this kernel does nothing but tell its results.
+    /// Declares that code made of this kernel only computes its results.
     fn tells(&mut self, kernel: &Kernel) {
         assert!(!self.pointers.iter().any(|p| p.written), "compiler bug: code that tells results writes to memory");
         self.launching = Launching::telling(dependence(&kernel.body, &kernel.buffers, &self.layout));
@@ -248,8 +248,8 @@ impl Session {
         Ok(code)
     }
 
-    /// IR to a program of tasks for a kind of machine; printed on the way where `shows` asks for it. `done` is told of
-    /// each pass.
+    /// IR to a program of tasks for a kind of machine; printed on the way where `shows` asks for it. `done` is
+    /// told about each pass.
     pub(crate) fn split(
         &self,
         lowered: &Lowered,

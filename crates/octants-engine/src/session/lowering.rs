@@ -24,7 +24,7 @@ pub struct Lowering {
     pub store: Option<StoreNeed>,
     /// Races between iterations are looked for.
     pub(super) checks_races: bool,
-    /// The code does nothing but tell its results.
+    /// The code only computes its results.
     pub(super) tells: bool,
     /// What a gradient was made of, how it keeps states, and which arrays are the same memory.
     undifferentiated: Option<(Kernel, Keeping, Vec<Alias>)>,

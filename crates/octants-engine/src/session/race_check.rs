@@ -46,7 +46,7 @@ impl RaceCheck {
             return Vec::new();
         }
         let found = self.search.find(&Given { layout: &self.layout, slots });
-        // A race is told of each time that it would happen.
+        // A race is reported each time that it would happen.
         if found.is_empty() {
             seen.insert(arguments);
             self.done.store(seen.len() >= MOST_SEARCHES, Ordering::Relaxed);

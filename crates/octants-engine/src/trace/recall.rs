@@ -42,7 +42,7 @@ pub struct Search<'w> {
     pub watch: Stopwatch,
     /// Why no trace was valid, for diagnostics.
     pub reason: String,
-    /// Traces of the same kernel that will hardly hold again.
+    /// Traces of the same kernel that will probably not hold again.
     outdated: Vec<Key>,
 }
 

@@ -216,7 +216,7 @@ impl Kernel {
         Ok(spec.map_or_else(Vec::new, |s| s.constants.iter().map(|c| c.clone_ref(py)).collect()))
     }
 
-    /// What the compiler is told of a call's arguments.
+    /// What the compiler is told about a call's arguments.
     pub(super) fn describe<'py>(
         &self,
         prepared: &Prepared,

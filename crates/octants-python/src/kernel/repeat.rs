@@ -253,7 +253,7 @@ impl Kernel {
             return Ok(());
         }
         let Some(Parts { flats, others }) = prepared.split(py, self, args)? else { return Ok(()) };
-        // What a launch must know of each array in the host's memory is gathered anew.
+        // What a launch must know of each array in the host's memory is gathered again.
         let foreign = flats.iter().flat_map(|flat| flat.spans()).any(|s| s.host || s.readonly);
         if foreign {
             return Ok(());

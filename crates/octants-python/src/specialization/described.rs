@@ -21,7 +21,7 @@ use crate::world::PyWorld;
 /// A value or array argument: where it is in the parameter list.
 pub(super) type Leaf = (u32, Vec<String>);
 
-/// What the compiler is told of the arguments, and where their words come from.
+/// What the compiler is told about the arguments, and where their words come from.
 #[derive(Default)]
 pub struct Described {
     /// One per parameter.

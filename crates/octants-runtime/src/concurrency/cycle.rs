@@ -206,7 +206,7 @@ impl Round {
         self.tokens[self.held..self.at].iter().filter_map(launch).collect()
     }
 
-    /// What comes next is held anew.
+    /// What comes next is held again.
     fn begin_run(&mut self) {
         if self.at == self.tokens.len() {
             self.at = 0;
