@@ -68,7 +68,7 @@ def parallel_context(*, allow_nesting: bool = False) -> Iterator[None]:
 @known_to_compiler("graph_parallel")
 @contextmanager
 def parallel(*, allow_overlap: bool = False) -> Iterator[None]:
-    """A block in a `qd.graph.parallel_context`. Blocks run concurrently where the device has streams. Two that touch
-    the same elements, one of them writing, are an error, and a warning where that depends on values, unless one says
-    that it is meant (`allow_overlap=True`)."""
+    """A section of a `qd.graph.parallel_context`. Sections run concurrently if the device has streams. It is an error
+    if two sections certainly touch the same element and one of them writes, and a warning if that depends on values.
+    `allow_overlap=True` on one of them permits it."""
     yield

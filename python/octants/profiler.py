@@ -222,7 +222,7 @@ def set_kernel_profiler_toolkit(toolkit_name: str = "default") -> bool:
 
 
 def set_kernel_profiler_metrics(metric_list: Sequence[CuptiMetric] = ()) -> None:
-    """Counters of the hardware are not read: logs a warning where some are asked for."""
+    """Hardware counters are not supported: logs a warning if any are requested."""
     if metric_list:
         _no_counters()
 

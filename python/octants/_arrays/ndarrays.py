@@ -197,7 +197,7 @@ class Ndarray(WholeArray, _octants.Ndarray):
     @only_in_python
     def to_numpy(self, dtype: Any = None, *, copy: bool | None = True) -> np.ndarray[Any, Any]:
         """All elements as an array of shape `shape + element_shape`. `copy=False` gives a view of the memory or raises,
-        `copy=None` gives one where possible."""
+        `copy=None` gives a view if possible."""
         memory = self._memory()
         wanted = memory.dtype if dtype is None else numpy_dtype(dtype)
         if copy is not True:

@@ -55,8 +55,8 @@ def wait_for_stream(qd_stream: Any, whole: Any) -> None:
 
 
 def queue_between_devices(stream: _octants.Stream | None, to: Elements, source: Elements) -> bool:
-    """Lets the devices copy all elements from one to another, after all work that uses them. False where the layouts
-    differ, or where the devices cannot."""
+    """Queues copies of all elements between devices, after all work that uses them. False if the layouts differ, or if
+    the devices cannot copy."""
     ranges, sources = _ranges(to), _ranges(source)
     same = to.dtype == source.dtype and _relative(to) == _relative(source)
     if ranges is None or sources is None or len(ranges) != len(sources) or not same:

@@ -37,19 +37,17 @@ def kernel(
     checkpoints: bool = False,
     concurrent: bool = True,
 ) -> Any:
-    """Compiles a function, at its first call with arguments of new types, to run in parallel: its outermost loops are
-    spread over threads. As a method, the class is decorated with `@qd.data_oriented`.
+    """Makes a function a kernel. It is compiled at the first call with arguments of new types, and its outermost loops
+    run in parallel. To use it on a method, decorate the class with `@qd.data_oriented`.
 
-    `fastcache` (or `pure`) declares that the kernel depends on its arguments alone, and has that checked: variables of
-    the scope around it are an error. Kernels are kept on disk with or without it.
-    `graph` asks for all tasks in one launch, which is what a launch is, and allows `qd.graph`'s blocks and loops.
-    `checkpoints`, with `graph`, allows `qd.checkpoint` blocks, at which a launch may end and resume: a launch of a
-    kernel that has some returns a `qd.GraphStatus`, and `kernel.resume(..., from_checkpoint=label)` goes on from one.
+    `fastcache` (or `pure`) declares that the kernel depends on its arguments only, and the compiler checks it: captured
+    variables are an error. Kernels are cached on disk with or without it. `graph` allows `qd.graph`'s blocks and loops.
+    `checkpoints`, with `graph`, allows `qd.checkpoint` blocks, at which a launch may end and resume: a launch of such a
+    kernel returns a `qd.GraphStatus`, and `kernel.resume(..., from_checkpoint=label)` continues from one.
     `concurrent=False` keeps its launches on the default stream in the order of the calls under `qd.concurrent()` and
     `qd.init(concurrency="auto")`.
 
-    Raises `OctantsSyntaxError` for `checkpoints` without `graph`, and with a value that is returned.
-    """
+    Raises `OctantsSyntaxError` for `checkpoints` without `graph`, or with a return value."""
 
     def decorate(function: Callable[..., Any]) -> _octants.Kernel:
         if checkpoints and not graph:

@@ -16,7 +16,7 @@ from octants.types.values import elementwise
 
 @known_to_compiler("isnan")
 def isnan(x: Any) -> Any:
-    """Whether each component is not a number. Works under `fast_math` too: it looks at the bits."""
+    """Whether each component is NaN. Works under `fast_math` too, because it tests the bits."""
     return elementwise(np.isnan, x)
 
 

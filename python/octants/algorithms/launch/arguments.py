@@ -45,7 +45,7 @@ def length_of(name: str, arr: Any) -> int:
 
 
 def counted(arr: Any, n: Any, capacity: int) -> tuple[Any, int, bool]:
-    """What a kernel is passed for the number of elements: an array, a number, and whether it is in the array."""
+    """The kernel arguments for the number of elements: an array, a number, and whether the number is in the array."""
     if n is None:
         return arr, capacity, False
     if not isinstance(n, (int, np.integer)):
