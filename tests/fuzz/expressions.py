@@ -42,7 +42,7 @@ class Collection:
     components: int = 0
     first: list[int] = field(default_factory=list)
     used: list[int] = field(default_factory=list)
-    """As many of each axis are used; what lies behind must stay as it is."""
+    """As many of each axis are used; what is after must stay as it is."""
 
 
 @dataclass

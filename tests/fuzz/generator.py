@@ -461,7 +461,7 @@ class Generator(Expressions):
             return
         second = f"{base}[{', '.join(other)}]"
         if form < 0.6:
-            # A read behind conditional stores to neighbors.
+            # A read after conditional stores to neighbors.
             s = self.fresh("a")
             self.line(f"if {self.condition(1)}:")
             self.depth += 1

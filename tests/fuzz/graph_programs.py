@@ -1,4 +1,4 @@
-"""Random kernels with `graph=True`: loops by what is in memory, choices, sections, checkpoints and parallel loops,
+"""Random kernels with `graph=True`: data-dependent loops, branches, sections, checkpoints and parallel loops,
 nested in any order.
 
 A program has two texts: the kernel, and a Python function that does the same in order. Sections own arrays and
@@ -103,7 +103,7 @@ class _Writer:
             self.statements(depth + 1, arrays, nesting + 1, in_section)
 
     def changed(self, depth: int, arrays: list[int], nesting: int, in_section: bool) -> None:
-        """A variable that a branch may change, for tasks in it and behind it."""
+        """A variable that a branch may change, for tasks in it and after it."""
         x, y, name = self.random.choice(arrays), self.random.choice(arrays), f"v{self.locals}"
         self.locals += 1
         self.text.add(depth, f"{name} = a{x}[{self.random.randrange(SIZE)}]")

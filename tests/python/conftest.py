@@ -4,7 +4,7 @@
 the test asks for a schedule or another test bed that only the CPU has. Without the device tests fail rather than pass
 on the CPU. Tests marked `on_cpu` are about the CPU: they look into its memory, or say its name. `--arch cpu-separate`
 lets the CPU play such a device, whose memory the host cannot address. `--arch amdgpu-standin` runs on a library that
-plays HIP's, on its second device, so that a call that forgets to switch shows; schedules made from a seed are its
+replaces HIP's, on its second device, so that a call that forgets to switch shows; schedules made from a seed are its
 streams' own. `--arch amdgpu-emulator` runs on the same library, which then emulates the machine code of the chip that
 `HIP_STANDIN_ARCH` names (gfx90a by default).
 

@@ -795,7 +795,7 @@ def test_cupy_on_a_stream_of_its_own(cupy):
 
 
 def _recorded(cupy: Any) -> Any:
-    """An event behind what is queued on our default stream, which is in step with CUDA's."""
+    """An event after what is queued on our default stream, which is in step with CUDA's."""
     event = cupy.cuda.Event()
     event.record(cupy.cuda.Stream.null)
     return event

@@ -1,5 +1,5 @@
 """Iterations of a parallel loop that run the same inner loop: on CPUs several run at once, and each step of that loop
-is done for all of them. None must be able to tell, however many are left over when they are counted off in groups of 4
+is done for all of them. None must be able to tell, however many remain when they are counted off in groups of 4
 to
 32."""
 
@@ -70,7 +70,7 @@ def test_all_pairs(ty):
 
 @pytest.mark.parametrize("ty", [qd.i32, qd.f32], ids=str)
 def test_a_product_of_matrices(ty):
-    """What iterations read lies side by side. Rows are shorter than groups, and longer; groups end where rows do."""
+    """What iterations read is adjacent. Rows are shorter than groups, and longer; groups end where rows do."""
     Numbers = qd.types.ndarray(dtype=ty, ndim=2)
 
     @qd.kernel
@@ -280,7 +280,7 @@ def test_what_stands_before_the_loop_is_one_for_all():
 
 
 def test_several_loops_in_a_row():
-    """Some run together, one is shorter for some; what stands between them uses what the one before has found."""
+    """Some run together, one is shorter for some; what is between them uses what the one before has found."""
 
     @qd.kernel
     def run(x: I1, out: I2):

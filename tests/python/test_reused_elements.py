@@ -20,7 +20,7 @@ def array(values: np.ndarray) -> qd.ScalarNdarray:
 
 
 def interleaved(*values: np.ndarray) -> list[qd.ScalarField]:
-    """Fields whose elements lie among one another."""
+    """Fields whose elements are interleaved."""
     fields = [qd.field(qd.i32) for _ in values]
     qd.root.dense(qd.i, N).place(*fields)
     for field, numbers in zip(fields, values):

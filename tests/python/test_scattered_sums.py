@@ -23,7 +23,7 @@ def numbers(*shape):
 
 
 def lengths(least=0):
-    """How often the rows' inner loops run: none, a few, all."""
+    """How many times the rows' inner loops run: none, a few, all."""
     return np.random.default_rng(5).integers(least, MOST + 1, N).astype(np.int32)
 
 

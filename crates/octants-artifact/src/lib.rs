@@ -88,7 +88,7 @@ pub struct Artifact {
     pub tasks: Vec<TaskMeta>,
     /// In which order the tasks run; empty where each runs once, in order.
     pub graph: Vec<GraphPart>,
-    /// Integers in memory that its loops by what is in memory change: their gradient begins where these began.
+    /// Integers in memory that its data-dependent loops change: their gradient begins where these began.
     pub counters: Vec<Condition>,
     /// Places that print or assert, named by index in the code.
     pub sites: Vec<Site>,

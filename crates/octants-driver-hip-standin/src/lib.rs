@@ -1,4 +1,4 @@
-//! A library that plays HIP's (`libamdhip64.so`) on a machine without an AMD GPU, for tests alone: the functions that
+//! A stand-in for HIP's library (`libamdhip64.so`) on a machine without an AMD GPU, for tests only: the functions that
 //! our driver uses, with the meaning that HIP's documentation gives them, as strict as it allows.
 //!
 //! - Streams are threads with queues. Between two pieces of work a seed decides how long a stream sleeps, so that

@@ -45,7 +45,7 @@ pub struct Gpu {
     pub shape: Option<(u32, u32)>,
     /// Nanoseconds of a tick of timestamps; zero without them.
     pub tick: f64,
-    /// The processor plays it.
+    /// A software device on the CPU.
     pub is_processor: bool,
     /// Bytes of memory of its own.
     pub memory_bytes: u64,

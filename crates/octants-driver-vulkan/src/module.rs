@@ -12,7 +12,7 @@ use octants_runtime::{ErrorKind, Result};
 use crate::checked::failed;
 use crate::gpu::Gpu;
 
-/// Threads of a block where the program does not say: on a GPU, and on a processor that plays one.
+/// Threads of a block if the program does not say: on a GPU, and on a software device.
 const GPU_BLOCK: u32 = 256;
 const PROCESSOR_BLOCK: u32 = 64;
 /// Blocks that fill a GPU that does not tell the number of its multiprocessors.

@@ -16,7 +16,7 @@ use crate::instance::{Instance, Instances, VERSION, why};
 const MOST_QUEUES: u32 = 16;
 
 /// Opens a device: the one with the number that was asked for, or else the best there is, a GPU of its own before one
-/// that shares the processor's memory. One that the processor plays is taken where `takes_processor` says so.
+/// that shares the processor's memory. A software device is taken if `takes_processor` says so.
 pub fn open(instances: &Instances, config: &GpuConfig, takes_processor: bool) -> Result<VulkanDriver, Unavailable> {
     let instance = instances.of(config.library.as_deref())?;
     let found = choose(&instance.calls, config, takes_processor)?;
@@ -33,7 +33,7 @@ pub struct Listed {
     pub memory_bytes: u64,
     /// Version of Vulkan, in its usual form.
     pub version: String,
-    /// The processor plays it.
+    /// A software device on the CPU.
     pub is_processor: bool,
     /// Why it cannot be used, if it cannot.
     pub lacks: Option<String>,
@@ -257,7 +257,7 @@ struct Properties {
     varies: bool,
     /// Multiprocessors, and threads that each of them holds, where the device tells.
     shape: Option<(u32, u32)>,
-    /// Mesa's driver that plays a GPU on the processor.
+    /// Mesa's software device.
     is_lavapipe: bool,
 }
 

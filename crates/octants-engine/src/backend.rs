@@ -75,7 +75,7 @@ pub struct DeviceSettings {
     pub max_threads: Option<u32>,
     /// Launches on streams run beside one another.
     pub streams: bool,
-    /// A device that the processor plays is not taken.
+    /// A software device is not taken.
     pub only_graphics_processors: bool,
     /// For tests: the seed of an order of what streams do.
     pub schedule: Option<u64>,

@@ -40,7 +40,7 @@ def rounds(x: A, y: A, left: qd.types.ndarray(dtype=qd.i32, ndim=0)):
 
 class Program:
     """A sequence of acts on arrays and streams that no schedule can change the result of: each use of an array waits
-    for those on other streams that it must come behind."""
+    for those on other streams that it must come after."""
 
     def __init__(self, seed, hosts):
         self.random = random.Random(seed)

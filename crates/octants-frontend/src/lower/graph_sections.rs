@@ -22,7 +22,7 @@ pub(super) enum GraphSection {
     Outside,
     /// Directly in a `parallel_context`, the one of this number.
     Context { nests: bool, region: u32 },
-    /// In a section of one. Those that nest may hold loops by what is in memory, and contexts.
+    /// In a section of one. Those that nest may hold data-dependent loops, and contexts.
     Section { nests: bool },
     /// In a checkpoint.
     Checkpoint,
@@ -109,7 +109,7 @@ impl Lowerer<'_> {
         flow
     }
 
-    /// A section that may hold loops by what is in memory, and contexts: a `loop` that is left at its end.
+    /// A section that may hold data-dependent loops, and contexts: a `loop` that is left at its end.
     fn lower_nesting_section(&mut self, region: u32, body: &[Stmt]) -> Result<Flow> {
         let group = LoopGroup { region: Some(region), number: self.next_group };
         self.next_group += 1;

@@ -269,7 +269,7 @@ impl<'a> Walk<'a> {
         launch.caller.will_block();
         let mut copy = None;
         if let Pace::Queued { .. } = self.pace {
-            stream.check_not_capturing("launch a kernel that loops or chooses by what is in memory")?;
+            stream.check_not_capturing("launch a kernel that has data-dependent loops or branches")?;
             if !device.host_addressable {
                 let word = self.kernel.condition_at(launch.result, at.word);
                 // SAFETY: both are in memory of their kind, and the word is the branch's own until it has waited.
@@ -282,7 +282,7 @@ impl<'a> Walk<'a> {
             stream.hear(&mut self.scratch.borrow_mut());
             stream.report_pending()?;
         } else if !device.host_addressable {
-            let message = "a kernel that loops or chooses by what is in memory cannot be launched by a task's print";
+            let message = "a kernel that has data-dependent loops or branches cannot be launched by a task's print";
             return Err(ErrorKind::Misuse { message: message.into() }.into());
         }
         if launch.caller.is_interrupted() {
