@@ -1,6 +1,6 @@
-//! [`Affine`]: sums of multiples of loop indices, parameters and extents. The form of indices, bounds and access sets.
+//! [`Affine`]: affine sums of loop indices, parameters and extents. The form of indices, bounds and access sets.
 //!
-//! The sums are exact. A program's arithmetic wraps, so the two agree whenever the exact sum fits the program's type:
+//! The sums are exact. A program's arithmetic wraps, so the two agree only if the exact sum fits the program's type;
 //! code that relies on a sum must check that. An index outside of its axis belongs to no element.
 
 use std::collections::BTreeMap;

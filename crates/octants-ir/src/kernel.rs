@@ -1,5 +1,5 @@
-//! [`Kernel`], what the front end makes, and [`Program`], what `offload` makes of it: another type, so that code that
-//! was not split into tasks cannot reach a back end.
+//! [`Kernel`], the result of the front end, and [`Program`], the result of `offload`. They are different types, so
+//! code that was not split into tasks cannot reach a back end.
 
 use std::collections::{BTreeMap, BTreeSet};
 

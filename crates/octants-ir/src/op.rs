@@ -1,5 +1,5 @@
-//! The operations. Each instruction is an [`Op`] with a result type; `lib.rs` holds their semantics, `operation_table`
-//! what is known of each.
+//! The operations. Each instruction is an [`Op`] with a result type. `lib.rs` documents their semantics,
+//! `operation_table` their properties.
 
 use std::hash::{Hash, Hasher};
 use std::mem::discriminant;

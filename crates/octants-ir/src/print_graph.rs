@@ -1,4 +1,4 @@
-//! The text of a program's task graph: one part a line, with what is in it between braces.
+//! The text of a program's task graph: one part per line, with nested parts in braces.
 
 use crate::kernel::Task;
 use crate::print::{Printer, name};

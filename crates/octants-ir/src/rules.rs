@@ -1,4 +1,4 @@
-//! The rules that the verifier holds, what breaks one, and what it knows around an instruction.
+//! The verifier's rules, the violations, and the verifier's context of an instruction.
 
 use std::fmt;
 

@@ -1,5 +1,5 @@
-//! Which code of a kernel becomes tasks: the blocks in which parallel loops may be, and how those end that are
-//! repeated.
+//! The code of a kernel that becomes tasks: the blocks in which parallel loops are allowed, and the ends of repeated
+//! blocks.
 
 use std::collections::BTreeSet;
 

@@ -1,10 +1,10 @@
-//! The verifier: what must hold of every kernel and program, as a numbered list of rules ([`Rule`]).
+//! The verifier: the invariants of every kernel and program, as a numbered list of rules ([`Rule`]).
 //!
-//! [`verify_kernel`] and [`verify_program`] return every violation with the instruction that violates;
-//! [`assert_kernel`] and [`assert_program`] panic with all of them and the whole text. Rules about the form of the code
-//! (1 to 19) are here, but for the one about convergence (16) in `verify_convergence`; rules about the types of one
-//! instruction (20 to 33) are in `verify_types`, the one about access sets (34) in `verify_access`, rules about task
-//! graphs (40 to 45) in `verify_graph`. An instruction that breaks a rule about numbers is looked at no further.
+//! [`verify_kernel`] and [`verify_program`] return every violation with its instruction; [`assert_kernel`] and
+//! [`assert_program`] panic with all of them and the whole text. Rules about the form of the code (1 to 19) are here,
+//! except the one about convergence (16) in `verify_convergence`. Rules about the types of one instruction (20 to 33)
+//! are in `verify_types`, the one about access sets (34) in `verify_access`, rules about task graphs (40 to 45) in
+//! `verify_graph`. After an instruction has violated a rule about numbers, it is not checked further.
 
 use std::collections::HashSet;
 use std::fmt::{self, Write as _};

@@ -1,4 +1,4 @@
-//! The verifier's rules about task graphs (40 to 45), and about the loops of a kernel that become parts of one.
+//! The verifier's rules about task graphs (40 to 45), and about loops of a kernel that become parts of a graph.
 
 use std::collections::BTreeSet;
 
