@@ -97,14 +97,14 @@ def cuda() -> None:
 
 
 class ByDlpack:
-    """An array that shows itself by DLPack alone."""
+    """An array that shows itself by DLPack only."""
 
     def __init__(self, array: Any) -> None:
         self.__dlpack__, self.__dlpack_device__ = array.__dlpack__, array.__dlpack_device__
 
 
 class ByProtocol:
-    """An array that shows itself by the array protocol alone."""
+    """An array that shows itself by the array protocol only."""
 
     def __init__(self, array: Any) -> None:
         self.__cuda_array_interface__ = array.__cuda_array_interface__

@@ -286,7 +286,7 @@ FORGOTTEN = {
     ),
     "hipStreamWaitEvent": ("int hipStreamWaitEvent(void *s, void *e, unsigned f) { return 0; }", "wrong"),
     "hipEventRecord": ("int hipEventRecord(void *e, void *s) { return 0; }", "wrong"),
-    # A host that may be interrupted asks until the stream is done, and calls this for the copy after it alone.
+    # A host that may be interrupted asks until the stream is done, and calls this for the copy after it only.
     "hipStreamSynchronize hipStreamQuery": (
         "int hipStreamSynchronize(void *s) { return 0; }\nint hipStreamQuery(void *s) { return 0; }",
         "wrong",

@@ -117,7 +117,7 @@ pub struct Modifiers {
     pub clamp: bool,
     /// The result is multiplied.
     pub times: f64,
-    /// `offset:swizzle(...)` and the like: a permutation of lanes within 32.
+    /// `offset:swizzle(...)` and similar: a permutation of lanes within 32.
     pub swizzle: Option<u16>,
     /// A result of 16 bits leaves the upper half of its register as it was.
     pub keeps_upper_half: bool,

@@ -203,7 +203,7 @@ pub fn run_packed(wave: &mut Wave, inst: &Instruction, op: &Lanewise, in_place: 
     Ok(())
 }
 
-/// Half of a pair. Constants are in the lower half alone, for floats of 32 bits in both.
+/// Half of a pair. Constants are in the lower half only, for floats of 32 bits in both.
 fn packed_half(wave: &Wave, from: &Operand, ty: Ty, whole: Ty, upper: bool) -> Row {
     if let Some(constant) = from.constant(ty) {
         let is_literal = matches!(from.value, Value::Literal(_));

@@ -9,7 +9,7 @@ use crate::behavior::OwnBehavior;
 use crate::effects::OwnEffects;
 use crate::local_uses::find_local_uses;
 
-/// Facts that follow from a body alone.
+/// Facts that follow from a body only.
 #[derive(Debug, Default)]
 pub struct BodyFacts {
     local_uses: OnceLock<Arc<LocalUses>>,

@@ -63,7 +63,7 @@ impl Hasher for KeyMaker {
     }
 }
 
-/// The key of these bytes alone.
+/// The key of these bytes only.
 pub fn key_of_bytes(bytes: &[u8]) -> Key {
     Key(*blake3::hash(bytes).as_bytes())
 }

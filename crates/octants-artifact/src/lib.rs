@@ -135,7 +135,7 @@ pub struct Pointer {
     pub slot: u32,
     /// Some task writes to the memory.
     pub written: bool,
-    /// The kernel's buffer whose memory it is, where it is that of one buffer alone.
+    /// The kernel's buffer whose memory it is, where it is that of one buffer only.
     pub buffer: Option<u32>,
 }
 
@@ -432,7 +432,7 @@ pub struct HostContext {
     pub launch: u64,
     /// 56: for the driver's own use.
     pub owner: *const core::ffi::c_void,
-    /// 64: the address of a zeroed copy of what the task scatters to, for the call alone; null where calls have none.
+    /// 64: the address of a zeroed copy of what the task scatters to, for the call only; null where calls have none.
     /// All calls of a launch do the same. For the code that adds copies: the address of a list of their addresses.
     pub copies: *const core::ffi::c_void,
     /// 72: how many copies are to be added.

@@ -268,7 +268,7 @@ impl Store {
         Ok(())
     }
 
-    /// Whether it was written. The name is that of the entry alone, where several have one key.
+    /// Whether it was written. The name is that of the entry only, where several have one key.
     pub(crate) fn put_entry(&self, path: &Path, key: &Key, name: &Key, body: &[u8]) -> io::Result<bool> {
         if self.read_only.load(Ordering::Relaxed) {
             return Ok(false);
@@ -472,7 +472,7 @@ fn refresh(file: &File, used: Option<SystemTime>) {
     let now = SystemTime::now();
     let fresh = used.is_some_and(|t| now.duration_since(t).is_ok_and(|age| age < FRESH));
     if !fresh {
-        // Of use to others alone: whose folder may not be written to does without.
+        // Of use to others only: whose folder may not be written to does without.
         let _ = file.set_times(FileTimes::new().set_modified(now));
     }
 }

@@ -1,6 +1,6 @@
 //! Every rule of differentiation against finite differences, in both modes, on scalars, vectors and matrices.
 //!
-//! A case is one operation on given types. It is evaluated here, by a few lines that know the arithmetic of f64 alone:
+//! A case is one operation on given types. It is evaluated here, by a few lines that know the arithmetic of f64 only:
 //! at two points beside a random one for the difference along a random direction, which the tangent must equal; and the
 //! product of a random adjoint with that tangent must be that of the direction with what `pull_back` contributes.
 

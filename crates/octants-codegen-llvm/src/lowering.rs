@@ -52,7 +52,7 @@ pub(crate) enum BodyKind {
     Task,
     /// The function returns the leaves, then whether it failed, where it can.
     Function { fails: bool },
-    /// The prologue of a task alone: nothing is returned.
+    /// The prologue of a task only: nothing is returned.
     Count,
 }
 

@@ -50,7 +50,7 @@ pub(crate) fn tell_strides_apart(module: &Module<'_>, layout: &TargetData) {
 
 /// Base and index of an address with one index, which is an extended number.
 fn extended_index<'c>(inst: &InstructionValue<'c>) -> Option<(PointerValue<'c>, BasicValueEnum<'c>)> {
-    // SAFETY: it is asked of a `getelementptr` alone.
+    // SAFETY: it is asked of a `getelementptr` only.
     let is_one =
         inst.get_opcode() == InstructionOpcode::GetElementPtr && unsafe { LLVMGetNumIndices(inst.as_value_ref()) } == 1;
     if !is_one {

@@ -154,7 +154,7 @@ fn threads_that_add_to_the_same_elements_one_after_the_other_add_as_one() {
 
 #[test]
 fn sums_whose_terms_are_shared_are_looked_through_once() {
-    // n = x[i], doubled again and again; for k in 0..n: h[n - 1 - k] += 1.5, and where k is doubled like that
+    // n = x[i], doubled repeatedly; for k in 0..n: h[n - 1 - k] += 1.5, and where k is doubled like that
     let doubled = |b: &mut Builder, v| (0..48).fold(v, |v, _| b.binary(BinaryOp::Add, v, v));
     let mut b = Builder::new();
     for_each(&mut b, |b, i| {

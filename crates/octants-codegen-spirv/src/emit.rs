@@ -507,7 +507,7 @@ impl Emitter {
         id
     }
 
-    /// The same, of values alone.
+    /// The same, of values only.
     pub fn of(&self, op: Op, ty: Id, operands: &[Id]) -> Id {
         self.op(op, ty, operands.iter().map(|o| Operand::IdRef(*o)).collect())
     }

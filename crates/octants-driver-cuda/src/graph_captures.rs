@@ -11,7 +11,7 @@ use crate::graph_handles::{CuGraph, CuGraphNode, called, raw_nodes};
 
 /// `CU_STREAM_CAPTURE_STATUS_ACTIVE`.
 const ACTIVE: c_int = 1;
-/// `CU_STREAM_SET_CAPTURE_DEPENDENCIES`: in the place of those that there are.
+/// `CU_STREAM_SET_CAPTURE_DEPENDENCIES`: instead of those that there are.
 const SET: c_uint = 1;
 
 own_functions! {

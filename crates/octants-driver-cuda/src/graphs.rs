@@ -155,7 +155,7 @@ pub struct EdgeKind {
 
 /// `CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC` and `CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC`: the second kernel is launched
 /// when the blocks of the first have all begun to end, and waits for their end itself. On an H200 the tasks of a chain
-/// of small kernels then took 0.8 microseconds each in the place of 1.0.
+/// of small kernels then took 0.8 microseconds each instead of 1.0.
 const PROGRAMMATIC: EdgeKind = EdgeKind { from_port: 1, to_port: 0, kind: 1, reserved: [0; 5] };
 
 own_functions! {

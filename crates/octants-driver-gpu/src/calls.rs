@@ -48,7 +48,7 @@ impl Logs {
             number::JIT_INFO_LOG_BUFFER,
             number::JIT_INFO_LOG_BUFFER_SIZE,
         ];
-        // Sizes are passed in the place of a pointer.
+        // Sizes are passed instead of a pointer.
         let size = (LOG_BYTES - 1) as *mut c_void;
         let [errors, notes] = &mut self.0;
         (options, [errors.as_mut_ptr().cast(), size, notes.as_mut_ptr().cast(), size])

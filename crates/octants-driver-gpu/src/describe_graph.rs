@@ -440,7 +440,7 @@ fn ever<T>(called: Called<T>) -> Result<T, NotAGraph> {
     called.map_err(|_| NotAGraph::Ever)
 }
 
-/// Some section runs again and again, or only sometimes.
+/// Some section runs repeatedly, or only sometimes.
 pub fn decides(sections: &[Section]) -> bool {
     let asks = |s: &Section| matches!(s, Section::While(..) | Section::If(..) | Section::Checkpoint(..));
     sections.iter().any(|s| asks(s) || s.parts().iter().any(|part| decides(part)))

@@ -34,8 +34,8 @@ fn place_of(stream: RawStream) -> usize {
 }
 
 impl LastLaunches {
-    /// The number by which launches of this kernel are noted. It is told apart by where it is defined, as far as that
-    /// is known.
+    /// The number by which launches of this kernel are noted. It is distinguished by where it is defined, as far as
+    /// that is known.
     pub fn number_of(&self, kernel: &str, defined_at: Option<&str>) -> u32 {
         let kernel = defined_at.map_or(format!("`{kernel}`"), |place| format!("`{kernel}` (defined at {place})"));
         let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);

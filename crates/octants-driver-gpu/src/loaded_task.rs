@@ -246,7 +246,7 @@ impl LoadedTask {
         unsafe { calls.launch(function, shape, stream, parameter.address(), self.kernel) }
     }
 
-    /// Unloads what was loaded for this task alone.
+    /// Unloads what was loaded for this task only.
     ///
     /// # Safety
     /// No launch of it is queued or running.

@@ -236,7 +236,7 @@ struct Product {
     y: Vector,
     real: c_int,
     workspace_bytes: u64,
-    /// The workspace for which the matrix was looked over.
+    /// The workspace for which the matrix was analyzed.
     prepared_in: Option<Address>,
 }
 

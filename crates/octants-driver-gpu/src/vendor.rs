@@ -167,7 +167,7 @@ pub trait Graphs {
     /// Gives a description back, with those of the graphs within it.
     unsafe fn destroy(&self, graph: RawGraph);
 
-    /// Nodes that run again and again, where the vendor has them.
+    /// Nodes that run repeatedly, where the vendor has them.
     fn loops(&self) -> Option<&dyn GraphLoops> {
         None
     }
@@ -225,7 +225,7 @@ impl Decision {
     }
 }
 
-/// A vendor's nodes that run again and again, or only sometimes: see [`Graphs`].
+/// A vendor's nodes that run repeatedly, or only sometimes: see [`Graphs`].
 #[allow(clippy::missing_safety_doc)] // As there.
 pub trait GraphLoops {
     /// Code with a function `decide` for one thread, with a [`Decision`] as its only parameter.
@@ -235,7 +235,7 @@ pub trait GraphLoops {
     /// loop around it finds it as it was left.
     unsafe fn create_switch(&self, to: RawGraph) -> Called<u64>;
 
-    /// Adds a node that runs after others: a graph, to be filled with nodes, again and again while the switch is
+    /// Adds a node that runs after others: a graph, to be filled with nodes, repeatedly while the switch is
     /// on. The node, and the graph.
     unsafe fn add_loop(&self, to: RawGraph, switch: u64, behind: &[RawNode]) -> Called<(RawNode, RawGraph)>;
 
@@ -260,7 +260,7 @@ pub trait Vendor: fmt::Debug + Send + Sync + 'static {
     /// What this thread works on.
     fn current(&self) -> Called<Place>;
 
-    /// Makes `to` what this thread works on, in the place of `from`. True when that has to be undone.
+    /// Makes `to` what this thread works on, instead of `from`. True when that has to be undone.
     ///
     /// # Safety
     /// `to` was opened.

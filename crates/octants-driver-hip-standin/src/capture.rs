@@ -143,7 +143,7 @@ impl Captures {
         }
     }
 
-    /// An event is recorded. True where it is for the capture alone.
+    /// An event is recorded. True where it is for the capture only.
     pub fn record(&mut self, event: u64, stream: u64) -> bool {
         self.0.iter_mut().for_each(|c| {
             c.events.remove(&event);
@@ -153,7 +153,7 @@ impl Captures {
         true
     }
 
-    /// A stream waits for an event, which was `recorded` outside. True where that is for the capture alone.
+    /// A stream waits for an event, which was `recorded` outside. True where that is for the capture only.
     pub fn wait(&mut self, stream: u64, event: u64, recorded: bool) -> Outcome<bool> {
         let Some(at) = self.0.iter().position(|c| c.events.contains_key(&event)) else {
             if let Some(capture) = self.of(stream).filter(|_| recorded) {

@@ -62,7 +62,7 @@ pub struct Table {
 pub static TABLE: Table = Table { register, barrier, exchange, fault, ballot };
 
 unsafe extern "C" fn register(which: i32) -> i32 {
-    // SAFETY: code runs in a fiber alone, which sets this before.
+    // SAFETY: code runs in a fiber only, which sets this before.
     unsafe { (*RUNNING.get()).registers[which as usize] as i32 }
 }
 

@@ -23,7 +23,7 @@ pub struct Matrix {
     pub is_double: bool,
 }
 
-/// A product with what was looked over for it.
+/// A product with what was analyzed for it.
 #[derive(Debug)]
 pub struct Product {
     /// The matrix.

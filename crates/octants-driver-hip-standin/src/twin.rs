@@ -28,7 +28,7 @@ impl Processor for Twin {
         std::fs::write(&file, image).map_err(|e| e.to_string())?;
         // SAFETY: the code was made for this process.
         let library = unsafe {
-            // Code uses the process's functions of mathematics.
+            // Code uses the process's math functions.
             let _kept = Library::open(Some("libm.so.6"), RTLD_NOW | RTLD_GLOBAL).map(Library::into_raw);
             Library::open(Some(&file), RTLD_NOW | RTLD_LOCAL)
         };

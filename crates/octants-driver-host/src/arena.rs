@@ -112,7 +112,7 @@ impl Arena {
     }
 
     /// Takes a block back. The memory of a chunk without blocks goes back to the system, but for one that is kept: a
-    /// program may make and drop one block again and again.
+    /// program may make and drop one block repeatedly.
     ///
     /// # Safety
     /// `address` came from `allocate(bytes)` of this arena and is used no more.

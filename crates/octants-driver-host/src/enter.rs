@@ -209,7 +209,7 @@ unsafe extern "C" fn poll_keeping_vectors(context: *const HostContext) {
     poll_keeping!("xsave64 [rsp]", "xrstor64 [rsp]")
 }
 
-/// For others, which have vectors of 128 bits alone.
+/// For others, which have vectors of 128 bits only.
 ///
 /// # Safety
 /// As [`answer`].

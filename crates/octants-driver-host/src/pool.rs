@@ -1,7 +1,7 @@
 //! The thread pool that runs the chunks of a job, optimized for short wake-up.
 //!
 //! Any number of threads may run jobs concurrently. Each job takes one of a few slots; a job that finds none free runs
-//! on its caller alone. Every participant of a job has a lane: a run of neighboring chunks, taken from the front. The
+//! on its caller only. Every participant of a job has a lane: a run of neighboring chunks, taken from the front. The
 //! caller has the first lane. A pool thread takes the lane of its own number if that is still free, so a thread
 //! touches the same memory from job to job. A participant that has finished its lane steals chunks from the back of
 //! others. Participants join and leave through the state of their lane, which they share with the caller only. The
@@ -422,7 +422,7 @@ mod tests {
             pool.run(40, 1, 2, &Patient, &body).unwrap();
             threads.into_inner().unwrap().len() == 2
         };
-        // A busy machine may keep the other thread from waking in time, but not again and again.
+        // A busy machine may keep the other thread from waking in time, but not repeatedly.
         assert!((0..20).any(|_| shared()));
     }
 

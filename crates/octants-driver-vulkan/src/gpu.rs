@@ -71,7 +71,7 @@ impl fmt::Debug for Gpu {
 }
 
 impl Gpu {
-    /// Has a queue for this thread alone.
+    /// Has a queue for this thread only.
     pub(crate) fn queue(&self, number: usize) -> MutexGuard<'_, vk::Queue> {
         self.queues[number].lock().unwrap_or_else(PoisonError::into_inner)
     }

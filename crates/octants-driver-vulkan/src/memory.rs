@@ -246,7 +246,7 @@ impl State {
         None
     }
 
-    /// Takes an allocation back; its chunk where that was made for it alone.
+    /// Takes an allocation back; its chunk where that was made for it only.
     fn give(&mut self, at: u64, chunk_bytes: u64) -> Option<Chunk> {
         let (&first, chunk) = self.chunks.range_mut(..=at).next_back()?;
         let mut offset = at - first;

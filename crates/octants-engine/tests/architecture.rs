@@ -5,7 +5,7 @@
 //! 3. `pyo3` appears in octants-python alone.
 //! 4. No vendor's word outside vendors' driver crates and `target/*.rs`, but where a user's choice of device is read.
 //! 5. No global mutable state below octants-python; environment variables are read in one file.
-//! 6. The engine knows back ends by its traits alone: no code generator, no driver, no vendor.
+//! 6. The engine knows back ends by its traits only: no code generator, no driver, no vendor.
 
 #![allow(clippy::unwrap_used)]
 

@@ -203,7 +203,7 @@ pub struct FuncSource {
     pub returns: Option<Obj>,
     /// `@qd.func(requires_top_level=True)`.
     pub requires_top_level: bool,
-    /// `@qd.kernel(fastcache=True)`: declared to depend on its arguments alone.
+    /// `@qd.kernel(fastcache=True)`: declared to depend on its arguments only.
     pub pure: bool,
     /// What `@qd.kernel` says of graphs.
     pub graph: GraphUse,

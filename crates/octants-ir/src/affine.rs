@@ -74,7 +74,7 @@ impl Affine {
         Some(Affine { constant: self.constant.checked_mul(factor)?, terms: terms.collect::<Option<_>>()? })
     }
 
-    /// With another sum in the place of a term.
+    /// With another sum instead of a term.
     pub fn replace(&self, term: Term, by: &Affine) -> Option<Affine> {
         let mut rest = self.clone();
         match rest.terms.remove(&term) {

@@ -15,7 +15,7 @@ impl Printer {
         self.close();
     }
 
-    /// The parts of a sequence, or the one part that is in the place of one.
+    /// The parts of a sequence, or the one part that replaces it.
     fn within(&mut self, graph: &TaskGraph, tasks: &[Task]) {
         match graph {
             TaskGraph::Sequence(parts) => parts.iter().for_each(|p| self.part(p, tasks)),

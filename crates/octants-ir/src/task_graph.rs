@@ -45,7 +45,7 @@ pub enum Condition {
 pub enum LaunchCount {
     /// A constant. 1 for a serial task.
     Known(u64),
-    /// A number that follows from the launch's arguments alone.
+    /// A number that follows from the launch's arguments only.
     Argument,
     /// A number that the task computes from memory, which tasks before it may write.
     Memory,

@@ -1,4 +1,4 @@
-//! Finds block barriers that only some threads reach, if this follows from the code alone: the barrier is in one arm
+//! Finds block barriers that only some threads reach, if this follows from the code only: the barrier is in one arm
 //! of a branch whose condition consists of constants and the thread's index, or in a loop with such bounds. Other
 //! cases are found at run time in debug mode (`check_convergence`).
 

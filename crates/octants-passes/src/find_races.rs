@@ -156,7 +156,7 @@ impl RaceSearch {
         RaceSearch { kernel, loops, overlap_allowed: overlap_allowed.clone() }
     }
 
-    /// No loop can have a race, whatever the arguments, as long as arrays that are told apart are different memory.
+    /// No loop can have a race, whatever the arguments, as long as arrays that are distinguished are different memory.
     pub fn is_safe(&self) -> bool {
         self.loops.is_empty() && !self.has_groups()
     }

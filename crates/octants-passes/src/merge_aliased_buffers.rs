@@ -1,6 +1,6 @@
 //! Merges aliased buffers: memory that a kernel reaches in several ways becomes one buffer. Examples are a vector
 //! field and a component of it, an array passed for two parameters, and a gradient that is also an argument. Later
-//! passes distinguish memory by the buffer number alone.
+//! passes distinguish memory by the buffer number only.
 //!
 //! A buffer is not merged if its shadow buffer differs from that of the buffer that contains it, because gradients
 //! must not flow from one to the other. Arrays that overlap only in part are not merged either. The kernel's list of

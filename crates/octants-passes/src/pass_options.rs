@@ -20,7 +20,7 @@ pub struct PassOptions {
     pub launches_in_order: bool,
     /// Merges aliased buffers, for callers that ask what the code touches.
     pub merges_aliased_buffers: bool,
-    /// Functions in which threads cooperate are put in the place of their calls.
+    /// Functions in which threads cooperate are inlined.
     pub inlines_cooperation: bool,
     /// Minimum number of elements for which scattered gradient sums are gathered instead.
     pub gather: Option<u32>,

@@ -126,7 +126,7 @@ impl BoundKernel {
         self.kernel.bind(py).getattr(name)
     }
 
-    /// What `inspect` and the like read of a function.
+    /// What `inspect` and similar read of a function.
     #[getter]
     fn __doc__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.kernel.bind(py).getattr("__doc__")

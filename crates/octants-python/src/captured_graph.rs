@@ -356,7 +356,7 @@ impl CapturedGraph {
         Ok(this)
     }
 
-    /// Lets steps use other memory in the place of some, and keeps what holds it.
+    /// Lets steps use other memory instead of some, and keeps what holds it.
     fn rebind(&self, py: Python<'_>, pairs: Vec<Exchanged<'_>>) -> PyResult<()> {
         let memory = |b: &Bound<'_, Buffer>| b.get().memory().clone();
         let buffers: Vec<_> = pairs.iter().map(|(from, to, _)| (memory(from), memory(to))).collect();

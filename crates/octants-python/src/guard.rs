@@ -337,7 +337,7 @@ impl Expected {
     }
 }
 
-/// Whether objects of this class are told apart by what they hold, as those of enums and of frozen dataclasses are.
+/// Whether objects of this class are distinguished by what they hold, as those of enums and of frozen dataclasses are.
 fn is_value(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     let py = object.py();
     let (class, plain) = (object.get_type(), py.get_type::<PyAny>());

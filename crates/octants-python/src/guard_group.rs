@@ -28,7 +28,7 @@ pub struct GuardGroup {
 /// Properties that read properties.
 const DEEPEST: usize = 4;
 
-/// Functions that properties may call: their results depend on their arguments alone.
+/// Functions that properties may call: their results depend on their arguments only.
 const PURE: &[&str] = &["abs", "bool", "float", "int", "len", "max", "min", "round", "str"];
 
 impl GuardGroup {

@@ -52,7 +52,7 @@ pub struct Kernel {
     library: bool,
     /// Its launches may run beside others of the default stream, where concurrency is asked for.
     concurrent: bool,
-    /// Declared to depend on its arguments alone.
+    /// Declared to depend on its arguments only.
     pure: AtomicBool,
     /// Its gradient has been asked for by hand.
     differentiated: AtomicBool,
@@ -129,7 +129,7 @@ struct Prepared {
 }
 
 impl Kernel {
-    /// It is declared to depend on its arguments alone.
+    /// It is declared to depend on its arguments only.
     pub fn is_pure(&self) -> bool {
         self.pure.load(Ordering::Relaxed)
     }

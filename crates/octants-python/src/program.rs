@@ -165,7 +165,7 @@ fn program(session: Session, name: String) -> Arc<Program> {
     Arc::new(Program { session, serial, epoch, name, compiled: AtomicU64::new(0), followed: Mutex::default() })
 }
 
-/// Puts a program in the place of all others, which end.
+/// Replaces all programs by one; the others end.
 pub fn replace(session: Option<Session>, caller: &dyn Caller) {
     let old = {
         let mut running = running();

@@ -133,7 +133,7 @@ pub fn check_annotations(function: &Bound<'_, PyAny>) -> PyResult<()> {
     }
     let config = Config::new(backends());
     for (i, p) in declaration(function)?.params.iter().enumerate() {
-        // `typing.Any` says nothing, as no annotation does. References are for functions alone.
+        // `typing.Any` says nothing, as no annotation does. References are for functions only.
         if let Some(a) = &p.annotation
             && param_kind(a, &config)?.is_none()
             && marker(a).as_deref() != Some("ref_type")

@@ -85,7 +85,7 @@ impl Watched {
         for (name, kind) in kinds {
             let name = name.bind(py);
             let Some(member) = dict.get_item(name)? else { return Ok(false) };
-            // A property and its like would come before what the dict holds.
+            // A property, or another data descriptor, would come before what the dict holds.
             let hidden = match class.as_any().getattr_opt(name)? {
                 Some(default) => default.get_type().hasattr(pyo3::intern!(py, "__set__"))?,
                 None => false,

@@ -287,7 +287,7 @@ impl Device {
         Buffer::allocate(&self.0.core, bytes, Contents::Sparse)
     }
 
-    /// Notes launches of this device in the place of making them: see [`Capture::begin_here`].
+    /// Notes launches of this device instead of making them: see [`Capture::begin_here`].
     pub fn capture(&self) -> Result<Arc<Capture>> {
         self.0.core.check_open("device")?;
         Ok(Capture::new(&self.0.core))
@@ -298,7 +298,7 @@ impl Device {
         Buffer::allocate(&self.0.core, bytes, Contents::Any)
     }
 
-    /// The artifact with machine code in the place of text, where the device has an assembler to call, made on up to
+    /// The artifact with machine code instead of text, where the device has an assembler to call, made on up to
     /// `threads` threads.
     pub fn assemble(&self, artifact: &Artifact, threads: usize) -> Option<Artifact> {
         assemble(&*self.0.core.driver, artifact, threads)

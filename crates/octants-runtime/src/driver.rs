@@ -349,7 +349,7 @@ pub trait Driver: Send + Sync + 'static {
     /// without waiting for work queued on any.
     unsafe fn allocate(&self, stream: Option<StreamHandle>, bytes: u64, contents: Contents) -> Result<DevicePtr>;
 
-    /// A new in-order queue. Work on it is ordered with that of other streams by events alone. Streams of a higher
+    /// A new in-order queue. Work on it is ordered with that of other streams by events only. Streams of a higher
     /// priority come first where the device has a choice. Never called on a driver that is immediate.
     fn create_stream(&self, priority: i32) -> Result<StreamHandle>;
 
@@ -488,7 +488,7 @@ pub trait Driver: Send + Sync + 'static {
         Ok(false)
     }
 
-    /// Makes one piece of work of parts that may be launched again and again; `None` where the device has no such
+    /// Makes one piece of work of parts that may be launched repeatedly; `None` where the device has no such
     /// thing, or not for these. Modules stay loaded, and memory stays, until [`Driver::destroy_graph`].
     unsafe fn make_graph(&self, _parts: &[GraphPart<'_>]) -> Result<Option<GraphHandle>> {
         Ok(None)

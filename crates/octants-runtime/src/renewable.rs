@@ -8,7 +8,7 @@ use std::sync::{Mutex, TryLockError};
 #[derive(Default)]
 pub struct Renewable<T>(UnsafeCell<Mutex<T>>);
 
-// SAFETY: shared references lead to the mutex alone, but in `renew_if_held`, whose callers ensure that there are no
+// SAFETY: shared references lead to the mutex only, but in `renew_if_held`, whose callers ensure that there are no
 // others.
 unsafe impl<T: Send> Sync for Renewable<T> {}
 

@@ -43,7 +43,7 @@ impl CapturedGraph {
         saving.steps(&plan.steps)
     }
 
-    /// Lets steps use other memory in the place of some, from the next launch on. Each pair is as large.
+    /// Lets steps use other memory instead of some, from the next launch on. Each pair is as large.
     pub fn rebind(&self, pairs: &[(Buffer, Buffer)]) -> Result<()> {
         for (from, to) in pairs {
             if !to.is_of(self.device()) {
@@ -100,7 +100,7 @@ impl CapturedGraph {
     }
 }
 
-/// Lets a step use other memory in the place of some.
+/// Lets a step use other memory instead of some.
 fn rebind(work: &mut Work, pairs: &[(Buffer, Buffer)]) {
     let moved = |at: u64| {
         let from = |(from, _): &&(Buffer, Buffer)| at.wrapping_sub(from.address().0) < from.bytes();

@@ -111,7 +111,7 @@ impl Staged {
     }
 }
 
-/// Unites arrays that overlap and places them one after the other. The second part is the bytes of all.
+/// Merges arrays that overlap and places them one after the other. The second part is the bytes of all.
 fn place(arrays: &[HostArray]) -> (Vec<Stretch>, u64) {
     let mut sorted: Vec<_> = arrays.iter().filter(|a| a.low < a.high).map(|a| (a.low, a.high)).collect();
     sorted.sort_unstable();

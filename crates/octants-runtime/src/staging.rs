@@ -42,7 +42,7 @@ impl Block {
     /// Memory of the device for its contents, for as long as the block is ours; `None` for a large one.
     pub(crate) fn twin(&mut self, driver: &dyn Driver, stream: StreamHandle) -> Result<Option<DevicePtr>> {
         if self.twin.is_none() && self.bytes <= MOST_TWIN {
-            // SAFETY: the stream is alive; the block is used by work of that stream alone.
+            // SAFETY: the stream is alive; the block is used by work of that stream only.
             self.twin = Some(unsafe { driver.allocate(Some(stream), self.bytes, Contents::Any)? });
         }
         Ok(self.twin)

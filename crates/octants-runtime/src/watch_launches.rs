@@ -62,7 +62,7 @@ struct StreamState {
     number: u64,
 }
 
-/// A launch, or what is queued in the place of one.
+/// A launch, or what is queued instead of one.
 struct Work {
     stream: u32,
     key: u64,

@@ -29,7 +29,7 @@ fn kernel_of(device: &Device, frame_bytes: u64, groups: &[Option<u32>]) -> Loade
     device.load(&artifact).unwrap().with_pointers(vec![Pointer { slot: 0, written: true, buffer: None }])
 }
 
-/// As a call with `qd_stream=theirs`: the stream is named for that call alone.
+/// As a call with `qd_stream=theirs`: the stream is named for that call only.
 fn call(device: &Device, kernel: &LoadedKernel, buffer: &Buffer) {
     let stream = device.stream_from_handle(THEIRS).unwrap();
     // SAFETY: the driver runs nothing.

@@ -127,7 +127,7 @@ fn memory_that_may_be_written_to_unseen_has_no_version() {
     let (device, log, a, b) = bench();
     let kernel = kernel(&device, &[None]);
     let stream = device.stream_from_handle(THEIRS).unwrap();
-    // Captured: whoever has the graph runs it again and again.
+    // Captured: whoever has the graph runs it repeatedly.
     log.capture(Some(THEIRS));
     launch(&stream, &kernel, &a, b.ptr().unwrap());
     log.capture(None);

@@ -106,7 +106,7 @@ impl<'a> Search<'a> {
         found
     }
 
-    /// A store to shared memory of an element that was loaded from global memory for it alone.
+    /// A store to shared memory of an element that was loaded from global memory for it only.
     fn store(&self, v: ValueId) -> Option<Copy> {
         let body = self.offsets.body;
         let Op::Store(to, value) = &body.inst(v).op else { return None };

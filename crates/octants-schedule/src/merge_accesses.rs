@@ -185,7 +185,7 @@ fn fits(buffer: &Buffer, factor: u32) -> bool {
     }
 }
 
-/// Puts the vectors in the place of what they replace.
+/// Replaces the scalar accesses by the vectors.
 fn rewrite(
     body: &mut Body,
     factor: u32,

@@ -42,7 +42,7 @@ def host_access(
 
 
 def _repeat(memory: np.ndarray[Any, Any], element: np.ndarray[Any, Any]) -> None:
-    """Sets memory to an element's components, again and again.
+    """Sets memory to an element's components, repeatedly.
 
     What is set is copied on, in blocks that a cache holds: an assignment of numpy's takes the time of a loop for each
     element.

@@ -116,7 +116,7 @@ def data_oriented(cls: Any = None, *, stable_members: bool = False, template_pri
 
 
 def pure(fn: Any) -> Any:
-    """Declares that a kernel depends on its arguments alone; the same as `@qd.kernel(fastcache=True)`."""
+    """Declares that a kernel depends on its arguments only; the same as `@qd.kernel(fastcache=True)`."""
     if isinstance(fn, _octants.Kernel):
         fn._declare_pure()
     return fn

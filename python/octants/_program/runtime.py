@@ -106,7 +106,7 @@ def init(arch: Any = None, default_fp: Any = None, default_ip: Any = None, **opt
     _leave_program()
     # Kernels that run as Python keep their fields and ndarrays in the memory of a program on the CPU.
     if covers_kernels():
-        # Code with probes is for this program alone.
+        # Code with probes is for this program only.
         given["offline_cache"] = False
     is_plain = given.get("arch") == Arch.python.name
     notices = _octants.init({**given, "arch": "cpu"} if is_plain else given)

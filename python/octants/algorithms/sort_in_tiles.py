@@ -183,7 +183,7 @@ def _look_back(scratch: template(), first: Any, words: Any, tile: Any, digit: An
             high = volatile_load(scratch[at + static(DIGITS)])
             count = count | ((high & mask) << word(static(width(scratch.dtype) // 2)))
             if high >> shift != state:
-                # One half is of the tile alone, the other is not: read both again.
+                # One half is of the tile only, the other is not: read both again.
                 state = word(0)
         if state != 0:
             before += count

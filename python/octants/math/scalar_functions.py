@@ -99,7 +99,7 @@ def fns(mask: u32, base: u32, offset: i32):
         if base < 32 and ((mask >> start) & 1) == 1:
             result = base
     elif offset > 0:
-        # Take away what is below the base, then the lowest bit that is left, again and again.
+        # Take away what is below the base, then the lowest bit that is left, repeatedly.
         rest = (mask >> start) << start
         if base > 31:
             rest = u32(0)

@@ -48,7 +48,7 @@ def tensors_of_torch() -> str:
 
 
 class Shown:
-    """An array as other libraries see it: by DLPack alone."""
+    """An array as other libraries see it: by DLPack only."""
 
     def __init__(self, array: Any) -> None:
         self.__dlpack__ = array.__dlpack__

@@ -110,7 +110,7 @@ impl<'a> Plan<'a> {
         self.loops.contains_key(&v) || in_need(&self.root) || self.loops.values().any(|p| in_need(&p.need))
     }
 
-    /// How many times the loop runs is known from its bounds alone.
+    /// How many times the loop runs is known from its bounds only.
     pub fn is_counted(&self, v: ValueId) -> bool {
         match &self.body.inst(v).op {
             Op::For(l) => exit_of(self.body, l.body) == Exit::Never,

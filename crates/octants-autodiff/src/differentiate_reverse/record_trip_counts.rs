@@ -139,7 +139,7 @@ fn record_as_planned(kernel: &mut Kernel, plan: &Plan, recorded: Recorded, sourc
 }
 
 /// What must be run to know how many times a loop runs, or what is read, where that comes from memory and can be had
-/// again: of loops alone, without much work.
+/// again: of loops only, without much work.
 fn what_decides(plan: &Plan, v: ValueId, recorded: Recorded) -> Option<HashSet<ValueId>> {
     let body = plan.body;
     let mut seeds = Vec::new();

@@ -63,7 +63,7 @@ fn folder_name() -> String {
     format!("octants-link-{}-{now:x}", std::process::id())
 }
 
-/// A new folder, of this user alone: what others put there would be run. One that is there already is an error.
+/// A new folder, of this user only: what others put there would be run. One that is there already is an error.
 fn make_folder(folder: &Path) -> std::io::Result<()> {
     let mut builder = std::fs::DirBuilder::new();
     #[cfg(unix)]

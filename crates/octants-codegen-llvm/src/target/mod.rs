@@ -278,7 +278,7 @@ pub(crate) trait Target {
     /// which costs compile time and rarely pays in large functions.
     fn prefer_narrow_vectors(&self, _e: &Emitter, _function: V) {}
     /// Asks for code that loads ahead of what it computes, at the price of registers: the task reads memory in inner
-    /// loops, where a thread waits for it time and again, however few threads there are to take its place meanwhile.
+    /// loops, where a thread waits for it repeatedly, however few threads there are to take its place meanwhile.
     fn prefer_loads_ahead(&self, _e: &Emitter, _function: V, _threads: Option<u32>) {}
     /// Asks for code that leaves room for several warps on a processor, however small blocks are: their threads wait
     /// for one another.

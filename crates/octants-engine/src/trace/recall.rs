@@ -2,7 +2,7 @@
 //!
 //! The lookup key is cheap to compute: the kernel's name and file, its argument types, a first look at its
 //! compile-time arguments and captured names, the options, the machine. The key only locates traces. Whether a trace
-//! is valid is decided by its questions alone.
+//! is valid is decided by its questions only.
 
 use octants_artifact::{Dependence, Key, KeyMaker, Lookup, Outcome, StoreOfGradient, StoredWarning, Trace};
 use octants_frontend::{ArgSpec, Obj, World};
@@ -118,7 +118,7 @@ pub(crate) fn search<'w>(
     };
     key.add("trace", &request.identity).add("args", request.args).add("mode", &request.mode);
     add_options(&mut key, config);
-    // Compile-time arguments and captured names: many kernels differ in these alone.
+    // Compile-time arguments and captured names: many kernels differ in these only.
     for obj in request.args.iter().flat_map(compile_time_values) {
         let lookup = Lookup::Entity(obj.0);
         key.add("value", &fingerprint(&lookup, &ask(world, &lookup)));

@@ -188,7 +188,7 @@ pub(crate) struct Lowerer<'w> {
     static_depth: u32,
     /// Pieces of stack that were added.
     stacks: usize,
-    /// The kernel is declared to depend on its arguments alone.
+    /// The kernel is declared to depend on its arguments only.
     pure: bool,
     /// Objects that were reached from names of the scopes around it, where that matters.
     outer: HashSet<Obj>,
@@ -246,13 +246,13 @@ pub(crate) struct Lowerer<'w> {
     struct_objects: HashMap<Arc<StructType>, Obj>,
     /// How an object was reached from a template parameter, for arrays that must be found again at launch.
     reached: HashMap<Obj, (u32, Vec<String>)>,
-    /// Tuples and lists of the outside that were taken apart; forgotten when Python code runs, which may change them.
+    /// Tuples and lists of the outside that were decomposed; forgotten when Python code runs, which may change them.
     lifted: HashMap<Obj, Value>,
     /// Vector members declared with `unpacked=True` that were used, and their names.
     unpacked_vectors: Vec<(Rc<Vec<Value>>, String)>,
     /// Numbers of template arguments that are read at launch.
     live_numbers: Vec<ValueId>,
-    /// Named tuples of the outside that were taken apart, for their names.
+    /// Named tuples of the outside that were decomposed, for their names.
     named_tuples: Vec<(Rc<Vec<Value>>, Obj)>,
     /// Variables that hold such a tuple.
     named_variables: Vec<(Rc<Vec<Value>>, Obj)>,

@@ -21,7 +21,7 @@ pub(super) fn holds(s: Scalar, i: i128) -> bool {
 }
 
 impl Lowerer<'_> {
-    /// The value of a host object: numbers, strings, tuples and lists are taken apart, arrays become buffers when used.
+    /// The value of a host object: numbers, strings, tuples and lists are decomposed, arrays become buffers when used.
     pub(super) fn lift(&mut self, obj: Obj) -> Value {
         if let Some(v) = self.lifted.get(&obj) {
             return v.clone();

@@ -2,7 +2,7 @@
 
 use octants_ir::{BufferId, Layout};
 
-/// Sites of memory that is told apart: a word has six bits for one.
+/// Sites of memory that is distinguished: a word has six bits for one.
 pub const MOST_SITES: usize = 64;
 
 /// What an access does.

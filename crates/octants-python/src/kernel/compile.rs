@@ -84,7 +84,7 @@ impl Kernel {
         Ok(spec)
     }
 
-    /// Says once that a kernel is compiled again and again because something changes that it was compiled for.
+    /// Says once that a kernel is compiled repeatedly because something changes that it was compiled for.
     fn warn_of_changes(
         &self,
         py: Python<'_>,

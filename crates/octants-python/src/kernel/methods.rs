@@ -80,7 +80,7 @@ impl Kernel {
         drop(old);
     }
 
-    /// Declares that it depends on its arguments alone; called by decorators.
+    /// Declares that it depends on its arguments only; called by decorators.
     fn _declare_pure(&self) {
         self.pure.store(true, Ordering::Relaxed);
     }

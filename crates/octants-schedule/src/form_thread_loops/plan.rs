@@ -2,7 +2,7 @@
 //! these are loops over subgroups, the control that threads share, and what runs once for all of them.
 //!
 //! Instructions keep their order, with one exception: what runs once runs ahead of the threads' code before it. It
-//! computes from what ran once alone, so it cannot tell; where threads' code reads a local that it is about to store
+//! computes from what ran once only, so it cannot tell; where threads' code reads a local that it is about to store
 //! to, the region ends first. A region also ends where threads meet, and before an operation of a subgroup that takes a
 //! value from it.
 
