@@ -1,9 +1,9 @@
 // Works around a query of LLVM 22's loop vectorizer that takes exponential time.
 //
-// `vputils::isSingleScalar` asks whether a value is uniform across lanes. It queries the operands first, without caching
-// the answers. A chain of loop-invariant values, each used twice by the next, therefore doubles the time with each link:
-// `x = n - x if x % 4 == 1 else x`, 18 times in a row, took hours. Such chains result from loops that were unrolled after
-// the last loop-invariant code motion.
+// `vputils::isSingleScalar` asks whether a value is uniform across lanes. It queries the operands first, without
+// caching the answers. A chain of loop-invariant values, each used twice by the next, therefore doubles the time with
+// each link: `x = n - x if x % 4 == 1 else x`, 18 times in a row, took hours. Such chains result from loops that were
+// unrolled after the last loop-invariant code motion.
 //
 // Such a chain is hoisted out of its loop. If a part of it cannot be hoisted, the loop is not vectorized.
 #include <llvm/ADT/DenseMap.h>

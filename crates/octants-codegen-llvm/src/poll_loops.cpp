@@ -1,9 +1,9 @@
 // Makes long loops of CPU code interruptible: they call the host now and then.
 //
-// This runs after LLVM's passes, because a call would prevent a loop from being vectorized. Each loop that may be long
-// counts its iterations down in a register, and calls when the count is zero. The callee is in the context
-// (`HostContext::poll`), and may not return. On x86-64 it preserves all registers, and is called by inline assembly that
-// declares this: with a normal call, LLVM would spill the loop's vector registers, partly on the hot path.
+// This runs after LLVM's passes, because a call would prevent a loop from being vectorized. Each loop that may be
+// long counts its iterations down in a register, and calls when the count is zero. The callee is in the context
+// (`HostContext::poll`), and may not return. On x86-64 it preserves all registers, and is called by inline assembly
+// that declares this: with a normal call, LLVM would spill the loop's vector registers, partly on the hot path.
 //
 // `octants.polled(context)` marks a function, and says where its context is. It is removed here.
 #include <llvm-c/Core.h>
