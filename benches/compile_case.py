@@ -1,4 +1,4 @@
-"""One compile-time case in a fresh process: imports the package, initialises it, runs the case's kernels once.
+"""One compile-time case in a fresh process: imports the package, initializes it, runs the case's kernels once.
 
 Prints a line of JSON with the seconds of each; of the last also the front end's, the processor's, the calling thread's
 among these, and the megabytes by which the process grew. Usage: compile_case.py MODULE CASE CACHE_FOLDER
@@ -153,7 +153,7 @@ def front_end(module: str, qd: Any) -> Callable[[], float]:
 
 
 def run(module: str, case: str, cache: str) -> dict[str, float]:
-    """Seconds of import, initialisation, and from there to the last result."""
+    """Seconds of import, initialization, and from there to the last result."""
     import numpy as np  # not part of what is measured
 
     text, count = (CASES | GROWTH)[case]

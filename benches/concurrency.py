@@ -4,12 +4,12 @@
     python benches/concurrency.py --arch cuda --size 100000 --rounds 200
 
 Six programs in the forms of GrCUDA's benchmark suite (Parravicini et al., "DAG-based scheduling with resource sharing
-for multi-task applications in a polyglot GPU runtime", IPDPS 2021), written anew as kernels: squares of vectors, option
-prices, an image pipeline, an ensemble of two classifiers, hubs and authorities of a graph, and two branches of a small
-network. Each is a list of launches. `serial` makes them on the default stream, `auto` does so under `qd.concurrent()`,
-`streams` has each launch on a stream with events between them as a careful programmer places them, `graph` captures
-that. Prints microseconds for a round, medians of `--repeats`, and the results' largest difference from those of
-`serial`.
+for multi-task applications in a polyglot GPU runtime", IPDPS 2021), written again as kernels: squares of vectors,
+option prices, an image pipeline, an ensemble of two classifiers, hubs and authorities of a graph, and two branches of
+a small network. Each is a list of launches. `serial` makes them on the default stream, `auto` does so under
+`qd.concurrent()`, `streams` has each launch on a stream with events between them as a careful programmer places them,
+`graph` captures that. Prints microseconds for a round, medians of `--repeats`, and the results' largest difference
+from those of `serial`.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@
     python benches/genesis.py --tests ../Genesis --files test_grad.py --out tests.jsonl
 
 Needs `pip install genesis-world torch` (which brings Quadrants). Any Python that has them will do: `PYTHONPATH` may
-name the folder in which Octants lies. Each case runs in a process of its own, the packages in turn: cold, with an empty
+name the folder in which Octants is. Each case runs in a process of its own, the packages in turn: cold, with an empty
 folder for compiled kernels, then warm, with the kernels that the cold run left. Steps are timed in the warm run, by the
 wall clock and by the processor time of all threads: compare the second on a machine that is not idle. What Genesis and
 Numba keep of their own (meshes, distance fields, compiled helpers) is made before and is the same for both packages.
@@ -35,7 +35,7 @@ import numpy as np
 
 HERE = Path(__file__).resolve().parent
 PARTS = HERE / "genesis_runs"
-# The parts lie in a folder of their own, because a process that starts in this one finds this file as `genesis`.
+# The parts are in a folder of their own, because a process that starts in this one finds this file as `genesis`.
 sys.path.insert(0, str(PARTS))
 
 from in_turns import step_in_turns  # noqa: E402

@@ -41,7 +41,7 @@ class Program:
 
 
 def start(arch: str, threads: int) -> None:
-    """Initialises the package: nothing comes from a cache, so that the first calls compile."""
+    """Initializes the package: nothing comes from a cache, so that the first calls compile."""
     options = {"arch": getattr(qd, arch), "offline_cache": False, "ad_stack_experimental_enabled": True}
     if arch == "cpu":
         options["cpu_max_num_threads"] = threads

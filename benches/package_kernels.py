@@ -166,7 +166,7 @@ def mpm88(
 
 
 def start(threads: int) -> None:
-    """Initialises the package."""
+    """Initializes the package."""
     qd.init(arch=qd.cpu, cpu_max_num_threads=threads)
 
 

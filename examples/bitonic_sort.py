@@ -58,7 +58,7 @@ def reference(_frames: int) -> Arrays:
 
 
 def picture() -> np.ndarray:
-    """Rows before and after, in grey."""
+    """Rows before and after, in gray."""
     both = np.clip(np.concatenate([numbers, ordered], 1) * 60 + 128, 0, 255)
     return np.repeat(both[..., None], 3, 2).astype(np.uint8)
 

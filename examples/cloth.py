@@ -1,6 +1,6 @@
 """Cloth: position-based dynamics of a square sheet that falls over a ball.
 
-Each vertex gathers the corrections of its neighbours (Jacobi iterations), so the result does not depend on the order.
+Each vertex gathers the corrections of its neighbors (Jacobi iterations), so the result does not depend on the order.
 """
 
 import numpy as np
@@ -69,7 +69,7 @@ def settle():
 
 
 def start() -> np.ndarray:
-    """A flat sheet above the ball, slightly off its centre."""
+    """A flat sheet above the ball, slightly off its center."""
     row, column = np.mgrid[0:n, 0:n] * spacing
     return np.stack([row - 0.49, np.full((n, n), 0.36), column - 0.51], -1).astype(np.float32)
 

@@ -92,18 +92,18 @@ def progress(total: int, label: str) -> Iterator[int]:
             yield done
 
 
-def dots(positions: np.ndarray, colours: np.ndarray, size: int, background: int = 0x112F41) -> np.ndarray:
-    """A picture of points: `positions` in the unit square (y upwards), `colours` an (n, 3) array or one colour."""
+def dots(positions: np.ndarray, colors: np.ndarray, size: int, background: int = 0x112F41) -> np.ndarray:
+    """A picture of points: `positions` in the unit square (y upwards), `colors` an (n, 3) array or one color."""
     image = np.empty((size, size, 3), np.uint8)
     image[:] = [background >> 16, background >> 8 & 0xFF, background & 0xFF]
     column = np.clip((positions[:, 0] * size).astype(int), 0, size - 1)
     row = np.clip(((1.0 - positions[:, 1]) * size).astype(int), 0, size - 1)
-    image[row, column] = colours
+    image[row, column] = colors
     return image
 
 
 def heat_map(values: np.ndarray) -> np.ndarray:
-    """Values from 0 to 1 as colours from black through red and yellow to white."""
+    """Values from 0 to 1 as colors from black through red and yellow to white."""
     level = np.clip(values, 0.0, 1.0)[..., None] * 3.0 - np.array([0.0, 1.0, 2.0])
     return (np.clip(level, 0.0, 1.0) * 255.0).astype(np.uint8)
 
@@ -140,10 +140,10 @@ def write_pictures(path: Path, pictures: list[np.ndarray]) -> None:
 
 
 class Example:
-    """The arguments of one run, and the package it runs on (`qd`), initialised."""
+    """The arguments of one run, and the package it runs on (`qd`), initialized."""
 
     def __init__(self, doc: str, *, frames: int, size: int, out: str, check_frames: int, check_size: int) -> None:
-        """Parses the command line and initialises the package.
+        """Parses the command line and initializes the package.
 
         `frames` and `size` are the defaults of a normal run, `check_frames` and `check_size` those of `--check`.
         """

@@ -12,7 +12,7 @@ boards = [qd.field(qd.i32, (n, n)), qd.field(qd.i32, (n, n))]
 
 
 @qd.func
-def neighbours(board: qd.template(), i, j):
+def neighbors(board: qd.template(), i, j):
     total = 0
     for di, dj in qd.static(qd.ndrange((-1, 2), (-1, 2))):
         if qd.static(di != 0 or dj != 0):
@@ -23,7 +23,7 @@ def neighbours(board: qd.template(), i, j):
 @qd.kernel
 def evolve(old: qd.template(), new: qd.template()):
     for i, j in old:
-        around = neighbours(old, i, j)
+        around = neighbors(old, i, j)
         alive = around == 3 or (old[i, j] == 1 and around == 2)
         new[i, j] = 1 if alive else 0
 

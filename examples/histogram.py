@@ -1,4 +1,4 @@
-"""Histogram: counts the grey levels of a picture with atomic additions, and evens them out.
+"""Histogram: counts the gray levels of a picture with atomic additions, and evens them out.
 
 The picture, the counts and the result are numpy arrays; kernels work on their memory.
 """
@@ -12,12 +12,12 @@ qd = example.qd
 n = example.size
 levels = 256
 
-Grey = qd.types.ndarray(dtype=qd.i32, ndim=2)
+Gray = qd.types.ndarray(dtype=qd.i32, ndim=2)
 Counts = qd.types.ndarray(dtype=qd.i32, ndim=1)
 
 
 @qd.kernel
-def count(picture: Grey, counts: Counts):
+def count(picture: Gray, counts: Counts):
     for level in range(counts.shape[0]):
         counts[level] = 0
     for i, j in qd.ndrange(picture.shape[0], picture.shape[1]):
@@ -35,21 +35,21 @@ def running_sum(counts: Counts, sums: Counts) -> qd.i32:
 
 
 @qd.kernel
-def even_out(picture: Grey, sums: Counts, result: Grey, total: qd.i32):
+def even_out(picture: Gray, sums: Counts, result: Gray, total: qd.i32):
     for i, j in qd.ndrange(picture.shape[0], picture.shape[1]):
         scaled = qd.cast(sums[picture[i, j]], qd.i64) * (levels - 1) // total
         result[i, j] = qd.cast(scaled, qd.i32)
 
 
 def scene() -> np.ndarray:
-    """A dim picture: smooth waves with grain, most of it in a narrow range of greys."""
+    """A dim picture: smooth waves with grain, most of it in a narrow range of grays."""
     row, column = np.mgrid[0:n, 0:n] / n
     waves = np.sin(14.0 * row + 4.0 * np.sin(9.0 * column)) * np.cos(11.0 * column - 3.0 * row * row)
     grain = np.random.default_rng(5).standard_normal((n, n)) * 0.08
     return np.clip(70.0 + 28.0 * (waves + grain), 0, levels - 1).astype(np.int32)
 
 
-grey = scene()
+gray = scene()
 counted = np.zeros(levels, np.int32)
 summed = np.zeros(levels, np.int32)
 evened = np.zeros((n, n), np.int32)
@@ -57,22 +57,22 @@ evened = np.zeros((n, n), np.int32)
 
 def advance(_frame: int) -> None:
     """Counts and evens out once."""
-    count(grey, counted)
+    count(gray, counted)
     total = running_sum(counted, summed)
-    even_out(grey, summed, evened, total)
+    even_out(gray, summed, evened, total)
 
 
 def reference(_frames: int) -> Arrays:
     """The same with `np.bincount`."""
-    counts = np.bincount(grey.ravel(), minlength=levels)
+    counts = np.bincount(gray.ravel(), minlength=levels)
     sums = np.cumsum(counts)
-    return {"counts": counts, "sums": sums, "picture": sums[grey] * (levels - 1) // grey.size}
+    return {"counts": counts, "sums": sums, "picture": sums[gray] * (levels - 1) // gray.size}
 
 
 def picture() -> np.ndarray:
     """Before and after, side by side, each above its histogram."""
     panels = []
-    for values in (grey, evened):
+    for values in (gray, evened):
         bars = np.bincount(values.ravel(), minlength=levels)
         height = (bars * 150.0 / bars.max()).astype(int)
         chart = np.where(np.arange(160)[::-1, None] < height[None], 230, 30)

@@ -11,7 +11,7 @@ example = Example(__doc__, frames=150, size=6000, out="out/mpm99.gif", check_fra
 qd = example.qd
 
 WATER, JELLY, SNOW = 0, 1, 2
-COLOURS = np.array([[0x06, 0x85, 0x87], [0xED, 0x55, 0x3B], [0xEE, 0xEE, 0xF0]], np.uint8)
+COLORS = np.array([[0x06, 0x85, 0x87], [0xED, 0x55, 0x3B], [0xEE, 0xEE, 0xF0]], np.uint8)
 
 small = example.args.check
 n_grid = 32 if small else 96
@@ -209,7 +209,7 @@ if __name__ == "__main__":
 
     example.run(
         advance=advance,
-        picture=lambda: dots(mixture.x.to_numpy(), COLOURS[materials], 320),
+        picture=lambda: dots(mixture.x.to_numpy(), COLORS[materials], 320),
         state=lambda: {
             "x": mixture.x.to_numpy(),
             "v": mixture.v.to_numpy(),

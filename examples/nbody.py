@@ -65,9 +65,9 @@ def advance(_frame: int) -> None:
 
 
 def picture() -> np.ndarray:
-    """The stars from above, coloured by the disc they began in."""
-    colours = np.where((np.arange(n) % 2 == 0)[:, None], [255, 200, 120], [140, 190, 255])
-    return dots(position.to_numpy()[:, :2] * 0.4 + 0.5, colours, 360, 0x05060D)
+    """The stars from above, colored by the disc they began in."""
+    colors = np.where((np.arange(n) % 2 == 0)[:, None], [255, 200, 120], [140, 190, 255])
+    return dots(position.to_numpy()[:, :2] * 0.4 + 0.5, colors, 360, 0x05060D)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ vec3 = qd.math.vec3
 height, width = example.size, 4 * example.size // 3
 most_steps = 80
 far = 12.0
-centres = qd.Vector.field(3, qd.f32, 3)
+centers = qd.Vector.field(3, qd.f32, 3)
 image = qd.Vector.field(3, qd.f32, (height, width))
 
 
@@ -24,9 +24,9 @@ def smooth_min(a, b, k):
 
 @qd.func
 def distance(p):
-    blob = (p - centres[0]).norm() - 0.7
+    blob = (p - centers[0]).norm() - 0.7
     for k in qd.static(range(1, 3)):
-        blob = smooth_min(blob, (p - centres[k]).norm() - 0.5, 0.35)
+        blob = smooth_min(blob, (p - centers[k]).norm() - 0.5, 0.35)
     return qd.min(blob, p.y + 1.0)
 
 
@@ -57,7 +57,7 @@ def draw():
         w = (0.5 * height - i - 0.5) / height
         eye = vec3(0.0, 0.6, -4.0)
         ray = qd.math.normalize(vec3(u, w - 0.12, 1.2))
-        colour = vec3(0.55, 0.7, 0.9) * (0.6 + 0.5 * w)
+        color = vec3(0.55, 0.7, 0.9) * (0.6 + 0.5 * w)
         t = march(eye, ray)
         if t < far:
             hit = eye + t * ray
@@ -69,8 +69,8 @@ def draw():
             paint = vec3(0.9, 0.45, 0.25)
             if hit.y < -0.99:
                 paint = vec3(0.35, 0.4, 0.42)
-            colour = qd.math.mix(colour, paint * (0.2 + 0.8 * lit), qd.exp(-0.02 * t * t))
-        image[i, j] = qd.math.clamp(colour, 0.0, 1.0)
+            color = qd.math.mix(color, paint * (0.2 + 0.8 * lit), qd.exp(-0.02 * t * t))
+        image[i, j] = qd.math.clamp(color, 0.0, 1.0)
 
 
 def place(frame: int) -> np.ndarray:
@@ -124,7 +124,7 @@ def reference(frames: int) -> Arrays:
 
 def advance(frame: int) -> None:
     """One frame."""
-    centres.from_numpy(place(frame).astype(np.float32))
+    centers.from_numpy(place(frame).astype(np.float32))
     draw()
 
 

@@ -33,7 +33,7 @@ def transform(re: Rows, im: Rows, out_re: Rows, out_im: Rows):
         block.sync()
         for step in qd.static(range(STEPS)):
             here, there = qd.static(step % 2), qd.static(1 - step % 2)
-            # Transforms of `half` numbers are joined in pairs, whose numbers lie `N / 2` apart.
+            # Transforms of `half` numbers are joined in pairs, whose numbers are `N / 2` apart.
             half = qd.static(1 << step)
             for k in qd.static(range(N // 2 // THREADS)):
                 pair = thread + k * THREADS

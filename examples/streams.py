@@ -25,17 +25,17 @@ Values = qd.types.ndarray(dtype=qd.f32, ndim=1)
 
 
 @qd.func
-def relaxed(y: qd.f32, towards: qd.f32) -> qd.f32:
+def relaxed(y: qd.f32, toward: qd.f32) -> qd.f32:
     for _ in range(rounds):
-        y += 0.01 * (towards - y * y)
+        y += 0.01 * (toward - y * y)
     return y
 
 
 @qd.kernel
-def relax(x: Values, towards: qd.f32):
+def relax(x: Values, toward: qd.f32):
     qd.loop_config(serialize=True)
     for i in range(n):
-        x[i] = relaxed(x[i], towards)
+        x[i] = relaxed(x[i], toward)
 
 
 @qd.kernel
@@ -108,10 +108,10 @@ def advance(_frame: int) -> None:
         launch_all()
 
 
-def relaxed_numpy(y: np.ndarray, towards: float) -> np.ndarray:
+def relaxed_numpy(y: np.ndarray, toward: float) -> np.ndarray:
     y = y.astype(np.float64)
     for _ in range(rounds):
-        y = y + 0.01 * (towards - y * y)
+        y = y + 0.01 * (toward - y * y)
     return y
 
 
@@ -137,9 +137,9 @@ def picture() -> np.ndarray:
     image = np.full((40 * len(rows), 800, 3), 255, np.uint8)
     for task in tasks:
         row = 40 * rows.index(task.lane)
-        colour = [sum(map(ord, task.kernel)) * factor % 200 for factor in (3, 5, 7)]
+        color = [sum(map(ord, task.kernel)) * factor % 200 for factor in (3, 5, 7)]
         columns = slice(int(task.begin_ms / last * 799), int(task.end_ms / last * 799) + 1)
-        image[row + 5 : row + 35, columns] = colour
+        image[row + 5 : row + 35, columns] = color
     return image
 
 

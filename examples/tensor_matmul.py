@@ -29,7 +29,7 @@ Sums = qd.types.ndarray(dtype=qd.f32, ndim=2)
 
 @qd.func
 def copy_tile(to: qd.template(), source: Operand, row: qd.i32, column: qd.i32, columns: qd.template()):
-    """Copies a tile with so many columns, in chunks of neighbors."""
+    """Copies a tile with this many columns, in chunks of neighbors."""
     thread = block.thread_idx()
     across = qd.static(columns // CHUNK)
     for k in qd.static(range(SIDE * DEPTH // CHUNK // THREADS)):
@@ -90,7 +90,7 @@ def reference(_frames: int) -> Arrays:
 
 
 def picture() -> np.ndarray:
-    """The product in grey."""
+    """The product in gray."""
     level = np.clip(result / np.sqrt(n) * 40 + 128, 0, 255)
     return np.repeat(level[..., None], 3, 2).astype(np.uint8)
 

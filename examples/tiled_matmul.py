@@ -61,7 +61,7 @@ def reference(_frames: int) -> Arrays:
 
 
 def picture() -> np.ndarray:
-    """The product in grey."""
+    """The product in gray."""
     level = np.clip(product / np.sqrt(n) * 40 + 128, 0, 255)
     return np.repeat(level[..., None], 3, 2).astype(np.uint8)
 

@@ -1,7 +1,7 @@
 """Torch layer: a network whose middle is a kernel learns to tell two spirals apart.
 
-The kernel is a layer of radial basis functions with centres and widths of its own; `qd.ad.torch_function` makes it a
-function of torch's autograd, between torch's linear layers, and torch's optimiser trains all of it. Tensors go to the
+The kernel is a layer of radial basis functions with centers and widths of its own; `qd.ad.torch_function` makes it a
+function of torch's autograd, between torch's linear layers, and torch's optimizer trains all of it. Tensors go to the
 kernel and back without a copy. Draws the loss over the iterations.
 """
 
@@ -18,7 +18,7 @@ try:
 except ImportError:
     sys.exit("torch_layer: torch is not installed")
 
-centres = 24
+centers = 24
 dtype = torch.float64 if example.args.check else torch.float32
 number = qd.f64 if example.args.check else qd.f32
 
@@ -26,18 +26,18 @@ number = qd.f64 if example.args.check else qd.f32
 @qd.kernel
 def bumps(
     x: qd.types.ndarray(dtype=number, ndim=2),
-    centre: qd.types.ndarray(dtype=number, ndim=2),
+    center: qd.types.ndarray(dtype=number, ndim=2),
     width: qd.types.ndarray(dtype=number, ndim=1),
     y: qd.types.ndarray(dtype=number, ndim=2),
 ):
     for i, k in y:
         distance = qd.cast(0, number)
         for d in range(x.shape[1]):
-            distance += (x[i, d] - centre[k, d]) ** 2
+            distance += (x[i, d] - center[k, d]) ** 2
         y[i, k] = qd.exp(-distance * width[k] ** 2)
 
 
-layer = qd.ad.torch_function(bumps, outputs={"y": lambda x, centre, width: (x.shape[0], centre.shape[0])})
+layer = qd.ad.torch_function(bumps, outputs={"y": lambda x, center, width: (x.shape[0], center.shape[0])})
 
 
 class Net(torch.nn.Module):
@@ -46,12 +46,12 @@ class Net(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.first = torch.nn.Linear(2, 2)
-        self.centre = torch.nn.Parameter(torch.randn(centres, 2))
-        self.width = torch.nn.Parameter(torch.full((centres,), 2.0))
-        self.last = torch.nn.Linear(centres, 1)
+        self.center = torch.nn.Parameter(torch.randn(centers, 2))
+        self.width = torch.nn.Parameter(torch.full((centers,), 2.0))
+        self.last = torch.nn.Linear(centers, 1)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.last(layer(self.first(x), self.centre, self.width))[:, 0]
+        return self.last(layer(self.first(x), self.center, self.width))[:, 0]
 
 
 def spirals(n: int) -> tuple[np.ndarray, np.ndarray]:
@@ -68,19 +68,19 @@ torch.manual_seed(0)
 net = Net().to(dtype)
 begin = {name: p.detach().clone().numpy() for name, p in net.named_parameters()}
 points, side = (torch.tensor(a, dtype=dtype) for a in spirals(example.size))
-optimiser = torch.optim.Adam(net.parameters(), lr=0.02)
+optimizer = torch.optim.Adam(net.parameters(), lr=0.02)
 losses: list[float] = []
 gradients: list[dict[str, np.ndarray]] = []
 
 
 def advance(_frame: int) -> None:
     """One step of training."""
-    optimiser.zero_grad()
+    optimizer.zero_grad()
     loss = torch.nn.functional.binary_cross_entropy_with_logits(net(points), side)
     loss.backward()
     if not gradients:
         gradients.append({name: p.grad.clone().numpy() for name, p in net.named_parameters()})
-    optimiser.step()
+    optimizer.step()
     losses.append(loss.item())
 
 
@@ -89,7 +89,7 @@ def reference(_frames: int) -> Arrays:
     x, target = points.numpy(), side.numpy()
     p = begin
     hidden = x @ p["first.weight"].T + p["first.bias"]
-    away = hidden[:, None] - p["centre"][None]
+    away = hidden[:, None] - p["center"][None]
     distance = (away**2).sum(-1)
     y = np.exp(-distance * p["width"] ** 2)
     logit = (y @ p["last.weight"].T + p["last.bias"])[:, 0]
@@ -100,7 +100,7 @@ def reference(_frames: int) -> Arrays:
     d_hidden = d_away.sum(1)
     return {
         "loss": np.array([loss]),
-        "centre": -d_away.sum(0),
+        "center": -d_away.sum(0),
         "width": (d_y * y * -2 * p["width"] * distance).sum(0),
         "first.weight": d_hidden.T @ x,
         "last.weight": d_logit[None] @ y,
@@ -118,7 +118,7 @@ if __name__ == "__main__":
         picture=lambda: curve(losses),
         state=result,
         reference=reference,
-        tolerance={name: Tolerance(1e-9) for name in ("loss", "centre", "width", "first.weight", "last.weight")},
-        work=(float(example.size * centres), "bumps with gradient"),
+        tolerance={name: Tolerance(1e-9) for name in ("loss", "center", "width", "first.weight", "last.weight")},
+        work=(float(example.size * centers), "bumps with gradient"),
         report=lambda _: print(f"{'loss:':<22}{losses[0]:.3g}, at the end {losses[-1]:.3g}"),
     )

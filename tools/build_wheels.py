@@ -65,7 +65,7 @@ class _Whole:
 
 
 def repack(wheel: Path) -> None:
-    """Compresses a wheel's files anew."""
+    """Compresses a wheel's files again."""
     packed = wheel.with_suffix(".repacked")
     zipfile._get_compressor = _Whole  # type: ignore[attr-defined]
     with zipfile.ZipFile(wheel) as old, zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as new:

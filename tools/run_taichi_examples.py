@@ -3,7 +3,7 @@
     python tools/run_taichi_examples.py CHECKOUT/python/taichi/examples --python octants=PYTHON --python
     quadrants=PYTHON
 
-Each example runs in a process of its own, in which `import taichi` finds the package and windows are played: what is
+Each example runs in a process of its own, in which `import taichi` finds the package and windows are emulated: what is
 drawn is kept, and the program ends after some frames. Programs of DiffTaichi (`difftaichi_programs.py`) are shortened;
 kept are their losses too, and a frame is a tape. All run on the CPU. Printed is a table in Markdown.
 """

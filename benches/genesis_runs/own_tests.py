@@ -1,7 +1,7 @@
 """Runs the tests of a checkout of Genesis on two packages and lists the tests whose outcomes differ.
 
 Each test file runs in a process of its own. A test that ends the process counts as `crash`, one that takes longer than
-the limit as `hang`; both cost one test, because the next process goes on behind it. A test that did not pass runs once
+the limit as `hang`; both cost one test, because the next process goes on after it. A test that did not pass runs once
 more in a fresh process, and its second outcome counts. Tests that want assets from a network skip on both packages.
 The record (`--out`) is read first: a run that was interrupted goes on where it stopped.
 """

@@ -83,7 +83,7 @@ const USED: [&str; 4] = ["X86", "AArch64", "NVPTX", "AMDGPU"];
 const UNUSED_PARTS: [&str; 2] = ["AsmParser", "Disassembler"];
 
 /// lld can compile, for which it names every target that LLVM has, and so would bring them all: 46 MB. We only link
-/// with it. Empty functions in the place of their entries leave out those that nothing else asks for.
+/// with it. Empty functions instead of their entries leave out those that nothing else asks for.
 fn leave_out_targets(built: &str) -> String {
     let host = match std::env::var("CARGO_CFG_TARGET_ARCH").expect("cargo sets it").as_str() {
         "aarch64" => "AArch64",

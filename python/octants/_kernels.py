@@ -1,7 +1,7 @@
-"""Copies of whole fields and ndarrays into arrays of numpy and torch, under the path in Quadrants.
+"""Copies of whole fields and ndarrays into numpy and torch arrays, under Quadrants' import path.
 
-New programs call `to_numpy()` and `to_torch()`. The arrays' elements take the place of the elements of vectors and
-matrices: `as_vector` says that a single column has no axis of its own, `layout_is_aos` that these axes come last.
+New programs call `to_numpy()` and `to_torch()`. The elements of vectors and matrices become array elements:
+`as_vector` means that a single column has no axis of its own, `layout_is_aos` that these axes come last.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Paths by which programs written for Quadrants reach its compiled part: `qd._lib.core.Arch`.
+"""Import paths by which programs written for Quadrants reach its compiled part: `qd._lib.core.Arch`.
 
-Every name here is another module's, or asks what this machine has; new programs do not need this one.
+Every name here belongs to another module, or describes this machine. New programs do not need this module.
 """
 
 import ctypes

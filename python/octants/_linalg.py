@@ -1,7 +1,7 @@
-"""Small dense linear algebra within one thread: decompositions, eigenvalues, linear systems, random normal numbers.
+"""Small dense linear algebra within one thread: decompositions, eigenvalues, linear systems, normal random numbers.
 
-Everything is written in the kernel language and unrolls over the matrix's size, which is known at compile time. The
-`dt` argument is the type of the results; left out, it is the session's default float type.
+Everything is written in the kernel language and unrolled over the matrix size, which is a compile-time constant. The
+`dt` argument is the result type; the default is the session's default float type.
 """
 
 # mypy: ignore-errors
@@ -56,7 +56,7 @@ def _pairs(n: int) -> list[tuple[int, int]]:
 def randn(dt: template() = None):
     """A random number of the standard normal distribution, by the method of Box and Muller (1958)."""
     t = static(_float_type(dt))
-    # 1 - u lies in (0, 1], where the logarithm is finite.
+    # 1 - u is in (0, 1], where the logarithm is finite.
     radius = sqrt(-2.0 * log(cast(1.0, t) - random(t)))
     return radius * cos(static(2.0 * math.pi) * random(t))
 

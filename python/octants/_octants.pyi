@@ -19,50 +19,50 @@ def init(options: dict[str, Any] | None = None) -> list[str]:
     """Starts a program under the given options, ending the one before. Returns the notices to log."""
 
 def before_fork() -> None:
-    """Waits for what other threads are compiling, and some time for what they are launching."""
+    """Waits for other threads' compilations, and for a limited time for their launches."""
 
 def after_fork_in_parent() -> None:
-    """Lets other threads go on."""
+    """Lets other threads continue."""
 
 def after_fork_in_child() -> None:
-    """In a child process: lets go of the parent's program where streams are real."""
+    """In a child process: releases the parent's program where streams are real."""
 
 def run_as_python(runner: Callable[[Any, tuple[Any, ...], dict[str, Any], bool], Any] | None) -> None:
-    """Sets the function that runs kernels and functions as Python: it takes the Python function, arguments, keyword arguments,
-    and whether it is a kernel. None compiles kernels again."""
+    """Sets the function that runs kernels and functions as Python. It takes the Python function, its arguments and
+    keyword arguments, and whether it is a kernel. None switches back to compilation."""
 
 def probe_lines(asked: Callable[[str, int, bool], tuple[Any, int] | None] | None) -> None:
-    """Sets the function that compilations ask which field and element mark a line of a file, or that a condition on it is
-    false. None ends this."""
+    """Sets the function that compilations call to get the field and element that mark a line of a file, or that a
+    condition on it is false. None removes it."""
 
 def reset(wait: bool = True) -> None:
     """Ends the program; its fields, ndarrays and compiled kernels can no longer be used. Waits for queued work, unless
     `wait` is false and the device can end it early."""
 
 def end_process(wait: bool) -> None:
-    """Ends the program with the process. Queued work is not waited for when `wait` is false or the user has left a wait
-    for it."""
+    """Ends the program with the process. Does not wait for queued work if `wait` is false, or if the user has
+    interrupted a wait for it."""
 
 def sync() -> None:
     """Waits until everything launched before is done."""
 
 def subgroup_size() -> int:
-    """Threads of a subgroup of the running program's device; zero without a program."""
+    """The number of threads of a subgroup of the running program's device; zero without a program."""
 
 def max_shared_bytes() -> int:
-    """Most bytes of shared memory that the arrays of a block may take on the running program's device."""
+    """The maximum number of bytes of shared memory for the arrays of a block on the running program's device."""
 
 def clock_hz() -> float | None:
     """Nominal rate of the clock that code of the current program's device reads, in hertz, if known."""
 
 def device_processor() -> str | None:
-    """The processor of the current program's device that code is made for; `None` where that is the host's."""
+    """The target processor of the current program's device; `None` for the host's processor."""
 
 def last_task_count() -> int:
-    """How many tasks this thread's last launch of a user's kernel has."""
+    """The number of tasks of this thread's last launch of a user's kernel."""
 
 def compiled_count() -> int:
-    """How many specialisations of kernels the current program has compiled."""
+    """The number of kernel specializations that the current program has compiled."""
 
 def is_initialized() -> bool:
     """Whether `init` was called (and `reset` was not)."""
@@ -71,40 +71,39 @@ def generation() -> int:
     """Counts `init` and `reset`."""
 
 def program_serial() -> int:
-    """The number of this thread's current program, which none before it had; 0 without one."""
+    """The serial number of this thread's current program, which is never reused; 0 without a program."""
 
 def program_serials() -> list[int]:
-    """The numbers of all programs that run, the one of `init` first."""
+    """The serial numbers of all running programs; the one of `init` is first."""
 
 def config() -> dict[str, Any]:
-    """The options in force on the current device, by name."""
+    """The current options of the current device, by name."""
 
 def set_option(name: str, value: Any) -> None:
-    """Changes an option of the current program for what is compiled and launched from now on."""
+    """Changes an option of the current program for later compilations and launches."""
 
 def options() -> list[tuple[str, str]]:
     """Name and one line of documentation of every option."""
 
 def cache_counts() -> dict[str, Any] | None:
-    """Where the current program keeps compiled kernels and what it found and stored there; None where it keeps none."""
+    """The folder of the current program's disk cache, and the numbers of hits and stored entries; None without a
+    cache."""
 
 def cache_examine(folder: str | PathLike[str] | None = None) -> dict[str, Any]:
     """Reads and checks every entry of a folder of compiled kernels."""
 
 def cache_clear(folder: str | PathLike[str] | None = None) -> tuple[int, int]:
-    """Removes every compiled kernel of a folder: how many there were, and their bytes."""
+    """Removes every compiled kernel of a folder. Returns their number and size in bytes."""
 
 def create_stream(priority: int = 0, device: Device | str | None = None) -> Stream:
-    """Makes a stream, of the current device where none is given. Streams of a higher priority come first where the device has
-    a choice."""
+    """Creates a stream, on the current device by default. Streams of a higher priority run first if the device supports
+    priorities."""
 
 def create_event(timing: bool = False, device: Device | str | None = None) -> Event:
-    """Makes an event, of the current device where none is given; only those with `timing` can be asked for the time between
-    them."""
+    """Creates an event, on the current device by default. Only events with `timing` can measure elapsed times."""
 
 def open_device(name: str, options: dict[str, Any] | None = None) -> Device:
-    """The device of a name such as `cuda:1`, which is opened the first time, with these options in place of those of
-    `init`."""
+    """Opens the device of a name such as `cuda:1`, or returns it if it is open. `options` override those of `init`."""
 
 def current_device() -> Device:
     """The device of this thread."""
@@ -113,7 +112,7 @@ def device_of(serial: int) -> Device:
     """The device of the program with this number."""
 
 def on_program(serial: int) -> ProgramScope:
-    """The scope of the device of the program with this number. Nothing changes on a thread that is there."""
+    """The scope of the device of the program with this number. Has no effect on a thread that is already in it."""
 
 def stream_scope(stream: Any) -> StreamScope:
     """Makes a stream this thread's current one for the length of a `with` block."""
@@ -121,54 +120,54 @@ def stream_scope(stream: Any) -> StreamScope:
 def set_autodiff_scope(
     kind: str | None, record: Callable[[RecordedLaunch, tuple[Any, ...]], None] | None = None, validation: bool = False
 ) -> None:
-    """Lets this thread's launches be differentiated ("forward") or handed to `record` ("record"); None ends that."""
+    """Makes this thread's launches be differentiated ("forward") or passed to `record` ("record"); None ends that."""
 
 def in_autodiff_scope() -> bool:
     """Whether this thread's launches are differentiated or recorded."""
 
 def default_stream() -> Stream:
-    """The stream on which kernels run unless told otherwise."""
+    """The default stream, on which kernels run unless another one is named."""
 
 def current_stream() -> Stream:
     """The stream of the innermost `stream_scope` of this thread; else the default stream."""
 
 def ask_for_concurrency(concurrent: bool | None) -> bool | None:
-    """Says whether this thread's launches on the default stream run side by side where they can; `None` leaves it to
-    the program. Returns what was said before."""
+    """Sets whether this thread's launches on the default stream run concurrently if they can; `None` leaves it to the
+    program. Returns the previous setting."""
 
 def take_decisions() -> tuple[list[tuple[int, str, int | None, list[tuple[int, str]]]], int]:
-    """Where concurrent launches went since the last call: number, kernel, lane, and the launches waited for with the
-    name of the buffer; and how many rounds the program has launched as graphs."""
+    """The decisions about concurrent launches since the last call: number, kernel, lane, and the launches waited for
+    with the name of the buffer. Also the number of rounds that the program has launched as graphs."""
 
 def collect_races() -> None:
-    """From the next `init` on races are collected and are no errors."""
+    """Collects races from the next `init` on, instead of raising errors."""
 
 def take_races() -> list[Any]:
     """The races that were collected since the last call, each as `octants._streams.races.race_of` takes it."""
 
 def stream_pool_stats() -> dict[str, int]:
-    """Counts of the pool of streams that the groups of kernels run on: created, in_use, idle, reused."""
+    """Counters of the stream pool for groups of kernels: created, in_use, idle, reused."""
 
 def trim_stream_pool() -> None:
-    """Gives back the pool's idle streams."""
+    """Releases the pool's idle streams."""
 
 def queueing_stream(qd_stream: Any = None) -> Stream | None:
-    """The stream on which work in place of a kernel is queued: the one given, or that of a scope. None where neither is, or
-    where all work is done at once."""
+    """The stream for work that replaces a kernel: the one given, or that of a scope. None if there is neither, or if
+    the device executes immediately."""
 
 def default_stream_behind(buffers: Sequence[Buffer]) -> Stream:
-    """The default stream, once what is queued there next comes behind all work that uses these buffers: for work that a device
-    does in place of the host."""
+    """The default stream, ordered after all work that uses these buffers: for work that a device does in place of the
+    host."""
 
 def end_host_work() -> None:
-    """To be called once such work is queued: what is launched later comes behind it, on whichever stream."""
+    """Call this after queuing such work: all later launches, on any stream, run after it."""
 
 def capturing() -> bool:
-    """Whether this thread notes its launches for a graph."""
+    """Whether this thread records its launches for a graph."""
 
 @final
 class CapturedGraph:
-    """Launches that are noted, or were."""
+    """Recorded launches, during or after the capture."""
 
     def __init__(self) -> None: ...
     @property
@@ -176,53 +175,55 @@ class CapturedGraph:
         """The number of its program."""
 
     def begin(self) -> None:
-        """Lets this thread note its launches here."""
+        """Starts recording this thread's launches here."""
 
     def end(self) -> None:
-        """Ends what `begin` began, on the same thread."""
+        """Ends the recording that `begin` started, on the same thread."""
 
     def finish(self) -> None:
-        """Makes a graph of what was noted."""
+        """Makes a graph from the recorded steps."""
 
     def launch(self, stream: Any = None) -> None:
-        """Launches the graph on a stream, the current one where none is given."""
+        """Launches the graph on a stream, by default the current one."""
 
     def add_foreign(self, handle: int, holder: Any, stream: Any = None) -> None:
-        """Notes a graph that another library has described, by its handle, on a stream, and keeps what holds it."""
+        """Records a graph of another library, by its handle, on a stream, and keeps its owner alive."""
 
     def noted_steps(self) -> int:
-        """Steps that were noted so far, by all threads."""
+        """The number of steps recorded so far, by all threads."""
 
     def launch_gradient(self, call: int, order: GradientOrder) -> None:
         """Notes the gradient of a call where this thread captures, in its place among those of an order."""
 
     def calls(self) -> list[tuple[Kernel, list[str], tuple[Any, ...], int]]:
-        """The kernel, the names of its parameters, the arguments and the step of each call that was noted."""
+        """The recorded calls: kernel, parameter names, arguments, and step."""
 
     def exchange(self, calls: list[tuple[int, tuple[Any, ...]]]) -> list[bool]:
-        """Makes calls that were noted again, with other arguments, for launches from now on: all of them, or none where one
-        fails. True for those that launch the same code."""
+        """Repeats recorded calls with other arguments, for later launches: all of them, or none if one fails. True for
+        those that launch the same code."""
 
     def save(self, named: list[tuple[str, str, Buffer]]) -> bytes:
-        """The graph as bytes, for other processes. Its steps use memory that is named, with what it is in words, or its own."""
+        """The graph as bytes, for other processes. Its steps use memory that is named, with what it is in words, or
+        its own."""
 
     @staticmethod
     def load(saved: bytes, find: Callable[[list[tuple[str, str]]], list[tuple[str, Buffer, Any]]]) -> CapturedGraph:
-        """The graph of bytes that `save` made. `find` is given the names of memory, with what each is in words, and gives the
-        memory and what holds it."""
+        """The graph of bytes that `save` made. `find` is given the names of memory, with what each is in words, and
+        gives the memory and what holds it."""
 
     def rebind(self, pairs: list[tuple[Buffer, Buffer, Any]]) -> None:
-        """Lets steps use other memory in the place of some, and keeps what holds it: old, new, and the holder of that."""
+        """Replaces memory in the steps, and keeps the new owners alive: old, new, owner."""
 
     def steps(self) -> list[tuple[str, int, list[int]]]:
         """What each step does, its lane, and the steps that it waits for."""
 
     @property
     def makes(self) -> int:
-        """Times that the device was given the steps anew."""
+        """The number of times that the device built a graph from the steps."""
 
 def before_host_work(qd_stream: Any = None) -> None:
-    """For work that the host does in place of a kernel: waits for what is queued on the stream given to it, if one is."""
+    """Call this before host work that replaces a kernel: waits for the work queued on the given stream, if there is
+    one."""
 
 def profiler_start() -> int:
     """Measures launches from now on. Returns the number of the next span."""
@@ -233,30 +234,32 @@ def profiler_stop() -> int:
 def profiler_spans(
     first: int, last: int
 ) -> tuple[list[tuple[int, int, str, str, int, float, float, list[int]]], list[int], int]:
-    """The spans with these numbers by begin (number, launch, kernel, task, lane, begin, end, spans it waited for), the lanes
-    (number of the stream, or negated that of the worker), and how many spans were dropped. Waits for all launches."""
+    """The spans with these numbers by begin (number, launch, kernel, task, lane, begin, end, spans it waited for), the
+    lanes (number of the stream, or negated that of the worker), and how many spans were dropped. Waits for all
+    launches."""
 
 def profiler_totals() -> list[
     tuple[str, tuple[int, float, float, float], list[tuple[str, tuple[int, float, float, float]]]]
 ]:
-    """The sums of each kernel and of its tasks: count; total, shortest and longest in milliseconds. Waits for all launches."""
+    """The sums of each kernel and of its tasks: count; total, shortest and longest in milliseconds. Waits for all
+    launches."""
 
 def profiler_clear() -> int:
-    """Forgets the sums, after waiting for all launches. Returns the number of the next span."""
+    """Clears the sums, after waiting for all launches. Returns the number of the next span."""
 
 def compilations() -> list[tuple[str, float, bool, list[tuple[str, str, float, float]]]]:
-    """What was compiled, in the order in which it was done: kernel, begin in seconds from that of the program, whether the code
-    was found on disk, and steps: phase, name, begin in seconds from that of the compilation, seconds."""
+    """What was compiled, in the order in which it was done: kernel, begin in seconds from that of the program, whether
+    the code was found on disk, and steps: phase, name, begin in seconds from that of the compilation, seconds."""
 
 def compile_phases() -> list[str]:
     """The phases of a compilation, in order."""
 
 def clear_compilations() -> None:
-    """Forgets what `compilations` tells."""
+    """Clears the records of `compilations`."""
 
 def memory_info() -> dict[str, Any]:
-    """The device's name, what drives it with its version as its maker writes it (`software`), and bytes: those that
-    buffers hold (`in_use`) and those the device has, where known (`capacity`)."""
+    """The device's name, its driver software with the vendor's version string (`software`), and bytes: those in buffers
+    (`in_use`) and the device's total, if known (`capacity`)."""
 
 @final
 class Stream:
@@ -264,7 +267,8 @@ class Stream:
 
     @staticmethod
     def from_handle(handle: int) -> Stream:
-        """Wraps a stream that someone else made, by the driver's handle. Zero is the default stream. It is never destroyed."""
+        """Wraps a stream of another library, by the driver's handle. Zero is the default stream. It is never
+        destroyed."""
 
     @property
     def handle(self) -> int:
@@ -284,7 +288,8 @@ class Stream:
         """Makes later work of this stream wait for an event, or for what is queued on another stream now."""
 
     def destroy(self) -> None:
-        """Waits for the stream's work and gives the stream back. Doing so twice is fine. A wrapped stream is only let go of."""
+        """Waits for the stream's work and releases the stream. A second call has no effect. A wrapped stream is not
+        destroyed."""
 
     def __cuda_stream__(self) -> tuple[int, int]:
         """The protocol by which other libraries take the stream: version and handle."""
@@ -303,22 +308,23 @@ class Event:
         """The driver's handle; 0 without streams of the device's own, and after `destroy()`."""
 
     def record(self, qd_stream: Any = None) -> None:
-        """Lets the event stand for all work queued on the stream until now."""
+        """Records the event after all work queued on the stream so far."""
 
     def wait(self, qd_stream: Any = None) -> None:
-        """Makes later work of the stream wait for what the event stands for. The host goes on."""
+        """Makes later work of the stream wait for the event. Does not block the host."""
 
     def synchronize(self) -> None:
-        """Makes the host wait for what the event stands for, and raises what failed on its stream."""
+        """Makes the host wait for the event, and raises the failure of its stream, if any."""
 
     def query(self) -> bool:
-        """Whether what the event stands for is done; True where it was never recorded."""
+        """Whether the event has completed; True if it was never recorded."""
 
     def elapsed_ms(self, later: Event) -> float:
-        """Milliseconds from this event to a later one. Both were made with `timing=True` and recorded; waits for both."""
+        """Milliseconds from this event to a later one. Both were made with `timing=True` and recorded; waits for
+        both."""
 
     def destroy(self) -> None:
-        """Gives the event back. Work that waits for it still does. Doing so twice is fine."""
+        """Releases the event. Work that waits for it still does. A second call has no effect."""
 
     def __enter__(self) -> Event: ...
     def __exit__(self, *exception: object) -> None: ...
@@ -332,8 +338,8 @@ class StreamScope:
 
 @final
 class Device:
-    """A device that this process uses. In `with device:` kernels run there, and fields, ndarrays and streams are made
-    there."""
+    """A device that this process uses. In `with device:`, kernels run there, and fields, ndarrays and streams are
+    created there."""
 
     @property
     def name(self) -> str:
@@ -366,8 +372,8 @@ class ProgramScope:
 
 @final
 class Buffer:
-    """Memory of the current program, zeroed; a writable buffer for numpy where the host can address it. What is sparse
-    may be larger than the memory there is, on a device that gives memory only to what is touched."""
+    """Zeroed memory of the current program; a writable numpy buffer if the host can address it. A sparse buffer may be
+    larger than the available memory if the device only allocates touched pages."""
 
     def __init__(self, nbytes: int, sparse: bool = False) -> None: ...
     @property
@@ -375,8 +381,9 @@ class Buffer:
         """The number of the program whose memory it is."""
 
     def copy_from_device(self, source: Buffer, ranges: list[tuple[int, int, int]], stream: Stream | None) -> bool:
-        """Queues copies of ranges (first byte here, first byte there, bytes) from memory of another device, on a stream of this
-        one or, without one, in place of the host. False where the devices cannot: the host is to copy then."""
+        """Queues copies of ranges (first byte here, first byte there, bytes) from memory of another device, on a
+        stream of this one or, without one, in place of the host. False where the devices cannot: the host is to copy
+        then."""
 
     @property
     def nbytes(self) -> int:
@@ -391,16 +398,16 @@ class Buffer:
         """Whether the program that made it still runs."""
 
     def wait(self, write: bool = False) -> None:
-        """Waits until the host may read the memory: for the streams whose work writes to it, and no others. With `write`, for
-        all that use it."""
+        """Waits until the host may read the memory: for the streams whose work writes to it, and no others. With
+        `write`, for all that use it."""
 
     @property
     def immediate(self) -> bool:
-        """Whether all work is done within the call that asks for it."""
+        """Whether the device executes work within the call."""
 
     @property
     def host_addressable(self) -> bool:
-        """Whether the host may use the memory by its address; otherwise it goes through `read` and `write`."""
+        """Whether the host can address the memory. Otherwise, use `read` and `write`."""
 
     def read(self, offset: int, nbytes: int) -> bytearray:
         """A copy of some bytes, once the work that writes to the memory is done."""
@@ -409,7 +416,8 @@ class Buffer:
         """Copies bytes into an array of the host's, once the work that writes to the memory is done."""
 
     def write(self, offset: int, data: Any) -> None:
-        """Sets some bytes, once the work that uses the memory is done. `data` has the buffer protocol and is contiguous."""
+        """Sets some bytes, once the work that uses the memory is done. `data` has the buffer protocol and is
+        contiguous."""
 
     @property
     def dlpack_device(self) -> tuple[int, int]:
@@ -426,8 +434,9 @@ class Buffer:
         versioned: bool,
         stream: int | None,
     ) -> Any:
-        """A DLPack capsule of an array here, which keeps the memory: byte offset, extents and strides in bytes. The consumer's
-        stream, given by the driver's handle, waits for the work that uses the memory; -1 lets it wait for nothing."""
+        """A DLPack capsule of an array here, which keeps the memory: byte offset, extents and strides in bytes. The
+        consumer's stream, given by the driver's handle, waits for the work that uses the memory; -1 lets it wait for
+        nothing."""
 
     def hand_over(self, stream: int | None = None) -> int | None:
         """Makes another library's stream, given by the driver's handle, wait for the work that uses the memory; without
@@ -488,21 +497,21 @@ class Ndarray:
         """Whether the program that made it still runs."""
 
     def check_alive(self) -> None:
-        """Raises where the program that made it has ended."""
+        """Raises if its program has ended."""
 
     def _set_layout(self, order: Sequence[int]) -> None: ...
 
 @final
 class Placement:
-    """Where a component lies in a buffer: a byte offset, and for each axis the mixed-radix digits of an index."""
+    """Where a component is in a buffer: a byte offset, and for each axis the mixed-radix digits of an index."""
 
     def __new__(cls, base: int, axes: Sequence[Sequence[tuple[int, int]]]) -> Placement: ...
     @staticmethod
     def of_array(
         first: int, shape: Sequence[int], order: Sequence[int] | None, itemsize: int, components: int
     ) -> list[Placement]:
-        """The components of an array without gaps, from byte `first` on. `order` lists the axes, outermost in memory first.
-        The components of an element lie side by side, `itemsize` bytes each."""
+        """The components of an array without gaps, from byte `first` on. `order` lists the axes, outermost in memory
+        first. The components of an element are adjacent, `itemsize` bytes each."""
 
     @property
     def base(self) -> int:
@@ -556,8 +565,8 @@ class LevelTree:
         """Number of cells along each used axis, counting the levels above."""
 
     def lay_out(self, kept: Sequence[int]) -> tuple[int, bool]:
-        """Fixes sizes and places of the levels with these numbers, and of those above them. Returns the size of the memory
-        in bytes, and whether it holds areas of sparse levels."""
+        """Fixes sizes and places of the levels with these numbers, and of those above them. Returns the size of the
+        memory in bytes, and whether it holds areas of sparse levels."""
 
     def cell_bytes(self, level: int) -> int:
         """Bytes of a cell of a level; 0 for places, and before the tree is laid out."""
@@ -566,18 +575,18 @@ class LevelTree:
         """Where a level begins in a cell of the level above; 0 before the tree is laid out."""
 
     def placement(self, place: int) -> Placement:
-        """Where a component lies."""
+        """Where a component is."""
 
     def areas(self) -> list[Area]:
-        """The areas of sparse levels, in the order in which they lie in memory."""
+        """The areas of sparse levels, in the order in which they are in memory."""
 
     def cell_indices(self, level: int) -> list[Cells]:
-        """How the indices of a level or place name the cells of the sparse levels above it, outermost first; for a sparse
-        level, its own cells come last."""
+        """How the indices of a level or place name the cells of the sparse levels above it, outermost first; for a
+        sparse level, its own cells come last."""
 
 @final
 class Area:
-    """The area of a sparse level behind the data of its tree: which cells are active."""
+    """The area of a sparse level after the data of its tree: which cells are active."""
 
     @property
     def level(self) -> int:
@@ -609,12 +618,13 @@ class Area:
 
     @property
     def first_inside(self) -> tuple[tuple[int, int], ...]:
-        """Extents of the digits of a cell's number in the level around, the last one first, and what a step of each adds to
-        the number of the first word of state within it."""
+        """Extents of the digits of a cell's number in the level around, the last one first, and what a step of each
+        adds to the number of the first word of state within it."""
 
     @property
     def inside(self) -> tuple[tuple[int, int], ...]:
-        """Extents of the words of state within a cell of the level around, and what a step of each adds to their number."""
+        """Extents of the words of state within a cell of the level around, and what a step of each adds to their
+        number."""
 
     @property
     def state(self) -> Placement:
@@ -642,13 +652,13 @@ class Area:
 
     @property
     def views(self) -> list[tuple[int, Placement, tuple[int, ...]]]:
-        """The components in a cell that lie below no further sparse level: number of the place, placement by the indices of
-        the cell and of what is in it, extents of the latter."""
+        """The components in a cell that are below no further sparse level: number of the place, placement by the
+        indices of the cell and of what is in it, extents of the latter."""
 
     @property
     def nested(self) -> list[tuple[int, tuple[tuple[int, int], ...]]]:
-        """The next sparse levels within a cell: number of the level, and for each axis of its state the axis of the cell's
-        index, or -1, and the words of state along it in one cell."""
+        """The next sparse levels within a cell: number of the level, and for each axis of its state the axis of the
+        cell's index, or -1, and the words of state along it in one cell."""
 
 @final
 class Cells:
@@ -660,8 +670,8 @@ class Cells:
 
     @property
     def digits(self) -> tuple[tuple[int, int, int], ...]:
-        """Axis, extent and weight of each digit: a digit is index / weight % extent. They make the number of the word of
-        state."""
+        """Axis, extent and weight of each digit: a digit is index / weight % extent. They make the number of the word
+        of state."""
 
     @property
     def list_digit(self) -> tuple[int, int, int] | None:
@@ -669,11 +679,11 @@ class Cells:
 
     @property
     def inner(self) -> tuple[tuple[int, int], ...]:
-        """Axis and extent of what lies below the cell."""
+        """Axis and extent of what is below the cell."""
 
     def locate(self, index: Sequence[int]) -> tuple[int, int | None]:
-        """For an index that counts from zero: the number of the word of state; for a dynamic level, also the number of the
-        element in its list."""
+        """For an index that counts from zero: the number of the word of state; for a dynamic level, also the number of
+        the element in its list."""
 
 @final
 class HostMatrix:
@@ -682,7 +692,8 @@ class HostMatrix:
     def __init__(self, rows: int, columns: int, dtype_name: str) -> None: ...
     @staticmethod
     def from_triplets(shape: tuple[int, int], rows: Any, columns: Any, values: Any) -> HostMatrix:
-        """The sum of entries: arrays of rows and columns (i64), and of values (f32 or f64). `IndexError` for one outside."""
+        """The sum of entries: arrays of rows and columns (i64), and of values (f32 or f64). `IndexError` for one
+        outside."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -726,7 +737,7 @@ class DirectSolver:
         """Replaces the right side of a system, an array of the solver's type, by the solution."""
 
 def missing_sparse_library(work: str) -> str | None:
-    """Why the device has no library for "products" or "solvers" of sparse matrices; `None` where it has one."""
+    """Why the device has no library for "products" or "solvers" of sparse matrices; `None` if it has one."""
 
 @final
 class DeviceProduct:
@@ -769,7 +780,7 @@ class ElementView:
 
 @final
 class Func:
-    """A function in the kernel language; what `@func` and `@real_func` make."""
+    """A function in the kernel language: the result of `@func` and `@real_func`."""
 
     def __init__(self, fn_: Callable[..., Any], *, requires_top_level: bool = False, real: bool = False) -> None: ...
     @property
@@ -792,9 +803,8 @@ class KernelGradient:
 
 @final
 class RecordedLaunch:
-    """What a tape, or a function of torch, keeps of a launch: its gradient is that of what ran, or an error where something has
-    changed since.
-    """
+    """The record of a launch that a tape or a torch function keeps. Its gradient matches what ran, or raises if
+    something has changed since."""
 
     @property
     def kernel(self) -> Any:
@@ -810,20 +820,19 @@ class RecordedLaunch:
 
     def __call__(self, *args: Any) -> None: ...
     def precede(self, order: GradientOrder) -> None:
-        """Puts the gradients of an order behind the work of the launch's stream."""
+        """Orders the gradients of an order after the work of the launch's stream."""
 
     def grad(self, *args: Any, others: bool = False, order: GradientOrder | None = None) -> None:
-        """Runs the gradient of the launch on its stream, in its place among those of an order. The arguments are those of the
-        launch, unless they are said to be `others` in their places: the same memory with gradients.
+        """Runs the gradient of the launch on its stream, in its place among those of an order. The arguments are those
+        of the launch, unless they are said to be `others` in their places: the same memory with gradients.
         """
 
 @final
 class GradientOrder:
-    """Gradients of which each waits for those made before that use the same memory, and for no others. All come behind the
-    work of the current stream."""
+    """Gradients that wait only for earlier ones that use the same memory. All run after the current stream's work."""
 
     def join(self) -> None:
-        """Puts the stream that was current behind all gradients."""
+        """Orders the formerly current stream after all gradients."""
 
 @final
 class BoundKernel:
@@ -838,7 +847,7 @@ class BoundKernel:
         """The gradient, bound to the same object."""
 
     def resume(self, *args: Any, from_checkpoint: int, **kwargs: Any) -> GraphStatus:
-        """Launches from the checkpoint with this label on, and skips all that stands before it. Raises `RuntimeError` where the
+        """Resumes from the checkpoint with this label, and skips everything before it. Raises `RuntimeError` if the
         kernel has no such checkpoint."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
@@ -846,7 +855,7 @@ class BoundKernel:
 
 @final
 class Kernel:
-    """A function that is compiled and launched; what `@kernel` makes."""
+    """A function that is compiled and launched: the result of `@kernel`."""
 
     __name__: str
     autodiff_mode: Any
@@ -865,10 +874,11 @@ class Kernel:
 
     @property
     def grad(self) -> KernelGradient:
-        """The kernel's gradient: called with the kernel's arguments, it adds to the gradients of what the kernel reads."""
+        """The kernel's gradient: called with the kernel's arguments, it adds to the gradients of what the kernel
+        reads."""
 
     def resume(self, *args: Any, from_checkpoint: int, **kwargs: Any) -> GraphStatus:
-        """Launches from the checkpoint with this label on, and skips all that stands before it. Raises `RuntimeError` where the
+        """Resumes from the checkpoint with this label, and skips everything before it. Raises `RuntimeError` if the
         kernel has no such checkpoint."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
@@ -891,7 +901,7 @@ class Kernel:
         """Whether the folder held the machine code of the latest compilation, of a kernel without `fastcache=True`."""
 
     def _specialization_count(self) -> int:
-        """How many specialisations are kept."""
+        """The number of specializations kept."""
 
     def _launch(
         self, args: tuple[Any, ...], with_gradients: Callable[[], tuple[Any, ...]]
@@ -905,26 +915,28 @@ class UnmadeCall:
 
     def __init__(self, callee: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> None: ...
     def compile(self) -> None:
-        """Compiles for the call, unless that was done."""
+        """Compiles for the call, unless it was compiled before."""
 
     def inspect(self) -> Inspection:
         """What the call would be compiled from."""
 
 class Inspection:
-    """A kernel as a call would compile it, whose code for any machine can be looked at."""
+    """A kernel as a call would compile it. Its code can be inspected for any machine."""
 
     @property
     def kernel(self) -> str:
         """Name of the kernel."""
 
     def emit(self, form: str, arch: str | None = None, target: str | None = None) -> tuple[bytes, str]:
-        """The code in a form, for a machine named by its kind, its chip or both, and the usual ending of a file with it."""
+        """The code in a form, for a machine named by its kind, its chip or both, and the usual ending of a file with
+        it."""
 
 def code_targets() -> list[tuple[str, list[str]]]:
-    """The kinds of machines, and the targets of each that code can be made for."""
+    """The kinds of machines, and the supported targets of each."""
 
 def devices() -> list[tuple[str, list[tuple[str, int | None, str | None]], str | None]]:
-    """The devices of all kinds: of each kind its name, its devices (name, bytes, note), and why there are none."""
+    """The devices of all kinds: for each kind its name, its devices (name, bytes, note), and the reason if there are
+    none."""
 
 def observe_compilations(callback: Callable[[Inspection], None] | None) -> None:
-    """Has `callback` called with each kernel that is compiled from now on; with `None`, nothing."""
+    """Calls `callback` for each kernel compiled from now on; `None` ends this."""

@@ -1,6 +1,7 @@
-"""Lets `import quadrants` find Octants. Standard library alone: a `.pth` file loads it at each start of an interpreter.
+"""Makes `import quadrants` find Octants. Uses the standard library only, because a `.pth` file loads it at each start
+of the interpreter.
 
-`octants.as_quadrants` is what users import or run; `python -m octants.as_quadrants --install` writes the `.pth` file.
+`octants.as_quadrants` is the user's interface; `python -m octants.as_quadrants --install` writes the `.pth` file.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What makes tensors, under its path in Quadrants, with the function that gives a tensor a layout afterwards."""
+"""Tensor constructors under Quadrants' import path, with the function that sets a tensor's layout afterwards."""
 
 from __future__ import annotations
 

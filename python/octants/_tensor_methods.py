@@ -1,6 +1,7 @@
-"""Methods of vectors and matrices that are written in the kernel language: `m.inverse()` calls `METHODS["inverse"](m)`.
+"""Methods of vectors and matrices that are written in the kernel language: `m.inverse()` calls
+`METHODS["inverse"](m)`.
 
-The compiler looks here for the methods that it does not know itself. Each function takes the tensor first.
+The compiler looks up the methods here that are not built in. Each function takes the tensor first.
 """
 
 # mypy: ignore-errors
@@ -21,7 +22,7 @@ _EXPANSION = (
 
 @func
 def _pair_minors(m):
-    """The 2x2 minors of the upper two rows of a 4x4 matrix, and those of the lower two, by the columns they stand in:
+    """The 2x2 minors of the upper two rows of a 4x4 matrix, and those of the lower two, by the columns they are in:
     01, 02, 03, 12, 13, 23.
     """
     upper = [

@@ -1,4 +1,4 @@
-"""The kinds of machine that `qd.init(arch=...)` names, and what each is able to do."""
+"""The kinds of machine that `qd.init(arch=...)` accepts, and their capabilities."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import Enum, IntEnum
 
 
 class Arch(IntEnum):
-    """A kind of machine. The numbers are those that Quadrants gives them."""
+    """A kind of machine. The values are those of Quadrants."""
 
     x64 = 0
     arm64 = 1

@@ -1,11 +1,11 @@
 """Runs programs written for Quadrants: after `import octants.as_quadrants`, `import quadrants` finds Octants.
 
-`python -m octants.as_quadrants script.py args...` (or `-m module args...`) does so for an unchanged program, and
-`pytest -p octants.as_quadrants` for its tests. Pytest itself looks for the modules of each package that brings a
-plugin, as Quadrants does: Octants must come first there too, and does when it is loaded as a plugin.
+`python -m octants.as_quadrants script.py args...` (or `-m module args...`) does this for an unchanged program, and
+`pytest -p octants.as_quadrants` for its tests. Pytest itself imports the modules of each package with a plugin, and
+Quadrants is one. Loaded as a plugin, Octants comes first there too.
 
-`python -m octants.as_quadrants --install` does so for each program of this Python from then on, and thus for the
-processes that a program starts, which know nothing of what their parent has imported; `--uninstall` ends it.
+`python -m octants.as_quadrants --install` does this for all programs of this Python, including the child processes of
+a program, which do not inherit imports. `--uninstall` reverts it.
 """
 
 from __future__ import annotations

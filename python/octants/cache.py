@@ -1,7 +1,7 @@
-"""The folder of compiled kernels: `python -m octants.cache info`, `clear` and `verify`.
+"""The disk cache of compiled kernels: `python -m octants.cache info`, `clear` and `verify`.
 
 Kernels are kept there from one process to the next (`offline_cache`, see `docs/caching.md`). Everything in it can be
-made again: the folder may be removed at any time, while programs run too.
+rebuilt: the folder may be removed at any time, even while programs run.
 """
 
 from __future__ import annotations

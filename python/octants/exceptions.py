@@ -71,7 +71,7 @@ class OctantsTypeError(OctantsCompilationError, TypeError):
 
 
 class OctantsValueError(OctantsCompilationError, ValueError):
-    """A value of the right type that is not allowed where it stands."""
+    """A value of the right type that is not allowed where it is."""
 
 
 class OctantsRuntimeError(RuntimeError):

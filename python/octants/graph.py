@@ -1,5 +1,4 @@
-"""`qd.graph`: what kernels declared with `graph=True` may say about their tasks, and graphs captured of many
-launches."""
+"""`qd.graph`: graph control flow in kernels declared with `graph=True`, and captured graphs of many launches."""
 
 from __future__ import annotations
 
@@ -36,7 +35,7 @@ class GraphStatus:
 @contextmanager
 def checkpoint(cp_id: Any, yield_on: Any = None) -> Iterator[None]:
     """In a kernel declared with `graph=True, checkpoints=True`, `with qd.checkpoint(label, yield_on=flag):` holds loops
-    behind which a launch ends if `flag`, a 0-dimensional i32 ndarray, is not zero.
+    after which a launch ends if `flag`, a 0-dimensional i32 ndarray, is not zero.
     `kernel.resume(..., from_checkpoint=label)` runs them again, and what comes after. The label is an int or a member
     of an `IntEnum`, and no other checkpoint of the kernel has it. Nothing outside of kernels."""
     yield
@@ -44,16 +43,16 @@ def checkpoint(cp_id: Any, yield_on: Any = None) -> Iterator[None]:
 
 do_while = kernel_only(
     "do_while",
-    "`while qd.graph.do_while(counter):` runs its body once, then again as long as `counter`, a 0-dimensional i32 ndarray, "
-    "is not zero. Its `for` loops are parallel.",
+    "`while qd.graph.do_while(counter):` runs its body once, then again while `counter`, a 0-dimensional i32 "
+    "ndarray, is not zero. Its `for` loops are parallel.",
 )
 
 
 cond = kernel_only(
     "cond",
-    "`if qd.graph.cond(flag):` at the top level of a kernel runs its body where `flag`, a 0-dimensional i32 ndarray or any "
-    "scalar expression, is not zero, and an `else` or `elif` otherwise. The `for` loops of both are parallel, and the device "
-    "decides, where it can.",
+    "`if qd.graph.cond(flag):` at the top level of a kernel runs its body if `flag`, a 0-dimensional i32 ndarray or "
+    "any scalar expression, is not zero, and an `else` or `elif` otherwise. The `for` loops of both are parallel. "
+    "The device evaluates the condition if it can.",
 )
 
 
@@ -62,14 +61,14 @@ cond = kernel_only(
 def parallel_context(*, allow_nesting: bool = False) -> Iterator[None]:
     """In a kernel, `with qd.graph.parallel_context():` holds `with qd.graph.parallel():` blocks, none of which needs
     what another one does. With `allow_nesting=True` the blocks may hold `qd.graph.do_while` loops and further contexts,
-    and the context may stand in a kernel with checkpoints. Nothing outside of kernels."""
+    and the context may be in a kernel with checkpoints. Nothing outside of kernels."""
     yield
 
 
 @known_to_compiler("graph_parallel")
 @contextmanager
 def parallel(*, allow_overlap: bool = False) -> Iterator[None]:
-    """A block in a `qd.graph.parallel_context`. Blocks run side by side where the device has streams. Two that touch
-    the same elements, one of them writing, are an error, and a warning where that depends on values, unless one says
-    that it is meant (`allow_overlap=True`)."""
+    """A section of a `qd.graph.parallel_context`. Sections run concurrently if the device has streams. It is an error
+    if two sections certainly touch the same element and one of them writes, and a warning if that depends on values.
+    `allow_overlap=True` on one of them permits it."""
     yield

@@ -1,8 +1,9 @@
-"""Compiles the kernels of a script for any machine, and writes their code to files: `python -m octants.inspect --help`.
+"""Compiles the kernels of a script for any machine, and writes their code to files: `python -m octants.inspect
+--help`.
 
     python -m octants.inspect script.py --kernel saxpy --target gfx1100 --emit ir,llvm,asm,object --out code
 
-The script runs as it would by itself, on whatever device it asks for, or on the CPU where that is missing. What its
+The script runs as usual, on the device that it selects, or on the CPU if that device is missing. Everything that its
 calls compile is compiled for the targets too. From a program, `qd.inspect` does the same for one call.
 """
 

@@ -1,4 +1,4 @@
-"""Sharing queues with other libraries, by Quadrants' names."""
+"""Stream sharing with other libraries, by Quadrants' names."""
 
 from __future__ import annotations
 

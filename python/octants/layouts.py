@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class Layout(IntEnum):
-    """Where the members of an element lie: side by side (`AOS`), or each member in an array of its own (`SOA`)."""
+    """Where the members of an element are: side by side (`AOS`), or each member in an array of its own (`SOA`)."""
 
     AOS = 1
     SOA = 2

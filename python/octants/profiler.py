@@ -1,12 +1,11 @@
-"""Where a program's time goes: device time of kernels and their tasks, timelines of streams, time spent compiling.
+"""Profiling: device time of kernels and their tasks, timelines of streams, compile time.
 
     qd.init(arch=qd.gpu, kernel_profiler=True)
     step(); step()
     qd.profiler.print_kernel_profiler_info()
 
-Times are taken by events around each task, on the stream that runs it (by the clock on a CPU that works in order), and
-read when asked for: these functions wait for all work first. Tasks are the parallel loops of a kernel, and what stands
-between them.
+Times are measured by events around each task, on its stream (by the clock on a CPU that works in order), and read on
+request: these functions wait for all work first. Tasks are the parallel loops of a kernel, and the code between them.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ class KernelInfo:
     name: str
     """`kernel` or `kernel:task`."""
     counter: int
-    """How often it ran."""
+    """How many times it ran."""
     total: float
     min: float
     max: float
@@ -223,7 +222,7 @@ def set_kernel_profiler_toolkit(toolkit_name: str = "default") -> bool:
 
 
 def set_kernel_profiler_metrics(metric_list: Sequence[CuptiMetric] = ()) -> None:
-    """Counters of the hardware are not read: logs a warning where some are asked for."""
+    """Hardware counters are not supported: logs a warning if any are requested."""
     if metric_list:
         _no_counters()
 

@@ -1,10 +1,10 @@
-"""Looks for the races of a whole program: `python -m octants.racecheck program.py args...` (or `-m module args...`).
+"""Finds races in a whole program: `python -m octants.racecheck program.py args...` (or `-m module args...`).
 
-The program runs with `check_races="full"`, whatever the environment says, and goes on behind each race. Its own output
-comes first; then each race that was met, once, with both lines, the element and what removes it, on standard error.
-`--static` looks for races that can be proved alone, which costs nothing while kernels run.
+The program runs with `check_races="full"`, regardless of the environment, and continues after each race. Its own
+output comes first. Then each race that occurred is reported once on standard error, with both lines, the element and a
+fix. `--static` only looks for races that can be proved, which costs nothing while kernels run.
 
-The exit status is the program's own where it fails, otherwise 3 if there were races, 0 if there were none.
+The exit status is the program's own if it fails, otherwise 3 if there were races, 0 if there were none.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The version of the package, and that of Quadrants whose programs it runs."""
+"""The version of the package, and the version of Quadrants that it is compatible with."""
 
 from __future__ import annotations
 

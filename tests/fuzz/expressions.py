@@ -1,6 +1,7 @@
 """Random expressions, as text.
 
-The kind of a value is known (an integer, a float, a truth value). Its exact type follows from the rules of the language.
+The kind of a value is known (an integer, a float, a truth value). Its exact type follows from the rules of the
+language.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class Collection:
     components: int = 0
     first: list[int] = field(default_factory=list)
     used: list[int] = field(default_factory=list)
-    """As many of each axis are used; what lies behind must stay as it is."""
+    """As many of each axis are used; what is after must stay as it is."""
 
 
 @dataclass

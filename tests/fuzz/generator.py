@@ -436,7 +436,7 @@ class Generator(Expressions):
             self.line(f"{place} = {self.value(kind)}")
 
     def idiom(self) -> None:
-        """Shapes of code on which optimisers have failed."""
+        """Shapes of code on which optimizers have failed."""
         r = self.random
         place = self.element("int", "write")
         if place is None:
@@ -461,7 +461,7 @@ class Generator(Expressions):
             return
         second = f"{base}[{', '.join(other)}]"
         if form < 0.6:
-            # A read behind conditional stores to neighbours.
+            # A read after conditional stores to neighbors.
             s = self.fresh("a")
             self.line(f"if {self.condition(1)}:")
             self.depth += 1

@@ -1,9 +1,9 @@
-"""Random kernels with `graph=True`: loops by what is in memory, choices, sections, checkpoints and parallel loops, nested in
-any order.
+"""Random kernels with `graph=True`: data-dependent loops, branches, sections, checkpoints and parallel loops,
+nested in any order.
 
-A program has two texts: the kernel, and a Python function that does the same in order. Sections own arrays and counters of
-their own, so that no schedule can change the result. A launch that ends at a checkpoint is resumed until it ends at none:
-in Python the checkpoint's statements run again.
+A program has two texts: the kernel, and a Python function that does the same in order. Sections own arrays and
+counters of their own, so that no schedule can change the result. A launch that ends at a checkpoint is resumed until
+it ends at none: in Python the checkpoint's statements run again.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ MODULUS = 1009
 
 @dataclass
 class GraphProgram:
-    """A kernel and what it computes, as source text. Both take `ARRAYS` arrays of i32, then `counters` of them without axes, of
-    which those of `flags` end launches."""
+    """A kernel and what it computes, as source text. Both take `ARRAYS` arrays of i32, then `counters` of them without
+    axes, of which those of `flags` end launches."""
 
     counters: int
     flags: list[int]
@@ -47,7 +47,8 @@ class _Writer:
         self.left = most_statements
         self.locals = 0
         self.flags: list[int] = []
-        # Some programs have checkpoints: at a place where a variable is used later, which a launch that resumes skips, none.
+        # Some programs have checkpoints: at a place where a variable is used later, which a launch that resumes skips,
+        # none.
         self.may_stop = seed % 3 == 1
 
     def statements(self, depth: int, arrays: list[int], nesting: int, in_section: bool) -> None:
@@ -102,7 +103,7 @@ class _Writer:
             self.statements(depth + 1, arrays, nesting + 1, in_section)
 
     def changed(self, depth: int, arrays: list[int], nesting: int, in_section: bool) -> None:
-        """A variable that a branch may change, for tasks in it and behind it."""
+        """A variable that a branch may change, for tasks in it and after it."""
         x, y, name = self.random.choice(arrays), self.random.choice(arrays), f"v{self.locals}"
         self.locals += 1
         self.text.add(depth, f"{name} = a{x}[{self.random.randrange(SIZE)}]")

@@ -1,7 +1,7 @@
 """Arrays between pages that no one may touch: an access beside the array, even a read, is a segmentation fault at once.
 
-An array lies flush with the page behind it or with the page before it. The rest of its pages holds a pattern, which `check`
-compares.
+An array is flush with the page after it or with the page before it. The rest of its pages holds a pattern, which
+`check` compares.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """A reference interpreter of kernels: it runs Python's `ast` of their source with the language's types, in order.
 
-Each call compiles its function to closures; the types of all values are known before anything runs. A value is a number; of
-a vector, matrix or struct it is the list of the numbers. `InvalidProgramError`: the program is not one of the language, or uses
-a part of it that is not known here. `UnspecifiedError`: the program has no single result, because of a race between
-iterations, an index outside, or a division by zero.
+Each call compiles its function to closures; the types of all values are known before anything runs. A value is a
+number; of a vector, matrix or struct it is the list of the numbers. `InvalidProgramError`: the program is not one of
+the language, or uses a part of it that is not known here. `UnspecifiedError`: the program has no single result,
+because of a race between iterations, an index outside, or a division by zero.
 """
 
 from __future__ import annotations

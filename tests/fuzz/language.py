@@ -74,7 +74,8 @@ class Array:
 
 @dataclass
 class Value:
-    """An expression: its type, how to compute it, and the number if it is known at compile time. A place has `locate`."""
+    """An expression: its type, how to compute it, and the number if it is known at compile time. A place has
+    `locate`."""
 
     type: Type
     get: Callable[[list], Any]

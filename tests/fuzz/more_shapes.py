@@ -110,14 +110,14 @@ class MoreShapes(Shapes):
         self.add_integers([total])
 
     def stencil(self) -> None:
-        """Each element of one array from neighbors of another, whose rows may lie anywhere."""
+        """Each element of one array from neighbors of another, whose rows may be anywhere."""
         r = self.random
         n, m = r.choice([3, 5, 8, 17]), r.choice([3, 8, 16, 17, 33])
         dtype = r.choice(["i32", "i32", "u8", "i16", "i64"])
         given, out = self.array(dtype, [n, m]), self.array(dtype, [n, m])
         for a in self.arguments[-2:]:
             if r.random() < 0.3:
-                # The transposed of what lies in memory.
+                # The transposed of what is in memory.
                 a.strides, a.is_ndarray = [1, n], False
         i, j = self.fresh("i"), self.fresh("j")
         edge = r.choice(["inside", "wrap", "clamp"])

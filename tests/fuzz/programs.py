@@ -40,7 +40,7 @@ class Argument:
 
 @dataclass
 class Field:
-    """A field. Those with the same `tree` (not below zero) lie element beside element."""
+    """A field. Those with the same `tree` (not below zero) are element beside element."""
 
     name: str
     element: str
@@ -63,7 +63,7 @@ class Program:
     arguments: list[Argument]
     fields: list[Field]
     launches: int = 1
-    """How often the kernel is called."""
+    """How many times the kernel is called."""
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))

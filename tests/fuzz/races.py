@@ -1,8 +1,8 @@
 """Races between the iterations of a parallel loop, found while they run one after another.
 
 For each number that iterations may share, the interpreter notes who wrote, read and updated it atomically. What two
-iterations do with one number must commute: reads, stores of the same value, and atomic updates of one kind whose old values
-are not used.
+iterations do with one number must commute: reads, stores of the same value, and atomic updates of one kind whose old
+values are not used.
 """
 
 from scalars import State, UnspecifiedError

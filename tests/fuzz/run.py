@@ -3,8 +3,8 @@
     python tests/fuzz/run.py --seconds 500 --jobs 16
 
 Each program runs under several options: optimization levels, `fast_math`, debug mode, default types, threads, streams,
-separate memory, other processors. A failure, also one that ends or hangs the process, is shrunk and written to a file that
-runs by itself.
+separate memory, other processors. A failure, also one that ends or hangs the process, is shrunk and written to a file
+that runs by itself.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Arithmetic of the language's scalar types on Python numbers: integers wrap, floats round to their type.
 
-An integer is a Python int in the range of its type, a truth value 0 or 1, a float a Python float that its type can hold.
-`State` collects what makes results incomparable.
+An integer is a Python int in the range of its type, a truth value 0 or 1, a float a Python float that its type can
+hold. `State` collects what makes results incomparable.
 """
 
 import math

@@ -69,10 +69,10 @@ class Shapes(Generator):
             self.line("qd.loop_config(serialize=True)")
         self.line(f"for {i} in range({n}):")
 
-    # Elements of an iteration's own that lie side by side.
+    # Elements of an iteration's own that are adjacent.
 
     def neighbors(self) -> None:
-        """Loads, stores under conditions, loads again, of places that lie beside one another."""
+        """Loads, stores under conditions, loads again, of places that are beside one another."""
         r = self.random
         n, i = self.size(), self.fresh("i")
         dtype = r.choice(["i32", "i32", "i64", "i16", "u8", "f32"])

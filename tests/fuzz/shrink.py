@@ -56,7 +56,7 @@ def unwrapped(tree: ast.Module) -> Iterator[ast.Module]:
 
 
 class Replace(ast.NodeTransformer):
-    """Puts something in the place of one expression."""
+    """Replaces one expression."""
 
     def __init__(self, number: int, make: Callable[[ast.expr], ast.expr | None]) -> None:
         self.number, self.make, self.at = number, make, -1

@@ -1,4 +1,5 @@
-"""Loops over matrices and structs that hold them: parts, products, references through several functions. And tickets."""
+"""Loops over matrices and structs that hold them: parts, products, references through several functions. And
+tickets."""
 
 from __future__ import annotations
 

@@ -1,15 +1,15 @@
 """Options of the test run.
 
-`--arch cuda` (or another device) runs the tests there: `qd.init(arch=qd.cpu, ...)` of a test means that device, unless the
-test asks for a schedule or another test bed that only the CPU has. Without the device tests fail rather than pass on the CPU.
-Tests marked `on_cpu` are about the CPU: they look into its memory, or say its name.
-`--arch cpu-separate` lets the CPU play such a device, whose memory the host cannot address. `--arch amdgpu-standin` runs on a
-library that plays HIP's, on its second device, so that a call that forgets to switch shows; schedules made from a seed are its
+`--arch cuda` (or another device) runs the tests there: `qd.init(arch=qd.cpu, ...)` of a test means that device, unless
+the test asks for a schedule or another test bed that only the CPU has. Without the device tests fail rather than pass
+on the CPU. Tests marked `on_cpu` are about the CPU: they look into its memory, or say its name. `--arch cpu-separate`
+lets the CPU play such a device, whose memory the host cannot address. `--arch amdgpu-standin` runs on a library that
+replaces HIP's, on its second device, so that a call that forgets to switch shows; schedules made from a seed are its
 streams' own. `--arch amdgpu-emulator` runs on the same library, which then emulates the machine code of the chip that
 `HIP_STANDIN_ARCH` names (gfx90a by default).
 
-Tests marked `in_place` are about memory that the host addresses, those marked `in_order` about launches that return after their
-work: both are left out elsewhere.
+Tests marked `in_place` are about memory that the host addresses, those marked `in_order` about launches that return
+after their work: both are left out elsewhere.
 
 Compiled kernels are not kept on disk, nor looked for there, unless `OCTANTS_OFFLINE_CACHE=1` is set.
 """
@@ -23,8 +23,8 @@ import pytest
 
 import octants as qd
 
-# Tests compile what they test, so that no kernel kept by an earlier build hides a fault of this one, and the home folder is
-# left alone. Tests of keeping kernels use folders of their own.
+# Tests compile what they test, so that no kernel kept by an earlier build hides a fault of this one, and the home
+# folder is left alone. Tests of keeping kernels use folders of their own.
 os.environ.setdefault("OCTANTS_OFFLINE_CACHE", "0")
 
 TEST_BEDS = {"cpu_stream_schedule", "cpu_separate_memory"}

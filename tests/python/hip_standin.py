@@ -1,4 +1,4 @@
-"""The library that plays HIP's on a machine without an AMD GPU: built, and asked for what it saw."""
+"""The stand-in for HIP's library on a machine without an AMD GPU: built, and asked for what it saw."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ARCH = "amdgpu-standin"
 EMULATOR = "amdgpu-emulator"
 ARCHS = (ARCH, EMULATOR)
 CHIPS = ("gfx90a", "gfx942", "gfx1100", "gfx1200")
-# Where AMD's library of math functions lies, as folders and patterns below them.
+# Where AMD's library of math functions is, as folders and patterns below them.
 DEVICE_LIBRARIES = (("/usr/lib", "*/amdgcn/bitcode/ocml.bc"), ("/opt", "rocm*/amdgcn/bitcode/ocml.bc"))
 
 

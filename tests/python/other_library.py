@@ -1,8 +1,9 @@
-"""Another library on the device under test, as small as one can be: it allocates memory, makes streams, captures them into
-graphs, and takes and shows arrays by DLPack and by the array protocol.
+"""Another library on the device under test, as small as one can be: it allocates memory, makes streams, captures them
+into graphs, and takes and shows arrays by DLPack and by the array protocol.
 
-On a GPU it calls the driver's library by `ctypes`, by functions that CUDA and HIP have in the same form. Nothing of ours is
-used, so that what arrives here is what torch or CuPy would get. On the CPU, where nobody else has streams, it is numpy.
+On a GPU it calls the driver's library by `ctypes`, by functions that CUDA and HIP have in the same form. Nothing of
+ours is used, so that what arrives here is what torch or CuPy would get. On the CPU, where nobody else has streams, it
+is numpy.
 """
 
 from __future__ import annotations
@@ -115,7 +116,7 @@ class Taken:
         weakref.finalize(self, delete, address)
 
     def on(self, stream: int) -> np.ndarray[Any, Any]:
-        """The elements, copied behind what is queued on a stream."""
+        """The elements, copied after what is queued on a stream."""
         return self.library.read(self.address, self.dtype, self.shape, self.strides, stream)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
@@ -145,7 +146,7 @@ class Array:
         return part
 
     def on(self, stream: int) -> np.ndarray[Any, Any]:
-        """The elements, copied behind what is queued on a stream."""
+        """The elements, copied after what is queued on a stream."""
         return self.library.read(self.address, self.dtype, self.shape, self.strides, stream)
 
     def set_bytes(self, byte: int, stream: int) -> None:
@@ -324,7 +325,7 @@ class Gpu:
         self.call("synchronize", _P(stream))
 
     def read(self, address: int, dtype: Any, shape: Any, strides: Any, stream: int) -> np.ndarray[Any, Any]:
-        """Reads an array, behind what is queued on a stream."""
+        """Reads an array, after what is queued on a stream."""
         if 0 in shape:
             return np.empty(shape, dtype)
         count = sum((n - 1) * stride for n, stride in zip(shape, strides, strict=True)) + dtype.itemsize

@@ -1,8 +1,8 @@
 """Text of random kernels of f64 arithmetic: loops, branches, indices, vectors and matrices, functions.
 
 A case is one parallel loop that reads `x` (8 numbers) and `n` (8 integers) and adds to row `slot` of `y`. It may leave
-numbers in row `slot` of `t`, which a loop behind it reads. Values stay of moderate size, and nothing is divided by what may be
-small, so that derivatives are.
+numbers in row `slot` of `t`, which a loop after it reads. Values stay of moderate size, and nothing is divided by
+what may be small, so that derivatives are.
 """
 
 from random import Random

@@ -23,7 +23,7 @@ class Table(ctypes.Structure):
 
 
 def tensor_type(device: tuple[int, int] = (1, 0), fails: bool = False, major: int = 1) -> Any:
-    """A type whose objects wrap arrays: numpy's, or those of the library that plays another one."""
+    """A type whose objects wrap arrays: numpy's, or those of the stand-in for another one."""
 
     class Tensor:
         described = 0

@@ -1,4 +1,5 @@
-"""Kernels of the self-test and of the examples as linked code objects for AMD's chips: what LLVM's tools say of them."""
+"""Kernels of the self-test and of the examples as linked code objects for AMD's chips: what LLVM's tools say of
+them."""
 
 import re
 import shutil

@@ -1,4 +1,4 @@
-"""Machine code of AMD's GPUs, run by an emulator of their instructions behind the library that plays HIP's."""
+"""Machine code of AMD's GPUs, run by an emulator of their instructions behind the stand-in for HIP's library."""
 
 import os
 import subprocess

@@ -1,4 +1,5 @@
-"""Objects of Python that kernels reach by name: methods of numpy's arrays, partial functions, objects that can be called."""
+"""Objects of Python that kernels reach by name: methods of numpy's arrays, partial functions, objects that can be
+called."""
 
 import contextlib
 import functools

@@ -1,5 +1,5 @@
-"""A vector or matrix field and the field of one of its components are the same memory: derivatives and the checks of sections
-see that. So are an array that is passed twice, and a gradient that is an argument."""
+"""A vector or matrix field and the field of one of its components are the same memory: derivatives and the checks of
+sections see that. So are an array that is passed twice, and a gradient that is an argument."""
 
 import numpy as np
 import pytest

@@ -1,5 +1,5 @@
-"""Arrays and streams shared with other libraries on a GPU: with one that is as small as one can be (`other_library.py`), and
-with torch and CuPy where they are.
+"""Arrays and streams shared with other libraries on a GPU: with one that is as small as one can be
+(`other_library.py`), and with torch and CuPy where they are.
 
 The GPU is the one that `--arch` names, CUDA's where it names none. Without it tests are skipped, with the reason.
 """
@@ -97,14 +97,14 @@ def cuda() -> None:
 
 
 class ByDlpack:
-    """An array that shows itself by DLPack alone."""
+    """An array that shows itself by DLPack only."""
 
     def __init__(self, array: Any) -> None:
         self.__dlpack__, self.__dlpack_device__ = array.__dlpack__, array.__dlpack_device__
 
 
 class ByProtocol:
-    """An array that shows itself by the array protocol alone."""
+    """An array that shows itself by the array protocol only."""
 
     def __init__(self, array: Any) -> None:
         self.__cuda_array_interface__ = array.__cuda_array_interface__
@@ -795,7 +795,7 @@ def test_cupy_on_a_stream_of_its_own(cupy):
 
 
 def _recorded(cupy: Any) -> Any:
-    """An event behind what is queued on our default stream, which is in step with CUDA's."""
+    """An event after what is queued on our default stream, which is in step with CUDA's."""
     event = cupy.cuda.Event()
     event.record(cupy.cuda.Stream.null)
     return event

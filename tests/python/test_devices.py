@@ -64,8 +64,8 @@ def test_gpus_may_be_named_by_their_identifiers():
 
 @pytest.fixture(params=["in_place", "separate"])
 def two(request):
-    """The device of `qd.init`, and another one: on the CPU, or beside a GPU if there is no second one or memory is to be
-    separate, one that the CPU plays; else a second GPU."""
+    """The device of `qd.init`, and another one: on the CPU, or beside a GPU if there is no second one or memory is to
+    be separate, one that the CPU plays; else a second GPU."""
     separate = request.param == "separate"
     qd.init(arch=qd.cpu)
     first = qd.current_device()
@@ -206,7 +206,7 @@ def test_trees_of_fields_are_of_one_device(two):
 def mixed(two):
     """What refuses arrays of another device than the current one."""
     first, second = two
-    return pytest.raises(qd.OctantsRuntimeTypeError, match=f"runs on {first.name}.*lies on {second.name}.*qd.device")
+    return pytest.raises(qd.OctantsRuntimeTypeError, match=f"runs on {first.name}.*is on {second.name}.*qd.device")
 
 
 def test_an_array_of_another_device_is_refused(two):

@@ -1,6 +1,6 @@
 """A kernel that never ends on a device that cannot end it: Ctrl-C leaves every wait, and the process ends.
 
-The device is the library that plays HIP's. Its streams are threads, which run a kernel for as long as it takes.
+The device is the stand-in for HIP's library. Its streams are threads, which run a kernel for as long as it takes.
 """
 
 import os

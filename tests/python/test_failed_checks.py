@@ -1,4 +1,5 @@
-"""What a failed assertion or check of an index ends: its own iteration, and the tasks of the launch that would come later."""
+"""What a failed assertion or check of an index ends: its own iteration, and the tasks of the launch that would come
+later."""
 
 import numpy as np
 import pytest

@@ -83,7 +83,8 @@ def test_unwritten_masks_are_found():
 
 @pytest.mark.parametrize("level", [0, 1, 2, 3])
 def test_masks_are_written_before_they_are_read(level):
-    # Remainders that become a vector and are indices: one lane of the mask of their signs is exchanged, another one read.
+    # Remainders that become a vector and are indices: one lane of the mask of their signs is exchanged, another one
+    # read.
     qd.init(arch=qd.cpu, opt_level=level)
     x = qd.field(qd.u8, shape=128)
     matrix = qd.types.ndarray(dtype=qd.i32, ndim=2)
@@ -179,7 +180,8 @@ assert (x == 0).all()
 
 
 def test_chains_of_values_that_no_iteration_changes_compile(tmp_path):
-    # The loop vectorizer asked of each value whether it is the same in all lanes, which took twice as long with each link.
+    # The loop vectorizer asked of each value whether it is the same in all lanes, which took twice as long with each
+    # link.
     script = tmp_path / "chain.py"
     script.write_text(CHAIN)
     env = os.environ | {"PYTHONPATH": str(Path(qd.__file__).parents[1])}

@@ -524,7 +524,7 @@ def test_rows_and_columns_are_told_apart(dtype):
     def read():
         for i in range(n):
             y[i, 0] = x[i, 0] + 2 * x[i, 1] + 3 * x[0, i] + 5 * x[1, i]
-            # Neighbours of another line.
+            # Neighbors of another line.
             if i > 0:
                 y[i, 1] = x[i - 1, 0] + 10 * x[0, i] + 100 * x[i, 0]
 

@@ -1,4 +1,5 @@
-"""What annotations of a `@qd.func` do: scalar types convert, vector and matrix types ask for a shape, others say nothing."""
+"""What annotations of a `@qd.func` do: scalar types convert, vector and matrix types ask for a shape, others say
+nothing."""
 
 import dataclasses
 import re

@@ -1,4 +1,4 @@
-"""The text of a function is found whole, whatever stands around and in it."""
+"""The text of a function is found whole, whatever is around and in it."""
 
 import octants as qd
 

@@ -1,4 +1,5 @@
-"""Functions of the kernel language that are compiled once and called: arguments, results, what they share with callers."""
+"""Functions of the kernel language that are compiled once and called: arguments, results, what they share with
+callers."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ def program() -> Iterator[None]:
 
 
 def long_body(indent: str) -> str:
-    """Statements on `c` that leave it as it is, so that a function is too large to be put in the place of its calls."""
+    """Statements on `c` that leave it as it is, so that a function is too large to be inlined."""
     pair = "{0}c = c + {1}.0\n{0}c = c - {1}.0\n"
     pairs = "".join(pair.format(indent, n % 50 + 1) for n in range(250))
     return f"{pairs}{indent}for _ in range(2):\n{indent}    c *= 1.0\n"

@@ -1,4 +1,5 @@
-"""Random kernels against the reference interpreter of `tests/fuzz`: `OCTANTS_TEST_SEEDS` of them, 300 where that is not set."""
+"""Random kernels against the reference interpreter of `tests/fuzz`: `OCTANTS_TEST_SEEDS` of them, 300 where that is
+not set."""
 
 import json
 import os

@@ -201,7 +201,8 @@ def test_programs_are_the_same_for_a_seed():
     assert generate(12).to_json() == generate(12).to_json() != generate(15).to_json()
 
 
-# A compare that LLVM 22's AVX-512 code both inserts into and extracts from lost a write of its mask, and an index its sign.
+# A compare that LLVM 22's AVX-512 code both inserts into and extracts from lost a write of its mask, and an index its
+# sign.
 REMAINDERS = """import octants as qd
 
 A = qd.types.ndarray(dtype=qd.i32, ndim=2)

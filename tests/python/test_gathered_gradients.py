@@ -1,4 +1,5 @@
-"""Gradients that inner loops scatter: on GPUs they are gathered where there are many elements, by loops of their own."""
+"""Gradients that inner loops scatter: on GPUs they are gathered where there are many elements, by loops of their
+own."""
 
 import numpy as np
 import pytest

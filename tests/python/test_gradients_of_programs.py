@@ -1,5 +1,5 @@
-"""Gradients of small programs like those that people write: simulators, solvers, networks, renderers. Reverse mode beside
-differences, and forward mode beside reverse.
+"""Gradients of small programs like those that people write: simulators, solvers, networks, renderers. Reverse mode
+beside differences, and forward mode beside reverse.
 """
 
 import numpy as np
@@ -11,7 +11,8 @@ PROGRAMS = {}
 
 
 def program(make):
-    """A function that makes fields and kernels: it returns the fields to differentiate by with their values, and what runs."""
+    """A function that makes fields and kernels: it returns the fields to differentiate by with their values, and what
+    runs."""
     PROGRAMS[make.__name__] = make
     return make
 
@@ -47,13 +48,13 @@ def first(steps, values):
 def a_cloth_falls_on_a_sphere(loss):
     n, steps = 3, 3
     stiffness, x, v = field(2), vectors(3, steps + 1, n, n), vectors(3, steps + 1, n, n)
-    neighbours = [(-1, 0), (1, 0), (0, -1), (0, 1)]
+    neighbors = [(-1, 0), (1, 0), (0, -1), (0, 1)]
 
     @qd.kernel
     def step(t: qd.i32):
         for i, j in qd.ndrange(n, n):
             f = qd.Vector([0.0, -9.8, 0.0])
-            for o in qd.static(neighbours):
+            for o in qd.static(neighbors):
                 a = i + o[0]
                 b = j + o[1]
                 if 0 <= a < n and 0 <= b < n:

@@ -1,4 +1,5 @@
-"""Gradients of kernels declared with `graph=True`: rounds run backwards, their loops in parallel, and sections side by side."""
+"""Gradients of kernels declared with `graph=True`: rounds run backwards, their loops in parallel, and sections side by
+side."""
 
 import numpy as np
 import pytest

@@ -1,5 +1,5 @@
-"""AMD GPUs by HIP, as far as that can be seen without one: on a library that plays HIP's, on ones that lack functions, and on
-the real one where no GPU is."""
+"""AMD GPUs by HIP, as far as that can be seen without one: on a stand-in for HIP's library, on ones that lack
+functions, and on the real one where no GPU is."""
 
 import os
 import shutil
@@ -35,7 +35,7 @@ print(qd.lang.impl.current_cfg().arch.name)
 
 @pytest.fixture
 def standin():
-    """The library that plays HIP's."""
+    """The stand-in for HIP's library."""
     try:
         return hip_standin.path()
     except hip_standin.Missing as missing:
@@ -144,7 +144,7 @@ def test_an_architecture_without_code_leads_to_the_cpu(standin, run):
 
 @pytest.fixture
 def altered(standin, tmp_path):
-    """The library that plays HIP's, less some functions, or with others (in C) in their place."""
+    """The stand-in for HIP's library, less some functions, or with others (in C) in their place."""
     if shutil.which("cc") is None or os.uname().machine != "x86_64":
         pytest.skip("no C compiler, or not for this machine: nothing to make a library with")
     exported = subprocess.run(["nm", "-D", "--defined-only", str(standin)], capture_output=True, text=True, check=True)
@@ -286,7 +286,7 @@ FORGOTTEN = {
     ),
     "hipStreamWaitEvent": ("int hipStreamWaitEvent(void *s, void *e, unsigned f) { return 0; }", "wrong"),
     "hipEventRecord": ("int hipEventRecord(void *e, void *s) { return 0; }", "wrong"),
-    # A host that may be interrupted asks until the stream is done, and calls this for the copy behind it alone.
+    # A host that may be interrupted asks until the stream is done, and calls this for the copy after it only.
     "hipStreamSynchronize hipStreamQuery": (
         "int hipStreamSynchronize(void *s) { return 0; }\nint hipStreamQuery(void *s) { return 0; }",
         "wrong",

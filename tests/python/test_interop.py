@@ -1,7 +1,7 @@
 """Arrays given to and taken from other libraries: DLPack, the array protocol of a device, torch's shape of a tensor.
 
-A device with memory of its own is played by the CPU; its array protocol is called `__octants_array_interface__`. On a GPU,
-or what plays one, the other library is `other_library.py`'s.
+A device with memory of its own is emulated by the CPU; its array protocol is called `__octants_array_interface__`. On a
+GPU, or a stand-in for one, the other library is `other_library.py`'s.
 """
 
 from __future__ import annotations
@@ -120,8 +120,8 @@ def test_what_dlpack_cannot_describe_is_refused(library):
         x.__dlpack__(dl_device=(99, 0))
     with pytest.raises(BufferError, match="copy=True"):
         x.__dlpack__(copy=True)
-    with pytest.raises(TypeError, match="flavour"):
-        x.__dlpack__(flavour=1)
+    with pytest.raises(TypeError, match="flavor"):
+        x.__dlpack__(flavor=1)
 
 
 def test_the_host_gets_a_copy_of_a_devices_memory(library):
@@ -360,7 +360,7 @@ def test_tapes_follow_torchs_current_stream(torch_like):
     with qd.profiler.timeline({"theirs": theirs}) as timeline, qd.ad.Tape(loss):
         power()
     launched = [task for task in timeline.tasks if task.name.startswith("power")]
-    # The kernel, how often its loops ran, once more before the gradient, what that keeps, and the gradient.
+    # The kernel, how many times its loops ran, again before the gradient, what that keeps, and the gradient.
     assert len({task.launch for task in launched}) >= 4
     assert {task.lane for task in launched} == {"theirs"}
     assert x.grad.to_numpy().tolist() == [6.0] * 4

@@ -1,5 +1,7 @@
-"""Iterations of a parallel loop that run the same inner loop: on CPUs several run at once, and each step of that loop is done
-for all of them. None must be able to tell, however many are left over when they are counted off in groups of 4 to 32."""
+"""Iterations of a parallel loop that run the same inner loop: on CPUs several run at once, and each step of that loop
+is done for all of them. None must be able to tell, however many remain when they are counted off in groups of 4
+to
+32."""
 
 import numpy as np
 import pytest
@@ -68,7 +70,7 @@ def test_all_pairs(ty):
 
 @pytest.mark.parametrize("ty", [qd.i32, qd.f32], ids=str)
 def test_a_product_of_matrices(ty):
-    """What iterations read lies side by side. Rows are shorter than groups, and longer; groups end where rows do."""
+    """What iterations read is adjacent. Rows are shorter than groups, and longer; groups end where rows do."""
     Numbers = qd.types.ndarray(dtype=ty, ndim=2)
 
     @qd.kernel
@@ -181,7 +183,8 @@ def test_threads_that_each_have_part_of_a_loop():
 
 
 def test_each_iteration_has_locals_of_its_own():
-    """Numbers that go from step to step, a vector, a matrix, and an array whose elements are chosen as the loop runs."""
+    """Numbers that go from step to step, a vector, a matrix, and an array whose elements are chosen as the loop
+    runs."""
 
     @qd.kernel
     def walk(x: I1, out: I2):
@@ -277,7 +280,7 @@ def test_what_stands_before_the_loop_is_one_for_all():
 
 
 def test_several_loops_in_a_row():
-    """Some run together, one is shorter for some; what stands between them uses what the one before has found."""
+    """Some run together, one is shorter for some; what is between them uses what the one before has found."""
 
     @qd.kernel
     def run(x: I1, out: I2):
@@ -523,8 +526,8 @@ def test_extremes_and_sums_of_all():
         assert np.array_equal(least.to_numpy(), (products + i).min(0))
 
 
-# Iterations that use each other's elements are in order where LLVM makes no vectors of the parallel loop: that has inner loops
-# whose length is not known.
+# Iterations that use each other's elements are in order where LLVM makes no vectors of the parallel loop: that has
+# inner loops whose length is not known.
 
 
 @pytest.mark.on_cpu

@@ -1,4 +1,5 @@
-"""Lengths of loops that come from memory are counted again when, and only when, that memory may have been written to since."""
+"""Lengths of loops that come from memory are counted again when, and only when, that memory may have been written to
+since."""
 
 import numpy as np
 import pytest
@@ -59,7 +60,7 @@ class Carried:
         np.testing.assert_allclose(self.x.grad.to_numpy(), expected, rtol=1e-12)
 
     def launched(self, what):
-        """How often a kernel was launched that is made of this one."""
+        """How many times a kernel was launched that is made of this one."""
         qd.sync()
         return qd.profiler.query_kernel_profiler_info(f"{self.kernel.__name__}_{what}").counter
 

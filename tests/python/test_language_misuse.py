@@ -1,4 +1,5 @@
-"""Mistakes that are refused, with the exception that programs written for Quadrants catch and the words they look for."""
+"""Mistakes that are refused, with the exception that programs written for Quadrants catch and the words they look
+for."""
 
 import warnings
 

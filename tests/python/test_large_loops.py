@@ -1,6 +1,7 @@
-"""Loops over so many elements that a device runs them in groups of neighbours, and stencils in tiles.
+"""Loops over so many elements that a device runs them in groups of neighbors, and stencils in tiles.
 
-These are other forms of the code than small loops have. Bounds that begin and end within a group are what they must get right.
+These are other forms of the code than small loops have. Bounds that begin and end within a group are what they must
+get right.
 """
 
 import numpy as np

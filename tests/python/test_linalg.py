@@ -1,4 +1,5 @@
-"""Decompositions, eigenvalues, linear systems, inverses and determinants against numpy, degenerate matrices included."""
+"""Decompositions, eigenvalues, linear systems, inverses and determinants against numpy, degenerate matrices
+included."""
 
 import math
 

@@ -1,4 +1,5 @@
-"""Axes of 2**31 elements and more: the last elements are reached by every way to loop over an array or field, and by the host.
+"""Axes of 2**31 elements and more: the last elements are reached by every way to loop over an array or field, and by
+the host.
 
 The kernels touch the last elements alone, so that little of the two gigabytes of an array is ever in memory.
 """

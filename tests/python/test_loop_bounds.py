@@ -142,7 +142,7 @@ def test_inner_loops_that_read_run_as_often_as_they_should_wherever_they_begin(d
                 s += x[k & 63]
             sums[i] = s
 
-    # On GPUs such loops stand in the code many times.
+    # On GPUs such loops are in the code many times.
     least, most = -(2**31), 2**31 - 1
     ranges = [(0, n) for n in (0, 1, 2, 31, 32, 33, 64, 65, 100)] + [(3, 99), (-7, 60), (-100, -64), (5, 3)]
     ranges += [(least, least + 40), (most - 70, most), (most, least), (2 * 10**9, -2 * 10**9)]

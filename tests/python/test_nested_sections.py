@@ -1,4 +1,5 @@
-"""Contexts with `allow_nesting=True`: loops by what is in memory and contexts in sections, and contexts beside checkpoints."""
+"""Contexts with `allow_nesting=True`: data-dependent loops and contexts in sections, and contexts beside
+checkpoints."""
 
 import warnings
 

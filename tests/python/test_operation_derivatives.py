@@ -1,4 +1,5 @@
-"""Every differentiable operation of the language, in both modes, on scalars, vectors and matrices, against differences."""
+"""Every differentiable operation of the language, in both modes, on scalars, vectors and matrices, against
+differences."""
 
 import importlib.util
 

@@ -1,4 +1,5 @@
-"""Code for another processor than this machine's computes what this machine's does: in an emulator, where there is one."""
+"""Code for another processor than this machine's computes what this machine's does: in an emulator, where there is
+one."""
 
 import shutil
 import subprocess

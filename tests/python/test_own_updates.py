@@ -231,7 +231,7 @@ def test_the_value_is_computed_before_the_index():
 
 
 def test_with_scattered_sums_beside_them():
-    """Copies stand for what is scattered alone."""
+    """Copies cover only what is scattered."""
 
     @qd.kernel
     def count(own: F32, bins: I32, hits: F32):

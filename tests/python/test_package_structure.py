@@ -86,7 +86,8 @@ def enclosing_packages(module, importer):
 
 
 def all_imports():
-    """For each module all that it imports, whenever that is. All are within `octants`, which is not counted for that."""
+    """For each module all that it imports, whenever that is. All are within `octants`, which is not counted for
+    that."""
     edges = {}
     for module in FILES:
         top, deferred = imports_of(module)

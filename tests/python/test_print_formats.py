@@ -1,4 +1,5 @@
-"""What `print` and f-strings make of values: conversions that fit their type, constants as Python writes them, sequences."""
+"""What `print` and f-strings make of values: conversions that fit their type, constants as Python writes them,
+sequences."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""`@qd.kernel(fastcache=True)`, `pure=True` and `@qd.pure` check that a kernel depends on its arguments alone."""
+"""`@qd.kernel(fastcache=True)`, `pure=True` and `@qd.pure` check that a kernel depends on its arguments only."""
 
 import enum
 import math

@@ -1,4 +1,5 @@
-"""What changes between a launch on a tape and its gradient: numbers are those of the launch, and the rest is an error."""
+"""What changes between a launch on a tape and its gradient: numbers are those of the launch, and the rest is an
+error."""
 
 import contextlib
 import dataclasses

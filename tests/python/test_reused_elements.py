@@ -1,4 +1,4 @@
-"""Iterations that come back to elements they have written, neighbours of which they use in between."""
+"""Iterations that come back to elements they have written, neighbors of which they use in between."""
 
 import numpy as np
 
@@ -20,7 +20,7 @@ def array(values: np.ndarray) -> qd.ScalarNdarray:
 
 
 def interleaved(*values: np.ndarray) -> list[qd.ScalarField]:
-    """Fields whose elements lie among one another."""
+    """Fields whose elements are interleaved."""
     fields = [qd.field(qd.i32) for _ in values]
     qd.root.dense(qd.i, N).place(*fields)
     for field, numbers in zip(fields, values):
@@ -49,7 +49,7 @@ def test_a_component_that_is_added_to_under_a_condition_is_seen_by_a_later_sum()
     np.testing.assert_array_equal(z.to_numpy(), np.stack([1 + s, 1 + s + 100 * (c == 0)], 1))
 
 
-def test_an_element_stored_under_a_condition_is_read_back_with_its_neighbour():
+def test_an_element_stored_under_a_condition_is_read_back_with_its_neighbor():
     qd.init(arch=qd.cpu)
     a, b, c = numbers(1), numbers(2), numbers(3)
     x, y, z = interleaved(a, b, c)

@@ -23,7 +23,7 @@ def numbers(*shape):
 
 
 def lengths(least=0):
-    """How often the rows' inner loops run: none, a few, all."""
+    """How many times the rows' inner loops run: none, a few, all."""
     return np.random.default_rng(5).integers(least, MOST + 1, N).astype(np.int32)
 
 
@@ -138,7 +138,7 @@ def test_gradients_of_what_all_rows_read(first):
 
 
 def test_rows_of_which_some_add_elsewhere():
-    """Neighbouring rows differ in an index that their inner loops share: in some warps all agree, in others not."""
+    """Neighboring rows differ in an index that their inner loops share: in some warps all agree, in others not."""
     w = filled(numbers(N), qd.f32)
     sums = qd.field(qd.f32, shape=(4, MOST))
     n = lengths()
@@ -200,8 +200,8 @@ def test_a_view_of_what_is_summed_is_read():
 
 
 def test_chunks_of_other_lengths_lose_no_sums():
-    """The last chunk of a loop has fewer iterations than the others: too few to pay for a copy of what it adds to, where for
-    the others they are just enough."""
+    """The last chunk of a loop has fewer iterations than the others: too few to pay for a copy of what it adds to,
+    where for the others they are just enough."""
     threads, adds = 16, 16
     qd.init(arch=qd.cpu, cpu_max_num_threads=threads)
 

@@ -223,7 +223,7 @@ def test_numpy_arrays_of_all_kinds_are_copied_there_and_back():
     big = np.zeros(3_000_000, np.float32)
     add(big[1:-1], 1.0)
     assert big.sum() == len(big) - 2
-    # What lies between the elements of a slice stays as it is.
+    # What is between the elements of a slice stays as it is.
     columns = np.zeros((100, 2), np.float32)
     columns[:, 1] = 7
     add(columns[:, 0], 1.0)
@@ -318,12 +318,12 @@ def test_without_a_stream_they_look_as_if_the_host_had_done_them():
     for value in range(1, 4):
         x.fill(value)
         y.copy_from(x)
-        # A stream that is made now comes behind them.
+        # A stream that is made now comes after them.
         with qd.create_stream() as stream, qd.create_stream() as other:
             add_to_field(y, x, qd_stream=stream)
-            # They come behind all work that uses the memory, whichever stream it is on,
+            # They come after all work that uses the memory, whichever stream it is on,
             x.fill(10 * value)
-            # and what is launched now comes behind them, on whichever stream.
+            # and what is launched now comes after them, on whichever stream.
             add_to_field(x, x, qd_stream=other)
             assert x.to_numpy().tolist() == [20 * value] * 1000
             assert y.to_numpy().tolist() == [2 * value] * 1000

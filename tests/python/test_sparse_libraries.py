@@ -1,6 +1,6 @@
 """Sparse matrices by libraries of a device's vendor: products and direct solvers, against numpy.
 
-Products run on the library that plays hipSPARSE too (`--arch amdgpu-standin`); direct solvers want an NVIDIA GPU with
+Products run on the stand-in for hipSPARSE too (`--arch amdgpu-standin`); direct solvers want an NVIDIA GPU with
 cuDSS.
 """
 

@@ -22,7 +22,7 @@ def numbers(*shape):
 
 
 def lengths(kind, rows):
-    """How often the rows' loops run."""
+    """How many times the rows' loops run."""
     rng = np.random.default_rng(5)
     n = rng.integers(0, MOST + 1, rows)
     if kind == "equal":
@@ -51,7 +51,7 @@ def reached(n, most=MOST):
 @pytest.mark.parametrize("rows", ROWS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_blocks_of_eight(kind, rows):
-    """The arrays end with the longest row, which is no multiple of eight, and lie next to one another."""
+    """The arrays end with the longest row, which is no multiple of eight, and are next to one another."""
     n = lengths(kind, rows)
     length, w = filled(n, qd.i32), filled(numbers(rows))
     forwards, backwards, after = (qd.field(qd.f32, shape=MOST) for _ in range(3))

@@ -1,4 +1,5 @@
-"""Kernels of several loops: a graph runs those beside one another that touch nothing in common, with the same results."""
+"""Kernels of several loops: a graph runs those beside one another that touch nothing in common, with the same
+results."""
 
 from __future__ import annotations
 

@@ -13,7 +13,8 @@ from octants.devices import list_devices
 
 LAVAPIPE = sorted(Path("/usr/share/vulkan/icd.d").glob("lvp_icd*.json"))
 
-# Some drivers cannot be loaded as often, and their libraries stay: no mapped file comes or goes after the first program.
+# Some drivers cannot be loaded as often, and their libraries stay: no mapped file comes or goes after the first
+# program.
 MANY = """
 import octants as qd
 

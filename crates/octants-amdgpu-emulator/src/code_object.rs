@@ -1,4 +1,4 @@
-//! [`CodeObject`]: a linked code object, loaded: its segments at addresses of this process, and its kernels.
+//! [`CodeObject`]: a linked code object, loaded: its segments in memory of this process, and its kernels.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -110,7 +110,7 @@ impl CodeObject {
         Ok(object)
     }
 
-    /// Where the image lies in this process.
+    /// Where the image is in this process.
     pub fn base(&self) -> u64 {
         self.image.as_ptr() as u64
     }
@@ -161,20 +161,20 @@ impl CodeObject {
     fn relocate(&mut self, dynamic: &HashMap<u64, u64>) -> Result<(), String> {
         let (Some(table), Some(bytes)) = (dynamic.get(&7), dynamic.get(&8)) else { return Ok(()) };
         for at in (0..bytes / 24).map(|n| table + 24 * n) {
-            let read = |offset| self.number(at + offset, 8).ok_or("a relocation lies outside the image");
+            let read = |offset| self.number(at + offset, 8).ok_or("a relocation is outside the image");
             let (place, info, addend) = (read(0)?, read(8)?, read(16)?);
             let value = match info & 0xffff_ffff {
                 RELATIVE_64 => addend,
                 ABSOLUTE_64 => {
                     let symbols = dynamic.get(&6).ok_or("there are no symbols")?;
                     let symbol = symbols + SYMBOL_BYTES * (info >> 32);
-                    addend + self.number(symbol + 8, 8).ok_or("a symbol lies outside the image")?
+                    addend + self.number(symbol + 8, 8).ok_or("a symbol is outside the image")?
                 }
                 other => return Err(format!("a relocation of kind {other}")),
             };
             let value = value.wrapping_add(self.base());
             let word = self.image.get_mut(place as usize / 8).filter(|_| place % 8 == 0);
-            *word.ok_or("a relocation lies outside the image")? = value;
+            *word.ok_or("a relocation is outside the image")? = value;
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! From the disassembler's text to an [`Instruction`].
+//! Decodes the disassembler's text to an [`Instruction`].
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! [`Disassembler`]: LLVM's, by its C interface.
+//! [`Disassembler`]: LLVM's disassembler, through its C interface.
 
 use std::ffi::{CStr, CString, c_char};
 use std::sync::{Mutex, PoisonError};

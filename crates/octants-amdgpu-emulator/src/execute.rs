@@ -1,4 +1,4 @@
-//! One instruction of a wave.
+//! Executes one instruction of a wave.
 
 use crate::fault::Fault;
 use crate::instruction::{Instruction, Op};

@@ -1,4 +1,4 @@
-//! [`Fault`]: what a launch did that a GPU does not do, or that is not modeled.
+//! [`Fault`]: an operation of a launch that a GPU forbids, or that is not modeled.
 
 /// What went wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]

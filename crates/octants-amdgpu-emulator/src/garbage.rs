@@ -1,10 +1,10 @@
-//! [`Garbage`]: what registers and memory hold before a kernel writes them, and other numbers that a seed decides.
+//! [`Garbage`]: the initial contents of registers and memory, and other seeded values.
 
 /// A sequence of numbers that a seed decides.
 #[derive(Debug)]
 pub struct Garbage {
     state: u64,
-    /// Words that memory is filled from, from changing places on: drawing each anew takes too long.
+    /// Words that memory is filled from, from changing places on: drawing each again takes too long.
     words: Vec<u32>,
 }
 

@@ -1,4 +1,4 @@
-//! [`Instruction`]: one of machine code, decoded once.
+//! [`Instruction`]: a decoded machine instruction.
 
 use crate::comparisons::Comparison;
 use crate::lanewise::Lanewise;

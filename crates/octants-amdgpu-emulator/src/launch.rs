@@ -1,4 +1,4 @@
-//! Runs a grid: blocks some at a time, waves interleaved at random, until all have come to their end.
+//! Runs a grid: a few blocks at a time, with waves interleaved at random, until all have ended.
 
 use std::ops::Range;
 
@@ -56,7 +56,7 @@ struct Block {
     waves: Vec<Wave>,
 }
 
-/// Memory that a launch has of its own: the arguments with what stands behind them, and the packet that starts it.
+/// Memory that a launch has of its own: the arguments with what is after them, and the packet that starts it.
 struct Given {
     arguments: Vec<u64>,
     packet: Vec<u64>,

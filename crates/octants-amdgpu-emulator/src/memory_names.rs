@@ -1,4 +1,4 @@
-//! What instructions of memory do, by their names.
+//! Memory instructions, by name.
 
 /// Where an instruction of memory goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

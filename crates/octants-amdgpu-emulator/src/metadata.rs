@@ -1,4 +1,4 @@
-//! What a code object says of its kernels in MessagePack: sizes, and what the launch must put behind the arguments.
+//! Kernel metadata of a code object, in MessagePack: sizes, and the hidden arguments that the launch appends.
 
 use std::collections::HashMap;
 
@@ -78,12 +78,12 @@ impl Reader<'_> {
     }
 }
 
-/// What the launch fills in behind the arguments.
+/// What the launch fills in after the arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hidden {
     /// What it is, as the metadata calls it.
     pub kind: String,
-    /// Where it lies.
+    /// Where it is.
     pub offset: usize,
     /// Its bytes.
     pub size: usize,

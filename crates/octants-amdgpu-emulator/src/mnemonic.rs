@@ -1,4 +1,4 @@
-//! One name for what chips call differently: mnemonics without encodings, and newer names as the older ones.
+//! Canonical mnemonics: strips encodings, and maps newer names to older ones.
 
 /// Endings that tell how an instruction is encoded, or how its operands are modified, which the operands tell too.
 const ENCODINGS: &[&str] = &["_e32", "_e64_dpp", "_e64", "_dpp8", "_dpp", "_sdwa"];

@@ -1,4 +1,4 @@
-//! [`Modifiers`]: what stands behind the operands.
+//! [`Modifiers`]: instruction modifiers, which follow the operands.
 
 /// Which lane a lane reads its first source from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,7 +88,7 @@ pub enum Rest {
     Kept,
 }
 
-/// What stands behind the operands.
+/// What is after the operands.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Modifiers {
     /// An offset in memory.
@@ -117,7 +117,7 @@ pub struct Modifiers {
     pub clamp: bool,
     /// The result is multiplied.
     pub times: f64,
-    /// `offset:swizzle(...)` and the like: a permutation of lanes within 32.
+    /// `offset:swizzle(...)` and similar: a permutation of lanes within 32.
     pub swizzle: Option<u16>,
     /// A result of 16 bits leaves the upper half of its register as it was.
     pub keeps_upper_half: bool,

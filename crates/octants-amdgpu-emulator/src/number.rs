@@ -1,4 +1,4 @@
-//! Numbers in lanes: what a register holds, as types of Rust, and the roundings that Rust lacks.
+//! Lane values: the contents of a register as Rust types, and rounding modes that Rust lacks.
 
 /// The type of an operand: its width, and whether modes of floats apply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,7 +108,7 @@ impl Lane for Half {
     }
 }
 
-/// Rounds to a float with `mantissa` bits behind the point and exponents of `exponent` bits, to nearest, ties to even.
+/// Rounds to a float with `mantissa` bits after the point and exponents of `exponent` bits, to nearest, ties to even.
 fn narrow(value: f64, mantissa: u32, exponent: u32) -> u64 {
     let sign = u64::from(value.is_sign_negative()) << (mantissa + exponent);
     let infinity = ((1u64 << exponent) - 1) << mantissa;

@@ -1,4 +1,4 @@
-//! Operands, as LLVM's disassembler writes them.
+//! Operands, in the syntax of LLVM's disassembler.
 
 use crate::number::Ty;
 

@@ -1,4 +1,4 @@
-//! [`Program`]: a code object whose instructions are decoded as they are first met.
+//! [`Program`]: a code object whose instructions are decoded on first use.
 
 use std::sync::OnceLock;
 

@@ -1,4 +1,4 @@
-//! Instructions of shared memory, and exchanges among lanes by way of its hardware.
+//! Shared-memory instructions, and lane exchanges through the shared-memory hardware.
 
 use crate::fault::Fault;
 use crate::instruction::Instruction;

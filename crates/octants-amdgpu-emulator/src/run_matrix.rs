@@ -1,5 +1,5 @@
-//! Products of matrices by a wave, as the ISA documents of CDNA and RDNA lay their operands out: `a` has its rows, `b`
-//! and the sums their columns in the lanes of a row of 16.
+//! Matrix products of a wave, with the operand layouts of the CDNA and RDNA ISA documents: `a` has its rows, `b` and
+//! the sums their columns in the lanes of a row of 16.
 
 use crate::fault::Fault;
 use crate::instruction::Instruction;

@@ -1,4 +1,4 @@
-//! Instructions of the device's, of private and of scalar memory.
+//! Instructions of global, private and scalar memory.
 
 use crate::fault::Fault;
 use crate::instruction::Instruction;
@@ -75,7 +75,7 @@ fn step(at: At, bytes: u64) -> At {
     }
 }
 
-/// Where each lane's access goes: by the operands behind the data.
+/// Where each lane's access goes: by the operands after the data.
 fn addresses(
     wave: &Wave,
     inst: &Instruction,

@@ -1,4 +1,4 @@
-//! Instructions of scalars: arithmetic, masks, branches, registers of the hardware.
+//! Scalar instructions: arithmetic, masks, branches, hardware registers.
 
 use crate::fault::Fault;
 use crate::instruction::{Instruction, Op, When};

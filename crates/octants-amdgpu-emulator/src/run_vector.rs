@@ -94,7 +94,7 @@ pub fn compute_lanes(wave: &Wave, inst: &Instruction, op: &Lanewise, in_place: b
     (op.run)(wave.lanes, &mut row, &rows[0], &rows[1], &rows[2]);
     let row = wave.finished(row, op.to, &inst.modifiers);
     let row = if inst.modifiers.clamp { saturated(row, op, &rows, &inst.text) } else { row };
-    // The bit behind those of the sources tells which half the result goes to.
+    // The bit after those of the sources tells which half the result goes to.
     let upper = op.to.bits() == 16 && inst.modifiers.op_sel >> op.count & 1 != 0;
     let lower = inst.modifiers.keeps_upper_half && to.half == HalfOf::All;
     let to = match (upper, lower) {
@@ -203,7 +203,7 @@ pub fn run_packed(wave: &mut Wave, inst: &Instruction, op: &Lanewise, in_place: 
     Ok(())
 }
 
-/// Half of a pair. Constants stand in the lower half alone, for floats of 32 bits in both.
+/// Half of a pair. Constants are in the lower half only, for floats of 32 bits in both.
 fn packed_half(wave: &Wave, from: &Operand, ty: Ty, whole: Ty, upper: bool) -> Row {
     if let Some(constant) = from.constant(ty) {
         let is_literal = matches!(from.value, Value::Literal(_));
@@ -348,7 +348,7 @@ struct Division {
     most: i32,
     /// The power that is scaled by.
     power: i32,
-    /// Bits behind the point.
+    /// Bits after the point.
     mantissa: i32,
     /// The bias of exponents.
     bias: i32,

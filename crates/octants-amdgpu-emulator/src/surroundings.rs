@@ -1,4 +1,4 @@
-//! [`Surroundings`]: what a wave reaches beside its registers: memory that is there, and the block's own.
+//! [`Surroundings`]: the memory that a wave can access: device memory, and the block's shared memory.
 
 use std::cell::RefCell;
 use std::ops::Range;

@@ -1,5 +1,6 @@
-//! The table of operations on floats in lanes. What the hardware computes only nearly (reciprocals, roots, powers,
-//! logarithms, sines) is off here by up to as much: code that relies on more fails. See [`nearly`].
+//! The table of lane operations on floats. Operations that the hardware approximates (reciprocals, roots, powers,
+//! logarithms, sines) deviate here by up to the documented error, so code that relies on more precision fails. See
+//! [`nearly`].
 
 use crate::lanewise::{Lanewise, op};
 use crate::number::{Half, bf16_bits, exp2, half_bits, half_bits_toward_zero};
@@ -100,7 +101,7 @@ fn to_i32(a: f64) -> i32 {
 
 /// 53 bits of 2/pi, as V_TRIG_PREOP_F64 gives them.
 fn two_over_pi(a: f64, part: u32) -> f64 {
-    // The first 1,201 bits of 2/pi behind the point.
+    // The first 1,201 bits of 2/pi after the point.
     const WORDS: [u64; 19] = [
         0xa2f9836e4e441529,
         0xfc2757d1f534ddc0,

@@ -1,4 +1,4 @@
-//! The table of operations on integers and bits in lanes.
+//! The table of lane operations on integers and bits.
 
 use crate::lanewise::{Lanewise, op};
 

@@ -1,4 +1,4 @@
-//! [`Wave`]: the registers of threads that run in step, and how operands are read and written.
+//! [`Wave`]: the registers of threads that run in lockstep, and reads and writes of operands.
 
 use crate::fault::Fault;
 use crate::garbage::Garbage;

@@ -1,11 +1,11 @@
-//! Which elements of which buffers a task reads, writes and updates, in terms of a launch's arguments.
+//! Access sets: the elements of each buffer that a task reads, writes and updates, in terms of a launch's arguments.
 //!
-//! A set is a box: for each axis a range whose bounds are affine sums of parameters and extents, or all of the axis.
-//! Every element that a task touches is in a set of its kind; that a set holds others too, because a branch is not
-//! taken or a loop ends early, is allowed. Where the begin or the end of a range is not on its axis in a launch, or the
-//! begin is behind the end, it says nothing there, and means all of the axis: what a program computes may have wrapped.
+//! A set is a box: for each axis a range whose bounds are affine sums of parameters and extents, or the whole axis.
+//! Sets are conservative: every element that a task touches is in a set of its kind, and a set may contain more (a
+//! branch is not taken, or a loop ends early). If a bound of a range is outside its axis in a launch, or the begin is
+//! after the end, the range means the whole axis, because the program's arithmetic may have wrapped.
 //!
-//! What functions touch that a task calls counts as whole buffers.
+//! For functions that a task calls, the sets contain whole buffers.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::{self, Write};

@@ -1,4 +1,4 @@
-//! What memory an address points into, and where locals are used.
+//! The memory that an address points into, and the uses of locals.
 
 use std::collections::HashMap;
 

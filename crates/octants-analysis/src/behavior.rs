@@ -1,4 +1,4 @@
-//! What code does beyond computing, through its calls too, and how long it is.
+//! Side effects and size of code, including the functions that it calls.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

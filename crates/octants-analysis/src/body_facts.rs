@@ -1,4 +1,4 @@
-//! [`BodyFacts`]: facts about a body, found when they are asked for first, and kept in the body until it changes.
+//! [`BodyFacts`]: facts about a body, computed on first use, and cached in the body until it changes.
 
 use std::sync::{Arc, OnceLock};
 
@@ -9,7 +9,7 @@ use crate::behavior::OwnBehavior;
 use crate::effects::OwnEffects;
 use crate::local_uses::find_local_uses;
 
-/// Facts that follow from a body alone.
+/// Facts that follow from a body only.
 #[derive(Debug, Default)]
 pub struct BodyFacts {
     local_uses: OnceLock<Arc<LocalUses>>,

@@ -1,10 +1,10 @@
-//! Where the instructions of a body stand: their blocks, what holds these, and what changes a local.
+//! The position of each instruction in a body: its block, the enclosing instructions, and the changes of locals.
 
 use octants_ir::{BlockId, Body, Op, ValueId};
 
 use crate::addresses::{Place, trace_address};
 
-/// Where code stands.
+/// Where code is.
 pub struct CodeLayout {
     /// Block of each instruction.
     pub home: Vec<BlockId>,
@@ -62,7 +62,7 @@ impl CodeLayout {
         self.owner[self.home[v.index()].index()]
     }
 
-    /// An instruction stands in a block or in one nested in it.
+    /// An instruction is in a block or in one nested in it.
     pub fn is_inside(&self, v: ValueId, block: BlockId) -> bool {
         let mut at = self.home[v.index()];
         loop {

@@ -1,4 +1,4 @@
-//! Values that are known when code is compiled.
+//! Values that are known at compile time.
 
 use octants_ir::{Body, Const, ValueId};
 

@@ -1,6 +1,6 @@
-//! The memory that code touches: buffers and frame slots, through calls and references passed to functions.
+//! The memory that code touches: buffers and frame slots, through calls and through references passed to functions.
 //!
-//! Functions may call themselves. A `Shape` touches nothing. Locals are of no interest to other tasks and left out.
+//! Functions may be recursive. A `Shape` touches nothing. Locals are left out, because other tasks cannot see them.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Whether code of a loop goes on to its end.
+//! Whether code in a loop always reaches its end.
 
 use octants_ir::{BlockId, Body, Op, ValueId};
 

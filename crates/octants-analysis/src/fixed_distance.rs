@@ -1,5 +1,5 @@
-//! [`fixed_distance`]: how far two values are from one another that stay the same while a kernel runs, such as what is
-//! read from memory that the kernel does not write. Arithmetic is taken not to wrap: for diagnostics.
+//! [`fixed_distance`]: the constant distance of two values that do not change during a kernel, such as values loaded
+//! from memory that the kernel does not write. Arithmetic is assumed not to wrap: for diagnostics only.
 
 use octants_ir::{BinaryOp, Body, Op, ValueId};
 

@@ -1,4 +1,4 @@
-//! The memory that functions and tasks touch, with all that they call.
+//! The memory that functions and tasks touch, including everything that they call.
 
 use octants_ir::{Body, Function, Program};
 

@@ -1,4 +1,4 @@
-//! What iterations of a parallel loop share, and what belongs to one alone.
+//! Which memory iterations of a parallel loop share, and which is private to one.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -52,7 +52,7 @@ fn visit_outside(body: &Body, block: BlockId, of: ValueId, f: &mut impl FnMut(&O
 /// Different ways to index a buffer that are compared with each other; with more of them nothing is known.
 const MOST_INDICES: usize = 16;
 
-/// The buffers of which no two iterations of a parallel loop touch the same element.
+/// The buffers in which no two iterations of a parallel loop touch the same element.
 pub fn touched_at_own_indices(body: &Body, v: ValueId) -> BTreeSet<BufferId> {
     let Op::For(l) = &body.inst(v).op else { return BTreeSet::new() };
     let mut calls = false;

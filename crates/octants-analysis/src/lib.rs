@@ -1,12 +1,13 @@
-//! Facts about code, found once and asked for by passes: where addresses point, what code touches, which elements.
+//! Analyses of code: where addresses point, what code touches, which elements. Results are cached for the passes that
+//! need them.
 //!
-//! Nothing here changes a program. A fact holds for the body that it was asked of, as it was then. [`BodyFacts`] are
-//! kept in the body until it changes.
+//! Nothing here changes a program. A fact holds for the body that it was computed from, as it was then. [`BodyFacts`]
+//! are cached in the body until it changes.
 //!
 //! Reading order: [`addresses`], [`constants`], [`code_layout`], [`iterations`], `local_uses`, [`memory_classes`],
-//! [`exits`], [`effects`], [`behavior`], [`cost_model`], [`affine`], [`dependence`], `fixed_distance`, [`same_values`],
-//! [`mod@access_sets`], [`mod@task_order`], `unproved_buffers`, [`launch_bounds`]; [`body_facts`], which keeps some of
-//! them, and [`mod@function_effects`].
+//! [`exits`], [`effects`], [`behavior`], [`cost_model`], [`affine`], [`dependence`], `fixed_distance`,
+//! [`same_values`], [`mod@access_sets`], [`mod@task_order`], `unproved_buffers`, [`launch_bounds`]; [`body_facts`],
+//! which caches some of them, and [`mod@function_effects`].
 
 pub mod access_sets;
 pub mod addresses;

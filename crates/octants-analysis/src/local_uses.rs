@@ -1,8 +1,8 @@
-//! What is known of a body's locals: which need no zero, which need no memory.
+//! Properties of a body's locals: which need no initial zero, and which need no memory.
 //!
-//! A local whose first use in program order is a store that dominates all other uses needs no zero at the start. If
-//! that store is the only one and every other use is a load of the whole, each load is the stored value: such a local
-//! gets no memory at all, and indices computed through it stay visible to address arithmetic.
+//! A local whose first use in program order is a store that dominates all other uses needs no initial zero. If that
+//! store is the only one and every other use is a load of the whole, each load equals the stored value: such a local
+//! gets no memory, and indices computed through it stay visible to address arithmetic.
 
 use std::collections::HashMap;
 

@@ -1,5 +1,5 @@
-//! [`MemoryClasses`]: which buffers may be the same memory. The only computation of it: the schedule keeps the classes
-//! that code generators tell the optimizer of.
+//! [`MemoryClasses`]: which buffers may alias. This is the only computation of it: the schedule stores the classes
+//! that code generators pass to the optimizer.
 //!
 //! There are two relations. Buffers *share elements* when one is a component of the other. Buffers *overlap* when the
 //! address ranges of their components do: interleaved fields overlap although they share no element.
@@ -128,7 +128,7 @@ mod tests {
 
     use super::*;
 
-    /// A field of f32 in root 0, whose elements lie 8 bytes apart.
+    /// A field of f32 in root 0, whose elements are 8 bytes apart.
     fn field(base: u64) -> Buffer {
         let components = vec![ComponentLayout { root: 0, base, axes: vec![vec![Digit { extent: 4, stride: 8 }]] }];
         let layout = Layout::Dense { shape: vec![4], offset: vec![0], components };

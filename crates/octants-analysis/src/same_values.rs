@@ -1,8 +1,8 @@
-//! Structural equality of values: both are computed in the same way from the same values. The only such comparison; the
-//! dependence test asks it where subscripts are no affine sums.
+//! Structural equality of values: both are computed in the same way from the same values. This is the only such
+//! comparison; the dependence test uses it for subscripts that are not affine.
 //!
-//! [`SameRanges`] compares code of two loops that follow one another: indices of loops count as the same value where
-//! their ranges are the same.
+//! [`SameRanges`] compares the code of two loops that follow one another: loop indices count as equal if their ranges
+//! are equal.
 
 use std::collections::HashMap;
 

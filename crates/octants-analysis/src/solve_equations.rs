@@ -1,5 +1,4 @@
-//! [`solve`]: which pairs of indices of a loop solve linear equations, the ones that `dependence`
-//! gets from subscripts.
+//! [`solve`]: which pairs of indices of a loop solve the linear equations that `dependence` derives from subscripts.
 
 /// Whether two accesses meet at an element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,10 +1,10 @@
-//! [`task_order`]: which tasks of a program must run behind which, by what they touch.
+//! [`task_order`]: the dependences between the tasks of a program, derived from the memory that they touch.
 //!
-//! The order of two tasks matters when both touch an element, a frame slot or the log, and one of them changes it.
-//! Updates count as changes even when they commute: a task may use the old values, and sums of floats depend on the
-//! order. Nothing may run before a task that can fail an assertion and precedes it in the program.
+//! The order of two tasks matters if both touch an element, a frame slot or the log, and one of them changes it.
+//! Updates count as changes even if they commute: a task may use the old values, and float sums depend on the order.
+//! No task may run before an earlier one that can fail an assertion.
 //!
-//! Two elements of one buffer are told apart only by constant bounds: a sum with arguments may wrap at a launch.
+//! Two elements of one buffer are distinguished only by constant bounds: a sum with arguments may wrap in a launch.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -16,8 +16,8 @@ use crate::memory_classes::MemoryClasses;
 /// Programs of more tasks keep the order of the text: the search is quadratic in their number.
 const MOST_TASKS: usize = 256;
 
-/// For each task the earlier tasks that it must run behind. Those that follow from others are left out: a task is
-/// behind whatever its predecessors are behind. `arrays_may_alias` as in [`MemoryClasses::of`].
+/// For each task the earlier tasks that it must run after. Those that follow from others are left out: a task is
+/// after everything that its predecessors are after. `arrays_may_alias` as in [`MemoryClasses::of`].
 pub fn task_order(program: &Program, arrays_may_alias: bool) -> Vec<Vec<u32>> {
     let tasks = program.tasks.len();
     if tasks > MOST_TASKS {
@@ -33,7 +33,7 @@ pub fn task_order(program: &Program, arrays_may_alias: bool) -> Vec<Vec<u32>> {
         .map(|(task, sets)| Touched::of(task, sets, &class_of, Talk::with_callees(&task.body, program, &talk)))
         .collect();
     let mut order: Vec<Vec<u32>> = Vec::with_capacity(tasks);
-    // All tasks that a task is behind.
+    // All tasks that a task is after.
     let mut behind: Vec<BTreeSet<u32>> = Vec::with_capacity(tasks);
     for later in 0..tasks {
         let (mut direct, mut all) = (Vec::new(), BTreeSet::new());
@@ -120,7 +120,7 @@ impl<'a> Touched<'a> {
         Touched { task, by_class, talk }
     }
 
-    /// A later task must run behind this one.
+    /// A later task must run after this one.
     fn precedes(&self, later: &Touched<'_>) -> bool {
         let says = |talk: Talk| talk.prints || talk.asserts;
         self.talk.asserts || says(self.talk) && says(later.talk) || self.shares_frame(later) || self.conflicts(later)

@@ -1,5 +1,5 @@
-//! [`unproved_buffers`]: of which buffers it is not proved that iterations of a parallel loop touch them without a
-//! race.
+//! [`unproved_buffers`]: the buffers for which it is not proved that iterations of a parallel loop access them without
+//! a race.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,7 +1,7 @@
-//! [`Access`]: elements that a task touches, in a form that a launch evaluates for its arguments.
+//! [`Access`]: the elements that a task touches, in a form that a launch evaluates for its arguments.
 //!
-//! What is known of a task when it is compiled is a range of indices for each axis of a buffer, in terms of argument
-//! slots. [`Access::ranges`] gives the indices of a launch: it allocates nothing, and takes some additions for an axis.
+//! At compile time this is an index range per axis of a buffer, in terms of argument slots. [`Access::ranges`]
+//! computes the indices of a launch, without allocation and with a few additions per axis.
 
 use serde::{Deserialize, Serialize};
 

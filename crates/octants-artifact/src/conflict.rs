@@ -1,7 +1,9 @@
-//! [`TaskLaunch::conflicts_with`]: whether the order of two launches of tasks matters, by the elements that they touch.
+//! [`TaskLaunch::conflicts_with`]: whether the order of two task launches matters, judged by the elements that they
+//! touch.
 //!
-//! Evaluates the access sets of both for their arguments. Nothing is allocated. Two launches that do not conflict may
-//! run in any order and at once; of two that conflict, some may still not touch a common element.
+//! It evaluates the access sets of both for their arguments, without allocation. Two launches that do not conflict may
+//! run in any order and concurrently. The test is conservative: launches reported as conflicting need not touch a
+//! common element.
 
 use crate::access::{Access, AccessKind, Indices, UpdateOp};
 
@@ -14,7 +16,7 @@ pub struct TaskLaunch<'a> {
     pub slots: &'a [u64],
 }
 
-/// How the memory of two buffers lies, one of each launch.
+/// How the memory of two buffers relates, one of each launch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Overlap {
     /// They share no byte.
@@ -26,7 +28,7 @@ pub enum Overlap {
 }
 
 impl TaskLaunch<'_> {
-    /// The order of the two launches may matter. `overlap` tells how a buffer of this launch lies to one of the other.
+    /// The order of the two launches may matter. `overlap` tells how a buffer of this launch is to one of the other.
     pub fn conflicts_with(&self, other: &TaskLaunch<'_>, overlap: impl Fn(u32, u32) -> Overlap) -> bool {
         self.access.iter().any(|a| {
             other.access.iter().any(|b| {

@@ -1,11 +1,11 @@
-//! One entry of the store as bytes: a header, then what is stored. Whatever happened to the bytes since they were
-//! written, reading yields what was stored under the key or says why not.
+//! The bytes of one entry of the store: a header, then the contents. However the bytes were damaged since they were
+//! written, reading returns the contents stored under the key, or an error.
 
 use crate::Key;
 
 /// What a file of the store begins with.
 const MAGIC: [u8; 8] = *b"octants\n";
-/// Changes when the header or the way of serialising does.
+/// Changes when the header or the way of serializing does.
 pub(crate) const FORMAT: u32 = 12;
 
 // Offsets in the header; all numbers little-endian.

@@ -1,7 +1,7 @@
-//! [`Key`]: names an artifact by all that it was made from, and [`KeyMaker`], which gathers that.
+//! [`Key`]: the hash of everything that an artifact was built from. [`KeyMaker`] computes it.
 //!
-//! What goes in is tagged and preceded by its length or made prefix-free by `std::hash::Hash`, so that no two different
-//! lists of ingredients are the same bytes. Addresses have no place in a key: it would name nothing in the next
+//! Each ingredient is tagged, and is preceded by its length or made prefix-free by `std::hash::Hash`, so different
+//! lists of ingredients have different encodings. A key contains no address, which would mean nothing in the next
 //! process.
 
 use std::fmt;
@@ -63,7 +63,7 @@ impl Hasher for KeyMaker {
     }
 }
 
-/// The key of these bytes alone.
+/// The key of these bytes only.
 pub fn key_of_bytes(bytes: &[u8]) -> Key {
     Key(*blake3::hash(bytes).as_bytes())
 }

@@ -1,10 +1,10 @@
-//! Compiled code and what a launch needs to know of it: the only serialized types of the system.
+//! Compiled code and its launch metadata: the only serialized types of the system.
 //!
-//! An artifact holds no address of a host or device. The order of its argument slots is fixed by
-//! `octants_ir::ArgLayout`; here only the count is kept.
+//! An artifact contains no address of a host or device. `octants_ir::ArgLayout` fixes the order of its argument slots;
+//! only their count is stored here.
 //!
-//! [`Store`] keeps artifacts in a folder between processes, each under its [`Key`], and [`Trace`]s, by which a process
-//! knows without compiling which artifact it needs.
+//! [`Store`] keeps artifacts in a folder for later processes, each under its [`Key`]. It also keeps [`Trace`]s, by
+//! which a process finds the right artifact without compiling.
 
 mod access;
 mod conflict;
@@ -106,7 +106,7 @@ pub struct Artifact {
     pub tasks: Vec<TaskMeta>,
     /// In which order the tasks run; empty where each runs once, in order.
     pub graph: Vec<GraphPart>,
-    /// Integers in memory that its loops by what is in memory change: their gradient begins where these began.
+    /// Integers in memory that its data-dependent loops change: their gradient begins where these began.
     pub counters: Vec<Condition>,
     /// Places that print or assert, named by index in the code.
     pub sites: Vec<Site>,
@@ -139,8 +139,8 @@ pub struct TaskMeta {
     pub writes: Vec<u32>,
     /// Elements of buffers that it touches: all of them, and perhaps more.
     pub access: Vec<Access>,
-    /// The numbers of the earlier tasks that it must run behind, where some order among tasks that stand next to one
-    /// another in the graph does not matter; what those are behind is left out. `None`: behind all of them.
+    /// The numbers of the earlier tasks that it must run after, where some order among tasks that are next to one
+    /// another in the graph does not matter; what those are after is left out. `None`: after all of them.
     pub behind: Option<Vec<u32>>,
     /// Bytes of shared memory that a launch asks for, beside those that the code declares.
     pub block_bytes: u64,
@@ -191,7 +191,7 @@ pub struct Pointer {
     pub slot: u32,
     /// Some task writes to the memory.
     pub written: bool,
-    /// The kernel's buffer whose memory it is, where it is that of one buffer alone.
+    /// The kernel's buffer whose memory it is, where it is that of one buffer only.
     pub buffer: Option<u32>,
 }
 
@@ -263,8 +263,8 @@ impl Bound {
     }
 }
 
-/// A task's coarsened variant. Each thread runs `lanes` adjacent iterations of the last axis. `lanes` is a power of two.
-/// Each axis has fewer than 2^30 indices.
+/// A task's coarsened variant. Each thread runs `lanes` adjacent iterations of the last axis. `lanes` is a power of
+/// two. Each axis has fewer than 2^30 indices.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WideForm {
     /// Symbol of its code.
@@ -273,7 +273,7 @@ pub struct WideForm {
     pub code: Vec<u8>,
     /// Iterations at a time.
     pub lanes: u32,
-    /// The addresses in these slots must be multiples of so many bytes.
+    /// The required alignment, in bytes, of the addresses in these slots.
     pub alignment: u32,
     /// Slots of addresses.
     pub addresses: Vec<u32>,
@@ -376,7 +376,7 @@ impl Artifact {
     /// Serializes.
     pub fn to_bytes(&self) -> Vec<u8> {
         // The types above hold nothing that the format cannot express.
-        postcard::to_stdvec(self).expect("compiler bug: artifact cannot be serialised")
+        postcard::to_stdvec(self).expect("compiler bug: artifact cannot be serialized")
     }
 
     /// Reads back what [`Artifact::to_bytes`] wrote.
@@ -488,7 +488,7 @@ pub struct HostContext {
     pub launch: u64,
     /// 56: for the driver's own use.
     pub owner: *const core::ffi::c_void,
-    /// 64: the address of a zeroed copy of what the task scatters to, for the call alone; null where calls have none.
+    /// 64: the address of a zeroed copy of what the task scatters to, for the call only; null where calls have none.
     /// All calls of a launch do the same. For the code that adds copies: the address of a list of their addresses.
     pub copies: *const core::ffi::c_void,
     /// 72: how many copies are to be added.

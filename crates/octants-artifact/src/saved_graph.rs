@@ -1,7 +1,7 @@
-//! [`SavedGraph`]: launches, fills and copies of a captured graph, as they are stored for other processes.
+//! [`SavedGraph`]: the launches, fills and copies of a captured graph, as stored for other processes.
 //!
-//! Code is stored with the graph. Memory is either named, and given when the graph is loaded, or the graph's own, with
-//! what it holds where that is constant. No address is stored.
+//! The code is stored with the graph. Memory is either named, and supplied when the graph is loaded, or owned by the
+//! graph, with its contents if they are constant. No address is stored.
 
 use serde::{Deserialize, Serialize};
 

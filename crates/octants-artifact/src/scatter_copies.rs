@@ -1,4 +1,4 @@
-//! Copies of shared memory that calls of a task scatter sums to, and when they pay.
+//! Private copies of the memory that a task scatters sums to, and the cost model that decides on their use.
 
 use serde::{Deserialize, Serialize};
 
@@ -43,7 +43,7 @@ impl CopiedRegion {
 impl ScatterCopies {
     /// Larger copies would not stay in a core's cache.
     pub const MOST_BYTES: u64 = 4 << 20;
-    /// An atomic sum takes about as long as so many bytes of a copy.
+    /// Cost of an atomic sum, in bytes of a copy.
     pub const BYTES_PER_UPDATE: u64 = 32;
 
     /// Bytes of the memory that a call's copy stands for in a launch with these argument slots; `None` where calls
@@ -69,7 +69,7 @@ impl ScatterCopies {
         bytes + self.regions.iter().map(|r| r.group).sum::<u64>()
     }
 
-    /// Fewest iterations for which a call takes copies of so many bytes.
+    /// The minimum number of iterations for which a call uses copies of this many bytes.
     pub fn least_iterations(&self, bytes: u64) -> u64 {
         bytes.div_ceil(self.updates.max(1).saturating_mul(ScatterCopies::BYTES_PER_UPDATE))
     }

@@ -1,24 +1,25 @@
-//! [`Store`]: artifacts, and the traces that lead to them, in a folder, by key, for any number of processes at once.
+//! [`Store`]: artifacts and their traces in a folder, by key, shared by any number of concurrent processes.
 //!
-//! # What holds
+//! # Invariants
 //!
-//! - An entry appears whole or not at all: it is written to a temporary file beside its place and renamed. A process
-//!   may die at any moment; what it leaves is a temporary file, which a later sweep removes.
-//! - No lock is taken, in this process or among several. Two that compile the same thing write the same entry twice.
-//! - What is read is checked. A damaged entry is removed and counts as missing; no state of the folder is an error of
-//!   [`Store::get`].
-//! - Files that are not regular, or that someone may have written who is not trusted (`trust.rs`), count as missing.
-//!   They are told of once.
-//! - A folder that refuses writing makes the store read-only ([`Store::put`] says why, once), and nothing worse.
-//! - Reading an artifact is one open and one read; it looks at no other file.
-//! - The traces of one key are entries in a folder of their own (`trace_entries.rs`), each named by what it asks and is
-//!   answered: none is ever read to be written anew, so that of two processes that add one neither loses its own.
+//! - An entry appears whole or not at all: it is written to a temporary file in the same folder and renamed. A process
+//!   may die at any moment. It then leaves a temporary file, which a later sweep removes.
+//! - No lock is taken, within a process or between processes. Two that compile the same code write the same entry
+//!   twice.
+//! - Everything read is validated. A damaged entry is removed and counts as missing; no state of the folder is an
+//!   error of [`Store::get`].
+//! - Files that are not regular, or that an untrusted user may have written (`trust.rs`), count as missing. They are
+//!   reported once.
+//! - If the folder is not writable, the store is read-only ([`Store::put`] reports the reason once).
+//! - Reading an artifact costs one open and one read, and touches no other file.
+//! - The traces of one key are entries in a folder of their own (`trace_entries.rs`), each named by a hash of its
+//!   questions and answers. No file is read and rewritten, so two processes that each add a trace lose neither.
 //!
 //! # Size
 //!
-//! Each byte written has the same chance to start a sweep, such that one is expected each time that a sixteenth of the
-//! bound is written, by however many processes: nothing has to be counted across them. A sweep removes the entries that
-//! were not used for longest, by their time of modification, which reading brings up to date now and then.
+//! Each byte written has the same chance to start a sweep. On average, one sweep happens each time a sixteenth of the
+//! size limit is written, by any number of processes, without a shared counter. A sweep removes the least recently
+//! used entries, by modification time, which reads update now and then.
 
 use std::fs::{self, File, FileTimes};
 use std::io::{self, ErrorKind, Read as _, Write as _};
@@ -31,7 +32,7 @@ use crate::entry::{HEADER, Refused, check_entry, compiler_of, read_entry, write_
 use crate::trust::{Trust, open_regular};
 use crate::{Artifact, Corrupted, Key};
 
-/// Time of use is kept no more exactly than this, so that reading seldom writes.
+/// Time of use is kept no more exactly than this, so that reading rarely writes.
 const FRESH: Duration = Duration::from_secs(600);
 /// A temporary file this old was left by a process that died.
 const ABANDONED: Duration = Duration::from_secs(3600);
@@ -267,7 +268,7 @@ impl Store {
         Ok(())
     }
 
-    /// Whether it was written. The name is that of the entry alone, where several have one key.
+    /// Whether it was written. The name is that of the entry only, where several have one key.
     pub(crate) fn put_entry(&self, path: &Path, key: &Key, name: &Key, body: &[u8]) -> io::Result<bool> {
         if self.read_only.load(Ordering::Relaxed) {
             return Ok(false);
@@ -362,7 +363,7 @@ impl Store {
         contents
     }
 
-    /// Removes every entry, of whatever compiler, and temporary file; how many artifacts there were, and the bytes of
+    /// Removes every entry, of any compiler, and temporary file; how many artifacts there were, and the bytes of
     /// all.
     pub fn clear(&self) -> io::Result<(u64, u64)> {
         let (mut count, mut bytes) = (0, 0);
@@ -451,7 +452,7 @@ pub(crate) fn list(folder: &Path) -> Vec<(PathBuf, String)> {
 
 /// Makes an entry appear at once, or not at all.
 fn write(path: &Path, trust: Trust, bytes: &[u8]) -> io::Result<()> {
-    let folder = path.parent().expect("compiler bug: an entry lies in a folder");
+    let folder = path.parent().expect("compiler bug: an entry is in a folder");
     trust.make_folders(folder)?;
     let temporary = folder.join(temporary_name());
     let written =
@@ -471,7 +472,7 @@ fn refresh(file: &File, used: Option<SystemTime>) {
     let now = SystemTime::now();
     let fresh = used.is_some_and(|t| now.duration_since(t).is_ok_and(|age| age < FRESH));
     if !fresh {
-        // Of use to others alone: whose folder may not be written to does without.
+        // Of use to others only: whose folder may not be written to does without.
         let _ = file.set_times(FileTimes::new().set_modified(now));
     }
 }

@@ -1,4 +1,4 @@
-//! In which order the tasks of an artifact run: what a launcher needs of a program's task graph.
+//! The execution order of an artifact's tasks: what a launcher needs of a program's task graph.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +12,7 @@ pub enum GraphPart {
     Tasks(u32, u32),
     /// Groups of parts that do not wait for one another.
     Parallel(Vec<Vec<GraphPart>>),
-    /// A body that runs, and again while its condition, read behind each round, is not zero.
+    /// A body that runs, and again while its condition, read after each round, is not zero.
     While {
         /// What decides.
         condition: Condition,
@@ -32,7 +32,7 @@ pub enum GraphPart {
     Checkpoint {
         /// The user's number of it.
         label: i64,
-        /// The launch may end behind the body where this is not zero.
+        /// The launch may end after the body where this is not zero.
         yields_on: Condition,
         /// What runs again when a launch resumes here.
         body: Vec<GraphPart>,

@@ -1,8 +1,9 @@
-//! [`Trace`]: what a compilation asked of the outside, a fingerprint of each answer, and what came of it. Whoever asks
-//! the same and gets the same answers would compile the same code, and may take it without compiling.
+//! [`Trace`]: the questions that a compilation asked its environment, a fingerprint of each answer, and the outcome. A
+//! process that asks the same questions and gets the same answers would compile the same code, and may take the stored
+//! code.
 //!
-//! Objects of the outside are numbers in the order in which they were first met. A trace names them by these numbers
-//! alone: asked in the same order, the same questions number the objects in the same way, or an answer differs.
+//! Objects of the environment are numbered in the order in which they were first met. A trace refers to them by these
+//! numbers only. The same questions in the same order number the objects in the same way, or else an answer differs.
 
 use serde::{Deserialize, Serialize};
 
@@ -46,7 +47,7 @@ pub enum Lookup {
     Source(u32),
     /// A number that may change, as it is now.
     Freeze(u32),
-    /// The function behind a method of tensors.
+    /// The function of a method of tensors.
     TensorMethod(String),
     /// The name of an object's type.
     TypeName(u32),
@@ -93,7 +94,7 @@ impl Trace {
     /// Serializes it.
     pub fn to_bytes(&self) -> Vec<u8> {
         // The types here hold nothing that the format cannot express.
-        postcard::to_stdvec(self).expect("compiler bug: a trace cannot be serialised")
+        postcard::to_stdvec(self).expect("compiler bug: a trace cannot be serialized")
     }
 
     /// Reads back what [`Trace::to_bytes`] wrote.

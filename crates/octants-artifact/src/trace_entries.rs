@@ -1,9 +1,9 @@
-//! The traces of a key in the [`Store`]: each an entry, in the folder of that key, under a name made of all it asks and
-//! is answered.
+//! The traces of a key in the [`Store`]: each is an entry in the folder of that key, named by a hash of all its
+//! questions and answers.
 //!
-//! Processes that add traces at once write different files, or the same one twice. Nobody reads a file to write it
-//! anew, so nothing is lost between the two. Of more traces than a key may have, those used longest ago go; who still
-//! wanted one compiles again.
+//! Processes that add traces concurrently write different files, or the same file twice. No file is read and
+//! rewritten, so nothing is lost. If a key has too many traces, the least recently used ones are removed; a process
+//! that needed one compiles again.
 
 use std::io;
 use std::path::Path;

@@ -1,11 +1,11 @@
-//! Whose files a store loads: they hold machine code, which whoever can write them can have run in the reader's name.
+//! Which files a store trusts. They contain machine code, so anyone who can write them can run code as the reader.
 //!
-//! - In the folder that is a user's own, files of the user (and of the system's administrator) that nobody else may
-//!   write to. So must be the folder.
-//! - In a folder that the user has named, those whom the folder lets write are trusted: its owner and, where its group
-//!   may write there, that group. A world-writable folder is never trusted, even with the sticky bit.
+//! - In a folder of the user's own, files are trusted if they belong to the user (or the system's administrator) and
+//!   nobody else may write to them. The same holds for the folder itself.
+//! - In a folder that the user has named, everyone whom the folder lets write is trusted: its owner and, if its group
+//!   has write permission, that group. A world-writable folder is never trusted, even with the sticky bit.
 //!
-//! Anything but regular files is passed over, and never waited for.
+//! Files that are not regular are skipped, without blocking on them.
 
 use std::fs::{File, Metadata};
 use std::io;

@@ -363,7 +363,7 @@ fn what_dead_processes_left_is_removed() {
 
 #[test]
 fn a_folder_that_cannot_be_made_is_told_once() {
-    // A file in the place of the folder refuses even those who may do everything.
+    // A file instead of the folder refuses even those who may do everything.
     let folder = Folder::new("refused");
     fs::create_dir_all(&folder.0).unwrap();
     let file = folder.0.join("file");

@@ -1,4 +1,5 @@
-//! Makes volatile loads plain: reverse mode looks at memory again when the kernel has run, and then waits for nobody.
+//! Makes volatile loads plain. Reverse mode reads memory again after the kernel has run, when there is nobody to wait
+//! for.
 
 use octants_ir::insert_code::bodies;
 use octants_ir::{Kernel, Op};

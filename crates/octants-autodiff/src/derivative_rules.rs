@@ -1,20 +1,20 @@
-//! The rules of differentiation: for each operation its derivative, as code for both modes.
+//! The differentiation rules: the derivative of each operation, as code for both modes.
 //!
-//! The operation table says how an operation takes part (`octants_ir::Derivative`). Those with a rule are linear maps
-//! from the tangents of their operands to the tangent of their result: [`push_forward`] builds that map, [`pull_back`]
-//! its transpose, which takes the adjoint of the result to contributions to the adjoints of the operands. Operations
-//! that work component by component state a [`Partial`] for each operand, once, and both functions use it; the others
-//! (`MatMul`, `Extract`, ...) are linear, or nearly, and stand in both.
+//! The operation table says how an operation takes part (`octants_ir::Derivative`). Operations with a rule are linear
+//! maps from the tangents of their operands to the tangent of their result. [`push_forward`] builds that map.
+//! [`pull_back`] builds its transpose, which maps the adjoint of the result to contributions to the adjoints of the
+//! operands. Component-wise operations state a [`Partial`] for each operand, once, and both functions use it. The
+//! others (`MatMul`, `Extract`, ...) are linear, or nearly, and are in both functions.
 //!
-//! A tangent or adjoint has the type of its value. In a struct, members that are no floats have the tangent zero.
-//! Integers have none: where a value becomes an integer its derivative ends.
+//! A tangent or adjoint has the type of its value. In a struct, members that are not floats have the tangent zero.
+//! Integers have no derivative: a conversion to an integer ends it.
 //!
-//! Where a derivative does not exist one is chosen: zero for `Abs`, the second operand's for `Min` and `Max` of equals,
-//! zero for the steps of `Floor` and its like. Where it is infinite, as that of `Sqrt` at zero, it is infinite.
-//! Components left out by `Min`, `Max`, `Select` and folds are zero whatever comes in, so that no infinity in them
-//! becomes NaN.
+//! Where a derivative does not exist, one is chosen: zero for `Abs`, the second operand's for `Min` and `Max` of
+//! equals, zero at the steps of `Floor` and similar functions. Where it is infinite, as for `Sqrt` at zero, it is
+//! infinite. Components not selected by `Min`, `Max`, `Select` and folds contribute exactly zero, so an infinity in
+//! them does not become NaN.
 //!
-//! What addresses, memory, control and calls do is left to the modes.
+//! The modes handle addresses, memory, control flow and calls.
 
 use crate::exchange_rules::{pull_exchange, push_exchange};
 use octants_ir::insert_code::zero;
@@ -388,7 +388,7 @@ pub fn whole(b: &mut Builder, part: &Part, value: ValueId, ty: &Type) -> ValueId
     }
 }
 
-/// For y = A B: dA = dy B^T, dB = A^T dy, where a vector is a row before a matrix and a column behind one.
+/// For y = A B: dA = dy B^T, dB = A^T dy, where a vector is a row before a matrix and a column after one.
 fn matmul_adjoint(b: &mut Builder, operand: usize, [x0, x1]: [ValueId; 2], adjoint: ValueId) -> ValueId {
     let (t0, t1) = (b.ty(x0).clone(), b.ty(x1).clone());
     match (&t0, &t1, operand) {
@@ -462,7 +462,7 @@ fn fold_gradient(b: &mut Builder, op: ReduceOp, x: ValueId, y: ValueId) -> Parti
     let parts = components(b, x);
     let n = parts.len();
     if op == ReduceOp::Mul {
-        // The product of the others, without a division, which zeros would spoil.
+        // The product of the others, without a division, which zeros would corrupt.
         let one = one_of_component(b, &ty);
         let (mut before, mut after) = (vec![one; n], vec![one; n]);
         for i in 1..n {

@@ -1,4 +1,4 @@
-//! The pipeline of differentiation: one table for all modes, which says what each of them runs.
+//! The differentiation pipeline: one pass table for all modes, with the modes that each pass applies to.
 
 use std::collections::HashSet;
 
@@ -33,7 +33,7 @@ use crate::warn_of_stored_bits::warn_of_stored_bits;
 pub struct Differentiation {
     /// What is made of the kernel.
     pub mode: AutodiffMode,
-    /// How often reverse mode keeps the state of a loop.
+    /// How many times reverse mode keeps the state of a loop.
     pub keeping: Keeping,
     /// The arrays that share memory in the call.
     pub aliases: Vec<Alias>,
@@ -114,8 +114,8 @@ fn has_derivatives(k: &Kernel, d: &Differentiation) -> bool {
 /// Products of matrices become exchanges and sums, which have derivatives. Then aliased buffers are merged: all that
 /// follows tells memory apart by the buffer's number. Updates of variables that iterations share become atomic before
 /// the modes run, which tell them from other updates by that. Locals and constants are simplified so that there is less
-/// to differentiate. Counters of rounds become locals while all that writes to them stands in one body. Reverse mode
-/// needs structured code without calls, in which sums are atomic and do not ask for the old value; behind that more
+/// to differentiate. Counters of rounds become locals while all that writes to them is in one body. Reverse mode
+/// needs structured code without calls, in which sums are atomic and do not ask for the old value; after that more
 /// updates may be of variables that iterations share.
 pub const DIFFERENTIATE: &[Pass<Kernel, Differentiation>] = &[
     Pass {

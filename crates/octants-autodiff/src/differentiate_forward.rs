@@ -1,16 +1,15 @@
-//! Forward mode: beside each value its tangent, beside each variable its dual, beside each array that has one its
-//! shadow buffer.
+//! Forward mode: each value gets a tangent, each variable a dual, and each array with a dual a shadow buffer.
 //!
-//! Control flow stays as it is, so that every shape of loop works. A tangent that is zero for certain is no code: a
-//! value of which none is known depends on nothing that is differentiated. What a kernel writes to an array without a
-//! dual is a constant to those that read it.
+//! Control flow does not change, so every shape of loop is supported. A tangent that is certainly zero produces no
+//! code: a value without a known tangent does not depend on anything differentiated. Writes to an array without a dual
+//! are constants for later reads.
 //!
-//! A function gets the tangents of its arguments behind these, and returns its result together with that result's
-//! tangent.
+//! A function takes the tangents of its arguments after the arguments, and returns its result together with the
+//! result's tangent.
 //!
-//! Assumes that updates of variables that iterations share are atomic. Of these, sums have a dual that is a sum. Which
-//! operand of a minimum or a product comes last, and what a sum was before, is known in code that runs in order only:
-//! parallel loops with such an update of what has a dual become loops in order.
+//! Assumes that updates of variables shared by iterations are atomic. The dual of a sum is a sum. For a minimum or a
+//! product, the order of updates and the old values matter, and these are known in sequential code only. A parallel
+//! loop with such an update of a variable with a dual therefore becomes sequential.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -41,7 +40,7 @@ pub fn differentiate_forward(kernel: &mut Kernel) {
 /// Lets loops run in order in which the order decides about tangents.
 fn run_in_order(kernel: &mut Kernel) {
     let mut functions = vec![false; kernel.functions.len()];
-    // A function may call one that stands behind it.
+    // A function may call one that is after it.
     while let Some(f) = (0..functions.len())
         .find(|f| !functions[*f] && depends_on_order(&kernel.functions[*f].body, None, kernel, &functions))
     {

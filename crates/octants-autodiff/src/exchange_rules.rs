@@ -1,7 +1,8 @@
-//! The rules of differentiation for values that move between the threads of a subgroup. Forward, tangents move as
-//! values do. Backward, adjoints move the other way: each thread gets the adjoints of all threads that took its value.
+//! Differentiation rules for values that move between the threads of a subgroup. In forward mode, tangents move as
+//! values do. In reverse mode, adjoints move the other way: each thread gets the adjoints of all threads that took its
+//! value.
 //!
-//! Assumes that the threads of a subgroup execute the operation together, and therefore its reverse too.
+//! Assumes that the threads of a subgroup execute the operation, and therefore its reverse, together.
 
 use octants_ir::insert_code::zero;
 use octants_ir::{BinaryOp, Builder, Const, ForLoop, GridValue, Op, Range, Scalar, SubgroupOp, Type, ValueId};

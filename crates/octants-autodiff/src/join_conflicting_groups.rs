@@ -1,8 +1,8 @@
-//! Joins groups of an adjoint that may not run side by side.
+//! Joins groups of an adjoint that must not run concurrently.
 //!
-//! Groups of a kernel may read the same memory. Their adjoints add to its gradient then, at once, which gives other
-//! sums each time, or wrong ones where an update is not atomic. So two groups that touch the same elements, one of them
-//! writing, become one, with all groups between them: their loops run in order.
+//! Groups of a kernel may read the same memory. Their adjoints then add to its gradient concurrently, so float sums
+//! vary from run to run, and plain updates are lost. Two groups that touch the same elements, at least one of them
+//! writing, become one group, together with all groups between them. Their loops run in order.
 
 use octants_ir::{BlockId, Kernel, LoopGroup, Op, ValueId, task_blocks};
 use octants_passes::conflicting_groups;
@@ -46,7 +46,7 @@ fn members_of(kernel: &Kernel, block: BlockId) -> Vec<Member> {
     body.block(block).iter().filter_map(member).collect()
 }
 
-/// The groups before and behind a statement that does something: it would go with the latter, and may be of the former.
+/// The groups before and after a statement that does something: it would go with the latter, and may be of the former.
 fn groups_around_statements(kernel: &Kernel, block: BlockId, members: &[Member]) -> Vec<(LoopGroup, LoopGroup)> {
     let (mut found, mut before, mut does) = (Vec::new(), None, false);
     for &v in kernel.body.block(block) {

@@ -1,6 +1,6 @@
-//! Differentiation: from a kernel to the one that computes its derivatives, before the pipeline of every kernel runs.
+//! Differentiation: transforms a kernel into the one that computes its derivatives, before the kernel pipeline runs.
 //!
-//! [`differentiate()`] runs the table [`DIFFERENTIATE`]; nothing behind it knows of derivatives. The front end has
+//! [`differentiate()`] runs the table [`DIFFERENTIATE`]; later stages do not deal with derivatives. The front end has
 //! added the shadow buffers of the kernel's arrays, gradients or duals, to its buffers. Both modes use one table of
 //! rules, [`derivative_rules`].
 //!

@@ -1,5 +1,5 @@
-//! [`memory_use`]: memory operations as differentiation sees them. It is exhaustive over effects, so that an operation
-//! with a new effect does not compile before someone has decided what its derivative is.
+//! [`memory_use`]: memory operations as differentiation sees them. The match over effects is exhaustive, so an
+//! operation with a new effect does not compile until its derivative is decided.
 
 use octants_ir::{AtomicOp, Effect, Op, ValueId};
 

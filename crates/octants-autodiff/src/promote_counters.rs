@@ -1,11 +1,11 @@
-//! Makes locals of the integers in memory that decide about rounds.
+//! Promotes the counters of data-dependent loops from memory to locals.
 //!
-//! A loop by what is in memory counts there: `left[()] -= 1`. Its adjoint writes no memory but gradients, so that it
-//! would find what the last round has left in each of its rounds. As a local, which begins as what memory holds when
-//! the adjoint begins, the counter is kept from round to round like any other. Whoever launches the adjoint lets memory
-//! hold what it held when the kernel began (`Artifact::counters` says which).
+//! A data-dependent loop counts in memory: `left[()] -= 1`. Its adjoint writes only gradients, so each of its rounds
+//! would find the counter's final value. A local is initialized from memory when the adjoint begins, and its state is
+//! kept from round to round like that of other locals. The launcher of the adjoint restores the counter's value at the
+//! start of the kernel (`Artifact::counters` lists the counters).
 //!
-//! Only integers without axes that rounds change outside of their parallel loops are counters.
+//! Only zero-dimensional integers that rounds change outside of their parallel loops are counters.
 
 use std::collections::BTreeSet;
 
@@ -63,8 +63,8 @@ fn refuse_zero(kernel: &mut Kernel, counter: LocalId, rounds: &[BlockId]) {
             let zero = body.add_inst(Op::Const(Const::Int(0)), ty, span);
             let counts = body.add_inst(Op::Binary(BinaryOp::Ne, value, zero), Type::U1, span);
             let text = format!(
-                "the gradient of a qd.graph.do_while() loop begins with its counter `{name}` as it is, which is 0: set it to \
-                 what it was when the kernel was launched, or use a tape"
+                "the gradient of a qd.graph.do_while() loop begins with its counter `{name}` as it is, which is 0: \
+                 set it to what it was when the kernel was launched, or use a tape"
             );
             let check = body.add_inst(Op::Assert(counts, vec![TextPart::Text(text)]), Type::Unit, span);
             let statements = &mut body.blocks[block.index()];
@@ -125,7 +125,7 @@ fn promote(kernel: &mut Kernel, b: BufferId) -> Option<LocalId> {
     Some(local)
 }
 
-/// What stands around an instruction.
+/// What is around an instruction.
 #[derive(Clone, Copy, Default)]
 struct Around {
     rounds: bool,

@@ -1,5 +1,5 @@
-//! Refuses derivatives of kernels whose threads share memory of their block, or wait for each other. Values that move
-//! between the threads of a subgroup have derivatives.
+//! Rejects derivatives of kernels whose threads share block memory or wait for each other. Values that move between
+//! the threads of a subgroup have derivatives.
 
 use octants_diag::{Code, Diagnostic};
 use octants_ir::insert_code::bodies;

@@ -1,6 +1,6 @@
-//! Refuses gradients of kernels whose arrays share a part of their memory in a call, while their gradients do not.
+//! Rejects gradients of kernels whose arrays overlap in a call while their gradients do not.
 //!
-//! Runs behind `merge_aliased_buffers`, which gives arrays that are the same memory one buffer.
+//! Runs after `merge_aliased_buffers`, which merges arrays that are the same memory into one buffer.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use octants_passes::Alias;
 /// # Errors
 /// The first such write.
 pub fn refuse_shared_writes(kernel: &mut Kernel, aliases: &[Alias]) -> Result<(), Box<Diagnostic>> {
-    // Elements of arrays with gaps may lie between those of the other one.
+    // Elements of arrays with gaps may be between those of the other one.
     let counts =
         |b: &BufferId| kernel.shadow_buffers.contains_key(b) && kernel.buffers[b.index()].layout == Layout::Contiguous;
     let pairs: Vec<Alias> = aliases.iter().filter(|a| [a.first, a.second].iter().all(counts)).copied().collect();

@@ -1,8 +1,8 @@
-//! Makes every block run to its end: `continue`, `break` and `return` within a loop or branch become flags, and what
-//! they jump over becomes a branch.
+//! Structures exits, so that every block runs to its end: `continue`, `break` and `return` within a loop or branch
+//! become flags, and the code that they skip becomes a branch.
 //!
-//! Afterwards a loop is left by at most one `break`, in an `if` that is the last instruction of the loop's body, and a
-//! function returns at its end. So code can be run backwards: it has one way in and one way out everywhere.
+//! Afterwards a loop has at most one `break`, in an `if` that is the last instruction of its body, and a function
+//! returns at its end. Such code is reversible: each block has one entry and one exit.
 
 use octants_ir::{BlockId, Body, Const, Kernel, LocalId, Op, Type, UnaryOp, ValueId};
 
@@ -11,7 +11,7 @@ pub fn structure_exits(kernel: &mut Kernel) {
     for f in &mut kernel.functions {
         structure_body(&mut f.body, &f.ret);
     }
-    // A kernel's `return` stands at the end of its root.
+    // A kernel's `return` is at the end of its root.
     structure_body(&mut kernel.body, &Type::Unit);
 }
 

@@ -1,12 +1,13 @@
-//! Lets a kernel check that it overwrites nothing that was read before: gradients will read memory again.
+//! Instruments a kernel to check that it overwrites no element that was read before, because gradients will read
+//! memory again.
 //!
-//! The shadow buffer of a buffer holds a mark for each element, an i32: zero, or the line that has read the element. A
-//! load leaves its line, and a store or an update asserts that there is none. What an atomic minimum leaves in an
-//! element its gradient reads, so that only further minima may follow: its mark is the line times -2, that of a maximum
-//! one less. An atomic product reads what it overwrites where its operand may have a derivative, which takes what was
-//! there. Whoever records the launches clears the marks, once before the first: a later kernel may overwrite what the
-//! gradient of an earlier one needs. Elements of buffers without marks, and of those whose address went to a function
-//! that is not put in the place of its call, are not checked.
+//! The shadow buffer of a buffer holds an i32 mark per element: zero, or the line that has read the element. A load
+//! sets the mark to its line. A store or an update asserts that the mark is zero. The gradient of an atomic minimum
+//! reads the element's final value, so only further minima may follow: its mark is the line times -2, and that of a
+//! maximum is one less. An atomic product reads what it overwrites if its operand may have a derivative, because that
+//! derivative uses the old value. The recorder of the launches clears the marks once, before the first launch: a later
+//! kernel may overwrite what the gradient of an earlier one needs. Not checked are elements of buffers without marks,
+//! and elements whose address was passed to a function that is not inlined.
 
 use octants_diag::Sources;
 use octants_ir::{AtomicOp, BinaryOp, Buffer, BufferId, Builder, Kernel, Op, Scalar, TextPart, Type, UnaryOp, ValueId};

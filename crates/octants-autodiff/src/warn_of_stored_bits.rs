@@ -1,5 +1,5 @@
-//! Finds numbers with a derivative whose bits a kernel stores as integers, as the library's reductions and scans do
-//! with their partial sums: whoever reads them back reads constants, and the derivative would be wrong without a word.
+//! Warns when a kernel stores the bits of a differentiable value as integers, as the library's reductions and scans do
+//! with partial sums. A reader of these bits reads constants, so the derivative would be silently wrong.
 
 use octants_diag::{Code, Diagnostic};
 use octants_ir::{BufferId, Kernel, Op};

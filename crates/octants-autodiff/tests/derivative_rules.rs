@@ -1,6 +1,6 @@
 //! Every rule of differentiation against finite differences, in both modes, on scalars, vectors and matrices.
 //!
-//! A case is one operation on given types. It is evaluated here, by a few lines that know the arithmetic of f64 alone:
+//! A case is one operation on given types. It is evaluated here, by a few lines that know the arithmetic of f64 only:
 //! at two points beside a random one for the difference along a random direction, which the tangent must equal; and the
 //! product of a random adjoint with that tangent must be that of the direction with what `pull_back` contributes.
 
@@ -173,7 +173,7 @@ const POSITIVE: (f64, f64) = (0.1, 0.9);
 /// The operation, on the values of the parameters.
 type BuildOp = Box<dyn Fn(&mut Builder, &[ValueId]) -> Op>;
 
-/// An operation on parameters of these types, whose values lie in these domains.
+/// An operation on parameters of these types, whose values are in these domains.
 struct Case {
     name: String,
     params: Vec<(Type, (f64, f64))>,

@@ -62,7 +62,7 @@ impl Backend for Hip {
     }
 
     fn file_ending(&self, target: &CodeTarget, form: CodeForm) -> &'static str {
-        // A library that plays HIP's for tests may take code of another architecture.
+        // A stand-in for HIP's library, for tests, may take code of another architecture.
         let is_own = matches!(target, CodeTarget::Device { triple, .. } if triple == TRIPLE);
         if form == OBJECT && is_own { "hsaco" } else { form.ending }
     }

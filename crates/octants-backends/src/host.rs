@@ -1,4 +1,4 @@
-//! [`Host`]: the CPU that the process runs on, and code for CPUs elsewhere.
+//! [`Host`]: the CPU that the process runs on, and cross-compilation for other CPUs.
 
 use octants_artifact::CodeTarget;
 use octants_codegen_llvm::known_processors;

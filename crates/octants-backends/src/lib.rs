@@ -1,9 +1,9 @@
-//! The back ends of this build: [`backends`] is the table that the outer binding gives the engine.
+//! The back ends of this build: [`backends`] is the table that the outer binding passes to the engine.
 //!
 //! A back end is an entry with a file of its own: the names that users give, the code generator, how the driver is
-//! opened, and the targets whose code can be looked at. What works on any of them is the engine's.
+//! opened, and the targets whose code can be inspected. Everything independent of the back end is in the engine.
 //!
-//! Reading order: [`llvm`] (the code generator of most entries), [`host`], `open_gpu` (what GPUs share), [`cuda`],
+//! Reading order: [`llvm`] (the code generator of most entries), [`host`], `open_gpu` (shared by GPUs), [`cuda`],
 //! [`hip`]; [`vulkan`].
 
 pub mod cuda;

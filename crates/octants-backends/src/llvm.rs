@@ -1,4 +1,4 @@
-//! [`Llvm`]: octants-codegen-llvm as the engine calls it.
+//! [`Llvm`]: the engine's interface to octants-codegen-llvm.
 
 use octants_artifact::{Artifact, CodeTarget};
 use octants_codegen_llvm::{self as llvm, Listing};

@@ -1,4 +1,4 @@
-//! [`open_gpu`]: a GPU by its vendor's driver, as a user asks for it; [`list_gpus`]: all of them.
+//! [`open_gpu`]: opens the GPU that a user names, through its vendor's driver. [`list_gpus`]: lists all of them.
 
 use octants_driver_gpu::open::Listed;
 use octants_driver_gpu::{GpuConfig, GpuDriver, Unavailable};

@@ -1,4 +1,4 @@
-//! [`Vulkan`]: GPUs of any maker through Vulkan, and [`Spirv`], the code generator for them.
+//! [`Vulkan`]: GPUs of any vendor through Vulkan, and [`Spirv`], the code generator for them.
 
 use octants_artifact::{Artifact, CodeTarget};
 use octants_codegen_spirv::{self as spirv, DeviceFeatures};

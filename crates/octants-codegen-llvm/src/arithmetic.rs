@@ -1,6 +1,6 @@
 //! Arithmetic, comparison, bit operations and casts on scalars.
 //!
-//! f16 is computed in f32 and rounded after each operation. Functions of mathematics are in `math`.
+//! f16 is computed in f32 and rounded after each operation. Math functions are in `math`.
 
 use octants_ir::{BinaryOp, Scalar, UnaryOp};
 

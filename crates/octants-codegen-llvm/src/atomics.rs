@@ -110,7 +110,7 @@ impl Lowering<'_, '_> {
         old
     }
 
-    /// Stores `desired` where `expected` stands; yields the old values.
+    /// Stores `desired` if the value is `expected`; yields the old values.
     pub fn compare_and_swap(&self, place: &Place, expected: &[V], desired: &[V]) -> Vec<V> {
         let e = self.e;
         let mut out = Vec::new();

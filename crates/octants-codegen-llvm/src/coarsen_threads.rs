@@ -1,4 +1,4 @@
-//! Thread coarsening: what the code of a task's coarsened variant relies on, for the launcher checks it.
+//! Thread coarsening: the assumptions that the launcher checks and the code of a task's coarsened variant relies on.
 
 use octants_artifact::WideForm;
 

@@ -1,4 +1,4 @@
-//! Programs to artifacts: the pieces of a program become modules, on several threads where that pays.
+//! Compiles programs to artifacts: the pieces of a program become modules, on several threads if that pays.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};

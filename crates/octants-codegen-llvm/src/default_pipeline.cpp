@@ -1,4 +1,4 @@
-// LLVM's default pipeline of passes, with a say in which of them run.
+// LLVM's default pass pipeline, with a choice of the vectorizers.
 //
 // The pipeline that LLVM's interface for C reads as text, `default<O3>`, always vectorizes: reading it overwrites the
 // options of the vectorizers.
@@ -33,8 +33,7 @@ extern "C" void octants_run_default_pipeline(LLVMModuleRef module, LLVMTargetMac
     options.LoopInterleaving = interleaves;
     options.SLPVectorization = pairs;
     options.LoopUnrolling = level >= 2;
-    // Otherwise each loop that is unrolled has what is known of all loops beside it looked through, which takes the
-    // square of their number.
+    // Otherwise unrolling a loop updates the analyses of all its siblings, which is quadratic in the number of loops.
     options.ForgetAllSCEVInLoopUnroll = true;
     options.MergeFunctions = false;
     llvm::PassBuilder builder(reinterpret_cast<llvm::TargetMachine *>(machine), options);

@@ -1,7 +1,7 @@
-//! What the host sees while code runs: printed lines and failed assertions.
+//! Effects that the host observes while code runs: printed lines and failed assertions.
 //!
-//! Values pass as one 8-byte slot per scalar: the raw bits of the scalar, zero-extended. The text around them is in the
-//! artifact's table of sites (`facts`).
+//! Values are passed as one 8-byte slot per scalar: the raw bits of the scalar, zero-extended. The surrounding text is
+//! in the artifact's site table (`facts`).
 
 use octants_ir::{TextPart, ValueId};
 
@@ -16,7 +16,7 @@ impl Lowering<'_, '_> {
         self.u.target.print(self.e, self.code.context, site, values, count);
     }
 
-    /// Ends the iteration, or the body where it stands in none, with a message when the condition is false.
+    /// Ends the iteration, or the body if it is in none, with a message when the condition is false.
     pub fn assert(&mut self, at: ValueId, condition: ValueId, parts: &[TextPart]) {
         let site = self.u.facts.site(self.body, self.body.inst(at));
         let e = self.e;

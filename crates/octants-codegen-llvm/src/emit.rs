@@ -1,8 +1,8 @@
-//! A thin, uniform layer over LLVM's instruction builder: one method per instruction, handles as plain copyable values.
+//! A thin, uniform layer over LLVM's instruction builder: one method per instruction, with copyable handles.
 //!
-//! Assumes that every handle passed in belongs to the same [`Emitter`], which all code of this crate does: there is one
-//! emitter per compilation and handles never leave it. Instructions are always appended at the end of a block.
-//! Leaves types of the IR, metadata and control flow to others.
+//! Assumes that every handle passed in belongs to the same [`Emitter`]: there is one emitter per compilation, and
+//! handles never leave it. Instructions are appended at the end of a block. IR types, metadata and control flow are
+//! handled elsewhere.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -64,7 +64,7 @@ pub(crate) struct Emitter {
     pub ptr: T,
     pub void: T,
     fast_math_flags: u32,
-    /// Which threads atomic operations are ordered for: LLVM's number of a synchronisation scope.
+    /// Which threads atomic operations are ordered for: LLVM's number of a synchronization scope.
     scope: u32,
     /// The same where the host takes part.
     scope_with_host: u32,
@@ -332,7 +332,7 @@ impl Emitter {
         llvm!(LLVMBuildCall2(self.builder, ty, code, std::ptr::null_mut(), 0, NO_NAME));
     }
 
-    /// Reads a register of the processor by its name, each time anew.
+    /// Reads a register of the processor by its name, each time again.
     pub fn read_register(&self, name: &str, ty: T) -> V {
         let name = llvm!({
             let text = LLVMMDStringInContext2(self.ctx, name.as_ptr().cast(), name.len());
@@ -453,7 +453,7 @@ impl Emitter {
         if known.is_null() { self.add_memory(name, ty, space, align) } else { known }
     }
 
-    /// Memory by its name, of which the module does not know the size.
+    /// Memory by its name. The module does not know its size.
     pub fn external_memory(&self, name: &str, ty: T, space: u32, align: u32) -> V {
         let name = c_string(name);
         llvm!({
@@ -481,10 +481,10 @@ impl Emitter {
 
     /// Sets a flag of the module that links and passes look at; of two the larger holds.
     pub fn set_module_flag(&self, key: &str, value: i64) {
-        let behaviour = llvm_sys::LLVMModuleFlagBehavior::LLVMModuleFlagBehaviorWarning;
+        let behavior = llvm_sys::LLVMModuleFlagBehavior::LLVMModuleFlagBehaviorWarning;
         llvm!({
             let value = LLVMValueAsMetadata(self.i32c(value));
-            LLVMAddModuleFlag(self.module, behaviour, key.as_ptr().cast(), key.len(), value);
+            LLVMAddModuleFlag(self.module, behavior, key.as_ptr().cast(), key.len(), value);
         });
     }
 

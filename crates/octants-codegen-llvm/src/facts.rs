@@ -1,4 +1,5 @@
-//! [`Facts`]: what is asked and known of a program before any of its code is made, with what LLVM's targets add to it.
+//! [`Facts`]: the options and properties of a program that are fixed before code generation, with LLVM's target
+//! information.
 
 use std::ops::Deref;
 

@@ -1,13 +1,12 @@
-//! LLVM's fatal errors: the compilation that meets one fails, the process goes on.
+//! Isolates LLVM's fatal errors: the affected compilation fails, and the process continues.
 //!
-//! LLVM reports what it cannot do to a handler that must not return, deep inside functions that cannot be unwound:
-//! their destructors would be left out, and what they hold half changed would be seen. So LLVM runs on threads of its
-//! own. One that meets a fatal error says so to the thread that waits for it, and sleeps forever: nothing is freed that
-//! LLVM may still use. That costs the memory of the thread and of its module, once for each such error. Later
+//! LLVM reports a fatal error to a handler that must not return. It does so deep inside functions that cannot be
+//! unwound: their destructors would be skipped, and half-changed data would become visible. LLVM therefore runs on
+//! threads of its own. A thread that meets a fatal error reports it to the waiting thread, and sleeps forever, so
+//! nothing is freed that LLVM may still use. Each such error costs the memory of the thread and of its module. Later
 //! compilations have contexts of their own, and work.
 //!
-//! What LLVM crashes on (invalid memory accesses) cannot be caught here: modules are verified before code is made of
-//! them.
+//! LLVM's crashes (invalid memory accesses) cannot be caught here: modules are verified before code generation.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -27,7 +26,7 @@ use llvm_sys::prelude::LLVMDiagnosticInfoRef;
 
 use crate::CodegenError;
 
-/// Bytes of stack of a thread, of which only what is used becomes memory: LLVM goes deep where long expressions are.
+/// Stack size of a thread. Only used pages take memory. LLVM recurses deeply on long expressions.
 const STACK: usize = 32 << 20;
 
 /// What a thread tells the one that waits for it.

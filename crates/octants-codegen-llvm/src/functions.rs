@@ -1,8 +1,8 @@
-//! Functions: one LLVM function for each way an IR function is called.
+//! Functions: one LLVM function for each form in which an IR function is called.
 //!
-//! The ways differ in where references point to: a local, a buffer's element, scattered components. Parameters are
-//! flattened: context, state of the random numbers where drawn, then the leaves of each value and the pointers of each
-//! reference.
+//! The forms differ in what references point to: a local, an element of a buffer, scattered components. Parameters are
+//! flattened: the context, the random-number state if the function draws, then the leaves of each value and the
+//! pointers of each reference.
 
 use std::rc::Rc;
 

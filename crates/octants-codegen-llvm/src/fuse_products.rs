@@ -1,9 +1,8 @@
-//! Sums with products that others use too become fused operations, where the processor has them.
+//! Fuses sums with products that have other uses into fused multiply-adds, if the processor has them.
 //!
-//! LLVM 22's back ends for processors fuse a product with a sum only where nothing else uses the product, which saves
-//! an instruction. Where the product stays, a fused operation still takes the sum off the end of the product: a loop
-//! like `z = z * z + c` that also compares `z * z` waits for one operation less in each iteration. That is rounded
-//! otherwise, as contraction allows.
+//! LLVM 22's CPU back ends fuse a product with a sum only if the product has no other use, which saves an instruction.
+//! If the product stays, fusing still takes the sum off the critical path: a loop like `z = z * z + c` that also
+//! compares `z * z` is one operation shorter per iteration. Rounding differs, as contraction allows.
 
 use inkwell::intrinsics::Intrinsic;
 use inkwell::module::Module;
@@ -37,7 +36,7 @@ fn is_fused<'c>(module: &Module<'c>, ty: BasicTypeEnum<'c>) -> bool {
 }
 
 fn flags(inst: &InstructionValue<'_>) -> LLVMFastMathFlags {
-    // SAFETY: it is asked of operations with floats alone.
+    // SAFETY: it is asked of operations with floats only.
     unsafe { LLVMGetFastMathFlags(inst.as_value_ref()) }
 }
 
@@ -84,7 +83,7 @@ fn fuse<'c>(module: &Module<'c>, sum: InstructionValue<'c>) -> Option<()> {
     let function = Intrinsic::find("llvm.fma")?.get_declaration(module, &[a.get_type()])?;
     let call = builder.build_call(function, &[a.into(), b.into(), c.into()], "").ok()?;
     let made = call.try_as_basic_value().basic()?;
-    // SAFETY: the call is an operation with floats; it has the type of the sum, and stands before it.
+    // SAFETY: the call is an operation with floats; it has the type of the sum, and is before it.
     unsafe {
         LLVMSetFastMathFlags(made.as_value_ref(), flags(&sum));
         LLVMReplaceAllUsesWith(sum.as_value_ref(), made.as_value_ref());

@@ -1,6 +1,6 @@
-//! [`LaunchMemory`]: shared memory that a launch asks for. Some machines let code declare [`MOST_DECLARED`] bytes of
-//! shared memory alone, and give a launch more on request, as one piece: the roots of a task that needs more lie in it,
-//! at offsets that are known here.
+//! [`LaunchMemory`]: dynamic shared memory. Some machines let code declare only [`MOST_DECLARED`] bytes of shared
+//! memory, and give a launch more on request, as one block. The roots of a task that needs more are in that block, at
+//! offsets that are fixed here.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ const MOST_DECLARED: u64 = 48 << 10;
 /// Every root begins at a multiple of this.
 const ALIGNMENT: u64 = 16;
 
-/// Where roots of shared memory lie that are too large to be declared.
+/// Where roots of shared memory are that are too large to be declared.
 #[derive(Debug, Default)]
 pub(crate) struct LaunchMemory {
     /// Per root: its offset; `None` for one that the code declares.
@@ -22,7 +22,7 @@ pub(crate) struct LaunchMemory {
 }
 
 impl LaunchMemory {
-    /// Looks at a program. Roots of one task lie apart; those of different tasks may share their place.
+    /// Looks at a program. Roots of one task are apart; those of different tasks may share their place.
     pub fn of(program: &Program, schedule: &Schedule, root_bytes: &[u64]) -> LaunchMemory {
         let sizes: Vec<u64> = root_bytes.iter().map(|b| b.next_multiple_of(ALIGNMENT)).collect();
         let used: Vec<BTreeSet<usize>> =

@@ -3,26 +3,26 @@
 //! # Purpose
 //!
 //! [`compile_host`] turns an `octants_ir::Program` into a relocatable object for the machine the process runs on,
-//! inside an `octants_artifact::Artifact`. Large programs are cut into several modules, which threads make side by
-//! side. It may be called from several threads at once: each module has an LLVM context of its own.
+//! inside an `octants_artifact::Artifact`. Large programs are split into several modules, which threads compile in
+//! parallel. It may be called from several threads at once: each module has its own LLVM context.
 //!
 //! # Invariants
 //!
-//! - There is one lowering. What differs between machines is behind `target::Target`.
-//! - Aggregates are lists of scalar LLVM values while code is made; no LLVM value is ever a first-class array or
+//! - There is one lowering. All differences between machines are behind `target::Target`.
+//! - During code generation, aggregates are lists of scalar LLVM values. No LLVM value is a first-class array or
 //!   struct, except what functions return.
 //! - The program was verified: an ill-typed instruction is a bug of the compiler and panics.
-//! - Code holds no address: everything is reached from the context that each entry point takes.
+//! - Code contains no address: everything is reached from the context that each entry point takes.
 //!
-//! # Choices where the IR leaves room
+//! # Behavior where the IR leaves a choice
 //!
-//! - Float to integer casts out of range yield an unspecified but fixed value (never undefined behavior); to 8 and 16
-//!   bits they go by way of 32.
-//! - Integer division by zero yields the dividend, the remainder of it zero; nothing traps.
+//! - Float-to-integer casts out of range yield an unspecified but fixed value (never undefined behavior); casts to 8
+//!   and 16 bits go through 32 bits.
+//! - Integer division by zero yields the dividend, and the remainder is zero; nothing traps.
 //! - Shift counts are taken modulo the width.
-//! - Under `fast_math` f32 and f64 denormals count as zero, where the processor can be told so.
-//! - f64 to f16 rounds by way of f32.
-//! - 32-bit signed index arithmetic is done in 64 bits inside an address, so that it cannot wrap there.
+//! - Under `fast_math`, f32 and f64 denormals are flushed to zero if the processor supports it.
+//! - f64 to f16 rounds through f32.
+//! - 32-bit signed index arithmetic is done in 64 bits inside an address, so it cannot wrap there.
 //!
 //! Reading order: `compile` (a program), `facts`, `launch_memory`, `pieces`, `unit` (a module), `lower_task`,
 //! `range_loops`, `strided_loops`, `odometer`, `coarsen_threads`, `functions`, `lower_body` (control flow),

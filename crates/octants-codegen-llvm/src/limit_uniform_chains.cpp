@@ -1,11 +1,11 @@
-// Keeps LLVM 22's loop vectorizer from a question that takes it exponential time.
+// Works around a query of LLVM 22's loop vectorizer that takes exponential time.
 //
-// `vputils::isSingleScalar` asks whether a value is the same in all lanes. It asks the operands first, and remembers no
-// answer, so that a chain of values that no iteration changes, each used twice by the next, takes twice as long with
-// each link: `x = n - x if x % 4 == 1 else x` 18 times over took hours. Such chains come of loops that were unrolled
-// after the last pass that moves code out of loops.
+// `vputils::isSingleScalar` asks whether a value is uniform across lanes. It queries the operands first, without
+// caching the answers. A chain of loop-invariant values, each used twice by the next, therefore doubles the time with
+// each link: `x = n - x if x % 4 == 1 else x`, 18 times in a row, took hours. Such chains result from loops that were
+// unrolled after the last loop-invariant code motion.
 //
-// Where a loop has such a chain it is moved out of the loop. What must stay keeps the loop from becoming vector code.
+// Such a chain is hoisted out of its loop. If a part of it cannot be hoisted, the loop is not vectorized.
 #include <llvm/ADT/DenseMap.h>
 #include <llvm/Analysis/LoopInfo.h>
 #include <llvm/Analysis/LoopIterator.h>
@@ -18,10 +18,10 @@
 
 namespace {
 
-// Questions about one value that take no time that matters.
+// The number of queries about one value that takes negligible time.
 constexpr uint64_t most_questions = 1 << 12;
 
-// The most questions that a value of the loop takes.
+// The maximum number of queries for a value of the loop.
 uint64_t count_questions(llvm::Loop &loop, llvm::LoopInfo &loops) {
     llvm::DenseMap<llvm::Value *, uint64_t> questions;
     llvm::SmallPtrSet<llvm::Value *, 32> uniform;

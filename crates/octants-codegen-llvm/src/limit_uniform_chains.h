@@ -5,7 +5,7 @@
 
 namespace octants {
 
-// Runs in front of the loop vectorizer.
+// Runs before the loop vectorizer.
 class LimitUniformChains : public llvm::PassInfoMixin<LimitUniformChains> {
 public:
     llvm::PreservedAnalyses run(llvm::Function &function, llvm::FunctionAnalysisManager &analyses);

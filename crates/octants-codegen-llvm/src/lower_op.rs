@@ -1,4 +1,4 @@
-//! Instructions that yield values: which function lowers each operation.
+//! Instructions that yield values: dispatches each operation to the function that lowers it.
 
 use octants_ir::{Const, LocalId, Op, Scalar, Type, ValueId};
 

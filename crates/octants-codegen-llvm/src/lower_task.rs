@@ -1,6 +1,7 @@
-//! Tasks: the entry points that a launch calls, the forms of their code, and what the launcher is told of them.
+//! Tasks: the entry points that a launch calls, their variants, and their launch metadata.
 //!
-//! The loop over a parallel task's iterations is in `range_loops` or `strided_loops`, as the target shares them out.
+//! The loop over a parallel task's iterations is in `range_loops` or `strided_loops`, depending on how the target
+//! distributes them.
 
 use std::collections::HashMap;
 
@@ -321,7 +322,7 @@ impl<'p> Lowering<'_, 'p> {
         });
     }
 
-    /// What stands before the parallel loop.
+    /// What is before the parallel loop.
     fn prologue(&mut self) {
         let root = self.body.block(self.body.root);
         for &v in &root[..root.len() - 1] {

@@ -1,6 +1,6 @@
-//! Functions of mathematics: LLVM's intrinsics, which become libm calls, or vector calls inside vectorized loops.
+//! Math functions: LLVM's intrinsics, which become libm calls, or vector calls inside vectorized loops.
 //!
-//! Each call names the vector forms that the target offers; the vectorizer picks one of the width it needs.
+//! Each call lists the vector variants that the target offers; the vectorizer picks one of the width it needs.
 
 use octants_ir::Scalar;
 

@@ -1,9 +1,10 @@
 //! Addresses, loads and stores.
 //!
-//! Addresses are computed in 64 bits. Indices are widened *before* they are added and multiplied, so that the optimizer
-//! sees an affine function of the loop counters. An intermediate sum that wraps in 32 bits does not wrap in 64 bits;
-//! the index is the same. The digits of nested dense layouts are divisions by constants. On GPUs an index and an offset
-//! are cut to 32 bits again where all offsets of the buffer fit them: 64-bit arithmetic costs registers and time there.
+//! Addresses are computed in 64 bits. Indices are widened *before* they are added and multiplied, so that the
+//! optimizer sees an affine function of the loop counters. An intermediate sum that wraps in 32 bits does not wrap in
+//! 64 bits; the index is the same. The digits of nested dense layouts are divisions by constants. On GPUs, an index
+//! and an offset are truncated to 32 bits again if all offsets of the buffer fit, because 64-bit arithmetic costs
+//! registers and time there.
 
 use std::rc::Rc;
 

@@ -1,10 +1,10 @@
-//! Cuts the work on a program into pieces, each a module of its own, so that several threads can do it.
+//! Splits a program into pieces, each a module of its own, so that several threads can compile it.
 //!
-//! The cut depends on the program and the target alone, and with it the code, whatever the number of threads. A module
-//! takes some time for itself, and a function that tasks of several modules call is compiled in each of them: pieces
-//! have a least size, and where too much would be done twice there are fewer. An assembler that the driver calls later
-//! puts functions in the place of their calls, which takes it longer than compiling them: there each entry counts the
-//! functions that it calls as its own.
+//! The split, and with it the code, depends on the program and the target only, never on the number of threads. A
+//! module has a fixed cost, and a function that tasks of several modules call is compiled in each of them. Pieces
+//! therefore have a minimum size, and there are fewer if too much would be compiled twice. If the driver runs an
+//! assembler that inlines functions, which takes longer than compiling them, each entry point counts its callees as
+//! its own.
 
 use crate::facts::Facts;
 
@@ -100,7 +100,7 @@ fn group<'f>(entries: &[Entry], least: usize, of_a_piece: impl Fn() -> Sizes<'f>
             piece.size += sizes.add(*entry);
         }
     }
-    // What is left over joins the piece before.
+    // What remains joins the piece before.
     if let [.., before, last] = pieces.as_mut_slice()
         && last.size < least / 2
     {

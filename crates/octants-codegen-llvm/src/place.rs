@@ -1,7 +1,8 @@
-//! Where values lie in memory: natural layout of locals and frame slots, and places whose components are scattered.
+//! Locations of values in memory: the natural layout of locals and frame slots, and locations with scattered
+//! components.
 //!
-//! A [`Place`] names the address of every scalar leaf as one of a few pointers plus a constant, so that a local, an
-//! element of an array and an element of a field whose components lie apart are read and written by the same code.
+//! A [`Place`] gives the address of every scalar leaf as one of a few pointers plus a constant, so the same code
+//! accesses a local, an array element, and a field element with scattered components.
 
 use std::rc::Rc;
 
@@ -11,7 +12,7 @@ use octants_ir::{Scalar, Type};
 use crate::emit::V;
 use crate::metadata::Tag;
 
-/// Where a scalar leaf lies.
+/// Where a scalar leaf is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct LeafAt {
     /// Which of the place's pointers.

@@ -1,10 +1,9 @@
-// Lets long loops of code for processors be left: they call the host now and then.
+// Makes long loops of CPU code interruptible: they call the host now and then.
 //
-// It runs behind LLVM's passes, so that these see the loops as they are: a call in a loop would keep it from becoming
-// vector code. Each loop that may be long counts its iterations down in a register, and calls when the count is zero.
-// The call is the function that the context holds (`HostContext::poll`), which may never return. On x86-64 it keeps all
-// registers, and code calls it by assembly that says so: a call of the usual kind has LLVM spill the vectors of the
-// loop, partly on the way that is run often.
+// This runs after LLVM's passes, because a call would prevent a loop from being vectorized. Each loop that may be
+// long counts its iterations down in a register, and calls when the count is zero. The callee is in the context
+// (`HostContext::poll`), and may not return. On x86-64 it preserves all registers, and is called by inline assembly
+// that declares this: with a normal call, LLVM would spill the loop's vector registers, partly on the hot path.
 //
 // `octants.polled(context)` marks a function, and says where its context is. It is removed here.
 #include <llvm-c/Core.h>
@@ -21,7 +20,7 @@
 
 namespace {
 
-// Iterations between two calls, of loops without and with inner loops. A call takes some 30 ns.
+// Iterations between two calls, of loops without and with inner loops. A call takes about 30 ns.
 constexpr unsigned innermost_interval = 4096, outer_interval = 256;
 // Loops with at most this many iterations, those of inner loops included, make no calls.
 constexpr uint64_t most_iterations = 1 << 14;
@@ -67,8 +66,8 @@ void call_host(llvm::IRBuilder<> &builder, llvm::Value *context, unsigned offset
     call->addFnAttr(llvm::Attribute::NoUnwind);
 }
 
-// Makes the header of a loop count, and call `poll(context)`. The exit stays where it is, behind the body. `ends` has
-// the headers whose ends became blocks of their own.
+// Makes the header of a loop count, and call `poll(context)`. The exit stays after the body. `ends` holds the
+// headers whose ends became separate blocks.
 void poll(const Polled &loop, llvm::Value *context, unsigned offset,
           llvm::DenseMap<llvm::BasicBlock *, llvm::BasicBlock *> &ends) {
     llvm::BasicBlock *header = loop.header;

@@ -1,8 +1,8 @@
-//! Where private copies of what a task scatters to lie, and the call of the variant that adds to one.
+//! Private copies for scatter privatization: their location, and the call of the variant that adds to one.
 //!
-//! A copy holds the regions of the schedule one after the other, each in whole groups. A call of the task is given the
-//! address of its copy or none; code that merges copies is given a list of their addresses, and where in them its
-//! region begins.
+//! A copy holds the regions of the schedule one after the other, each in whole groups. A call of the task takes the
+//! address of its copy, or none. Code that merges copies takes a list of their addresses, and the offset of its
+//! region.
 
 use octants_ir::ValueId;
 use octants_ir::schedule::{Region, RegionMemory, ScatterPrivatization};

@@ -1,8 +1,9 @@
-//! Random numbers: Philox4x32-10, a function of (seed, launch, task, iteration, draw) and of nothing else.
+//! Random numbers: Philox4x32-10, a pure function of (seed, launch, task, iteration, draw).
 //!
-//! Each iteration has a state in stack memory, which functions that draw get by pointer: linear index of the iteration
-//! (i64), number of 32-bit words drawn so far (i32), number of the task (i32). Four draws in a row share one block of
-//! the generator once the optimizer knows the count, since the block is computed by a function without side effects.
+//! Each iteration has a state in stack memory, which functions that draw take by pointer: the linear index of the
+//! iteration (i64), the number of 32-bit words drawn so far (i32), the number of the task (i32). Four draws in a row
+//! share one block of the generator once the optimizer knows the count, because a function without side effects
+//! computes the block.
 
 use octants_artifact::DeviceContext;
 use octants_ir::Scalar;
@@ -107,7 +108,7 @@ impl Lowering<'_, '_> {
                 e.set_fast_call(rounds, true);
                 launch = e.add(launch, e.shl(rounds, e.i64c(DeviceContext::LAUNCH_BITS.into())));
             }
-            // The finaliser of SplitMix64.
+            // The finalizer of SplitMix64.
             let mut z = e.add(seed, e.mul(launch, e.i64c(0x9E37_79B9_7F4A_7C15_u64 as i64)));
             for (shift, factor) in [(30, 0xBF58_476D_1CE4_E5B9_u64), (27, 0x94D0_49BB_1331_11EB)] {
                 z = e.mul(e.xor(z, e.lshr(z, e.i64c(shift))), e.i64c(factor as i64));

@@ -127,7 +127,7 @@ impl<'p> Lowering<'_, 'p> {
     }
 
     /// Runs iterations of a row in steps of a group's factor while as many are left; yields the index of the first one
-    /// that is left over.
+    /// that remains.
     fn steps(&mut self, row: &Row<'_, 'p>, group: IterationGroup, first: V, done: Bb) -> V {
         let e = self.e;
         let head = self.new_block(c"parallel");

@@ -1,4 +1,4 @@
-//! Loops over ranges in order, inside of what a thread runs.
+//! Sequential loops over ranges, inside the code of a thread.
 
 use octants_ir::{CodeSizeHint, ForLoop, Scalar, ValueId};
 

@@ -1,4 +1,4 @@
-// Leaves passes of LLVM's code generator out whose time long functions do not give back.
+// Skips passes of LLVM's code generator that do not pay for their time on long functions.
 //
 // The code generator's pipeline is fixed, but each of these passes asks its context first whether it may run.
 #include <llvm-c/Core.h>

@@ -106,7 +106,7 @@ impl<'p> Lowering<'_, 'p> {
     /// The neighbors of a group: together where the loop has all of them, one by one elsewhere.
     fn group(&mut self, v: ValueId, l: &'p ForLoop, axes: &[Axis], digits: &[V], groups: Groups, targets: LoopTargets) {
         let e = self.e;
-        let (last, outer) = axes.split_last().expect("compiler bug: neighbours are along an axis");
+        let (last, outer) = axes.split_last().expect("compiler bug: neighbors are along an axis");
         let (group, outer_digits) = digits.split_last().expect("compiler bug: an axis has a digit");
         let lanes = groups.of.factor;
         let first = e.mul_nsw(*group, e.i32c(i64::from(lanes)));

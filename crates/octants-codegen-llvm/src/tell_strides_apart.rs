@@ -1,11 +1,11 @@
-//! Addresses that walk the same memory with steps of different lengths are written so that LLVM's load-store vectorizer
-//! tells them apart.
+//! Rewrites addresses that walk the same memory with different strides, to work around a fault of LLVM's load-store
+//! vectorizer.
 //!
-//! To find adjacent accesses, it compares two `getelementptr` of one base whose extended indices differ by a constant, and
-//! multiplies the difference with the size of the first one's element. LLVM 22 does not look whether the second one's
-//! has that size too: `x[i, 0]` and `x[0, i]` are then one place to it, and one is read for both. So, of each base,
-//! those with elements of another size than the first one's become bytes, with a product for an index, which it does
-//! not look into in this way.
+//! To find adjacent accesses, the vectorizer compares two `getelementptr` instructions of one base whose extended
+//! indices differ by a constant, and multiplies the difference by the element size of the first one. LLVM 22 does not
+//! check that the second one has the same element size: it takes `x[i, 0]` and `x[0, i]` for one address, and merges
+//! the loads. The pass rewrites those whose element size differs from the first one's to byte addresses with a product
+//! as index, which the vectorizer does not analyze in this way.
 
 use std::collections::HashMap;
 
@@ -41,7 +41,7 @@ pub(crate) fn tell_strides_apart(module: &Module<'_>, layout: &TargetData) {
                 unsafe { builder.build_in_bounds_gep(context.i8_type(), base, &[offset], "") }
             });
             let made = made.expect("compiler bug: the builder has a place");
-            // SAFETY: both are pointers of one type, and the new one stands before the old one.
+            // SAFETY: both are pointers of one type, and the new one is before the old one.
             unsafe { LLVMReplaceAllUsesWith(inst.as_value_ref(), made.as_value_ref()) };
             inst.erase_from_basic_block();
         }
@@ -50,7 +50,7 @@ pub(crate) fn tell_strides_apart(module: &Module<'_>, layout: &TargetData) {
 
 /// Base and index of an address with one index, which is an extended number.
 fn extended_index<'c>(inst: &InstructionValue<'c>) -> Option<(PointerValue<'c>, BasicValueEnum<'c>)> {
-    // SAFETY: it is asked of a `getelementptr` alone.
+    // SAFETY: it is asked of a `getelementptr` only.
     let is_one =
         inst.get_opcode() == InstructionOpcode::GetElementPtr && unsafe { LLVMGetNumIndices(inst.as_value_ref()) } == 1;
     if !is_one {

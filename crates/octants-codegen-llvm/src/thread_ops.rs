@@ -1,6 +1,6 @@
-//! Operations of threads that run together: barriers, fences and votes of a block, exchanges within a subgroup.
+//! Cooperative thread operations: barriers, fences and votes of a block, exchanges within a subgroup.
 //!
-//! Barriers are reached by all threads of their scope; the verifier and the front end see to that.
+//! All threads of the scope reach a barrier; the verifier and the front end ensure that.
 
 use octants_ir::{GridValue, Op, SubgroupOp, TargetInfo, ThreadScope, ValueId};
 

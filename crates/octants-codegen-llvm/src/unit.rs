@@ -1,4 +1,4 @@
-//! A module under construction: what the lowering of all its functions shares.
+//! A module under construction: the state that the lowering of all its functions shares.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -26,7 +26,7 @@ pub(crate) struct Unit<'p> {
     pub pending: RefCell<Vec<(InstanceKey, V)>>,
     /// Functions of the module's own, by name.
     pub helpers: RefCell<HashMap<String, V>>,
-    /// Vector forms of math functions, which must outlive the passes before vectorisation.
+    /// Vector forms of math functions, which must outlive the passes before vectorization.
     pub vector_functions: RefCell<Vec<V>>,
     /// The module holds the wide forms of its tasks.
     pub has_wide_forms: bool,

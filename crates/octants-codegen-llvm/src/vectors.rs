@@ -1,4 +1,4 @@
-//! Vectors that stay whole: what `vector_load` yields, and what is computed of it. Other vectors are lists of scalars.
+//! Whole vectors: results of `vector_load`, and values computed from them. Other vectors are lists of scalars.
 
 use llvm_sys::core::*;
 use octants_ir::{BinaryOp, Op, ReduceOp, Scalar, Type, ValueId};

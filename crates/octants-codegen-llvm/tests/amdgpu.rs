@@ -92,7 +92,7 @@ impl CodeObject {
 
     /// What the notes say of an entry point.
     fn number(&self, kernel: &str, key: &str) -> u64 {
-        // Keys are sorted: what concerns a kernel stands on both sides of its name.
+        // Keys are sorted: what concerns a kernel is on both sides of its name.
         let all = self.description.split("  - .agpr_count").skip(1).chain(self.description.split("  - .args").skip(1));
         let mut of_kernel = all.filter(|text| text.contains(&format!(".symbol:         {kernel}.kd")));
         let text = of_kernel.next().unwrap_or_else(|| panic!("no {kernel} in\n{}", self.description));
@@ -410,8 +410,9 @@ fn instructions(text: &str) -> String {
     out
 }
 
-/// Code as it was when somebody last looked at it. `OCTANTS_BLESS=1 cargo nextest run -p octants-codegen-llvm golden` writes it anew: read
-/// the difference before you commit it. Another version of LLVM than the files' makes other code, and is not compared.
+/// Code as it was when somebody last looked at it. `OCTANTS_BLESS=1 cargo nextest run -p octants-codegen-llvm golden`
+/// writes it again: read the difference before you commit it. Another version of LLVM than the files' makes other code,
+/// and is not compared.
 #[test]
 fn golden_code_of_a_few_kernels() {
     let cases = [

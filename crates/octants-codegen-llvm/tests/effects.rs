@@ -124,7 +124,7 @@ fn atomics_from_many_threads_lose_nothing() {
                 let loaded = &loaded;
                 scope.spawn(move || {
                     let mut old = vec![0u32; 30_000];
-                    loaded.run_unsynchronised(&[xp, 30_000, bp, 3, ptr(&mut old), 30_000]);
+                    loaded.run_unsynchronized(&[xp, 30_000, bp, 3, ptr(&mut old), 30_000]);
                 });
             }
         });
@@ -300,7 +300,7 @@ fn several_threads_compile_at_once() {
     });
 }
 
-/// h[x[i]] += 1; f[x[i]] += (i, 2 i), where f's components lie apart in a root behind other data.
+/// h[x[i]] += 1; f[x[i]] += (i, 2 i), where f's components are apart in a root after other data.
 fn scatter() -> Program {
     let mut b = Builder::new();
     let zero = b.int(0, Scalar::I32);
@@ -383,8 +383,8 @@ fn a_buffer_that_is_also_read_is_not_copied() {
     assert_eq!(loaded.artifact.tasks[0].parallel.as_ref().unwrap().scatter, None);
 }
 
-/// Each of 24 functions calls the one before it six times: what is asked of a function is asked once, not once for each way to
-/// it, of which there are more than anyone could wait for.
+/// Each of 24 functions calls the one before it six times: what is asked of a function is asked once, not once for
+/// each way to it, of which there are more than anyone could wait for.
 #[test]
 fn a_deep_tree_of_calls_is_compiled_function_by_function() {
     let functions = (0..24u32).map(|level| {

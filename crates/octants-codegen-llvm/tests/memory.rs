@@ -283,7 +283,7 @@ fn functions_take_references_to_locals_elements_and_scattered_components() {
     for target in [l, array_elem, component, l] {
         olds.push(b.push(Op::Call(FuncId(0), vec![target, by]), F32));
     }
-    // A reference to a vector whose components lie apart.
+    // A reference to a vector whose components are apart.
     olds.push(b.push(Op::Call(FuncId(1), vec![field_elem]), F32));
     olds.push(b.load(l));
     let ty = vec(Scalar::F32, olds.len() as u32);

@@ -1,4 +1,5 @@
-//! Code for NVIDIA GPUs: what the PTX text of parallel loops and their memory holds, and that NVIDIA's assembler takes it.
+//! Code for NVIDIA GPUs: what the PTX text of parallel loops and their memory holds, and that NVIDIA's assembler takes
+//! it.
 
 #![allow(clippy::unwrap_used)] // A panic is how a test fails.
 
@@ -20,7 +21,7 @@ fn a_map_reads_past_the_caches_for_written_memory_and_computes_in_line() {
 }
 
 #[test]
-fn neighbouring_elements_are_loaded_and_stored_together_where_a_launch_allows_it() {
+fn neighboring_elements_are_loaded_and_stored_together_where_a_launch_allows_it() {
     let p = map(&[UnaryOp::Sqrt], Scalar::F32);
     assert_has(&ptx(&p, &h200()), &["kernel_0_wide", "ld.global.nc.v4.b32", "st.global.v4.b32"]);
     let artifact = compile(&p, &|_| String::new(), &options(), &h200()).unwrap();
@@ -153,7 +154,7 @@ fn threads_that_add_to_the_same_elements_one_after_the_other_add_as_one() {
 
 #[test]
 fn sums_whose_terms_are_shared_are_looked_through_once() {
-    // n = x[i], doubled again and again; for k in 0..n: h[n - 1 - k] += 1.5, and where k is doubled like that
+    // n = x[i], doubled repeatedly; for k in 0..n: h[n - 1 - k] += 1.5, and where k is doubled like that
     let doubled = |b: &mut Builder, v| (0..48).fold(v, |v, _| b.binary(BinaryOp::Add, v, v));
     let mut b = Builder::new();
     for_each(&mut b, |b, i| {
@@ -202,7 +203,8 @@ fn threads_add_a_block_of_elements_at_once() {
         ptx(&program(buffers, vec![], Type::Unit, true, b.body), &h200())
     };
     let add = |b: &mut Builder, first: ValueId, inner: ValueId| b.binary(BinaryOp::Add, first, inner);
-    // To find the longest thread takes five exchanges. Eight values are brought to one by 4 + 2 + 1, and that one needs two more.
+    // To find the longest thread takes five exchanges. Eight values are brought to one by 4 + 2 + 1, and that one
+    // needs two more.
     let of = |text: &str, what: &str| text.matches(what).count();
     for (n, exchanges) in [(8, 4 + 2 + 1 + 2), (5, 4 + 2 + 1 + 2), (4, 2 + 1 + 3), (2, 1 + 4), (1, 5)] {
         let text = sums(n, &add);
@@ -441,7 +443,7 @@ fn unknown_extents_are_divided_by_once_and_in_32_bits() {
 }
 
 #[test]
-fn stencils_load_and_store_neighbours_together() {
+fn stencils_load_and_store_neighbors_together() {
     let p = stencil();
     let text = ptx(&p, &h200());
     let wide = &text[text.find("kernel_0_wide").unwrap()..];

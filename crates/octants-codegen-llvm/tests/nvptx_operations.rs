@@ -55,7 +55,7 @@ fn blocks_are_as_large_as_the_program_asks() {
     }
 }
 
-/// How often the inner loops of [`sums_of_polynomials`] run.
+/// How many times the inner loops of [`sums_of_polynomials`] run.
 #[derive(Clone, Copy, PartialEq)]
 enum Length {
     Eight,

@@ -293,7 +293,7 @@ fn half_bits(v: f64) -> u64 {
 }
 
 #[test]
-fn nan_and_infinity_are_recognised_under_fast_math() {
+fn nan_and_infinity_are_recognized_under_fast_math() {
     let p = returns(Scalar::F32, |b, x, y| {
         let q = b.binary(BinaryOp::Div, x, y);
         let (n, i) = (b.unary(UnaryOp::IsNan, q), b.unary(UnaryOp::IsInf, q));

@@ -1,4 +1,5 @@
-//! Programs of several modules: which there are, that they work together, and that the number of threads decides nothing.
+//! Programs of several modules: which there are, that they work together, and that the number of threads decides
+//! nothing.
 
 #![allow(clippy::unwrap_used)] // A panic is how a test fails.
 

@@ -1,5 +1,5 @@
-//! Loops that the threads of a device share, run on this machine: the code made for a GPU is compiled for the CPU instead, and
-//! entered once for every thread of a grid. Every iteration must be run exactly once, whatever the grid.
+//! Loops that the threads of a device share, run on this machine: the code made for a GPU is compiled for the CPU
+//! instead, and entered once for every thread of a grid. Every iteration must be run exactly once, whatever the grid.
 
 #![allow(clippy::unwrap_used)] // A panic is how a test fails.
 
@@ -97,8 +97,8 @@ fn run_on_grids(p: &Program, symbol: &str, args: &[u64], before: &mut dyn FnMut(
     }
 }
 
-/// A loop over the inside of an array of some axes, without `edges` (before, behind) of each; it adds to each element what
-/// `more` yields.
+/// A loop over the inside of an array of some axes, without `edges` (before, behind) of each; it adds to each element
+/// what `more` yields.
 fn inside_of(s: Scalar, edges: &[(i64, i64)], more: impl FnOnce(&mut Builder, &[ValueId]) -> ValueId) -> Program {
     let mut b = Builder::new();
     let dims = edges
@@ -124,8 +124,8 @@ fn inside_of(s: Scalar, edges: &[(i64, i64)], more: impl FnOnce(&mut Builder, &[
     program(vec![array("y", Scalar::F32, n), array("x", Scalar::F32, n)], vec![], Type::Unit, true, b.body)
 }
 
-/// Runs a form of the loop of [`inside_of`], with arrays of some extents; every element within the edges must be raised by
-/// what `wanted` says of its position.
+/// Runs a form of the loop of [`inside_of`], with arrays of some extents; every element within the edges must be
+/// raised by what `wanted` says of its position.
 fn check(p: &Program, symbol: &str, extents: &[usize], edges: &[(i64, i64)], wanted: &dyn Fn(usize) -> f32) {
     let n: usize = extents.iter().product();
     // Aligned as the wide form wants it.

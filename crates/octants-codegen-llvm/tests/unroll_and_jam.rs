@@ -12,7 +12,7 @@ use programs::*;
 
 const F: Scalar = Scalar::F32;
 
-/// How an iteration `i` of the parallel loop runs its inner loop, and what it does there and behind it.
+/// How an iteration `i` of the parallel loop runs its inner loop, and what it does there and after it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Form {
     /// out[i] = sum over j of a[i, j] * x[j].
@@ -75,7 +75,7 @@ fn interleave_factor(form: Form) -> u32 {
 
 #[test]
 fn iterations_with_elements_in_common_are_interleaved() {
-    // Those whose elements lie side by side become vectors, and are more.
+    // Those whose elements are adjacent become vectors, and are more.
     assert_eq!(interleave_factor(Form::Columns), 32);
     assert_eq!(interleave_factor(Form::Rows), 8);
     assert_eq!(interleave_factor(Form::Scattered), 8);

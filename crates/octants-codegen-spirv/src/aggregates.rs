@@ -1,4 +1,4 @@
-//! Vectors, matrices and structs as lists of scalars: taking apart, folding, multiplying.
+//! Vectors, matrices and structs as lists of scalars: decomposition, folds, products.
 
 use octants_codegen::aggregates::{SELECT_LIMIT, part, product, transposed};
 use octants_ir::{BinaryOp, ReduceOp, Type, ValueId};

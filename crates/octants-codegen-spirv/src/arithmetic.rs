@@ -1,8 +1,8 @@
 //! Arithmetic, comparison, bit operations and casts on scalars.
 //!
-//! f16 is computed in f32 and rounded after each operation, integers of 8 and 16 bits in 32 bits and cut. Functions of
-//! mathematics are in `math`. Integer division by zero yields the dividend, the remainder of it zero; shift counts are
-//! taken modulo the width.
+//! f16 is computed in f32 and rounded after each operation; integers of 8 and 16 bits are computed in 32 bits and
+//! truncated. Math functions are in `math`. Integer division by zero yields the dividend, and the remainder is zero;
+//! shift counts are taken modulo the width.
 
 use octants_ir::{BinaryOp, Scalar, UnaryOp};
 
@@ -283,7 +283,7 @@ impl Lowering<'_, '_> {
         e.and(count, e.int(width, i64::from(bits) - 1))
     }
 
-    /// The quotient rounded towards zero, and the divisor that it was computed with: never zero or -1.
+    /// The quotient rounded toward zero, and the divisor that it was computed with: never zero or -1.
     fn quotient(&self, s: Scalar, a: Id, b: Id) -> (Id, Id) {
         let e = self.e;
         let (zero, one, minus_one) = (e.int(s.bits(), 0), e.int(s.bits(), 1), e.int(s.bits(), -1));

@@ -1,7 +1,7 @@
 //! Read-modify-write, and reductions of parallel loops.
 //!
-//! What the device has no instruction for is a compare-and-swap of the word that holds the value: 32 bits for shorter
-//! ones.
+//! An update without a device instruction is a compare-and-swap of the word that contains the value: 32 bits for
+//! shorter values.
 
 use octants_ir::{AtomicOp, Const, ForLoop, Scalar, ValueId, fold_identity};
 use rspirv::dr::Operand;
@@ -17,7 +17,7 @@ struct Word {
     /// 32 or 64.
     bits: u32,
     is_shared: bool,
-    /// Where in the word a shorter value lies: the number of bits below it, u32, and a mask of its bits.
+    /// Where in the word a shorter value is: the number of bits below it, u32, and a mask of its bits.
     part: Option<(Id, Id)>,
 }
 
@@ -162,7 +162,7 @@ impl Lowering<'_, '_> {
         }
     }
 
-    /// What stood in the word: `desired` stands there now if that was `expected`.
+    /// What was in the word: `desired` is there now if that was `expected`.
     fn swap(&self, word: &Word, expected: Id, desired: Id) -> Id {
         let e = self.e;
         let [scope, order] = self.scope_and_order();
@@ -201,7 +201,7 @@ impl Lowering<'_, '_> {
         old
     }
 
-    /// Stores `desired` where `expected` stands; yields the old values.
+    /// Stores `desired` if the value is `expected`; yields the old values.
     pub fn compare_and_swap(&self, place: &Place, expected: &[Id], desired: &[Id]) -> Vec<Id> {
         let leaves = place.shape.leaves.iter().zip(expected).zip(desired);
         leaves.map(|((leaf, expected), desired)| self.swap_leaf(place, leaf, *expected, *desired)).collect()
@@ -222,7 +222,7 @@ impl Lowering<'_, '_> {
             let [expected, desired] = [expected, desired].map(|v| e.bits_in(v, s, word.bits));
             return self.value_in(&word, self.swap(&word, expected, desired), s);
         }
-        // Others may change what lies beside the value: then it is tried again.
+        // Others may change what is beside the value: then it is tried again.
         let first = self.load_word(&word);
         let (l, counters) = e.begin_loop(&[first]);
         let all = counters[0];
@@ -235,7 +235,7 @@ impl Lowering<'_, '_> {
         old
     }
 
-    /// Reads a scalar that others may write: as one word, each time anew.
+    /// Reads a scalar that others may write: as one word, each time again.
     pub fn load_volatile(&self, place: &Place, leaf: &LeafAt) -> Id {
         let s = leaf.scalar;
         match self.word(place, leaf) {

@@ -1,4 +1,4 @@
-//! What code says to the host: records in an `octants_artifact::DeviceChannel`, in memory that both reach.
+//! Messages to the host: records in an `octants_artifact::DeviceChannel`, in memory that both can access.
 
 use octants_artifact::DeviceChannel;
 use octants_ir::{TextPart, ThreadScope};

@@ -1,4 +1,4 @@
-//! Programs to artifacts: a module for each task, with one entry point.
+//! Compiles programs to artifacts: one module per task, with one entry point.
 
 use octants_artifact::{Artifact, CodeTarget, DeviceContext, TaskMeta, WideForm};
 use octants_codegen::{Facts, describe_loop, graph_parts, kind_of, wide_form};
@@ -18,10 +18,10 @@ use crate::{CodegenError, CodegenOptions, ENTRY_POINT, MOST_ARGUMENT_BYTES};
 pub(crate) const CONTEXT_WORDS: u32 = DeviceContext::BYTES as u32 / 8;
 
 /// The message of a loop that the device has left too early.
-const LEFT_EARLY: &str = "the device has left this loop too early: Mesa's lavapipe runs at most 65535 rounds of all loops \
-                          of a thread together";
+const LEFT_EARLY: &str = "the device has left this loop too early: Mesa's lavapipe runs at most 65535 rounds of all \
+                          loops of a thread together";
 
-/// So many argument slots stand behind the context. Of more the address stands there.
+/// So many argument slots are after the context. Of more the address is there.
 pub(crate) fn are_by_value(slots: u32) -> bool {
     u64::from(slots) * 8 <= MOST_ARGUMENT_BYTES
 }
@@ -108,7 +108,7 @@ pub(crate) fn modules(
         .collect()
 }
 
-/// What the launcher is told of a task.
+/// What the launcher is told about a task.
 fn describe(facts: &Facts<'_>, number: usize) -> TaskMeta {
     let (task, schedule) = (&facts.program.tasks[number], &facts.schedule.tasks[number]);
     let parallel = match &task.kind {

@@ -1,8 +1,8 @@
-//! [`Emitter`]: a SPIR-V module while it is filled. Types and constants are made once each; instructions go to the end
-//! of the current block of the current function.
+//! [`Emitter`]: a SPIR-V module under construction. Types and constants are created once each; instructions are
+//! appended to the current block of the current function.
 //!
-//! Integers are unsigned in their types: operations say whether they compute with signs. The first block of a function
-//! holds its variables and what is computed once, and is closed last. Control flow is in `structure`.
+//! Integer types are unsigned; the operations determine signedness. The first block of a function holds its variables
+//! and what is computed once, and is closed last. Control flow is in `structure`.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap};
@@ -27,7 +27,7 @@ const VERSION: u32 = 0x0001_0500;
 #[derive(Default)]
 struct Filling {
     function: Function,
-    /// Variables, which stand first.
+    /// Variables, which are first.
     variables: Vec<Instruction>,
     /// What the first block computes.
     entry: Vec<Instruction>,
@@ -199,7 +199,7 @@ impl Emitter {
         self.make_type(Op::TypeArray, vec![Operand::IdRef(of), Operand::IdRef(length)], vec![of, length])
     }
 
-    /// An array whose length is a constant, which whoever loads the module may set.
+    /// An array whose length is a constant, which the module's loader may set.
     pub fn sized_array_type(&self, of: Id, length: Id) -> Id {
         self.make_type(Op::TypeArray, vec![Operand::IdRef(of), Operand::IdRef(length)], vec![of, length])
     }
@@ -361,7 +361,7 @@ impl Emitter {
         self.state.borrow_mut().module.annotations.push(instruction);
     }
 
-    /// An integer constant that whoever loads the module may set, by its number.
+    /// An integer constant that the module's loader may set, by its number.
     pub fn settable(&self, number: u32, value: u32) -> Id {
         let (ty, id) = (self.u32(), self.id());
         let operands = vec![Operand::LiteralBit32(value)];
@@ -372,7 +372,7 @@ impl Emitter {
         id
     }
 
-    /// The size of blocks, of which the first extent is given.
+    /// The size of blocks. The first extent is given; the others are one.
     pub fn set_block_size(&self, size: Id) {
         let (ty, one, id) = (self.vector_type(self.u32(), 3), self.u32c(1), self.id());
         let operands = [size, one, one].map(Operand::IdRef).to_vec();
@@ -507,7 +507,7 @@ impl Emitter {
         id
     }
 
-    /// The same, of values alone.
+    /// The same, of values only.
     pub fn of(&self, op: Op, ty: Id, operands: &[Id]) -> Id {
         self.op(op, ty, operands.iter().map(|o| Operand::IdRef(*o)).collect())
     }

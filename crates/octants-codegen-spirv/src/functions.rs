@@ -1,7 +1,7 @@
-//! Functions: one function of SPIR-V for each way an IR function is called, and the module's own ones.
+//! Functions: one SPIR-V function for each form in which an IR function is called, and the module's own functions.
 //!
-//! Parameters are flattened: the variables of random numbers where drawn, then the leaves of each value and the
-//! pointers of each reference. A reference to a variable is the variable and the number of an element: SPIR-V passes
+//! Parameters are flattened: the random-number variables if the function draws, then the leaves of each value and the
+//! pointers of each reference. A reference to a variable is the variable and an element index, because SPIR-V passes
 //! no pointers to elements.
 
 use std::rc::Rc;

@@ -1,8 +1,9 @@
-//! Groups of iterations of a grid-stride loop: adjacent iterations of the last axis, which begin at multiples of the
-//! factor and run in one thread. The iterations of an incomplete group run one by one. Tiled groups are handed out to
+//! Iteration groups of a grid-stride loop: adjacent iterations of the last axis, which begin at multiples of the
+//! factor and run in one thread. The iterations of an incomplete group run one by one. Tiled groups are distributed to
 //! blocks in tiles.
 //!
-//! The launcher saw to it that no number here overflows (`octants_artifact::WideForm`). Groups hold no control flow.
+//! The launcher has checked that no number here overflows (`octants_artifact::WideForm`). Groups contain no control
+//! flow.
 
 use octants_ir::{ForLoop, GroupPlacement, IterationGroup, ValueId};
 
@@ -105,7 +106,7 @@ impl<'p> Lowering<'_, 'p> {
             indices.push(this.index(&start, e.add(first, lane)));
             indices
         };
-        // The launcher sees to it that a row has at least a group.
+        // The launcher ensures that a row has at least a group.
         let most = e.sub(groups.trips, e.u32c(lanes));
         let mut selection = (!groups.all_whole).then(|| e.begin_if(e.ule(position, most), true));
         let indices = indices_at(self, e.u32c(0));

@@ -2,24 +2,24 @@
 //!
 //! # Purpose
 //!
-//! [`fn@compile`] turns a scheduled program into an `octants_artifact::Artifact` whose modules are SPIR-V, one for each
-//! task, with the entry point [`ENTRY_POINT`].
+//! [`fn@compile`] turns a scheduled program into an `octants_artifact::Artifact` whose modules are SPIR-V, one for
+//! each task, with the entry point [`ENTRY_POINT`].
 //!
 //! # Invariants
 //!
-//! - The code decides nothing: what the schedule holds is carried out. What a device lacks is an error that names the
-//!   user's line.
-//! - Memory of the device is reached by addresses of 64 bits (`PhysicalStorageBuffer64`), under Vulkan's memory model.
-//!   A launch passes a `DeviceContext` and argument slots as push constants: of more than [`MOST_ARGUMENT_BYTES`] of
-//!   slots it passes the address.
+//! - Code generation makes no decisions: it carries out the schedule. If the device lacks a feature, the error names
+//!   the user's line.
+//! - Device memory is reached by 64-bit addresses (`PhysicalStorageBuffer64`), under Vulkan's memory model. A launch
+//!   passes a `DeviceContext` and the argument slots as push constants. If the slots exceed [`MOST_ARGUMENT_BYTES`],
+//!   it passes their address.
 //! - Blocks have one dimension, whose size is the specialization constant 0.
-//! - Aggregates are lists of scalars while code is made. A variable is an array of scalars of one type.
+//! - Aggregates are lists of scalars during code generation. A variable is an array of scalars of one type.
 //! - The program was verified: an ill-typed instruction is a bug of the compiler and panics.
 //!
-//! # Choices where the IR leaves room
+//! # Behavior where the IR leaves a choice
 //!
-//! Those of octants-codegen-llvm: integer division by zero yields the dividend, the remainder of it zero; shift counts
-//! are taken modulo the width; f64 to f16 rounds by way of f32; casts to 8 and 16 bits go by way of 32.
+//! As in octants-codegen-llvm: integer division by zero yields the dividend, and the remainder is zero; shift counts
+//! are taken modulo the width; f64 to f16 rounds through f32; casts to 8 and 16 bits go through 32.
 //!
 //! Reading order: `target`, `compile`, `emit`, `instructions`, `structure`, `lowering`, `lower_body`, `strided_loops`,
 //! `iteration_groups`, `odometer`, `functions`, `lower_op`, `place`, `memory`, `vectors`, `aggregates`, `arithmetic`,
@@ -58,7 +58,7 @@ use rspirv::binary::Disassemble;
 /// The name of the entry point of each module.
 pub const ENTRY_POINT: &str = "main";
 
-/// Bytes of argument slots that travel as push constants, of which every device has 128 bytes.
+/// Bytes of argument slots that travel as push constants. Every device has 128 bytes of them.
 pub const MOST_ARGUMENT_BYTES: u64 = 128 - octants_artifact::DeviceContext::BYTES;
 
 /// Compiles a program for a device, as its schedule says. `location` gives `path:line` of a span, for messages.

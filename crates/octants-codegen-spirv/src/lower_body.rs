@@ -1,7 +1,7 @@
-//! Control flow of a task's or function's body: blocks, branches, loops in order, calls and returns.
+//! Control flow of a task's or function's body: blocks, branches, sequential loops, calls and returns.
 //!
-//! The IR is structured, as SPIR-V is. What leaves more than one loop of SPIR-V at a time (a `Break` from a loop with
-//! several axes, a failure) sets a variable, which is looked at behind each of them.
+//! The IR is structured, as SPIR-V is. An exit from more than one SPIR-V loop at a time (a `Break` from a loop with
+//! several axes, a failure) sets a variable, which is tested after each of them.
 
 use octants_ir::{BlockId, ForLoop, FuncId, Op, Scalar, ValueId};
 

@@ -1,4 +1,4 @@
-//! Instructions that yield values or write: which function lowers each operation.
+//! Instructions that yield values or write: dispatches each operation to the function that lowers it.
 
 use octants_ir::{Const, Op, Scalar, TextPart, Type, ValueId};
 use rspirv::dr::Operand;
@@ -138,7 +138,7 @@ impl Lowering<'_, '_> {
         }
     }
 
-    /// Ends the iteration, or the body where it stands in none, with a message when the condition is false.
+    /// Ends the iteration, or the body if it is in none, with a message when the condition is false.
     fn assert(&mut self, at: ValueId, condition: ValueId, parts: &[TextPart]) {
         let site = self.u.facts.site(self.body, self.body.inst(at));
         let fails = self.e.not(self.value(condition));

@@ -1,4 +1,4 @@
-//! [`Lowering`]: a function while it is filled, and what is known in it; [`Unit`]: what the functions of a module
+//! [`Lowering`]: a function under construction, and its state. [`Unit`]: the state that the functions of a module
 //! share.
 
 use std::cell::{Cell, RefCell};
@@ -157,7 +157,7 @@ pub(crate) struct Lowering<'u, 'p> {
     pub has_failed: Option<Id>,
     /// Accumulators of reductions, and how each is folded.
     pub accumulators: Vec<(Id, AtomicOp)>,
-    /// Vectors lie at multiples of their size, at most of so many bytes; at multiples of their scalars' where not said.
+    /// Vectors are aligned to their size, up to this many bytes, or to the size of their scalars if there is no limit.
     pub vector_alignment: Option<u32>,
     /// Variables of private memory, by root and type.
     pub private: RefCell<HashMap<(u32, Scalar), (Id, u32)>>,

@@ -1,8 +1,8 @@
-//! Functions of mathematics.
+//! Math functions.
 //!
-//! f32 goes to GLSL's functions where these are exact enough, else to polynomials; f64 always to polynomials, for
-//! which GLSL has nothing. The methods are the classic ones: an argument is reduced by a multiple of a constant in two
-//! parts, and the remainder goes through an odd or even polynomial or a series in `s = x / (2 + x)`.
+//! f32 uses GLSL's functions if they are accurate enough, and polynomials otherwise. f64 always uses polynomials,
+//! because GLSL has no such functions. The methods are the classic ones: an argument is reduced by a multiple of a
+//! constant in two parts, and the remainder goes through an odd or even polynomial or a series in `s = x / (2 + x)`.
 
 use octants_ir::{Scalar, UnaryOp};
 
@@ -10,7 +10,7 @@ use crate::emit::{Id, Op};
 use crate::lowering::{Helper, Lowering};
 use rspirv::spirv::GlslStd450Op as GlslOp;
 
-/// ln 2 in two parts, of which the first has few bits.
+/// ln 2 in two parts. The first has few bits.
 const LN2: [f64; 2] = [0.693_147_180_369_123_8, 1.908_214_929_270_587_7e-10];
 const LN2_F32: [f64; 2] = [0.693_359_375, -2.121_944_4e-4];
 /// pi/2 in three parts.
@@ -224,14 +224,14 @@ impl Lowering<'_, '_> {
         let is_large = e.fgt(size, real(1.0));
         let x = e.select(is_large, e.fdiv(real(1.0), size), size);
         // Of an eighth of a turn the nearest multiple of pi / 16 is taken away: atan x = a + atan((x - c) / (1 + c x)).
-        let mut centre = (real(0.0), real(0.0));
+        let mut center = (real(0.0), real(0.0));
         for k in 1..=4 {
             let angle = f64::from(k) * std::f64::consts::PI / 16.0;
             let reached = e.fgt(x, real((angle - std::f64::consts::PI / 32.0).tan()));
-            centre = (e.select(reached, real(angle.tan()), centre.0), e.select(reached, real(angle), centre.1));
+            center = (e.select(reached, real(angle.tan()), center.0), e.select(reached, real(angle), center.1));
         }
-        let rest = e.fdiv(e.fsub(x, centre.0), e.fused(centre.0, x, real(1.0)));
-        let angle = e.fadd(centre.1, self.atan_near_zero(s, rest));
+        let rest = e.fdiv(e.fsub(x, center.0), e.fused(center.0, x, real(1.0)));
+        let angle = e.fadd(center.1, self.atan_near_zero(s, rest));
         let angle = e.select(is_large, e.fsub(real(std::f64::consts::FRAC_PI_2), angle), angle);
         self.unless_nan(s, v, e.select(e.flt(v, real(0.0)), e.fneg(angle), angle))
     }

@@ -441,13 +441,13 @@ impl Lowering<'_, '_> {
         }
     }
 
-    /// A component of those that lie at uneven distances.
+    /// A component of those that are at uneven distances.
     fn chosen_place(&self, place: &Place, ty: &Type, linear: Id) -> Place {
         let e = self.e;
         let leaves = &place.shape.leaves;
         let addresses: Option<Vec<Id>> = leaves.iter().map(|leaf| self.leaf_address(place, leaf)).collect();
         let Some(addresses) = addresses else {
-            e.refuse("a component that is known at run time lies in scattered shared memory");
+            e.refuse("a run-time component index into scattered shared memory");
             return place.part(ty, 0);
         };
         let hit = |i: usize| e.ieq(linear, e.u64c(i as u64));

@@ -1,8 +1,8 @@
-//! A multi-index that many walkers step through together: each starts at the number it has among them and goes on by as
-//! many as they are, so that all of them visit every index once.
+//! A multi-index that many threads step through together: each starts at its own number and advances by the number of
+//! threads, so that together they visit every index once.
 //!
-//! The number is divided into digits once, at the start, and so is the step; from there digits are added and carried,
-//! which no extent can make overflow. Digits are unsigned, of 32 bits where the axis allows it.
+//! The start and the step are divided into digits once. From there digits are added with carry, so no extent can
+//! overflow. Digits are unsigned, and have 32 bits if the axis allows it.
 
 use crate::emit::{Emitter, Id};
 

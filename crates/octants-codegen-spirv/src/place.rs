@@ -1,7 +1,7 @@
-//! Where values lie: places whose components may be scattered, in global memory or in variables.
+//! Locations of values, possibly with scattered components, in global memory or in variables.
 //!
-//! A [`Place`] names every scalar leaf as one of a few pointers and a constant. Global memory is reached by addresses,
-//! numbers of 64 bits; a variable is an array of scalars of one type, since SPIR-V has no addresses there.
+//! A [`Place`] gives every scalar leaf as one of a few pointers plus a constant. Global memory is reached by 64-bit
+//! addresses. A variable is an array of scalars of one type, because variables have no addresses in SPIR-V.
 
 use std::rc::Rc;
 
@@ -30,7 +30,7 @@ pub(crate) enum Pointer {
     Element(Id, Option<Id>),
 }
 
-/// Where a scalar leaf lies.
+/// Where a scalar leaf is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct LeafAt {
     /// Which of the place's pointers.

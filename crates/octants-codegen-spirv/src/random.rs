@@ -1,7 +1,7 @@
-//! Random numbers: Philox4x32-10, a function of (seed, launch, task, iteration, draw) and of nothing else.
+//! Random numbers: Philox4x32-10, a pure function of (seed, launch, task, iteration, draw).
 //!
-//! Each iteration has its linear index and a count of the 32-bit words drawn so far in variables, which functions that
-//! draw get by reference. The sequence is that of every other back end.
+//! Each iteration keeps its linear index and the count of 32-bit words drawn so far in variables, which functions that
+//! draw take by reference. The sequence is that of every other back end.
 
 use octants_ir::Scalar;
 
@@ -101,7 +101,7 @@ impl Lowering<'_, '_> {
         let e = self.e;
         let (seed, launch) = (self.context_word(SEED), self.context_word(LAUNCH));
         let key = e.at_entry(|| {
-            // The finaliser of SplitMix64.
+            // The finalizer of SplitMix64.
             let mut z = e.add(seed, e.mul(launch, e.u64c(0x9E37_79B9_7F4A_7C15)));
             for (shift, factor) in [(30, 0xBF58_476D_1CE4_E5B9_u64), (27, 0x94D0_49BB_1331_11EB)] {
                 z = e.mul(e.xor(z, e.lshr(z, e.u64c(shift))), e.u64c(factor));

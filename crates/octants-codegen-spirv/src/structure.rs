@@ -1,6 +1,6 @@
-//! Structured control flow: selections and loops, with the merges that SPIR-V asks for.
+//! Structured control flow: selections and loops, with the merge blocks that SPIR-V requires.
 //!
-//! A construct is opened, filled and closed in this order. What is built where nobody gets is dropped.
+//! A construct is opened, filled and closed in this order. Unreachable code is dropped.
 
 use rspirv::dr::{Instruction, Operand};
 use rspirv::spirv::{LoopControl, Op, SelectionControl};

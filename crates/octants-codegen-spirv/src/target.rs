@@ -1,7 +1,7 @@
-//! [`DeviceFeatures`]: what a Vulkan device can do, as far as code depends on it; its text in a `CodeTarget`.
+//! [`DeviceFeatures`]: the features of a Vulkan device that code depends on, and their text in a `CodeTarget`.
 //!
-//! A target's processor is `subgroup` and the number of threads of a subgroup. Its features are words between commas,
-//! and `shared=` with the bytes of shared memory.
+//! A target's processor is `subgroup` followed by the number of threads of a subgroup. Its features are
+//! comma-separated words, including `shared=` with the bytes of shared memory.
 
 use octants_artifact::CodeTarget;
 use octants_ir::{CodegenError, CostTable, Scalar, TargetInfo};

@@ -1,6 +1,6 @@
-//! Operations of threads that run together: barriers, fences and votes of a block, exchanges within a subgroup.
+//! Cooperative thread operations: barriers, fences and votes of a block, exchanges within a subgroup.
 //!
-//! Barriers are reached by all threads of their scope; the verifier and the front end see to that.
+//! All threads of the scope reach a barrier; the verifier and the front end ensure that.
 
 use octants_ir::{GridValue, Op as IrOp, Scalar, SubgroupOp, ThreadScope, ValueId};
 use rspirv::dr::Operand;
@@ -118,7 +118,7 @@ impl Lowering<'_, '_> {
 
     /// Orders this thread's accesses as the others of a scope see them.
     ///
-    /// A fence may stand where only some threads come by. Mesa's lavapipe (22.3) executes a memory barrier as a barrier
+    /// A fence may be where only some threads come by. Mesa's lavapipe (22.3) executes a memory barrier as a barrier
     /// of the block, and ends a block when the first of its subgroups has ended: those that met more barriers than it
     /// are never resumed. Its atomic operations are sequentially consistent whatever they ask for, so that one that
     /// changes nothing is a fence there.

@@ -1,6 +1,6 @@
-//! Vector loads and vector stores of global memory: in one instruction where the vector is aligned.
+//! Vector loads and stores of global memory: one instruction if the vector is aligned.
 //!
-//! A vector of SPIR-V has two to four components. Components of less than 32 bits are moved as words.
+//! A SPIR-V vector has two to four components. Components of less than 32 bits are moved as words.
 
 use std::rc::Rc;
 

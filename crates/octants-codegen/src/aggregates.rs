@@ -1,5 +1,5 @@
-//! Vectors, matrices and structs as lists of scalars, whatever values of code are: which scalars an operation takes,
-//! and in which order it combines them.
+//! Vectors, matrices and structs as lists of scalars, independent of the code generator's value type: the scalars that
+//! an operation takes, and the order in which it combines them.
 
 use octants_ir::Type;
 

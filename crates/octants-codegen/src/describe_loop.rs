@@ -1,4 +1,4 @@
-//! [`describe_loop`]: what the launcher is told of a parallel task, as far as all code generators tell it alike.
+//! [`describe_loop`]: the launch metadata of a parallel task that all code generators share.
 
 use octants_artifact::ParallelMeta;
 use octants_ir::schedule::{LaunchShape, Role, TaskSchedule};

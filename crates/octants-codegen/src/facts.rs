@@ -1,4 +1,5 @@
-//! [`Facts`]: what is asked and known of a program before any of its code is made. All its modules share them.
+//! [`Facts`]: the options and properties of a program that are fixed before code generation. All modules of the
+//! program share them.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! The task graph of an artifact: the program's, with conditions by their places in slots and frame.
+//! The task graph of an artifact: the program's graph, with conditions as locations in slots and frame.
 
 use octants_artifact::{Condition, GraphPart};
 use octants_ir::{Condition as Place, Layout, TaskGraph, Type};

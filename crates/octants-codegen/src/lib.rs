@@ -1,10 +1,10 @@
-//! What code generators share: the facts about a program that its code and its launches agree on.
+//! The part that code generators share: the properties of a program on which its code and its launches must agree.
 //!
 //! # Invariants
 //!
-//! - Argument slots, frame slots, sites of messages and the task graph are numbered here, so that the artifact is
-//!   described in one way whatever makes the code.
-//! - Nothing here makes code, or knows a machine.
+//! - Argument slots, frame slots, message sites and the task graph are numbered here, so the artifact is described in
+//!   one way for all code generators.
+//! - Nothing here generates code or depends on a machine.
 //!
 //! Reading order: [`memory_layout`], [`facts`], [`mod@launch_bound`], [`mod@describe_loop`], [`mod@wide_form`],
 //! [`mod@graph_parts`], [`aggregates`].

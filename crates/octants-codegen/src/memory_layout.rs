@@ -2,7 +2,7 @@
 
 use octants_ir::{Scalar, Type};
 
-/// Size, alignment and leaf offsets of a type in contiguous memory; members lie at natural alignment.
+/// Size, alignment and leaf offsets of a type in contiguous memory; members are at natural alignment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MemoryLayout {
     /// Bytes, a multiple of the alignment.

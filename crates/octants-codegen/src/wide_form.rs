@@ -1,4 +1,4 @@
-//! [`wide_form`]: the conditions of a task's coarsened variant, which the launcher checks and the code relies on.
+//! [`wide_form`]: the conditions of a task's coarsened variant. The launcher checks them, and the code relies on them.
 
 use octants_artifact::WideForm;
 use octants_ir::Layout;
@@ -6,7 +6,7 @@ use octants_ir::schedule::Coarsening;
 
 use crate::facts::Facts;
 
-/// The conditions that a launch must fulfil.
+/// The conditions that a launch must fulfill.
 pub fn wide_form(facts: &Facts<'_>, symbol: String, coarsening: Coarsening) -> WideForm {
     let mut form = WideForm {
         symbol,

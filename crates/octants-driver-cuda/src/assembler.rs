@@ -1,10 +1,10 @@
-//! [`DriverAssembler`]: the assembler that comes with NVIDIA's driver, called by name, so that its results can be kept
-//! like other code.
+//! [`DriverAssembler`]: the assembler in NVIDIA's driver, called by name, so that its results can be cached like other
+//! code.
 //!
-//! The driver's library assembles text when it is loaded, by this same assembler, and keeps the result where users may
-//! have turned that off, or bounded it. Code as fast came from it on an H200 (driver 580), and from `ptxas`; that of
+//! The driver's library assembles text when it is loaded, with this same assembler. It caches the result, but users
+//! may have disabled or limited that cache. On an H200 (driver 580), its code was as fast as that of `ptxas`; that of
 //! the linkers, `cuLinkComplete` and nvJitLink, was up to 15 % slower. The functions are those that a toolkit has in a
-//! static library; where the driver's has none, text is loaded as it is.
+//! static library. If the driver's library lacks them, text is loaded as it is.
 
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::ptr::null_mut;

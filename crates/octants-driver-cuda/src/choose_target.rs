@@ -1,9 +1,9 @@
-//! [`choose_target`]: the processor and the version of the assembly language that code is made for.
+//! [`choose_target`]: the processor and the version of the assembly language that code is compiled for.
 //!
-//! Code travels as assembly text (PTX), which the driver compiles for the chip it finds. Text made for a chip runs on
-//! every later one, so that a chip unknown to the code generator gets text for the last one that is known. The
-//! language's version must be no newer than the driver reads, and no older than the chip's name in it: LLVM ends the
-//! process otherwise.
+//! Code is stored as assembly text (PTX), which the driver compiles for the chip it finds. Text for a chip runs on
+//! every later one, so a chip unknown to the code generator gets text for the last known one. The language version
+//! must be no newer than the driver supports, and no older than the first one with the chip's name; otherwise LLVM
+//! ends the process.
 
 use octants_artifact::CodeTarget;
 

@@ -1,4 +1,4 @@
-//! [`Cuda`]: CUDA's numbers and words, and its functions that are not as other vendors'.
+//! [`Cuda`]: CUDA's constants and words, and its functions that differ from those of other vendors.
 
 use std::ffi::{CStr, c_char, c_int};
 use std::ptr::null_mut;

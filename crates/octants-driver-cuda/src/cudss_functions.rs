@@ -1,4 +1,4 @@
-//! The functions of cuDSS 1, by the names that it exports.
+//! The functions of cuDSS 1, by their exported names.
 
 use std::ffi::{c_int, c_void};
 

@@ -1,7 +1,6 @@
-//! [`find_device_library`]: NVIDIA's library of mathematical functions for GPU code (libdevice), wherever it is
-//! installed.
+//! [`find_device_library`]: finds NVIDIA's math library for GPU code (libdevice).
 //!
-//! Its licence keeps it from coming with this package. A CUDA toolkit has it, and so have several packages for Python.
+//! Its license does not allow this package to include it. A CUDA toolkit has it, and so have several Python packages.
 
 use std::path::PathBuf;
 

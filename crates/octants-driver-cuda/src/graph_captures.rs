@@ -1,4 +1,4 @@
-//! Graphs that other libraries make of a stream's work: looking at them, and adding to them.
+//! Graphs that other libraries capture from a stream: inspecting and extending them.
 
 use std::ffi::{c_int, c_uint};
 use std::ptr::null_mut;
@@ -11,7 +11,7 @@ use crate::graph_handles::{CuGraph, CuGraphNode, called, raw_nodes};
 
 /// `CU_STREAM_CAPTURE_STATUS_ACTIVE`.
 const ACTIVE: c_int = 1;
-/// `CU_STREAM_SET_CAPTURE_DEPENDENCIES`: in the place of those that there are.
+/// `CU_STREAM_SET_CAPTURE_DEPENDENCIES`: instead of those that there are.
 const SET: c_uint = 1;
 
 own_functions! {
@@ -34,7 +34,7 @@ impl GraphCaptures for CudaCaptures {
         if status != ACTIVE {
             return Ok(None);
         }
-        // SAFETY: the driver keeps so many nodes there until the stream's next call; none where the pointer is null.
+        // SAFETY: the driver keeps that many nodes there until the stream's next call; none where the pointer is null.
         let nodes = if many == 0 { &[] } else { unsafe { std::slice::from_raw_parts(nodes, many) } };
         Ok(Some((RawGraph(graph), nodes.iter().copied().map(RawNode).collect())))
     }

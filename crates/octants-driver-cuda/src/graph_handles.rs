@@ -1,4 +1,4 @@
-//! CUDA's handles of graphs, and what calls about them return.
+//! CUDA's graph handles, and the results of graph calls.
 
 use std::ffi::{c_int, c_void};
 

@@ -1,7 +1,7 @@
-//! CUDA's conditional nodes: graphs within graphs that run again as long as a switch is on, or once if it is.
+//! CUDA's conditional nodes: graphs within graphs that run again while a handle is set, or once if it is set.
 //!
-//! They came with CUDA 12.3; the version of the call that adds them which is used here, with 12.4. A kernel turns the
-//! switch by a function that the driver's assembler knows, so that no library of the toolkit is needed.
+//! They were introduced in CUDA 12.3; the version of the call that is used here, in 12.4. A kernel sets the handle by
+//! a function that the driver's assembler knows, so no library of the toolkit is needed.
 
 use std::ffi::{c_int, c_uint, c_void};
 use std::ptr::null_mut;

@@ -1,7 +1,7 @@
 //! CUDA's graphs of kernels.
 //!
-//! Adding a kernel, and exchanging its parameters, came in a second version with CUDA 12, which tells the context
-//! besides; the first does what is needed here with every driver.
+//! The functions that add a kernel and exchange its parameters have a second version since CUDA 12, which also takes
+//! the context. The first version suffices here, with every driver.
 
 use std::ffi::{c_char, c_uint, c_void};
 use std::ptr::null_mut;
@@ -119,7 +119,7 @@ own_functions! {
         create = "cuGraphCreate"(*mut CuGraph, c_uint);
         /// Gives it back.
         destroy = "cuGraphDestroy"(CuGraph);
-        /// Adds a kernel behind other nodes.
+        /// Adds a kernel after other nodes.
         add_kernel = "cuGraphAddKernelNode"(
             *mut CuGraphNode, CuGraph, *const CuGraphNode, usize, *const NodeParameters);
         /// Makes a graph ready.
@@ -155,7 +155,7 @@ pub struct EdgeKind {
 
 /// `CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC` and `CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC`: the second kernel is launched
 /// when the blocks of the first have all begun to end, and waits for their end itself. On an H200 the tasks of a chain
-/// of small kernels then took 0.8 microseconds each in the place of 1.0.
+/// of small kernels then took 0.8 microseconds each instead of 1.0.
 const PROGRAMMATIC: EdgeKind = EdgeKind { from_port: 1, to_port: 0, kind: 1, reserved: [0; 5] };
 
 own_functions! {

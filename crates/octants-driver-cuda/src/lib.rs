@@ -1,9 +1,9 @@
-//! NVIDIA GPUs as a device, through the driver library that comes with the graphics driver. Nothing of a toolkit is
-//! needed, neither to build nor to run.
+//! NVIDIA GPUs as a device, through the driver library that comes with the graphics driver. Neither building nor
+//! running needs a toolkit.
 //!
-//! The library is looked up when a device is opened ([`open()`]); without it, a device, or a driver new enough, that
-//! fails with a reason for the user, and nothing else happens. What is done with the library is `octants_driver_gpu`'s:
-//! here are its functions' names, what is CUDA's alone, and which code the chips take.
+//! The library is looked up when a device is opened ([`open()`]). Without it, a device, or a driver new enough,
+//! opening fails with a reason for the user, and nothing else happens. `octants_driver_gpu` holds the logic. This
+//! crate holds the names of the library's functions, the parts specific to CUDA, and the choice of the target.
 //!
 //! Reading order: [`symbols`], [`cuda`], [`graph_handles`], [`graphs`], [`graph_loops`], [`assembler`],
 //! [`spare_registers`], [`cudss_functions`], [`cudss`], [`sparse_libraries`], [`mod@open`], [`choose_target`],

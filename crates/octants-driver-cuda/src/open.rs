@@ -1,4 +1,4 @@
-//! Finds the driver library and a device, or says why that cannot be.
+//! Finds the driver library and a device, or reports why it cannot.
 
 use octants_artifact::CodeTarget;
 use octants_driver_gpu::open::{Listed, list_gpus, load, open_context};

@@ -1,8 +1,8 @@
-//! How many registers a function may take: where the text asks for room for some blocks on a multiprocessor, more of
-//! them find room with fewer registers each, which helps code that waits for memory unless values no longer fit.
+//! Register limits of functions. If the text asks for a minimum number of blocks per multiprocessor, functions get
+//! fewer registers and more blocks fit. This helps code that waits for memory, unless values spill.
 //!
-//! [`crowd`] asks for the most blocks that are worth while, [`spill`] reads in the assembler's log which functions that
-//! was too much for, and [`relax`] gives these the room back that the text left them.
+//! [`crowd`] requests the largest worthwhile number of blocks, [`spill`] reads from the assembler's log which
+//! functions spilled, and [`relax`] restores the registers of these.
 
 /// Threads of a multiprocessor that there should be room for: 64 registers each.
 const CROWD: u32 = 1024;
@@ -10,7 +10,7 @@ const CROWD: u32 = 1024;
 /// many ran faster than with more registers.
 const FEW: u32 = 64;
 
-/// Lines of a function from which on it is long: to assemble it once more would take seconds.
+/// Lines of a function from which on it is long: to assemble it again would take seconds.
 const LONG: usize = 3000;
 
 const ENTRY: &str = ".entry ";
@@ -21,7 +21,7 @@ const BLOCKS: &str = ".minnctapersm ";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Crowded {
     name: String,
-    /// The line of the text, and what stood there.
+    /// The line of the text, and what was there.
     line: usize,
     asked: String,
 }
@@ -85,9 +85,9 @@ mod tests {
         let (lines, crowded) = crowd(TEXT).expect("two functions have room to spare");
         assert_eq!(crowded.iter().map(|c| &c.name[..]).collect::<Vec<_>>(), ["one", "two"]);
         assert!(lines.join("\n").contains(".minnctapersm 32\n") && lines.join("\n").contains(".minnctapersm 4\n"));
-        let log = "ptxas info    : Function properties for one\n    16 bytes stack frame, 16 bytes spill stores, 12 bytes \
-                   spill loads\nptxas info    : Function properties for two\n    300 bytes stack frame, 288 bytes spill \
-                   stores, 284 bytes spill loads\n";
+        let log = "ptxas info    : Function properties for one\n    16 bytes stack frame, 16 bytes spill stores, 12 \
+                   bytes spill loads\nptxas info    : Function properties for two\n    300 bytes stack frame, 288 \
+                   bytes spill stores, 284 bytes spill loads\n";
         let spilling = spill(log, &crowded);
         assert_eq!(spilling, crowded[1..]);
         assert_eq!(relax(lines, spilling), TEXT.replacen("minnctapersm 20", "minnctapersm 32", 1));

@@ -1,6 +1,6 @@
-//! [`CudaSparse`]: sparse matrices by cuSPARSE (products) and cuDSS (direct solvers), where they are installed.
+//! [`CudaSparse`]: sparse matrices by cuSPARSE (products) and cuDSS (direct solvers), if they are installed.
 //!
-//! Neither comes with the driver. A CUDA toolkit has cuSPARSE; both are packages for Python.
+//! Neither comes with the driver. A CUDA toolkit has cuSPARSE; both are available as Python packages.
 
 use std::path::PathBuf;
 use std::sync::OnceLock;

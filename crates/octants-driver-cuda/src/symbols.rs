@@ -1,8 +1,8 @@
-//! The functions of the driver library, by the exact names it exports.
+//! The functions of the driver library, by their exact exported names.
 //!
-//! CUDA's headers give several functions a newer version under their old name (`cuStreamDestroy` is a macro for
-//! `cuStreamDestroy_v2`); the library exports both, and only the versioned one has today's behaviour. The table names
-//! what is meant.
+//! CUDA's headers map some functions to newer versions under their old name (`cuStreamDestroy` is a macro for
+//! `cuStreamDestroy_v2`). The library exports both, and only the versioned one has today's behavior. The table lists
+//! the versioned names.
 
 use std::ffi::{c_char, c_int, c_void};
 

@@ -1,7 +1,7 @@
-//! [`add_to_capture`]: kernels that decide something, as parts of graphs that other libraries make.
+//! [`add_to_capture`]: adds kernels with conditions to graphs that another library captures.
 //!
-//! A stream that is captured notes what is launched on it. What the device is to decide about cannot be launched so:
-//! its nodes are added to the graph by hand, behind those that the stream's next work would come behind.
+//! A captured stream records its launches. A condition that the device evaluates cannot be launched in this way, so
+//! its nodes are added to the graph explicitly, after the nodes that the stream's next work would depend on.
 
 use octants_runtime::{ErrorKind, Launch, Result, Section};
 
@@ -31,8 +31,8 @@ pub unsafe fn add_to_capture(
         let mut description = Description::within(graphs, graph, &calls);
         let Ok(ends) = description.add(behind, (tasks, sections), launch) else {
             let message = format!(
-                "kernel `{}` loops or chooses by what is in memory, and the device refused to make it a part of the graph \
-                 that another library captures",
+                "kernel `{}` has data-dependent loops or branches, and the device refused to make it a part of the \
+                 graph that another library captures",
                 launch.kernel.name
             );
             return Err(ErrorKind::Misuse { message }.into());

@@ -1,7 +1,7 @@
 //! What a driver's library does on the thread's current device, each call checked: methods of [`Entered`], which is
 //! there only while that device is the right one.
 //!
-//! Functions take handles as they are: who calls sees to it that they are alive.
+//! Functions take handles as they are: who calls ensures that they are alive.
 //!
 //! ```compile_fail
 //! // A call that forgets to make the device the thread's own does not compile.
@@ -48,7 +48,7 @@ impl Logs {
             number::JIT_INFO_LOG_BUFFER,
             number::JIT_INFO_LOG_BUFFER_SIZE,
         ];
-        // Sizes are passed in the place of a pointer.
+        // Sizes are passed instead of a pointer.
         let size = (LOG_BYTES - 1) as *mut c_void;
         let [errors, notes] = &mut self.0;
         (options, [errors.as_mut_ptr().cast(), size, notes.as_mut_ptr().cast(), size])
@@ -144,14 +144,14 @@ impl Entered<'_> {
         call!(self.library(), pool_access?(pool, &access, 1), "sharing a pool of memory with another GPU")
     }
 
-    /// Memory for work behind this on the stream.
+    /// Memory for work after this on the stream.
     pub unsafe fn allocate_on(&self, pool: RawPool, bytes: u64, stream: RawStream) -> Result<u64> {
         let mut at = 0;
         let doing = || format!("allocating {bytes} bytes");
         call!(self.library(), pool_allocate?(&mut at, bytes as usize, pool, stream), doing()).map(|()| at)
     }
 
-    /// Gives it back behind the stream's work.
+    /// Gives it back after the stream's work.
     pub unsafe fn free_on(&self, at: u64, stream: RawStream) -> Result<()> {
         call!(self.library(), pool_free?(at, stream), "giving memory back")
     }

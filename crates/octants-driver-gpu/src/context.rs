@@ -1,8 +1,8 @@
-//! [`Context`]: a device with its primary context, and the thread's way into it.
+//! [`Context`]: a device with its primary context, and how a thread enters it.
 //!
-//! The primary context is the one that libraries of the vendor's runtime use, so that memory, streams and events of all
-//! are good for all. It is retained for good: making it anew may take a fifth of a second, which a program that is
-//! started again would pay each time, and other libraries may have put their state into it.
+//! The primary context is the one that libraries of the vendor's runtime use, so memory, streams and events can be
+//! shared with them. It is never released: recreating it may take a fifth of a second, which a program that starts
+//! again would pay each time, and other libraries may hold state in it.
 
 use std::marker::PhantomData;
 use std::sync::OnceLock;
@@ -22,7 +22,7 @@ pub struct Context {
     pub ordinal: u32,
     /// Its handle.
     pub device: RawDevice,
-    /// Name for messages: the maker's name of the device.
+    /// Name for messages: the vendor's name of the device.
     pub name: String,
     /// Bytes of memory.
     pub memory: u64,

@@ -1,9 +1,9 @@
 //! [`Description`]: kernels' sections as nodes of a vendor's graph.
 //!
-//! Tasks in order are a chain of kernels; groups are branches that a node joins; a loop is a node with a graph of its
-//! own, at whose end a kernel of one thread decides whether it runs again. Of a choice each branch is such a node,
-//! behind a kernel that decides whether it runs. What comes behind a checkpoint is a branch that runs unless the launch
-//! ends there. What a section waits for is the last node before it.
+//! Sequential tasks form a chain of kernels. Groups are branches that an empty node joins. A loop is a node with a
+//! graph of its own, at whose end a single-thread kernel decides whether it runs again. Each branch of a choice is
+//! such a node, after a kernel that decides whether it runs. What follows a checkpoint is a branch that runs unless
+//! the launch ends there. A section depends on the last node before it.
 
 use std::ffi::c_void;
 use std::ops::Range;
@@ -29,7 +29,7 @@ pub struct Node {
 
 #[derive(Debug, Clone, Copy)]
 enum What {
-    /// A task of the module, in the loop of this number if it stands in one.
+    /// A task of the module, in the loop of this number if it is in one.
     Task(usize, Option<u32>),
     /// What turns a switch.
     Decision(RawFunction, Turn),
@@ -172,7 +172,7 @@ impl<'a> Description<'a> {
         Description { shared: true, ..Description::of(graphs, graph, calls) }
     }
 
-    /// Adds a module's tasks, as its sections say, behind some nodes. Yields the nodes that stand for their end.
+    /// Adds a module's tasks, as its sections say, after some nodes. Yields the nodes that stand for their end.
     ///
     /// # Safety
     /// The module is loaded, and stays so as long as the graph; `launch` is one of its launches.
@@ -206,7 +206,7 @@ impl<'a> Description<'a> {
         unsafe { self.sections(&what, self.outermost, behind, sections) }
     }
 
-    /// Adds a fill behind some nodes.
+    /// Adds a fill after some nodes.
     ///
     /// # Safety
     /// The memory is the device's as long as the graph.
@@ -215,7 +215,7 @@ impl<'a> Description<'a> {
         ever(unsafe { self.graphs.add_fill(self.outermost, behind, fill) })
     }
 
-    /// Adds a copy behind some nodes.
+    /// Adds a copy after some nodes.
     ///
     /// # Safety
     /// As [`Description::add_fill`].
@@ -224,7 +224,7 @@ impl<'a> Description<'a> {
         ever(unsafe { self.graphs.add_copy(self.outermost, behind, copy) })
     }
 
-    /// Adds sections behind some nodes; the last of what was added.
+    /// Adds sections after some nodes; the last of what was added.
     ///
     /// # Safety
     /// As [`Description::add`].
@@ -306,7 +306,7 @@ impl<'a> Description<'a> {
     ) -> Result<Vec<RawNode>, NotAGraph> {
         let first = tasks.start;
         let mut made: Vec<RawNode> = Vec::with_capacity(tasks.len());
-        // Those that no later one is behind.
+        // Those that no later one is after.
         let mut ends: Vec<usize> = Vec::new();
         let mut full_before = false;
         for task in tasks {
@@ -425,7 +425,7 @@ impl<'a> Description<'a> {
     }
 }
 
-/// The function that turns switches; `None` where the device has none. Loaded at first use, for good.
+/// The function that turns switches; `None` where the device has none. Loaded at first use, permanently.
 pub fn decider(context: &Context) -> Option<RawFunction> {
     *context.decider.get_or_init(|| {
         let loops = context.library().vendor.graphs()?.loops()?;
@@ -440,7 +440,7 @@ fn ever<T>(called: Called<T>) -> Result<T, NotAGraph> {
     called.map_err(|_| NotAGraph::Ever)
 }
 
-/// Some section runs again and again, or only sometimes.
+/// Some section runs repeatedly, or only sometimes.
 pub fn decides(sections: &[Section]) -> bool {
     let asks = |s: &Section| matches!(s, Section::While(..) | Section::If(..) | Section::Checkpoint(..));
     sections.iter().any(|s| asks(s) || s.parts().iter().any(|part| decides(part)))

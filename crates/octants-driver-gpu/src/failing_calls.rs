@@ -1,5 +1,5 @@
-//! What users are told when a call of a driver's library fails, seen with a library in which a chosen call does. Needs
-//! no GPU.
+//! Tests of the errors that users see when a driver call fails, with a library in which a chosen call fails. Needs no
+//! GPU.
 
 mod graphs;
 
@@ -298,7 +298,7 @@ fn cases<'a>(context: &'a Context, e: &'a Entered<'a>) -> Vec<Case<'a>> {
     }
 }
 
-/// Two return their code to whoever puts it into other words; what a loader says is told as a whole.
+/// Two return their code to a caller that rewords it; what a loader says is told as a whole.
 const NOT_CASES: [&str; 3] = ["init", "device_count", "module_load"];
 
 #[test]

@@ -1,4 +1,4 @@
-//! [`Places`]: where a vendor's library of mathematical functions for GPU code may be installed, and the search for it.
+//! [`Places`]: where a vendor's math library for GPU code may be installed, and the search for it.
 
 use std::path::{Path, PathBuf};
 

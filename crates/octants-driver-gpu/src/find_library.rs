@@ -1,4 +1,4 @@
-//! [`find_library`]: opens a library of a vendor's that a program may do without.
+//! [`find_library`]: opens an optional library of the vendor.
 
 use std::path::PathBuf;
 

@@ -300,7 +300,7 @@ impl Driver for GpuDriver {
     unsafe fn unload(&self, module: ModuleHandle) {
         // SAFETY: the handle is `load`'s box, given back once.
         let module = unsafe { *Box::from_raw(module.0 as *mut Module) };
-        // Vendors do not say that unloading waits for launches, so that it is put off until they are known to be done.
+        // Vendors do not say that unloading waits for launches, so that it is deferred until they are known to be done.
         let (modules, ended) = {
             let mut retired = self.retired();
             retired.modules.push(module);

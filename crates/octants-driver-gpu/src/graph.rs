@@ -1,9 +1,10 @@
-//! [`Graph`]: the tasks of a kernel as one piece of work, described to the driver once and launched often.
+//! [`Graph`]: the tasks of a kernel as one graph, described to the driver once and launched many times.
 //!
-//! Ten launches of one task take the host many times as long as the launch of a graph of ten, even where all parameters
-//! have changed and the driver is told first; a graph of one task is quicker to launch than the task, too. Loops by
-//! what is in memory are decided on the device, so that the host does not wait for each round. A graph cannot run
-//! beside itself, so each is for one stream. A few streams have one; launches on others are made task by task.
+//! Ten launches of one task cost the host many times as much as the launch of a graph of ten tasks, even if all
+//! parameters have changed and must be updated first. Even a graph of one task launches faster than the task. The
+//! device evaluates the conditions of data-dependent loops, so the host does not wait for each round. A graph cannot
+//! run concurrently with itself, so each belongs to one stream. A few streams have graphs; launches on others are made
+//! task by task.
 
 use std::sync::atomic::Ordering;
 

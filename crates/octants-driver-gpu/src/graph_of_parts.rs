@@ -1,7 +1,7 @@
-//! [`GraphOfParts`]: launches of many kernels, fills and copies as one piece of work.
+//! [`GraphOfParts`]: launches of many kernels, fills and copies as one graph.
 //!
-//! Each part is described behind the ends of those it waits for. Later launches tell the vendor what differs: the
-//! arguments of parts that are said to have changed, and the number of those whose code depends on it.
+//! Each part is described after the parts it depends on. Later launches pass only the differences to the vendor's
+//! library: the arguments of parts marked as changed, and the launch number if a part's code depends on it.
 
 use std::ops::Range;
 

@@ -1,7 +1,7 @@
-//! [`LastLaunches`]: which kernel was launched last on a stream, so that an error found later can name it.
+//! [`LastLaunches`]: the kernel launched last on each stream, so that an error found later can name it.
 //!
-//! Streams are spread over a fixed number of places; two that share one may be blamed for each other's kernel. That is
-//! the price of a note that costs a launch one store, shared with no other thread.
+//! Streams are hashed to a fixed number of slots. Two that share a slot may be blamed for each other's kernel. In
+//! return, recording a launch costs one store, without sharing between threads.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -34,8 +34,8 @@ fn place_of(stream: RawStream) -> usize {
 }
 
 impl LastLaunches {
-    /// The number by which launches of this kernel are noted. It is told apart by where it is defined, as far as that
-    /// is known.
+    /// The number by which launches of this kernel are noted. It is distinguished by where it is defined, as far as
+    /// that is known.
     pub fn number_of(&self, kernel: &str, defined_at: Option<&str>) -> u32 {
         let kernel = defined_at.map_or(format!("`{kernel}`"), |place| format!("`{kernel}` (defined at {place})"));
         let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,19 +1,18 @@
-//! What the drivers of GPUs with streams share: contexts, memory, streams, modules, launches, and the errors of calls.
-//! A vendor's crate is a table of its library's functions ([`Symbols`]), the few functions that differ in kind
-//! ([`Vendor`]), and how its device is found.
+//! The common part of GPU drivers with streams: contexts, memory, streams, modules, launches, and errors of calls. A
+//! vendor's crate consists of a table of its library's functions ([`Symbols`]), the few functions that differ in kind
+//! ([`Vendor`]), and the search for its device.
 //!
 //! # Invariants
 //!
-//! - Three layers: [`symbols`] are a library's functions as they are; [`library`] and [`calls`] check what they return,
-//!   so that every error says which call failed, how, and what was being done; the rest is safe to use by the rules of
+//! - Three layers: [`symbols`] are a library's raw functions. [`library`] and [`calls`] check their results, so every
+//!   error says which call failed, how, and during what. The rest is safe under the rules of
 //!   `octants_runtime::Driver`.
-//! - What a library does on "the thread's current device" is a method of [`Entered`] alone, a value that exists only
-//!   while the right device is the thread's. A call that forgets to switch does not compile.
-//! - The device's primary context is used, so that other libraries of the process work on the same memory and streams.
-//!   A thread's current context is put back where another library had set one.
+//! - A function that works on "the thread's current device" is a method of [`Entered`], a value that exists only while
+//!   the right device is the thread's current one. A call that forgets to switch does not compile.
+//! - The device's primary context is used, so other libraries of the process work on the same memory and streams. If
+//!   another library had set a thread's current context, it is restored.
 //! - A launch takes no lock and allocates nothing.
-//! - After an error that the device does not recover from, every call says that the device is lost, and frees are
-//!   silent.
+//! - After an unrecoverable device error, every call reports that the device is lost, and frees are silent.
 //!
 //! Reading order: [`symbols`], [`vendor`], [`library`], [`open`], [`last_launches`], [`context`], [`calls`],
 //! [`memory`], [`pinned`], [`streams`], [`plan_grid`], [`loaded_task`], [`describe_graph`], [`graph`], [`module`],

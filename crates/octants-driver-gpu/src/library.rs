@@ -1,5 +1,5 @@
-//! [`Library`]: a driver's library, with those of its functions that work without a current device, each checked. An
-//! error says which call failed, with what code, and what was being done.
+//! [`Library`]: a driver's library, with checked versions of those functions that need no current device. An error
+//! names the call that failed, its code, and the operation.
 
 use std::ffi::{CStr, c_int};
 use std::sync::OnceLock;

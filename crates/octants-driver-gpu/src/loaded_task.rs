@@ -210,7 +210,7 @@ impl LoadedTask {
     /// would go wrong.
     pub fn plan_node(&self, calls: &Entered<'_>, args: &[u64]) -> Option<(RawFunction, GridShape)> {
         self.plan(calls, args).or_else(|| match &self.kind {
-            // Any grid walks all iterations, of which there are none. Threads that work together count on theirs.
+            // There are no iterations, so any grid will do. Threads that work together count on theirs.
             Kind::Parallel(forms) if !forms.meta.cooperates => {
                 let Form { function, plan, block_bytes } = forms.narrow;
                 Some((function, GridShape { blocks: 1, threads: plan.warp.min(plan.block), block_bytes }))
@@ -246,7 +246,7 @@ impl LoadedTask {
         unsafe { calls.launch(function, shape, stream, parameter.address(), self.kernel) }
     }
 
-    /// Unloads what was loaded for this task alone.
+    /// Unloads what was loaded for this task only.
     ///
     /// # Safety
     /// No launch of it is queued or running.

@@ -1,9 +1,9 @@
-//! [`Memory`]: the device's memory, given out and taken back in the order of streams.
+//! [`Memory`]: device memory, allocated and freed in stream order.
 //!
-//! Where the device can, memory comes from a pool of our own, whose allocations and frees are work of a stream: no call
-//! waits, and what one stream freed another gets only once it is free. What the pool keeps for later is this program's
-//! alone, and goes back when it ends. Elsewhere memory comes from plain calls; a free is kept until an event behind the
-//! stream's work says that it may be made.
+//! If the device supports it, memory comes from a pool of our own, whose allocations and frees are stream operations.
+//! No call waits, and memory freed on one stream is reused on another only once it is free. The pool belongs to this
+//! program, and is released when it ends. Otherwise memory comes from plain calls, and a free is deferred until an
+//! event after the stream's work has completed.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -1,4 +1,4 @@
-//! What vendors' crates have in common in finding their library and a device, or saying why that cannot be.
+//! The common part of finding a vendor's library and a device, and of the errors when there is none.
 
 use std::fmt;
 use std::path::PathBuf;

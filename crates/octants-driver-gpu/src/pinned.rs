@@ -1,7 +1,7 @@
-//! [`Pinned`]: memory of the host that the device reaches at the same address.
+//! [`Pinned`]: host memory that the device can access at the same address.
 //!
-//! The system's calls take long and may wait for the device, so that blocks that come back are kept, up to a limit, for
-//! the next who asks, and small blocks are cut from large ones that stay until the device is given up.
+//! The system's calls are slow and may wait for the device. Freed blocks are therefore kept for reuse, up to a limit.
+//! Small blocks are parts of large ones, which are kept until the device is closed.
 
 use std::ffi::c_void;
 use std::sync::{Mutex, PoisonError};

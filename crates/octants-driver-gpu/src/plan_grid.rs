@@ -1,9 +1,8 @@
-//! How many blocks of how many threads run a task, and the parameter they get.
+//! The number and size of the blocks that run a task, and the parameter that they get.
 //!
-//! Code of a parallel task is a loop that each thread walks with the stride of the whole grid, so that any grid
-//! computes the right result. A grid is as large as the work, up to a number of blocks that fills the device several
-//! times over; where there is more work, it is as large as lets each thread run a few iterations. Where the number of
-//! iterations is not known, it fills the device once.
+//! The code of a parallel task is a grid-stride loop, so any grid computes the right result. A grid is as large as the
+//! work, up to a number of blocks that fills the device several times over. Beyond that, each thread runs a few
+//! iterations. If the number of iterations is unknown, the grid fills the device once.
 
 use std::mem::MaybeUninit;
 
@@ -16,7 +15,7 @@ const PREFERRED_BLOCKS: [u32; 2] = [256, 128];
 /// Blocks that every multiprocessor should get, if smaller ones allow it: where iterations differ in length, others
 /// then take up less while it runs one that is long.
 pub const LEAST_EACH: u64 = 2;
-/// Up to so many blocks, in multiples of what the device holds at once, a thread runs one iteration.
+/// Up to this many blocks, in multiples of what the device holds at once, a thread runs one iteration.
 pub const LEAST_WAVES: u64 = 8;
 /// Blocks at most, in the same measure. More pay for their start; fewer leave multiprocessors idle at the end when
 /// iterations differ in length.
@@ -49,7 +48,7 @@ pub struct GridPlan {
     pub single: bool,
     /// Iterations that a thread runs at a time.
     pub lanes: u32,
-    /// How often it should do that where there is enough to do.
+    /// How many times it should do that where there is enough to do.
     pub run: u64,
 }
 
@@ -72,7 +71,7 @@ pub fn best_block<E>(most: u32, warp: u32, fits: impl Fn(u32) -> Result<u32, E>)
     }
 }
 
-/// How often a thread should run so many iterations of this price.
+/// The number of iterations per thread, for this many iterations of this cost.
 pub fn worthwhile_run(price: f32, lanes: u32) -> u64 {
     (WORTH_A_THREAD / (price * lanes as f32)).clamp(2.0, 8.0) as u64
 }
@@ -116,12 +115,12 @@ impl GridPlan {
     }
 }
 
-/// A launch's only parameter, where the device reads it from: so many words.
+/// A launch's only parameter, as the device reads it: the words, and how many of them are used.
 #[derive(Debug)]
 pub struct Parameter([MaybeUninit<u64>; WORDS], usize);
 
 impl Parameter {
-    /// The context of a launch's task, and behind it its argument slots, or where they lie if they are too many. The
+    /// The context of a launch's task, and after it its argument slots, or where they are if they are too many. The
     /// device counts rounds at the address `rounds`, if any.
     #[inline]
     pub fn new(launch: &Launch<'_>, task: u32, number: u64, rounds: u64) -> Parameter {
@@ -155,7 +154,7 @@ impl Parameter {
 
     /// What the device reads.
     pub fn words(&self) -> &[u64] {
-        // SAFETY: so many words were written.
+        // SAFETY: that many words were written.
         unsafe { std::slice::from_raw_parts(self.0.as_ptr().cast(), self.1) }
     }
 

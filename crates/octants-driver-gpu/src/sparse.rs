@@ -1,4 +1,4 @@
-//! [`SparseLibraries`]: what a vendor has for sparse matrices, behind the runtime's traits.
+//! [`SparseLibraries`]: the vendor's sparse libraries, behind the runtime's traits.
 //!
 //! Such a library works on the thread's current device, as the driver does: its calls take [`Entered`].
 

@@ -1,5 +1,5 @@
-//! [`ProductLibrary`]: products of sparse matrices with vectors, by the functions that vendors' libraries have in the
-//! same form, each under a name of its own ([`ProductNames`]).
+//! [`ProductLibrary`]: products of sparse matrices with vectors. Vendors' libraries have the same functions under
+//! different names ([`ProductNames`]).
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::null_mut;
@@ -69,7 +69,7 @@ macro_rules! functions {
 }
 
 /// What multiplies, and what prepares that: state, form of the matrix, factor of the product, matrix, vector, factor of
-/// the result, result, type of the sums, algorithm, memory besides.
+/// the result, result, type of the sums, algorithm, workspace.
 type MultiplyFunction = unsafe extern "C" fn(
     Handle,
     c_int,
@@ -101,7 +101,7 @@ functions! {
     set_vector(Vector, *mut c_void);
     /// Lets go of it.
     destroy_vector(Vector);
-    /// How much memory a product needs besides.
+    /// The workspace size of a product.
     workspace_bytes(
         Handle, c_int, *const c_void, Matrix, Vector, *const c_void, Vector, c_int, c_int, *mut usize);
     /// Queues a product.
@@ -236,7 +236,7 @@ struct Product {
     y: Vector,
     real: c_int,
     workspace_bytes: u64,
-    /// The memory besides for which the matrix was looked over.
+    /// The workspace for which the matrix was analyzed.
     prepared_in: Option<Address>,
 }
 

@@ -1,10 +1,10 @@
 //! [`Streams`]: streams and events.
 //!
-//! Handle 0 is this program's default stream. It is a stream of its own, so that nothing touches the vendor's null
-//! stream, which orders every other stream behind it; but it is one of those that the null stream does order. Libraries
-//! that put their work on the null stream (PyTorch, unless told otherwise) are thus in step with the default stream, in
-//! both directions, as they are with programs that use the null stream itself, and handing them handle 0 as our stream
-//! is true to that. Streams that a program creates are independent of both: events alone order them.
+//! Handle 0 is this program's default stream. It is a separate stream, so nothing uses the vendor's null stream, which
+//! orders every other stream after it. It is, however, a blocking stream, which the null stream orders. Libraries that
+//! use the null stream (PyTorch, unless configured otherwise) are therefore ordered with the default stream in both
+//! directions, and handle 0 describes our stream correctly to them. Streams that a program creates are independent of
+//! both: only events order them.
 
 use octants_runtime::{ErrorKind, EventHandle, Result, StreamHandle};
 
@@ -113,7 +113,7 @@ impl Streams {
     }
 
     /// # Safety
-    /// Made by [`Streams::create_event`]. The library keeps it as long as work waits for it.
+    /// Made by [`Streams::create_event`]. The library keeps it while work waits for it.
     pub unsafe fn destroy_event(&self, context: &Context, event: EventHandle) {
         if let Some(calls) = context.enter_to_free() {
             // SAFETY: the contract above.

@@ -1,9 +1,9 @@
-//! [`Symbols`]: the functions of a GPU driver's library that the vendors have in the same form, each under a name of
-//! its own ([`Names`]); and [`crate::own_functions`], by which a vendor's crate declares those that it has in another.
+//! [`Symbols`]: those functions of a GPU driver's library that have the same form for all vendors, under different
+//! names ([`Names`]). [`crate::own_functions`] declares the functions that a vendor's crate has in another form.
 //!
-//! Results are plain integers here: a newer library may return codes that no enumeration of ours lists. Each parameter
-//! has a type of its own name where the vendors' headers have one, so that declarations can be checked against the
-//! headers from what [`Names::signatures`] tells.
+//! Results are plain integers, because a newer library may return codes that are in no enumeration here. Each
+//! parameter has a named type where the vendors' headers have one, so that declarations can be checked against the
+//! headers with [`Names::signatures`].
 
 use std::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};
 

@@ -1,4 +1,4 @@
-//! [`Vendor`]: what differs between vendors beside the names of their functions: numbers, words, and a few functions.
+//! [`Vendor`]: the differences between vendors besides function names: constants, words, and a few functions.
 
 use std::ffi::{c_int, c_uint, c_void};
 use std::fmt;
@@ -90,7 +90,7 @@ pub struct KernelNode {
     pub function: RawFunction,
     /// The grid.
     pub shape: GridShape,
-    /// Where the parameter lies.
+    /// Where the parameter is.
     pub parameter: *mut c_void,
 }
 
@@ -134,22 +134,22 @@ pub trait Graphs {
     /// A graph without nodes.
     unsafe fn create(&self) -> Called<RawGraph>;
 
-    /// Adds a kernel, which runs behind other nodes of the graph.
+    /// Adds a kernel, which runs after other nodes of the graph.
     unsafe fn add_kernel(&self, to: RawGraph, behind: &[RawNode], kernel: &KernelNode) -> Called<RawNode>;
 
-    /// Adds a kernel that runs behind another one, and whose code waits for it: its blocks may be there before that.
+    /// Adds a kernel that runs after another one, and whose code waits for it: its blocks may be there before that.
     unsafe fn add_waiting_kernel(&self, to: RawGraph, behind: RawNode, kernel: &KernelNode) -> Called<RawNode> {
         // SAFETY: the trait's contract.
         unsafe { self.add_kernel(to, &[behind], kernel) }
     }
 
-    /// Adds a node that waits for others, of which there are several, and does nothing.
+    /// Adds an empty node that waits for several others.
     unsafe fn add_join(&self, to: RawGraph, behind: &[RawNode]) -> Called<RawNode>;
 
-    /// Adds a fill, which runs behind other nodes.
+    /// Adds a fill, which runs after other nodes.
     unsafe fn add_fill(&self, to: RawGraph, behind: &[RawNode], fill: &FillNode) -> Called<RawNode>;
 
-    /// Adds a copy, which runs behind other nodes.
+    /// Adds a copy, which runs after other nodes.
     unsafe fn add_copy(&self, to: RawGraph, behind: &[RawNode], copy: &CopyNode) -> Called<RawNode>;
 
     /// Makes what was described ready. Graphs within it are part of it.
@@ -167,7 +167,7 @@ pub trait Graphs {
     /// Gives a description back, with those of the graphs within it.
     unsafe fn destroy(&self, graph: RawGraph);
 
-    /// Nodes that run again and again, where the vendor has them.
+    /// Nodes that run repeatedly, where the vendor has them.
     fn loops(&self) -> Option<&dyn GraphLoops> {
         None
     }
@@ -181,10 +181,10 @@ pub trait Graphs {
 /// A vendor's graphs that another library makes of a stream's work: see [`Graphs`].
 #[allow(clippy::missing_safety_doc)] // As there.
 pub trait GraphCaptures {
-    /// The graph, and the nodes that the stream's next work would come behind; `None` where none is made.
+    /// The graph, and the nodes that the stream's next work would come after; `None` where none is made.
     unsafe fn under_way(&self, stream: RawStream) -> Called<Option<(RawGraph, Vec<RawNode>)>>;
 
-    /// Lets the stream's next work come behind these nodes of the graph, and no others.
+    /// Lets the stream's next work come after these nodes of the graph, and no others.
     unsafe fn go_on_behind(&self, stream: RawStream, nodes: &[RawNode]) -> Called<()>;
 }
 
@@ -211,7 +211,7 @@ pub struct Decision {
     pub ended: u64,
     /// Address of a copy of that; zero where this does not write it.
     pub for_host: u64,
-    /// The number of the checkpoint that this is behind; zero where it is behind none.
+    /// The number of the checkpoint that this is after; zero where it is after none.
     pub checkpoint: u64,
     /// Address of what decides.
     pub condition: u64,
@@ -225,7 +225,7 @@ impl Decision {
     }
 }
 
-/// A vendor's nodes that run again and again, or only sometimes: see [`Graphs`].
+/// A vendor's nodes that run repeatedly, or only sometimes: see [`Graphs`].
 #[allow(clippy::missing_safety_doc)] // As there.
 pub trait GraphLoops {
     /// Code with a function `decide` for one thread, with a [`Decision`] as its only parameter.
@@ -235,11 +235,11 @@ pub trait GraphLoops {
     /// loop around it finds it as it was left.
     unsafe fn create_switch(&self, to: RawGraph) -> Called<u64>;
 
-    /// Adds a node that runs behind others: a graph, to be filled with nodes, again and again as long as the switch is
+    /// Adds a node that runs after others: a graph, to be filled with nodes, repeatedly while the switch is
     /// on. The node, and the graph.
     unsafe fn add_loop(&self, to: RawGraph, switch: u64, behind: &[RawNode]) -> Called<(RawNode, RawGraph)>;
 
-    /// Adds a node that runs behind others: a graph, to be filled with nodes, once if the switch is on by then.
+    /// Adds a node that runs after others: a graph, to be filled with nodes, once if the switch is on by then.
     unsafe fn add_choice(&self, to: RawGraph, switch: u64, behind: &[RawNode]) -> Called<(RawNode, RawGraph)>;
 }
 
@@ -260,7 +260,7 @@ pub trait Vendor: fmt::Debug + Send + Sync + 'static {
     /// What this thread works on.
     fn current(&self) -> Called<Place>;
 
-    /// Makes `to` what this thread works on, in the place of `from`. True when that has to be undone.
+    /// Makes `to` what this thread works on, instead of `from`. True when that has to be undone.
     ///
     /// # Safety
     /// `to` was opened.

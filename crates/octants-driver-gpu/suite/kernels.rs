@@ -4,7 +4,7 @@
 //!   nanoseconds. The slots are `x`, `n`, `ns`, `a`, `b`.
 //! - `answer`: writes its argument plus one to the result, and where the argument is zero to address 16 too.
 //! - `speak`: says its argument at site 0, and lets the assertion of site 1 fail with it.
-//! - `sum`: `x[0]` becomes the sum of `count` slots that follow `x` and `count`. They lie where the first slot says,
+//! - `sum`: `x[0]` becomes the sum of `count` slots that follow `x` and `count`. They are where the first slot says,
 //!   since they are many.
 
 use octants_artifact::{

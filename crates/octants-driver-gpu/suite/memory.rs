@@ -143,7 +143,7 @@ fn programs_that_come_and_go_leave_nothing_behind() {
         gpu.device.close(&Patient).unwrap();
         Some(())
     };
-    // The first ones make what is kept for good.
+    // The first ones make what is kept permanently.
     for _ in 0..6 {
         let Some(()) = cycle() else { return };
     }

@@ -1,8 +1,8 @@
-//! [`Captures`]: streams whose work is written down instead of done; [`Graph`]: what was written down.
+//! [`Captures`]: streams whose work is recorded instead of executed. [`Graph`]: the recorded work.
 //!
-//! Work that is queued on a captured stream becomes a node behind the stream's last one. An event that is recorded
-//! there stands for the stream's last nodes, and a stream that waits for it is captured too. The capture ends on the
-//! stream that it began on, which must have waited for all others. What would disturb a capture breaks it, and is noted
+//! Work queued on a captured stream becomes a node after the stream's last one. An event recorded there represents the
+//! stream's last nodes, and a stream that waits for it is captured too. The capture ends on the stream that it began
+//! on, which must have waited for all others. A call that is illegal during a capture invalidates it, and is reported
 //! as a fault.
 
 use std::cell::Cell;
@@ -143,7 +143,7 @@ impl Captures {
         }
     }
 
-    /// An event is recorded. True where it is for the capture alone.
+    /// An event is recorded. True where it is for the capture only.
     pub fn record(&mut self, event: u64, stream: u64) -> bool {
         self.0.iter_mut().for_each(|c| {
             c.events.remove(&event);
@@ -153,7 +153,7 @@ impl Captures {
         true
     }
 
-    /// A stream waits for an event, which was `recorded` outside. True where that is for the capture alone.
+    /// A stream waits for an event, which was `recorded` outside. True where that is for the capture only.
     pub fn wait(&mut self, stream: u64, event: u64, recorded: bool) -> Outcome<bool> {
         let Some(at) = self.0.iter().position(|c| c.events.contains_key(&event)) else {
             if let Some(capture) = self.of(stream).filter(|_| recorded) {

@@ -44,7 +44,7 @@ const PROCESSORS: &[&dyn Processor] = &[&Twin, &Emulator, &Reader];
 /// Loads code.
 ///
 /// # Safety
-/// A whole ELF file lies there, or something that does not begin like one.
+/// A whole ELF file is there, or something that does not begin like one.
 pub unsafe fn load(image: *const u8, device: i32) -> Outcome<Module> {
     // SAFETY: the contract above: the header says how long the file is.
     let bytes = unsafe {

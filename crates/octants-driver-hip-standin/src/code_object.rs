@@ -1,6 +1,6 @@
-//! [`Reader`]: takes code objects for AMD GPUs as they are, finds their entry points and what these need, and runs
-//! nothing: a launch does no more than to come to its turn. It shows that the code that would go to a GPU is found, and
-//! asked for with the names and sizes that it has; an emulator would begin here.
+//! [`Reader`]: parses code objects for AMD GPUs, finds their entry points and their requirements, and executes
+//! nothing: a launch only takes its turn. This verifies that the code for a GPU is found, and is launched with its
+//! names and sizes.
 
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ pub struct Reader;
 /// The kind of a section that lists the symbols seen from outside.
 const DYNAMIC_SYMBOLS: u32 = 11;
 const SYMBOL_BYTES: usize = 24;
-/// What a kernel's description is called behind the kernel's name, and its size.
+/// What a kernel's description is called after the kernel's name, and its size.
 const DESCRIPTION: &str = ".kd";
 const DESCRIPTION_BYTES: usize = 64;
 /// Where it says how many bytes of arguments the kernel has.
@@ -70,7 +70,7 @@ fn kernels(image: &[u8]) -> Option<HashMap<String, usize>> {
     Some(found)
 }
 
-/// Where in the file lies what is loaded at an address.
+/// Where in the file is what is loaded at an address.
 fn in_file(image: &[u8], address: usize) -> Option<usize> {
     let (segments, size, count) = (number(image, 32, 8)?, number(image, 54, 2)?, number(image, 56, 2)?);
     (0..count).find_map(|n| {

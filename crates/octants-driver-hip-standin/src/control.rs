@@ -1,4 +1,4 @@
-//! What tests may ask of the library beside HIP's functions.
+//! Functions for tests, besides HIP's.
 
 use std::ffi::{c_char, c_int};
 use std::sync::atomic::Ordering;
@@ -19,7 +19,7 @@ pub extern "C" fn standin_set_seed(seed: u64) {
 /// were.
 ///
 /// # Safety
-/// There is room for so many bytes.
+/// There is room for that many bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn standin_take_faults(text: *mut c_char, room: usize) -> usize {
     state().memory.check_given_back();

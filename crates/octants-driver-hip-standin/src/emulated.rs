@@ -1,5 +1,5 @@
-//! [`Emulator`]: runs code objects of AMD's GPUs, instruction by instruction, on the memory that this library hands
-//! out.
+//! [`Emulator`]: executes code objects of AMD GPUs, instruction by instruction, on the memory that this library
+//! allocates.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! What a program did that it must not.
+//! Faults: forbidden calls of a program.
 
 use std::sync::Mutex;
 

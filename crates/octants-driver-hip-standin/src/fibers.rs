@@ -1,4 +1,4 @@
-//! Runs the threads of a block as fibers of one thread, which change places where the block's threads meet: at a
+//! Runs the threads of a block as fibers of one thread, which switch where the block's threads synchronize: at a
 //! barrier, or within a warp, to exchange values or to vote.
 
 use std::cell::{Cell, RefCell};
@@ -16,7 +16,7 @@ const STACK_BYTES: usize = 256 << 10;
 /// An entry point: it gets the address of its parameter.
 pub type EntryPoint = unsafe extern "C" fn(*const u64);
 
-/// Where a thread stands.
+/// Where a thread is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum At {
     Start,
@@ -62,7 +62,7 @@ pub struct Table {
 pub static TABLE: Table = Table { register, barrier, exchange, fault, ballot };
 
 unsafe extern "C" fn register(which: i32) -> i32 {
-    // SAFETY: code runs in a fiber alone, which sets this before.
+    // SAFETY: code runs in a fiber only, which sets this before.
     unsafe { (*RUNNING.get()).registers[which as usize] as i32 }
 }
 

@@ -1,17 +1,17 @@
-//! A library that plays HIP's (`libamdhip64.so`) on a machine without an AMD GPU, for tests alone: the functions that
+//! A stand-in for HIP's library (`libamdhip64.so`) on a machine without an AMD GPU, for tests only: the functions that
 //! our driver uses, with the meaning that HIP's documentation gives them, as strict as it allows.
 //!
 //! - Streams are threads with queues. Between two pieces of work a seed decides how long a stream sleeps, so that
 //!   orders come up that no event forbids.
 //! - Memory of a stream is valid, and filled with rubbish, once the stream has come to its allocation; it is
-//!   overwritten when the stream comes to its release, and then given to whoever asks next.
+//!   overwritten when the stream comes to its release, and then given to the next allocation.
 //! - What a program must not do is written down as a fault ([`faults`]) even where the real library would let it pass:
 //!   an object used while another device is the thread's, or after it was destroyed, or code unloaded while it is
 //!   queued.
 //! - A captured stream's work is written down, and done where the graph is launched, in an order that the seed chooses
 //!   among those allowed.
 //! - There are two devices, so that a call that forgets to make its device the thread's own shows.
-//! - It plays hipSPARSE's products too, for whoever finds it under that name.
+//! - It also emulates hipSPARSE's products, if it is loaded under that name.
 //! - Running code is behind a trait ([`processor::Processor`]): code in, memory and arguments in, results out. It is
 //!   code of the same form as a GPU's, made for this machine's processor ([`twin`]); code of four chips, which is
 //!   emulated ([`emulated`]); or code of other chips, which is read and not run ([`code_object`]).

@@ -66,7 +66,7 @@ fn layout(bytes: usize) -> Layout {
 
 fn scribble(at: u64, bytes: usize, with: u8) {
     let part = bytes.min(SCRIBBLED);
-    // SAFETY: the block is ours, and nobody's else.
+    // SAFETY: the block is ours, and no one else's.
     unsafe {
         std::ptr::write_bytes(at as *mut u8, with, part);
         std::ptr::write_bytes((at as *mut u8).add(bytes - part), with, part);

@@ -1,4 +1,4 @@
-//! [`Processor`]: what runs code.
+//! [`Processor`]: the interface of code execution.
 
 use std::ops::Range;
 
@@ -61,7 +61,7 @@ pub trait Code: Send + Sync {
 /// An entry point.
 #[derive(Debug, Clone, Copy)]
 pub struct Entry {
-    /// Where the code lies, in the processor's terms.
+    /// Where the code is, in the processor's terms.
     pub at: usize,
     /// Bytes of its parameter.
     pub parameter_bytes: usize,

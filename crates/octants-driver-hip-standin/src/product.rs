@@ -1,4 +1,4 @@
-//! [`Product`]: a sparse matrix times a vector, as a stream does it.
+//! [`Product`]: a sparse matrix times a vector, as a stream operation.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ pub struct Matrix {
     pub is_double: bool,
 }
 
-/// A product with what was looked over for it.
+/// A product with what was analyzed for it.
 #[derive(Debug)]
 pub struct Product {
     /// The matrix.
@@ -32,11 +32,11 @@ pub struct Product {
     pub x: u64,
     /// The result.
     pub y: u64,
-    /// Memory besides.
+    /// Workspace.
     pub workspace: u64,
 }
 
-/// Bytes of memory besides.
+/// Workspace size in bytes.
 pub const WORKSPACE_BYTES: usize = 64;
 
 impl Product {
@@ -55,7 +55,7 @@ impl Product {
         if !parts.iter().all(|(at, bytes)| can_use(*at, *bytes)) {
             return;
         }
-        // SAFETY: the memory is checked, and has been aligned by whoever allocated it.
+        // SAFETY: the memory is checked, and was aligned by its allocator.
         unsafe { if m.is_double { self.multiply::<f64>() } else { self.multiply::<f32>() } }
     }
 

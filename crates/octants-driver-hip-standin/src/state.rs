@@ -1,5 +1,5 @@
-//! The library's state: devices, and who owns what. Objects are found by handles that are never given twice, so that
-//! the use of one that was destroyed is told from any other mistake.
+//! The library's state: devices, and the owners of objects. Handles are never reused, so the use of a destroyed object
+//! can be distinguished from other mistakes.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
@@ -27,7 +27,7 @@ pub struct Settings {
     pub memory: u64,
     /// Barriers do nothing where code is emulated.
     pub no_barriers: bool,
-    /// The real devices behind those that the process sees.
+    /// The real devices after those that the process sees.
     pub visible: Vec<i32>,
 }
 

@@ -1,4 +1,4 @@
-//! [`Stream`]: a thread that works off a queue.
+//! [`Stream`]: a thread that executes a queue.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -44,7 +44,7 @@ impl Stream {
         queued
     }
 
-    /// Work of the null stream comes behind that of all blocking streams, and theirs behind its.
+    /// Work of the null stream comes after that of all blocking streams, and theirs after its.
     fn order_with_null(self: &Arc<Stream>) {
         if !self.blocking {
             return;
@@ -68,7 +68,7 @@ impl Stream {
         (queue.queued, queue.done)
     }
 
-    /// Waits until so many pieces are done.
+    /// Waits until this many operations are done.
     pub fn wait(&self, count: u64) {
         let mut queue = lock(&self.queue);
         while queue.done < count {
@@ -187,7 +187,7 @@ impl Sleeps {
         Some(self.state >> 60)
     }
 
-    /// One of so many; the first without a seed.
+    /// A number below this one, chosen by the seed; zero without a seed.
     fn pick(&mut self, choices: usize) -> usize {
         self.next().map_or(0, |number| number as usize % choices)
     }

@@ -1,5 +1,4 @@
-//! [`Twin`]: runs code of a GPU's form that was made for this machine's processor: a shared object, as the code
-//! generator's file `twin.rs` describes it.
+//! [`Twin`]: runs the CPU twin of GPU code: a shared object, as the code generator's file `twin.rs` describes it.
 
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -23,13 +22,13 @@ impl Processor for Twin {
     fn load(&self, image: &[u8]) -> Result<Box<dyn Code>, String> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        // Where the number lies tells copies of this library in one process apart.
+        // Where the number is tells copies of this library in one process apart.
         let name = format!("hip-standin-{}-{:p}-{number}.so", std::process::id(), &NUMBER);
         let file: PathBuf = std::env::temp_dir().join(name);
         std::fs::write(&file, image).map_err(|e| e.to_string())?;
         // SAFETY: the code was made for this process.
         let library = unsafe {
-            // Code uses the process's functions of mathematics.
+            // Code uses the process's math functions.
             let _kept = Library::open(Some("libm.so.6"), RTLD_NOW | RTLD_GLOBAL).map(Library::into_raw);
             Library::open(Some(&file), RTLD_NOW | RTLD_LOCAL)
         };

@@ -1,5 +1,5 @@
-//! [`Work`], and what it is of: [`Stream`], [`Event`], [`Graph`]. Work names streams and events, which hold work, so
-//! that their types stand together; what they do is in `stream`, `event` and `capture`.
+//! [`Work`] and its users: [`Stream`], [`Event`], [`Graph`]. Work refers to streams and events, which contain work, so
+//! their types are together. Their operations are in `stream`, `event` and `capture`.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex};

@@ -1,7 +1,7 @@
-//! [`choose_target`]: the processor that code is made for, from the name by which HIP calls an architecture.
+//! [`choose_target`]: the processor that code is compiled for, from HIP's name of an architecture.
 //!
-//! `gfx90a:sramecc+:xnack-` is a processor with the state of features that may change its code. Ours runs with them in
-//! any state.
+//! `gfx90a:sramecc+:xnack-` is a processor with the state of features that may affect its code. Our code runs with
+//! them in any state.
 
 use octants_artifact::CodeTarget;
 
@@ -12,7 +12,7 @@ const FIFTH: i32 = 60_000_000;
 /// What code is made for, with a version of HIP; `None` for a name that is no architecture's.
 pub fn choose_target(architecture: &str, version: i32) -> Option<CodeTarget> {
     let cpu = architecture.split(':').next()?;
-    // A library that plays HIP's for tests, whose code is for this machine's processor.
+    // A stand-in for HIP's library, for tests. Its code is for this machine's processor.
     #[cfg(feature = "twin")]
     if let Some(kind) = cpu.strip_prefix("twin-") {
         return Some(CodeTarget::Device { triple: "twin".into(), cpu: kind.into(), features: String::new() });

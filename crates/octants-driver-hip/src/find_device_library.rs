@@ -1,7 +1,7 @@
-//! [`find_device_library`]: AMD's library of mathematical functions for GPU code (`ocml.bc`), wherever it is installed.
+//! [`find_device_library`]: finds AMD's math library for GPU code (`ocml.bc`).
 //!
-//! It comes with ROCm, as a package of its own with Debian and Ubuntu (`rocm-device-libs`), and with several packages
-//! for Python.
+//! It comes with ROCm, as a separate package with Debian and Ubuntu (`rocm-device-libs`), and with several Python
+//! packages.
 
 use std::path::PathBuf;
 

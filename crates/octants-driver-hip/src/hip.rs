@@ -1,7 +1,6 @@
-//! [`Hip`]: HIP's numbers and words, and its functions that are not as other vendors'.
+//! [`Hip`]: HIP's constants and words, and its functions that differ from those of other vendors.
 //!
-//! A thread works on the device that it has set, device 0 at first. There are no contexts but the devices' primary
-//! ones.
+//! A thread works on the device that it has set, device 0 at first. The only contexts are the devices' primary ones.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 

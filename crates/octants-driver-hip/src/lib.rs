@@ -1,9 +1,9 @@
-//! AMD GPUs as a device, through HIP's library (ROCm), as it is installed with the graphics driver. Nothing of it is
-//! needed to build.
+//! AMD GPUs as a device, through HIP's library (ROCm), as installed with the graphics driver. It is not needed to
+//! build.
 //!
-//! The library is looked up when a device is opened ([`open()`]); without it, a device, or a version new enough, that
-//! fails with a reason for the user, and nothing else happens. What is done with the library is `octants_driver_gpu`'s:
-//! here are its functions' names, what is HIP's alone, and which code the chips take.
+//! The library is looked up when a device is opened ([`open()`]). Without it, a device, or a version new enough,
+//! opening fails with a reason for the user, and nothing else happens. `octants_driver_gpu` holds the logic. This
+//! crate holds the names of the library's functions, the parts specific to HIP, and the choice of the target.
 //!
 //! Reading order: [`symbols`], [`hip`], [`sparse_libraries`], [`mod@open`], [`choose_target`],
 //! [`mod@find_device_library`].

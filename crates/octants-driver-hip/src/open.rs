@@ -1,4 +1,4 @@
-//! Finds HIP's library and a device, or says why that cannot be.
+//! Finds HIP's library and a device, or reports why it cannot.
 
 use octants_driver_gpu::libloading::Library as Loaded;
 use octants_driver_gpu::open::{Listed, list_gpus, load, open_context};

@@ -1,5 +1,5 @@
-//! [`HipSparse`]: products of sparse matrices by hipSPARSE, where it is installed. ROCm has no library of direct
-//! solvers that keep their factors.
+//! [`HipSparse`]: products of sparse matrices by hipSPARSE, if it is installed. ROCm has no library of direct solvers
+//! with reusable factors.
 
 use std::path::PathBuf;
 use std::sync::OnceLock;

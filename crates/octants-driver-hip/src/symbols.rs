@@ -1,9 +1,9 @@
-//! The functions of HIP's library, by the exact names it exports.
+//! The functions of HIP's library, by their exact exported names.
 //!
-//! The declarations are compared with AMD's headers by a test (`tests/header.rs`), so that a parameter too few or one
-//! of another type does not go unnoticed. Where a header gives a function a newer version under its old name
-//! (`hipGetDeviceProperties` is a macro for `hipGetDevicePropertiesR0600` since ROCm 6.0, since the struct that it
-//! fills has changed), the table names what is meant.
+//! A test (`tests/header.rs`) compares the declarations with AMD's headers, so a missing parameter or a wrong type is
+//! found. If a header maps a function to a newer version under its old name (`hipGetDeviceProperties` is a macro for
+//! `hipGetDevicePropertiesR0600` since ROCm 6.0, because the struct that it fills has changed), the table lists the
+//! versioned name.
 
 use std::ffi::{c_char, c_int, c_void};
 
@@ -36,7 +36,7 @@ pub mod number {
     pub const HOST_COHERENT: u32 = 0x4000_0000;
 }
 
-/// Where the name of the architecture lies in the structs that describe a device, and their sizes.
+/// Where the name of the architecture is in the structs that describe a device, and their sizes.
 pub mod layout {
     #![allow(missing_docs)]
     /// Of `hipGetDeviceProperties` as the library exports it, which has kept the struct of before ROCm 6.0.

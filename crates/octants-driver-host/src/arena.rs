@@ -1,9 +1,10 @@
-//! Memory for blocks smaller than a huge page, side by side in huge pages.
+//! Memory for blocks smaller than a huge page, packed into huge pages.
 //!
-//! A program with many fields of some hundred kilobytes walks all of them in one loop. In pages of the usual size they
-//! need more translations of addresses than a processor keeps.
+//! A program with many fields of a few hundred kilobytes walks all of them in one loop. With pages of the usual size,
+//! they would need more address translations than a processor caches.
 //!
-//! What is free is kept beside the memory, not in it: programs that write a little beside their fields do not spoil it.
+//! Free blocks are recorded outside of the memory, so a program that writes slightly out of bounds does not corrupt
+//! the allocator.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{MutexGuard, PoisonError};
@@ -111,7 +112,7 @@ impl Arena {
     }
 
     /// Takes a block back. The memory of a chunk without blocks goes back to the system, but for one that is kept: a
-    /// program may make and drop one block again and again.
+    /// program may make and drop one block repeatedly.
     ///
     /// # Safety
     /// `address` came from `allocate(bytes)` of this arena and is used no more.
@@ -199,7 +200,7 @@ mod tests {
             free.give_back(starts[i], CHUNK / 8);
             assert!(!free.is_all());
         }
-        // The smallest range that is large enough: the one behind the block that is left.
+        // The smallest range that is large enough: the one after the block that is left.
         assert_eq!(free.take(CHUNK / 4), Some(starts[5]));
         free.give_back(starts[5], CHUNK / 4);
         free.give_back(starts[4], CHUNK / 8);

@@ -1,10 +1,9 @@
-//! Copies of memory that threads scatter sums to: a set for each launch that uses some at one time, with a copy for
-//! each lane of a job.
+//! Private copies of memory that threads scatter sums to: a set for each concurrent launch that uses them, with one
+//! copy for each lane of a job.
 //!
-//! Copies are zero whenever no launch uses them: those who add them up clear what was written. So they need not be
-//! cleared as a whole before each launch, and what nobody writes to stays in the caches of all who read it. A lane's
-//! copy is written by the thread that has the lane, in most jobs the same one, and its pages lie where that thread
-//! runs.
+//! Copies are zero whenever no launch uses them, because the code that merges them clears what was written. They need
+//! not be cleared as a whole before each launch, and untouched parts stay in the caches of all readers. A lane's copy
+//! is written by the lane's thread, in most jobs the same one, and its pages are allocated on that thread's node.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};

@@ -1,11 +1,10 @@
-//! [`Entry`]: how the code of a task is entered, and left before its end.
+//! [`Entry`]: entry into a task's code, and early exit from it.
 //!
-//! Code that computes with floats under fast math wants a processor that treats denormals as zero; it is set back for
-//! whoever comes next on the thread.
+//! Code with fast-math floats needs a processor that flushes denormals to zero. The mode is restored for later code on
+//! the thread.
 //!
-//! Code with long loops calls `HostContext::poll` now and then. When the launch has been interrupted that does not
-//! return: it takes the stack back to where the code was entered. The code holds nothing that would have to be given
-//! back.
+//! Code with long loops calls `HostContext::poll` now and then. If the launch has been interrupted, that call does not
+//! return: it unwinds the stack to the entry. The code holds no resources that would have to be released.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -131,7 +130,7 @@ unsafe extern "C" fn answer(context: *const HostContext) {
     // What panics goes on: code cannot be unwound.
     let ends = as_entered(|| catch_unwind(AssertUnwindSafe(|| polled.watch.ends_code())).unwrap_or(false));
     if ends {
-        // SAFETY: `enter_polled` has written where it stood, and waits there; no frame in between owns anything.
+        // SAFETY: `enter_polled` has written where it was, and waits there; no frame in between owns anything.
         unsafe { leave(polled.stack.get()) }
     }
 }
@@ -210,7 +209,7 @@ unsafe extern "C" fn poll_keeping_vectors(context: *const HostContext) {
     poll_keeping!("xsave64 [rsp]", "xrstor64 [rsp]")
 }
 
-/// For others, which have vectors of 128 bits alone.
+/// For others, which have vectors of 128 bits only.
 ///
 /// # Safety
 /// As [`answer`].

@@ -1,6 +1,7 @@
-//! [`Slot`]: where a job lies while threads take part in it.
+//! [`Slot`]: a job while threads take part in it.
 //!
-//! The caller takes a slot, opens it, takes part, then closes the lanes that no one came for and waits for the others.
+//! The caller takes a slot, opens it, takes part, then closes the lanes that no thread has joined, and waits for the
+//! others.
 
 use std::any::Any;
 use std::cell::UnsafeCell;

@@ -1,7 +1,7 @@
 //! [`Lane`]: a participant's share of a job, a run of neighboring chunks.
 //!
-//! Its participant takes chunks from the front, others from the back. Participants come and go by its state, which they
-//! share with the caller alone.
+//! Its own participant takes chunks from the front, others steal from the back. Participants join and leave through
+//! its state, which they share with the caller only.
 
 use std::hint::spin_loop;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};

@@ -1,14 +1,13 @@
-//! The CPU as a device: links compiled object files into the process, gives out memory, and runs tasks on a thread
+//! The CPU as a device: links compiled object files into the process, allocates memory, and runs tasks on a thread
 //! pool.
 //!
 //! # Invariants
 //!
-//! - Without streams every call returns after its work is done ([`octants_runtime::Driver::is_immediate`]); with them,
-//!   work is queued, and a queue that waits holds no thread.
-//! - A task too small to be worth threads runs on the caller alone. Threads are started by the first task that is worth
-//!   them.
-//! - A thread of the pool never waits for another task, so nesting cannot deadlock; the caller waits only for threads
-//!   that have joined its task, so threads that are gone (after a `fork`) cost speed alone.
+//! - Without streams, every call returns after its work is done ([`octants_runtime::Driver::is_immediate`]). With
+//!   streams, work is queued, and a waiting queue holds no thread.
+//! - A task too small for several threads runs on the caller. Threads are started by the first task that needs them.
+//! - A pool thread never waits for another task, so nesting cannot deadlock. The caller waits only for threads that
+//!   have joined its task, so missing threads (after a `fork`) only cost speed.
 //! - No panic crosses into compiled code.
 //!
 //! Reading order: [`host_driver`], [`run_task`], [`enter`], [`plan_chunks`], [`pool`], `job_slot`, `lane`,

@@ -1,8 +1,8 @@
 //! Links object files into the process with LLVM's ORC and JITLink.
 //!
-//! One [`Linker`] serves a program. The objects of a kernel get a symbol table of their own, so that kernels may use
-//! the same names, and it is given back its table's place when it is unloaded (LLVM's C interface can clear a table but
-//! not remove it). Undefined symbols are looked up in the process, libm, libmvec and libgcc.
+//! One [`Linker`] serves a program. The objects of each kernel have their own symbol table, so kernels may define the
+//! same names. The table is reused after the kernel is unloaded (LLVM's C interface can clear a table but not remove
+//! it). Undefined symbols are looked up in the process, libm, libmvec and libgcc.
 
 use std::ffi::{CStr, CString, c_void};
 use std::sync::{Mutex, Once, PoisonError, mpsc};
@@ -187,7 +187,7 @@ impl Linker {
 
 impl Drop for Linker {
     fn drop(&mut self) {
-        // SAFETY: made by `new`; whoever loaded objects holds the linker and is gone.
+        // SAFETY: made by `new`; every holder of loaded objects held the linker and is gone.
         let _ = unsafe { check(LLVMOrcDisposeLLJIT(self.jit)) };
     }
 }
@@ -240,7 +240,7 @@ unsafe fn check(error: LLVMErrorRef) -> Result<(), String> {
 fn prepare_process() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        // SAFETY: plain initialisers, once; `dlopen` of system libraries whose constructors do nothing.
+        // SAFETY: plain initializers, once; `dlopen` of system libraries whose constructors do nothing.
         unsafe {
             LLVM_InitializeNativeTarget();
             LLVM_InitializeNativeAsmPrinter();

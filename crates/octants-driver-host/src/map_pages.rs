@@ -19,7 +19,7 @@ pub(crate) fn map(bytes: usize) -> Option<usize> {
     Some(block)
 }
 
-/// The same in small pages, of which only those that are touched take memory: the block may be larger than it.
+/// The same in small pages. Only touched pages take memory, so the block may be larger than the machine's memory.
 pub(crate) fn map_sparse(bytes: usize) -> Option<usize> {
     map_plain(bytes, libc::MAP_NORESERVE)
 }
@@ -28,7 +28,7 @@ fn map_plain(bytes: usize, more_flags: i32) -> Option<usize> {
     // The block starts on a huge page: map more and cut off both ends.
     let all = bytes.checked_add(HUGE_PAGE + 2 * MARGIN)?;
     let protection = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: a new anonymous mapping; what is unmapped lies inside it and is used by no one.
+    // SAFETY: a new anonymous mapping; what is unmapped is inside it and is used by no one.
     unsafe {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | more_flags;
         let start = libc::mmap(std::ptr::null_mut(), all, protection, flags, -1, 0);

@@ -1,12 +1,11 @@
-//! Memory of the CPU as a device: zeroed, aligned to cache lines.
+//! Memory of the CPU as a device: zeroed, and aligned to cache lines.
 //!
-//! Large blocks come from the operating system as untouched zero pages, huge ones where they fit; smaller ones share
+//! Large blocks come from the operating system as untouched zero pages, in huge pages if they fit. Smaller ones share
 //! huge pages ([`Arena`]).
 //!
-//! Every block has a margin on both sides. Programs exist that read or write a little beside an array or field, such as
-//! the row before the first in a stencil at the border, and run on elsewhere because their fields are parts of one
-//! large block. Without checks of bounds they shall run on here too, instead of ending the process or spoiling its
-//! allocator's bookkeeping.
+//! Every block has a margin on both sides. Some programs read or write slightly out of bounds, such as the row before
+//! the first in a stencil at the border. They run elsewhere because their fields are parts of one large block. Without
+//! bounds checks they also run here, and neither crash nor corrupt the allocator.
 
 use crate::arena::Arena;
 use crate::map_pages::{ALIGNMENT, HUGE_PAGE, MARGIN, map, map_sparse, unmap};

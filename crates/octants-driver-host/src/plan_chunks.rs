@@ -1,4 +1,4 @@
-//! Decides how a parallel task is cut up: over how many threads, and into chunks of how many iterations.
+//! Decides how a parallel task is divided: the number of threads, and the number of iterations in a chunk.
 
 use octants_artifact::{ParallelMeta, ScatterCopies};
 
@@ -15,9 +15,9 @@ const LONG_CHUNK: f64 = 20_000.0;
 /// Nanoseconds of an atomic sum where many threads add to the same memory. Work that was seen to take longer has other
 /// things to do.
 const ATOMIC_SUM: f64 = 40.0;
-/// A thread that adds to a copy adds as much as so many whose sums are atomic.
+/// Speed of a thread that adds to a copy, relative to one whose sums are atomic.
 const LEAST_SHARE: u64 = 4;
-/// Chunks begin at multiples of this many iterations, so that two threads seldom write the same cache line.
+/// Chunks begin at multiples of this many iterations, so that two threads rarely write the same cache line.
 const GRAIN: u64 = 64;
 
 /// How to run a number of iterations.

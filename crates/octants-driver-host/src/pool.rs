@@ -1,15 +1,15 @@
-//! Threads that run the chunks of a job, written for short wake-up.
+//! The thread pool that runs the chunks of a job, optimized for short wake-up.
 //!
-//! Any number of threads may run jobs at once; each job takes one of a few slots, and a job that finds none free runs
-//! on its caller alone. In a job every participant has a lane: a run of neighboring chunks, taken from the front. The
-//! caller has the first, and a thread of the pool the one of its own number as long as it comes for it, so that from
-//! one job to the next a thread meets the same memory. One that has finished its own lane takes chunks from the back of
-//! others. Participants come and go by the state of their lane, which they share with the caller alone. The caller
-//! takes part, then closes the lanes that no one came for and waits for the others.
+//! Any number of threads may run jobs concurrently. Each job takes one of a few slots; a job that finds none free runs
+//! on its caller only. Every participant of a job has a lane: a run of neighboring chunks, taken from the front. The
+//! caller has the first lane. A pool thread takes the lane of its own number if that is still free, so a thread
+//! touches the same memory from job to job. A participant that has finished its lane steals chunks from the back of
+//! others. Participants join and leave through the state of their lane, which they share with the caller only. The
+//! caller takes part, then closes the lanes that no thread has joined, and waits for the others.
 //!
-//! Idle threads look for work for some time, longer where work came soon after they had gone to sleep lately, then
-//! sleep on a futex. The caller wakes two of them, and each that wakes wakes two more while there is room, so that the
-//! caller's time does not grow with the number of threads.
+//! Idle threads spin for some time, longer if work recently came soon after they had gone to sleep, and then sleep on
+//! a futex. The caller wakes two of them, and each of those wakes two more while there are free lanes, so the caller's
+//! time does not grow with the number of threads.
 
 use std::cell::{Cell, UnsafeCell};
 use std::hint::spin_loop;
@@ -422,7 +422,7 @@ mod tests {
             pool.run(40, 1, 2, &Patient, &body).unwrap();
             threads.into_inner().unwrap().len() == 2
         };
-        // A busy machine may keep the other thread from waking in time, but not again and again.
+        // A busy machine may keep the other thread from waking in time, but not repeatedly.
         assert!((0..20).any(|_| shared()));
     }
 

@@ -1,12 +1,12 @@
-//! In-order queues of work and the threads that serve them: what a stream is on the CPU when streams are real.
+//! In-order work queues and the threads that serve them: real streams on the CPU.
 //!
-//! A queue with work is on the list of ready queues. A dispatcher takes it from there, does one piece of its work,
-//! which may spread over the thread pool, and puts it back at the end, so that busy queues take turns. A queue that
-//! waits for a point of another one is off the list until that point is reached: it holds no thread, so a few
-//! dispatchers serve any number of streams and cannot block one another.
+//! A queue with work is on the list of ready queues. A dispatcher removes it, executes one piece of its work, which
+//! may use the thread pool, and appends it to the list again, so busy queues take turns. A queue that waits for a
+//! point of another one is off the list until that point is reached. It holds no thread, so a few dispatchers serve
+//! any number of streams and cannot block one another.
 //!
-//! Under a [`Schedule`] there are no dispatchers: the threads that queue work or wait for it do what the schedule
-//! picks.
+//! Under a [`Schedule`] there are no dispatchers: threads that queue work or wait for it execute the pieces that the
+//! schedule picks.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -82,7 +82,7 @@ struct QueueState {
 pub struct Point {
     state: Mutex<PointState>,
     reached: Condvar,
-    /// The queue, and how many pieces of its work the point stands behind.
+    /// The queue, and how many pieces of its work the point is after.
     place: OnceLock<(Weak<Queue>, u64)>,
 }
 
@@ -180,7 +180,7 @@ impl Point {
         lock(&self.state).at
     }
 
-    /// What it stands behind ends early.
+    /// What it is after ends early.
     fn cancel(&self) {
         if let Some((queue, pieces)) = self.place.get()
             && let Some(queue) = queue.upgrade()
@@ -329,7 +329,7 @@ impl Queues {
         self.shared.canceled.store(true, Ordering::Relaxed);
     }
 
-    /// Ends the threads once all work is done. Work that is queued later is done by whoever queues it.
+    /// Ends the threads once all work is done. Work that is queued later runs on the thread that queues it.
     pub fn end(&self) {
         lock(&self.shared.ready).ended = true;
         self.shared.wake.notify_all();
@@ -482,7 +482,7 @@ impl Shared {
                     p.queues.push(queue);
                     drop(p);
                     if canceled {
-                        // Whoever canceled has not seen that the queue waits here.
+                        // The thread that canceled has not seen that the queue waits here.
                         point.cancel();
                     }
                     return;
@@ -507,7 +507,7 @@ impl Shared {
                 }
                 spare = Some(task);
             }
-            // SAFETY: whoever queued the work vouches for the ranges until it is done.
+            // SAFETY: the caller that queued the work guarantees the ranges until it is done.
             Work::Copy { to, from, bytes } => unsafe { std::ptr::copy(from as *const u8, to as *mut u8, bytes) },
             // SAFETY: as above; the memory is given back once.
             Work::Free { address, bytes, of } => unsafe { of.free(address, bytes) },

@@ -1,4 +1,4 @@
-//! [`Ranges`]: the numbers that a participant of a job takes.
+//! [`Ranges`]: the chunk numbers that a participant of a job takes.
 
 use std::sync::atomic::Ordering;
 

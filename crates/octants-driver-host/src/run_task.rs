@@ -1,4 +1,4 @@
-//! Runs one task: decides whether threads pay, calls the code, and answers its calls back.
+//! Runs one task: decides whether to use several threads, calls the code, and handles its callbacks.
 
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -198,7 +198,7 @@ impl LoadedTask {
         let Some(mut set) = set else {
             return pool.share(count, chunk, width, launch.caller, &|ranges| {
                 let watch = ranges.watch();
-                // SAFETY: the contract; the ranges lie within the count and do not overlap.
+                // SAFETY: the contract; the ranges are within the count and do not overlap.
                 ranges.for_each(|(begin, end)| unsafe { code.run(shared.get(), begin, end, watch) });
             });
         };
@@ -230,7 +230,7 @@ impl LoadedTask {
     /// that pays. False when the caller was interrupted meanwhile.
     ///
     /// # Safety
-    /// As [`LoadedTask::run`]; the range lies within the count.
+    /// As [`LoadedTask::run`]; the range is within the count.
     unsafe fn run_beside_others(
         &self,
         pool: &Pool,
@@ -272,7 +272,7 @@ impl LoadedTask {
         let Kind::Parallel { shape, merges, .. } = &self.kind else { return };
         shape.part_of_copies(part, args, |region, copy_offset, [begin, end]| {
             let listed = HostContext { copy_offset, ..listed.clone() };
-            // SAFETY: the contract; groups lie within the copies.
+            // SAFETY: the contract; groups are within the copies.
             unsafe { merges[region].run_to_its_end(&listed, begin, end) }
         });
     }
@@ -440,12 +440,12 @@ impl QueuedTask {
 
     /// Runs some iterations.
     pub fn run_piece(&self, pool: &Pool, caller: &dyn Caller, begin: u64, end: u64) {
-        // SAFETY: as in `run`; the range lies within the count.
+        // SAFETY: as in `run`; the range is within the count.
         self.with(caller, |task, launch| unsafe { task.run_beside_others(pool, launch, &context(launch), begin, end) });
     }
 }
 
-/// What compiled code is told of a launch.
+/// What compiled code is told about a launch.
 fn context(launch: &Launch<'_>) -> HostContext {
     HostContext {
         args: launch.args.as_ptr(),
@@ -467,7 +467,7 @@ fn context(launch: &Launch<'_>) -> HostContext {
 struct Shared<'a>(&'a HostContext);
 
 // SAFETY: tasks only read the context. What it leads to is the launch's memory, which tasks may share, and the launch,
-// of which `print` and `fail` use only parts that are `Sync`.
+// and `print` and `fail` use only its parts that are `Sync`.
 unsafe impl Sync for Shared<'_> {}
 
 impl Shared<'_> {
@@ -486,7 +486,7 @@ struct Pace {
 
 /// The first runs are all measured.
 const TRIALS: u32 = 4;
-/// Later every so many-th is.
+/// After that, one in this many.
 const EVERY: u32 = 64;
 /// Work below this many nanoseconds is measured on one thread: on several, handing it out would be most of the time.
 const PROBE_BELOW: f64 = 40_000.0;

@@ -1,8 +1,8 @@
-//! [`Schedule`]: which work is done when, chosen by a seed to be as awkward as the semantics of streams allow.
+//! [`Schedule`]: a seeded adversarial schedule of queued work, within the semantics of streams.
 //!
-//! Most work is left lying until someone waits for it; then pieces are done in an order that is shuffled across queues.
-//! What waits for too little, or relies on an order that no event gives, shows it under some seed, and again under the
-//! same.
+//! Most work is deferred until something waits for it. Then pieces run in an order that is shuffled across queues.
+//! Code that waits for too little, or relies on an order that no event enforces, fails under some seed, and fails
+//! again under the same seed.
 
 /// A seeded chooser.
 pub struct Schedule {

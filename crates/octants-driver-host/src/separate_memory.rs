@@ -1,5 +1,5 @@
-//! [`SeparateMemory`]: which addresses are the device's, for tests in which the CPU plays a device with memory of its
-//! own.
+//! [`SeparateMemory`]: the addresses that belong to the device, for tests in which the CPU emulates a device with
+//! separate memory.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -19,7 +19,7 @@ impl SeparateMemory {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&address);
     }
 
-    /// True when the address lies in a block, or right behind one: views of no elements start there.
+    /// True when the address is in a block, or right after one: views of no elements start there.
     pub fn holds(&self, address: u64) -> bool {
         let blocks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         blocks.range(..=address).next_back().is_some_and(|(start, bytes)| address - start <= *bytes)

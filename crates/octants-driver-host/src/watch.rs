@@ -1,4 +1,4 @@
-//! [`Watch`]: whether running code is to be left, because the user has interrupted the launch.
+//! [`Watch`]: whether running code should exit because the user has interrupted the launch.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};

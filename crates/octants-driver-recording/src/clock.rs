@@ -1,4 +1,4 @@
-//! [`Clock`]: what a stream knows of the progress of all streams.
+//! [`Clock`]: a vector clock: the progress of all streams that a stream is ordered after.
 
 use std::collections::BTreeMap;
 

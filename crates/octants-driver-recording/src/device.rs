@@ -1,4 +1,4 @@
-//! Devices over the recording driver: how a test begins, and how it ends.
+//! Devices on the recording driver: how a test begins, and how it ends.
 
 use std::sync::Arc;
 

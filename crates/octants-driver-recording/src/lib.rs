@@ -1,9 +1,8 @@
-//! A driver for tests: writes down every call, checks the order of streams, and fails calls on request.
+//! A driver for tests: records every call, checks the order of streams, and fails calls on request.
 //!
-//! Nothing runs. Each stream has a vector clock; an event carries the clock of the moment it was recorded. Memory knows
-//! when it was used and by whom, so that every use can be proved to come after its allocation and before its free, and
-//! every two launches that share a frame to come one after the other. What is wrong is kept in [`Log::mistakes`], leaks
-//! included.
+//! Nothing runs. Each stream has a vector clock; an event carries the clock at the time of recording. Memory records
+//! its uses and their streams, which proves that every use comes after the allocation and before the free, and that
+//! two launches that share a frame are ordered. Mistakes, including leaks, are collected in [`Log::mistakes`].
 //!
 //! Reading order: [`clock`], [`log`], [`recording_driver`], [`device`](mod@device).
 

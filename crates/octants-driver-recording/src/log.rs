@@ -1,4 +1,4 @@
-//! [`Log`]: what a recording driver was asked to do, and what was wrong with it.
+//! [`Log`]: the calls that a recording driver received, and the mistakes among them.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -98,13 +98,13 @@ pub(crate) struct Block {
 }
 
 impl State {
-    /// The block that an address lies in, and its start.
+    /// The block that an address is in, and its start.
     pub(crate) fn block(&self, address: u64) -> Option<(u64, &Block)> {
         let (&start, block) = self.blocks.range(..=address).next_back()?;
         (address - start < block.bytes).then_some((start, block))
     }
 
-    /// The bytes of the block that an address lies in, from there on.
+    /// The bytes of the block that an address is in, from there on.
     pub(crate) fn memory(&self, address: u64, most: usize) -> Option<Vec<u8>> {
         let (start, block) = self.block(address)?;
         let bytes = block.memory.iter().flat_map(|line| line.0).flat_map(u64::to_ne_bytes).take(block.bytes as usize);
@@ -129,7 +129,7 @@ impl State {
     }
 
     pub(crate) fn check_source(&mut self, read: &HostRead) {
-        // SAFETY: whoever queued the copy keeps its source until the copy is done.
+        // SAFETY: the caller that queued the copy keeps its source until the copy is done.
         let now = unsafe { std::slice::from_raw_parts(read.from as *const u8, read.bytes.len()) };
         if now != &*read.bytes {
             let (bytes, stream) = (read.bytes.len(), read.at.stream);
@@ -165,7 +165,7 @@ impl Log {
         self.state().arguments.get(slot).cloned().unwrap_or_default()
     }
 
-    /// Where the arguments of the last launch lie, if they did not travel by value.
+    /// Where the arguments of the last launch are, if they did not travel by value.
     pub fn last_args_at(&self) -> Option<u64> {
         self.state().args_at
     }
@@ -233,7 +233,7 @@ impl Log {
         }
     }
 
-    /// The bytes of the block that an address lies in, from there on.
+    /// The bytes of the block that an address is in, from there on.
     pub fn memory(&self, address: u64) -> Option<Vec<u8>> {
         self.state().memory(address, usize::MAX)
     }

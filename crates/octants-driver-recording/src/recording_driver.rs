@@ -1,4 +1,4 @@
-//! [`RecordingDriver`].
+//! [`RecordingDriver`]: the driver.
 
 use std::sync::Arc;
 
@@ -156,7 +156,7 @@ impl State {
         (clock.tick(stream.0), known)
     }
 
-    /// Notes the use of the block that an address lies in. Returns the uses before.
+    /// Notes the use of the block that an address is in. Returns the uses before.
     fn note_use(
         &mut self,
         address: u64,
@@ -214,7 +214,7 @@ impl State {
 /// What code of a device does to say something.
 ///
 /// # Safety
-/// A channel lies there.
+/// A channel is there.
 unsafe fn say(channel: DevicePtr, speaker: u64, said: &Said) {
     let header = ((speaker + 1) << 32) | u64::from(said.site);
     // SAFETY: the contract above; records end within the capacity.
@@ -441,7 +441,7 @@ impl Driver for RecordingDriver {
         let mut s = self.log.state();
         // Copies that the stream makes before have read what this one writes over.
         s.settle_before(stream.0, to as u64, bytes);
-        // What a launch decides by is copied behind its tasks.
+        // What a launch decides by is copied after its tasks.
         let launch = s.launched.iter().rev().find(|l| l.stream == stream.0).map(|l| l.number & MOST_NUMBER);
         s.copy(stream, (to as u64, from.0), bytes, launch);
         self.end_call(&mut s, stream);
@@ -508,7 +508,7 @@ impl Driver for RecordingDriver {
             let call = format!("launch_as_one {} sections {:?} on {}", sections.len(), launch.args, stream.0);
             self.call("launch_as_one", call)?;
             if launch.end != EndWords::NONE {
-                // SAFETY: the word lies in memory that the host reaches.
+                // SAFETY: the word is in memory that the host reaches.
                 unsafe { (launch.end.for_host.0 as *mut u64).write(self.log.state().ends_at) };
             }
         }

@@ -1,4 +1,4 @@
-//! Results of Vulkan's calls as errors that say which call failed, how, and what was being done.
+//! Results of Vulkan calls as errors that name the call, its result, and the operation.
 
 use ash::vk;
 use octants_runtime::{DeviceError, ErrorKind};

@@ -1,4 +1,4 @@
-//! [`VulkanDriver`]: a device of Vulkan behind the runtime's `Driver` trait.
+//! [`VulkanDriver`]: a Vulkan device behind the runtime's `Driver` trait.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -76,7 +76,7 @@ impl VulkanDriver {
         unsafe { &*(handle.0 as *const Event) }
     }
 
-    /// Where an address lies, of the device's memory or of pinned memory.
+    /// Where an address is, of the device's memory or of pinned memory.
     fn find(&self, at: u64, what: &'static str) -> Result<Part> {
         self.memory.find(at).or_else(|| self.pinned.find(at)).ok_or_else(|| no_memory(what))
     }
@@ -89,7 +89,7 @@ impl VulkanDriver {
     fn copy(&self, stream: &Stream, to: Part, from: Part, bytes: u64, staged: Option<u64>) -> Result<()> {
         stream.record(|r| {
             let region = [vk::BufferCopy { src_offset: from.offset, dst_offset: to.offset, size: bytes }];
-            // SAFETY: the ranges lie within their buffers, as the trait's contract says.
+            // SAFETY: the ranges are within their buffers, as the trait's contract says.
             unsafe { r.device().cmd_copy_buffer(r.commands(), from.buffer, to.buffer, &region) };
             staged.into_iter().for_each(|at| r.keep(at));
             Ok(())
@@ -98,7 +98,7 @@ impl VulkanDriver {
 
     fn fill_words(&self, stream: &Stream, part: Part, bytes: u64, word: u32) -> Result<()> {
         stream.record(|r| {
-            // SAFETY: the range lies within its buffer, at multiples of four.
+            // SAFETY: the range is within its buffer, at multiples of four.
             unsafe { r.device().cmd_fill_buffer(r.commands(), part.buffer, part.offset, bytes, word) };
             Ok(())
         })
@@ -373,7 +373,7 @@ impl Driver for VulkanDriver {
         let layout = self.gpu.layout;
         stream.record(|r| {
             let (device, commands) = (r.device(), r.commands());
-            // SAFETY: the pipeline is alive until the module is unloaded, behind this work.
+            // SAFETY: the pipeline is alive until the module is unloaded, after this work.
             unsafe {
                 device.cmd_bind_pipeline(commands, vk::PipelineBindPoint::COMPUTE, pipeline);
                 device.cmd_push_constants(commands, layout, vk::ShaderStageFlags::COMPUTE, 0, &bytes);

@@ -1,4 +1,4 @@
-//! [`Event`]: a value of a stream, and the time at which it was reached.
+//! [`Event`]: a value of a stream's timeline, and the time at which it was reached.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -45,7 +45,7 @@ impl Event {
                 Ok(())
             })?;
         }
-        // Whoever waits for it finds it submitted.
+        // A waiter finds it submitted.
         let value = stream.flush()?;
         *self.stands_for.lock().unwrap_or_else(PoisonError::into_inner) = Some((stream.timeline.clone(), value));
         Ok(())

@@ -1,5 +1,5 @@
-//! [`Follower`]: a thread that submits what streams have recorded as soon as the work before it is done, so that the
-//! device goes on while the program does something else.
+//! [`Follower`]: a thread that submits recorded work as soon as the work before it is done, so that the device stays
+//! busy while the program does something else.
 //!
 //! The thread is started when a batch is first left open, and ends with the device. It holds no stream while it waits.
 
@@ -77,7 +77,7 @@ impl Follower {
             state.thread.take()
         };
         self.changed.notify_one();
-        // The thread itself may be what lets go of the last stream.
+        // The thread itself may be what releases the last stream.
         if let Some(thread) = thread.filter(|t| t.thread().id() != std::thread::current().id()) {
             let _ = thread.join();
         }

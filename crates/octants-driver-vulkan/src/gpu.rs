@@ -1,4 +1,4 @@
-//! [`Gpu`]: a device that was opened, with its queues and what is known of it.
+//! [`Gpu`]: an opened device, with its queues and properties.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -45,7 +45,7 @@ pub struct Gpu {
     pub shape: Option<(u32, u32)>,
     /// Nanoseconds of a tick of timestamps; zero without them.
     pub tick: f64,
-    /// The processor plays it.
+    /// A software device on the CPU.
     pub is_processor: bool,
     /// Bytes of memory of its own.
     pub memory_bytes: u64,
@@ -71,13 +71,13 @@ impl fmt::Debug for Gpu {
 }
 
 impl Gpu {
-    /// Has a queue for this thread alone.
+    /// Has a queue for this thread only.
     pub(crate) fn queue(&self, number: usize) -> MutexGuard<'_, vk::Queue> {
         self.queues[number].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The queue of the stream that is made as this one, at a priority as users give it: less is higher. Streams of
-    /// usual priority take those of high priority too, behind the others, so that as many as possible overlap.
+    /// usual priority take those of high priority too, after the others, so that as many as possible overlap.
     pub(crate) fn queue_for(&self, made: usize, priority: i32) -> usize {
         let (all, high) = (self.queues.len(), self.queues.len() / 4);
         if priority < 0 && high > 0 { all - high + made % high } else { made % all }

@@ -1,7 +1,7 @@
-//! [`Instances`]: Vulkan's library and its instance, made once and kept.
+//! [`Instances`]: Vulkan's library and its instance, created once and kept.
 //!
-//! An instance loads the drivers of all devices, and unloads them with its end. Some drivers can be loaded some thirty
-//! times in a process and no more, and some keep threads: so whoever opens devices keeps the instances.
+//! An instance loads the drivers of all devices, and unloads them when it is destroyed. Some drivers can be loaded
+//! only about thirty times in a process, and some leave threads behind, so instances are never destroyed.
 
 use std::ffi::c_char;
 use std::fmt;

@@ -1,20 +1,19 @@
-//! GPUs through Vulkan 1.2, whoever made them. Nothing of Vulkan is needed to build.
+//! GPUs of any vendor, through Vulkan 1.2. Nothing of Vulkan is needed to build.
 //!
-//! The loader's library is looked up when a device is opened ([`open()`]); without it, or without a device that has
-//! what code needs (addresses of buffers, timeline semaphores, Vulkan's memory model, 64-bit integers), that fails with
-//! a reason for the user.
+//! The loader's library is looked up when a device is opened ([`open()`]). Without it, or without a device that has
+//! the required features (buffer addresses, timeline semaphores, Vulkan's memory model, 64-bit integers), opening
+//! fails with a reason for the user.
 //!
 //! # Invariants
 //!
-//! - A stream is a timeline semaphore; what is queued on it is recorded into batches, each of which is one submission
-//!   and one value of the semaphore. An event is a value. Whoever waits submits what is recorded first.
-//! - A batch is submitted before any other may wait for it, so that one queue can serve all streams.
-//! - Memory of the device is addressed by numbers of the device, pinned memory by those of the host: what a launch
-//!   passes of the latter is translated.
-//! - Every error names the call and what was being done. Once the device is lost, every call says so.
+//! - A stream is a timeline semaphore. Its work is recorded into batches; each batch is one submission and one value
+//!   of the semaphore. An event is a value. A wait first submits what is recorded.
+//! - A batch is submitted before any other may wait for it, so one queue can serve all streams.
+//! - Device memory is addressed by device addresses, pinned memory by host addresses. A launch translates the latter.
+//! - Every error names the call and the operation. Once the device is lost, every call says so.
 //!
-//! Reading order: [`checked`], [`instance`], [`gpu`], [`mod@open`], [`memory`], [`timeline`], [`stream`], [`follower`],
-//! [`event`], [`module`], [`driver`].
+//! Reading order: [`checked`], [`instance`], [`gpu`], [`mod@open`], [`memory`], [`timeline`], [`stream`],
+//! [`follower`], [`event`], [`module`], [`driver`].
 
 pub mod checked;
 pub mod driver;

@@ -1,6 +1,6 @@
-//! [`Memory`]: memory of a device in chunks, each a buffer, of which allocations are parts.
+//! [`Memory`]: device memory in chunks. Each chunk is a buffer, and allocations are parts of chunks.
 //!
-//! What is freed behind work is given out again when that is done.
+//! Freed memory is reused once the work before the free is done.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -208,14 +208,14 @@ impl Memory {
     }
 
     fn destroy(&self, chunk: &Chunk) {
-        // SAFETY: no work uses it: its allocations were given back behind their work.
+        // SAFETY: no work uses it: its allocations were given back after their work.
         unsafe {
             self.gpu.device.destroy_buffer(chunk.buffer, None);
             self.gpu.device.free_memory(chunk.memory, None);
         }
     }
 
-    /// Where an address lies.
+    /// Where an address is.
     pub fn find(&self, at: u64) -> Option<Part> {
         let state = self.state();
         let (first, chunk) = state.chunks.range(..=at).next_back()?;
@@ -246,7 +246,7 @@ impl State {
         None
     }
 
-    /// Takes an allocation back; its chunk where that was made for it alone.
+    /// Takes an allocation back; its chunk where that was made for it only.
     fn give(&mut self, at: u64, chunk_bytes: u64) -> Option<Chunk> {
         let (&first, chunk) = self.chunks.range_mut(..=at).next_back()?;
         let mut offset = at - first;

@@ -1,4 +1,4 @@
-//! [`Module`]: loaded code, and the pipelines made of it.
+//! [`Module`]: loaded code, and the pipelines created from it.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -12,7 +12,7 @@ use octants_runtime::{ErrorKind, Result};
 use crate::checked::failed;
 use crate::gpu::Gpu;
 
-/// Threads of a block where the program does not say: on a GPU, and on a processor that plays one.
+/// Threads of a block if the program does not say: on a GPU, and on a software device.
 const GPU_BLOCK: u32 = 256;
 const PROCESSOR_BLOCK: u32 = 64;
 /// Blocks that fill a GPU that does not tell the number of its multiprocessors.
@@ -134,7 +134,7 @@ impl Form {
         Ok(Form { gpu, kernel, shader, grid, pipelines })
     }
 
-    /// The pipeline for blocks of so many threads.
+    /// The pipeline for blocks of this many threads.
     pub fn pipeline(&self, threads: u32) -> Result<vk::Pipeline> {
         let mut pipelines = self.pipelines.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(pipeline) = pipelines.get(&threads) {
@@ -182,7 +182,7 @@ impl Form {
 impl Drop for Form {
     fn drop(&mut self) {
         let pipelines = std::mem::take(&mut *self.pipelines.lock().unwrap_or_else(PoisonError::into_inner));
-        // SAFETY: whoever unloads waits for the work first.
+        // SAFETY: the caller of unload waits for the work first.
         unsafe {
             pipelines.into_values().for_each(|p| self.gpu.device.destroy_pipeline(p, None));
             self.gpu.device.destroy_shader_module(self.shader, None);
@@ -190,7 +190,7 @@ impl Drop for Form {
     }
 }
 
-/// The grids of a task whose threads run so many iterations at a time. A block has one size, so that there is one
+/// The grids of a task whose threads run this many iterations at a time. A block has one size, so that there is one
 /// pipeline.
 fn plan(gpu: &Gpu, meta: &ParallelMeta, lanes: u32) -> Result<GridPlan> {
     let most = gpu.max_threads;

@@ -1,4 +1,4 @@
-//! [`open()`]: finds Vulkan's library and a device, or says why there is none.
+//! [`open()`]: finds Vulkan's library and a device, or reports why there is none.
 
 use std::ffi::{CStr, CString, c_char};
 use std::sync::atomic::AtomicBool;
@@ -12,11 +12,11 @@ use crate::driver::VulkanDriver;
 use crate::gpu::{Gpu, PUSH_BYTES, queue_priority};
 use crate::instance::{Instance, Instances, VERSION, why};
 
-/// Queues at most: so many streams run side by side.
+/// The maximum number of queues, and so of streams that run concurrently.
 const MOST_QUEUES: u32 = 16;
 
 /// Opens a device: the one with the number that was asked for, or else the best there is, a GPU of its own before one
-/// that shares the processor's memory. One that the processor plays is taken where `takes_processor` says so.
+/// that shares the processor's memory. A software device is taken if `takes_processor` says so.
 pub fn open(instances: &Instances, config: &GpuConfig, takes_processor: bool) -> Result<VulkanDriver, Unavailable> {
     let instance = instances.of(config.library.as_deref())?;
     let found = choose(&instance.calls, config, takes_processor)?;
@@ -33,7 +33,7 @@ pub struct Listed {
     pub memory_bytes: u64,
     /// Version of Vulkan, in its usual form.
     pub version: String,
-    /// The processor plays it.
+    /// A software device on the CPU.
     pub is_processor: bool,
     /// Why it cannot be used, if it cannot.
     pub lacks: Option<String>,
@@ -95,7 +95,7 @@ fn devices(instance: &ash::Instance) -> Result<Vec<Found>, Unavailable> {
 fn choose(instance: &ash::Instance, config: &GpuConfig, takes_processor: bool) -> Result<Found, Unavailable> {
     let found = devices(instance)?;
     if found.is_empty() {
-        return Err(Unavailable("Vulkan knows no device on this machine".into()));
+        return Err(Unavailable("Vulkan finds no device on this machine".into()));
     }
     let count = found.len();
     let chosen = match config.device {
@@ -257,7 +257,7 @@ struct Properties {
     varies: bool,
     /// Multiprocessors, and threads that each of them holds, where the device tells.
     shape: Option<(u32, u32)>,
-    /// Mesa's driver that plays a GPU on the processor.
+    /// Mesa's software device.
     is_lavapipe: bool,
 }
 

@@ -1,5 +1,5 @@
-//! [`Stream`]: an in-order queue. Work is recorded into a batch, which is submitted when the stream has nothing else to
-//! do, when it is long, or when anyone waits for it. A thread submits what is left when the work before it is done.
+//! [`Stream`]: an in-order queue. Work is recorded into a batch. The batch is submitted when the stream is idle, when
+//! the batch is long, or when something waits for it. A thread submits the rest when the work before it is done.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -39,7 +39,7 @@ struct State {
 
 /// A stream.
 pub struct Stream {
-    /// For whoever submits its batches later.
+    /// For the thread that submits its batches later.
     own: Weak<Stream>,
     follower: Arc<Follower>,
     gpu: Arc<Gpu>,
@@ -139,7 +139,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Records a piece of work behind all others of the stream.
+    /// Records a piece of work after all others of the stream.
     pub fn record<R>(&self, work: impl FnOnce(&mut Recording<'_>) -> Result<R>) -> Result<R> {
         let mut state = self.state();
         let batch = self.open(&mut state)?;
@@ -249,7 +249,7 @@ impl Stream {
 
 impl HasBatch for Stream {
     fn submit_open(&self) {
-        // What fails here fails again for whoever waits for the stream, and is told there.
+        // A failure here occurs again in a wait for the stream, which reports it.
         let _ = self.flush();
     }
 }

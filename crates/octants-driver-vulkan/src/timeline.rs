@@ -1,4 +1,4 @@
-//! [`Timeline`]: a timeline semaphore, by whose values work is told to be done.
+//! [`Timeline`]: a timeline semaphore, whose values signal completed work.
 
 use std::sync::Arc;
 use std::time::Duration;

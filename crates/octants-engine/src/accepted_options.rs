@@ -1,4 +1,4 @@
-//! Options of programs written for Quadrants that have nothing to steer here. They are accepted, and read back.
+//! Options of Quadrants that have no effect here. Programs may set them and read them back.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! [`Arch`]: what a user names as `arch`.
+//! [`Arch`]: the value of `qd.init(arch=...)`.
 
 use std::fmt;
 

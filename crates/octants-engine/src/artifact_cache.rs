@@ -1,10 +1,10 @@
-//! [`ArtifactCache`]: compiled kernels on disk, and the key under which each is found.
+//! [`ArtifactCache`]: the cache of compiled kernels on disk, and its keys.
 //!
-//! The key holds all that decides the machine code and what is stored with it: the program as it stands before code
-//! generation, the places in the source that its messages name, the options, the machine, the versions of this compiler
-//! and of the code generator, the text of the device's library of mathematics, and who makes the device's own code.
-//! `Hash` of the IR takes in every member of every type, so that nothing is left out by forgetting it, and spans alone
-//! are left out by intent: a comment above a kernel changes no code.
+//! A key covers everything that determines the machine code and the data stored with it: the program before code
+//! generation, the source locations that its messages name, the options, the machine, the versions of this compiler
+//! and of the code generator, the text of the device's math library, and the tool that generates the device's own
+//! code. The key of the IR is derived by `Hash`, which covers every member of every type. Spans are the one exception:
+//! a comment above a kernel changes no code.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -204,7 +204,7 @@ pub(crate) fn key_after(mut key: KeyMaker, from: &Ingredients<'_>) -> Key {
     key.key()
 }
 
-/// Where the instructions stand that the artifact names by `path:line`: those that print and assert.
+/// Where the instructions are that the artifact names by `path:line`: those that print and assert.
 fn places(program: &Program, sources: &Sources) -> Vec<String> {
     let tasks = program.tasks.iter().map(|t| &t.body);
     let bodies = program.functions.iter().map(|f| &f.body).chain(tasks);

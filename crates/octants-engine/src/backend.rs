@@ -1,7 +1,8 @@
-//! [`Backends`]: the kinds of machine that a build can run on, each a [`Backend`]: names that users give, a
+//! [`Backends`]: the kinds of machine that a build supports. Each is a [`Backend`]: the names that users give, a
 //! [`CodeGenerator`] and a driver.
 //!
-//! The engine knows back ends by these traits alone; the outer binding hands it the table, within the configuration.
+//! The engine uses back ends through these traits only. The outer binding passes the table as part of the
+//! configuration.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -74,7 +75,7 @@ pub struct DeviceSettings {
     pub max_threads: Option<u32>,
     /// Launches on streams run beside one another.
     pub streams: bool,
-    /// A device that the processor plays is not taken.
+    /// A software device is not taken.
     pub only_graphics_processors: bool,
     /// For tests: the seed of an order of what streams do.
     pub schedule: Option<u64>,

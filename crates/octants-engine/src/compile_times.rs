@@ -1,4 +1,4 @@
-//! How long compiling took: a record of each compilation, cut into steps of a few phases.
+//! Compile times: one record per compilation, divided into steps that belong to a few phases.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -89,7 +89,7 @@ impl Stopwatch {
         self.steps.push(Step { phase, name, begin, elapsed: now - begin });
     }
 
-    /// As [`Stopwatch::lap`], of two steps, of which the first took so long in all.
+    /// As [`Stopwatch::lap`], for two steps. The first took this long in all.
     pub fn lap_two(&mut self, first: (Phase, Duration), second: Phase) {
         let (begin, now) = (self.last, self.start.elapsed());
         self.last = now;

@@ -1,7 +1,7 @@
-//! Every option of a session, its default, its check, in one table.
+//! The table of a session's options: name, default value, check.
 //!
-//! Options that change what is compiled are read where kernels are lowered and built (`session`); those of the Python
-//! layer (log level, full tracebacks) are kept here too, so that one place knows all names.
+//! Options that affect the generated code are read where kernels are lowered and built (`session`). Options of the
+//! Python layer (log level, full tracebacks) are also here, so that one table lists all names.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! [`CurrentConfig`]: the options of a session, which are read at every launch and hardly ever changed.
+//! [`CurrentConfig`]: the options of a session. Every launch reads them; they rarely change.
 
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,5 +1,5 @@
-//! What a driver makes of code, kept among the artifacts for later processes: an entry for each device and version of
-//! its software.
+//! The cache of code that a driver has compiled, stored with the artifacts for later processes. There is one entry for
+//! each device and driver version.
 
 use octants_artifact::{Artifact, Key, KeyMaker};
 use octants_runtime::Device;
@@ -25,6 +25,6 @@ pub(crate) fn keep_driver_cache(cache: &ArtifactCache, device: &Device) {
     let Some(name) = device.cache_name() else { return };
     let Some(contents) = device.cache_contents() else { return };
     let artifact = Artifact { kernel: name.clone(), modules: vec![contents], ..Artifact::default() };
-    // Whoever cannot write there was told when the first kernel was to be kept.
+    // A failure to write was reported when the first kernel was to be stored.
     let _ = cache.put(&key(&name), &artifact);
 }

@@ -1,5 +1,5 @@
-//! The only file that reads environment variables: `OCTANTS_<OPTION>` gives the default of an option that the program
-//! does not set itself, and `QD_<OPTION>` does so for programs written for Quadrants.
+//! The only file that reads environment variables. `OCTANTS_<OPTION>` is the default of an option that the program
+//! does not set. `QD_<OPTION>` does the same, for programs written for Quadrants.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! What can go wrong in a session.
+//! The errors of a session.
 
 use std::fmt;
 

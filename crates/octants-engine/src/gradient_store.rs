@@ -1,9 +1,9 @@
-//! The store of a gradient: memory of one launch in which a kernel's adjoint keeps what it cannot compute again.
+//! The gradient store: memory of one launch in which a kernel's adjoint keeps the values that it cannot recompute.
 //!
-//! How much that is depends on memory and arguments, so a kernel with the same arguments counts it first, before any
-//! gradient is written: the store that is then made suffices. Counts are kept as long as they hold (`known_results`):
-//! on a GPU counting means waiting. Where a parallel loop has more iterations than the store may have lanes, a lane
-//! runs several, one after the other; where memory is short there are fewer lanes.
+//! The required size depends on memory and arguments. A counting kernel with the same arguments computes it before any
+//! gradient is written, so the allocated store always suffices. Counts are cached while they are valid
+//! (`known_results`), because on a GPU each count means a wait. If a parallel loop has more iterations than the store
+//! has lanes, each lane runs several iterations in sequence. If memory is short, there are fewer lanes.
 
 use octants_artifact::StoreOfGradient;
 use octants_autodiff::{STORE_PARAMS, StoreArguments};
@@ -28,7 +28,7 @@ pub(crate) struct GradientStore {
     pub kept: String,
 }
 
-/// A store of so many bytes is not worth saving on.
+/// A store of at most this size is not worth reducing.
 const LITTLE_BYTES: u64 = 512 << 20;
 
 /// How lanes run the iterations of a loop.
@@ -38,16 +38,16 @@ pub(crate) struct Lanes {
     pub most: u64,
     /// No more than these where more would take more than [`LITTLE_BYTES`].
     pub at_once: u64,
-    /// Lanes have the same number of turns, in blocks of so many.
+    /// Lanes have the same number of turns, in blocks of this size.
     pub even: Option<u64>,
     /// A lane runs neighboring iterations and has neighboring words; else lanes take turns in both.
-    pub neighbours: bool,
+    pub neighbors: bool,
     /// Most bytes that the store may take.
     pub most_bytes: u64,
 }
 
 impl Lanes {
-    /// How many there are for so many iterations.
+    /// The number of lanes for this many iterations.
     fn count(&self, iterations: u64) -> u64 {
         let most = self.most.min(iterations).max(1);
         let turns = iterations.div_ceil(most).max(1);
@@ -128,7 +128,7 @@ impl GradientStore {
         loop {
             match self.allocate(&counted, count, &allocate) {
                 Ok(buffers) => {
-                    self.tell(&counted, count, lanes.neighbours, &buffers, slots)?;
+                    self.tell(&counted, count, lanes.neighbors, &buffers, slots)?;
                     return Ok(buffers.into_iter().flatten().collect());
                 }
                 Err(Error::OutOfMemory { .. }) if count > 1 => count = count.div_ceil(2),
@@ -144,8 +144,8 @@ impl GradientStore {
         let limit = cause.unwrap_or_else(|| format!("the option `ad_store_bytes` allows {most}"));
         Error::OutOfMemory {
             message: format!(
-                "the gradient of kernel `{}` needs {bytes} bytes for each thread, to keep {}: {limit}. Split the loop into \
-                 several kernel calls, or keep less from one iteration to the next",
+                "the gradient of kernel `{}` needs {bytes} bytes for each thread, to keep {}: {limit}. Split the loop \
+                 into several kernel calls, or keep less from one iteration to the next",
                 self.count.name().trim_end_matches("_grad_count"),
                 self.kept,
             ),
@@ -172,7 +172,7 @@ impl GradientStore {
         &self,
         counted: &Counted,
         lanes: u64,
-        neighbours: bool,
+        neighbors: bool,
         buffers: &[Option<Buffer>; 2],
         slots: &mut [u64],
     ) -> Result<(), Error> {
@@ -185,8 +185,8 @@ impl GradientStore {
                 slots[slot + 1] = buffer.bytes() / WORD_BYTES[class];
             }
         }
-        let (step, strides) = if neighbours { (1, counted.lane) } else { (lanes, [1, 1]) };
-        let values = [lanes, step, strides[0], strides[1], counted.root[0], counted.root[1], u64::from(neighbours)];
+        let (step, strides) = if neighbors { (1, counted.lane) } else { (lanes, [1, 1]) };
+        let values = [lanes, step, strides[0], strides[1], counted.root[0], counted.root[1], u64::from(neighbors)];
         for (&slot, value) in self.params.iter().zip(values) {
             slots[slot as usize] = value;
         }
@@ -194,7 +194,7 @@ impl GradientStore {
     }
 }
 
-/// The bytes of so many words of each length; more than there can be where that is no number.
+/// The total bytes of the words of each length, saturating on overflow.
 fn bytes_of(words: [u64; 2]) -> u64 {
     words.iter().zip(WORD_BYTES).fold(0, |sum: u64, (n, b)| sum.saturating_add(n.saturating_mul(b)))
 }
@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn lanes_have_as_many_turns_as_others() {
-        let lanes = |most, even, n| Lanes { most, at_once: 1, even, neighbours: false, most_bytes: 0 }.count(n);
+        let lanes = |most, even, n| Lanes { most, at_once: 1, even, neighbors: false, most_bytes: 0 }.count(n);
         assert_eq!(lanes(1000, Some(32), 900), 900);
         assert_eq!(lanes(1000, Some(32), 1001), 512, "two turns each");
         assert_eq!(lanes(1000, Some(32), 2900), 992, "three");

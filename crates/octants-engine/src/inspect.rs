@@ -1,5 +1,4 @@
-//! A kernel's code for any machine that code can be made for, as text or bytes for people: the machine need not be
-//! there.
+//! A kernel's code for any supported machine, as text or bytes for people to read. The machine need not be present.
 
 use octants_analysis::describe_access;
 use octants_schedule::{describe_schedule, schedule_program};

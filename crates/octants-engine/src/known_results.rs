@@ -1,9 +1,8 @@
-//! [`KnownResults`]: results of code that writes nothing, kept as long as they hold. On a device that works
-//! asynchronously such a launch is a wait.
+//! [`KnownResults`]: cached results of code that writes nothing. They save a wait on devices that work asynchronously.
 //!
-//! They hold for the same numbers and addresses while the memory that is read has the same versions
-//! ([`octants_runtime::Version`]). These are asked for before a launch, so that whatever is written meanwhile makes the
-//! next one count. Where the runtime knows of no version, a launch is made each time.
+//! A result is valid for the same values and addresses while the memory that it was computed from keeps its versions
+//! ([`octants_runtime::Version`]). Versions are read before the launch, so a write during the launch invalidates the
+//! result. If the runtime has no version for some memory, each request launches.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,4 @@
-//! [`Machine`]: what code is made for. It need not be there.
+//! [`Machine`]: the machine that code is generated for. It need not be present.
 
 use octants_artifact::CodeTarget;
 use octants_ir::{DeviceLibrary, TargetInfo};

@@ -1,4 +1,4 @@
-//! [`open_device`]: the device that a configuration asks for.
+//! [`open_device`]: opens the device that a configuration names.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! Values of options: as the user gave them, checked, and read back.
+//! Option values: checks the value that the user gave, and returns it as the user reads it back.
 
 use octants_ir::Scalar;
 

@@ -1,5 +1,5 @@
-//! [`Session`]: one device, one configuration, and the way of a kernel from its source to code that runs: [`lowering`],
-//! [`build`] or else [`recall`], [`launch`].
+//! [`Session`]: one device, one configuration, and the path of a kernel from source to running code: [`lowering`],
+//! then [`build`] or [`recall`], then [`launch`].
 
 mod access;
 mod build;
@@ -145,7 +145,7 @@ impl Session {
         self.compilations.all()
     }
 
-    /// Begins anew to keep what is compiled.
+    /// Begins again to keep what is compiled.
     pub fn clear_compilations(&self) {
         self.compilations.clear();
     }

@@ -1,4 +1,4 @@
-//! [`SharedCode`]: compiled kernels that the sessions of a process share, where none are kept on disk.
+//! [`SharedCode`]: compiled kernels that the sessions of a process share when there is no cache on disk.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};

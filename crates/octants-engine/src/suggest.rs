@@ -1,4 +1,4 @@
-//! "Did you mean": the nearest of some names to a name that is not among them.
+//! "Did you mean": the known name closest to an unknown one.
 
 /// The name among `names` that a user most likely meant by `wrong`, if any is near enough.
 pub fn nearest<'a>(wrong: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {

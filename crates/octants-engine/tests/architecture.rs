@@ -5,7 +5,7 @@
 //! 3. `pyo3` appears in octants-python alone.
 //! 4. No vendor's word outside vendors' driver crates and `target/*.rs`, but where a user's choice of device is read.
 //! 5. No global mutable state below octants-python; environment variables are read in one file.
-//! 6. The engine knows back ends by its traits alone: no code generator, no driver, no vendor.
+//! 6. The engine knows back ends by its traits only: no code generator, no driver, no vendor.
 
 #![allow(clippy::unwrap_used)]
 
@@ -17,7 +17,7 @@ use cargo_metadata::{DependencyKind, MetadataCommand, Package};
 /// Each crate with the crates of this workspace that its library may depend on: rules 1 and 2.
 const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("octants-diag", &[]),
-    // Where fields lie in memory, as data.
+    // Where fields are in memory, as data.
     ("octants-layout", &["octants-diag"]),
     ("octants-ir", &["octants-diag"]),
     ("octants-frontend", &["octants-diag", "octants-ir"]),
@@ -161,7 +161,7 @@ const GLOBAL_STATE: &[(&str, &str, &str)] = &[
     ),
     ("crates/octants-driver-gpu/src/failing_calls.rs", "thread_local", "tests alone: which call fails on this thread"),
     ("crates/octants-driver-gpu/src/symbols.rs", "thread_local", "tests alone: what calls return on this thread"),
-    ("crates/octants-driver-host/src/linker.rs", "ONCE", "LLVM's own initialisation, once in a process"),
+    ("crates/octants-driver-host/src/linker.rs", "ONCE", "LLVM's own initialization, once in a process"),
     ("crates/octants-driver-host/src/pool.rs", "thread_local", "whether this thread belongs to a pool"),
     (
         "crates/octants-runtime/src/capture.rs",
@@ -322,7 +322,7 @@ fn there_is_no_global_mutable_state_below_the_binding() {
             let Some(name) = global_state(line) else { continue };
             match GLOBAL_STATE.iter().find(|(file, item, _)| file == path && *item == name) {
                 Some(entry) => _ = allowed.insert(entry),
-                // What stands inside `thread_local!` is found by that word.
+                // What is inside `thread_local!` is found by that word.
                 None if GLOBAL_STATE.iter().any(|(file, item, _)| file == path && *item == "thread_local") => {}
                 None => wrong.push(format!("{path}:{}: {name}", i + 1)),
             }

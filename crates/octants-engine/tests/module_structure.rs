@@ -6,7 +6,7 @@
 //! 2. No function over 100 lines.
 //! 3. No file over 600 lines.
 //!
-//! What breaks these rules stands in a list. The lists only shrink: an entry that is no longer needed fails the test.
+//! What breaks these rules is in a list. The lists only shrink: an entry that is no longer needed fails the test.
 
 #![allow(clippy::unwrap_used)]
 
@@ -111,7 +111,7 @@ fn group(token: Option<&TokenTree>, delimiter: Delimiter) -> Option<&Group> {
     }
 }
 
-/// `::` stands at this position.
+/// `::` is at this position.
 fn is_path_separator(tokens: &[TokenTree], at: usize) -> bool {
     is_punct(tokens.get(at), ':') && is_punct(tokens.get(at + 1), ':')
 }
@@ -157,12 +157,12 @@ fn paths_from(tokens: &[TokenTree], mut at: usize, mut prefix: Vec<String>, out:
 }
 
 /// Collects the paths that begin with `crate`, `super` or `self`, each as a path below the crate's root. `module` is
-/// where the tokens stand.
+/// where the tokens are.
 fn named_paths(tokens: &[TokenTree], module: &ModulePath, out: &mut Vec<ModulePath>) {
     for (at, token) in tokens.iter().enumerate() {
         match token {
             TokenTree::Group(inner) => {
-                // What stands in an inline module is named from there.
+                // What is in an inline module is named from there.
                 let name = tokens.get(at.wrapping_sub(1)).filter(|_| at >= 2 && is_ident(tokens.get(at - 2), "mod"));
                 let below: Vec<TokenTree> = inner.stream().into_iter().collect();
                 let module: ModulePath = module.iter().cloned().chain(name.map(ToString::to_string)).collect();

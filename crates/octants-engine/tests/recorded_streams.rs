@@ -1,5 +1,5 @@
-//! `stream_parallel` from a kernel's source to the driver's calls: modules are compiled as in a program, for a driver that writes
-//! down what it is asked to do and proves its order. Tests are named by the numbers of the requirements.
+//! `stream_parallel` from a kernel's source to the driver's calls: modules are compiled as in a program, for a driver
+//! that writes down what it is asked to do and proves its order. Tests are named by the numbers of the requirements.
 
 #![allow(clippy::unwrap_used)]
 
@@ -50,8 +50,8 @@ impl Bench {
         Bench { module: Module::read("module.py", text), session, log }
     }
 
-    /// The first kernel, with arrays of 64 elements and 8 for every number. Of `aliases`, pairs of arrays that this call
-    /// passes the same memory for, the second ones get the first ones' address.
+    /// The first kernel, with arrays of 64 elements and 8 for every number. Of `aliases`, pairs of arrays that this
+    /// call passes the same memory for, the second ones get the first ones' address.
     fn load(&self, aliases: &[Alias]) -> Result<Loaded, CompileError> {
         let kernel = self.module.kernels[0].1;
         let lowering = self.session.lower(&self.module.table, kernel, &self.module.args(kernel), AutodiffMode::None)?;
@@ -108,7 +108,7 @@ impl Bench {
     }
 }
 
-/// How often the driver was asked this.
+/// How many times the driver was asked this.
 fn count(calls: &[String], name: &str) -> usize {
     calls.iter().filter(|c| c.split(' ').next() == Some(name)).count()
 }
@@ -289,7 +289,7 @@ fn s13_groups_that_overlap_do_not_reach_the_launcher_unless_allowed() {
     assert!(refusal(&bench, &[]).starts_with("two qd.stream_parallel() blocks write the same elements of `a`"));
     bench.finish();
 
-    // Where indices only may overlap there is a warning, and the groups are launched as they stand.
+    // Where indices only may overlap there is a warning, and the groups are launched as they are.
     let bench = Bench::new(&certain.replace("a[i] = 2", "a[b[i]] = 2"));
     let kernel = bench.load(&[]).unwrap_or_else(|e| panic!("{e:?}"));
     let warned = bench.module.table.warnings.take();

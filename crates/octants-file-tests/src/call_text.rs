@@ -103,7 +103,7 @@ impl Reader<'_> {
         taken.to_string()
     }
 
-    /// A name; one with other signs than letters, digits, `_` and `.` stands in quotes.
+    /// A name; one with other signs than letters, digits, `_` and `.` is in quotes.
     fn word(&mut self) -> Result<String, String> {
         if self.rest.trim_start().starts_with('"') {
             return self.quoted();

@@ -1,5 +1,5 @@
-//! The syntax tree of one function: what the language knows, with spans; everything else is [`StmtKind::Unsupported`]
-//! or [`ExprKind::Unsupported`], so that an error can name it.
+//! The syntax tree of one function, with spans: the constructs that the language supports. Everything else is
+//! [`StmtKind::Unsupported`] or [`ExprKind::Unsupported`], so that an error can name it.
 
 use octants_diag::Span;
 
@@ -15,7 +15,7 @@ pub struct Stmt {
 }
 
 impl Stmt {
-    /// What a message about the statement underlines: of a statement with a body, what stands between keyword and
+    /// What a message about the statement underlines: of a statement with a body, what is between keyword and
     /// colon.
     pub fn head(&self) -> Span {
         match &self.kind {

@@ -1,7 +1,7 @@
-//! From the text of a kernel and compile-time values to IR.
+//! The front end: lowers the text of a kernel and compile-time values to IR.
 //!
-//! The outside (Python, or a table in a test) is reached through one trait, [`world::World`]. Reading order: [`world`],
-//! [`ast`], [`parse`], [`arith`], [`value`], [`mod@lower`] and its children.
+//! The host language (Python, or a table in a test) is reached through one trait, [`world::World`]. Reading order:
+//! [`world`], [`ast`], [`parse`], [`arith`], [`value`], [`mod@lower`] and its children.
 
 pub mod arith;
 pub mod ast;

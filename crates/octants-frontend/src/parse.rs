@@ -1,5 +1,5 @@
-//! From the text of one function to its syntax tree, by ruff's parser. Columns and lines stay the user's: an indented
-//! method is parsed behind a line that opens a block, and spans are shifted back.
+//! Parses the text of one function to a syntax tree, with ruff's parser. Lines and columns stay those of the user: an
+//! indented method is parsed after a line that opens a block, and spans are shifted back.
 
 use octants_diag::{Code, Diagnostic, Result, SourceFile, Span};
 use ruff_python_ast as r;

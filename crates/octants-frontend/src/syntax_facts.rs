@@ -1,5 +1,5 @@
-//! What can be said of a function from its syntax alone: which names it may change, whether it returns from inside
-//! run-time control flow, whether it has loops, how large it is and whom it calls.
+//! Facts about a function that follow from its syntax: the names that it may change, whether it returns inside
+//! run-time control flow, whether it has loops, its size and its callees.
 
 use std::collections::HashSet;
 
@@ -12,7 +12,7 @@ pub struct Facts {
     pub mutated: HashSet<String>,
     /// Names assigned.
     pub assigned: HashSet<String>,
-    /// Names of which an attribute or an element is assigned.
+    /// Names with an attribute or element that is assigned.
     pub assigned_in: HashSet<String>,
     /// A `return` inside a `while`, a `for` or an `if` that is not `qd.static`.
     pub nested_return: bool,
@@ -27,7 +27,7 @@ pub struct Facts {
     /// Names in indices, conditional expressions and comprehensions, where a number known at compile time is another
     /// thing than one known at run time.
     pub decisive: HashSet<String>,
-    /// How often code at this point is unrolled.
+    /// How many times code at this point is unrolled.
     repeats: usize,
 }
 
@@ -132,7 +132,7 @@ pub fn called_name(e: &Expr) -> Option<&str> {
 /// Functions that change nothing, by which most loops are written.
 const PURE: [&str; 9] = ["range", "ndrange", "static", "len", "zip", "enumerate", "int", "float", "bool"];
 
-/// A call or `:=` stands somewhere in the expression, so that evaluating it may change memory.
+/// A call or `:=` is somewhere in the expression, so that evaluating it may change memory.
 pub fn may_write(e: &Expr) -> bool {
     match &e.kind {
         ExprKind::Call(func, arguments) => {

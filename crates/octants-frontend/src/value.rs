@@ -1,5 +1,5 @@
-//! What an expression of a kernel evaluates to while it is being lowered: a compile-time value, a run-time value, a
-//! place in memory, or something only a call or a loop can use.
+//! The result of lowering an expression: a compile-time value, a run-time value, an lvalue, or something that only a
+//! call or a loop can use.
 
 use std::rc::Rc;
 
@@ -43,7 +43,7 @@ pub enum Value {
     Array(BufferId),
     /// A range of an array argument with one axis.
     View(Rc<ArrayView>),
-    /// A struct field, or a struct whose members lie in several places: member names and values.
+    /// A struct field, or a struct whose members are in several places: member names and values.
     Members(Rc<Members>),
     /// A `dataclasses.dataclass` argument.
     Dataclass(Rc<DataclassArg>),

@@ -1,7 +1,8 @@
-//! The one trait through which the front end meets the outside: names, attributes, calls and iteration at compile time.
+//! [`World`]: the one trait between the front end and the host language. It provides names, attributes, calls and
+//! iteration at compile time.
 //!
-//! Objects of the host language are opaque handles. The Python binding implements [`World`] over Python objects; Rust
-//! tests implement it over a table.
+//! Host objects are opaque handles. The Python binding implements [`World`] over Python objects; Rust tests implement
+//! it over a table.
 
 use std::sync::Arc;
 
@@ -29,7 +30,7 @@ pub enum Entity {
     Tuple(Vec<Obj>),
     /// A list: its items.
     List(Vec<Obj>),
-    /// A number that a launch reads anew, of the type it has now: an attribute of a template argument whose class asks
+    /// A number that a launch reads again, of the type it has now: an attribute of a template argument whose class asks
     /// for it.
     Live(Scalar),
     /// A scalar type (`qd.f32`); the Python types `int`, `float`, `bool` are `Builtin`.
@@ -204,7 +205,7 @@ pub struct FuncSource {
     pub returns: Option<Obj>,
     /// `@qd.func(requires_top_level=True)`.
     pub requires_top_level: bool,
-    /// `@qd.kernel(fastcache=True)`: declared to depend on its arguments alone.
+    /// `@qd.kernel(fastcache=True)`: declared to depend on its arguments only.
     pub pure: bool,
     /// What `@qd.kernel` says of graphs.
     pub graph: GraphUse,

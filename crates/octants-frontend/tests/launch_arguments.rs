@@ -1,4 +1,5 @@
-//! What the front end says about filling a kernel's arguments: captured arrays, members of dataclasses, fields' roots, results.
+//! What the front end says about filling a kernel's arguments: captured arrays, members of dataclasses, fields' roots,
+//! results.
 
 #![allow(clippy::unwrap_used)]
 

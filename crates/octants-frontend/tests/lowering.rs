@@ -1,7 +1,7 @@
 //! Kernels and the IR they become: `tests/file/<case>.py` and `<case>.oir`.
 //!
-//! Every kernel of a case is lowered, verified, printed, and read back. With `OCTANTS_BLESS=1` the expected text is written instead of
-//! compared; a case may expect warnings with `#~ WARN <text>` on the line.
+//! Every kernel of a case is lowered, verified, printed, and read back. With `OCTANTS_BLESS=1` the expected text is
+//! written instead of compared; a case may expect warnings with `#~ WARN <text>` on the line.
 
 #![allow(clippy::unwrap_used)]
 

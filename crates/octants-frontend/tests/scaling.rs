@@ -1,5 +1,5 @@
-//! Lowering takes time in proportion to the code: four times the code takes about four times as long, and never much more
-//! questions to the outside. Code that nests deeply does not exhaust the stack of a thread.
+//! Lowering takes time in proportion to the code: four times the code takes about four times as long, and never much
+//! more questions to the outside. Code that nests deeply does not exhaust the stack of a thread.
 
 #![allow(clippy::unwrap_used)]
 
@@ -32,7 +32,8 @@ fn measure(module: &Module) -> (Duration, u64) {
 
 fn assert_linear(name: &str, n: usize, code: impl Fn(usize) -> String) {
     let [small, large] = [n, 4 * n].map(|n| Module::read("scaling.py", &code(n)));
-    // The best of some runs of each, in turn, so that both have the machine's good moments. Where it is busy they may be rare.
+    // The best of some runs of each, in turn, so that both have the machine's good moments. Where it is busy they may
+    // be rare.
     let mut best = [Duration::MAX; 2];
     // Quadratic code would take 16 times as long.
     let is_linear = |[small, large]: [Duration; 2]| large < 12 * small + Duration::from_millis(2);

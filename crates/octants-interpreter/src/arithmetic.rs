@@ -2,7 +2,7 @@
 //! checks the other.
 //!
 //! Floats are computed in f64 and rounded after each step; for the four operations and the root of f16 and f32 that is
-//! what their own units compute. Functions of mathematics are the host's.
+//! what their own units compute. Math functions are the host's.
 
 use octants_ir::{BinaryOp, Scalar, UnaryOp};
 

@@ -16,7 +16,7 @@ pub(crate) enum Step {
     Next,
     /// It waits for other threads, or has ended.
     Stops,
-    /// It stands before a parallel loop that threads of a grid run.
+    /// It is before a parallel loop that threads of a grid run.
     Grid(ValueId),
 }
 
@@ -43,7 +43,7 @@ impl<'a> Machine<'a> {
     }
 
     fn end_block(&mut self, t: &mut Thread<'a>) -> Step {
-        // A task that fails in a loop is its last; in a grid its threads go on behind the loop.
+        // A task that fails in a loop is its last; in a grid its threads go on after the loop.
         let failed = self.failure.is_some() && !self.block.shares_loops;
         let cursors = &mut t.here_mut().cursors;
         let Some(cursor) = cursors.last_mut() else { return Step::Next };

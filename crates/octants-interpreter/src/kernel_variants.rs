@@ -71,7 +71,7 @@ fn field(b: &Buffer, number: u32) -> Layout {
     let bytes = u64::from(b.elem.scalar().map_or(1, Scalar::bytes));
     let components = (0..b.elem.leaf_count() as u64).map(|k| ComponentLayout {
         root: number / 2,
-        // The second buffer of a root begins behind the first, whatever its elements.
+        // The second buffer of a root begins after the first, whatever its elements.
         base: u64::from(number % 2) * 2048 + k * 2 * bytes,
         axes: vec![vec![Digit { extent: N as u64 / 2, stride: 256 }, Digit { extent: 2, stride: bytes }]],
     });

@@ -61,7 +61,7 @@ impl Memory {
 
     /// Gives an array a shape and zeros.
     ///
-    /// Axes of a strided array lie in memory in the reverse order, so that code which takes it for a contiguous one
+    /// Axes of a strided array are in memory in the reverse order, so that code which takes it for a contiguous one
     /// computes something else.
     pub fn allocate(&mut self, b: BufferId, shape: &[u64]) {
         let buffer = &self.buffers[b.index()];

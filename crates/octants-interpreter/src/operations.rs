@@ -32,7 +32,7 @@ impl<'a> Machine<'a> {
         self.memory_operation(t, v, inst)
     }
 
-    /// Operations on numbers alone.
+    /// Operations on numbers only.
     fn number(&mut self, t: &mut Thread<'a>, inst: &'a Inst) -> Result<Option<Vec<u64>>, String> {
         let body = t.here().body;
         let ty = &inst.ty;

@@ -422,7 +422,7 @@ impl<'a> Generator<'a> {
         self.agreed.push(k);
         self.statements(3, depth - 1);
         if self.dice.below(4) == 0 {
-            // The last statement: no one meets behind it.
+            // The last statement: no one meets after it.
             self.leave(Agreement::None, Op::Continue);
         }
         self.agreed.truncate(agreed);

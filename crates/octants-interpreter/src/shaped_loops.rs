@@ -1,5 +1,6 @@
-//! A loop of the shapes that passes look for and random statements hardly make: sums that an inner loop scatters along
-//! its index or along its index reversed, updates of an iteration's own elements, several quotients by one divisor.
+//! A loop of the shapes that passes look for and random statements rarely produce: sums that an inner loop scatters
+//! along its index or along its index reversed, updates of an iteration's own elements, several quotients by one
+//! divisor.
 
 use octants_diag::Span;
 use octants_ir::{

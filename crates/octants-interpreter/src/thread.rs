@@ -87,7 +87,7 @@ pub(crate) fn iterations_of(bounds: &[(i64, i64)]) -> u64 {
 }
 
 /// The runs of a loop's bodies: along the last axis, groups take as many neighbors as they can, the largest first.
-/// What stands before the first aligned group runs in the loop's own body.
+/// What is before the first aligned group runs in the loop's own body.
 pub(crate) fn pieces_of(bounds: &[(i64, i64)], l: &ForLoop) -> Rc<[(u64, BlockId)]> {
     let row = bounds.last().map_or(0, |b| iterations_of(std::slice::from_ref(b)));
     let start = bounds.last().map_or(0, |b| b.0);
@@ -206,7 +206,7 @@ impl<'a> Thread<'a> {
         self.here_mut().cursors.push(Cursor { block, next: 0, repeats });
     }
 
-    /// Starts the iteration that the innermost cursor stands at.
+    /// Starts the iteration that the innermost cursor is at.
     pub fn start_iteration(&mut self) {
         let a = self.activations.last_mut().expect("a thread that runs is in a body");
         let Some(Cursor { next, block, repeats: Repeats::For(left) }) = a.cursors.last_mut() else { return };

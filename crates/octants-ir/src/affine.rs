@@ -1,7 +1,7 @@
-//! [`Affine`]: sums of multiples of loop indices, parameters and extents. The form of indices, bounds and access sets.
+//! [`Affine`]: affine sums of loop indices, parameters and extents. The form of indices, bounds and access sets.
 //!
-//! The sums are exact. A program's arithmetic wraps, so the two agree whenever the exact sum fits the program's type:
-//! whoever relies on a sum sees to that. An index outside of its axis belongs to no element.
+//! The sums are exact. A program's arithmetic wraps, so the two agree only if the exact sum fits the program's type;
+//! code that relies on a sum must check that. An index outside of its axis belongs to no element.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -74,7 +74,7 @@ impl Affine {
         Some(Affine { constant: self.constant.checked_mul(factor)?, terms: terms.collect::<Option<_>>()? })
     }
 
-    /// With another sum in the place of a term.
+    /// With another sum instead of a term.
     pub fn replace(&self, term: Term, by: &Affine) -> Option<Affine> {
         let mut rest = self.clone();
         match rest.terms.remove(&term) {

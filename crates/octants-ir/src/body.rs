@@ -1,4 +1,4 @@
-//! A [`Body`]: the instructions, blocks and locals of a kernel, a function or a task, and the [`Builder`] that makes
+//! A [`Body`]: the instructions, blocks and locals of a kernel, a function or a task, and the [`Builder`] that creates
 //! one.
 
 use std::collections::HashSet;

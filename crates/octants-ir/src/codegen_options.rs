@@ -1,6 +1,6 @@
-//! What every code generator is asked for and how it fails: [`CodegenOptions`], [`CodegenError`].
+//! The common interface of code generators: [`CodegenOptions`] and [`CodegenError`].
 //!
-//! The data lie here because code generators and those who call them do not know one another.
+//! They are here because code generators and their callers do not depend on one another.
 
 use std::fmt;
 use std::path::PathBuf;

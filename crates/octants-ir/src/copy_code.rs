@@ -1,8 +1,8 @@
-//! [`Copier`]: copies of code, in another body or in the same one.
+//! [`Copier`]: copies code, within a body or to another one.
 //!
-//! Copies go to the cursor of a builder, with values and blocks numbered in the order of the text. Into another body
-//! every value that the copied code uses must have been copied before, and its locals are copied, or become slots of a
-//! frame. In the same body values from outside of the copied code stand for themselves, and locals may too.
+//! Copies are inserted at a builder's cursor, with values and blocks numbered in the order of the text. For a copy to
+//! another body, every value that the code uses must have been copied before, and its locals are copied or become
+//! frame slots. Within a body, values from outside of the copied code are used unchanged, and optionally locals too.
 
 use std::collections::HashMap;
 

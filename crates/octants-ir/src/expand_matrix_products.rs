@@ -1,7 +1,7 @@
-//! [`expand_matrix_products`]: products of fragments, and the places of their elements, as plain code.
+//! [`expand_matrix_products`]: expands products of fragments, and the positions of their elements, to plain code.
 //!
-//! Each thread forms the elements of the sums that it has. It gets rows of `a` and columns of `b` from the threads that
-//! have them, in a loop over the columns of `a`.
+//! Each thread computes the elements of the sums that it holds. It gets rows of `a` and columns of `b` from the
+//! threads that hold them, in a loop over the columns of `a`.
 
 use crate::body::{Body, Builder};
 use crate::insert_code::rebuild_blocks;
@@ -10,7 +10,7 @@ use crate::op::{CodeSizeHint, ForLoop, LoopHints, Op, Range, ValueId};
 use crate::operation_table::{BinaryOp, GridValue, SubgroupOp};
 use crate::types::{Scalar, Type};
 
-/// How the elements of a kind of product lie, and who forms it.
+/// How the elements of a kind of product are laid out, and who forms it.
 #[derive(Debug, Clone, Copy)]
 pub enum Form {
     /// In the plain layout, by plain code.

@@ -1,4 +1,4 @@
-//! Walking over a body to put instructions beside those that are there, and pieces of code that passes insert.
+//! Walks a body and inserts instructions beside the existing ones; also code fragments that passes insert.
 
 use crate::body::{Body, Builder};
 use crate::kernel::Kernel;

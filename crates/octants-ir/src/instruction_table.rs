@@ -1,5 +1,5 @@
-//! The table of instructions: for each [`Op`] its text, its effect, where it is defined, its cost class and how it
-//! takes part in differentiation. The operations on numbers have a table of their own, `operation_table`.
+//! The table of instructions: for each [`Op`] its text, its effect, where it is defined, its cost class and its role
+//! in differentiation. Arithmetic operations have a separate table, `operation_table`.
 
 use crate::op::{BlockId, ForLoop, FuncId, Op, ValueId};
 use crate::operation_facts::{CostClass, Definedness, Derivative};

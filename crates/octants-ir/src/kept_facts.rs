@@ -1,7 +1,7 @@
-//! [`KeptFacts`]: what analyses have found of a body, kept in the body until it changes.
+//! [`KeptFacts`]: results of analyses, cached in a body until it changes.
 //!
-//! No version number is compared: whoever borrows the code of a body to change it drops the facts. A copy of a body
-//! shares them, so that variants of a task are analyzed once.
+//! There are no version numbers: borrowing the code of a body mutably drops the facts. A copy of a body shares them,
+//! so variants of a task are analyzed once.
 
 use std::any::Any;
 use std::fmt;

@@ -1,5 +1,5 @@
-//! [`Kernel`], what the front end makes, and [`Program`], what `offload` makes of it: another type, so that code that
-//! was not split into tasks cannot reach a back end.
+//! [`Kernel`], the result of the front end, and [`Program`], the result of `offload`. They are different types, so
+//! code that was not split into tasks cannot reach a back end.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +17,7 @@ pub struct Digit {
     pub stride: u64,
 }
 
-/// Where a scalar component of a field lies in its root's memory.
+/// Where a scalar component of a field is in its root's memory.
 ///
 /// The byte offset of index `(i0, i1, ..)` (after subtracting the field's `offset`) is `base` plus, for each axis, the
 /// sum over the axis's digits, outermost first: the index is written in the mixed radix of the digits' extents, and
@@ -33,14 +33,14 @@ pub struct ComponentLayout {
 }
 
 impl ComponentLayout {
-    /// The byte of the root after the last one of its scalars, which have so many bytes.
+    /// The end of its last scalar in the root, in bytes, given the size of a scalar.
     pub fn end(&self, scalar_bytes: u64) -> u64 {
         let last: u64 = self.axes.iter().flatten().map(|d| d.extent.saturating_sub(1) * d.stride).sum();
         self.base + last + scalar_bytes
     }
 }
 
-/// How the elements of a buffer lie in memory.
+/// How the elements of a buffer are laid out in memory.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Layout {
     /// Own pointer; shape known at launch; row-major, components of an element innermost.
@@ -163,7 +163,7 @@ pub enum AutodiffMode {
     Reverse,
     /// Its values, with a check that memory stays what its gradient will take it to be.
     Validation,
-    /// How often the loops run that its gradient runs again.
+    /// How many times the loops run that its gradient runs again.
     Trips,
     /// That, and what its gradient reads again.
     Reads,
@@ -181,7 +181,7 @@ impl AutodiffMode {
     }
 }
 
-/// What lies beside an array of floats, element by element.
+/// What is beside an array of floats, element by element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ShadowBuffer {
     /// The derivative of a result by each element.
@@ -233,7 +233,7 @@ pub struct Program {
     pub frame: Vec<Type>,
     /// What `graph` launches.
     pub tasks: Vec<Task>,
-    /// In which order the tasks run, and how often.
+    /// In which order the tasks run, and how many times.
     pub graph: TaskGraph,
 }
 
@@ -276,7 +276,7 @@ pub struct AccessSet {
     pub frame_writes: BTreeSet<FrameSlot>,
 }
 
-/// Where each launch argument lies in the block of 8-byte slots that a launch passes by value.
+/// Where each launch argument is in the block of 8-byte slots that a launch passes by value.
 ///
 /// Order: roots (one pointer each), then buffers that are not fields (pointer, then one i64 extent per axis, then for
 /// `Strided` one i64 byte stride per axis), then parameters (one slot per scalar leaf, value in the low bytes).

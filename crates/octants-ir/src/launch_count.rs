@@ -1,5 +1,4 @@
-//! What a task graph takes from its program: the number of iterations that a task's launch has, and the types of
-//! conditions.
+//! What a task graph needs from its program: the iteration count of a task's launch, and the types of conditions.
 
 use std::collections::BTreeSet;
 

@@ -10,12 +10,12 @@
 //! # Semantics
 //!
 //! - Integers are two's complement and wrap. `u1` holds 0 or 1. Shifts by the width or more yield an unspecified value.
-//! - `Div` on integers rounds towards zero, `FloorDiv` and `Mod` follow Python, `Rem` follows C. Dividing an integer by
+//! - `Div` on integers rounds toward zero, `FloorDiv` and `Mod` follow Python, `Rem` follows C. Dividing an integer by
 //!   zero is undefined; `INT_MIN / -1` wraps.
 //! - Floats are IEEE, and under `fast_math` back ends may reassociate, contract, and assume no NaN or infinity.
 //! - `Min` and `Max` of a number and a NaN are the number. `Round` takes ties away from zero. `IsNan` and `IsInf` look
 //!   at the bits, so they hold under `fast_math` too.
-//! - `Cast` float to integer truncates towards zero, to `u1` it tests for non-zero; integer narrowing keeps low bits.
+//! - `Cast` float to integer truncates toward zero, to `u1` it tests for non-zero; integer narrowing keeps low bits.
 //! - `Pow` on integers multiplies repeatedly; a negative exponent yields 0, or +-1 for a base of +-1.
 //! - `u1` arithmetic is modulo 2: `true + true` is `false`, as in any other integer type that wraps.
 //! - A tensor operand works component by component. `MatMul` sums in index order.
@@ -27,18 +27,18 @@
 //! - A plain load or store that races with another thread's store of the same address is undefined, except that threads
 //!   storing the same value leave that value. Atomics are relaxed and device-wide. A `VolatileLoad` may race with them
 //!   and with stores: it is executed as often as it is written, and orders nothing else.
-//! - `AddressBits` neither reads nor writes. The number is that of this launch, and good for nothing but arithmetic.
+//! - `AddressBits` neither reads nor writes. The number is that of this launch, and useful for arithmetic only.
 //! - Iterations of a parallel `For` run in any order and at once; a task sees all effects of tasks before it.
 //!   [`task_graph`] says which tasks come before it.
 //! - A parallel `For` with groups splits the iterations of its last axis. Each group, in order, runs its body once per
 //!   `factor` adjacent iterations while at least `factor` iterations remain. The loop's own body runs the remainder.
 //!   An aligned group starts at a multiple of `factor`. Tiles only choose the threads that run the groups.
-//! - `Assert` that fails ends the iteration of the parallel loop that it stands in, and the task where it stands in
+//! - `Assert` that fails ends the iteration of the parallel loop that it is in, and the task where it is in
 //!   none; in a function it returns zero, and the caller ends in the same way. Nothing after it in the iteration is
 //!   executed; other iterations go on, whatever thread runs them. Of a launch's failures one is reported, and no task
 //!   that comes after the one that failed is executed.
 //! - Threads of a device form subgroups, which run in step, and blocks, which share memory and meet at barriers. All
-//!   threads of a subgroup or block reach its `Barrier`, `BlockCount` and `Subgroup` operations together: these stand
+//!   threads of a subgroup or block reach its `Barrier`, `BlockCount` and `Subgroup` operations together: these are
 //!   under no divergent condition (`AllHere` and `IsWhole` apart). A shuffle from a lane outside the subgroup yields
 //!   the thread's own value.
 //! - Products of matrices are of fragments, which a subgroup holds together: see [`matrix_product`]. All threads of the

@@ -1,9 +1,9 @@
 //! Products of matrices that the threads of a subgroup form together, from fragments in their registers.
 //!
 //! A **fragment** is a matrix of 16 x 16 elements whose components are spread over the threads of a subgroup: of `s`
-//! threads each has a vector of `256 / s`. Where an element lies depends on the kind of product, on the role of the
+//! threads each has a vector of `256 / s`. Where an element is depends on the kind of product, on the role of the
 //! matrix in it, and on the target. Code asks for it: `fragment_index kind role component axis` is the row or column of
-//! a component of this thread. Every element lies in one place. Operations component by component keep the layout.
+//! a component of this thread. Every element is in one place. Operations component by component keep the layout.
 //!
 //! `product_*(a, b, c)` is `a @ b + c`. Products are exact or rounded to the type of the sums, whose order is
 //! unspecified. `ProductTf32` may round the components of `a` and `b` to 10 bits of mantissa.
@@ -142,7 +142,7 @@ impl ProductShape {
     }
 }
 
-/// Where the elements of a fragment lie: an element's row and column are sums over the bits that are set in the number
+/// Where the elements of a fragment are: an element's row and column are sums over the bits that are set in the number
 /// of its component and of its thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FragmentLayout {

@@ -1,5 +1,5 @@
-//! The operations. Each instruction is an [`Op`] with a result type; `lib.rs` holds their semantics, `operation_table`
-//! what is known of each.
+//! The operations. Each instruction is an [`Op`] with a result type. `lib.rs` documents their semantics,
+//! `operation_table` their properties.
 
 use std::hash::{Hash, Hasher};
 use std::mem::discriminant;
@@ -129,7 +129,7 @@ pub struct ForLoop {
     pub parallel: Option<LoopConfig>,
     /// Filled by the pass `privatize_reductions`: where `Reduce { slot }` in the body ends up.
     pub reductions: Vec<Reduction>,
-    /// What the optimizer is told of it.
+    /// What the optimizer is told about it.
     pub hints: LoopHints,
 }
 
@@ -213,7 +213,7 @@ pub struct Unroll {
     pub remainder_factor: Option<u32>,
 }
 
-/// How often the optimizer may repeat a loop's body in the code.
+/// How many times the optimizer may repeat a loop's body in the code.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum CodeSizeHint {
     /// As often as it chooses.
@@ -368,7 +368,7 @@ pub enum Op {
     /// set.
     LoadMatrices(ValueId, bool),
     /// Copies 16 bytes from the second address, in global memory, to the first one, in shared memory; both are
-    /// multiples of 16 bytes, and scalars lie there one after the other. Some time until the next `AwaitCopies` of this
+    /// multiples of 16 bytes, and scalars are there one after the other. Some time until the next `AwaitCopies` of this
     /// thread.
     CopyAsync(ValueId, ValueId),
     /// Waits for the copies of this thread.
@@ -414,10 +414,10 @@ pub enum Op {
         heaviest_first: bool,
     },
     Break,
-    /// The end of a checkpoint with this label, which is the `loop` that the `break` behind it leaves: a launch may end
+    /// The end of a checkpoint with this label, which is the `loop` that the `break` after it leaves: a launch may end
     /// here when the integer is not zero, and another one resume at the start of the loop. Only in task blocks.
     Checkpoint(i64, ValueId),
-    /// The end of a section of a `graph.parallel_context`, which is the `loop` that the `break` behind it leaves.
+    /// The end of a section of a `graph.parallel_context`, which is the `loop` that the `break` after it leaves.
     /// Sections that hold other parts of the graph have this form; others are loops with a group. Only in task blocks.
     Section(LoopGroup),
     Continue,

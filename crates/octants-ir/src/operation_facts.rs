@@ -1,7 +1,7 @@
-//! What the table of operations states: the columns of [`mod@crate::operation_table`].
+//! The columns of the operation table, [`mod@crate::operation_table`].
 //!
-//! Facts are about an operation as such. What follows from its operands' values or from its target is found by analyses
-//! and stated by code generators.
+//! These are properties of an operation itself. Analyses compute what depends on the operands' values, and code
+//! generators state what depends on the target.
 
 use crate::types::Scalar;
 

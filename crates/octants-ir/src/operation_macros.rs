@@ -1,4 +1,4 @@
-//! How the table of operations becomes code: enums of the rows, and a `match` without a catch-all for each column.
+//! Macros that turn the operation table into code: enums of the rows, and an exhaustive `match` for each column.
 
 /// An enum of operations, and their names in the IR's text.
 macro_rules! named_operations {

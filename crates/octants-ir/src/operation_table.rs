@@ -1,9 +1,9 @@
-//! The table of operations: one row for each, from which the IR's text, the verifier, analyses, cost models, passes and
-//! the front end take what they must know of it.
+//! The table of operations, with one row each. The IR's text, the verifier, analyses, cost models, passes and the
+//! front end read the properties of operations from it.
 //!
-//! A new operation is a new row. Its enum is made of the rows, and each column is a `match` without a catch-all, so
-//! that an operation with a fact missing does not compile. `operation_facts` holds what the columns mean; the types of
-//! operands of [`crate::Op`] are checked in `verify_types`, derivatives and machine code are code elsewhere.
+//! A new operation is a new row. Its enum is generated from the rows, and each column is an exhaustive `match`, so an
+//! operation with a missing property does not compile. `operation_facts` documents the columns. Operand types of
+//! [`crate::Op`] are checked in `verify_types`; derivatives and machine code are implemented elsewhere.
 
 use crate::operation_facts::{CostClass, Definedness, Derivative, Domain, SubgroupResult, Yields};
 use crate::types::{Scalar, Type};
@@ -54,9 +54,9 @@ binary_operations! {
     Add         "add"        Number   Operand  Total    Simple        Rule        "+"        ["add"];
     Sub         "sub"        Number   Operand  Total    Simple        Rule        "-"        ["sub"];
     Mul         "mul"        Number   Operand  Total    Simple        Rule        "*"        ["mul"];
-    /// Float division, or integer division rounded towards zero.
+    /// Float division, or integer division rounded toward zero.
     Div         "div"        Number   Operand  Partial  Division      Rule        "/"        [];
-    /// Rounded towards minus infinity.
+    /// Rounded toward minus infinity.
     FloorDiv    "floor_div"  Number   Operand  Partial  Division      Zero        "//"       ["floordiv"];
     /// Python's remainder: the sign of the divisor.
     Mod         "mod"        Number   Operand  Partial  Division      Rule        "%"        ["mod"];

@@ -1,7 +1,7 @@
 //! The parser of the IR's text (`print` writes it): `parse` of a [`Kernel`], a [`Program`] or a [`Body`] through
 //! [`FromStr`].
 //!
-//! What it reads is well formed as text; whether it makes sense is for `verify` to say. Numbers that the text skips are
+//! It accepts any well-formed text; `verify` checks whether the program is valid. Numbers that the text skips are
 //! filled with unreachable instructions and empty blocks.
 
 use std::str::FromStr;

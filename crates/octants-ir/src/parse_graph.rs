@@ -1,5 +1,5 @@
-//! The parser of a task graph's text, which `print_graph` writes. A program without a `graph` launches each task once,
-//! in order.
+//! The parser of a task graph's text, which `print_graph` writes. Without a `graph`, a program launches each task
+//! once, in order.
 
 use crate::kernel::Task;
 use crate::op::{BufferId, FrameSlot};

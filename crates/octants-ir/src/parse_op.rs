@@ -1,4 +1,4 @@
-//! The parser of one operation: its word and its operands. Blocks that follow are left to the caller.
+//! The parser of one operation: its name and its operands. The caller parses nested blocks.
 
 use crate::lex::Token;
 use crate::matrix_product::{FragmentAxis, FragmentElement, FragmentRole, ProductKind};

@@ -1,4 +1,4 @@
-//! [`Parser`]: the tokens of a text, and what all parts of the parser ask of them.
+//! [`Parser`]: the token stream, and the primitives that all parts of the parser use.
 
 use std::collections::HashMap;
 use std::fmt;

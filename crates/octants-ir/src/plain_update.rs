@@ -1,4 +1,4 @@
-//! Updates without atomicity: a load, an operation and a store, for memory that no other thread touches meanwhile.
+//! Non-atomic updates: a load, an operation and a store, for memory that no other thread accesses at the same time.
 
 use crate::body::{Body, Inst};
 use crate::op::{Op, ValueId};

@@ -1,10 +1,10 @@
 //! The IR as text: `Display` of [`Kernel`], [`Program`] and [`Body`], and [`print_inst`] for messages.
 //!
-//! The text holds everything but the spans; the alternate form (`{:#}`) holds these too, as ` at file:start..end`. A
-//! value's number is its [`ValueId`]. It is left out where the reader would count to it: an instruction without a
-//! result that no other names and that follows, in the text, the number before it. The same holds for blocks, of which
-//! the root is number 0. `renumber` makes a body whose text needs the fewest numbers. Instructions and blocks that are
-//! in an arena but not reachable have no text.
+//! The text contains everything but the spans; the alternate form (`{:#}`) contains these too, as ` at
+//! file:start..end`. A value's number is its [`ValueId`]. The number is omitted if it can be inferred: the instruction
+//! has no result that another one uses, and its number follows the previous one in the text. The same holds for
+//! blocks; the root is number 0. `renumber` creates a body whose text needs the fewest numbers. Unreachable
+//! instructions and blocks in an arena have no text.
 
 use std::collections::HashSet;
 use std::fmt::{self, Write as _};

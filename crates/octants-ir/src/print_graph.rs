@@ -1,4 +1,4 @@
-//! The text of a program's task graph: one part a line, with what is in it between braces.
+//! The text of a program's task graph: one part per line, with nested parts in braces.
 
 use crate::kernel::Task;
 use crate::print::{Printer, name};
@@ -15,7 +15,7 @@ impl Printer {
         self.close();
     }
 
-    /// The parts of a sequence, or the one part that stands in the place of one.
+    /// The parts of a sequence, or the one part that replaces it.
     fn within(&mut self, graph: &TaskGraph, tasks: &[Task]) {
         match graph {
             TaskGraph::Sequence(parts) => parts.iter().for_each(|p| self.part(p, tasks)),

@@ -1,4 +1,4 @@
-//! The rules that the verifier holds, what breaks one, and what it knows around an instruction.
+//! The verifier's rules, the violations, and the verifier's context of an instruction.
 
 use std::fmt;
 
@@ -30,12 +30,12 @@ macro_rules! rules {
 rules! {
     NumbersExist = 1: "every value, block, local, buffer, axis, function, parameter and frame slot \
         that is named exists",
-    PlacedOnce = 2: "an instruction stands in one place of one block, a block in one place of one instruction",
+    PlacedOnce = 2: "an instruction is in one place of one block, a block in one place of one instruction",
     DefinedBefore = 3: "an operand is defined before, in the same block or in one around it",
     OperandHasValue = 4: "an operand is the result of an instruction that has one",
     TerminatorLast = 5: "`break`, `continue` and `return` end their block",
-    JumpInLoop = 6: "`break` and `continue` stand in a loop; `break` does not leave a parallel loop",
-    ReturnPlace = 7: "`return` gives what is declared; in a kernel it stands at the end of the root",
+    JumpInLoop = 6: "`break` and `continue` are in a loop; `break` does not leave a parallel loop",
+    ReturnPlace = 7: "`return` gives what is declared; in a kernel it is at the end of the root",
     ParallelAtRoot = 8: "a parallel loop stands at the root of a kernel or a task, \
         or in a `loop` there that only its last instruction leaves, or in an `if` there that nothing leaves",
     LoopIndexInside = 9: "`loop_index` names a `for` around it",
@@ -47,13 +47,13 @@ rules! {
     ShadowFits = 13: "a shadow buffer is another buffer with as many axes, of floats of the same type or of i32 marks",
     MemorySpaceFits = 14: "shared buffers are dense, private ones that or contiguous with one axis, \
         copies contiguous with two; a flat buffer has one axis of the scalars of a contiguous array",
-    DialectFits = 15: "`freeze`, `prefetch`, `vector_load` and `vector_store` stand in programs",
+    DialectFits = 15: "`freeze`, `prefetch`, `vector_load` and `vector_store` are in programs only",
     Converges = 16: "operations that threads execute together stand where all of them come, or none",
     GroupsFit = 17: "groups of iterations are of parallel loops of programs, which have an axis; \
         their factors are more than one and descend; a loop of a grid has one group, aligned or tiled, \
         of a power of two; tiles are of two axes",
-    GridForm = 18: "in a task of a grid, parallel loops stand in no loop",
-    CheckpointEnds = 19: "`checkpoint` or `section` stands before the `break` that ends a block whose loops are tasks",
+    GridForm = 18: "in a task of a grid, parallel loops are in no other loop",
+    CheckpointEnds = 19: "`checkpoint` or `section` is before the `break` that ends a block whose loops are tasks",
     ConstType = 20: "a constant is an integer of an integer type or a float of a float type",
     UnaryType = 21: "a unary operation's type follows from its operand's, which suits the operation",
     BinaryType = 22: "the operands of a binary operation are of one type, which suits the operation; \
@@ -80,7 +80,7 @@ rules! {
     GraphCondition = 41: "a condition is an integer: the element of a buffer without axes, or a slot of the frame",
     GroupsOfLaunches = 42: "a `parallel` has groups, and each launches a task",
     RoundsLaunch = 43: "a round of a `while` launches a task",
-    CheckpointsApart = 44: "no two checkpoints have one label, and none stands in another, nor in a group",
+    CheckpointsApart = 44: "no two checkpoints have one label, and none is in another one or in a group",
     CountOfTask = 45: "the count of a launch is what the bounds of its task tell",
 }
 

@@ -35,7 +35,7 @@ impl Verified for Scheduled {
 
 /// What passes of a table share beside the IR.
 pub trait PassState {
-    /// A pass has found an error of the user's, behind which no pass runs and the IR means nothing.
+    /// A pass has found an error of the user's, after which no pass runs and the IR means nothing.
     fn has_failed(&self) -> bool {
         false
     }

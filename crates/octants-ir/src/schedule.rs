@@ -1,8 +1,9 @@
-//! [`Scheduled`]: a program for a kind of machine, in the scheduled dialect. [`Schedule`] is the part of it that is
-//! data: the variants of each task, and hints.
+//! [`Scheduled`]: a program for a kind of machine, in the scheduled dialect. [`Schedule`] is its data part: the
+//! variants of each task, and hints.
 //!
-//! octants-schedule decides, code generators carry out. Each entry names a transformation and the instruction, loop or
-//! task that it applies to. A schedule belongs to one program as it is; its ids are the program's.
+//! octants-schedule decides, and code generators implement the decisions. Each entry names a transformation and the
+//! instruction, loop or task that it applies to. A schedule belongs to one version of a program, because it refers to
+//! the program's ids.
 
 use std::collections::HashMap;
 use std::fmt;

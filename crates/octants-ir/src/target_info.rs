@@ -1,4 +1,4 @@
-//! [`TargetInfo`]: what a kind of machine can do, as numbers. Decisions about how code runs ask it, and never for the
+//! [`TargetInfo`]: the capabilities of a kind of machine, as numbers. Scheduling decisions use these, and never the
 //! vendor of a machine.
 
 use crate::matrix_product::{ProductKind, ProductShape};

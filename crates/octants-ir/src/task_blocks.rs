@@ -1,12 +1,12 @@
-//! Which code of a kernel becomes tasks: the blocks in which parallel loops may stand, and how those end that are
-//! repeated.
+//! The code of a kernel that becomes tasks: the blocks in which parallel loops are allowed, and the ends of repeated
+//! blocks.
 
 use std::collections::BTreeSet;
 
 use crate::body::Body;
 use crate::op::{BlockId, LoopGroup, Op, ValueId};
 
-/// The blocks of a kernel's body in which a parallel loop may stand: the root, and there the body of each `loop` and
+/// The blocks of a kernel's body in which a parallel loop may be: the root, and there the body of each `loop` and
 /// both blocks of each `if` that holds one, a checkpoint or a section. In order, outer before inner.
 pub fn task_blocks(body: &Body) -> Vec<BlockId> {
     let mut blocks = vec![body.root];
@@ -99,7 +99,7 @@ pub fn round_end(body: &Body, block: BlockId) -> Option<RoundEnd> {
     }
 }
 
-/// An instruction may leave the loop that it stands in directly, or end its round.
+/// An instruction may leave the loop that it is in directly, or end its round.
 fn may_jump(body: &Body, v: ValueId) -> bool {
     match &body.inst(v).op {
         Op::Break | Op::Continue | Op::Return(_) => true,

@@ -10,11 +10,11 @@
 //! - An `If` reads its condition and runs one of two parts.
 //! - A `Launch` runs a task. One task may be launched in several places.
 //! - A `Checkpoint` is a place where a launch may end and a later one resume. Its body runs; where `yields_on` is not
-//!   zero behind it, the launch ends there. A launch that resumes at a label skips all that stands before that
+//!   zero after it, the launch ends there. A launch that resumes at a label skips all that is before that
 //!   checkpoint in the text; the loops around it go on from there.
-//! - A [`Condition`] is a place in memory that holds an integer, true when it is not zero. It is read behind all work
+//! - A [`Condition`] is a place in memory that holds an integer, true when it is not zero. It is read after all work
 //!   that comes before it in the graph.
-//! - A task that fails an assertion ends the graph: no task behind it runs, and no further round.
+//! - A task that fails an assertion ends the graph: no task after it runs, and no further round.
 
 use std::collections::BTreeSet;
 
@@ -45,7 +45,7 @@ pub enum Condition {
 pub enum LaunchCount {
     /// A constant. 1 for a serial task.
     Known(u64),
-    /// A number that follows from the launch's arguments alone.
+    /// A number that follows from the launch's arguments only.
     Argument,
     /// A number that the task computes from memory, which tasks before it may write.
     Memory,
@@ -85,7 +85,7 @@ pub enum TaskGraph {
     Checkpoint {
         /// The user's number of it.
         label: i64,
-        /// The launch may end behind the body when it holds.
+        /// The launch may end after the body when it holds.
         yields_on: Condition,
         /// What runs again when a launch resumes here.
         body: Box<TaskGraph>,

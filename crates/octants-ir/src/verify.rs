@@ -1,10 +1,10 @@
-//! The verifier: what must hold of every kernel and program, as a numbered list of rules ([`Rule`]).
+//! The verifier: the invariants of every kernel and program, as a numbered list of rules ([`Rule`]).
 //!
-//! [`verify_kernel`] and [`verify_program`] return every violation with the instruction that violates;
-//! [`assert_kernel`] and [`assert_program`] panic with all of them and the whole text. Rules about the form of the code
-//! (1 to 19) are here, but for the one about convergence (16) in `verify_convergence`; rules about the types of one
-//! instruction (20 to 33) are in `verify_types`, the one about access sets (34) in `verify_access`, rules about task
-//! graphs (40 to 45) in `verify_graph`. An instruction that breaks a rule about numbers is looked at no further.
+//! [`verify_kernel`] and [`verify_program`] return every violation with its instruction; [`assert_kernel`] and
+//! [`assert_program`] panic with all of them and the whole text. Rules about the form of the code (1 to 19) are here,
+//! except the one about convergence (16) in `verify_convergence`. Rules about the types of one instruction (20 to 33)
+//! are in `verify_types`, the one about access sets (34) in `verify_access`, rules about task graphs (40 to 45) in
+//! `verify_graph`. After an instruction has violated a rule about numbers, it is not checked further.
 
 use std::collections::HashSet;
 use std::fmt::{self, Write as _};
@@ -242,7 +242,7 @@ struct Verifier<'a> {
     visible: Vec<bool>,
     placed: Vec<bool>,
     blocks: Vec<bool>,
-    /// Blocks in which a parallel loop may stand.
+    /// Blocks in which a parallel loop may be.
     of_tasks: Vec<bool>,
     loops: Vec<Enclosing>,
 }
@@ -284,7 +284,7 @@ impl<'a> Verifier<'a> {
 
     fn block(&mut self, b: BlockId) {
         if std::mem::replace(&mut self.blocks[b.index()], true) {
-            return self.report(Rule::PlacedOnce, format!("block {b} stands in two places"));
+            return self.report(Rule::PlacedOnce, format!("block {b} is in two places"));
         }
         let insts = self.body.block(b);
         for (i, &v) in insts.iter().enumerate() {
@@ -363,7 +363,7 @@ impl<'a> Verifier<'a> {
             }
     }
 
-    /// Rules about where an instruction stands.
+    /// Rules about where an instruction is.
     fn form(&mut self, v: ValueId, op: &Op, home: BlockId) -> bool {
         let inner = self.loops.last();
         let rule = match op {
@@ -423,7 +423,7 @@ impl<'a> Verifier<'a> {
         false
     }
 
-    /// A checkpoint's or a section's end stands where one may.
+    /// A checkpoint's or a section's end is where one may.
     fn ends_part(&self, v: ValueId, home: BlockId) -> bool {
         let ends = matches!(self.body.block(home), [.., c, b] if *c == v && self.body.inst(*b).op == Op::Break);
         ends && home != self.body.root && self.of_tasks[home.index()]

@@ -1,5 +1,6 @@
-//! Rule 34: the access set of a task names what its code reads and writes, the functions that it calls included.
-//! Dependences between tasks and between launches follow from these sets, so that an omission makes wrong code.
+//! Rule 34: the access set of a task contains everything that its code reads and writes, including the functions that
+//! it calls. Dependences between tasks and between launches are derived from these sets, so an omission causes wrong
+//! code.
 
 use std::collections::HashSet;
 

@@ -1,13 +1,13 @@
-//! The rule about convergence, 16 of [`crate::verify::Rule`]: operations that the threads of a block or subgroup
-//! execute together stand where all of them come, or none.
+//! The convergence rule, 16 of [`crate::verify::Rule`]: operations that the threads of a block or subgroup execute
+//! together must be reached by all of them, or by none.
 //!
-//! Divergence is a taint of values: its sources are positions of threads, indices of parallel loops, old values of
-//! atomics, random numbers, and what is loaded from divergent addresses. Locals take it from what is stored to them and
-//! from the control under which that is. Control diverges at conditions and loop bounds that do, and behind exits that
-//! only some threads take. What is not known to differ counts as the same: parameters of functions, memory at the same
-//! address, and, within a subgroup, comparisons of thread numbers, which may cut between subgroups. What stands in no
-//! parallel loop of a task or kernel runs on one thread, whose operations converge. A condition made of `is_whole` or
-//! `all_here` makes sure that threads are together: control is that of the subgroup in it, wherever it stands.
+//! Divergence is a taint analysis on values. Its sources are thread positions, indices of parallel loops, old values
+//! of atomics, random numbers, and loads from divergent addresses. Locals are tainted by stored values, and by the
+//! control flow of the store. Control diverges at divergent conditions and loop bounds, and after exits that only some
+//! threads take. The following count as uniform: parameters of functions, memory at the same address, and, within a
+//! subgroup, comparisons of thread numbers, which may cut between subgroups. Code of a task or kernel outside of
+//! parallel loops runs on one thread, so its operations converge. A condition made of `is_whole` or `all_here` ensures
+//! that threads are together: inside it, control is uniform for the subgroup, wherever it is.
 //!
 //! Assumes that the rules about form hold.
 
@@ -184,7 +184,7 @@ struct Divergence<'a> {
     /// See [`Divergence::guards`].
     guard_values: Vec<bool>,
     guard_locals: Vec<bool>,
-    /// What is looked at stands under such a condition.
+    /// What is looked at is under such a condition.
     is_guarded: bool,
     /// More than one thread runs what is looked at.
     of_threads: bool,

@@ -1,4 +1,4 @@
-//! The verifier's rules about task graphs (40 to 45), and about the loops of a kernel that become parts of one.
+//! The verifier's rules about task graphs (40 to 45), and about loops of a kernel that become parts of a graph.
 
 use std::collections::BTreeSet;
 
@@ -45,7 +45,7 @@ impl GraphVerifier<'_> {
         self.out.push(Violation { rule, place: "graph".into(), detail });
     }
 
-    /// Checks a part; `may_stop` where a checkpoint may stand.
+    /// Checks a part; `may_stop` where a checkpoint may be.
     fn part(&mut self, part: &TaskGraph, may_stop: bool) {
         if let Some(condition) = part.condition() {
             self.condition(condition);

@@ -1,8 +1,8 @@
-//! Puts an `assert` before every access that could be outside: elements of buffers, and components of vectors and
-//! matrices at indices known only at run time.
+//! Bounds checks: inserts an `assert` before every access that could be out of bounds, for elements of buffers and for
+//! components of vectors and matrices at run-time indices.
 //!
-//! The message names the buffer, the indices and the bounds. An index that is provably inside (a constant, or the index
-//! of a loop with constant bounds) is not checked; a negative index is outside.
+//! The message names the buffer, the indices and the bounds. An index that is provably in bounds (a constant, or the
+//! index of a loop with constant bounds) is not checked. A negative index is out of bounds.
 
 use octants_ir::{BinaryOp, Body, Buffer, Builder, Const, Kernel, Layout, Op, Scalar, TextPart, Type, ValueId};
 

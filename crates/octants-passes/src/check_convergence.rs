@@ -1,9 +1,9 @@
-//! Puts an assertion before each branch around which threads must agree, because they meet in it, or behind it where it
-//! leaves a loop: at barriers all threads of a block, at exchanges those of a subgroup. The threads vote, so that all
-//! of them fail together.
+//! Inserts an assertion at each branch that threads must take together because they synchronize inside it: all threads
+//! of a block for barriers, those of a subgroup for exchanges. If the branch leaves a loop, the assertion is after it.
+//! The threads vote, so all of them fail together.
 //!
-//! Assumes that locals were simplified: a condition whose operands are the same for all threads is not checked. Bounds
-//! of loops around barriers are compared bit by bit, which only debug mode can afford.
+//! Assumes that locals were simplified: a condition with uniform operands is not checked. Bounds of loops around
+//! barriers are compared bit by bit, which is acceptable in debug mode only.
 
 use octants_analysis::{exits_of, local_uses};
 use octants_ir::insert_code::bodies;
@@ -31,12 +31,12 @@ pub fn check_convergence(kernel: &mut Kernel) {
     }
 }
 
-/// Where a block of code stands.
+/// Where a block of code is.
 #[derive(Debug, Clone, Copy, Default)]
 struct Around {
     /// In a parallel loop.
     is_of_threads: bool,
-    /// Who meets in the loop around it, and behind it in the same iteration.
+    /// Who meets in the loop around it, and after it in the same iteration.
     in_loop: Meeting,
     after: Meeting,
 }

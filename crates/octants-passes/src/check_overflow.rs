@@ -1,8 +1,8 @@
-//! Reports integer overflow at run time: after each addition, subtraction, multiplication and left shift of integers a
-//! test that prints what overflowed and the user's line, once for each launch. The wrapped result is used all the same.
-//! A division of integers by zero has no result: an assertion stands before it.
+//! Reports integer overflow at run time: after each integer addition, subtraction, multiplication and left shift, a
+//! test prints the operation and the user's line, once per launch. The wrapped result is still used. Integer division
+//! by zero has no result, so it is preceded by an assertion.
 //!
-//! Instructions without a span are the compiler's own and not checked.
+//! Instructions without a span come from the compiler and are not checked.
 
 use octants_diag::{Sources, Span};
 use octants_ir::{BinaryOp, Builder, Const, Kernel, Op, ReduceOp, Scalar, TextPart, Type, UnaryOp, ValueId};

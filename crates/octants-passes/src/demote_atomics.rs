@@ -1,11 +1,10 @@
-//! Updates of gradients and duals that look shared and are not: where a parallel loop touches an array only at the
-//! elements of its own indices, no other iteration updates what an iteration does, and an atomic update becomes a load,
-//! an operation and a store.
+//! Demotes atomic updates to plain ones. If a parallel loop touches an array only at the elements of its own indices,
+//! no other iteration touches them, so an atomic update becomes a load, an operation and a store.
 //!
-//! Early in the pipeline only shadow buffers are looked at, since nothing else runs while a derivative does: other
-//! launches may update other memory at the same time. Where launches are in order all memory is looked at in the end
-//! (`demote_atomics`): threads that need no atomics make vectors of such loops. Reverse mode looks at all
-//! memory before it differentiates (`demote_unshared_atomics`), since its sweeps leave it as it is.
+//! Early in the pipeline only shadow buffers are considered: nothing else runs during a derivative, but other launches
+//! may update other memory. When launches are ordered, all memory is considered at the end (`demote_atomics`), so that
+//! loops without atomics can be vectorized. Reverse mode considers all memory before it differentiates
+//! (`demote_unshared_atomics`), because its sweeps do not modify it.
 
 use std::collections::{BTreeSet, HashSet};
 

@@ -1,7 +1,7 @@
-//! Removes what nobody sees: values without a use, stores to locals that nothing reads, empty branches and loops, calls
-//! of functions without effects, functions that nothing calls, unused locals; and renumbers what is left.
+//! Dead-code elimination: removes unused values, stores to locals that nothing reads, empty branches and loops, calls
+//! of functions without effects, functions without callers, and unused locals. Renumbers the rest.
 //!
-//! A `Loop` stays, for it may not end.
+//! A `Loop` is kept, because it may not terminate.
 
 use octants_ir::{BlockId, Body, Effect, FuncId, Kernel, Op, ValueId, renumber};
 

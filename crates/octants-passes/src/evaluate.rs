@@ -1,7 +1,7 @@
-//! Constants: what an operation yields on them, exactly as the IR's semantics say.
+//! Constant evaluation: the result of an operation on constants, according to the IR's semantics.
 //!
-//! `None` where the result is undefined (division by zero, a float outside the integer's range) or where only the
-//! machine's library knows it (sine and the like): the operation stays.
+//! `None` if the result is undefined (division by zero, a float outside the integer's range), or if only the target's
+//! math library determines it (`sin` and others). The operation is then kept.
 
 use octants_ir::{BinaryOp, Const, Scalar, UnaryOp};
 

@@ -1,9 +1,9 @@
-//! Finds variables whose value an iteration of a parallel loop takes from another one: `s ^= s << 13`. Iterations run
-//! in any order and at once, so the result is not what the source reads like.
+//! Finds loop-carried variables of parallel loops: `s ^= s << 13`. Iterations run in any order and concurrently, so
+//! the result is not what the source suggests.
 //!
-//! Only what is certain is reported. Each iteration stores to the variable, under no condition that differs between
-//! iterations; what it stores is computed from what the variable held when the iteration began; and no single atomic
-//! update would do the same. Values that every iteration would leave alike (`s = min(s, 3)`) are left out.
+//! Only certain cases are reported. Each iteration stores to the variable, under no condition that differs between
+//! iterations; the stored value is computed from the variable's value at the start of the iteration; and no single
+//! atomic update is equivalent. Values that are the same after any iteration (`s = min(s, 3)`) are not reported.
 
 use std::collections::HashSet;
 

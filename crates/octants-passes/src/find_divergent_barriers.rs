@@ -1,6 +1,6 @@
-//! Finds barriers of a block that only some of its threads come to, where that follows from the code alone: they stand
-//! in one arm of a branch whose condition is made of constants and the thread's index, or in a loop whose bounds are.
-//! The other ways are found while the program runs, in debug mode (`check_convergence`).
+//! Finds block barriers that only some threads reach, if this follows from the code only: the barrier is in one arm
+//! of a branch whose condition consists of constants and the thread's index, or in a loop with such bounds. Other
+//! cases are found at run time in debug mode (`check_convergence`).
 
 use octants_analysis::local_uses;
 use octants_diag::{Code, Diagnostic, Span};

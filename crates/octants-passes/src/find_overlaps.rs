@@ -1,11 +1,11 @@
-//! Finds memory that several groups of a kernel touch, one of them writing: blocks of `stream_parallel`, or sections of
-//! one `graph.parallel_context`.
+//! Finds memory that several groups of a kernel touch and at least one writes. Groups are `stream_parallel` blocks, or
+//! the sections of one `graph.parallel_context`.
 //!
-//! The dependence test between tasks decides. Accesses meet for certain when it says so, both happen in every
-//! iteration, and no two axes of one access depend on the same loop. Atomic updates from both sides are no race and are
-//! left out. Distinct buffers are distinct memory, except those that the caller names: the same array passed for two
-//! parameters, or arrays that share a part. Fields that are components of others do not occur after
-//! `merge_aliased_buffers`. The compiler's notes are none of the user's memory.
+//! The dependence test between tasks decides. A conflict is certain if the test says so, both accesses happen in every
+//! iteration, and no two axes of one access depend on the same loop. Atomic updates on both sides are no race.
+//! Distinct buffers are distinct memory, except those named by the caller: the same array passed for two parameters,
+//! or arrays that overlap. Fields that are components of others do not occur after `merge_aliased_buffers`. Buffers of
+//! the compiler itself are ignored.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 

@@ -1,5 +1,5 @@
-//! Finds loops with products of matrices whose blocks are not whole subgroups: some threads that hold a part of the
-//! matrices would not be there.
+//! Finds loops with matrix products whose blocks are not whole subgroups: threads that hold a part of the matrices
+//! would be missing.
 
 use std::collections::HashSet;
 

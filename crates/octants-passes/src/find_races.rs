@@ -1,15 +1,15 @@
-//! Finds races between iterations of parallel loops, and between sections: two iterations, or sections, that touch one
-//! element, one of them changing it by more than an atomic update.
+//! Finds races between iterations of parallel loops, and between sections: two iterations or sections touch one
+//! element, and at least one changes it other than by an atomic update.
 //!
-//! A race is proved by a witness. For the arguments of a launch, iterations are run on integers alone: the first ones,
-//! the last ones, and those as far away as two accesses are from one another. What they compute from memory is unknown,
-//! and so is what happens under a condition on it; only what is certain counts. So there are no false alarms, and what
-//! depends on data is left to checks at run time.
+//! A race is proved by a witness. For the arguments of a launch, selected iterations are evaluated on integers: the
+//! first ones, the last ones, and those at the distance of two accesses. Values loaded from memory are unknown, and so
+//! is anything under a condition on them. Only certain accesses count, so there are no false positives. Data-dependent
+//! races are left to the run-time checks.
 //!
-//! Stores of the same value by all iterations are no race: constants, and what is computed alike from memory that the
+//! It is no race if all iterations store the same value: a constant, or a value computed alike from memory that the
 //! loop does not write.
 //!
-//! In the same way it is told which elements a launch touches for certain, for races with other launches.
+//! The same evaluation finds the elements that a launch certainly touches, for races between launches.
 //!
 //! Reading order: `value`, `observed`, `run_iteration`, `choose_iterations`, `race_sections`.
 
@@ -156,7 +156,7 @@ impl RaceSearch {
         RaceSearch { kernel, loops, overlap_allowed: overlap_allowed.clone() }
     }
 
-    /// No loop can have a race, whatever the arguments, as long as arrays that are told apart are different memory.
+    /// No loop can have a race, whatever the arguments, as long as arrays that are distinguished are different memory.
     pub fn is_safe(&self) -> bool {
         self.loops.is_empty() && !self.has_groups()
     }
@@ -204,7 +204,7 @@ impl RaceSearch {
         }
     }
 
-    /// Runs a statement around loops, or a loop. False where those behind it do not run.
+    /// Runs a statement around loops, or a loop. False where those after it do not run.
     fn touch(&self, v: ValueId, run: &mut Run<'_>, observed: &mut Observed) -> bool {
         match &self.kernel.body.inst(v).op {
             Op::For(l) => {

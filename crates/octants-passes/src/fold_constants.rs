@@ -1,9 +1,9 @@
-//! Operations on constants become constants, operations that change nothing become their operand, and an `if` on a
-//! constant becomes the block that is taken.
+//! Constant folding: operations on constants become constants, identity operations become their operand, and an `if`
+//! on a constant becomes the branch taken.
 //!
-//! Kept cheap: what LLVM does as well is left to it. What it is for: smaller IR, loop bounds and indices that the
-//! passes after it can read, and `pow` with a small exponent, which is a library call otherwise. Code that becomes
-//! unused stays for `eliminate_dead_code`.
+//! The pass is cheap, and leaves to LLVM what LLVM does as well. It yields smaller IR, loop bounds and indices that
+//! later passes can read, and expands `pow` with a small exponent, which is otherwise a library call.
+//! `eliminate_dead_code` removes code that becomes unused.
 
 use octants_ir::{BinaryOp, BlockId, Body, Const, Inst, Kernel, Op, ReduceOp, Scalar, Type, UnaryOp, ValueId};
 

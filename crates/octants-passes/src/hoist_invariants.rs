@@ -1,11 +1,10 @@
-//! Moves what a loop computes anew in each iteration from values of outside in front of the loop.
+//! Loop-invariant code motion.
 //!
-//! LLVM does this inside a task. Here it matters for reverse mode, which wants to see that an index is the same in all
-//! iterations, and has less to compute again. Only loops within loops are looked at: what stands before a loop of the
-//! root is another task's.
+//! LLVM does this within a task. Here it matters for reverse mode, which must see that an index is invariant, and then
+//! recomputes less. Only nested loops are considered: code before a top-level loop belongs to another task.
 //!
-//! The loop may run no iteration: then what was moved is computed for nothing, and must do no harm. So what
-//! `check_overflow` would report loses its span; the kernel itself reports it where it is computed.
+//! The loop may have no iteration, so hoisted code must be safe to execute. Operations that `check_overflow` would
+//! report lose their span; the kernel itself reports the overflow where it computes the value.
 
 use octants_ir::{BlockId, Body, Definedness, Effect, Kernel, Op, Type, ValueId};
 
@@ -37,7 +36,7 @@ fn hoist_within(body: &mut Body, block: BlockId) {
     body.blocks[block.index()] = out;
 }
 
-/// Takes the values that stand in a loop's body and depend on nothing in it.
+/// Takes the values that are in a loop's body and depend on nothing in it.
 fn take_invariants(body: &mut Body, inner: BlockId) -> Vec<ValueId> {
     let mut inside = vec![false; body.insts.len()];
     body.visit(inner, &mut |v, _| inside[v.index()] = true);

@@ -1,9 +1,9 @@
-//! Puts the code of a function in the place of its calls, where that costs little: the function is called once, or is
-//! small, or has few calls for its size. The others are compiled once and called.
+//! Inlines calls where it costs little: the function is called once, or is small, or has few calls for its size. Other
+//! functions are compiled once and called.
 //!
-//! What a loop shares, what it sums up and what its indices are made of is then seen by the passes that follow, while
-//! the code stays in proportion to the source. Functions that call themselves, or return from within a branch or loop,
-//! stay functions; the latter do not where threads work together in them.
+//! Inlining shows later passes what a loop shares, what it reduces, and how indices are computed, while code size
+//! stays in proportion to the source. Recursive functions, and functions that return from within a branch or loop, are
+//! not inlined. The latter are inlined if threads cooperate in them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -297,7 +297,7 @@ impl Copy<'_> {
     }
 }
 
-/// The locals whose zero at the start may be seen: some use is not behind a store of the whole.
+/// The locals whose zero at the start may be seen: some use is not after a store of the whole.
 fn read_before_set(body: &Body) -> Vec<bool> {
     let mut search = Unset { body, set: vec![false; body.locals.len()], read: vec![false; body.locals.len()] };
     search.block(body.root);

@@ -1,16 +1,14 @@
-//! From the front end's kernel to a program of tasks: checks, simplification, reductions, and the cut into tasks.
+//! From the front end's kernel to a program of tasks: checks, simplification, reductions, and offloading.
 //!
-//! [`PIPELINE`] is the table of the passes that every kernel goes through. [`offload()`] makes a
-//! [`octants_ir::Program`] of the result.
-//! Each pass is a function named by what it does, in a file of the same name.
+//! [`PIPELINE`] is the table of the passes that every kernel goes through. [`offload()`] turns the result into a
+//! [`octants_ir::Program`]. Each pass is a function named by what it does, in a file of the same name.
 //!
 //! Reading order: [`pipeline`], the passes in the order of its table, [`find_overlaps()`],
 //! [`find_divergent_barriers()`], [`find_partial_products()`], [`find_carried_locals()`], [`find_races`],
 //! [`offload()`]. `octants_ir::insert_code` serves several of them.
 //!
-//! Differentiation is a table of its own in another crate. It shares the passes that simplify.
-//! Three passes here are in its table alone, beside those that they share their code with:
-//! [`inline_calls::inline_all_calls`], [`make_updates_atomic::make_sums_atomic`] and
+//! Differentiation has its own pass table in another crate, and shares the simplification passes. Three entry points
+//! here are used by that table only: [`inline_calls::inline_all_calls`], [`make_updates_atomic::make_sums_atomic`] and
 //! [`demote_atomics::demote_unshared_atomics`].
 
 mod check_bounds;

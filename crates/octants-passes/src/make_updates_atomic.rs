@@ -1,7 +1,7 @@
-//! Inside a parallel loop, an update of a variable that lives outside the loop becomes atomic: `s = s op x` written as
-//! a load, an operation and a store of the same variable, with nothing that could change it in between.
+//! Inside a parallel loop, makes updates of shared variables atomic: `s = s op x` written as a load, an operation and
+//! a store of the same variable, which lives outside the loop, with no interfering write in between.
 //!
-//! The front end writes updates of variables plainly, for it does not know yet which of them iterations share.
+//! The front end emits plain updates, because it does not know which variables iterations share.
 
 use std::collections::HashSet;
 
@@ -81,7 +81,7 @@ fn rewrite_block(body: &mut Body, b: BlockId, wanted: Wanted<'_>, uses: &[u32]) 
             list[at] = load;
             let (i, j) = (position(&list, load), position(&list, math));
             list.retain(|v| *v != math);
-            // `load` stands twice now; the first goes. The new value, where anyone but the store wants it, follows the
+            // `load` is twice now; the first goes. The new value, where anyone but the store wants it, follows the
             // atomic.
             let first = if i < j { i } else { i - 1 };
             list.remove(first);
@@ -107,7 +107,7 @@ struct Update {
     operand: ValueId,
 }
 
-/// The update whose store stands at `at`.
+/// The update whose store is at `at`.
 fn find_update(body: &Body, list: &[ValueId], at: usize, wanted: Wanted<'_>) -> Option<Update> {
     let Op::Store(addr, math) = body.inst(list[at]).op else { return None };
     let Place::Local(local) = trace_address(body, addr) else { return None };

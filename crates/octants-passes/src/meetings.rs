@@ -1,4 +1,5 @@
-//! [`Meetings`]: where threads of a block or subgroup meet, in code and in the functions that it calls.
+//! [`Meetings`]: the points where threads of a block or subgroup synchronize, in code and in the functions that it
+//! calls.
 
 use octants_ir::{BlockId, Body, Function, Op, SubgroupOp, ThreadScope};
 

@@ -1,10 +1,10 @@
-//! Gives memory that a kernel reaches in several ways one buffer: a vector field and the field of a component of it, an
-//! array that is passed for two parameters, a gradient that is an argument too. Passes behind this one tell such memory
-//! apart by the buffer's number alone.
+//! Merges aliased buffers: memory that a kernel reaches in several ways becomes one buffer. Examples are a vector
+//! field and a component of it, an array passed for two parameters, and a gradient that is also an argument. Later
+//! passes distinguish memory by the buffer number only.
 //!
-//! A buffer stays what it was where its shadow buffer is other memory than that of the buffer it lies in: what flows to
-//! one must not flow to the other. Arrays that share a part only stay apart too. The kernel's list of buffers remains
-//! as it is.
+//! A buffer is not merged if its shadow buffer differs from that of the buffer that contains it, because gradients
+//! must not flow from one to the other. Arrays that overlap only in part are not merged either. The kernel's list of
+//! buffers does not change.
 
 use octants_ir::{Buffer, BufferId, Builder, Kernel, Layout, Op, Scalar, Type, ValueId};
 

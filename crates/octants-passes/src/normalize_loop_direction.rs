@@ -1,8 +1,8 @@
-//! Inner loops that run backwards without need run forwards: memory is then read in its order, and the index is the
+//! Reverses inner loops that run backwards without need. Memory is then read in ascending order, and the index is the
 //! loop's own.
 //!
-//! The reverse sweep turns every loop around. Where an iteration takes over nothing from the one before, but for sums,
-//! that makes no difference beyond the order in which floats are added, which is why only `fast_math` allows it.
+//! The reverse sweep turns every loop around. If iterations carry nothing but sums, the direction affects only the
+//! order of float additions, which is why the pass requires `fast_math`.
 
 use std::collections::HashSet;
 

@@ -1,4 +1,4 @@
-//! What the pipeline of every kernel is asked for.
+//! The options of the kernel pipeline.
 
 use octants_diag::Sources;
 use octants_ir::PassState;
@@ -18,9 +18,9 @@ pub struct PassOptions {
     pub arrays_may_alias: bool,
     /// No launch runs while another one does.
     pub launches_in_order: bool,
-    /// Memory that is reached in several ways is given one buffer, for who asks what the code touches.
+    /// Merges aliased buffers, for callers that ask what the code touches.
     pub merges_aliased_buffers: bool,
-    /// Functions in which threads cooperate are put in the place of their calls.
+    /// Functions in which threads cooperate are inlined.
     pub inlines_cooperation: bool,
     /// Minimum number of elements for which scattered gradient sums are gathered instead.
     pub gather: Option<u32>,

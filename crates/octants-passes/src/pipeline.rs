@@ -1,4 +1,4 @@
-//! The pipeline of every kernel: which passes run before it is cut into tasks, in which order and when.
+//! The kernel pipeline: the passes that run before offloading, their order and their conditions.
 
 use octants_ir::{Kernel, Pass, always};
 
@@ -33,7 +33,7 @@ fn gathers(kernel: &Kernel, o: &PassOptions) -> bool {
 /// next, while the operations are the user's own. Conditions around meetings of threads are checked when locals are
 /// simple, which tell those that all threads agree on. Locals are simplified before reductions are looked for, which
 /// need to see what an index is made of. Invariants leave inner loops before these are gathered, so that a gathering
-/// loop need not compute them in each iteration. Updates become plain behind the passes that look for atomic sums.
+/// loop need not compute them in each iteration. Updates become plain after the passes that look for atomic sums.
 /// Bounds are checked last, so that a check is not in the way of a reduction.
 pub const PIPELINE: &[Pass<Kernel, PassOptions>] = &[
     Pass {

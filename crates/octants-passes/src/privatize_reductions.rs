@@ -1,9 +1,9 @@
-//! In a parallel loop, an atomic update without a used result, of an address that is the same in every iteration,
-//! becomes a `reduce`: each thread folds into its own accumulator, and the loop combines these into the address at its
-//! end.
+//! Reductions: in a parallel loop, an atomic update of a loop-invariant address with an unused result becomes a
+//! `reduce`. Each thread folds into its own accumulator, and the loop combines the accumulators into the address at
+//! its end.
 //!
-//! All that the loop does to that memory must be such updates, of one operation: then nobody can see that they are put
-//! off. A difference is a sum of negated values; a vector's update is one reduction per component.
+//! All accesses of the loop to that memory must be such updates with one operation, so the delay is not observable. A
+//! difference is a sum of negated values; a vector update is one reduction per component.
 
 use std::collections::{BTreeMap, HashMap};
 

@@ -1,9 +1,9 @@
-//! In a parallel loop, what an inner loop adds over and over to an element of memory is summed up in a local, and added
-//! once behind it.
+//! Promotes sums of inner loops to locals: in a parallel loop, an element to which an inner loop adds repeatedly is
+//! accumulated in a local, and added once after the loop.
 //!
-//! The delay is not observable, because the inner loop only adds to that buffer and ignores the results. Float sums are
-//! rounded differently, so they need `fast_math`. A loop that adds nothing, or zero, does not touch the memory, because
-//! the address may be invalid.
+//! The delay is not observable, because the inner loop only adds to that buffer and ignores the results. Float sums
+//! are rounded differently, so they need `fast_math`. A loop that adds nothing, or zero, does not touch the memory,
+//! because the address may be invalid.
 
 use std::collections::{HashMap, HashSet};
 
@@ -154,7 +154,7 @@ impl Search<'_> {
     }
 }
 
-/// The value is the same in all iterations of the loop with this code, and can be computed behind it.
+/// The value is the same in all iterations of the loop with this code, and can be computed after it.
 fn is_invariant(body: &Body, v: ValueId, inside: &HashSet<ValueId>) -> bool {
     let op = &body.inst(v).op;
     let mut invariant = true;
@@ -176,7 +176,7 @@ fn add_behind(b: &mut Builder, sum: &Sum, inside: &HashSet<ValueId>) {
     });
 }
 
-/// The value, computed anew where the loop computes it.
+/// The value, computed again where the loop computes it.
 fn copy(b: &mut Builder, v: ValueId, inside: &HashSet<ValueId>) -> ValueId {
     if !inside.contains(&v) {
         return v;

@@ -1,4 +1,4 @@
-//! [`RaceWatch`]: what the pass `check_races` tells of the arguments that it has added to a kernel.
+//! [`RaceWatch`]: describes the arguments that the pass `check_races` added to a kernel.
 
 use octants_ir::BufferId;
 
@@ -13,7 +13,7 @@ pub struct RaceWatch {
     pub words: Vec<(BufferId, BufferId, u64)>,
     /// The parameter, u64, that the epochs of the launch follow.
     pub epoch: u32,
-    /// The parameter, u64, of which the bits are set by which a launch counts for itself how often it ran.
+    /// The parameter, u64, whose bits select the counters by which a launch counts its runs.
     pub counted: u32,
     /// How many epochs a launch takes.
     pub epochs: u64,

@@ -1,8 +1,8 @@
-//! Makes a function return at its end alone, so that its code can stand in the place of a call.
+//! Rewrites a function to return only at its end, so that it can be inlined.
 //!
-//! Where branches alone are in the way, what follows a branch that returns moves into the other branch. Elsewhere a
-//! local tells that the function has returned: a return within a loop leaves the loop, what follows runs under the
-//! condition that there was no return, and a loop around is left too. The result passes through a local.
+//! If only branches are in the way, the code after a returning branch moves into the other branch. Otherwise a flag
+//! records that the function has returned: a return within a loop leaves the loop, code after it runs only if the flag
+//! is unset, and enclosing loops are left too. The result passes through a local.
 
 use octants_diag::Span;
 use octants_ir::{BlockId, Body, Const, Function, LocalId, Op, Scalar, Type, UnaryOp, ValueId};
@@ -39,7 +39,7 @@ fn place(body: &mut Body, to: BlockId, op: Op, ty: Type, span: Span) -> ValueId 
     v
 }
 
-/// Whether code with nothing behind it always returns; `None` where its returns cannot be moved.
+/// Whether code with nothing after it always returns; `None` where its returns cannot be moved.
 fn ends(body: &Body, code: &[ValueId]) -> Option<bool> {
     for (at, v) in code.iter().enumerate() {
         match &body.inst(*v).op {
@@ -49,7 +49,7 @@ fn ends(body: &Body, code: &[ValueId]) -> Option<bool> {
                 return match [ends(body, arms[0])?, ends(body, arms[1])?] {
                     [true, true] => Some(true),
                     [false, false] if rest.is_empty() => Some(false),
-                    // What follows would stand in both branches.
+                    // What follows would be in both branches.
                     [false, false] => None,
                     [returned, _] => ends(body, &[arms[usize::from(returned)], rest].concat()),
                 };
@@ -77,7 +77,7 @@ fn store_result(body: &mut Body, to: BlockId, result: Option<LocalId>, value: Op
     }
 }
 
-/// Turns the returns of a block with nothing behind it into stores to the result.
+/// Turns the returns of a block with nothing after it into stores to the result.
 fn move_returns(body: &mut Body, block: BlockId, result: Option<LocalId>) {
     let code = std::mem::take(&mut body.blocks[block.index()]);
     for (at, v) in code.iter().copied().enumerate() {

@@ -1,10 +1,10 @@
-//! Divisions by the same number become multiplications by its reciprocal, which is computed once.
+//! Replaces divisions by the same value with multiplications by its reciprocal, which is computed once.
 //!
-//! Derivatives are full of them: those of `1 / x` and of `sqrt(x)` divide again by what the operation itself divided
-//! by, or by its result. LLVM shares reciprocals as well, but late, when it has merged `(a / x) / y` to `a / (x * y)`.
-//! Only `fast_math` allows it: a product with a reciprocal is rounded twice.
+//! Derivatives contain many such divisions: those of `1 / x` and of `sqrt(x)` divide again by the divisor or by the
+//! result. LLVM shares reciprocals too, but only after it has merged `(a / x) / y` to `a / (x * y)`. The pass requires
+//! `fast_math`, because a product with a reciprocal is rounded twice.
 //!
-//! Only divisions in one block are looked at: none that would not run is prepared for.
+//! Only divisions in one block are considered, so no reciprocal is computed for a division that does not execute.
 
 use std::collections::HashMap;
 

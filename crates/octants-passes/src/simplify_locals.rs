@@ -1,7 +1,8 @@
-//! A local that is set once, as a whole, before everything that reads it, is no variable: its loads become the value.
+//! Promotes locals to values: a local that is set once, as a whole, before all its reads is replaced by the stored
+//! value.
 //!
-//! LLVM does this inside a task; here it matters between tasks, where a variable lives in memory of the launch while a
-//! value may be computed again, and for the passes that want to see what an index or a bound is made of.
+//! LLVM does this within a task. Here it matters between tasks, where a variable occupies frame memory but a value may
+//! be recomputed, and for passes that inspect how an index or a bound is computed.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! Annotations of parameters: from the objects that users write after the colon to [`ParamKind`].
+//! Parameter annotations: converts the objects that users write after the colon to [`ParamKind`].
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
-//! From the arguments of a call to the key of its specialization and the words of its slots.
+//! Converts the arguments of a call to the key of its specialization and the words of its slots.
 //!
-//! This is the hot path: one pass over the arguments, nothing hashed, nothing allocated for ordinary kernels. What the
-//! words mean is fixed by the key, so that a specialization can copy them to its slots blindly.
+//! This is the hot path: one pass over the arguments, without hashing, and without allocation for ordinary kernels.
+//! The key determines the meaning of the words, so a specialization copies them to its slots without looking at them.
 
 mod array_argument;
 mod compile_time_key;
@@ -74,7 +74,7 @@ pub struct Follows {
     pub counters: Arc<KeptCounters>,
 }
 
-/// Where an argument stands, for messages.
+/// Where an argument is, for messages.
 pub struct Place<'a> {
     /// Position in the parameter list.
     pub index: usize,
@@ -116,7 +116,7 @@ impl<'py> Gathered<'py> {
         Gathered::of(program.serial, program.session.config().raise_on_templated_floats)
     }
 
-    /// The same, for a program of which no more is known.
+    /// The same, for a program about which no more is known.
     #[inline(always)]
     pub fn of(serial: u64, no_template_floats: bool) -> Gathered<'py> {
         Gathered {

@@ -1,5 +1,5 @@
-//! Arrays that a caller passes: this package's ndarrays, numpy arrays, and, in [`crate::foreign_array`], those of
-//! others. Each becomes an [`ArrayView`]: pointer, extents and strides, with no copy.
+//! Array arguments: this package's ndarrays, numpy arrays, and, in [`crate::foreign_array`], arrays of other
+//! libraries. Each becomes an [`ArrayView`] (pointer, extents, strides) without a copy.
 
 use numpy::{PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
 use octants_engine::ir::{Scalar, Type};

@@ -1,4 +1,4 @@
-//! [`ArrayView`]: an array as a call sees it, with no copy.
+//! [`ArrayView`]: an array as a call sees it, without a copy.
 
 use octants_engine::frontend::{NdarrayDesc, Reach};
 use octants_engine::ir::Type;
@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use crate::element_types::scalar_of;
 
-/// Where an array lies.
+/// Where an array is.
 #[derive(Debug)]
 pub struct ArrayView {
     /// Address of the first element.
@@ -28,7 +28,7 @@ pub struct ArrayView {
     pub ready_on: Option<u64>,
     /// Has a gradient.
     pub needs_grad: bool,
-    /// The program whose memory it lies in; zero for memory of others.
+    /// The program whose memory it is in; zero for memory of others.
     pub serial: u64,
     /// Of an array that is split over ranks: the bytes that this one has, `[low, high)`.
     pub split: Option<(u64, u64)>,

@@ -1,4 +1,4 @@
-//! The scope of a thread in which launches are differentiated or recorded.
+//! The thread's scope in which launches are differentiated or recorded.
 
 use std::cell::{Cell, RefCell};
 
@@ -30,7 +30,7 @@ pub fn in_scope() -> bool {
     OPEN.with(Cell::get)
 }
 
-/// What is to be done with a launch: its mode, and who is told of it.
+/// What is to be done with a launch: its mode, and who is told about it.
 #[cold]
 pub fn scope(py: Python<'_>) -> (AutodiffMode, Option<Py<PyAny>>) {
     SCOPE.with(|s| match &*s.borrow() {

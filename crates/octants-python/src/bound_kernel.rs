@@ -1,4 +1,4 @@
-//! What stands for a kernel: [`BoundKernel`], bound to an object, and [`KernelGradient`].
+//! Objects that represent a kernel: [`BoundKernel`], bound to an instance, and [`KernelGradient`].
 
 use octants_engine::ir::AutodiffMode;
 use pyo3::gc::{PyTraverseError, PyVisit};
@@ -126,7 +126,7 @@ impl BoundKernel {
         self.kernel.bind(py).getattr(name)
     }
 
-    /// What `inspect` and the like read of a function.
+    /// What `inspect` and similar read of a function.
     #[getter]
     fn __doc__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.kernel.bind(py).getattr("__doc__")

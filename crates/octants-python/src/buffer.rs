@@ -1,4 +1,4 @@
-//! [`Buffer`]: memory of the device as a Python object, and on the CPU as a writable view for numpy.
+//! [`Buffer`]: device memory as a Python object, and on the CPU as a writable view for numpy.
 
 use octants_engine::runtime::{self, CopiedRange, PinnedBuffer};
 use pyo3::buffer::PyUntypedBuffer;

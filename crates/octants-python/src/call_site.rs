@@ -1,4 +1,4 @@
-//! [`call_site`]: the line of the user's program that asks for something.
+//! [`call_site`]: the line of the user's program that makes a call.
 
 use pyo3::prelude::*;
 

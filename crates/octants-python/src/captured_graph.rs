@@ -1,7 +1,7 @@
-//! [`CapturedGraph`]: launches that threads note in the place of making them, and launch as one.
+//! [`CapturedGraph`]: launches that threads record instead of executing, and that run as one graph.
 //!
-//! The runtime keeps code, memory of the device and argument slots. Kept here are the calls that these came from, so
-//! that one can be made again with other arguments, and the objects whose memory the launches use.
+//! The runtime keeps code, device memory and argument slots. This file keeps the calls that they came from, so that a
+//! call can be repeated with other arguments, and the objects whose memory the launches use.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -356,7 +356,7 @@ impl CapturedGraph {
         Ok(this)
     }
 
-    /// Lets steps use other memory in the place of some, and keeps what holds it.
+    /// Lets steps use other memory instead of some, and keeps what holds it.
     fn rebind(&self, py: Python<'_>, pairs: Vec<Exchanged<'_>>) -> PyResult<()> {
         let memory = |b: &Bound<'_, Buffer>| b.get().memory().clone();
         let buffers: Vec<_> = pairs.iter().map(|(from, to, _)| (memory(from), memory(to))).collect();
@@ -370,7 +370,7 @@ impl CapturedGraph {
         Ok(self.graph(py)?.describe())
     }
 
-    /// Times that the device was given the steps anew.
+    /// Times that the device was given the steps again.
     #[getter]
     fn makes(&self) -> u64 {
         self.graph.get().map_or(0, runtime::CapturedGraph::makes)

@@ -1,7 +1,7 @@
-//! What a Python object is to the compiler.
+//! Classifies Python objects for the compiler.
 //!
-//! The package's classes say so themselves by a class attribute `_octants_entity`; functions and classes that the
-//! compiler knows carry `_octants_builtin`. Everything else is told apart by its type.
+//! The package's classes declare their kind with the class attribute `_octants_entity`. Built-in functions and classes
+//! carry `_octants_builtin`. Everything else is classified by its type.
 
 use octants_engine::Config;
 use octants_engine::frontend::{Entity, FieldDesc, FuncKind, Obj};

@@ -1,4 +1,4 @@
-//! Launches on the default stream that run side by side where what they touch allows it, as Python asks for them.
+//! The Python interface of concurrent launches on the default stream.
 
 use octants_engine::runtime::nesting::set_concurrency;
 use pyo3::prelude::*;
@@ -20,7 +20,7 @@ pub fn keep_order() -> Restored {
     Restored(set_concurrency(Some(false)))
 }
 
-/// Says whether this thread's launches on the default stream run side by side where they can; `None` leaves it to the
+/// Says whether this thread's launches on the default stream run concurrently where they can; `None` leaves it to the
 /// program. Returns what was said before.
 #[pyfunction]
 pub fn ask_for_concurrency(py: Python<'_>, concurrent: Option<bool>) -> PyResult<Option<bool>> {

@@ -1,4 +1,4 @@
-//! [`Constant`]: a number from around a kernel that is compiled in.
+//! [`Constant`]: a captured number, compiled into the kernel.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyWeakrefMethods, PyWeakrefReference};

@@ -1,4 +1,4 @@
-//! What threads do without the interpreter, counted so that a fork can wait for it: see [`crate::fork`].
+//! Counts the work that threads do without the interpreter, so that a fork can wait for it: see [`crate::fork`].
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Condvar, MutexGuard, PoisonError};
@@ -13,7 +13,7 @@ const PATIENCE: Duration = Duration::from_millis(500);
 /// Threads that want to make a fork: nothing is compiled.
 static FORKING: AtomicU32 = AtomicU32::new(0);
 /// Of these, the threads that have waited for what was being compiled: no launch begins. Those that have begun go on,
-/// since others may wait for their turn behind them.
+/// since others may wait for their turn after them.
 static HOLDING: AtomicU32 = AtomicU32::new(0);
 /// Threads that launch or wait without the interpreter.
 static LAUNCHING: AtomicU32 = AtomicU32::new(0);
@@ -43,7 +43,7 @@ pub fn before_launch(py: Python<'_>) {
     }
 }
 
-/// To be called by a thread that launches, once it has let go of the interpreter.
+/// To be called by a thread that launches, once it has released the interpreter.
 #[inline]
 pub fn leave() {
     LAUNCHING.fetch_add(1, Ordering::SeqCst);
@@ -131,7 +131,7 @@ pub fn pause_for_fork(py: Python<'_>, launches: bool) {
         HOLDING.fetch_add(1, Ordering::SeqCst);
     });
     let until = Instant::now() + PATIENCE;
-    // Looked at with the interpreter: a thread that has begun may be about to let go of it.
+    // Looked at with the interpreter: a thread that has begun may be about to release it.
     while launches && LAUNCHING.load(Ordering::SeqCst) > 0 && Instant::now() < until {
         py.detach(|| {
             let mut count = compiling();

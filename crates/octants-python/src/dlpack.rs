@@ -1,5 +1,5 @@
-//! DLPack, the protocol by which libraries hand arrays on a device to one another: capsules of this program's memory,
-//! and views of other libraries' capsules. The structures are those of DLPack 1.x and of the form before it.
+//! DLPack, the protocol for exchanging device arrays between libraries: exports this program's memory as capsules, and
+//! imports the capsules of other libraries. Supports the structures of DLPack 1.x and the unversioned ones before it.
 
 use std::ffi::{CStr, c_void};
 
@@ -51,7 +51,7 @@ pub struct Device {
 #[repr(C)]
 pub struct Tensor {
     data: *mut c_void,
-    /// Where it lies.
+    /// Where it is.
     pub device: Device,
     ndim: i32,
     element: Element,
@@ -154,7 +154,7 @@ pub struct Exported {
 
 impl Exported {
     /// The capsule, in the form with a version where the consumer knows that one. The memory lives until the consumer
-    /// lets go of it.
+    /// releases it.
     pub fn into_capsule(self, py: Python<'_>, versioned: bool) -> PyResult<Py<PyAny>> {
         let (shape, strides) = (self.shape.into_boxed_slice(), self.strides.into_boxed_slice());
         let mut kept = Box::new(Kept { _memory: self.memory, shape, strides });
@@ -184,7 +184,7 @@ impl Exported {
 }
 
 /// # Safety
-/// Called once, by whoever owns the structure.
+/// Called once, by the owner of the structure.
 unsafe extern "C" fn delete(made: *mut Managed) {
     // SAFETY: both boxes were made above.
     unsafe {
@@ -246,7 +246,7 @@ fn scalar_of(element: Element) -> Option<Scalar> {
     })
 }
 
-/// The kind and number of the device that an object with `__dlpack_device__` lies on.
+/// The kind and number of the device that an object with `__dlpack_device__` is on.
 pub fn device_of(value: &Bound<'_, PyAny>) -> PyResult<Option<(i32, i32)>> {
     match value.getattr_opt(pyo3::intern!(value.py(), "__dlpack_device__"))? {
         // The first is an enumeration in some libraries.
@@ -264,7 +264,7 @@ pub fn is_host(device: (i32, i32)) -> bool {
     HOST_KINDS.contains(&device.0)
 }
 
-/// A view of an object with `__dlpack__`, and the capsule that keeps it. Nothing is synchronised: whoever passes memory
+/// A view of an object with `__dlpack__`, and the capsule that keeps it. Nothing is synchronized: whoever passes memory
 /// of a device orders its uses.
 pub fn import(value: &Bound<'_, PyAny>) -> PyResult<ArrayView> {
     let py = value.py();
@@ -305,7 +305,7 @@ pub fn import(value: &Bound<'_, PyAny>) -> PyResult<ArrayView> {
     }
 }
 
-/// The view of a tensor as if it lay in the host's memory. `None` where its elements are of no type that kernels know.
+/// The view of a tensor as if it was in the host's memory. `None` where its elements are of no type that kernels know.
 ///
 /// # Safety
 /// The tensor is one that a library has described. Its memory is alive while `owner` is.

@@ -1,4 +1,4 @@
-//! Types of elements: by name, by shape, by numpy's kinds, as words of a key.
+//! Element types: by name, by shape, by numpy's kind, and as words of a key.
 
 use octants_engine::ir::{Scalar, Type};
 use pyo3::exceptions::{PyTypeError, PyValueError};

@@ -1,5 +1,4 @@
-//! [`ElementView`]: components of a field, or any part of a buffer with a stride for each axis, as an argument of
-//! kernels.
+//! [`ElementView`]: components of a field, or any strided part of a buffer, as a kernel argument.
 
 use octants_engine::ir::Type;
 use pyo3::exceptions::PyValueError;

@@ -1,4 +1,4 @@
-//! From Rust's errors to the package's exceptions, which live in Python (`octants/exceptions.py`).
+//! Converts Rust's errors to the package's exceptions, which are defined in Python (`octants/exceptions.py`).
 
 use octants_engine::diag::{Code, Diagnostic, Sources};
 use octants_engine::runtime::{Race, RaceAccess};

@@ -1,5 +1,5 @@
-//! Annotations that are strings (`from __future__ import annotations`), and what they mean where the function or class
-//! stands.
+//! Evaluates annotations that are strings (`from __future__ import annotations`) in the scope of their function or
+//! class.
 
 use pyo3::exceptions::PyNameError;
 use pyo3::prelude::*;
@@ -19,7 +19,7 @@ pub fn evaluate<'py>(
     if value.is_instance_of::<PyString>() { eval.call1((value, globals, locals)) } else { Ok(value) }
 }
 
-/// Gives annotations that are text their meaning where the function stands, as Python does with others. Where names are
+/// Gives annotations that are text their meaning where the function is, as Python does with others. Where names are
 /// not defined they stay text, which `declaration` refuses.
 pub fn evaluate_annotations(function: &Bound<'_, PyAny>) -> PyResult<()> {
     let py = function.py();

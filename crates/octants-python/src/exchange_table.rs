@@ -1,6 +1,6 @@
-//! DLPack's table of functions: how a library whose tensors' type has one (torch's has since 2.10) describes a tensor
-//! without a Python call. The quick way for arguments; what it cannot do is left to the other ways. The table also
-//! tells the library's current stream.
+//! DLPack's table of functions. If a tensor type has one (torch's has since 2.10), its tensors are described without a
+//! Python call. This is the fast path for arguments; other paths handle what it cannot. The table also returns the
+//! library's current stream.
 
 use std::cell::RefCell;
 use std::ffi::{CStr, c_int, c_void};
@@ -83,7 +83,7 @@ pub fn describe(value: &Bound<'_, PyAny>) -> PyResult<Option<Tensor>> {
     Ok(Some(tensor))
 }
 
-/// Whether a described tensor lies in the host's memory. An error if it lies on another device than the program's.
+/// Whether a described tensor is in the host's memory. An error if it is on another device than the program's.
 pub fn lies_on_host(value: &Bound<'_, PyAny>, tensor: &Tensor) -> PyResult<bool> {
     is_host((tensor.device.kind, tensor.device.number), || {
         let device = value.getattr("device").and_then(|d| d.str());

@@ -1,9 +1,10 @@
-//! [`Flattened`]: what the members of a dataclass argument came to, kept from one call to the next.
+//! [`Flattened`]: the argument words of a dataclass, cached from one call to the next.
 //!
 //! A frozen dataclass whose members are our arrays, fields, compile-time values, plain numbers and such dataclasses is
-//! the same in every call, so that for one that comes again its words are copied instead of its members being looked
-//! at. (Who changes one by `object.__setattr__` after a launch has to make another.) Of one that is not frozen it is
-//! seen first whether it still holds what it did. An object is kept by a weak reference: it dies as it would without.
+//! the same in every call. When it is passed again, its words are copied and its members are not inspected. (Code that
+//! changes one by `object.__setattr__` after a launch must create a new object.) For a dataclass that is not frozen,
+//! the cache first checks that its members are unchanged. Objects are held by weak references, so their lifetime does
+//! not change.
 
 use std::sync::{Arc, Mutex};
 
@@ -29,8 +30,8 @@ struct Latest {
     flat: Option<Arc<Flat>>,
 }
 
-/// How often an object came: it is flattened when it comes a second time, and more seldom the more often it had changed
-/// when it came.
+/// How many times an object came: it is flattened when it comes a second time, and more rarely the more often it had
+/// changed when it came.
 #[derive(Clone, Copy, Default)]
 struct Seen {
     before: bool,
@@ -131,7 +132,7 @@ impl Flattened {
     }
 }
 
-/// Dataclass arguments that a launch has seen before. From when it lets go of the interpreter other threads may assign
+/// Dataclass arguments that a launch has seen before. From when it releases the interpreter other threads may assign
 /// to their members.
 impl HoldLater for [Arc<Flat>] {
     fn hold<'py>(&self, py: Python<'py>, held: &mut Held<'py>) {

@@ -1,6 +1,6 @@
 //! Arrays of other libraries: torch tensors, the buffer protocol, the array protocol of the device, DLPack.
 //!
-//! An array lies either in the host's memory or in that of the program's device; both are used without a copy here
+//! An array is either in the host's memory or in that of the program's device; both are used without a copy here
 //! (what a launch stages is the runtime's affair). Memory of a device is used as the libraries there use one another's:
 //! whoever passes it keeps it alive until the work on the device is done, and orders the streams.
 
@@ -154,7 +154,7 @@ fn from_torch(tensor: &Bound<'_, PyAny>) -> PyResult<ArrayView> {
     })
 }
 
-/// Whether a tensor lies in the host's memory.
+/// Whether a tensor is in the host's memory.
 fn torch_host(tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
     let py = tensor.py();
     let device = tensor.getattr(pyo3::intern!(py, "device"))?;

@@ -1,15 +1,15 @@
-//! Forks while other threads are at work.
+//! Forks while other threads run.
 //!
-//! A child process has the memory of its parent and one of its threads. What the others were at stays half done there,
-//! and the locks that they held stay held. The forking thread has the interpreter, so that the others can only be where
-//! they do without it:
+//! A child process has the memory of its parent and one of its threads. Work that other threads were doing remains
+//! half done, and locks that they held remain locked. The forking thread holds the interpreter, so other threads can
+//! only be in code that runs without it:
 //!
-//! - Compiling, loading, opening and closing devices, whose libraries have locks of their own: a fork waits until that
-//!   is done.
-//! - Launching, or waiting for work: a fork waits for the end too, but not for long, since a kernel may run as long as
-//!   it likes. What it holds begins anew in the child (`Device::go_on_after_fork`).
+//! - Compiling, loading, opening and closing devices, whose libraries have their own locks: a fork waits for these to
+//!   finish.
+//! - Launching, or waiting for work: a fork waits for these too, but not for long, since a kernel may run for any
+//!   time. Its locks are recreated in the child (`Device::go_on_after_fork`).
 //!
-//! Nothing of either begins between the call before a fork and the call after it.
+//! None of these starts between the hook before a fork and the hook after it.
 
 use pyo3::prelude::*;
 
@@ -18,7 +18,7 @@ use crate::{detached, program};
 /// Before a fork: waits for what other threads are doing.
 #[pyfunction]
 pub fn before_fork(py: Python<'_>) {
-    // Where there are streams, the child begins anew whatever runs on them.
+    // Where there are streams, the child begins again whatever runs on them.
     detached::pause_for_fork(py, program::are_immediate());
 }
 
@@ -28,7 +28,7 @@ pub fn after_fork_in_parent() {
     detached::resume_after_fork();
 }
 
-/// After a fork in the new process: goes on with each program, or lets go of it where its streams are served by the
+/// After a fork in the new process: goes on with each program, or releases it where its streams are served by the
 /// parent's threads.
 #[pyfunction]
 pub fn after_fork_in_child() {

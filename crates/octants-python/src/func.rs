@@ -1,4 +1,4 @@
-//! [`Func`]: what `@func` and `@real_func` make of a Python function. It can be called from kernels only.
+//! [`Func`]: the result of `@func` and `@real_func`. It can be called from kernels only.
 
 use octants_engine::frontend::FuncKind;
 use pyo3::ffi;
@@ -15,7 +15,7 @@ use crate::signature::{check_annotations, check_parameter_kinds, is_method, para
 /// The Python function in a [`Func`] or a kernel, and what both do as functions do it.
 pub struct Wrapped {
     /// Always there, but for the collector: CPython 3.11 and 3.12 may run it between an object's allocation, which
-    /// leaves zeroes (`None`), and its initialisation, because they make the `__dict__` in between.
+    /// leaves zeroes (`None`), and its initialization, because they make the `__dict__` in between.
     function: Option<Py<PyAny>>,
 }
 
@@ -25,7 +25,7 @@ impl Wrapped {
         Wrapped { function: Some(function.unbind()) }
     }
 
-    /// What holds it is not initialised.
+    /// What holds it is not initialized.
     pub fn is_none(&self) -> bool {
         self.function.is_none()
     }
@@ -148,7 +148,7 @@ unsafe extern "C" {
     fn PyMethod_New(function: *mut ffi::PyObject, instance: *mut ffi::PyObject) -> *mut ffi::PyObject;
 }
 
-/// What is wrong with a declaration is said where it stands. What annotations mean is seen later: names in them may not
+/// What is wrong with a declaration is said where it is. What annotations mean is seen later: names in them may not
 /// be there yet.
 fn check_declaration(function: &Bound<'_, PyAny>, real: bool) -> PyResult<()> {
     let py = function.py();

@@ -1,4 +1,4 @@
-//! [`GradientOrder`]: the gradients of a tape's launches, on the streams of the launches.
+//! [`GradientOrder`]: orders the gradients of a tape's launches on the streams of these launches.
 
 use std::sync::Arc;
 
@@ -8,19 +8,19 @@ use pyo3::prelude::*;
 use crate::stream::stream_or_current;
 use crate::waiting::raised;
 
-/// Gradients of which each waits for those made before that use the same memory, and for no others.
+/// Gradients that wait only for earlier ones that use the same memory.
 #[pyclass(module = "octants._octants", frozen)]
 pub struct GradientOrder(pub Arc<LaunchOrder>);
 
 #[pymethods]
 impl GradientOrder {
-    /// Of gradients behind the work of the current stream.
+    /// Of gradients after the work of the current stream.
     #[new]
     fn new(py: Python<'_>) -> PyResult<GradientOrder> {
         Ok(GradientOrder(Arc::new(LaunchOrder::new(stream_or_current(py, None)?))))
     }
 
-    /// Puts the stream that was current behind all gradients.
+    /// Orders the stream that was current after all gradients.
     fn join(&self, py: Python<'_>) -> PyResult<()> {
         self.0.join().map_err(|e| raised(py, e))
     }

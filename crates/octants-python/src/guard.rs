@@ -1,11 +1,11 @@
-//! What code assumes of the objects that were passed as compile-time values: the attributes and items that were read
-//! while it was compiled. A launch looks again and takes other code where something has changed.
+//! Guards: what compiled code assumes about the objects passed as compile-time values, namely the attributes and items
+//! that were read during compilation. A launch checks them again and uses other code if one has changed.
 //!
 //! Numbers and strings are compared by value, containers item by item. Fields and types must be the same object.
-//! Vectors, matrices and numpy arrays that are the same object are taken to be unchanged: their contents are looked at
-//! only when the object is another one. An ndarray may be replaced by any other of its type. Other objects in
-//! containers must be the same, unless their class compares what they hold; they are not kept, since what they hold may
-//! hold the argument.
+//! Vectors, matrices and numpy arrays are assumed unchanged if they are the same object; otherwise their contents are
+//! compared. An ndarray may be replaced by any other of its type. Other objects in containers must be the same, unless
+//! their class compares by value. Guards do not keep such objects alive, because an object may refer back to the
+//! argument.
 
 use std::sync::Arc;
 
@@ -143,7 +143,7 @@ impl Guard {
         Guard { route, expected: Expected::Array { desc, to, marks } }
     }
 
-    /// That what was read is still there. `None` for objects of which only what was read of them in turn counts.
+    /// Guards a value that was read. `None` for objects with guards only on their own attributes and items.
     pub fn value(path: &Path, value: &Bound<'_, PyAny>) -> PyResult<Option<Guard>> {
         let expected = Expected::of(value, DEEPEST)?;
         Ok(expected.map(|expected| Guard { route: Route::new(value.py(), path), expected }))
@@ -171,7 +171,7 @@ impl Guard {
         Some((route, name.clone_ref(py)))
     }
 
-    /// What it expects is the same as long as the object that is there is the same.
+    /// What it expects is the same while the object that is there is the same.
     pub fn is_of_immutable(&self) -> bool {
         self.expected.is_immutable()
     }
@@ -219,7 +219,7 @@ impl Guard {
 const DEEPEST: usize = 16;
 
 impl Expected {
-    /// What to expect where this was read. `None` for objects of which only what was read of them in turn counts.
+    /// The expected value. `None` for objects with guards only on their own attributes and items.
     fn of(value: &Bound<'_, PyAny>, depth: usize) -> PyResult<Option<Expected>> {
         let py = value.py();
         let keep = || value.clone().unbind();
@@ -337,7 +337,7 @@ impl Expected {
     }
 }
 
-/// Whether objects of this class are told apart by what they hold, as those of enums and of frozen dataclasses are.
+/// Whether objects of this class are distinguished by what they hold, as those of enums and of frozen dataclasses are.
 fn is_value(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     let py = object.py();
     let (class, plain) = (object.get_type(), py.get_type::<PyAny>());
@@ -452,8 +452,8 @@ impl LiveNumber {
             }
             ScalarError::WrongType => PyTypeError::new_err(format!(
                 "Primitive member '{}' of a @qd.data_oriented(template_primitives=False) object was lifted as a kernel \
-                 argument of type {} (its type at first compile), but is now a {}; coercing it would truncate: keep the \
-                 type of numbers that kernels read at launch",
+                 argument of type {} (its type at first compile), but is now a {}; coercing it would truncate: keep \
+                 the type of numbers that kernels read at launch",
                 self.name(),
                 self.scalar,
                 object.get_type()

@@ -1,9 +1,9 @@
-//! [`GuardGroup`]: what code assumes of the attributes of one object, looked at all together.
+//! [`GuardGroup`]: the guards on the attributes of one object, checked together.
 //!
-//! A simulator's configuration object has dozens of numeric attributes, and compiling a kernel reads each of them.
-//! The interpreter counts the changes of an object's dict and of its class, so that one comparison of these counts
-//! shows that none of its attributes has changed. A property is one of them where its code reads nothing but such
-//! attributes. Where the counts differ, or the interpreter has none ([`dict_version`]), each assumption is looked at.
+//! A simulator's configuration object has dozens of numeric attributes, and compiling a kernel reads each of them. The
+//! interpreter counts the changes of an object's dict and of its class. One comparison of these counts shows that no
+//! attribute has changed. This includes a property whose code reads only such attributes. If the counts differ, or the
+//! interpreter has none ([`dict_version`]), each guard is checked.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -28,7 +28,7 @@ pub struct GuardGroup {
 /// Properties that read properties.
 const DEEPEST: usize = 4;
 
-/// Functions that properties may call: their results depend on their arguments alone.
+/// Functions that properties may call: their results depend on their arguments only.
 const PURE: &[&str] = &["abs", "bool", "float", "int", "len", "max", "min", "round", "str"];
 
 impl GuardGroup {
@@ -114,7 +114,7 @@ impl GuardGroup {
     }
 }
 
-/// Whether an attribute is the same as long as the versions of the object's dict and class are.
+/// Whether an attribute is the same while the versions of the object's dict and class are.
 fn is_steady(object: &Bound<'_, PyAny>, name: &Bound<'_, PyString>) -> PyResult<bool> {
     let Some(dict) = dict_of(object)? else { return Ok(false) };
     depends_on_versions(&object.get_type(), &dict, name, DEEPEST)

@@ -1,5 +1,5 @@
-//! [`Held`]: the objects that a launch keeps alive, and [`HoldLater`]: those that it keeps from when others may free
-//! them.
+//! [`Held`]: the objects that a launch keeps alive. [`HoldLater`]: objects that it keeps alive from the moment when
+//! other threads may free them.
 
 use pyo3::prelude::*;
 use smallvec::SmallVec;
@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 /// Objects that must live until a launch has ended.
 pub type Held<'py> = SmallVec<[Bound<'py, PyAny>; 4]>;
 
-/// What nothing but a launch holds once its thread lets go of the interpreter.
+/// What only a launch holds once its thread releases the interpreter.
 pub trait HoldLater {
     /// Adds the objects, with the interpreter still held.
     fn hold<'py>(&self, py: Python<'py>, held: &mut Held<'py>);

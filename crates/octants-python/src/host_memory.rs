@@ -1,4 +1,4 @@
-//! Whether an array lies in the host's memory, or else in that of the program's device.
+//! Decides whether an array is in host memory or in the memory of the program's device.
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;

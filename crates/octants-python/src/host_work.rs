@@ -1,4 +1,4 @@
-//! What the host does with buffers, or has a stream do in place of a kernel, in the order of the work that uses them.
+//! Host access to buffers, and stream operations that replace a kernel, ordered with the work that uses the buffers.
 
 use octants_engine::runtime::{self, Caller, DeviceError, HostAccess, nesting};
 use pyo3::prelude::*;
@@ -48,12 +48,12 @@ pub fn wait_for_buffer(py: Python<'_>, buffer: &runtime::Buffer, write: bool) ->
     waiting(py, |caller| buffer.wait(access, caller))
 }
 
-/// Copies bytes of a buffer to the host, behind the work that writes to it.
+/// Copies bytes of a buffer to the host, after the work that writes to it.
 pub fn read_buffer(py: Python<'_>, buffer: &runtime::Buffer, offset: u64, to: &mut [u8]) -> PyResult<()> {
     waiting(py, |caller| buffer.read(offset, to, caller))
 }
 
-/// Copies bytes of the host to a buffer, behind the work that uses it.
+/// Copies bytes of the host to a buffer, after the work that uses it.
 pub fn write_buffer(py: Python<'_>, buffer: &runtime::Buffer, offset: u64, from: &[u8]) -> PyResult<()> {
     waiting(py, |caller| buffer.write(offset, from, caller))
 }

@@ -1,5 +1,5 @@
-//! [`InProgress`]: the specialisations of a kernel that threads are compiling, so that each is compiled once and the
-//! others who want it wait.
+//! [`InProgress`]: the specializations that threads are compiling. Each is compiled once; other threads that need it
+//! wait.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, MutexGuard, PoisonError};

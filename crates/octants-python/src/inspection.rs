@@ -1,4 +1,4 @@
-//! [`Inspection`]: a kernel as a call would compile it, whose code for any machine can be looked at.
+//! [`Inspection`]: a kernel as a call would compile it. Its code can be inspected for any machine.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,5 +1,5 @@
-//! [`Interpreter`]: a thread that launches or waits, as the runtime knows it. It lets go of the interpreter, and looks
-//! now and then whether the user has interrupted the program.
+//! [`Interpreter`]: the runtime's view of a thread that launches or waits. It releases the interpreter, and polls for
+//! interrupts by the user.
 
 use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! What `octants.cache` shows and removes: the folder of compiled kernels.
+//! The folder of compiled kernels, as `octants.cache` lists and clears it.
 
 use std::path::PathBuf;
 

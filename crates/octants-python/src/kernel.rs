@@ -1,10 +1,11 @@
-//! [`Kernel`]: what `@kernel` makes of a function. A call finds the specialisation of its arguments, compiles it if
-//! there is none, fills the slots and launches, all without a Python frame.
+//! [`Kernel`]: the result of `@kernel`. A call finds the specialization for its arguments, compiles one if there is
+//! none, fills the slots and launches, without a Python frame.
 //!
-//! [`call`] is that way, with [`asked`] and [`bind_arguments`], and [`repeat`] the short one for dataclasses that come
-//! again; [`compile`] finds or compiles specializations, of which [`check_devices`] refuses some; [`recorded_launch`]
-//! is for tapes, [`see_launches`] for gradients that are asked for by hand, both with [`take_trip_counts`]; [`methods`]
-//! are what Python calls; [`unmade_call`] does without the launch; [`refusals`] says what kernels do not take.
+//! [`call`] is that path, with [`asked`] and [`bind_arguments`]; [`repeat`] is the short path for dataclasses that are
+//! passed again. [`compile`] finds or compiles specializations; [`check_devices`] rejects those that mix devices.
+//! [`recorded_launch`] serves tapes and [`see_launches`] manual gradients, both with [`take_trip_counts`]. [`methods`]
+//! are the methods that Python calls, [`unmade_call`] compiles without launching, and [`refusals`] holds the errors
+//! for unsupported arguments.
 
 mod asked;
 mod bind_arguments;
@@ -52,7 +53,7 @@ pub struct Kernel {
     library: bool,
     /// Its launches may run beside others of the default stream, where concurrency is asked for.
     concurrent: bool,
-    /// Declared to depend on its arguments alone.
+    /// Declared to depend on its arguments only.
     pure: AtomicBool,
     /// Its gradient has been asked for by hand.
     differentiated: AtomicBool,
@@ -129,7 +130,7 @@ struct Prepared {
 }
 
 impl Kernel {
-    /// It is declared to depend on its arguments alone.
+    /// It is declared to depend on its arguments only.
     pub fn is_pure(&self) -> bool {
         self.pure.load(Ordering::Relaxed)
     }

@@ -89,12 +89,12 @@ impl LevelTree {
         self.layout.as_ref().map_or(0, |layout| layout.offset_in_cell(LevelId(level)))
     }
 
-    /// Where a component lies.
+    /// Where a component is.
     fn placement(&self, place: u32) -> PyResult<Placement> {
         Ok(Placement::new(self.laid_out()?.placement(&self.tree, LevelId(place))))
     }
 
-    /// The areas of sparse levels, in the order in which they lie in memory.
+    /// The areas of sparse levels, in the order in which they are in memory.
     fn areas(&self) -> PyResult<Vec<Area>> {
         Ok(self.laid_out()?.areas().iter().map(|area| Area { area: area.clone() }).collect())
     }
@@ -106,7 +106,7 @@ impl LevelTree {
     }
 }
 
-/// The area of a sparse level behind the data of its tree.
+/// The area of a sparse level after the data of its tree.
 #[pyclass(module = "octants._octants", frozen)]
 pub struct Area {
     area: SparseArea,
@@ -210,7 +210,7 @@ impl Area {
         Placement::new(self.area.count.clone())
     }
 
-    /// The components in a cell that lie below no further sparse level: number of the place, placement by the indices
+    /// The components in a cell that are below no further sparse level: number of the place, placement by the indices
     /// of the cell and of what is in it, extents of the latter.
     #[getter]
     fn views<'py>(&self, py: Python<'py>) -> PyResult<Vec<(u32, Placement, Bound<'py, PyTuple>)>> {
@@ -259,7 +259,7 @@ impl Cells {
         self.index.list.as_ref().map(digit)
     }
 
-    /// Axis and extent of what lies below the cell.
+    /// Axis and extent of what is below the cell.
     #[getter]
     fn inner<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         PyTuple::new(py, self.index.inner.iter().map(|d| (d.axis, d.extent)))

@@ -2,7 +2,7 @@
 //!
 //! Reading order: `back_ends`, [`program`] (init and reset), [`stream`], [`device`] (further devices), [`event`],
 //! [`captured_graph`], [`buffer`], [`host_work`] and [`ndarray`] (memory), [`level_tree`] and [`placement`] (where
-//! fields lie in it), [`func`], [`kernel`] and [`bound_kernel`] (what the decorators make), [`autodiff_scope`],
+//! fields are in it), [`func`], [`kernel`] and [`bound_kernel`] (what the decorators make), [`autodiff_scope`],
 //! [`signature`] and [`annotation`] (what a kernel takes), [`argument`], [`flattened`], [`mod@array`], [`plain_array`],
 //! [`foreign_array`], [`element_view`], [`dlpack`], [`exchange_table`], [`scalar`] (what a call passes),
 //! [`specialization`], [`guard`] and [`guard_group`] (a compiled kernel, how its slots are filled, what it assumes),

@@ -1,4 +1,4 @@
-//! Kernel coverage: the function of Python that says which element of a field marks a line.
+//! Kernel coverage: the Python function that returns the field element that marks a line.
 
 use std::sync::{Mutex, PoisonError};
 

@@ -101,7 +101,7 @@ impl Ndarray {
         self.bytes
     }
 
-    /// The memory it lies in.
+    /// The memory it is in.
     pub fn memory(&self) -> &Buffer {
         self.buffer.get()
     }
@@ -168,7 +168,7 @@ impl Ndarray {
                 let whole = whole.get();
                 let offset = (u64::from(scalar.bytes()) * elem.leaf_count() as u64).saturating_mul(first);
                 if offset.checked_add(bytes).is_none_or(|end| end > whole.bytes) {
-                    return Err(PyValueError::new_err("a part of an ndarray lies within it"));
+                    return Err(PyValueError::new_err("a part of an ndarray must be within it"));
                 }
                 (whole.buffer.clone_ref(py), whole.offset + offset)
             }

@@ -1,5 +1,5 @@
-//! What is said where a kernel would use memory of another device than the one it runs on. Its code would take an
-//! address of the other one for one of its own.
+//! The error for a kernel that would use memory of another device. Its code would treat an address of that device as
+//! one of its own.
 
 use pyo3::prelude::*;
 
@@ -12,7 +12,7 @@ pub fn other_device(py: Python<'_>, kernel: Option<&str>, runs: u64, what: &str,
     let (runs, lies) = (name_of(runs), name_of(lies));
     let kernel = kernel.map_or_else(|| String::from("a kernel"), |name| format!("kernel `{name}`"));
     let text = format!(
-        "{kernel} runs on {runs}, the current device, and {what} lies on {lies}: call it in `with \
+        "{kernel} runs on {runs}, the current device, and {what} is on {lies}: call it in `with \
          qd.device(\"{lies}\"):`, or copy what it needs to one device with copy_from()"
     );
     exception(py, "OctantsRuntimeTypeError", text)

@@ -1,5 +1,5 @@
-//! [`Package`]: what this module takes of the Python package, which registers it when it is imported. Nothing here
-//! imports the package.
+//! [`Package`]: the Python objects that the package registers with this module at import. Nothing here imports the
+//! package.
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;

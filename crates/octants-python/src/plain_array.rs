@@ -1,8 +1,8 @@
-//! The arrays that most calls pass, of the very type that the annotation asks for: our ndarrays, and row-major arrays
-//! of numpy and torch without gaps.
+//! The fast path for common array arguments, whose type is exactly the annotated one: our ndarrays, and contiguous
+//! row-major arrays of numpy and torch.
 //!
-//! They go straight to the words of the call. Whatever else there is goes by an [`crate::array_view::ArrayView`], which
-//! also knows the errors.
+//! They are converted directly to the words of the call. All other arrays go through an
+//! [`crate::array_view::ArrayView`], which also reports the errors.
 
 use numpy::npyffi::flags::{NPY_ARRAY_C_CONTIGUOUS, NPY_ARRAY_WRITEABLE};
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};

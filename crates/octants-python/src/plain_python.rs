@@ -1,4 +1,4 @@
-//! Kernels and functions run as Python: what `arch=qd.python` asks for. The package says by what function they run.
+//! Kernels and functions that run as Python, for `arch=qd.python`. The package registers the function that runs them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};

@@ -1,5 +1,4 @@
-//! What `octants.profiler` reads: times of tasks and kernels, what was compiled, memory in use. How it looks is
-//! Python's.
+//! The data of `octants.profiler`: times of tasks and kernels, compilations, memory in use. Python formats it.
 
 use octants_engine::compile_times::{Compilation, Phase, Step};
 use octants_engine::runtime::{Lane, Profiler, SpanId, Total};

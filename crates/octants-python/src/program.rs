@@ -1,7 +1,8 @@
-//! The programs that run: the one that `init` makes, and those of further devices. The only global state of the system.
+//! The programs: the one that `init` creates, and those of further devices. This is the only global state of the
+//! system.
 //!
-//! A program is a session on one device. `init` and `reset` end all of them. Each thread has a current one, on whose
-//! device kernels run and objects are made: the default one, outside of blocks that say otherwise.
+//! A program is a session on one device. `init` and `reset` end all programs. Each thread has a current program, on
+//! whose device kernels run and objects are created. Outside of `with device:` blocks it is the default one.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -164,7 +165,7 @@ fn program(session: Session, name: String) -> Arc<Program> {
     Arc::new(Program { session, serial, epoch, name, compiled: AtomicU64::new(0), followed: Mutex::default() })
 }
 
-/// Puts a program in the place of all others, which end.
+/// Replaces all programs by one; the others end.
 pub fn replace(session: Option<Session>, caller: &dyn Caller) {
     let old = {
         let mut running = running();
@@ -212,7 +213,7 @@ pub fn join(session: Session, name: String, epoch: u64) -> Option<Arc<Program>> 
 
 static FORKED: AtomicBool = AtomicBool::new(false);
 
-/// In a child process: lets go of the parent's programs where streams are real, since the threads that serve them are
+/// In a child process: releases the parent's programs where streams are real, since the threads that serve them are
 /// the parent's. Those without streams go on.
 ///
 /// # Safety

@@ -1,4 +1,4 @@
-//! What Python asks of the program: `init`, `reset`, `sync`, and its options.
+//! The program's functions for Python: `init`, `reset`, `sync`, and options.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -47,7 +47,7 @@ pub fn option_value(name: &str, value: &Bound<'_, PyAny>) -> PyResult<OptionValu
     if let Ok(path) = value.call_method0(pyo3::intern!(py, "__fspath__")) {
         return Ok(OptionValue::Str(path.extract()?));
     }
-    // `qd.f32`, `qd.cpu` and the like carry a name.
+    // `qd.f32`, `qd.cpu` and similar carry a name.
     match text_attribute(value, pyo3::intern!(py, "name")) {
         Some(text) => Ok(OptionValue::Str(text)),
         None => Err(PyTypeError::new_err(format!("option `{name}`: unexpected value {}", value.repr()?))),

@@ -1,4 +1,4 @@
-//! Races that are collected, for `python -m octants.racecheck`: a program goes on behind them.
+//! Collects races for `python -m octants.racecheck`, where the program continues after a race.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

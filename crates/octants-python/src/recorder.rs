@@ -1,5 +1,5 @@
-//! [`Recorder`]: a program on the driver that writes down what it is asked to do, so that tests of what Python decides
-//! (scopes of streams, tapes) can tell which launches reached which stream. Nothing runs, and wheels do not have it.
+//! [`Recorder`]: a program on the recording driver. Tests of decisions in Python (stream scopes, tapes) use it to
+//! check which launches reached which stream. Nothing runs, and wheels do not contain it.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Results of kernels: from slots to Python values, built through the return annotation's own type objects.
+//! Kernel results: converts slots to Python values, with the type objects of the return annotation.
 
 use octants_engine::ir::Type;
 use pyo3::gc::{PyTraverseError, PyVisit};

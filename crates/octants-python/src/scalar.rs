@@ -1,4 +1,4 @@
-//! Python scalars to 8-byte slots and back. A slot holds the value in its low bytes.
+//! Converts Python scalars to 8-byte slots and back. A slot holds the value in its low bytes.
 
 use half::f16;
 use octants_engine::ir::Scalar;

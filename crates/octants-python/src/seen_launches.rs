@@ -1,14 +1,14 @@
-//! [`SeenLaunches`]: what is known of the launches that a gradient may be of which is asked for by hand, so that a loop
-//! whose length has changed since is found.
+//! [`SeenLaunches`]: the launches that a manual `kernel.grad()` may refer to. It detects loops whose trip count has
+//! changed since the launch.
 //!
-//! `kernel.grad(...)` names no launch. It may be of any with the same arguments, not only of the last one: programs
-//! that compute states again from checkpoints launch a kernel several times and then ask for its gradients. So it is an
-//! error where no launch ran as the gradient would, and one is left that has had none. A gradient of no launch that was
-//! seen takes memory as it is.
+//! `kernel.grad(...)` does not name a launch. It may refer to any launch with the same arguments, not only the last
+//! one: programs that recompute states from checkpoints launch a kernel several times and then call its gradients. The
+//! call is an error if no launch matches what the gradient would run while some launch still has no gradient. If no
+//! launch was recorded, the gradient uses memory as it is.
 //!
-//! Before a kernel's gradient is first asked for nobody knows that it will be. Then a launch is seen only where
-//! gradients have memory, and only the first thousand are. Seeing a launch means waiting for it: where launches return
-//! before their work is done, it takes debug mode.
+//! Before the first `kernel.grad()`, nothing indicates that one will follow. Until then, launches are recorded only if
+//! gradients have memory, and at most a thousand. Recording a launch means waiting for it, so on asynchronous devices
+//! it happens in debug mode only.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

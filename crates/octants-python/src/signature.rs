@@ -1,8 +1,8 @@
-//! What a Python function declares: names, annotations, defaults, return annotation.
+//! The declaration of a Python function: names, annotations, defaults, return annotation.
 //!
-//! Read straight from the function's code object, not through `inspect`, which costs tens of microseconds. Annotations
+//! It is read from the function's code object rather than by `inspect`, which costs tens of microseconds. Annotations
 //! that are strings (`from __future__ import annotations`) are evaluated when the function is decorated, while the
-//! local variables around it are there.
+//! enclosing local variables exist.
 
 use octants_engine::Config;
 use pyo3::exceptions::PyNameError;
@@ -133,7 +133,7 @@ pub fn check_annotations(function: &Bound<'_, PyAny>) -> PyResult<()> {
     }
     let config = Config::new(backends());
     for (i, p) in declaration(function)?.params.iter().enumerate() {
-        // `typing.Any` says nothing, as no annotation does. References are for functions alone.
+        // `typing.Any` says nothing, as no annotation does. References are for functions only.
         if let Some(a) = &p.annotation
             && param_kind(a, &config)?.is_none()
             && marker(a).as_deref() != Some("ref_type")

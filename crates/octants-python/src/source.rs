@@ -1,4 +1,5 @@
-//! The text of one function, out of the lines of its file: from the first decorator to the end of the indented block.
+//! Extracts the source of one function from the lines of its file: from the first decorator to the end of the indented
+//! block.
 
 /// Length in lines of the definition that starts at `lines[0]`, and whether its end was seen: if not, more lines could
 /// belong to it.

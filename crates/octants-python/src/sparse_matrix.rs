@@ -1,6 +1,6 @@
-//! Sparse matrices on the host, and direct solvers, as objects of Python: see octants-linalg.
+//! Python objects for sparse matrices on the host and direct solvers: see octants-linalg.
 //!
-//! `octants/linalg` checks shapes and types. What arrives here wrong is an error of the package itself.
+//! `octants/linalg` checks shapes and types. An error here is a bug of the package.
 
 use numpy::{IntoPyArray, PyArray1, PyArrayMethods, PyReadonlyArray1};
 use octants_linalg::{Failure, Method, Ordering, Real, Shape, Solver, SparseMatrix};
@@ -16,7 +16,7 @@ enum Elements {
     F64(SparseMatrix<f64>),
 }
 
-/// `$body` with `$m` the matrix of whichever type.
+/// `$body` with `$m` bound to the matrix of either type.
 macro_rules! with {
     ($elements:expr, $m:ident => $body:expr) => {
         match $elements {

@@ -1,6 +1,6 @@
-//! A compiled kernel for one key: what it assumes, and how a launch fills its slots.
+//! A compiled kernel for one key: its guards, and how a launch fills its slots.
 //!
-//! [`described`] is what the compiler is told of the arguments, [`build`] puts a specialization together.
+//! [`described`] is the compiler's description of the arguments; [`build`] constructs a specialization.
 
 mod build;
 mod described;
@@ -116,7 +116,7 @@ pub struct Specialization {
     pub records_trip_counts: AtomicBool,
     /// Launches are to be seen, for gradients that are asked for by hand.
     pub sees_launches: AtomicBool,
-    /// Launches that a gradient may be of which is asked for by hand.
+    /// Launches that a manual `kernel.grad()` may refer to.
     pub seen: SeenLaunches,
     /// The arrays that are split over ranks.
     pub split: Vec<SplitArray>,

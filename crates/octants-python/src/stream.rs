@@ -94,7 +94,7 @@ impl Stream {
         lock(&self.inner).as_ref().map_or(0, runtime::Stream::handle)
     }
 
-    /// Waits for the stream's work, unless it is someone else's, and lets go of the stream. Where the wait is left, the
+    /// Waits for the stream's work, unless it is someone else's, and releases the stream. Where the wait is left, the
     /// stream stays.
     pub fn finish(&self, py: Python<'_>, report: bool) -> PyResult<()> {
         let Some(stream) = lock(&self.inner).take() else { return Ok(()) };
@@ -157,7 +157,7 @@ fn foreign_stream(value: &Bound<'_, PyAny>, name: &str) -> PyResult<runtime::Str
         None => value.getattr_opt(pyo3::intern!(py, "cuda_stream"))?.and_then(|h| h.extract::<u64>().ok()),
     };
     let Some(handle) = handle else {
-        // Only there may an event stand as well.
+        // Only there may an event be as well.
         let event = if name == EVENT_OR_STREAM { "an Event or " } else { "" };
         return Err(PyTypeError::new_err(format!(
             "{name} must be {event}a Stream (or an object with __cuda_stream__), got {}",

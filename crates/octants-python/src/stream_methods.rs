@@ -1,4 +1,4 @@
-//! What Python calls of streams: the methods of [`Stream`], scopes, and functions of the package.
+//! The Python methods of [`Stream`], stream scopes, and the package's stream functions.
 
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;

@@ -1,5 +1,5 @@
-//! [`TripCountRecord`]: how often the loops of a launch ran whose length comes from memory, which a kernel of its own
-//! tells.
+//! [`TripCountRecord`]: the trip counts of a launch's loops whose bounds come from memory. A separate kernel computes
+//! it.
 
 use pyo3::prelude::*;
 

@@ -1,9 +1,8 @@
-//! Calls of kernels by the interpreter's quick way ("vectorcall"): arguments come as they lie, without a tuple, and
-//! without a dict for `qd_stream=`. Other keywords take the way of `__call__`, as do callers who have a tuple and a
-//! dict already.
+//! Kernel calls by the interpreter's vectorcall protocol: no tuple for the arguments, and no dict for `qd_stream=`.
+//! Calls with other keywords, or with an existing tuple and dict, go through `__call__`.
 //!
-//! PyO3 has no attribute for it, so the type is told once it is made; the interpreter looks at the type before each
-//! call.
+//! PyO3 has no attribute for vectorcall, so the slot is set on the type after its creation. The interpreter reads it
+//! from the type at each call.
 
 use std::ffi::c_ulong;
 use std::sync::Once;
@@ -34,7 +33,7 @@ unsafe extern "C" fn entry(
 }
 
 /// # Safety
-/// As the interpreter calls: `count` arguments, and behind them one for each of `names`, a tuple or null.
+/// As the interpreter calls: `count` arguments, and after them one for each of `names`, a tuple or null.
 unsafe fn call(
     py: Python<'_>,
     kernel: *mut ffi::PyObject,

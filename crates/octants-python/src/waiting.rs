@@ -1,4 +1,4 @@
-//! How a thread waits for the device: without the interpreter, until it is done or the user interrupts it.
+//! How a thread waits for the device: without the interpreter, until the work is done or the user interrupts.
 
 use octants_engine::Error as EngineError;
 use octants_engine::runtime::{Caller, DeviceError};

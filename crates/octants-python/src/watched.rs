@@ -1,10 +1,10 @@
-//! [`Watched`]: what a dataclass argument that is not frozen held when it was flattened, and whether it still does.
+//! [`Watched`]: the contents of a non-frozen dataclass argument when it was flattened, and the check that they are
+//! unchanged.
 //!
-//! Its members are looked at where attributes of ordinary objects are: in the dict of the object, without the search
-//! through its classes that comes first. A class that has changed since is known by the interpreter's version number,
-//! which differs for each class and each change. So is the dict, on interpreters that count its changes
-//! ([`dict_version`]): then no member is looked at. Nothing of Python runs meanwhile. Arrays are known by weak
-//! references, so that they die as they would without.
+//! Members are read directly from the object's dict, without the lookup through its classes. The interpreter's version
+//! number identifies the class and its state. If the interpreter also counts the changes of a dict ([`dict_version`]),
+//! an unchanged count means that no member need be read. No Python code runs during the check. Arrays are held by weak
+//! references, so their lifetime does not change.
 
 use std::ffi::c_uint;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -85,7 +85,7 @@ impl Watched {
         for (name, kind) in kinds {
             let name = name.bind(py);
             let Some(member) = dict.get_item(name)? else { return Ok(false) };
-            // A property and its like would come before what the dict holds.
+            // A property, or another data descriptor, would come before what the dict holds.
             let hidden = match class.as_any().getattr_opt(name)? {
                 Some(default) => default.get_type().hasattr(pyo3::intern!(py, "__set__"))?,
                 None => false,

@@ -1,8 +1,8 @@
-//! The compiler's view of Python: names, attributes, calls and iteration at compile time.
+//! The compiler's interface to Python: names, attributes, calls and iteration at compile time.
 //!
-//! Objects are numbers into a table that lives as long as the compilation. What the compiler reads of the objects that
-//! were passed as compile-time values is remembered as [`Read`]s: a launch with the same objects checks that they still
-//! hold.
+//! Objects are indices into a table that lives as long as the compilation. Every read of an object that was passed as
+//! a compile-time value is recorded as a [`Read`]. A launch with the same objects checks that these reads still have
+//! the same results.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -155,7 +155,7 @@ impl<'py> PyWorld<'py> {
         self.reached.borrow().get(&obj).is_some_and(|path| path.live && path.attributes().is_some())
     }
 
-    /// A number that launches read anew: a handle of its own, since equal numbers may be one object.
+    /// A number that launches read again: a handle of its own, since equal numbers may be one object.
     fn live_number(&self, from: Obj, name: &str, found: &Bound<'py, PyAny>) -> Option<Obj> {
         let path = self.reached.borrow().get(&from)?.then(Step::Attribute(name.to_string()));
         let float = found.is_instance_of::<PyFloat>();
@@ -209,7 +209,7 @@ impl<'py> PyWorld<'py> {
         }
     }
 
-    /// What the compiler is told of an exception, which is kept.
+    /// What the compiler is told about an exception, which is kept.
     fn failure(&self, error: PyErr) -> WorldError {
         let value = error.value(self.py);
         let name = value.get_type().name().map_or_else(|_| "Exception".to_string(), |n| n.to_string());
@@ -305,7 +305,7 @@ fn python_function<'py>(object: &Bound<'py, PyAny>) -> (Bound<'py, PyAny>, bool)
     (object.clone(), false)
 }
 
-/// The text of a function and where it stands.
+/// The text of a function and where it is.
 fn source_file(py: Python<'_>, function: &Bound<'_, PyAny>, name: &str) -> PyResult<Arc<SourceFile>> {
     let code = function.getattr(pyo3::intern!(py, "__code__"))?;
     let path: String = code.getattr(pyo3::intern!(py, "co_filename"))?.extract()?;

@@ -1,9 +1,9 @@
-//! Streams that another library made: known by their handle while a call names them, and perhaps gone afterwards.
+//! Streams created by another library. A call names such a stream by its handle; afterwards its owner may destroy it.
 //!
-//! What this program queues on such a stream ends with an event of our own. Whoever needs that work to be done later -
-//! a host that reads, memory that is given back, the end of the program - waits for the event and leaves the stream
-//! alone. So a call need not wait for its work only because the object that named the stream goes away, and nothing of
-//! a stream is touched that its owner has destroyed.
+//! After queuing work on such a stream, this program records an event of its own. Anything that later depends on that
+//! work (a host read, a free, the end of the program) waits for the event and does not touch the stream. A call
+//! therefore need not wait for its work just because the stream's owner may go away, and no destroyed stream is ever
+//! used.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -1,4 +1,4 @@
-//! Machine code for a device from the texts of an artifact, several at a time.
+//! Assembles device code from the texts of an artifact, several at a time.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -8,7 +8,7 @@ use octants_artifact::{Artifact, CodeTarget, TaskMeta};
 
 use crate::driver::Driver;
 
-/// The artifact with machine code in the place of text, that of wide forms too, where the device has an assembler to
+/// The artifact with machine code instead of text, that of wide forms too, where the device has an assembler to
 /// call. Up to `threads` threads work on it.
 pub(crate) fn assemble(driver: &dyn Driver, artifact: &Artifact, threads: usize) -> Option<Artifact> {
     if driver.code_target() == CodeTarget::Host {

@@ -1,11 +1,11 @@
 //! [`Buffer`]: memory on a device.
 //!
 //! A buffer's memory lives until the buffer's last clone is dropped or its program ends. Host code that keeps the
-//! address for longer than a call (an exported view) holds a [`PinnedBuffer`], which keeps the memory in either case.
+//! address beyond a call (an exported view) holds a [`PinnedBuffer`], which keeps the memory alive in either case.
 //!
-//! On a device that works asynchronously a buffer knows the streams whose queued work may use it: memory is given back
-//! behind that work, and a host that reads waits for those that write. It also counts its writes, so that what was
-//! computed from its contents is known to hold still: see [`Version`].
+//! On an asynchronous device, a buffer records the streams whose queued work may use it. Memory is freed after that
+//! work, and a host read waits for the streams that write. A buffer also counts its writes, so results computed from
+//! its contents can be checked for validity: see [`Version`].
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -252,7 +252,7 @@ impl Buffer {
     }
 
     /// # Safety
-    /// The range lies in the buffer, which is pinned, and nobody uses it.
+    /// The range is in the buffer, which is pinned, and nobody uses it.
     unsafe fn set(&self, to: DevicePtr, from: &[u8]) -> Result<()> {
         let device = &self.0.device;
         if device.host_addressable {

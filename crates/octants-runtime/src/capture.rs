@@ -1,11 +1,12 @@
-//! [`Capture`]: launches, copies and fills of threads, noted in the place of being made.
+//! [`Capture`]: records the launches, copies and fills of threads instead of executing them.
 //!
-//! A thread that captures launches as ever. What it would queue becomes a step of a graph
-//! ([`crate::captured_graph`]), behind the steps that its stream, and events that the stream waits for, put before it.
-//! Streams are told apart, so that the graph has the branches that the streams had. What the host would wait for, or
-//! look at, has not happened: that is refused.
+//! A capturing thread launches as usual. What it would queue becomes a step of a graph ([`crate::captured_graph`]).
+//! The step is ordered after the earlier steps of its stream and of events that the stream waits for. Streams are kept
+//! apart, so the graph has the branches of the streams. Anything that the host would wait for or read has not
+//! happened, so such calls are errors.
 //!
-//! Memory that is made meanwhile is the graph's as much as the program's. Each launch of the graph finds it zeroed.
+//! Memory allocated during the capture belongs to the graph as well as to the program. Each launch of the graph finds
+//! it zeroed.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -35,7 +36,7 @@ thread_local! {
 /// A piece of work of a graph.
 #[derive(Clone)]
 pub(crate) struct Step {
-    /// The stream it was queued on, counted from 0. Launches of a lane are behind one another.
+    /// The stream it was queued on, counted from 0. Launches of a lane are after one another.
     pub(crate) lane: usize,
     /// Steps before it that it waits for.
     pub(crate) behind: Vec<usize>,
@@ -110,7 +111,7 @@ pub(crate) struct Noted {
     lanes: Vec<Lane>,
     /// Numbers of lanes that were given.
     numbers: usize,
-    /// What streams begin behind that appear from now on.
+    /// What streams begin after that appear from now on.
     base: Vec<usize>,
     events: HashMap<EventHandle, Vec<usize>>,
     /// Streams of other libraries, by handle, whose work comes first.

@@ -1,10 +1,10 @@
-//! [`CapturedGraph`]: what a [`Capture`] has noted, to be launched as one.
+//! [`CapturedGraph`]: the steps that a [`Capture`] recorded, launched as one graph.
 //!
-//! Steps run behind those they wait for, and otherwise side by side where the device can. Between steps that the host
-//! has a part in (it copies arrays of its own, or decides what runs) stand pieces that it has none in; of each the
-//! driver may make one piece of work ([`crate::Driver::make_graph`]). The memory that launches use besides their
-//! arguments is the graph's own, so that a graph runs beside anything but itself: a launch on another stream waits for
-//! the one before.
+//! Steps run after those they depend on, and otherwise concurrently if the device can. Steps in which the host takes
+//! part (it copies its own arrays, or evaluates a condition) separate pieces that run without it. The driver may turn
+//! each piece into one graph of its own ([`crate::Driver::make_graph`]). The memory that launches use besides their
+//! arguments belongs to the graph. A graph can therefore run concurrently with anything but itself: a launch on
+//! another stream waits for the previous one.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -64,7 +64,7 @@ pub(crate) struct Layout {
 /// Memory that the steps use.
 struct Used {
     buffer: Buffer,
-    /// How often steps name it, and how often to write to it.
+    /// How many times steps name it, and how many times to write to it.
     uses: usize,
     writes: usize,
 }
@@ -121,7 +121,7 @@ impl Work {
         }
     }
 
-    /// It stands between the graphs that are made of others.
+    /// It is between the graphs that are made of others.
     fn is_alone(&self) -> bool {
         match self {
             Work::Launch(launch) => launch.is_alone(),
@@ -200,7 +200,7 @@ impl CapturedGraph {
         plan.steps.iter().map(|s| (what(&s.work), s.lane, s.behind.clone())).collect()
     }
 
-    /// Times that the driver was given the steps anew.
+    /// Times that the driver was given the steps again.
     pub fn makes(&self) -> u64 {
         self.plan.lock().unwrap_or_else(PoisonError::into_inner).makes
     }
@@ -210,7 +210,7 @@ impl CapturedGraph {
         !self.device.is_closed()
     }
 
-    /// The plan, whoever launches it.
+    /// The plan, independent of the launching stream.
     /// What is launched now.
     pub(crate) fn steps_now(&self) -> Vec<Step> {
         self.lock().steps.clone()

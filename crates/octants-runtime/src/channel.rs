@@ -1,8 +1,9 @@
-//! [`Channel`]: what code of a device has to say, in memory that it writes and the host reads.
+//! [`Channel`]: messages from device code, in memory that the device writes and the host reads.
 //!
-//! Code of the host calls back where it prints or an assertion fails. Code of a device cannot: it leaves records in its
-//! stream's channel, which the host takes out when it has waited for the stream. Kernels are known in records by their
-//! place in the channel's list, where they stay: work that was captured into a graph may speak again at any time.
+//! Host code calls back when it prints or fails an assertion. Device code cannot: it writes records to its stream's
+//! channel, and the host drains them after it has waited for the stream. Records name kernels by their index in the
+//! channel's list. Entries of the list are never removed, because work captured into a graph may write records at any
+//! time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -68,7 +69,7 @@ impl Channel {
     /// True when there is nothing to take out of the channel there.
     ///
     /// # Safety
-    /// A channel lies there.
+    /// A channel is there.
     #[inline]
     pub(crate) unsafe fn is_silent(memory: DevicePtr) -> bool {
         // SAFETY: the contract above.
@@ -77,7 +78,7 @@ impl Channel {
     }
 
     /// Takes out what was said. Once the stream is `idle`, the channel is empty afterwards; while work may still be
-    /// writing, only what is complete is taken, and what comes behind it stays.
+    /// writing, only what is complete is taken, and what comes after it stays.
     pub(crate) fn take(&mut self, idle: bool, printer: &Printer, failures: &Failures) {
         // SAFETY: the channel lives as long as `self`; words that the device may be writing are read one by one.
         let (next, failed, lost) =
@@ -120,7 +121,7 @@ impl Channel {
         next.store(0, Ordering::Release);
     }
 
-    /// The record at this offset, of at most so many words; `None` where there is none.
+    /// The record at this offset, of at most this many words; `None` if there is none.
     fn read(&self, offset: u64, most: u32, values: &mut Vec<u64>) -> Option<(Arc<KernelMeta>, u32)> {
         // SAFETY: the offset is within the channel, as are the words that follow it.
         let load = |n: u64| unsafe { ((self.memory.0 + offset) as *const u64).add(n as usize).read_volatile() };
@@ -153,7 +154,7 @@ const FAILURE: u64 = std::mem::offset_of!(DeviceChannel, failure) as u64;
 /// A counter that both sides write.
 ///
 /// # Safety
-/// A channel lies there for as long as the result is used.
+/// A channel is there for as long as the result is used.
 unsafe fn word<'a>(memory: DevicePtr, offset: usize) -> &'a AtomicU32 {
     // SAFETY: the contract above; the offset is one of a field of that size.
     unsafe { AtomicU32::from_ptr((memory.0 as *mut u8).add(offset).cast()) }

@@ -1,17 +1,17 @@
-//! [`Lanes`]: launches of the default stream that run side by side where what they touch allows it.
+//! [`Lanes`]: launches on the default stream that run concurrently when their accesses do not conflict.
 //!
-//! With concurrency on, a launch on the default stream goes to one of a few streams, its lane, behind the earlier
-//! launches that it conflicts with: those that touch an element of a buffer that one of the two writes to. Results are
-//! those of the default stream. Buffers tell launches apart, and within a buffer the access sets of both, evaluated for
-//! their arguments.
+//! With concurrency on, a launch on the default stream goes to one of a few streams, its lane, after the earlier
+//! launches that it conflicts with. Two launches conflict if both touch an element of a buffer and at least one writes
+//! to it. Results are those of the default stream. Conflicts are found per buffer, and within a buffer from the access
+//! sets of both launches, evaluated for their arguments.
 //!
 //! Rounds of launches that a program repeats become graphs with the same order: see `cycle`.
 //!
 //! Reading order: `elements`, `placement`, `cycle`.
 //!
-//! All else that the default stream is asked for comes behind all lanes, and launches after that behind it: the stream
-//! *settles* while it has its turn (`StreamCore::wait_turn`). What the host has a part in stays on the default stream:
-//! launches that return values, print or assert, draw random numbers, take arrays of the host, or use memory that
+//! Any other operation on the default stream runs after all lanes, and later launches run after that operation: the
+//! stream *settles* during its turn (`StreamCore::wait_turn`). Launches that involve the host stay on the default
+//! stream: those that return values, print or assert, draw random numbers, take host arrays, or use memory that
 //! another library may use.
 
 mod cycle;
@@ -44,7 +44,7 @@ const LANES: usize = 8;
 /// A device's lanes.
 pub(crate) struct Lanes {
     state: Mutex<State>,
-    /// Launches have gone to lanes since the default stream was put behind all of them.
+    /// Launches have gone to lanes since the default stream was ordered after all of them.
     open: AtomicBool,
     /// The history is not empty.
     holding: AtomicBool,
@@ -146,11 +146,11 @@ impl Lanes {
         let home = self.home.upgrade().filter(|home| !home.device.is_closed() && !nesting::submitting());
         let Some(home) = home else { return };
         let held = take(&mut lock(&self.state).history);
-        // A driver that refuses a launch here refuses what comes behind it as well.
+        // A driver that refuses a launch here refuses what comes after it as well.
         let _ = submit(&home, held, caller);
     }
 
-    /// How often a round was launched as a graph.
+    /// How many times a round was launched as a graph.
     pub(crate) fn replays(&self) -> u64 {
         lock(&self.state).replays
     }
@@ -162,14 +162,14 @@ impl Lanes {
         state.decide(Decision { number, kernel, lane: None, behind: Vec::new() });
     }
 
-    /// The lanes, behind what the default stream was given.
+    /// The lanes, after what the default stream was given.
     fn open(&self, home: &Arc<StreamCore>, caller: &dyn Caller) -> Result<MutexGuard<'_, State>> {
         let state = lock(&self.state);
         if self.open.load(Ordering::Acquire) {
             return Ok(state);
         }
         drop(state);
-        // The turn keeps another thread's work on the default stream from slipping in behind the event.
+        // The turn keeps another thread's work on the default stream from slipping in after the event.
         let turn = home.wait_turn(caller);
         let mut state = lock(&self.state);
         if !self.open.load(Ordering::Acquire) {
@@ -214,8 +214,8 @@ impl LaunchesElsewhere for Lanes {
         let mut state = lock(&self.state);
         let driver = &*home.device.driver;
         let last: Vec<EventHandle> = state.last_events();
-        // SAFETY: the events are the lanes' own. Where the default stream cannot be put behind them the host waits; an
-        // error of that is of work whose own stream reports it.
+        // SAFETY: the events are the lanes' own. Where the default stream cannot be ordered after them the host waits;
+        // an error of that is of work whose own stream reports it.
         unsafe {
             if !last.is_empty() && driver.wait_events(home.handle, &last).is_err() {
                 last.iter().for_each(|event| drop(driver.synchronize_event(*event)));
@@ -262,7 +262,7 @@ fn submit(home: &Arc<StreamCore>, held: Held, caller: &dyn Caller) -> Result<()>
     })
 }
 
-/// A graph of launches, each behind those that it conflicts with. `None` where their memory is not what it was.
+/// A graph of launches, each after those that it conflicts with. `None` where their memory is not what it was.
 fn graph_of(device: &Arc<DeviceCore>, launches: &[Arc<CapturedLaunch>]) -> Option<CapturedGraph> {
     let given: Vec<Given> =
         launches.iter().map(|l| given_buffers(device, &l.kernel, &l.args)).collect::<Option<_>>()?;

@@ -1,8 +1,8 @@
 //! [`DeviceCore`], [`StreamCore`] and [`BufferCore`]: the state behind devices, streams and buffers.
 //!
-//! The three know one another: a stream and a buffer keep their device alive, the device lists its streams and buffers,
-//! and a buffer the streams that use it. So their types stand in one module, below those that hold what is done with
-//! them: `device`, `stream`, `buffer`, `track_uses`, `free_behind`, `adopted`, `listen`, `measure`.
+//! The three refer to each other: a stream and a buffer keep their device alive, the device lists its streams and
+//! buffers, and a buffer lists the streams that use it. Their types are therefore in one module, below the modules of
+//! their operations: `device`, `stream`, `buffer`, `track_uses`, `free_behind`, `adopted`, `listen`, `measure`.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -68,7 +68,7 @@ pub(crate) struct DeviceCore {
 }
 
 /// Launches of the default stream that are held, or were made on other streams. Whatever else the stream is asked for
-/// comes behind them.
+/// comes after them.
 pub(crate) trait LaunchesElsewhere: Send + Sync {
     /// Submits what is held.
     fn cut(&self, caller: &dyn Caller);
@@ -76,7 +76,7 @@ pub(crate) trait LaunchesElsewhere: Send + Sync {
     /// As [`LaunchesElsewhere::cut`]; no memory is kept any more for what may come.
     fn give_up(&self, caller: &dyn Caller);
 
-    /// Puts the default stream, which has its turn, behind all of them.
+    /// Orders the default stream, which has its turn, after all of them.
     fn settle(&self, home: &StreamCore);
 
     /// Gives everything back; all work is done.
@@ -88,13 +88,13 @@ pub(crate) trait OrderWatch: Send + Sync {
     /// An event stands for a stream's work until now.
     fn record(&self, stream: &StreamCore, event: EventHandle);
 
-    /// A stream is behind what an event stands for.
+    /// A stream is after what an event stands for.
     fn wait(&self, stream: &StreamCore, event: EventHandle);
 
-    /// The host is behind what an event stands for.
+    /// The host is after what an event stands for.
     fn host_waited_for_event(&self, event: EventHandle);
 
-    /// The host is behind all work of a stream.
+    /// The host is after all work of a stream.
     fn host_waited(&self, stream: u32);
 
     /// To be called before work that reads or writes ranges of addresses, each from the first to before the second. An
@@ -129,14 +129,14 @@ impl Mode {
         self.0 & Mode::MEASURED != 0
     }
 
-    /// Launches on the default stream run side by side where they can, unless their thread says otherwise.
+    /// Launches on the default stream run concurrently where they can, unless their thread says otherwise.
     #[inline]
     pub(crate) fn is_concurrent(self) -> bool {
         self.0 & Mode::CONCURRENT != 0
     }
 }
 
-/// A stream on which nothing happens but frees, each behind the last use of its memory on other streams.
+/// A stream on which nothing happens but frees, each after the last use of its memory on other streams.
 pub(crate) struct Reclaim {
     pub(crate) stream: StreamHandle,
     pub(crate) event: EventHandle,
@@ -155,7 +155,7 @@ pub(crate) struct StreamCore {
     /// Someone has captured work of ours on it into a graph.
     pub(crate) was_captured: AtomicBool,
     pub(crate) failures: Arc<Failures>,
-    /// Where the channel of what the stream's work says lies, from the first launch on that may say something; it
+    /// Where the channel of what the stream's work says is, from the first launch on that may say something; it
     /// stays.
     pub(crate) channel_at: AtomicU64,
     /// Held for the time of a launch: it is what keeps the launches of several threads in order.
@@ -173,7 +173,7 @@ pub(crate) struct BufferCore {
     pub(crate) bytes: u64,
     /// [`CLOSED`] once the program has ended; the rest counts pins.
     pub(crate) state: AtomicU64,
-    /// Set by whoever frees the memory.
+    /// Set by the thread that frees the memory.
     pub(crate) freed: AtomicBool,
     /// Other libraries may use the memory.
     pub(crate) shared: AtomicBool,
@@ -188,9 +188,9 @@ pub(crate) struct Uses {
     pub(crate) writes: Writes,
 }
 
-/// How often memory was written to, where each write is seen. These are all: launches, whichever way their tasks are
-/// queued (one by one, as one graph, measured, in groups on worker streams, inside another launch); what is queued in
-/// place of a kernel (fills, copies, uploads and writes on a stream), before the stream's turn is given on; and the
+/// How many times memory was written to, where each write is seen. These are all: launches, whichever way their tasks
+/// are queued (one by one, as one graph, measured, in groups on worker streams, inside another launch); what is queued
+/// in place of a kernel (fills, copies, uploads and writes on a stream), before the stream's turn is given on; and the
 /// host ([`crate::Buffer::write`]).
 #[derive(Clone, Copy)]
 pub(crate) enum Writes {
@@ -288,7 +288,7 @@ impl DeviceCore {
         self.mode.fetch_or(Mode::CONCURRENT, Ordering::Release);
     }
 
-    /// Submits what is held of the default stream's launches: something is asked for that comes behind them.
+    /// Submits what is held of the default stream's launches: something is asked for that comes after them.
     #[inline]
     pub(crate) fn submit_held(&self, caller: &dyn Caller) {
         if let Some(launches) = self.launches_elsewhere.get() {
@@ -367,7 +367,7 @@ impl DeviceCore {
             return in_graphs.push(module);
         }
         drop(in_graphs);
-        // SAFETY: the caller has it from this driver, and lets go of it.
+        // SAFETY: the caller has it from this driver, and releases it.
         unsafe { self.driver.unload(module) }
     }
 }

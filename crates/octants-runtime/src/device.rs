@@ -168,7 +168,7 @@ impl Device {
         self.0.core.driver.array_protocol()
     }
 
-    /// Who is told of the program's races.
+    /// Who is told about the program's races.
     pub fn races(&self) -> &Races {
         &self.0.core.races
     }
@@ -211,7 +211,7 @@ impl Device {
         }
     }
 
-    /// Lets launches on the default stream run side by side where what they touch allows it: see
+    /// Lets launches on the default stream run concurrently where what they touch allows it: see
     /// [`crate::concurrency`]. Without effect on a device that does everything at once.
     pub fn infer_concurrency(&self, caller: &dyn Caller) {
         self.prepare_concurrency(caller);
@@ -283,12 +283,12 @@ impl Device {
         Buffer::allocate(&self.0.core, bytes, Contents::Zeroed)
     }
 
-    /// Zeroed memory, most of which nobody will touch; where the device can, only what is touched takes memory.
+    /// Zeroed memory that will mostly remain untouched. If the device supports it, only touched pages take memory.
     pub fn allocate_sparse(&self, bytes: u64) -> Result<Buffer> {
         Buffer::allocate(&self.0.core, bytes, Contents::Sparse)
     }
 
-    /// Notes launches of this device in the place of making them: see [`Capture::begin_here`].
+    /// Notes launches of this device instead of making them: see [`Capture::begin_here`].
     pub fn capture(&self) -> Result<Arc<Capture>> {
         self.0.core.check_open("device")?;
         Ok(Capture::new(&self.0.core))
@@ -299,7 +299,7 @@ impl Device {
         Buffer::allocate(&self.0.core, bytes, Contents::Any)
     }
 
-    /// The artifact with machine code in the place of text, where the device has an assembler to call, made on up to
+    /// The artifact with machine code instead of text, where the device has an assembler to call, made on up to
     /// `threads` threads.
     pub fn assemble(&self, artifact: &Artifact, threads: usize) -> Option<Artifact> {
         assemble(&*self.0.core.driver, artifact, threads)
@@ -367,13 +367,13 @@ impl Device {
     /// To be called in a process that a fork has made, which has the memory of its parent but none of its other
     /// threads: neither those that serve streams, nor those that were launching. False where the device has streams:
     /// every use of the program's objects is an error from now on, and nothing is given back. A device without streams
-    /// goes on; what threads were using that are not here begins anew.
+    /// goes on; what threads were using that are not here begins again.
     ///
     /// # Safety
     /// The process has just been made by a fork, and this is its only thread.
     pub unsafe fn go_on_after_fork(&self) -> bool {
         let core = &self.0.core;
-        // A launch that this very thread is in the midst of goes on as well.
+        // A launch that this very thread is inside goes on as well.
         if core.immediate && !nesting::inside() {
             // SAFETY: the contract above; a thread that is in no launch holds none of these locks.
             unsafe {
@@ -391,12 +391,12 @@ impl Device {
         if let Ok(buffers) = core.buffers.try_lock() {
             buffers.values().filter_map(Weak::upgrade).for_each(|b| b.close());
         }
-        // The driver stays for good: its end would wait for its threads.
+        // The driver stays permanently: its end would wait for its threads.
         std::mem::forget(core.clone());
         false
     }
 
-    /// Sets the seed of random numbers of launches from now on and starts their sequence anew.
+    /// Sets the seed of random numbers of launches from now on and starts their sequence again.
     pub fn set_seed(&self, seed: u64) {
         self.0.core.submit_held(&Patient);
         self.0.core.seed.store(seed, Ordering::Relaxed);
@@ -535,7 +535,7 @@ impl Device {
         let buffers: Vec<_> = lock(&core.buffers).values().filter_map(Weak::upgrade).collect();
         buffers.iter().for_each(|b| b.close());
         core.printer.flush();
-        // The driver stays for good.
+        // The driver stays permanently.
         std::mem::forget(core.clone());
     }
 }

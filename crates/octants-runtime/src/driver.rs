@@ -1,8 +1,8 @@
-//! [`Driver`]: all that a back end provides to the runtime.
+//! [`Driver`]: the interface that a back end provides to the runtime.
 //!
-//! The trait is written for devices that work asynchronously: every call that touches memory or runs code names a
-//! stream, is ordered on it, and may return before the work is done. A driver whose calls return only when the work is
-//! done says so with [`Driver::is_immediate`].
+//! The trait is written for asynchronous devices: every call that touches memory or runs code names a stream, is
+//! ordered on it, and may return before the work is done. A driver whose calls return only when the work is done
+//! declares this with [`Driver::is_immediate`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,7 +53,7 @@ pub struct GraphHandle(pub u64);
 
 /// A part of a graph.
 pub struct GraphPart<'a> {
-    /// Places of the parts that it comes behind, all before its own.
+    /// Places of the parts that it comes after, all before its own.
     pub behind: &'a [usize],
     /// What it does.
     pub work: PartWork<'a>,
@@ -95,15 +95,15 @@ pub enum PartWork<'a> {
 pub enum Contents {
     /// Zeroes.
     Zeroed,
-    /// Zeroes, most of which nobody will touch: a device that can gives memory to what is touched, and to no more.
+    /// Zeroes that will mostly remain untouched. If the device supports it, only touched pages take memory.
     Sparse,
-    /// Anything: whoever asked writes it before it is read.
+    /// Uninitialized: the caller writes it before reading.
     Any,
 }
 
 /// The thread that launches.
 pub trait Caller {
-    /// Called before the thread waits or works for long (tens of microseconds), so that it can let go of what other
+    /// Called before the thread waits or works for long (tens of microseconds), so that it can release what other
     /// threads need. May be called more than once in a launch; never called while the caller could re-enter the
     /// launcher.
     fn will_block(&self);
@@ -152,7 +152,7 @@ impl Caller for Patient {
 pub struct Launch<'a> {
     /// What is launched.
     pub kernel: &'a Arc<KernelMeta>,
-    /// Argument slots. They travel by value unless `args_at` says where they lie.
+    /// Argument slots. They travel by value unless `args_at` says where they are.
     pub args: &'a [u64],
     /// A copy of the argument slots in the device's memory, where they take more bytes than
     /// [`Driver::max_argument_bytes`]: the code then reads them there. Written on the stream, ahead of the tasks.
@@ -270,7 +270,7 @@ pub struct MatrixRows {
 /// Calls of a library that was told of a matrix. Memory that is given to them lives until the work is done.
 #[allow(clippy::missing_safety_doc)] // One contract for all, above.
 pub trait ProductCalls: Send {
-    /// Bytes of memory that the products need besides.
+    /// Workspace size of the products, in bytes.
     fn workspace_bytes(&self) -> u64;
 
     /// Queues `y = A x`.
@@ -292,7 +292,7 @@ pub trait SolverCalls: Send {
 }
 
 /// A back end. Handles and addresses given to it come from the same driver and are alive: the safe types of this crate
-/// see to that, which is why calls that take them are `unsafe`.
+/// ensure that, which is why calls that take them are `unsafe`.
 #[allow(clippy::missing_safety_doc)] // One contract for all, above.
 pub trait Driver: Send + Sync + 'static {
     /// Name of the device, for messages.
@@ -318,7 +318,7 @@ pub trait Driver: Send + Sync + 'static {
     }
 
     /// True when the host reads and writes the device's memory by its address, and the device the host's. Otherwise
-    /// arrays of the host are staged: copied to memory of the device's own ahead of a launch, and back behind it.
+    /// arrays of the host are staged: copied to memory of the device's own ahead of a launch, and back after it.
     fn is_host_addressable(&self) -> bool {
         true
     }
@@ -359,11 +359,11 @@ pub trait Driver: Send + Sync + 'static {
     }
 
     /// Memory of `bytes` bytes at an address that is a multiple of 64. With a stream it is for work queued there from
-    /// now on, and for what events order behind that; with `None` it is ready for every stream when the call returns,
+    /// now on, and for what events order after that; with `None` it is ready for every stream when the call returns,
     /// without waiting for work queued on any.
     unsafe fn allocate(&self, stream: Option<StreamHandle>, bytes: u64, contents: Contents) -> Result<DevicePtr>;
 
-    /// A new in-order queue. Work on it is ordered with that of other streams by events alone. Streams of a higher
+    /// A new in-order queue. Work on it is ordered with that of other streams by events only. Streams of a higher
     /// priority come first where the device has a choice. Never called on a driver that is immediate.
     fn create_stream(&self, priority: i32) -> Result<StreamHandle>;
 
@@ -490,7 +490,7 @@ pub trait Driver: Send + Sync + 'static {
     }
 
     /// Adds all tasks of a module, as its `sections` say, to the graph that another library makes of the stream's work,
-    /// behind what that has so far. What comes later on the stream comes behind them. The module stays loaded as long
+    /// after what that has so far. What comes later on the stream comes after them. The module stays loaded as long
     /// as that graph. False, with nothing added, where the device cannot decide about them.
     unsafe fn launch_into_capture(
         &self,
@@ -502,7 +502,7 @@ pub trait Driver: Send + Sync + 'static {
         Ok(false)
     }
 
-    /// Makes one piece of work of parts that may be launched again and again; `None` where the device has no such
+    /// Makes one piece of work of parts that may be launched repeatedly; `None` where the device has no such
     /// thing, or not for these. Modules stay loaded, and memory stays, until [`Driver::destroy_graph`].
     unsafe fn make_graph(&self, _parts: &[GraphPart<'_>]) -> Result<Option<GraphHandle>> {
         Ok(None)
@@ -510,7 +510,7 @@ pub trait Driver: Send + Sync + 'static {
 
     /// Queues a graph. Of its launches those at the places `changed` differ from the time before in more than their
     /// number; `launch_of` tells what a launch is. False, with nothing queued, where these launches cannot be the
-    /// graph's: it is then to be made anew.
+    /// graph's: it is then to be made again.
     unsafe fn launch_graph<'a>(
         &self,
         _stream: StreamHandle,
@@ -576,7 +576,7 @@ pub trait Driver: Send + Sync + 'static {
         false
     }
 
-    /// What is queued now ends as soon as it can: on `stream`, with what this waits for, or on all streams for good.
+    /// What is queued now ends as soon as it can: on `stream`, with what this waits for, or on all streams permanently.
     /// For drivers that cancel.
     unsafe fn cancel(&self, _stream: Option<StreamHandle>) {}
 

@@ -1,4 +1,4 @@
-//! [`DeviceError`]: what can go wrong on a device, with what was being done.
+//! [`DeviceError`]: the errors of a device, with the operation that failed.
 
 use std::fmt;
 

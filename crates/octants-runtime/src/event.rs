@@ -1,4 +1,4 @@
-//! [`Event`]: a point in a stream's work that other streams, or the host, wait for.
+//! [`Event`]: a point in a stream's work that other streams or the host can wait for.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,5 +1,5 @@
-//! Order between this program's streams and those of other libraries, which are known by the driver's handle alone:
-//! nothing of them is kept.
+//! Ordering between this program's streams and those of other libraries. Foreign streams are known by the driver's
+//! handle only; no state is kept for them.
 
 use std::sync::Arc;
 

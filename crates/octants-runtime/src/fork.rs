@@ -1,7 +1,7 @@
-//! [`Fork`]: the fork and join of a launch whose tasks come in groups, on worker streams of the pool.
+//! [`Fork`]: fork and join of a launch with task groups, on worker streams of the pool.
 //!
-//! A fork costs one recorded event and one wait for each worker, a join one recorded event for each worker and one wait
-//! for all; the last group needs no worker, since it runs on the launching stream itself.
+//! A fork costs one recorded event, plus one wait per worker. A join costs one recorded event per worker, plus one
+//! wait. The last group needs no worker, because it runs on the launching stream.
 
 use crate::cores::DeviceCore;
 use crate::driver::StreamHandle;

@@ -1,4 +1,4 @@
-//! How a device's memory is given back behind the work that uses it.
+//! Frees device memory in stream order, after the work that uses it.
 
 use std::sync::Arc;
 

@@ -1,8 +1,7 @@
-//! Fills and copies that a device does in place of the host, on the default stream, where the user names no stream.
+//! Fills and copies that a device performs for the host, on the default stream, when the user names no stream.
 //!
-//! To the user they look as if the host had done them: they come behind all work that uses the memory, and whatever is
-//! launched later, on whichever stream, comes behind them. The host waits only where streams exist that know nothing of
-//! the default one.
+//! To the user they behave like host operations: they run after all work that uses the memory, and before all later
+//! launches on any stream. The host waits only if there are streams that are not ordered with the default one.
 
 use std::sync::Arc;
 
@@ -36,7 +35,7 @@ impl DeviceCore {
 }
 
 impl Device {
-    /// The default stream, once what is queued there next comes behind all work that uses these buffers.
+    /// The default stream, once what is queued there next comes after all work that uses these buffers.
     pub fn default_stream_behind(&self, buffers: &[&Buffer]) -> Result<Stream> {
         let stream = self.default_stream();
         if let Some(capture) = capture::current() {

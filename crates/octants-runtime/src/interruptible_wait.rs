@@ -1,4 +1,4 @@
-//! Waits that a caller who is interrupted leaves.
+//! Waits that return early when the caller is interrupted.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};

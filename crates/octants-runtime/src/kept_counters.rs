@@ -1,7 +1,7 @@
-//! [`KeptCounters`]: what the counters of a kernel's loops were when a launch began.
+//! [`KeptCounters`]: the loop counters of a kernel at the start of a launch.
 //!
-//! A loop by what is in memory leaves its counters at their end. The gradient of the launch runs the same rounds, so it
-//! finds them as they were, and they are what they are now behind it.
+//! A data-dependent loop leaves its counters at their final values. The gradient of the launch runs the same rounds,
+//! so it must start from the initial values. After the gradient, the counters have their present values again.
 
 use crate::buffer::Buffer;
 use crate::driver::{Caller, Contents};
@@ -32,8 +32,8 @@ impl KeptCounters {
             let address = counter.address(args, 0).unwrap_or(0);
             let Some(core) = device.find_buffer(address) else {
                 let message = format!(
-                    "the gradient of kernel `{}` begins with what the counters of its loops were, which are kept only of \
-                     fields and ndarrays: pass one of these in the place of another library's array",
+                    "the gradient of kernel `{}` begins with what the counters of its loops were, which are kept only \
+                     of fields and ndarrays: pass one of these in the place of another library's array",
                     kernel.meta.name
                 );
                 return Err(ErrorKind::Misuse { message }.into());

@@ -42,7 +42,7 @@ pub struct LoadedCode {
     pub(crate) frame_bytes: u64,
     /// Bytes of result slots, that for conditions among them.
     pub(crate) result_bytes: u64,
-    /// Where in the frame the arguments lie, if they do not travel by value.
+    /// Where in the frame the arguments are, if they do not travel by value.
     pub(crate) spilled_at: Option<u64>,
     /// How the tasks follow one another; empty where each runs once, in order.
     pub(crate) sections: Box<[Section]>,
@@ -111,13 +111,13 @@ impl LoadedKernel {
         self.tasks.iter().filter_map(|t| unsafe { self.core.driver.threads_at_once(*t) }).min()
     }
 
-    /// Its frame and result slots; behind these words for what decides, where the host needs copies.
+    /// Its frame and result slots; after these words for what decides, where the host needs copies.
     #[inline]
     pub(crate) fn room(&self) -> Room {
         Room { frame_bytes: self.frame_bytes, result_bytes: self.result_bytes }
     }
 
-    /// Where a copy of what decides about tasks lies, the one with this number, in a launch with its results there.
+    /// Where a copy of what decides about tasks is, the one with this number, in a launch with its results there.
     pub(crate) fn condition_at(&self, result: DevicePtr, word: u64) -> DevicePtr {
         DevicePtr(result.0 + 8 * (self.meta.result.len() as u64 + word))
     }
@@ -135,7 +135,7 @@ impl LoadedKernel {
 
     /// Bytes of result slots of a kernel with these sections, on this device.
     pub(crate) fn result_bytes(core: &DeviceCore, meta: &KernelMeta, sections: &[Section]) -> u64 {
-        // Elsewhere the host reads what decides where it lies.
+        // Elsewhere the host reads what decides where it is.
         let copies = if core.host_addressable { 0 } else { conditions_at_once(sections) };
         8 * (meta.result.len() as u64 + copies)
     }

@@ -1,4 +1,4 @@
-//! [`KernelMeta`]: what is known of compiled code without a device.
+//! [`KernelMeta`]: the properties of compiled code that do not depend on a device.
 
 use octants_artifact::{Artifact, Condition, ScalarKind, Site, SiteKind, SitePart, TaskMeta};
 
@@ -17,7 +17,7 @@ pub struct KernelMeta {
     pub buffers: Vec<String>,
     /// In launch order.
     pub tasks: Vec<TaskMeta>,
-    /// Integers that its loops by what is in memory change.
+    /// Integers that its data-dependent loops change.
     pub counters: Vec<Condition>,
     /// Places that print or assert.
     pub sites: Vec<Site>,

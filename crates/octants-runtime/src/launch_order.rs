@@ -1,9 +1,9 @@
-//! [`LaunchOrder`]: launches on several streams of which only those wait for one another that use the same memory.
+//! [`LaunchOrder`]: launches on several streams, ordered only when they use the same memory.
 //!
-//! A gradient adds to what its kernel only read. Launches that may run side by side then have gradients that may not:
-//! the streams and events of the program say too little about these. So the order is found from the memory that the
-//! code itself names. Two launches keep the order in which they are made when one of them writes to a buffer that the
-//! other uses, and results are those of one stream.
+//! A gradient accumulates into memory that belongs to arrays which its kernel only reads. The gradients of independent
+//! launches may therefore conflict, and the program's streams and events do not order them sufficiently. The order is
+//! derived from the memory that the code accesses. Two launches keep their program order if one of them writes to a
+//! buffer that the other uses, and results are those of one stream.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -20,8 +20,8 @@ use crate::stream::Stream;
 /// Stands for all memory that is no buffer of the device.
 const UNKNOWN: u64 = u64::MAX;
 
-/// Launches, in the order in which they are made. All come behind the work of a stream, `home`, and
-/// [`LaunchOrder::join`] puts that stream behind all of them.
+/// Launches, in the order in which they are made. All come after the work of a stream, `home`, and
+/// [`LaunchOrder::join`] puts that stream after all of them.
 pub struct LaunchOrder {
     device: Arc<DeviceCore>,
     home: Stream,
@@ -30,7 +30,7 @@ pub struct LaunchOrder {
 
 #[derive(Default)]
 struct Made {
-    /// Streams that all launches come behind.
+    /// Streams that all launches come after.
     before: Vec<Stream>,
     /// Streams that launches were made on, `home` aside.
     streams: Vec<Stream>,
@@ -54,12 +54,12 @@ struct Mark {
 }
 
 impl LaunchOrder {
-    /// Of launches behind the work of `home`.
+    /// Of launches after the work of `home`.
     pub fn new(home: Stream) -> LaunchOrder {
         LaunchOrder { device: home.core().device.clone(), home, made: Mutex::default() }
     }
 
-    /// Puts all launches behind the work that a stream has now. To be called before the first launch.
+    /// Orders all launches after the work that a stream has now. To be called before the first launch.
     ///
     /// # Errors
     /// The driver's.
@@ -72,7 +72,7 @@ impl LaunchOrder {
         Ok(())
     }
 
-    /// Makes a launch on a stream, behind those that it has to wait for. It finds `counters` as they were.
+    /// Makes a launch on a stream, after those that it has to wait for. It finds `counters` as they were.
     ///
     /// # Errors
     /// Those of the launch, and of the driver.
@@ -118,7 +118,7 @@ impl LaunchOrder {
         result
     }
 
-    /// Puts the stream that all began behind again behind what was launched.
+    /// Orders the stream that all began after again after what was launched.
     ///
     /// # Errors
     /// The driver's.

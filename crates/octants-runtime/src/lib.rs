@@ -1,22 +1,22 @@
-//! What every back end shares at run time: devices, streams, memory, loaded kernels, and the one launcher.
+//! The run-time layer that all back ends share: devices, streams, memory, loaded kernels, and the one launcher.
 //!
 //! # Invariants
 //!
-//! - Nothing here knows a vendor or the IR. A back end is an implementation of [`Driver`].
-//! - A launch shares nothing with launches on other streams but the number it is given: arguments travel by value, the
-//!   frame and the result slots belong to the stream.
-//! - The hot path ([`Stream::launch`]) looks up no name, allocates nothing once the stream's frame is large enough, and
-//!   makes one driver call per task.
-//! - Every object holds a reference to its device, so no handle outlives the driver that made it. After
-//!   [`Device::close`] each use of an object of that device is an error that says so.
+//! - Nothing here depends on a vendor or on the IR. A back end is an implementation of [`Driver`].
+//! - A launch shares nothing with launches on other streams except the launch number: arguments are passed by value,
+//!   and the frame and the result slots belong to the stream.
+//! - The hot path ([`Stream::launch`]) looks up no name, allocates nothing once the stream's frame is large enough,
+//!   and makes one driver call per task.
+//! - Every object holds a reference to its device, so no handle outlives the driver that created it. After
+//!   [`Device::close`], each use of an object of that device returns an error that says so.
 //!
 //! Reading order: [`error`], [`kernel_meta`], [`driver`], `cores` (the state behind all handles), [`device`],
 //! [`buffer`], `free_behind`, `sections`, [`kernel`], [`capture`], [`captured_graph`], [`stream`], `track_uses`,
 //! [`event`], [`concurrency`], [`kept_counters`], [`launch_order`], [`worker_pool`], `fork`, [`pattern`], `transfer`,
 //! [`sparse`], `foreign`, `host_work`, `assemble`, [`race`], `race_at_site`, [`races`], [`witness`], `watch_launches`,
 //! [`profile`], `measure`, [`profiler`], [`report`], [`render_site`], `site_messages`, [`nesting`], `poll`,
-//! `interruptible_wait`, [`renewable`]. A stream is `scratch`, `staging`, `stage_arguments`, `channel`, `listen` and
-//! `adopted` besides.
+//! `interruptible_wait`, [`renewable`]. The parts of a stream are `scratch`, `staging`, `stage_arguments`, `channel`,
+//! `listen` and `adopted`.
 
 mod adopted;
 mod assemble;

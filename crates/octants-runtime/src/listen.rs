@@ -1,5 +1,4 @@
-//! When a stream's channel is listened to: by whoever has waited for the stream, in turn with launches, which write to
-//! it.
+//! Drains a stream's channel: after a wait for the stream, and never during a launch, which writes to the channel.
 
 use std::sync::atomic::Ordering;
 
@@ -39,7 +38,7 @@ impl StreamCore {
     /// Takes out of the channel what the stream's work has said; the work is done.
     pub(crate) fn hear(&self, scratch: &mut Scratch) {
         if let Some(channel) = &mut scratch.channel
-            // SAFETY: the channel lies there.
+            // SAFETY: the channel is there.
             && !unsafe { Channel::is_silent(channel.memory()) }
         {
             channel.take(true, &self.device.printer, &self.failures);

@@ -1,7 +1,7 @@
-//! How launches are measured while the profiler is on: see [`crate::profile`].
+//! Measures launches while the profiler is on: see [`crate::profile`].
 //!
-//! Events are pooled. No call here waits while the profile's lock is held: only events whose work is done are asked for
-//! their time.
+//! Events are pooled. No call here blocks while it holds the profile's lock: times are read only from events that have
+//! completed.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -14,11 +14,11 @@ use crate::kernel_meta::KernelMeta;
 use crate::nesting;
 use crate::profile::{Anchor, Pending, Queued, State};
 
-/// Launches that may be pending; who adds one to so many waits for their own stream.
+/// The maximum number of pending launches. A launch beyond it waits for its own stream.
 const MOST_PENDING: usize = 1 << 13;
 /// After this many new ones, those that are done are looked for.
 const LOOK_AFTER: usize = 1 << 9;
-/// An anchor that lies further back than this is exchanged.
+/// An anchor that is further back than this is exchanged.
 const ANCHOR_MS: f64 = 1000.0;
 
 /// A launch that is being made. What it has queued is kept when it is dropped.
@@ -141,7 +141,7 @@ impl DeviceCore {
 
     /// Reads the times of pending launches that are done.
     fn read_times(&self, s: &mut State) -> Result<()> {
-        // Times are told from the anchor, which stands behind what the default stream had to do at the start.
+        // Times are told from the anchor, which is after what the default stream had to do at the start.
         let Some(anchor) = s.anchor.as_ref().map(|a| a.event) else { return Ok(()) };
         // SAFETY: the event is ours, and recorded.
         if !unsafe { self.driver.query_event(anchor)? } {

@@ -1,8 +1,9 @@
-//! What the current thread is in the midst of, which changes what its launches mean: a launch, or a capture.
+//! Whether the current thread is inside a launch or a capture, which changes the meaning of its launches.
 //!
-//! Compiled code can call back into the host (a print sink, say), and the host's thread pool runs tasks on threads of
-//! its own. A launch that such a thread makes would wait for a lock its own launch holds, so the launcher asks here
-//! first: it runs inline and waits for nothing. A thread that captures notes its launches: see [`crate::capture`].
+//! Compiled code can call back into the host (a print sink, say), and the host's thread pool runs tasks on its own
+//! threads. A launch from such a thread would wait for a lock that its own launch holds. The launcher therefore asks
+//! here first, and runs a nested launch inline without waiting. A thread that captures records its launches: see
+//! [`crate::capture`].
 
 use std::cell::Cell;
 
@@ -51,7 +52,7 @@ pub(crate) fn capture_refusal(what: &str) -> DeviceError {
     ErrorKind::Misuse { message }.into()
 }
 
-/// Marks this thread for good, as a thread that runs nothing but tasks.
+/// Marks this thread permanently, as a thread that runs nothing but tasks.
 pub fn mark_worker_thread() {
     MARKS.with(|c| c.set(INSIDE));
 }
@@ -61,7 +62,7 @@ pub(crate) fn mark_capturing(captures: bool) {
     MARKS.with(|c| c.set(if captures { c.get() | CAPTURING } else { c.get() & !CAPTURING }));
 }
 
-/// Whether this thread has said that its launches run side by side where they can, or that they do not.
+/// Whether this thread has said that its launches run concurrently where they can, or that they do not.
 #[inline]
 pub(crate) fn concurrency() -> Option<bool> {
     match MARKS.with(Cell::get) & (CONCURRENT | ORDERED) {
@@ -70,7 +71,7 @@ pub(crate) fn concurrency() -> Option<bool> {
     }
 }
 
-/// Says whether this thread's launches on the default stream run side by side where they can; `None` leaves it to the
+/// Says whether this thread's launches on the default stream run concurrently where they can; `None` leaves it to the
 /// program. Yields what was said before.
 pub fn set_concurrency(concurrent: Option<bool>) -> Option<bool> {
     let before = concurrency();

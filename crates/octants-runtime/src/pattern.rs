@@ -1,4 +1,4 @@
-//! [`Pattern`]: what a device can fill memory with by one call.
+//! [`Pattern`]: a value that a device can fill memory with in one call.
 
 /// A few bytes that repeat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

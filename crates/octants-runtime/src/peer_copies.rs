@@ -1,7 +1,7 @@
 //! Copies from the memory of one device to that of another, made by the devices.
 //!
-//! Two events order them: the copy comes behind the work of the source's device that uses the source, and later work of
-//! that device behind the copy. Each device notes its own streams alone: for the source that is its default stream,
+//! Two events order them: the copy comes after the work of the source's device that uses the source, and later work of
+//! that device after the copy. Each device notes its own streams alone: for the source that is its default stream,
 //! which waits for the copy.
 
 use crate::buffer::Buffer;
@@ -25,7 +25,7 @@ pub struct CopiedRange {
 
 impl Device {
     /// Queues copies from another device's buffer to one of this device: on a stream of this device, or, without one,
-    /// in place of the host, behind all work that uses the memory and ahead of what is launched later. False, with
+    /// in place of the host, after all work that uses the memory and ahead of what is launched later. False, with
     /// nothing queued, where the devices cannot.
     ///
     /// # Errors
@@ -71,7 +71,7 @@ impl Device {
             to.note_use(on.core(), true);
             let copy = |&(to, from, bytes): &(_, _, u64)| match bytes {
                 0 => Ok(()),
-                // SAFETY: the ranges are checked and pinned; frees are queued behind this copy.
+                // SAFETY: the ranges are checked and pinned; frees are queued after this copy.
                 _ => unsafe { here.driver.copy_from_peer(on.core().handle, to, peer, from, bytes) },
             };
             let end = places.iter().try_for_each(copy);

@@ -1,4 +1,4 @@
-//! [`poll`]: waits by asking again and again.
+//! [`poll`]: a wait by polling.
 
 use std::time::{Duration, Instant};
 

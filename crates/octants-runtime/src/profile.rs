@@ -1,13 +1,13 @@
-//! [`Profile`]: when the tasks of launches ran, on which stream, and what they came behind.
+//! [`Profile`]: when the tasks of launches ran, on which stream, and after which other tasks.
 //!
-//! While it is on, each task stands between two events with timing on the stream that runs it (on a device that does
-//! everything at once, between two looks at the clock). Nothing waits for them: their times are read once someone asks,
-//! or when many have gathered whose work is done. Sums are kept for every kernel; of single tasks the latest
-//! [`MOST_SPANS`]. While it is off, launches look at one flag that they have loaded anyway.
+//! While profiling is on, each task is enclosed by two timing events on its stream (on a device that executes
+//! immediately, by two readings of the clock). Nothing waits for the events: times are read on request, or when many
+//! have completed. Sums are kept for every kernel, and single tasks for the latest [`MOST_SPANS`]. While profiling is
+//! off, launches test one flag that they have loaded anyway.
 //!
-//! What a task came behind is known without asking the device: an event stands for the last tasks of the stream it was
-//! recorded on, and who waits for it comes behind them. How launches are measured is in `measure`, what users ask for
-//! in `profiler`.
+//! The order of tasks is known without asking the device: an event represents the last tasks of its stream at the time
+//! of recording, and a stream that waits for it continues after them. `measure` measures launches, and `profiler` is
+//! the user's interface.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -54,7 +54,7 @@ pub enum Lane {
     Worker(u32),
 }
 
-/// How often something ran and for how long, in milliseconds.
+/// How many times something ran and for how long, in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[allow(missing_docs)]
 pub struct Total {
@@ -105,7 +105,7 @@ fn advance(front: &mut Front, more: &[(u32, SpanId)]) {
 #[derive(Default)]
 struct Course {
     lane: Option<u32>,
-    /// What work queued next comes behind.
+    /// What work queued next comes after.
     front: Front,
     /// The part of it that the next task is the first to wait for.
     waits: Front,
@@ -121,7 +121,7 @@ pub(crate) struct Queued {
     pub(crate) behind: Vec<SpanId>,
 }
 
-/// The tasks of a launch, of which some may not be done.
+/// The tasks of a launch. Some may not be done.
 pub(crate) struct Pending {
     pub(crate) kernel: Arc<KernelMeta>,
     pub(crate) launch: u64,

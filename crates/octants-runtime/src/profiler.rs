@@ -1,4 +1,4 @@
-//! [`Profiler`]: what a user asks of a device's profile.
+//! [`Profiler`]: the user's interface to a device's profile.
 
 use std::time::Instant;
 
@@ -8,7 +8,7 @@ use crate::driver::{Caller, Patient};
 use crate::error::Result;
 use crate::profile::{Anchor, KernelTotal, Lane, Span, SpanId};
 
-/// A device's profiler. It is on as long as someone who started it has not stopped it.
+/// A device's profiler. It is on while someone who started it has not stopped it.
 #[derive(Debug, Clone)]
 pub struct Profiler(Device);
 

@@ -1,4 +1,4 @@
-//! [`Race`]: two accesses of one element with no order between them, of which at least one changes it.
+//! [`Race`]: two unordered accesses of one element, at least one of which changes it.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! A race that a kernel has found while it ran, of what it says at the site.
+//! Decodes a race that a running kernel detected from the record at its site.
 
 use octants_artifact::{Site, SitePart};
 

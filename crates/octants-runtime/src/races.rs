@@ -1,4 +1,4 @@
-//! [`Races`]: who is told of the races of a program.
+//! [`Races`]: the receivers of a program's race reports.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -8,10 +8,10 @@ use crate::error::{ErrorKind, Result};
 use crate::race::Race;
 use crate::report::{Failure, lock};
 
-/// Takes a race that a program goes on behind.
+/// Takes a race that a program goes on after.
 pub type RaceSink = Arc<dyn Fn(&Race) + Send + Sync>;
 
-/// Who is told of the races of a program. Each is told once.
+/// Who is told about the races of a program. Each is told once.
 #[derive(Default)]
 pub struct Races {
     sink: Mutex<Option<RaceSink>>,

@@ -1,8 +1,8 @@
 //! Renders the text of a site from the values that compiled code passes.
 //!
-//! Scalars without a format print as C's `printf` prints them: `%d`, `%u`, `%f`, and `%.12f` for `f64`; `u1` as 0 or 1.
+//! Scalars without a format print as with C's `printf`: `%d`, `%u`, `%f`, and `%.12f` for `f64`; `u1` as 0 or 1.
 //! Tensors print as nested lists. A format is C's (`08x`, `.3e`, with length modifiers ignored) or Python's (`>10`,
-//! `*^8.2f`, `+d`, `,`); one that cannot be read is ignored, the front end having refused it before.
+//! `*^8.2f`, `+d`, `,`). A format that cannot be parsed is ignored, because the front end has rejected it before.
 
 use std::fmt::Write;
 

@@ -1,4 +1,4 @@
-//! [`Renewable`]: a lock that a child process can make anew, when the thread that held it is the parent's.
+//! [`Renewable`]: a lock that a child process can recreate if a thread of the parent held it during the fork.
 
 use std::cell::UnsafeCell;
 use std::ops::Deref;
@@ -8,7 +8,7 @@ use std::sync::{Mutex, TryLockError};
 #[derive(Default)]
 pub struct Renewable<T>(UnsafeCell<Mutex<T>>);
 
-// SAFETY: shared references lead to the mutex alone, but in `renew_if_held`, whose callers see to it that there are no
+// SAFETY: shared references lead to the mutex only, but in `renew_if_held`, whose callers ensure that there are no
 // others.
 unsafe impl<T: Send> Sync for Renewable<T> {}
 

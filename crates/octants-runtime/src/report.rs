@@ -1,7 +1,7 @@
-//! What compiled code says to the user: printed text and failed assertions.
+//! Messages from compiled code to the user: printed text and failed assertions.
 //!
-//! Both may come from any thread that runs a task. Text keeps its order and goes to the sink in large pieces; of a
-//! stream's failures the first one is kept until it is reported.
+//! Both may come from any thread that runs a task. Text keeps its order and reaches the sink in large pieces. Of a
+//! stream's failures, the first one is kept until it is reported.
 
 use std::collections::HashSet;
 use std::fmt;

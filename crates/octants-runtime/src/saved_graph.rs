@@ -1,7 +1,8 @@
-//! Captured graphs that other processes load: what a graph does, without an address ([`SavedGraph`]).
+//! Captured graphs that other processes can load, stored without addresses ([`SavedGraph`]).
 //!
-//! Memory that steps use is named by the user, or is the graph's own: made while it was captured, or kept for what a
-//! fill or a copy from the host writes. Whatever has no meaning in another process is refused.
+//! The memory that steps use is either named by the user or owned by the graph. The graph owns memory that was
+//! allocated during the capture, and copies of the data that host fills and copies write. Anything that has no meaning
+//! in another process is an error.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use crate::error::{ErrorKind, Result};
 use crate::kernel::LoadedKernel;
 use crate::pattern::Pattern;
 
-/// Memory that a graph is saved without: its name, what it is in words, and where it lies now.
+/// Memory that a graph is saved without: its name, what it is in words, and where it is now.
 pub type NamedMemory = (String, String, Buffer);
 
 fn refused<T>(message: String) -> Result<T> {
@@ -42,7 +43,7 @@ impl CapturedGraph {
         saving.steps(&plan.steps)
     }
 
-    /// Lets steps use other memory in the place of some, from the next launch on. Each pair is as large.
+    /// Lets steps use other memory instead of some, from the next launch on. Each pair is as large.
     pub fn rebind(&self, pairs: &[(Buffer, Buffer)]) -> Result<()> {
         for (from, to) in pairs {
             if !to.is_of(self.device()) {
@@ -99,7 +100,7 @@ impl CapturedGraph {
     }
 }
 
-/// Lets a step use other memory in the place of some.
+/// Lets a step use other memory instead of some.
 fn rebind(work: &mut Work, pairs: &[(Buffer, Buffer)]) {
     let moved = |at: u64| {
         let from = |(from, _): &&(Buffer, Buffer)| at.wrapping_sub(from.address().0) < from.bytes();
@@ -239,8 +240,8 @@ impl<'a> Saving<'a> {
             }
             (None, None) => {
                 return refused(format!(
-                    "{user} uses {bytes} bytes of memory that no name stands for: name its array, or a field of its tree, \
-                     as in `g.save(path, x=x)`"
+                    "{user} uses {bytes} bytes of memory that no name stands for: name its array, or a field of its \
+                     tree, as in `g.save(path, x=x)`"
                 ));
             }
         };

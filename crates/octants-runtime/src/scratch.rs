@@ -1,4 +1,4 @@
-//! [`Scratch`]: memory of a stream that its launches use one after the other.
+//! [`Scratch`]: stream memory that launches reuse one after the other.
 
 use crate::channel::Channel;
 use crate::driver::{Contents, DevicePtr, Driver, StreamHandle};
@@ -37,9 +37,9 @@ pub(crate) struct Scratch {
 /// Labels of checkpoints of a launch.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Checkpoints {
-    /// The launch skips what stands before this one, until it has come there.
+    /// The launch skips what is before this one, until it has come there.
     pub(crate) resumes_at: Option<i64>,
-    /// The launch ended behind this one.
+    /// The launch ended after this one.
     pub(crate) ended_at: Option<i64>,
 }
 

@@ -1,7 +1,7 @@
-//! [`Section`]: the graph of a kernel's tasks as the launcher walks it.
+//! [`Section`]: the task graph of a kernel in the form that the launcher walks.
 //!
-//! A kernel whose tasks all run in order has no sections: its launch walks nothing. Neighbors that run in order are one
-//! section, and on a device that works at once groups are such neighbors too.
+//! A kernel whose tasks all run in order has no sections, so its launch walks nothing. Adjacent parts that run in
+//! order form one section. On a device that executes immediately, groups count as such parts too.
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -21,7 +21,7 @@ pub enum Section {
     While(u32, Condition, Box<[Section]>),
     /// Sections for a condition that holds, and for one that does not.
     If(Condition, [Box<[Section]>; 2]),
-    /// Sections behind which a launch ends where a condition holds, and at which another may resume, by their label.
+    /// Sections after which a launch ends where a condition holds, and at which another may resume, by their label.
     Checkpoint(i64, Condition, Box<[Section]>),
 }
 

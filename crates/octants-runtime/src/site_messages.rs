@@ -1,4 +1,4 @@
-//! What a site of a kernel says: printed text and failures of assertions, with the values that the code passes.
+//! Messages of a kernel's sites: printed text and assertion failures, with the values that the code passes.
 
 use octants_artifact::SiteKind;
 

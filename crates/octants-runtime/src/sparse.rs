@@ -1,8 +1,7 @@
-//! Sparse matrices that a library of the device's vendor computes with: products with vectors, and direct solvers.
+//! Sparse matrices for the device vendor's libraries: products with vectors, and direct solvers.
 //!
 //! A driver provides [`ProductCalls`] and [`SolverCalls`]. [`SparseProduct`] and [`SparseSolver`] own what these need:
-//! the memory of the matrix, and a workspace for the stream that computes. The work itself is queued by methods of
-//! [`crate::Stream`].
+//! the memory of the matrix, and a workspace for each stream. Methods of [`crate::Stream`] queue the work.
 
 use std::fmt;
 use std::mem::ManuallyDrop;
@@ -92,12 +91,12 @@ pub struct SparseProduct {
 /// What one multiplication at a time uses.
 pub(crate) struct OpenProduct {
     pub(crate) calls: Calls<dyn ProductCalls>,
-    /// The memory besides, and the number of the stream that it is for.
+    /// The workspace, and the number of the stream that it is for.
     workspace: Option<(u32, Buffer)>,
 }
 
 impl OpenProduct {
-    /// The memory besides, for work on a stream. That for another stream is given back behind its work.
+    /// The workspace, for work on a stream. That for another stream is freed after its work.
     pub(crate) fn workspace(&mut self, core: &Arc<DeviceCore>, stream: u32) -> Result<Buffer> {
         if let Some((_, buffer)) = self.workspace.as_ref().filter(|(number, _)| *number == stream) {
             return Ok(buffer.clone());

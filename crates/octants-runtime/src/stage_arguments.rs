@@ -1,12 +1,12 @@
-//! What a launch on a device that works asynchronously passes in place of its arguments: copies of the host's arrays,
-//! and of the argument slots themselves where they are too many to travel by value.
+//! Stages launch arguments on asynchronous devices: copies of host arrays, and of the argument slots when they are too
+//! many to pass by value.
 //!
-//! A launch that only reads host arrays does not wait: they are copied when it is made, to pinned memory of the
-//! stream's own, and from there on the stream where the device cannot use the host's memory. A launch that writes one
-//! waits for its own stream, since nothing tells when the host will look at the array, and so needs no copy of the
-//! host's own; but small arrays go by pinned memory both ways, which takes a device's copy engine less time than memory
-//! it has to pin first. Arrays that overlap share one copy. Of an array with gaps between its elements only the bytes
-//! that the launch has changed come back: what lies between is not its own, and other threads may be at work there.
+//! A launch that only reads host arrays does not wait. The arrays are copied at launch to the stream's pinned memory,
+//! and from there on the stream if the device cannot use host memory. A launch that writes a host array waits for its
+//! own stream, because nothing tells when the host will read the array. It therefore needs no host copy. Small arrays
+//! still go through pinned memory in both directions, because the copy engine handles that faster than memory that
+//! must be pinned first. Overlapping arrays share one copy. Of an array with gaps between its elements, only the bytes
+//! that the launch changed are copied back: the gaps belong to others, and other threads may write there.
 
 use crate::cores::DeviceCore;
 use crate::driver::{Caller, Contents, DevicePtr, StreamHandle};
@@ -31,7 +31,7 @@ pub struct HostArray {
     pub gaps: bool,
 }
 
-/// The bytes of a written array with gaps, before the launch and behind it.
+/// The bytes of a written array with gaps, before the launch and after it.
 struct Apart {
     array: HostArray,
     before: Vec<u8>,
@@ -48,7 +48,7 @@ impl Apart {
             if before != after {
                 for (i, (b, a)) in before.iter().zip(after).enumerate() {
                     if b != a {
-                        // SAFETY: the contract above; the byte lies in the array.
+                        // SAFETY: the contract above; the byte is in the array.
                         unsafe { at.add(i).write_volatile(*a) }
                     }
                 }
@@ -73,13 +73,13 @@ struct Stretch {
 /// Memory of the device.
 struct Copies {
     at: DevicePtr,
-    /// Bytes to be freed behind the launch; `None` where the block keeps it.
+    /// Bytes to be freed after the launch; `None` where the block keeps it.
     own: Option<u64>,
 }
 
 /// What a launch's arguments were staged in.
 pub(crate) struct Staged {
-    /// Pinned copies, to be given back behind the launch.
+    /// Pinned copies, to be given back after the launch.
     block: Option<Block>,
     /// The device's copies of arrays.
     copies: Option<Copies>,
@@ -87,7 +87,7 @@ pub(crate) struct Staged {
     aparts: Vec<Apart>,
     /// The block holds copies of the arrays.
     pub(crate) pinned: bool,
-    /// Where the slots lie, if not by value.
+    /// Where the slots are, if not by value.
     pub(crate) args_at: Option<DevicePtr>,
     /// The launch must wait for its stream.
     pub(crate) waits: bool,
@@ -111,7 +111,7 @@ impl Staged {
     }
 }
 
-/// Unites arrays that overlap and places them one behind the other. The second part is the bytes of all.
+/// Merges arrays that overlap and places them one after the other. The second part is the bytes of all.
 fn place(arrays: &[HostArray]) -> (Vec<Stretch>, u64) {
     let mut sorted: Vec<_> = arrays.iter().filter(|a| a.low < a.high).map(|a| (a.low, a.high)).collect();
     sorted.sort_unstable();
@@ -133,7 +133,7 @@ fn place(arrays: &[HostArray]) -> (Vec<Stretch>, u64) {
 /// Stages what has to be: writes the slots to pass to `scratch.slots`, and queues the copies that the tasks need.
 ///
 /// # Safety
-/// The arrays are alive for the length of the launch, and the slots of `args` lie within them.
+/// The arrays are alive for the length of the launch, and the slots of `args` are within them.
 pub(crate) unsafe fn stage(
     core: &DeviceCore,
     stream: StreamHandle,
@@ -153,7 +153,7 @@ pub(crate) unsafe fn stage(
     }
     let mut staged = Staged { stretches, ..Staged::nothing(must_wait && !arrays.is_empty()) };
     // A launch that waits leaves the host's memory as it is meanwhile: the device uses it, or copies from it, where it
-    // lies.
+    // is.
     let in_place = shared && staged.waits;
     staged.pinned = !staged.waits || bytes <= SMALL;
     staged.can_be_left = staged.waits && !shared && !core.driver.cancels() && caller.can_be_interrupted();
@@ -176,7 +176,7 @@ pub(crate) unsafe fn stage(
     // SAFETY: the contract above; what is freed and copied was allocated with these sizes.
     let filled = unsafe { staged.fill(core, stream, (arrays, shared), bytes, scratch) };
     let queued = filled.and_then(|()| match (kernel.spilled_at, &staged.block) {
-        // SAFETY: the frame has room behind the kernel's own part, the block behind the arrays; the block stays as it
+        // SAFETY: the frame has room after the kernel's own part, the block after the arrays; the block stays as it
         // is until its event.
         (Some(at), Some(block)) => unsafe {
             let (to, offset) = (DevicePtr(scratch.frame.0 + at), pinned_bytes - spilled);

@@ -1,15 +1,15 @@
-//! [`Staging`]: pinned memory of a stream through which the host hands it data without waiting.
+//! [`Staging`]: a stream's pinned memory, through which the host passes data without waiting.
 //!
-//! The host fills a block, work of the stream reads it, and an event behind that work tells when the block may be
-//! filled again. Blocks come back in the order in which they went, as the stream's work does. A small one keeps memory
-//! of the device for its contents, which saves each launch an allocation and a free.
+//! The host fills a block, work on the stream reads it, and an event after that work marks the block as free. Blocks
+//! become free in the order of their use, as the stream works in order. A small block also keeps device memory for its
+//! contents, which saves an allocation and a free per launch.
 
 use std::collections::VecDeque;
 
 use crate::driver::{Caller, Contents, DevicePtr, Driver, EventHandle, StreamHandle};
 use crate::error::Result;
 
-/// Bytes that queued work may hold at once. Whoever wants more waits for the work that came first.
+/// Bytes that queued work may hold at once. A caller that needs more waits for the oldest work.
 pub(crate) const MOST_BUSY: u64 = 256 << 20;
 /// Bytes kept for later while nothing uses them.
 const MOST_IDLE: u64 = 64 << 20;
@@ -42,7 +42,7 @@ impl Block {
     /// Memory of the device for its contents, for as long as the block is ours; `None` for a large one.
     pub(crate) fn twin(&mut self, driver: &dyn Driver, stream: StreamHandle) -> Result<Option<DevicePtr>> {
         if self.twin.is_none() && self.bytes <= MOST_TWIN {
-            // SAFETY: the stream is alive; the block is used by work of that stream alone.
+            // SAFETY: the stream is alive; the block is used by work of that stream only.
             self.twin = Some(unsafe { driver.allocate(Some(stream), self.bytes, Contents::Any)? });
         }
         Ok(self.twin)

@@ -1,7 +1,7 @@
-//! [`Stream`]: what it owns, who has its turn on it, how it is waited for, and how failures of its work are reported.
+//! [`Stream`]: its resources, its turns, waits, and the reporting of failures of its work.
 //!
 //! Work on a stream runs in order. A stream owns what a launch needs besides its arguments: a frame and result slots,
-//! reused from launch to launch and grown when a kernel asks for more.
+//! reused from launch to launch and grown when a kernel needs more.
 //!
 //! Reading order: `launch` (the launcher), `walk`, `branches`, `copied_condition`, `replay` (graphs), `results`,
 //! `copies`, `sparse`.
@@ -33,7 +33,7 @@ use crate::report::{Failure, Failures, lock};
 use crate::scratch::Scratch;
 
 impl StreamCore {
-    /// Waits until no other thread uses the stream. The default stream is then behind all concurrent launches.
+    /// Waits until no other thread uses the stream. The default stream is then after all concurrent launches.
     #[inline]
     pub(crate) fn wait_turn(&self, caller: &dyn Caller) -> MutexGuard<'_, Scratch> {
         if self.number == 0 {
@@ -61,7 +61,7 @@ impl StreamCore {
         }
     }
 
-    /// Waits until no other thread is in the midst of a launch, or until the caller is interrupted.
+    /// Waits until no other thread is inside a launch, or until the caller is interrupted.
     fn wait_until_unused(&self, caller: &dyn Caller) -> Result<()> {
         if self.device.immediate || nesting::inside() || !caller.can_be_interrupted() {
             return Ok(());
@@ -72,7 +72,7 @@ impl StreamCore {
 }
 
 impl StreamCore {
-    /// In a child process: lets go of what a launch of a thread that is not here has left, and of what failed in it.
+    /// In a child process: releases what a launch of a thread that is not here has left, and of what failed in it.
     ///
     /// # Safety
     /// As [`Renewable::renew_if_held`].
@@ -196,7 +196,7 @@ impl Stream {
         }
         core.settle(caller);
         if core.last.is_some() && !nesting::inside() {
-            // Others' work on it counts as well; whoever names a stream keeps it alive.
+            // Others' work on it counts as well; the caller that names a stream keeps it alive.
             core.device.check_open("stream")?;
             // SAFETY: as above.
             unsafe { core.wait_or_leave(caller)? };
@@ -204,7 +204,7 @@ impl Stream {
         core.wait_for_host(caller)
     }
 
-    /// Waits until the work of this stream is done. A failure is left to whoever asks.
+    /// Waits until the work of this stream is done. Failures are left for the next call that reports them.
     pub fn finish(&self, caller: &dyn Caller) -> Result<()> {
         if self.0.device.immediate {
             return Ok(());
@@ -249,7 +249,7 @@ impl Stream {
 }
 
 impl StreamCore {
-    /// Waits for the stream's work in the midst of a launch, and reports a failure that was not reported yet.
+    /// Waits for the stream's work inside a launch, and reports a failure that was not reported yet.
     ///
     /// # Safety
     /// The stream is alive.
@@ -342,14 +342,14 @@ impl StreamCore {
         self.failures.take().map(|f| Failure { stream: self.number, ..f })
     }
 
-    /// Puts the default stream behind all concurrent launches.
+    /// Orders the default stream after all concurrent launches.
     fn settle(&self, caller: &dyn Caller) {
         if self.is_behind_others() {
             self.in_order(caller, || ());
         }
     }
 
-    /// Does `work`, which takes no turn otherwise, on the default stream behind all concurrent launches.
+    /// Does `work`, which takes no turn otherwise, on the default stream after all concurrent launches.
     pub(crate) fn behind_lanes<T>(&self, work: impl FnOnce() -> T) -> T {
         if self.is_behind_others() { self.in_order(&Patient, work) } else { work() }
     }

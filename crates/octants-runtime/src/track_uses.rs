@@ -1,4 +1,4 @@
-//! Which streams use which buffers: what a launch on a device that works asynchronously notes, and what it may ask for.
+//! Which streams use which buffers: recorded by each launch on an asynchronous device, and queried by host accesses.
 
 use std::sync::{Arc, PoisonError, Weak};
 

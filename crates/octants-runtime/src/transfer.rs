@@ -1,8 +1,8 @@
-//! [`Transfers`]: how the host reads and writes memory that it cannot address.
+//! [`Transfers`]: host reads and writes of memory that the host cannot address.
 //!
-//! A transfer has a stream of its own, so that a copy is not queued behind work that has nothing to do with it, and two
-//! halves of pinned memory: while the device copies to or from one, the host does with the other. Whoever asks has
-//! waited for the work that is in the way, and waits here until the copy is done.
+//! Transfers have their own stream, so a copy is not queued after unrelated work. They use two halves of pinned
+//! memory: the device copies through one half while the host uses the other. The caller has already waited for
+//! conflicting work, and waits here until the copy is done.
 
 use std::sync::Mutex;
 
@@ -118,7 +118,7 @@ impl Transfer {
     unsafe fn read(&self, driver: &dyn Driver, from: DevicePtr, to: &mut [u8]) -> Result<()> {
         if to.len() as u64 <= HALF {
             let memory = self.halves[0].memory;
-            // SAFETY: the bytes lie in both, and the copy is waited for.
+            // SAFETY: the bytes are in both, and the copy is waited for.
             unsafe {
                 driver.copy_to_host(self.stream, memory.0 as *mut u8, from, to.len() as u64)?;
                 driver.synchronize(self.stream)?;
@@ -130,7 +130,7 @@ impl Transfer {
         let mut at = from.0;
         for (part, half) in to.chunks_mut(HALF as usize).zip(self.halves.iter().cycle()) {
             let bytes = part.len() as u64;
-            // SAFETY: the part lies in both; the half was emptied two parts ago.
+            // SAFETY: the part is in both; the half was emptied two parts ago.
             unsafe {
                 driver.copy_to_host(self.stream, half.memory.0 as *mut u8, DevicePtr(at), bytes)?;
                 driver.record_event(self.stream, half.event)?;
@@ -151,7 +151,7 @@ impl Transfer {
         let mut at = to.0;
         for (i, (part, half)) in from.chunks(HALF as usize).zip(self.halves.iter().cycle()).enumerate() {
             let bytes = part.len() as u64;
-            // SAFETY: the part lies in both; the copy of what the half held is waited for.
+            // SAFETY: the part is in both; the copy of what the half held is waited for.
             unsafe {
                 if i >= self.halves.len() {
                     driver.synchronize_event(half.event)?;
@@ -178,7 +178,7 @@ impl Half {
     }
 
     /// # Safety
-    /// The copy into this half stands before its event and has `to`'s length.
+    /// The copy into this half is before its event and has `to`'s length.
     unsafe fn empty(&self, driver: &dyn Driver, to: &mut [u8]) -> Result<()> {
         // SAFETY: the contract above.
         unsafe {

@@ -1,12 +1,12 @@
-//! [`Watch`]: which launches are ordered, by streams, events and waits of the host, and whether those that are not
-//! touch the same elements.
+//! [`Watch`]: which launches are ordered by streams, events and host waits, and whether unordered launches touch the
+//! same elements.
 //!
-//! Each stream has a vector clock, and so has each event, from when it was recorded, and the host. A launch is behind
-//! what its stream's clock holds. Where it is not behind another launch that uses one of its buffers, access sets tell
-//! whether the two may meet, and a witness of both whether they do for certain. Only then it is a race.
+//! Each stream, each recorded event and the host have a vector clock. A launch is ordered after everything in its
+//! stream's clock. If it is unordered with another launch that uses one of its buffers, access sets tell whether the
+//! two may conflict, and witnesses of both whether they certainly do. Only a certain conflict is a race.
 //!
-//! Launches that were made before with the same arguments on the same stream are looked up, and compared again only
-//! when others have been made on other streams since.
+//! Repeated launches with the same arguments on the same stream are looked up. They are compared again only if other
+//! launches have been made on other streams since.
 
 mod clock;
 
@@ -62,7 +62,7 @@ struct StreamState {
     number: u64,
 }
 
-/// A launch, or what is queued in the place of one.
+/// A launch, or what is queued instead of one.
 struct Work {
     stream: u32,
     key: u64,
@@ -310,7 +310,7 @@ impl State {
         self.launches.insert(key, work);
     }
 
-    /// The races of a new piece of work with those that it is not behind: for each stream with the latest one there,
+    /// The races of a new piece of work with those that it is not after: for each stream with the latest one there,
     /// since a wait for that orders all.
     fn races_of(&mut self, work: &Work, used: &[(u64, Option<Pointer>, bool)]) -> Vec<Race> {
         let clock = self.clock_of(work.stream);

@@ -1,4 +1,4 @@
-//! [`Witness`]: which elements a launch touches for certain.
+//! [`Witness`]: the elements that a launch certainly touches.
 
 use std::collections::HashMap;
 use std::fmt;

@@ -1,8 +1,8 @@
 //! [`WorkerPool`]: the worker streams of a device, on which launches run groups of tasks.
 //!
-//! A worker goes back to the pool only once its join event is recorded: whoever takes it next queues behind that. A
-//! worker that has become part of a graph, because the launching stream was being captured, goes back as well, but
-//! until that capture ends only launches on the same stream get it.
+//! A worker returns to the pool only after its join event is recorded, so its next user queues work after that event.
+//! If the launching stream was being captured, the worker has become part of a graph. It returns to the pool too, but
+//! until that capture ends only launches on the same stream may take it.
 
 use std::sync::Mutex;
 

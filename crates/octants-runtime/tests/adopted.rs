@@ -29,7 +29,7 @@ fn kernel_of(device: &Device, frame_bytes: u64, groups: &[Option<u32>]) -> Loade
     device.load(&artifact).unwrap().with_pointers(vec![Pointer { slot: 0, written: true, buffer: None }])
 }
 
-/// As a call with `qd_stream=theirs`: the stream is named for that call alone.
+/// As a call with `qd_stream=theirs`: the stream is named for that call only.
 fn call(device: &Device, kernel: &LoadedKernel, buffer: &Buffer) {
     let stream = device.stream_from_handle(THEIRS).unwrap();
     // SAFETY: the driver runs nothing.
@@ -157,7 +157,7 @@ fn s7_s15_a_worker_that_is_captured_serves_that_capture_alone() {
     log.capture(None);
     assert!([first, others].contains(&worker_for(0)), "captures have ended");
     assert_eq!(device.stream_pool_stats().created, 3);
-    // To the driver what was captured has run: its end is known once something behind it is.
+    // To the driver what was captured has run: its end is known once something after it is.
     worker_for(THEIRS);
     worker_for(OTHERS);
     drop((groups, buffer));

@@ -152,7 +152,7 @@ fn s21_an_event_tells_what_is_complete() {
     bench.prints(3);
     launch(&stream, &kernel);
     event.record(&stream).unwrap();
-    // Work behind the event is under way.
+    // Work after the event is under way.
     launch(&stream, &kernel);
     event.synchronize(&Patient).unwrap();
     assert_eq!(bench.text(), "k prints 1\n");

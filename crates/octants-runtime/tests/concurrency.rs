@@ -50,7 +50,7 @@ fn concurrent_device() -> (Device, Arc<Log>) {
     (device, log)
 }
 
-/// For each launch whether it is behind each of those before it.
+/// For each launch whether it is after each of those before it.
 fn order(log: &Log) -> Vec<Vec<bool>> {
     let launched = log.take_launched();
     launched
@@ -106,10 +106,10 @@ fn all_else_on_the_default_stream_is_behind_the_lanes_and_later_launches_behind_
     };
     launch(&device, &kernel, [&x, &x, &y], (0, 100));
     launch(&device, &kernel, [&x, &x, &z], (0, 100));
-    // A stream that waits for the default stream is behind what its lanes were given.
+    // A stream that waits for the default stream is after what its lanes were given.
     stream.wait_for(device.default_stream()).unwrap();
     on_stream(&y);
-    // And launches behind what the default stream waits for.
+    // And launches after what the default stream waits for.
     device.default_stream().wait_for(&stream).unwrap();
     launch(&device, &kernel, [&x, &x, &z], (0, 100));
     assert_eq!(order(&log), [vec![], vec![false], vec![true, true], vec![true, true, true]]);
@@ -209,7 +209,7 @@ fn a_device_that_does_everything_at_once_takes_no_notice() {
     finish(device, &log);
 }
 
-/// A round of three launches, of which the last is behind the others.
+/// A round of three launches, of which the last is after the others.
 fn round(device: &Device, kernel: &LoadedKernel, [x, y, z, w]: [&Buffer; 4]) {
     launch(device, kernel, [x, x, y], (0, 100));
     launch(device, kernel, [x, x, z], (0, 100));

@@ -271,7 +271,7 @@ fn s2_s16_uploads_fills_and_copies_are_queued() {
     assert!(stream.fill(&a, 8, &[1], 300_000, &Patient).is_err());
     assert!(stream.upload(&a, 299_999, &[1, 2], &Patient).is_err());
     assert_eq!(log.count("synchronize"), 0, "the host waits for nothing");
-    // Freed behind these uses, each of which alone is noted.
+    // Freed after these uses, each of which alone is noted.
     let others = [(); 2].map(|()| device.allocate(64).unwrap());
     stream.upload(&others[0], 0, &[1; 64], &Patient).unwrap();
     stream.fill(&others[1], 0, &[1; 8], 8, &Patient).unwrap();
@@ -307,7 +307,7 @@ fn s7_a_captured_stream_is_not_waited_for() {
     refused(stream.fill(&buffer, 0, &[1, 2, 3, 4, 5, 6, 7, 8], 1, &Patient));
     stream.fill(&buffer, 0, &[1, 2, 3, 4], 2, &Patient).unwrap();
     log.capture(None);
-    // To the driver what was captured has run: its end is known once something behind it is.
+    // To the driver what was captured has run: its end is known once something after it is.
     run(&plain).unwrap();
     drop((plain, with_result, stream, buffer));
     device.close(&Patient).unwrap();

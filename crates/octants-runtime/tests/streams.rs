@@ -166,7 +166,7 @@ fn s18_memory_is_freed_behind_its_last_use_on_every_stream() {
 
 #[test]
 fn s18_what_is_dropped_while_the_program_ends_is_freed_behind_its_last_use() {
-    /// Another thread, which lets go of a buffer when the program has begun to end and its streams are still at work.
+    /// Another thread, which releases a buffer when the program has begun to end and its streams are still at work.
     struct Meanwhile(Device, Cell<Option<Buffer>>);
     impl Caller for Meanwhile {
         fn will_block(&self) {

@@ -127,7 +127,7 @@ fn memory_that_may_be_written_to_unseen_has_no_version() {
     let (device, log, a, b) = bench();
     let kernel = kernel(&device, &[None]);
     let stream = device.stream_from_handle(THEIRS).unwrap();
-    // Captured: whoever has the graph runs it again and again.
+    // Captured: whoever has the graph runs it repeatedly.
     log.capture(Some(THEIRS));
     launch(&stream, &kernel, &a, b.ptr().unwrap());
     log.capture(None);
@@ -144,7 +144,7 @@ fn memory_that_may_be_written_to_unseen_has_no_version() {
     let (d, telling) = (device.allocate(64).unwrap(), self::kernel(&device, &[None]).telling_addresses(true));
     launch(device.default_stream(), &telling, &d, c.ptr().unwrap());
     assert_eq!(version(&device, &d), None, "the launch may have told where it is");
-    // To the driver what was captured has run: its end is known once something behind it is.
+    // To the driver what was captured has run: its end is known once something after it is.
     launch(&stream, &kernel, &a, b.ptr().unwrap());
     drop((kernel, telling, stream, a, b, c, d));
     device.close(&Patient).unwrap();

@@ -2,7 +2,7 @@
 //! registers, and past its other work.
 //!
 //! A copy is a run of stores to neighbors in a shared array, 16 bytes together, of what was loaded from neighbors in
-//! global memory and is used for nothing else. Where the source lies at a multiple of 16 bytes, which the code asks
+//! global memory and is used for nothing else. Where the source is at a multiple of 16 bytes, which the code asks
 //! when it runs, it becomes one `copy_async`. Each barrier of the block then waits for all copies of its threads.
 //!
 //! Until then a thread must not see that the copy is late. From the copy on every way through the code leads to a
@@ -60,7 +60,7 @@ fn in_body(body: &mut Body, buffers: &[Buffer]) {
 struct Search<'a> {
     offsets: Offsets<'a>,
     buffers: &'a [Buffer],
-    /// How often each value is used.
+    /// How many times each value is used.
     uses: HashMap<ValueId, usize>,
     /// The block of code around each block, and the instruction there that it is part of.
     around: HashMap<BlockId, (BlockId, ValueId)>,
@@ -106,7 +106,7 @@ impl<'a> Search<'a> {
         found
     }
 
-    /// A store to shared memory of an element that was loaded from global memory for it alone.
+    /// A store to shared memory of an element that was loaded from global memory for it only.
     fn store(&self, v: ValueId) -> Option<Copy> {
         let body = self.offsets.body;
         let Op::Store(to, value) = &body.inst(v).op else { return None };
@@ -127,7 +127,7 @@ impl<'a> Search<'a> {
         self.buffers[copy.buffer.index()].elem.scalar().map_or(BYTES, Scalar::bytes)
     }
 
-    /// A run with one more store behind it.
+    /// A run with one more store after it.
     fn join(&self, mut run: Copy, one: &Copy) -> Option<Copy> {
         let n = run.stores.len() as i64;
         let follows = |first: &[Split], next: &[Split]| {
@@ -162,7 +162,7 @@ impl<'a> Search<'a> {
         run.is_some_and(|run| trace_element(self.offsets.body, a).is_some_and(|(b, _)| b == run.buffer))
     }
 
-    /// The first element of a run lies at a multiple of 16 bytes in the block's memory.
+    /// The first element of a run is at a multiple of 16 bytes in the block's memory.
     fn is_aligned(&self, run: &Copy) -> bool {
         let buffer = &self.buffers[run.buffer.index()];
         let Layout::Dense { components, offset, .. } = &buffer.layout else { return false };
@@ -172,7 +172,7 @@ impl<'a> Search<'a> {
             let [digit] = &component.axes[axis][..] else { return false };
             let Ok(stride) = i64::try_from(digit.stride) else { return false };
             let is_last = axis + 1 == component.axes.len();
-            // A power of two, of which the stride is one part and the index the other.
+            // A power of two. The stride is one part of it, the index the other.
             let needed = (i64::from(BYTES) >> stride.trailing_zeros().min(4)).max(1);
             let divides = base.is_none_or(|v| self.offsets.is_multiple(v, needed)) && fixed % needed == 0;
             divides && (!is_last || stride == own)
@@ -264,7 +264,7 @@ fn body_operand(body: &Body, load: ValueId) -> &ValueId {
     }
 }
 
-/// The elements of a row lie one after the other.
+/// The elements of a row are adjacent.
 fn has_rows_together(buffer: &Buffer) -> bool {
     match &buffer.layout {
         Layout::Contiguous => true,

@@ -59,7 +59,7 @@ enum Kind {
     Write,
 }
 
-/// How the elements of interleaved iterations lie to one another.
+/// How the elements of interleaved iterations relate to one another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Spread {
     Uniform,
@@ -257,7 +257,7 @@ impl Search<'_> {
         if is_plain { adjacent().or_else(sharing) } else { None }
     }
 
-    /// How the elements of interleaved iterations lie to one another in a jammed loop.
+    /// How the elements of interleaved iterations relate to one another in a jammed loop.
     fn spread(&self, memory: &Memory, together: ValueId) -> Spread {
         let Memory::Buffer(buffer, indices, parts) = memory else { return Spread::Other };
         let is_uniform = |v: &ValueId| self.is_uniform(*v, Some(together));

@@ -2,7 +2,7 @@
 //! threads in loops.
 //!
 //! A thread's code is cut where threads meet: at barriers, votes and exchanges. Each piece, a region, becomes a loop
-//! over the threads; these are independent, so that LLVM makes vector code of it. Control around a meeting stands
+//! over the threads; these are independent, so that LLVM makes vector code of it. Control around a meeting is
 //! outside of the loops, because all threads take it together. This is the method of work-group functions for OpenCL on
 //! processors: Jääskeläinen et al., "pocl: A Performance-Portable OpenCL Implementation", 2015 (parallel region
 //! formation); Karrenberg and Hack, "Improving Performance of OpenCL on CPUs", 2012 (uniform values, vectors). Stratton
@@ -10,7 +10,7 @@
 //!
 //! There are two levels. A block is a loop over subgroups, which contains loops over the threads of a subgroup. A
 //! subgroup is a few vectors wide. Barriers of the block end the outer loop, exchanges of a subgroup only the inner
-//! one. Loops that all threads of a subgroup run alike stand between the two, although no threads meet in them: what
+//! one. Loops that all threads of a subgroup run alike are between the two, although no threads meet in them: what
 //! they accumulate stays in vector registers, because the memory for it is one subgroup wide.
 //!
 //! - `rates` finds what is uniform, `plan` cuts, `values` finds what crosses from one region to another (`recompute`:
@@ -18,13 +18,13 @@
 //!   the code.
 //!   `split_structs` and
 //!   `number_draws` run before.
-//! - Shared memory becomes private memory of whoever runs the block. Its atomic updates become plain.
+//! - Shared memory becomes private memory of the thread that runs the block. Its atomic updates become plain.
 //! - The last block may have fewer threads. It has a version of the code of its own, without vectors. In it no thread
 //!   waits for those that are not there.
 //! - Where threads that ought to agree do not, all do what the first of them does.
 //! - A failed assertion ends the block.
 //!
-//! Assumes that operations of threads stand in the task itself: calls of functions with such are inlined.
+//! Assumes that operations of threads are in the task itself: calls of functions with such are inlined.
 
 mod emit;
 mod exchange;

@@ -1,7 +1,7 @@
 //! Freezes conditional loads before the stores that follow them.
 //!
 //! LLVM 22 merges a masked load with the `select` between its value and another one, and places the result at the
-//! `select`: behind a store under the same condition (llvm/llvm-project, issue 215453, fixed in 23). It does not merge
+//! `select`: after a store under the same condition (llvm/llvm-project, issue 215453, fixed in 23). It does not merge
 //! a `select` of a frozen value. So a conditional load is frozen if a later store may write to its memory.
 
 use std::collections::HashSet;

@@ -1,8 +1,8 @@
 //! [`add_groups`]: bodies of a parallel loop that run several iterations, which are neighbors along the last axis.
 //!
-//! The body of a group is the code of all its iterations, from one jammed inner loop to the next. A jammed loop stands
+//! The body of a group is the code of all its iterations, from one jammed inner loop to the next. A jammed loop is
 //! in it once, and each of its iterations holds the code of all iterations of the group. What is computed alike in all
-//! of them stands there once. Locals of an iteration are copied for each iteration of the group.
+//! of them is there once. Locals of an iteration are copied for each iteration of the group.
 
 use std::collections::HashMap;
 

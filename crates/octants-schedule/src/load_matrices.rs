@@ -3,7 +3,7 @@
 //! f16 want them.
 //!
 //! A fragment is one where the elements of a vector are loaded from `[row + fragment_index, column + fragment_index]`
-//! of a shared array whose rows lie at multiples of 16 bytes. The threads of the subgroup are together there if the
+//! of a shared array whose rows are at multiples of 16 bytes. The threads of the subgroup are together there if the
 //! same block of code holds a product, which they form together.
 
 use std::collections::HashMap;

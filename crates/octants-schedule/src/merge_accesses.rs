@@ -3,7 +3,7 @@
 //!
 //! A group begins at a multiple of its factor, and the launch has aligned addresses and rows
 //! ([`Coarsening`](octants_ir::schedule::Coarsening)), so that a vector whose first index is a multiple of the factor
-//! lies at a multiple of its size.
+//! is at a multiple of its size.
 //!
 //! # Legality
 //!
@@ -75,7 +75,7 @@ struct Order {
 struct Uses {
     writes: usize,
     updates: usize,
-    /// Something is loaded behind a write.
+    /// Something is loaded after a write.
     loads_late: bool,
 }
 
@@ -185,7 +185,7 @@ fn fits(buffer: &Buffer, factor: u32) -> bool {
     }
 }
 
-/// Puts the vectors in the place of what they replace.
+/// Replaces the scalar accesses by the vectors.
 fn rewrite(
     body: &mut Body,
     factor: u32,

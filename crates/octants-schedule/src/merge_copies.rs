@@ -161,7 +161,7 @@ impl Merge {
             if self.merge.is_atomic {
                 return self.add_scalars(b, sum, first);
             }
-            // Zeros may stand for what lies between the fields of a region, or behind it.
+            // Zeros may stand for what is between the fields of a region, or after it.
             let bits = self.bits(b, total);
             let none = zero(b, &b.ty(bits).clone());
             let added = b.binary(BinaryOp::Ne, bits, none);

@@ -1,7 +1,7 @@
 //! Private copies of the memory that a task scatters sums to: the private variant adds to buffers of one thread.
 //!
-//! `scatter_privatization` has decided what is copied. Whoever calls the variant makes the copies; `merge_copies` adds
-//! them up.
+//! `scatter_privatization` has decided what is copied. The caller of the variant allocates the copies; `merge_copies`
+//! adds them up.
 
 use std::collections::HashMap;
 

@@ -1,7 +1,7 @@
 //! Reductions of parallel loops on a grid: each thread folds into a local, the threads of a subgroup combine their
 //! values by shuffles, the subgroups of a block by shared memory, and one thread of the block updates the target.
 //!
-//! The variant becomes code that each thread of the grid runs, because all threads of a block reach the barrier behind
+//! The variant becomes code that each thread of the grid runs, because all threads of a block reach the barrier after
 //! the loop, those without iterations too. A loop that runs in order keeps its reductions.
 
 use std::collections::HashMap;

@@ -7,7 +7,7 @@
 //! the second, until each thread has one element. This takes far fewer shuffles than one element after the other, and
 //! threads then add to different elements.
 //!
-//! At the end of a round each thread knows the addresses from loop indices alone. A thread without sums can therefore
+//! At the end of a round each thread knows the addresses from loop indices only. A thread without sums can therefore
 //! add for others. A sum of zero is not added: an element that no thread added to may be outside of its buffer.
 
 use octants_ir::insert_code::{push_if, zero};

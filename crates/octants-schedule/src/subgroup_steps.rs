@@ -6,7 +6,7 @@ use octants_ir::{BinaryOp, Builder, Const, Scalar, ValueId};
 
 use crate::clone_code::Cloner;
 
-/// How often the threads of a subgroup run a loop, in steps that they take together.
+/// How many times the threads of a subgroup run a loop, in steps that they take together.
 pub(crate) struct Steps {
     /// The converged loop.
     pub loop_id: ValueId,

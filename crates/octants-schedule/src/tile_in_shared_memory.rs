@@ -349,7 +349,7 @@ impl<'a> Tiles<'a> {
         }
     }
 
-    /// The index at a position from zero; the last one for positions behind it.
+    /// The index at a position from zero; the last one for positions after it.
     fn index(&self, b: &mut Builder, of: Extent, position: ValueId) -> ValueId {
         let one = b.int(1, Scalar::I64);
         let last = b.binary(BinaryOp::Sub, of.trips, one);
@@ -430,7 +430,7 @@ impl<'a> Tiles<'a> {
         }
     }
 
-    /// The element of a step, in the memory that it is staged from. A step behind the last one gets that one's.
+    /// The element of a step, in the memory that it is staged from. A step after the last one gets that one's.
     fn original(
         &self,
         b: &mut Builder,

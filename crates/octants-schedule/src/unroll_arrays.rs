@@ -1,7 +1,7 @@
 //! Full unrolling of serial loops that walk short local arrays, so that the arrays become registers.
 //!
 //! Registers cannot be indexed: an array of a thread stays in memory unless each access has a constant index. On a GPU
-//! such memory is as slow as global memory. LLVM unrolls small loops by itself, but iterations of a gradient are seldom
+//! such memory is as slow as global memory. LLVM unrolls small loops by itself, but iterations of a gradient are rarely
 //! small.
 
 use octants_ir::{BlockId, Body, Const, ForLoop, Op, ValueId};
@@ -31,7 +31,7 @@ fn trips(body: &Body, l: &ForLoop) -> Option<i64> {
     }
 }
 
-/// How often the innermost code of a block runs. Unknown trip counts are one.
+/// How many times the innermost code of a block runs. Unknown trip counts are one.
 fn iterations(body: &Body, block: BlockId) -> i64 {
     let of = |v: &ValueId| {
         let op = &body.inst(*v).op;

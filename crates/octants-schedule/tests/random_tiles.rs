@@ -79,7 +79,7 @@ fn all_pairs(dice: &mut Dice) -> Case {
 
 fn product(dice: &mut Dice) -> Case {
     let (rows, columns, steps) = (dice.below(80), dice.below(80), dice.below(60));
-    // Either operand may lie transposed.
+    // Either operand may be transposed.
     let turned = [dice.below(2) == 0, dice.below(2) == 0];
     let (a, a_shape) = if turned[0] { ("%6, %3", vec![steps, rows]) } else { ("%3, %6", vec![rows, steps]) };
     let (b, b_shape) = if turned[1] { ("%4, %6", vec![columns, steps]) } else { ("%6, %4", vec![steps, columns]) };

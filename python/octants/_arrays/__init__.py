@@ -1,1 +1,1 @@
-"""Ndarrays, tensors, and what they share with fields: elements, whole arrays, copies between devices."""
+"""Ndarrays, tensors, and their common base with fields: elements, whole arrays, copies between devices."""

@@ -1,7 +1,7 @@
-"""The functions that make fields, ndarrays and tensors, for the classes that offer them and stand below them.
+"""The functions that create fields, ndarrays and tensors, for classes below them in the import order.
 
-Vectors, matrices and structs have constructors of arrays (`qd.Vector.field`), and arrays build on these values. The
-modules that make arrays set their functions here when they are imported. `import octants` imports all of them.
+Vectors, matrices and structs have array constructors (`qd.Vector.field`), and arrays build on these value types. The
+modules that create arrays register their functions here when they are imported. `import octants` imports all of them.
 """
 
 from __future__ import annotations

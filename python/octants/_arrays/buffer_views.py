@@ -1,7 +1,7 @@
-"""`qd.BufferView`: a range of the elements of an ndarray, which kernels take as an array of its own.
+"""`qd.BufferView`: a range of the elements of an ndarray, which kernels accept as an array.
 
-It is an ndarray that lies in the memory of another one. So whatever takes ndarrays takes views too, and views that
-overlap are told apart at a launch like any arrays that do.
+It is an ndarray in the memory of another one. Any function that accepts ndarrays therefore accepts views. Overlapping
+views are detected at launch, like any other overlapping arrays.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Kernels that fill and copy elements with gaps between them: the members of structs side by side, blocks of blocks.
+"""Kernels that fill and copy elements with gaps between them: adjacent struct members, nested blocks.
 
-They run on whatever the components of the elements come to as arrays with a stride for each axis, so that one kernel
-for each scalar type and number of axes does for all layouts.
+They take the components of the elements as strided arrays, so one kernel per scalar type and number of axes serves all
+layouts.
 """
 
 # mypy: ignore-errors
@@ -127,7 +127,7 @@ def _common_digits(digits, others):
 
 
 def _merged(axes):
-    """The axes in the order of memory, with neighbours that follow one another without gaps as one; at least one
+    """The axes in the order of memory, with neighbors that follow one another without gaps as one; at least one
     axis."""
     merged = []
     for extent, strides in sorted(axes, key=lambda axis: axis[1], reverse=True):

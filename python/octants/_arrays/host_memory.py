@@ -1,9 +1,9 @@
-"""The host's access to the elements of a field or an ndarray.
+"""Host access to the elements of a field or an ndarray.
 
-Where the host can address the device's memory, each component is a numpy view with the byte strides of its placement,
-with one numpy axis per digit (`HostMemory`). Elsewhere bytes are copied, whole ranges for whole arrays and an element's
-own bytes for an element (`CopiedMemory`); the same views then describe the copy. Both wait for the work that is in the
-way.
+If the host can address the device's memory, each component is a numpy view with the byte strides of its placement,
+with one numpy axis per digit (`HostMemory`). Otherwise bytes are copied: the whole range for a whole array, and an
+element's own bytes for an element (`CopiedMemory`). The same views then describe the copy. Both wait for conflicting
+work first.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ REPEATED = 16384
 """So many components are copied at once where one element is stored everywhere."""
 
 NEAR = 4096
-"""Components of an element that lie within so many bytes are read together."""
+"""Components of an element within this many bytes of each other are read together."""
 
 
 def host_access(
@@ -32,7 +32,7 @@ def host_access(
     element_shape: tuple[int, ...],
     placements: Sequence[_octants.Placement],
 ) -> HostMemory | CopiedMemory:
-    """Access to the elements whose components lie at `placements` in the buffer."""
+    """Access to the elements whose components are at `placements` in the buffer."""
     if not buffer.host_addressable:
         return CopiedMemory(buffer, dtype, element_shape, placements)
     memory = np.frombuffer(memoryview(buffer), dtype=np.uint8)
@@ -42,7 +42,7 @@ def host_access(
 
 
 def _repeat(memory: np.ndarray[Any, Any], element: np.ndarray[Any, Any]) -> None:
-    """Sets memory to an element's components, again and again.
+    """Sets memory to an element's components, repeatedly.
 
     What is set is copied on, in blocks that a cache holds: an assignment of numpy's takes the time of a loop for each
     element.
@@ -205,7 +205,7 @@ class CopiedMemory:
         self._low, self._high = min(low for low, _ in spans), max(high for _, high in spans)
         count = int(np.prod(self.shape, dtype=np.int64)) * dtype.itemsize
         self._dense = self._high - self._low == count * len(spans)
-        # Components that are dense one by one are copied one by one: what lies between them is not theirs.
+        # Components that are dense one by one are copied one by one: what is between them is not theirs.
         apart = not self._dense and len(spans) > 1 and all(high - low == count for low, high in spans)
         self._parts = [CopiedMemory(buffer, dtype, (), [each]) for each in placements] if apart else []
         self._in_order = self._dense and self._is_in_order()
@@ -290,7 +290,7 @@ class CopiedMemory:
         return interchange.device_to_torch(whole, device, copy)
 
     def layout_for(self, tensor: Any) -> MemoryLayout | None:
-        """Where the elements lie that the device can set from this torch tensor. None if the tensor lies elsewhere or
+        """Where the elements are that the device can set from this torch tensor. None if the tensor is elsewhere or
         has another shape."""
         place = self._layout()
         if place is None or not hasattr(tensor, "detach") or tensor.device.type == "cpu":
@@ -318,7 +318,7 @@ class CopiedMemory:
         }
 
     def _is_in_order(self) -> bool:
-        """Whether the elements lie in memory as in numpy's own order."""
+        """Whether the elements are in memory as in numpy's own order."""
         place = self._layout()
         if place is None:
             return False

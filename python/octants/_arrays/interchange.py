@@ -1,4 +1,4 @@
-"""Arrays to and from numpy, torch and DLPack. Torch is imported by the first call that needs it, never before."""
+"""Conversion of arrays to and from numpy, torch and DLPack. Torch is imported by the first call that needs it."""
 
 from __future__ import annotations
 

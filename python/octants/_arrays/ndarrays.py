@@ -1,7 +1,7 @@
-"""Ndarrays: arrays whose shape a kernel learns at launch. `qd.ndarray(qd.f32, shape=(4, 5))`.
+"""Ndarrays: arrays whose shape is an argument of the launch. `qd.ndarray(qd.f32, shape=(4, 5))`.
 
-Elements lie in row-major order, the components of an element innermost. With a `layout` the memory holds the axes in
-another order; shape and indices stay those of the user.
+Elements are in row-major order, with the components of an element innermost. With a `layout`, the axes are in another
+order in memory; shape and indices do not change.
 """
 
 from __future__ import annotations
@@ -152,7 +152,8 @@ class Ndarray(WholeArray, _octants.Ndarray):
         """Host access to the elements; raises when the program that made the ndarray has ended."""
         if not self.alive:
             raise OctantsRuntimeError(
-                "this ndarray belongs to a program that qd.init() or qd.reset() has ended; create it again after qd.init()"
+                "this ndarray belongs to a program that qd.init() or qd.reset() has ended; create it again after "
+                "qd.init()"
             )
         host = self._host
         if host is None:
@@ -165,7 +166,7 @@ class Ndarray(WholeArray, _octants.Ndarray):
         return Elements(self.buffer, self.dtype.numpy, tuple(self.element_shape), self._placed())
 
     def _placed(self) -> list[_octants.Placement]:
-        """Where each component of an element lies."""
+        """Where each component of an element is."""
         return _octants.Placement.of_array(
             self._offset_in_memory, self.shape, self._qd_layout, self.dtype.nbytes, prod(self.element_shape)
         )
@@ -196,7 +197,7 @@ class Ndarray(WholeArray, _octants.Ndarray):
     @only_in_python
     def to_numpy(self, dtype: Any = None, *, copy: bool | None = True) -> np.ndarray[Any, Any]:
         """All elements as an array of shape `shape + element_shape`. `copy=False` gives a view of the memory or raises,
-        `copy=None` gives one where possible."""
+        `copy=None` gives a view if possible."""
         memory = self._memory()
         wanted = memory.dtype if dtype is None else numpy_dtype(dtype)
         if copy is not True:

@@ -1,7 +1,7 @@
-"""Fills, copies and imports of fields and ndarrays that are queued on a stream instead of being done by the host.
+"""Fills, copies and imports of fields and ndarrays that are queued on a stream instead of executed by the host.
 
-Elements that lie in ranges without gaps are set and copied by the driver, others by kernels. Each function says whether
-it could queue the work; if not, the caller does it on the host.
+The driver sets and copies contiguous elements, kernels all others. Each function returns whether it could queue the
+work; if not, the caller executes it on the host.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from octants._arrays.host_memory import HostMemory
 
 
 class Elements(NamedTuple):
-    """The elements of a field or an ndarray: where each component lies in a buffer."""
+    """The elements of a field or an ndarray: where each component is in a buffer."""
 
     buffer: _octants.Buffer
     dtype: np.dtype[Any]
@@ -55,8 +55,8 @@ def wait_for_stream(qd_stream: Any, whole: Any) -> None:
 
 
 def queue_between_devices(stream: _octants.Stream | None, to: Elements, source: Elements) -> bool:
-    """Lets the devices copy all elements from one to another, behind all work that uses them. False where the layouts
-    differ, or where the devices cannot."""
+    """Queues copies of all elements between devices, after all work that uses them. False if the layouts differ, or if
+    the devices cannot copy."""
     ranges, sources = _ranges(to), _ranges(source)
     same = to.dtype == source.dtype and _relative(to) == _relative(source)
     if ranges is None or sources is None or len(ranges) != len(sources) or not same:
@@ -114,7 +114,7 @@ def queue_write(stream: _octants.Stream, to: Elements, values: np.ndarray[Any, A
 
 
 def take_tensor(whole: Any, tensor: Any) -> bool:
-    """Lets the device set all elements of a field or an ndarray from a torch tensor. False where one of them lies
+    """Lets the device set all elements of a field or an ndarray from a torch tensor. False where one of them is
     elsewhere."""
     memory = whole._memory()
     place = memory.layout_for(tensor)

@@ -1,6 +1,6 @@
-"""Gradients and duals of fields: which there are, and what the host's own writes mean to those who differentiate.
+"""Gradients and duals of fields: which exist, and the effect of host writes on differentiation.
 
-`qd.ad` is built on this; fields and ndarrays know of no more than is here.
+`qd.ad` builds on this module. Fields and ndarrays depend on nothing else of differentiation.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 
 class HostWrites(Protocol):
-    """An open tape or forward mode, as far as it is told of what the host writes."""
+    """An open tape or forward mode, as far as it is told about what the host writes."""
 
     _thread: int
 
@@ -22,7 +22,7 @@ class HostWrites(Protocol):
 
 
 open_scopes: list[HostWrites] = []
-"""Of all threads. Empty, mostly: whoever writes looks here first."""
+"""Of all threads, usually empty: writes check it first."""
 
 _known: dict[str, weakref.WeakSet[Any]] = {
     "field": weakref.WeakSet(),

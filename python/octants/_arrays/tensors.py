@@ -26,7 +26,7 @@ class Backend(IntEnum):
     """What a tensor is made of."""
 
     FIELD = 0
-    """Its shape is compiled in: faster kernels, compiled anew for another shape."""
+    """Its shape is compiled in: faster kernels, compiled again for another shape."""
     NDARRAY = 1
     """Its shape is known at launch: one kernel for all shapes."""
 
@@ -251,8 +251,8 @@ def tensor(
     if isinstance(dtype, MatrixType):
         if layout is not None:
             raise TypeError(
-                "layout= is not supported with compound dtypes (vectors and matrices): leave it out, or make a tensor of "
-                "scalars"
+                "layout= is not supported with compound dtypes (vectors and matrices): leave it out, or make a "
+                "tensor of scalars"
             )
         order = None
     else:

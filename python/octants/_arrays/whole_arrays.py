@@ -1,4 +1,5 @@
-"""What fields and ndarrays share: keys of elements, and all elements at once (numpy, torch, DLPack, fills, copies)."""
+"""The common part of fields and ndarrays: element keys, and whole-array operations (numpy, torch, DLPack, fills,
+copies)."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ class WholeArray:
             """Host access to the elements; raises when the program that made the array has ended."""
 
         def _elements(self) -> Elements:
-            """Where the elements lie in a buffer."""
+            """Where the elements are in a buffer."""
 
         @property
         def _serial(self) -> int:
@@ -77,7 +78,7 @@ class WholeArray:
         return component if isinstance(component, Matrix) else self._memory().dtype.type(component)
 
     def size(self) -> tuple[int, ...]:
-        """The extents of the axes, and behind them those of an element."""
+        """The extents of the axes, and after them those of an element."""
         memory = self._memory()
         return tuple(memory.shape) + tuple(memory.element_shape)
 
@@ -137,7 +138,7 @@ class WholeArray:
         where the host is to copy."""
         if _octants.capturing():
             raise OctantsRuntimeError(
-                "a copy between devices cannot be captured: copy before or behind the graph's launch"
+                "a copy between devices cannot be captured: copy before or after the graph's launch"
             )
         with _octants.on_program(self._serial):
             stream = _octants.queueing_stream(qd_stream)
@@ -150,7 +151,7 @@ class WholeArray:
 
 
 def component_key(key: Any, axes: int) -> tuple[Any, Any] | None:
-    """Where kernels run as Python, a key may name a component too, behind the indices of its element: both, apart."""
+    """Where kernels run as Python, a key may name a component too, after the indices of its element: both, apart."""
     if not runs_as_python() or not isinstance(key, tuple) or len(key) <= axes:
         return None
     component = key[axes:]

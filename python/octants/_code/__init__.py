@@ -1,1 +1,1 @@
-"""What a kernel is compiled to: looked at, kept, compiled ahead of time."""
+"""Compiled kernels: inspection, caching, ahead-of-time compilation."""

@@ -1,4 +1,4 @@
-"""Compiling ahead of the first call: one kernel, or many on all processors, in the background too."""
+"""Ahead-of-time compilation: of one kernel, or of many in parallel, optionally in the background."""
 
 from __future__ import annotations
 
@@ -16,26 +16,25 @@ _BAR = 30
 
 
 def compile(kernel: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
-    """Compiles a kernel for a call with these arguments, which is not made. The call itself then starts at once.
+    """Compiles a kernel for a call with these arguments, without making the call. A later call then starts without a
+    delay.
 
-    Of arrays only type and number of axes matter; small ones will do.
-    """
+    Only the element type and the number of axes of arrays matter; small arrays suffice."""
     _octants.UnmadeCall(kernel, args, kwargs).compile()
 
 
 def precompile(
     calls: Iterable[Any], *, background: bool = False, progress: bool | None = None, threads: int | None = None
 ) -> Precompilation:
-    """Compiles kernels for calls, which are not made, on all processors.
+    """Compiles kernels in parallel for calls, without making the calls.
 
         qd.precompile([(step, x, 0.1), (render, image), reset])
 
-    A call is a tuple of a kernel and its arguments, a kernel that takes none, or `functools.partial(kernel, ...)` where
-    there are keywords. The function returns when all are compiled, and raises the first error among them; with
-    `background=True` it returns at once, and the result's `wait` does so. `progress` draws a bar on standard error: by
-    default where that is a terminal and the function waits. `threads` is how many kernels are compiled at a time, by
-    default one for each processor.
-    """
+    A call is a tuple of a kernel and its arguments, a kernel that takes none, or `functools.partial(kernel, ...)` for
+    keyword arguments. The function returns when all kernels are compiled, and raises the first error among them. With
+    `background=True` it returns immediately, and the result's `wait` does so. `progress` shows a progress bar on
+    standard error; the default is to show it if that is a terminal and the function waits. `threads` is the number of
+    kernels compiled at a time, by default one per processor."""
     unmade = [_unmade(call) for call in calls]
     if threads is not None and threads < 1:
         raise ValueError(f"threads is at least 1, not {threads}")
@@ -87,8 +86,8 @@ class Precompilation:
             return [self._errors[i] for i in sorted(self._errors)]
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Waits until all is compiled, or for so many seconds; says whether it is. Raises the first error, in the order
-        of the calls, once all others are compiled."""
+        """Waits until all is compiled, at most this many seconds; returns whether it is. Raises the first error, in
+        the order of the calls, once all others are compiled."""
         with self._changed:
             if not self._changed.wait_for(lambda: self.done, timeout):
                 return False

@@ -1,4 +1,4 @@
-"""How the folder of compiled kernels took part in a compilation, as a kernel tells it."""
+"""How the disk cache took part in a compilation, as a kernel reports it."""
 
 from __future__ import annotations
 

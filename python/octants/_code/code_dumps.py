@@ -1,6 +1,6 @@
-"""Files with the code of each kernel that is compiled, for `print_kernel_asm` and its relatives and for `QD_DUMP_IR`.
+"""Dump files with the code of each compiled kernel, for `print_kernel_asm` and related options and for `QD_DUMP_IR`.
 
-The extension module calls `write` once for each compilation while one of them is on.
+The extension module calls `write` once per compilation while one of the options is on.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A look at what a kernel is compiled to, for this machine's device or for any other: none of it need be there."""
+"""Inspection of a kernel's compiled code, for this machine's device or any other, which need not be present."""
 
 from __future__ import annotations
 
@@ -47,22 +47,22 @@ def inspect(
     emit: Form | Sequence[Form] = "asm",
     **kwargs: Any,
 ) -> str | bytes | dict[str, str | bytes]:
-    """The code of `kernel` for a call with these arguments, which is not made: nothing runs, and no device is needed.
+    """The code of `kernel` for a call with these arguments. The call is not made: nothing runs, and no device is
+    needed.
 
         qd.inspect(saxpy, 2.0, x, y, target="gfx90a", emit="asm")
 
     `target` names a chip: `gfx90a` and so on for AMD GPUs, `sm_90` and so on for NVIDIA's, `cpu` for this machine's
     processor, LLVM's names for others (`x86-64-v3`, `znver4`, `aarch64`, `neoverse-n1`, ...). `arch` alone
-    (`qd.amdgpu`, `"cuda"`, ...) takes a usual one; without both it is the machine that the program runs on. The options
-    given to `qd.init` (`fast_math`, `debug`, ...) count.
+    (`qd.amdgpu`, `"cuda"`, ...) selects a common chip of that kind; without both, the target is the program's device.
+    The options of `qd.init` (`fast_math`, `debug`, ...) apply.
 
-    `emit` is what to give: `"ir"` the program of tasks that code is made of, `"llvm"` LLVM's text after optimization,
-    `"llvm-lowered"` before it, `"asm"` assembly, `"object"` the bytes that the machine's driver gets (an object file
-    for the CPU, PTX text for NVIDIA, linked code for AMD), `"access"` which elements of which arrays and fields each
-    task reads, writes and updates atomically, as ranges of indices in terms of the call's arguments, `"schedule"` how
-    each task runs on the machine: which iterations run at once, which loops are unrolled, what is copied. Of several, a
-    dictionary.
-    """
+    `emit` selects the form: `"ir"` the program of tasks, `"llvm"` LLVM's text after optimization, `"llvm-lowered"`
+    before it, `"asm"` assembly, `"object"` the bytes that the driver loads (an object file for the CPU, PTX text for
+    NVIDIA, linked code for AMD), `"access"` which elements of which arrays and fields each task reads, writes and
+    updates atomically, as ranges of indices in terms of the call's arguments, `"schedule"` how each task runs on the
+    machine: which iterations run concurrently, which loops are unrolled, what is copied. Several forms give a
+    dictionary."""
     if isinstance(arch, Arch):
         arch = arch.name
     seen = _octants.UnmadeCall(kernel, args, kwargs).inspect()

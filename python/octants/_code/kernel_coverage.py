@@ -1,10 +1,10 @@
-"""Kernel coverage: which lines of kernels ran, as data of coverage.py.
+"""Kernel coverage: the executed lines of kernels, as coverage.py data.
 
-With `QD_KERNEL_COVERAGE=1` (or `OCTANTS_KERNEL_COVERAGE=1`) the compiler precedes each statement of a kernel by a store
-that marks its line in a field. The marks are read when the program ends, and written to `_qd_kcov.<pid>` in the folder
-where the first program began when the process ends.
+With `QD_KERNEL_COVERAGE=1` (or `OCTANTS_KERNEL_COVERAGE=1`), the compiler precedes each statement of a kernel by a
+store that marks its line in a field. The marks are read when the program ends. When the process ends, they are written
+to `_qd_kcov.<pid>` in the folder where the first program began.
 
-The module is imported only where the variable is set. It needs the package `coverage`.
+The module is imported only if the variable is set. It needs the package `coverage`.
 """
 
 from __future__ import annotations

@@ -220,7 +220,8 @@ class Field(WholeArray):
         if len(flat) != len(shape):
             raise AssertionError(
                 self._named(
-                    f"Slicing is not supported on qd.field: {len(shape)} axes need {len(shape)} indices, got {len(flat)}"
+                    f"Slicing is not supported on qd.field: {len(shape)} axes need {len(shape)} indices, got "
+                    f"{len(flat)}"
                 )
             )
         for value, extent, start in zip(flat, shape, offset, strict=True):
@@ -259,7 +260,8 @@ class Field(WholeArray):
         if arr.shape != memory.shape + memory.element_shape:
             raise ValueError(
                 self._named(
-                    f"qd.field shape {memory.shape + memory.element_shape} does not match the numpy array shape {arr.shape}"
+                    f"qd.field shape {memory.shape + memory.element_shape} does not match the numpy array shape "
+                    f"{arr.shape}"
                 )
             )
         self._write(arr, qd_stream)
@@ -448,7 +450,8 @@ class MatrixField(Field):
         if arr.shape not in accepted:
             raise ValueError(
                 self._named(
-                    f"qd.field shape {self.shape + self._element_shape} does not match the numpy array shape {arr.shape}"
+                    f"qd.field shape {self.shape + self._element_shape} does not match the numpy array shape "
+                    f"{arr.shape}"
                 )
             )
         super()._import(arr.reshape(self.shape + self._element_shape), qd_stream)

@@ -96,7 +96,8 @@ def _refuse_open_builders() -> None:
             _unfinished.remove(entry)
         elif not builder.empty:
             raise OctantsRuntimeError(
-                f"a FieldsBuilder is not finalized: call its finalize() before fields are used; it was made at {made_at}"
+                "a FieldsBuilder is not finalized: call its finalize() before fields are used; it was made at "
+                f"{made_at}"
             )
 
 

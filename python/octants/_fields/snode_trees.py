@@ -1,7 +1,7 @@
 """Trees of levels and their memory: `qd.root`, `FieldsBuilder`.
 
-A tree is finalised once: by `FieldsBuilder.finalize`, or the first time that anything needs the memory of a field in
-it. Finalising fixes the place of every component and allocates one buffer for the tree.
+A tree is finalized once: by `FieldsBuilder.finalize`, or the first time that anything needs the memory of a field in
+it. Finalizing fixes the place of every component and allocates one buffer for the tree.
 
 A field made with a shape has a tree of its own, so that its memory goes when the field does; for users such trees hang
 under `qd.root` like all others.
@@ -28,7 +28,7 @@ _with_memory: weakref.WeakSet[SNodeTree] = weakref.WeakSet()
 
 
 class SNodeTree:
-    """What the levels below a root have in common, and once finalised their memory. The levels keep it, not it them."""
+    """What the levels below a root have in common, and once finalized their memory. The levels keep it, not it them."""
 
     sparse: ClassVar[SparseSupport]
     """Areas and state of sparse levels. The module of it sets it, for it builds on fields, and they on this one."""

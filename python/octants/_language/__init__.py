@@ -1,1 +1,1 @@
-"""What kernels are written with: decorators, operations, loops."""
+"""The parts of the kernel language that Python sees: decorators, operations, loops."""

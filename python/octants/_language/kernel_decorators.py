@@ -1,5 +1,4 @@
-"""The decorators that hand functions to the compiler. Nothing is parsed here: a kernel's text is read at its first
-call."""
+"""The decorators that pass functions to the compiler. They parse nothing: the source is read at the first call."""
 
 from __future__ import annotations
 
@@ -38,19 +37,17 @@ def kernel(
     checkpoints: bool = False,
     concurrent: bool = True,
 ) -> Any:
-    """Compiles a function, at its first call with arguments of new types, to run in parallel: its outermost loops are
-    spread over threads. As a method, the class is decorated with `@qd.data_oriented`.
+    """Makes a function a kernel. It is compiled at the first call with arguments of new types, and its outermost loops
+    run in parallel. To use it on a method, decorate the class with `@qd.data_oriented`.
 
-    `fastcache` (or `pure`) declares that the kernel depends on its arguments alone, and has that checked: variables of
-    the scope around it are an error. Kernels are kept on disk with or without it.
-    `graph` asks for all tasks in one launch, which is what a launch is, and allows `qd.graph`'s blocks and loops.
-    `checkpoints`, with `graph`, allows `qd.checkpoint` blocks, at which a launch may end and resume: a launch of a
-    kernel that has some returns a `qd.GraphStatus`, and `kernel.resume(..., from_checkpoint=label)` goes on from one.
+    `fastcache` (or `pure`) declares that the kernel depends on its arguments only, and the compiler checks it: captured
+    variables are an error. Kernels are cached on disk with or without it. `graph` allows `qd.graph`'s blocks and loops.
+    `checkpoints`, with `graph`, allows `qd.checkpoint` blocks, at which a launch may end and resume: a launch of such a
+    kernel returns a `qd.GraphStatus`, and `kernel.resume(..., from_checkpoint=label)` continues from one.
     `concurrent=False` keeps its launches on the default stream in the order of the calls under `qd.concurrent()` and
     `qd.init(concurrency="auto")`.
 
-    Raises `OctantsSyntaxError` for `checkpoints` without `graph`, and with a value that is returned.
-    """
+    Raises `OctantsSyntaxError` for `checkpoints` without `graph`, or with a return value."""
 
     def decorate(function: Callable[..., Any]) -> _octants.Kernel:
         if checkpoints and not graph:
@@ -60,8 +57,8 @@ def kernel(
         returned = inspect.signature(plain).return_annotation
         if checkpoints and returned not in (inspect.Signature.empty, None, "None"):
             raise OctantsSyntaxError(
-                "@qd.kernel(checkpoints=True) cannot return a value, since a launch returns its qd.GraphStatus: write it "
-                "to an array or field"
+                "@qd.kernel(checkpoints=True) cannot return a value, since a launch returns its qd.GraphStatus: "
+                "write it to an array or field"
             )
         made: _octants.Kernel = _named(_octants.Kernel(plain, graph, False, checkpoints, concurrent))
         if pure or fastcache:
@@ -104,7 +101,7 @@ def pyfunc(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 def data_oriented(cls: Any = None, *, stable_members: bool = False, template_primitives: bool = True) -> Any:
     """Lets the methods of a class be kernels. `self` is a compile-time value; with `template_primitives=False` the
-    numbers it holds are read anew at every launch instead of being compiled in. `stable_members` promises what is
+    numbers it holds are read again at every launch instead of being compiled in. `stable_members` promises what is
     checked anyway: it changes nothing.
     """
 
@@ -119,7 +116,7 @@ def data_oriented(cls: Any = None, *, stable_members: bool = False, template_pri
 
 
 def pure(fn: Any) -> Any:
-    """Declares that a kernel depends on its arguments alone; the same as `@qd.kernel(fastcache=True)`."""
+    """Declares that a kernel depends on its arguments only; the same as `@qd.kernel(fastcache=True)`."""
     if isinstance(fn, _octants.Kernel):
         fn._declare_pure()
     return fn
@@ -137,6 +134,6 @@ def _plain(fn: Any, decorator: str) -> Callable[..., Any]:
         raise OctantsTypeError(f"{decorator} decorates functions written with `def`, got {fn!r}")
     if getattr(function, "_octants_registered", False):
         raise OctantsSyntaxError(
-            f"{decorator} stands above `.register` of a perf_dispatch: put `.register` on top [KERNEL_ANNOTATION_ORDER]"
+            f"{decorator} is above `.register` of a perf_dispatch: put `.register` on top [KERNEL_ANNOTATION_ORDER]"
         )
     return function

@@ -1,4 +1,4 @@
-"""The text of a lambda, as that of a function with one `return`, for the compiler."""
+"""Converts the source of a lambda to that of a function with one `return`, for the compiler."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""`qd.ndrange`: several ranges as one loop. In Python it iterates over tuples; in kernels the compiler knows it."""
+"""`qd.ndrange`: the product of several ranges as one loop. In Python it iterates over tuples; in kernels it is built
+in."""
 
 from __future__ import annotations
 
@@ -29,8 +30,8 @@ class Ndrange:
                     )
             if len(order) != len(args):
                 raise OctantsSyntaxError(
-                    f"qd.ndrange(axes={order}) has {len(order)} entries but ndrange was called with {len(args)} dimension "
-                    "argument(s); they must match"
+                    f"qd.ndrange(axes={order}) has {len(order)} entries but ndrange was called with {len(args)} "
+                    "dimension argument(s); they must match"
                 )
             if sorted(order) != list(range(len(args))):
                 raise OctantsSyntaxError(f"qd.ndrange(axes={order}) is not a permutation of range({len(args)})")

@@ -1,7 +1,5 @@
-"""Operations of the kernel language, by name. Inside kernels the compiler knows them (`_octants_builtin` is the name it
-goes by); called from Python those that make sense work on numbers, numpy arrays, vectors and matrices, and the rest say
-that they belong in a kernel.
-"""
+"""Operations of the kernel language, by name. In kernels they are built in (`_octants_builtin` is the name). Called
+from Python, those that make sense there work on numbers, numpy arrays, vectors and matrices; the others raise."""
 
 from __future__ import annotations
 
@@ -134,7 +132,7 @@ def _bit_shr(x1: Any, x2: Any) -> Any:
     return (value & ((1 << bits) - 1)) >> int(x2)
 
 
-raw_div = _binary("raw_div", "The quotient as C computes it: of integers, rounded towards zero.", _raw_div)
+raw_div = _binary("raw_div", "The quotient as C computes it: of integers, rounded toward zero.", _raw_div)
 raw_mod = _binary("raw_mod", "The remainder as C computes it: with the sign of x1.", _raw_mod)
 bit_shr = _binary("bit_shr", "Shift to the right that fills with zeros.", _bit_shr)
 

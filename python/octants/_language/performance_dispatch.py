@@ -1,11 +1,11 @@
-"""`qd.perf_dispatch`: several implementations of one operation, of which the fastest is measured and used.
+"""`qd.perf_dispatch`: measures several implementations of one operation, and uses the fastest.
 
-Measuring goes round the implementations that are compatible with a call: some calls of each without a measurement, then
-timed ones. The least mean time wins for this geometry until the measurement is repeated. Every call runs exactly one
-implementation, so these need not be idempotent, but must agree.
+The measurement cycles through the implementations that are compatible with a call: some unmeasured calls of each, then
+timed ones. The implementation with the least mean time is used for this geometry until the measurement is repeated.
+Every call runs exactly one implementation, so the implementations need not be idempotent, but they must be equivalent.
 
-A timed call is measured by events of the stream that it runs on. The stream is drained before, so that what an
-implementation does on the host counts as well; other streams go on meanwhile.
+A timed call is measured by events on its stream. The stream is drained first, so that host work of the implementation
+counts as well; other streams continue.
 """
 
 from __future__ import annotations
@@ -108,7 +108,8 @@ class PerformanceDispatcher:
         if parameters != self.parameters:
             raise OctantsSyntaxError(
                 f"perf_dispatch `{self.name}`: an implementation takes the parameters {self.parameters}, "
-                f"`{getattr(function, '__name__', function)}` takes {parameters} [PERFDISPATCH_ANNOTATION_SEQUENCE_MISMATCH]"
+                f"`{getattr(function, '__name__', function)}` takes {parameters} "
+                "[PERFDISPATCH_ANNOTATION_SEQUENCE_MISMATCH]"
             )
         plain = inspect.isfunction(function)
         if plain:

@@ -1,5 +1,4 @@
-"""What belongs to Python. In a kernel such a function would run once, while the kernel is compiled, and never when it
-runs."""
+"""Functions for Python scope only. In a kernel, such a function would run at compile time, and never at run time."""
 
 from __future__ import annotations
 

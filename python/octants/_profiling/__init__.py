@@ -1,1 +1,1 @@
-"""Where a program's time goes."""
+"""Profiling reports."""

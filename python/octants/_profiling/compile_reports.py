@@ -1,4 +1,4 @@
-"""Reports of where time goes while kernels are compiled: by kernel, phase and step, as text and as a drawing."""
+"""Compile-time reports: by kernel, phase and step, as text and as a drawing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from octants import _octants
 
 _WIDTH, _ROW = 1200, 22
-_COLOURS = {
+_COLORS = {
     "parse": "#54a24b",
     "lower": "#4c78a8",
     "passes": "#b279a2",
@@ -112,7 +112,7 @@ class CompileReport:
 
     def save(self, path: str | Path) -> None:
         """Writes the report: the table for `.txt`; for `.svg` a drawing, in which a block is as wide as what it stands
-        for took, and stands on that which it is a part of."""
+        for took, and is on that which it is a part of."""
         path = Path(path)
         writers = {".txt": self.text, ".svg": self._drawing}
         if path.suffix not in writers:
@@ -122,7 +122,7 @@ class CompileReport:
         path.write_text(text + "\n", encoding="utf-8")
 
     def _blocks(self) -> Iterator[tuple[int, float, float, str, str]]:
-        """Level, begin, duration, text and colour of each block; equal steps of a kernel's compilations are one."""
+        """Level, begin, duration, text and color of each block; equal steps of a kernel's compilations are one."""
         yield 0, 0.0, self.total_ms, "all kernels", "#333333"
         at = 0.0
         for kernel, ones in self.kernels.items():
@@ -132,10 +132,10 @@ class CompileReport:
                 steps: dict[str, float] = {}
                 for step in (step for one in ones for step in one.steps if step.phase == phase):
                     steps[step.name] = steps.get(step.name, 0.0) + step.ms
-                yield 2, at, sum(steps.values()), phase, _COLOURS.get(phase, "#9d755d")
+                yield 2, at, sum(steps.values()), phase, _COLORS.get(phase, "#9d755d")
                 for name, ms in steps.items():
                     if name:
-                        yield 3, at, ms, name, _COLOURS.get(phase, "#9d755d")
+                        yield 3, at, ms, name, _COLORS.get(phase, "#9d755d")
                     at += ms
 
     def _drawing(self) -> str:
@@ -143,14 +143,14 @@ class CompileReport:
         height = 4 * _ROW + 20
         size = f'width="{_WIDTH}" height="{height}"'
         parts = [f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif" font-size="11">']
-        for level, begin, ms, name, colour in self._blocks():
+        for level, begin, ms, name, color in self._blocks():
             wide = ms * scale
             if wide < 0.1:
                 continue
             x, y = 10 + begin * scale, height - 10 - (level + 1) * _ROW
             title = f"<title>{escape(name)}: {ms:.3f} ms, {100 * ms / (self.total_ms or 1.0):.1f}%</title>"
             place = f'x="{x:.2f}" y="{y}" width="{wide:.2f}" height="{_ROW - 2}"'
-            parts.append(f'<rect {place} fill="{colour}" stroke="white" stroke-width="0.3">{title}</rect>')
+            parts.append(f'<rect {place} fill="{color}" stroke="white" stroke-width="0.3">{title}</rect>')
             if wide > 7 * len(name):
                 parts.append(f'<text x="{x + 4:.2f}" y="{y + 14}" fill="white">{escape(name)}</text>')
         return "\n".join([*parts, "</svg>"])

@@ -1,4 +1,4 @@
-"""Timelines: when tasks ran on which stream, and what they waited for, as a Chrome trace or as a drawing."""
+"""Timelines: when each task ran, on which stream, and after which tasks, as a Chrome trace or as a drawing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from octants._profiling.written_files import AnyPath, write_text
 from octants.exceptions import OctantsRuntimeError
 
 _WIDTH, _MARGIN, _ROW = 1000, 130, 60
-_COLOURS = ("#4c78a8", "#f58518", "#54a24b", "#b279a2", "#e45756", "#72b7b2", "#9d755d", "#79706e")
+_COLORS = ("#4c78a8", "#f58518", "#54a24b", "#b279a2", "#e45756", "#72b7b2", "#9d755d", "#79706e")
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class Timeline:
         assert self._last is not None
         with _octants.on_program(self._serial):
             rows, numbers, _ = _octants.profiler_spans(self._first, self._last)
-        # Streams by number, workers (negative) behind them.
+        # Streams by number, workers (negative) after them.
         used = sorted({numbers[row[4]] for row in rows}, key=lambda n: (n < 0, abs(n)))
         names = {number: self._lane_name(number) for number in used}
         zero = min((row[5] for row in rows), default=0.0)
@@ -184,7 +184,7 @@ class Timeline:
         scale = (_WIDTH - _MARGIN - 10) / (end or 1.0)
         row = {lane: i * _ROW for i, lane in enumerate(lanes)}
         kernels = list(dict.fromkeys(task.kernel for task in tasks))
-        colour = {kernel: _COLOURS[i % len(_COLOURS)] for i, kernel in enumerate(kernels)}
+        color = {kernel: _COLORS[i % len(_COLORS)] for i, kernel in enumerate(kernels)}
         size = f'width="{_WIDTH}" height="{_ROW * len(lanes) + 30}"'
         parts = [f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif" font-size="11">']
         for lane in lanes:
@@ -193,7 +193,7 @@ class Timeline:
             x, y, wide = _MARGIN + task.begin_ms * scale, row[task.lane] + 15, max(1.0, task.ms * scale)
             title = f"<title>{escape(task.name)}: {task.begin_ms:.3f} to {task.end_ms:.3f} ms</title>"
             place = f'x="{x:.1f}" y="{y}" width="{wide:.1f}" height="36"'
-            parts.append(f'<rect {place} fill="{colour[task.kernel]}" stroke="white">{title}</rect>')
+            parts.append(f'<rect {place} fill="{color[task.kernel]}" stroke="white">{title}</rect>')
             if wide > 7 * len(task.kernel):
                 parts.append(f'<text x="{x + 4:.1f}" y="{y + 22}" fill="white">{escape(task.kernel)}</text>')
         for earlier, later in self._edges():

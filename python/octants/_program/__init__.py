@@ -1,1 +1,1 @@
-"""The running program, and what the extension module is told of the package."""
+"""The running program, and the package's registration with the extension module."""

@@ -1,6 +1,6 @@
-"""What is called when the running program allocates memory of fields, and when it ends.
+"""Callbacks for two events of the running program: it allocates memory of fields, and it ends.
 
-Modules that must know of these moments add their functions here: `snode_trees.py` and `runtime.py`, which call them,
+Modules that need these events register their functions here. `snode_trees.py` and `runtime.py`, which call them,
 import none of those modules.
 """
 

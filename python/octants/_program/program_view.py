@@ -1,5 +1,4 @@
-"""The running program as programs written for Quadrants look at it: default types, synchronising, and two moments they
-hook.
+"""The running program as programs written for Quadrants use it: default types, synchronization, and two hooks.
 
 `ProgramView.materialize` is called after memory of fields was allocated, `ProgramView.clear` when a program has ended.
 Both do nothing; a program may replace them on the class.
@@ -91,7 +90,7 @@ class ProgramView:
         _octants.sync()
 
     def get_num_compiled_functions(self) -> int:
-        """How many specialisations of kernels this program has compiled."""
+        """How many specializations of kernels this program has compiled."""
         return _octants.compiled_count()
 
     def get_num_offloaded_tasks_on_last_call(self) -> int:

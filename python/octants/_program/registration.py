@@ -1,7 +1,7 @@
-"""What the extension module takes of the package: `_octants.register` reads these names, once, when the package is
+"""The names of the package that the extension module uses. `_octants.register` reads them once, when the package is
 imported.
 
-Rust imports no module of the package. What it needs another time gets a name here and a member of `Package` in
+Rust imports no module of the package. To use another name in Rust, add it here and as a member of `Package` in
 `package.rs` of octants-python.
 """
 

@@ -1,7 +1,7 @@
-"""The program: `qd.init`, `qd.reset`, `qd.sync`, and `qd.cfg`, the options in force.
+"""The program: `qd.init`, `qd.reset`, `qd.sync`, and `qd.cfg`, the current options.
 
-Options, their defaults, their checks and their environment variables (`OCTANTS_<OPTION>`) are the extension module's;
-this file passes them on and keeps the Python side in step.
+The extension module holds the options, their defaults, their checks and their environment variables
+(`OCTANTS_<OPTION>`). This file passes them on and keeps the Python side consistent.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def init(arch: Any = None, default_fp: Any = None, default_ip: Any = None, **opt
     _leave_program()
     # Kernels that run as Python keep their fields and ndarrays in the memory of a program on the CPU.
     if covers_kernels():
-        # Code with probes is for this program alone.
+        # Code with probes is for this program only.
         given["offline_cache"] = False
     is_plain = given.get("arch") == Arch.python.name
     notices = _octants.init({**given, "arch": "cpu"} if is_plain else given)

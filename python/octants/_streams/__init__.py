@@ -1,1 +1,1 @@
-"""Streams, captured graphs, launches side by side, and races between them."""
+"""Streams, captured graphs, concurrent launches, and races between launches."""

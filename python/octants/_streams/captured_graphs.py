@@ -1,4 +1,4 @@
-"""`qd.graph.capture`: launches of a whole step, noted once and launched as one."""
+"""`qd.graph.capture`: records the launches of a whole step, to launch them as one graph."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class CapturedGraph:
     @contextmanager
     def on_this_thread(self) -> Iterator[CapturedGraph]:
         """While the block of `capture` is open on one thread, lets another take part: `with g.on_this_thread():`. Its
-        streams and events order its launches among those of the others, as ever. Raises RuntimeError once the capture
+        streams and events order its launches among those of the others, as usual. Raises RuntimeError once the capture
         has ended."""
         self._graph.begin()
         writes = _HostWrites(self)
@@ -60,7 +60,7 @@ class CapturedGraph:
             self._graph.end()
 
     def launch(self, stream: Any = None) -> None:
-        """Launches the graph on a stream, by default the current one: behind the work of that stream, and ahead of what
+        """Launches the graph on a stream, by default the current one: after the work of that stream, and ahead of what
         is launched there later. The call returns at once where streams are real. In another capture, the graph's steps
         become steps of that one.
 
@@ -87,14 +87,14 @@ class CapturedGraph:
         self._note(_refuse_gradient)
 
     def grad(self) -> CapturedGraph:
-        """A graph of the gradients of this graph's launches, fills and copies, the last first: launched behind this
+        """A graph of the gradients of this graph's launches, fills and copies, the last first: launched after this
         one, with the gradients of what it wrote set, it adds to the gradients of what it read.
 
             step.launch()
             loss.grad.fill(1)
             step.grad().launch()
 
-        Gradients run on the streams of the launches, side by side where neither adds to what another uses. They are
+        Gradients run on the streams of the launches, concurrently where neither adds to what another uses. They are
         those of `kernel.grad(...)`: of memory as it is when they run, and of the arguments that the launches have now.
         Raises RuntimeError where a launch is a derivative itself, or keeps values whose number depends on memory.
         """
@@ -122,13 +122,11 @@ class CapturedGraph:
         self._others.append((self._graph.noted_steps(), gradient))
 
     def update(self, **arguments: Any) -> None:
-        """Gives the launches other arguments, from the next launch of the graph on.
+        """Replaces arguments of the recorded launches, from the next launch of the graph on.
 
-        A name is one that was given to `capture`, and stands for all places where that object was an argument; or it is
-        that of a parameter, and stands for it in every kernel that has it. Raises TypeError where there is no such
-        argument, or where launches were given different ones by that name. A graph that was loaded takes arrays, by the
-        names that it was loaded with.
-        """
+        A name passed to `capture` refers to all uses of that object as an argument. The name of a parameter refers to
+        it in every kernel that has it. Raises TypeError if there is no such argument, or if launches had different
+        arguments of that name. A loaded graph takes arrays, by the names that it was loaded with."""
         if self._loaded is not None:
             self._rebind(self._loaded, arguments)
             return
@@ -143,7 +141,7 @@ class CapturedGraph:
             kernel, names, _ = self._calls[number]
             if not is_same and not self._told:
                 self._told = True
-                text = "graph: kernel `%s` is other code with these arguments, so that the graph is made anew"
+                text = "graph: kernel `%s` has different code for these arguments, so the graph is rebuilt"
                 logging.getLogger("octants").info(text, kernel.__name__)
             self._calls[number] = (kernel, names, args)
 
@@ -151,14 +149,12 @@ class CapturedGraph:
         """Writes the graph to a file that other processes load by `qd.graph.load`, with the same version of Octants and
         the same kind of device.
 
-        The file holds machine code, numbers and names. Arrays are not in it: they are named, and given again when the
-        graph is loaded. An array has the name of the parameter that it was an argument of, one that was given to
-        `capture`, or one that is given here; a field stands for the whole tree that it lies in. What the block of
-        `capture` itself has made is in the file.
+        The file contains machine code, scalars and names. It does not contain the arrays: they have names, and are
+        passed to `load`. The name of an array is that of its parameter, one passed to `capture`, or one passed here. A
+        field represents its whole tree. Arrays created in the `capture` block are in the file.
 
-        Raises RuntimeError where a step means nothing in another process: an array of numpy or of another library, a
-        graph of another library, memory without a name, and code that is not kept (`offline_cache=False`).
-        """
+        Raises RuntimeError if a step has no meaning in another process: an array or graph of another library, memory
+        without a name, or code that is not cached (`offline_cache=False`)."""
         if self._loaded is not None:
             saved_graphs.refuse_loaded("is not saved again: copy its file")
         calls = [(kernel, names, list(args)) for kernel, names, args, _ in self._graph.calls()]
@@ -228,8 +224,8 @@ class CapturedGraph:
             if not all(_is_same(values[0], value) for value in values):
                 kernels = sorted({calls[n][0].__name__ for n, _ in found})
                 raise TypeError(
-                    f"captured launches of {', '.join(kernels)} were given different values of `{name}`: name those that are "
-                    "to change, as in qd.graph.capture(name=array)"
+                    f"captured launches of {', '.join(kernels)} were given different values of `{name}`: name those "
+                    "that are to change, as in qd.graph.capture(name=array)"
                 )
         self._places[name] = found
         return found
@@ -264,8 +260,8 @@ def _graph_handle(graph: Any) -> int:
     handle = raw() if callable(raw) else getattr(graph, "graph", None)
     if not isinstance(handle, int):
         raise TypeError(
-            f"{type(graph).__name__!r} object shows no handle of a graph: give an int, a CuPy graph, or a torch graph made "
-            "with `torch.cuda.CUDAGraph(keep_graph=True)`"
+            f"{type(graph).__name__!r} object shows no handle of a graph: give an int, a CuPy graph, or a torch graph "
+            "made with `torch.cuda.CUDAGraph(keep_graph=True)`"
         )
     return handle
 
@@ -284,8 +280,8 @@ def _is_same(a: Any, b: Any) -> bool:
 
 @contextmanager
 def capture(**named: Any) -> Iterator[CapturedGraph]:
-    """`with qd.graph.capture() as g:` notes what this thread launches, copies and fills, in the place of running it;
-    `g.launch()` then launches all of it as one, as often as wanted.
+    """`with qd.graph.capture() as g:` records this thread's launches, copies and fills instead of executing them.
+    `g.launch()` then launches them as one graph, any number of times.
 
         with qd.graph.capture() as g:
             forces(x, f)
@@ -293,11 +289,9 @@ def capture(**named: Any) -> Iterator[CapturedGraph]:
         for _ in range(1000):
             g.launch()
 
-    Streams and events order the steps as they order launches; steps that nothing orders run side by side. What the host
-    would wait for or look at has not happened: kernels that return values, reads and writes of elements, `qd.sync()`
-    raise RuntimeError. ndarrays that are made meanwhile are zeroed at each launch. `named` gives objects names for
-    `g.update`.
-    """
+    Streams and events order the steps as they order launches; unordered steps run concurrently. Results are not
+    available during the capture: kernels that return values, element access and `qd.sync()` raise RuntimeError.
+    ndarrays created in the block are zeroed at each launch. `named` gives objects names for `g.update`."""
     if runs_as_python():
         raise OctantsRuntimeError("graphs are captured of compiled kernels: under arch=qd.python kernels run as Python")
     graph = CapturedGraph(named)
@@ -312,10 +306,9 @@ def load(path: AnyPath, **arrays: Any) -> CapturedGraph:
         step = qd.graph.load("step.graph", x=x, v=v)
         step.launch()
 
-    Each name of the saved graph is given an array of the same type, shape and layout. The file holds machine code that
-    is run: load what you trust. Raises TypeError where an array is missing or does not fit, and RuntimeError where the
-    file is damaged, or was written by another version of Octants or for another device.
-    """
+    Pass an array of the same type, shape and layout for each name of the saved graph. The file contains machine code:
+    load only files that you trust. Raises TypeError if an array is missing or does not match, and RuntimeError if the
+    file is damaged, or was written by another version of Octants or for another device."""
     if runs_as_python():
         raise OctantsRuntimeError("graphs are of compiled kernels: under arch=qd.python kernels run as Python")
     graph = CapturedGraph.__new__(CapturedGraph)

@@ -1,9 +1,9 @@
-"""Launches that run side by side with no stream named, because what they touch allows it.
+"""Launches on the default stream that run concurrently because their accesses do not conflict.
 
     with qd.concurrent():
-        advance(a)          # these two run at once where the device can:
-        advance(b)          # neither writes what the other touches
-        combine(a, b, c)    # runs behind both
+        advance(a)          # these two run concurrently if the device can:
+        advance(b)          # neither writes what the other accesses
+        combine(a, b, c)    # runs after both
 
 Needs a device with real streams: a GPU, or the CPU with `cpu_streams=True`.
 """
@@ -24,12 +24,12 @@ def concurrent() -> Iterator[None]:
     """In the `with` block this thread's launches on the default stream are ordered by what they touch.
 
     Two launches keep their order when one writes an element that the other reads, writes or updates; others run side by
-    side. Results are those of the default stream. What the host reads afterwards is waited for as ever, and work on the
-    default stream behind the block comes behind all launches in it. `qd.init(concurrency="auto")` does the same for a
-    whole program, `@qd.kernel(concurrent=False)` keeps one kernel's launches in order.
+    side. Results are those of the default stream. What the host reads afterwards is waited for as usual, and work on
+    the default stream after the block comes after all launches in it. `qd.init(concurrency="auto")` does the same for
+    a whole program, `@qd.kernel(concurrent=False)` keeps one kernel's launches in order.
 
     Launches that return a value, print, assert, take arrays of the host or use memory that another library shares stay
-    on the default stream, behind all launches before them. Where a device works in order the block changes nothing.
+    on the default stream, after all launches before them. Where a device works in order the block changes nothing.
 
     Raises `OctantsRuntimeError` before `qd.init`.
     """
@@ -72,7 +72,7 @@ class ConcurrencyReport:
 
     @property
     def depth(self) -> int:
-        """Launches on the longest chain of which each waits for the one before it: the critical path, counted in
+        """The number of launches in the longest chain of dependences: the critical path, counted in
         launches. `len(launches) / depth` bounds the speed-up when all launches take equally long."""
         depths: dict[int, int] = {}
         floor = 0
@@ -81,7 +81,7 @@ class ConcurrencyReport:
             depth = 1 + max(floor, *waits, 0)
             depths[launch.number] = depth
             if launch.lane is None:
-                # The default stream is behind all before it, and all later ones behind it.
+                # The default stream is after all before it, and all later ones after it.
                 floor = max([depth, *depths.values()])
         return max([floor, *depths.values()], default=0)
 
@@ -94,7 +94,7 @@ class ConcurrencyReport:
         for launch in self.launches:
             lane = "default" if launch.lane is None else str(launch.lane)
             waits = ", ".join(f"{number} ({name})" if name else str(number) for number, name in launch.behind)
-            lines.append(f"{launch.number:>8}  {lane:>7}  {launch.kernel}" + (f", behind {waits}" if waits else ""))
+            lines.append(f"{launch.number:>8}  {lane:>7}  {launch.kernel}" + (f", after {waits}" if waits else ""))
         return "\n".join(lines)
 
 

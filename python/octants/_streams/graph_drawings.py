@@ -1,5 +1,4 @@
-"""Drawings of captured graphs: steps from top to bottom, streams side by side, what waits for what, and the critical
-path."""
+"""Drawings of captured graphs: steps from top to bottom, streams side by side, dependences, and the critical path."""
 
 from __future__ import annotations
 
@@ -73,7 +72,7 @@ def drawing(steps: Steps, taken: Sequence[float] | None) -> str:
     for behind in edges:
         rows.append(1 + max((rows[b] for b in behind), default=-1))
     lanes = sorted({lane for _, lane, _ in steps})
-    # Steps of one stream that nothing orders (fills of new memory) stand side by side.
+    # Steps of one stream that nothing orders (fills of new memory) are side by side.
     used: set[tuple[int, int]] = set()
     places = []
     for (_, lane, _), row in zip(steps, rows, strict=True):

@@ -1,4 +1,4 @@
-"""What reports of races say.
+"""Race reports.
 
     qd.init(check_races="static")
     try:
@@ -7,8 +7,9 @@
         for race in error.races:
             print(race.kind, race.buffer, race.index, race.first.at, race.second.at)
 
-`qd.init(check_races="static")` looks for races that can be proved, when a kernel is compiled and when it is launched;
-`check_races="full"` has kernels look for the others while they run. Either way a race is an `OctantsRaceError`.
+`qd.init(check_races="static")` finds races that can be proved, when a kernel is compiled and when it is launched.
+`check_races="full"` also instruments kernels to find the others at run time. Either way a race raises an
+`OctantsRaceError`.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class RaceAccess:
 
 @dataclass(frozen=True)
 class Race:
-    """Two accesses of one element with no order between them, of which at least one changes it."""
+    """Two unordered accesses of one element, at least one of which changes it."""
 
     kind: str
     """`"iterations"` or `"local"` (of a parallel loop that share an element or a variable), `"sections"`, `"launches"`

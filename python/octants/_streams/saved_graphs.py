@@ -1,8 +1,7 @@
-"""Captured graphs on disk: which names stand for the memory that a graph uses, and what is given for them when it is
-loaded.
+"""Captured graphs on disk: names for the memory that a graph uses, and the arrays bound to them at load time.
 
-A name is that of a parameter, one that was given to `capture` or `save`, or a path from one of these to a member, as
-`state.x` or `x.grad`.
+A name is that of a parameter, one passed to `capture` or `save`, or a path from one of these to a member, as `state.x`
+or `x.grad`.
 """
 
 from __future__ import annotations
@@ -68,7 +67,7 @@ def check_array(path: str, what: str, thing: Any) -> Array:
 
 
 def memory_of(array: Array) -> _octants.Buffer:
-    """The buffer that an array lies in: of a field that of its tree."""
+    """The buffer that an array is in: of a field that of its tree."""
     return array._root.buffer if isinstance(array, Field) else array.buffer
 
 

@@ -1,12 +1,12 @@
-"""Streams and events: what runs side by side, and what waits for what.
+"""Streams and events.
 
     with qd.create_stream() as s:
         step(qd_stream=s)       # returns at once where streams are real
-        other()                 # may run meanwhile
+        other()                 # may run concurrently
                                 # leaving the block waits for the stream's work
 
-Every kernel takes `qd_stream=`. On the CPU work runs in order unless the program began with
-`qd.init(arch=qd.cpu, cpu_streams=True)`; the calls are the same in both cases.
+Every kernel takes `qd_stream=`. On the CPU work runs in order unless the program began with `qd.init(arch=qd.cpu,
+cpu_streams=True)`; the calls are the same in both cases.
 """
 
 from __future__ import annotations

@@ -68,7 +68,8 @@ class _Call:
         if self.replaced.grad is None:
             name = self.replaced.function.__qualname__
             raise OctantsRuntimeError(
-                f"`{name}` is decorated with @qd.ad.grad_replaced, but no function is decorated with @qd.ad.grad_for({name})"
+                f"`{name}` is decorated with @qd.ad.grad_replaced, but no function is decorated with "
+                f"@qd.ad.grad_for({name})"
             )
         self.replaced.grad(*args, **self.kwargs)
 
@@ -85,8 +86,8 @@ def grad_for(primal: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     arguments."""
     if isinstance(primal, _octants.Kernel):
         raise OctantsRuntimeError(
-            f"`{primal.__name__}` is a kernel: @qd.ad.grad_for takes a Python function decorated with @qd.ad.grad_replaced; "
-            "write one that calls the kernel"
+            f"`{primal.__name__}` is a kernel: @qd.ad.grad_for takes a Python function decorated with "
+            "@qd.ad.grad_replaced; write one that calls the kernel"
         )
     if not isinstance(primal, _Replaced) or primal.grad is _nothing:
         name = getattr(primal, "__qualname__", primal)

@@ -64,8 +64,8 @@ class FwdMode(Scope):
         if self.seed is None or len(self.seed) == 0:
             if count != 1:
                 raise OctantsRuntimeError(
-                    f"`seed` is not set for a param of {count} elements: give one number for each, for example [1, 0, ...] for "
-                    "the derivative by the first"
+                    f"`seed` is not set for a param of {count} elements: give one number for each, for example [1, 0, "
+                    "...] for the derivative by the first"
                 )
             return np.ones(shape, param.dtype.numpy)
         if len(self.seed) != count:

@@ -1,4 +1,4 @@
-"""Gradients of a tape beside finite differences."""
+"""Compares gradients of a tape with finite differences."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class GradientCheck:
         self.saved = [(field, field.to_numpy()) for field in fields_in_memory("field")]
 
     def run(self, calls: list[tuple[Any, tuple[Any, ...]]]) -> None:
-        """Raises where a gradient is not what differences come to."""
+        """Raises if a gradient differs from finite differences."""
         now = [(field, field.to_numpy()) for field, _ in self.saved]
         random = np.random.default_rng(0)
         wrong = []

@@ -1,4 +1,4 @@
-"""The tape or forward mode that a thread is in: at most one, told to the compiled side."""
+"""The tape or forward mode of the current thread, at most one, as the extension module knows it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`Tape`: launches recorded while they run, then their gradients in reverse."""
+"""`Tape`: records launches while they run, then runs their gradients in reverse."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ class Tape(Scope):
         config = current_config()
         if validation and (config is None or not config.debug):
             warnings.warn(
-                "Debug mode is disabled, autodiff valid check will not work. Please specify `qd.init(debug=True)` to enable "
-                "the check.",
+                "Debug mode is disabled, autodiff valid check will not work. Please specify `qd.init(debug=True)` to "
+                "enable the check.",
                 stacklevel=2,
             )
             self.validation = False
@@ -102,8 +102,8 @@ class Tape(Scope):
         elif self._serial != launch.serial:
             names = [_octants.device_of(serial).name for serial in (launch.serial, self._serial)]
             raise OctantsRuntimeError(
-                f"kernel `{launch.kernel.__name__}` was launched on {names[0]}, and this tape began on {names[1]}: a tape "
-                "records the launches of one device"
+                f"kernel `{launch.kernel.__name__}` was launched on {names[0]}, and this tape began on {names[1]}: a "
+                "tape records the launches of one device"
             )
 
     def _set_modes(self, mode: AutodiffMode) -> None:
@@ -135,7 +135,7 @@ class Tape(Scope):
                 func.give_back()
 
     def _grad_on_streams(self, launches: list[_octants.RecordedLaunch]) -> None:
-        """Runs each launch's gradient on the stream of the launch, behind those that use the same memory."""
+        """Runs each launch's gradient on the stream of the launch, after those that use the same memory."""
         order = _octants.GradientOrder()
         for launch in launches:
             launch.precede(order)
@@ -144,7 +144,7 @@ class Tape(Scope):
                 if isinstance(func, _octants.RecordedLaunch):
                     func.grad(*args, order=order)
                 else:
-                    # What it launches is not known: it stands alone.
+                    # What it launches is not known: it is alone.
                     order.join()
                     func.grad(*args)
         finally:
@@ -230,8 +230,8 @@ def _check_loss(loss: Any) -> None:
             raise OctantsRuntimeError("The loss of `Tape` must be a 0-D field, i.e. scalar")
         if not loss.has_grad():
             raise OctantsRuntimeError(
-                "Gradients of loss are not allocated, please use qd.field(..., needs_grad=True) for all fields that are "
-                "required by autodiff."
+                "Gradients of loss are not allocated, please use qd.field(..., needs_grad=True) for all fields that "
+                "are required by autodiff."
             )
     elif isinstance(loss, Ndarray):
         if loss._get_nelement() != 1 or tuple(loss.element_shape):
@@ -246,8 +246,8 @@ def _check_loss(loss: Any) -> None:
             raise OctantsRuntimeError("The loss of `Tape` must be a tensor only contains one element")
         if not loss.requires_grad:
             raise OctantsRuntimeError(
-                "Gradients of loss are not allocated, please set requires_grad=True for all tensors that are required by "
-                "autodiff."
+                "Gradients of loss are not allocated, please set requires_grad=True for all tensors that are "
+                "required by autodiff."
             )
     else:
         raise TypeError(f"the loss of a tape is a field, an ndarray or a torch tensor, got {type(loss).__name__}")

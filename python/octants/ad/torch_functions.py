@@ -1,4 +1,4 @@
-"""Kernels as functions of torch's autograd. Tensors go to kernels as they are, without a copy."""
+"""Kernels as torch autograd functions. Tensors are passed to kernels without a copy."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Parallel algorithms over one-dimensional arrays: reductions, scans, sorts, selection, runs, histograms, the first k.
+"""Parallel algorithms on one-dimensional arrays: reductions, scans, sorts, selection, runs, histograms, top k.
 
-Those in `launch` are called from Python and find their own scratch memory. All others but `parallel_sort` and
-`PrefixSumExecutor` are called at the top level of a kernel, and take scratch memory from the caller, who sizes it with
-the matching `*_scratch_slots` function. Results do not depend on the schedule.
+Those in `launch` are called from Python and allocate their own scratch memory. All others except `parallel_sort` and
+`PrefixSumExecutor` are called at the top level of a kernel, and take scratch memory from the caller, with the size
+given by the matching `*_scratch_slots` function. Results do not depend on the schedule.
 
-On a GPU blocks of threads take tiles of the input; on a processor the threads take chunks. `tile_shapes` decides.
+On a GPU, thread blocks process tiles of the input; on a CPU, threads process chunks. `tile_shapes` decides.
 """
 
 from octants.algorithms import launch

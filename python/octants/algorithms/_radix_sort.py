@@ -1,4 +1,4 @@
-"""Where programs for Quadrants find the least capacity of a sort."""
+"""The minimum capacity of a sort, under Quadrants' import path."""
 
 from octants.algorithms.tile_shapes import least_capacity as _min_log256_for_n
 

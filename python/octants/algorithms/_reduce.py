@@ -1,4 +1,4 @@
-"""Where programs for Quadrants find the least capacity of a reduction."""
+"""The minimum capacity of a reduction, under Quadrants' import path."""
 
 from octants.algorithms.tile_shapes import least_capacity as _reduce_depth_for_n
 

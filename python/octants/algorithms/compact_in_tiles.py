@@ -1,6 +1,6 @@
-"""Compaction in one pass over memory: the elements that a condition holds for, moved together in their order.
+"""Single-pass compaction: moves the elements that satisfy a condition together, in order.
 
-Blocks take tiles in order, and pass on how many elements they keep as a scan does (`scan_in_tiles`). A subgroup counts
+Blocks take tiles in order, and pass on the number of kept elements as a scan does (`scan_in_tiles`). A subgroup counts
 its own by votes, and all elements are loaded before the first is stored.
 """
 

@@ -1,4 +1,5 @@
-"""Selected elements of an array, moved together in their order; runs of equal neighbors, one element for each."""
+"""Selection: moves the selected elements of an array together, in order. Unique: keeps one element of each run of
+equal neighbors."""
 
 # mypy: ignore-errors
 # Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.

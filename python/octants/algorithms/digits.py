@@ -1,4 +1,4 @@
-"""Digits of keys: of unsigned integers that sort as the keys do."""
+"""Digits of sort keys: each key is mapped to an unsigned integer with the same order."""
 
 # mypy: ignore-errors
 # Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.

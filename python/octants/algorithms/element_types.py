@@ -1,6 +1,4 @@
-"""Element types that the algorithms take, what their bits look like as unsigned integers, and identities of
-operators.
-"""
+"""Element types of the algorithms, their bits as unsigned integers, and identities of operators."""
 
 from __future__ import annotations
 

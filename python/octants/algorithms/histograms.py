@@ -1,6 +1,7 @@
-"""Histograms: how many elements fall into each of some ranges of equal width.
+"""Histograms: the number of elements in each of several ranges of equal width.
 
-On a GPU each block counts in its own memory first, where the counts fit into it; else all threads count in place.
+On a GPU each block counts in its own shared memory first, if the counts fit; otherwise all threads count in global
+memory.
 """
 
 # mypy: ignore-errors

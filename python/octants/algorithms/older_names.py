@@ -1,4 +1,4 @@
-"""Two older algorithms that are called from Python: fronts of `launch.sort` and `launch.inclusive_scan`."""
+"""Two older algorithms called from Python, which forward to `launch.sort` and `launch.inclusive_scan`."""
 
 from __future__ import annotations
 

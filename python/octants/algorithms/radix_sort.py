@@ -1,4 +1,4 @@
-"""A stable sort by digits, the lowest first (Knuth, The Art of Computer Programming, volume 3, section 5.2.5)."""
+"""A stable least-significant-digit radix sort (Knuth, The Art of Computer Programming, volume 3, section 5.2.5)."""
 
 # mypy: ignore-errors
 # Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
@@ -90,7 +90,7 @@ def sort(
     """Sorts `keys[0:n[()]]` ascending, in place; equal keys keep their order. With `has_values` the values move along.
 
     Only the low `end_bit` bits count, a multiple of 16: of signed integers and floats all bits are wanted. Zeros of
-    either sign are equal, and each NaN comes behind infinity. `tmp_keys` (and `tmp_values`) are other arrays as large
+    either sign are equal, and each NaN comes after infinity. `tmp_keys` (and `tmp_values`) are other arrays as large
     as `keys`, `scratch` has `sort_scratch_slots(n, log256_max_n)` words, u32 or u64. Raises `NotImplementedError` for
     keys that are no numbers and `ValueError` for a wrong `end_bit`, when the kernel is compiled.
     """

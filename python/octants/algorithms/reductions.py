@@ -1,7 +1,7 @@
 """Reductions of an array to one value.
 
-The order in which elements are combined follows from their number and the kind of machine: the same input gives the
-same bits in each run.
+The order of combination depends only on the number of elements and the kind of machine: the same input gives the same
+bits in each run.
 """
 
 # mypy: ignore-errors

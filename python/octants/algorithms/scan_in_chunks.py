@@ -1,6 +1,5 @@
-"""A scan on a processor: the sum of each chunk in parallel, then a short serial scan of these, then the chunks again,
-in parallel, with what stands before them.
-"""
+"""A scan on a CPU: the sum of each chunk in parallel, then a short serial scan of these sums, then a parallel scan of
+each chunk that starts from the sum before it."""
 
 # mypy: ignore-errors
 # Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.

@@ -1,14 +1,14 @@
-"""A scan in one pass over memory: blocks take tiles in order, and pass the sums of tiles on to each other.
+"""Single-pass scan: blocks take tiles in order, and pass the sums of tiles on to each other.
 
 This is decoupled look-back (Merrill and Garland, "Single-pass Parallel Prefix Scan with Decoupled Look-back", 2016)
-with another shape of what is looked at, so that the order in which values are combined follows from their positions
-alone: sums of floats are the same in each run. Tiles are the leaves of a tree in which a node stands for as many nodes
-as a subgroup has threads. Each tile publishes its sum; the last tile of a node waits for the sums of the others, and
-publishes the node's. What stands before a tile is then the sum of its earlier siblings, of its node's earlier siblings,
-and so on: a read of the subgroup for each level.
+with a different look-back structure. The order of combination depends only on positions, so sums of floats are the
+same in each run. Tiles are the leaves of a tree whose nodes have as many children as a subgroup has threads. Each tile
+publishes its sum. The last tile of a node waits for the sums of the others, and publishes the node's. The prefix of a
+tile is then the sum of its earlier siblings, of its node's earlier siblings, and so on: one read of the subgroup per
+level.
 
-A block waits only for tiles that were taken before its own, by blocks that have therefore begun. It relies on blocks
-that have begun going on, which GPUs promise, not on the order in which blocks begin.
+A block waits only for tiles that were taken before its own, by blocks that have therefore begun. It relies on forward
+progress of blocks that have begun, which GPUs guarantee, not on the order in which blocks begin.
 """
 
 # mypy: ignore-errors
@@ -47,7 +47,7 @@ def scan_words(n: int, words_of_value: int) -> int:
 
 @func
 def first_in_tile(items: template()) -> Any:
-    """Where the thread's first element stands in a tile: the rows of a subgroup lie one behind the other."""
+    """Where the thread's first element is in a tile: the rows of a subgroup are adjacent."""
     return (thread_idx() // group_size()) * static(group_size() * items) + invocation_id()
 
 

@@ -1,4 +1,4 @@
-"""How many words of scratch memory each algorithm wants. The functions work in Python and in kernels."""
+"""The number of words of scratch memory that each algorithm needs. The functions work in Python and in kernels."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What stands in scratch memory: values as unsigned words, and words that tell whether their value is there yet.
+"""The contents of scratch memory: values as unsigned words, with a flag that tells whether the value has been written.
 
-A block hands a value to others through words that it writes once: a word holds a flag besides bits of the value, so
-that whoever reads it knows without a fence whether it has been written. A word that is wider than the value holds all
-of it; else each word holds as many bits as half of it has.
+A block passes a value to others through words that it writes once. A word holds a flag besides bits of the value, so a
+reader can tell without a fence whether it has been written. A word wider than the value holds all of it; otherwise
+each word holds half of the word's bits.
 """
 
 # mypy: ignore-errors

@@ -1,6 +1,5 @@
-"""One digit of a radix sort on a processor: each chunk counts its digits, a serial scan finds where the keys of each
-digit of each chunk go, and the chunks move their keys there in order.
-"""
+"""One digit pass of a radix sort on a CPU: each chunk counts its digits, a serial scan computes the destination of
+each digit of each chunk, and the chunks move their keys there in order."""
 
 # mypy: ignore-errors
 # Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.

@@ -1,13 +1,13 @@
 """A radix sort that reads and writes the keys once for each digit (Adinets and Merrill, "Onesweep: A Faster Least
 Significant Digit Radix Sort for GPUs", 2022).
 
-The digits of all passes are counted in one pass over the keys. In the pass of a digit blocks take tiles in order. A
-block ranks its keys by the digit, in registers and shared memory; finds by decoupled look-back, a thread for each
-digit, how many keys of earlier tiles have it; and moves the keys to their places, in runs of equal digits.
+The digits of all passes are counted in one pass over the keys. In each digit pass, blocks take tiles in order. A block
+ranks its keys by the digit, in registers and shared memory. It finds by decoupled look-back, with one thread per
+digit, how many keys of earlier tiles have the digit. It then moves the keys to their destinations, in runs of equal
+digits.
 
-The state of a digit in a tile is a word (two for 2**30 keys and more): its upper two bits tell whether the others are
-the count of the tile alone or that of all tiles up to it. Passes use two areas of states in turn: each clears the
-other.
+The state of a digit in a tile is a word (two for 2**30 keys and more). Its upper two bits tell whether the others are
+the count of this tile or of all tiles up to it. Passes alternate between two areas of states: each clears the other.
 """
 
 # mypy: ignore-errors
@@ -183,7 +183,7 @@ def _look_back(scratch: template(), first: Any, words: Any, tile: Any, digit: An
             high = volatile_load(scratch[at + static(DIGITS)])
             count = count | ((high & mask) << word(static(width(scratch.dtype) // 2)))
             if high >> shift != state:
-                # One half is of the tile alone, the other is not: read both again.
+                # One half is of the tile only, the other is not: read both again.
                 state = word(0)
         if state != 0:
             before += count
@@ -195,7 +195,7 @@ def _look_back(scratch: template(), first: Any, words: Any, tile: Any, digit: An
 
 @func
 def _digit_in_tile(key: Any, is_left: Any, shift: template(), key_dtype: template(), descending: template()) -> Any:
-    """The digit of a key; the largest one for what stands behind the last key, so that it stays behind."""
+    """The digit of a key; the largest one for what is after the last key, so that it stays after."""
     digit = i32(static(DIGITS - 1))
     if is_left:
         digit = digit_of(key, shift, key_dtype, descending)

@@ -1,6 +1,6 @@
-"""How the input is cut: into tiles that blocks of threads take in turn, or into chunks where threads form no blocks.
+"""The division of the input: into tiles for thread blocks, or into chunks where there are no thread blocks.
 
-All sizes that follow from the machine, and the choice between the two forms of each algorithm, stand here.
+All machine-dependent sizes, and the choice between the two forms of each algorithm, are here.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def items_of(dtype: Any) -> int:
 
 
 def items_of_pairs(key_dtype: Any, value_dtype: Any, has_values: bool) -> int:
-    """Elements that a thread of a sort's tile holds: a tile's keys and values lie in the memory of its block.
+    """Elements that a thread of a sort's tile holds: a tile's keys and values are in the memory of its block.
 
     Larger tiles look back less often. They are worth their memory where several blocks still find room.
     """

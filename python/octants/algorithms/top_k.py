@@ -1,8 +1,7 @@
-"""The first elements of an array in ascending or descending order.
+"""The first k elements of an array in ascending or descending order.
 
-The digits of their keys are found from the highest down: each narrows down the key of the last element that belongs to
-the result. Then one scan moves the elements with a smaller key, and the first of those with an equal one, and the few
-that there are get sorted.
+The key of the last element of the result is found digit by digit, from the highest. Then one scan moves the elements
+with a smaller key and the first of those with an equal one, and these few elements are sorted.
 """
 
 # mypy: ignore-errors

@@ -1,6 +1,6 @@
-"""Paths by which programs written for Quadrants reach inside it, such as `qd.lang.ops.logical_not`.
+"""Import paths by which programs written for Quadrants reach its internals, such as `qd.lang.ops.logical_not`.
 
-Every name here is another module's; new programs do not need this package.
+Every name here belongs to another module; new programs do not need this package.
 """
 
 import sys

@@ -1,6 +1,6 @@
-"""A key of the metadata of members of a dataclass, under its path in Quadrants.
+"""A metadata key for dataclass members, under its import path in Quadrants.
 
-A member that has it takes part in what a compiled kernel is found by, which all members do here.
+In Quadrants a member with this key is part of the cache key of a kernel. Here all members are.
 """
 
 FIELD_METADATA_CACHE_VALUE = "add_value_to_cache_key"

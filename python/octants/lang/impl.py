@@ -1,4 +1,4 @@
-"""What makes fields and reads the options, under its path in Quadrants."""
+"""Field constructors and options, under their import path in Quadrants."""
 
 from octants import _octants
 from octants._arrays.ndarrays import ndarray

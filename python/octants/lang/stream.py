@@ -1,4 +1,4 @@
-"""The place of streams and events in older programs."""
+"""Streams and events under the import path of older programs."""
 
 from octants._streams.streams import Event, Stream, create_event, create_stream, stream_parallel
 

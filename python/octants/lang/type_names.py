@@ -1,4 +1,4 @@
-"""Types as other libraries and Python name them, under the path in Quadrants.
+"""Type names of other libraries and of Python, under the import path in Quadrants.
 
 Torch is imported by the first call that needs it.
 """

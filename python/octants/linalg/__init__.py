@@ -1,8 +1,8 @@
 """Sparse matrices and solvers of linear systems: `qd.linalg`.
 
-`SparseMatrix`, made by a `SparseMatrixBuilder` that kernels fill or from triplets in an ndarray, has its algebra and
-its direct solver (`SparseSolver`) on the host. Products with vectors on the device, `SparseCG` and the solvers without
-a matrix (`MatrixFreeCG`, `MatrixFreeBICGSTAB`) are kernels, and run wherever the program runs.
+A `SparseMatrix` is built by a `SparseMatrixBuilder` that kernels fill, or from triplets in an ndarray. Its algebra and
+its direct solver (`SparseSolver`) run on the host. Products with vectors on the device, `SparseCG` and the matrix-free
+solvers (`MatrixFreeCG`, `MatrixFreeBICGSTAB`) are kernels, and run on the program's device.
 """
 
 from octants.linalg.linear_operator import LinearOperator

@@ -1,4 +1,4 @@
-"""Matrices that are known by their products with vectors: `LinearOperator`."""
+"""Linear operators defined by their products with vectors: `LinearOperator`."""
 
 from __future__ import annotations
 

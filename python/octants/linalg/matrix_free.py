@@ -1,7 +1,7 @@
-"""Solvers that know a matrix by its products with vectors: `MatrixFreeCG` and `MatrixFreeBICGSTAB`.
+"""Matrix-free solvers: `MatrixFreeCG` and `MatrixFreeBICGSTAB`.
 
-Vectors are fields or ndarrays of one to three axes; those that a solver needs besides are of the same kind and shape as
-the right side, so that the user's kernel takes them too.
+Vectors are fields or ndarrays of one to three axes. The solver's temporary vectors have the kind and shape of the
+right side, so that the user's kernel accepts them too.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def MatrixFreeBICGSTAB(A: Any, b: Any, x: Any, tol: float = 1e-6, maxiter: int =
         A._matvec(p, Ap)
         denominator = dot(shadow, Ap)
         if rho == 0.0 or denominator == 0.0:
-            # The residual has become orthogonal to the one that it is compared with, by rounding mostly: begin anew
+            # The residual has become orthogonal to the one that it is compared with, by rounding mostly: begin again
             # from it.
             if is_fresh:
                 break

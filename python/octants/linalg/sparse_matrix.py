@@ -1,7 +1,7 @@
 """Sparse matrices: `SparseMatrix`.
 
-The entries lie in the host's memory, by columns. For a product with an ndarray the rows are copied to the device, and
-kept there until the matrix changes. On a GPU the vendor's library multiplies, where there is one; else a kernel does.
+The entries are in host memory, by columns. For a product with an ndarray, the rows are copied to the device and kept
+there until the matrix changes. On a GPU the vendor's library multiplies, if there is one; otherwise a kernel does.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Builders of sparse matrices, to which kernels add elements: `SparseMatrixBuilder`."""
+"""Builders that accumulate the elements of a sparse matrix in kernels: `SparseMatrixBuilder`."""
 
 # mypy: ignore-errors
 # Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.

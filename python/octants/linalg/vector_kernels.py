@@ -1,4 +1,4 @@
-"""Kernels over vectors of any number of axes, fields or ndarrays: the steps of solvers that store no matrix."""
+"""Kernels on vectors of any number of axes, fields or ndarrays: the steps of matrix-free solvers."""
 
 # mypy: ignore-errors
 # Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.

@@ -1,4 +1,4 @@
-"""Numbers that kernels name."""
+"""Mathematical constants for kernels."""
 
 from math import e, inf, nan, pi
 

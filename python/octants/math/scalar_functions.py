@@ -1,4 +1,4 @@
-"""Functions that work component by component, and functions of bits."""
+"""Component-wise functions and bit functions."""
 
 # mypy: ignore-errors
 # Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
@@ -16,7 +16,7 @@ from octants.types.values import elementwise
 
 @known_to_compiler("isnan")
 def isnan(x: Any) -> Any:
-    """Whether each component is not a number. Works under `fast_math` too: it looks at the bits."""
+    """Whether each component is NaN. Works under `fast_math` too, because it tests the bits."""
     return elementwise(np.isnan, x)
 
 
@@ -99,7 +99,7 @@ def fns(mask: u32, base: u32, offset: i32):
         if base < 32 and ((mask >> start) & 1) == 1:
             result = base
     elif offset > 0:
-        # Take away what is below the base, then the lowest bit that is left, again and again.
+        # Take away what is below the base, then the lowest bit that is left, repeatedly.
         rest = (mask >> start) << start
         if base > 31:
             rest = u32(0)

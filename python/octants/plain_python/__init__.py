@@ -1,8 +1,8 @@
-"""Kernels as plain Python: what `qd.init(arch=qd.python)` asks for, to step through a kernel in a debugger.
+"""Kernels as plain Python, for `qd.init(arch=qd.python)`: to step through a kernel in a debugger.
 
-Fields and ndarrays lie in memory of a program on the CPU, and are read and written as from Python. The Python function
-of a kernel is run, after `rewrite` has changed what means another thing in the kernel language; `stand_ins` has what
-the kernel language's own functions do. Everything runs in order, on one thread.
+Fields and ndarrays are in the memory of a CPU program, and are accessed as from Python. `rewrite` changes the
+constructs that have another meaning in the kernel language, and then the kernel's Python function runs. `stand_ins`
+implements the built-in functions of the kernel language. Everything runs in order, on one thread.
 """
 
 from __future__ import annotations

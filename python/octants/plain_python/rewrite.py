@@ -1,14 +1,13 @@
-"""Rewrites the source of a kernel into Python of the same meaning.
+"""Rewrites the source of a kernel into equivalent Python.
 
-What changes is little, and keeps its lines, so that a debugger shows the user's own text:
+The changes are small and keep the lines, so that a debugger shows the user's own text:
 
 - A loop over a field, an ndarray or an ndrange runs over its indices.
-- The first argument of an atomic function is passed as a place that it can change.
-- A variable takes a copy of the vector, matrix or struct that is assigned to it, and a number of the type that it is
-  annotated with.
-- The first round of a `qd.graph.do_while` loop runs whatever its condition is.
+- The first argument of an atomic function is passed as a location that the function can change.
+- An assigned vector, matrix or struct is copied, and a number is converted to the annotated type.
+- The first round of a `qd.graph.do_while` loop runs unconditionally.
 
-A function whose source cannot be had runs as it is.
+A function whose source is not available runs as it is.
 """
 
 from __future__ import annotations

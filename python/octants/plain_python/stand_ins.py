@@ -1,4 +1,4 @@
-"""What functions of the kernel language do when kernels run as Python."""
+"""Built-in functions of the kernel language for kernels that run as Python."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Checks of a device with the installed package alone: `python -m octants.selftest --arch cpu`, or `cuda`, or `amdgpu`.
+"""Checks a device with the installed package alone: `python -m octants.selftest --arch cpu`, or `cuda`, or `amdgpu`.
 
-Every kind of thing that a program asks of a device is compiled and run there, and compared with numpy. It is for
-whoever has a machine that nobody has tried yet: the last lines say what to report.
+Each kind of device operation is compiled and run, and compared with numpy. Use it on machines that have not been
+tested yet: the last lines say what to report.
 """
 
 from __future__ import annotations

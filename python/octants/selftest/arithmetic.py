@@ -1,4 +1,4 @@
-"""Numbers: integers and floats of all widths, conversions, functions of mathematics."""
+"""Arithmetic: integers and floats of all widths, conversions, math functions."""
 
 # mypy: ignore-errors
 # Kernels are Python in form only.

@@ -1,4 +1,4 @@
-"""Derivatives of kernels, and kernels of several tasks that are launched as one."""
+"""Derivatives of kernels, and kernels of several tasks that are launched as one graph."""
 
 # mypy: ignore-errors
 # Kernels are Python in form only.

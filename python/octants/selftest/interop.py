@@ -1,4 +1,4 @@
-"""Other libraries' arrays, where they are installed."""
+"""Arrays of other libraries, if these are installed."""
 
 # mypy: ignore-errors
 # Kernels are Python in form only.
@@ -23,7 +23,7 @@ def square(x: qd.types.ndarray(dtype=qd.f32, ndim=1)):
 
 @check()
 def numpy_arrays_come_back_changed() -> None:
-    """In place, and not their neighbours."""
+    """In place, and not their neighbors."""
     x = np.arange(10, dtype=np.float32)
     square(x[2:8])
     want = np.arange(10.0)
@@ -48,7 +48,7 @@ def tensors_of_torch() -> str:
 
 
 class Shown:
-    """An array as other libraries see it: by DLPack alone."""
+    """An array as other libraries see it: by DLPack only."""
 
     def __init__(self, array: Any) -> None:
         self.__dlpack__ = array.__dlpack__

@@ -1,4 +1,4 @@
-"""What running kernels say: printed text, failed assertions, indices outside. And random numbers."""
+"""Messages of running kernels: printed text, failed assertions, out-of-bounds indices. Also random numbers."""
 
 # mypy: ignore-errors
 # Kernels are Python in form only.

@@ -1,4 +1,4 @@
-"""Streams and events: what runs side by side, and what waits for what."""
+"""Streams and events: concurrency and order."""
 
 # mypy: ignore-errors
 # Kernels are Python in form only.

@@ -1,5 +1,4 @@
-"""What the checks of the self-test share: how they are found, how results are compared, how one says that it was left
-out."""
+"""The common part of the self-test's checks: registration, comparison of results, skipping."""
 
 from __future__ import annotations
 
@@ -36,7 +35,7 @@ CHECKS: list[Check] = []
 
 
 def check(**options: Any) -> Callable[[Run], Run]:
-    """Makes a function a check, run in a program of its own with these options. It raises `AssertionError` where the
+    """Registers a function as a check, run in a separate program with these options. It raises `AssertionError` if the
     device is wrong, and may return a remark for the table."""
 
     def add(run: Run) -> Run:

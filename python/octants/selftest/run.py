@@ -1,4 +1,4 @@
-"""Runs the checks, each in a program of its own, and shows a table."""
+"""Runs each check in a separate program, and prints a table."""
 
 from __future__ import annotations
 
@@ -120,7 +120,8 @@ def main(argv: list[str] | None = None) -> int:
 
 def _say_what_to_report(arch: str, device: str, failed: list[Outcome]) -> None:
     print(
-        "\nPlease report this, with all of the text below, and where it is easy with the code of a kernel that went wrong"
+        "\nPlease report this, with all of the text below, and where it is easy with the code of a kernel that went "
+        "wrong"
     )
     print(f"(`python -m octants.selftest --arch {arch} --only NAME` runs one check alone):\n")
     print(f"    octants {_octants.__version__}, Python {platform.python_version()}, numpy {np.__version__}")

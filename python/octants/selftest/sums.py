@@ -120,7 +120,7 @@ def scattered_floats() -> None:
 
 @check()
 def atomics_give_old_values() -> None:
-    """Each of many threads gets a number of its own; compare and swap."""
+    """Each of many threads gets a distinct number; compare and swap."""
     taken, next_one = qd.field(qd.i32, shape=N), qd.field(qd.i32, shape=())
     winner = qd.field(qd.i32, shape=())
 

@@ -1,12 +1,12 @@
-"""Threads that run together: blocks, subgroups and the grid.
+"""Cooperating threads: blocks, subgroups and the grid.
 
-The threads that run a parallel loop form blocks, which share memory (`block.SharedArray`) and meet at barriers
+The threads that run a parallel loop form blocks, which share memory (`block.SharedArray`) and synchronize at barriers
 (`block.sync`). The threads of a block form subgroups (32 or 64 threads), which exchange values in registers
-(`subgroup.shuffle`). With `qd.loop_config(block_dim=n)` iterations `n * b` to `n * b + n - 1` are run by block `b` as
-long as the loop has no more iterations than the launch has threads.
+(`subgroup.shuffle`). With `qd.loop_config(block_dim=n)`, block `b` runs iterations `n * b` to `n * b + n - 1` if the
+loop has no more iterations than the launch has threads.
 
-All of it needs a GPU and is for kernels and `@qd.func` functions. Operations that threads execute together stand in
-uniform control flow: under no condition that differs among the threads of the block or subgroup.
+All of it needs a GPU and is for kernels and `@qd.func` functions. Collective operations must be in uniform control
+flow: under no condition that differs among the threads of the block or subgroup.
 """
 
 from octants.simt import block, grid, subgroup, warp

@@ -1,4 +1,4 @@
-"""Operations of the threads of a block: barriers, fences, shared memory, positions, reductions and scans."""
+"""Block operations: barriers, fences, shared memory, positions, reductions and scans."""
 
 from __future__ import annotations
 

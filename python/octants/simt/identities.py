@@ -1,4 +1,4 @@
-"""Operators that combine two values, and the value that each of them leaves alone."""
+"""Binary operators, and the identity element of each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a subgroup is made of: its size, positions in it, and values that move from one thread to another."""
+"""Subgroup basics: size, positions, and shuffles of values between threads."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ shuffle = kernel_only(
 )
 shuffle_xor = kernel_only(
     "simt.shuffle_xor",
-    "`shuffle_xor(value, mask)`: the value of the thread whose index differs in the mask's bits; the own value if there "
-    "is none.",
+    "`shuffle_xor(value, mask)`: the value of the thread whose index differs in the mask's bits; the own value if "
+    "there is none.",
 )
 shuffle_up = kernel_only(
     "simt.shuffle_up",

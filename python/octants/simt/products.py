@@ -1,7 +1,7 @@
-"""Products of matrices that the threads of a subgroup form together, on tensor cores where the device has them.
+"""Matrix products that the threads of a subgroup compute together, on tensor cores if the device has them.
 
 A `MatrixProduct` has three kinds of fragments, matrices of 16 x 16 elements in the registers of a subgroup: `a`, `b`
-and the sums. `sums += a @ b` is the product. Where an element lies depends on the device.
+and the sums. `sums += a @ b` is the product. The position of each element depends on the device.
 """
 
 # mypy: ignore-errors
@@ -68,7 +68,7 @@ def _common_methods(kind: str, role: str, components: int) -> dict[str, Any]:
 
     @func
     def _load3d(self: Any, array: template(), batch: template(), r0: Any, r1: Any, c0: Any, c1: Any) -> None:
-        """The rows `r0` to `r1` and columns `c0` to `c1` of an array; what lies outside of the array stays as it is."""
+        """The rows `r0` to `r1` and columns `c0` to `c1` of an array; what is outside of the array stays as it is."""
         row_end = min(r1, array.shape[static(len(array.shape) - 2)])
         column_end = min(c1, array.shape[static(len(array.shape) - 1)])
         for i in static(range(components)):

@@ -131,13 +131,13 @@ def inclusive_and(value: Any) -> Any:
 
 @func
 def inclusive_or_tiled(value: Any, log2_size: template()) -> Any:
-    """The united bits of the tile's threads up to this one."""
+    """The merged bits of the tile's threads up to this one."""
     return _inclusive_tiled(value, bit_or, log2_size)
 
 
 @func
 def inclusive_or(value: Any) -> Any:
-    """The united bits of the subgroup's threads up to this one."""
+    """The merged bits of the subgroup's threads up to this one."""
     return inclusive_or_tiled(value, log2_group_size())
 
 
@@ -215,13 +215,13 @@ def exclusive_and(value: Any) -> Any:
 
 @func
 def exclusive_or_tiled(value: Any, log2_size: template()) -> Any:
-    """The united bits of the tile's threads before this one."""
+    """The merged bits of the tile's threads before this one."""
     return _exclusive_tiled(value, bit_or, zero(value), log2_size)
 
 
 @func
 def exclusive_or(value: Any) -> Any:
-    """The united bits of the subgroup's threads before this one."""
+    """The merged bits of the subgroup's threads before this one."""
     return exclusive_or_tiled(value, log2_group_size())
 
 

@@ -1,6 +1,6 @@
-"""Square matrices whose rows the threads of a subgroup hold in registers: `Tile16x16`, `Tile32x32`.
+"""Square matrices with rows in the registers of a subgroup's threads: `Tile16x16`, `Tile32x32`.
 
-Thread `i` of the subgroup has row `i`; threads beyond the tile's rows take part and hold nothing.
+Thread `i` of the subgroup holds row `i`; threads beyond the tile's rows take part and hold nothing.
 """
 
 # mypy: ignore-errors
@@ -23,7 +23,7 @@ __all__ = ["Tile16x16", "Tile32x32", "TileType"]
 
 @func
 def _load3d(self: Any, array: template(), batch: template(), r0: Any, r1: Any, c0: Any, c1: Any) -> None:
-    """The rows `r0` to `r1` and columns `c0` to `c1` of an array; what lies outside of the array stays as it is."""
+    """The rows `r0` to `r1` and columns `c0` to `c1` of an array; what is outside of the array stays as it is."""
     static_assert(self.row.n <= group_size(), "a tile's rows are threads of one subgroup: this device's have fewer")
     row = r0 + invocation_id()
     end = min(c1, array.shape[static(len(array.shape) - 1)])

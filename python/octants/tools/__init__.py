@@ -1,4 +1,4 @@
-"""Tools around programs: writing geometry and grids to files."""
+"""Tools for programs: writing geometry and grids to files."""
 
 from octants.tools.ply import PLYWriter
 from octants.tools.vtk import write_vtk

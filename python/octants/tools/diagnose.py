@@ -1,4 +1,4 @@
-"""What this machine has: `python -m octants.tools.diagnose` prints it, for bug reports."""
+"""Describes this machine, for bug reports: `python -m octants.tools.diagnose`."""
 
 from __future__ import annotations
 

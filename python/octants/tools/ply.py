@@ -63,7 +63,7 @@ class PLYWriter:
         self._add_floats(("vx", "vy", "vz"), (vx, vy, vz))
 
     def add_vertex_color(self, r: Any, g: Any, b: Any) -> None:
-        """Colours."""
+        """Colors."""
         self._add_floats(("red", "green", "blue"), (r, g, b))
 
     def add_vertex_alpha(self, alpha: Any) -> None:
@@ -71,7 +71,7 @@ class PLYWriter:
         self._add_floats(("Alpha",), (alpha,))
 
     def add_vertex_rgba(self, r: Any, g: Any, b: Any, a: Any) -> None:
-        """Colours and opacities."""
+        """Colors and opacities."""
         self._add_floats(("red", "green", "blue", "Alpha"), (r, g, b, a))
 
     def add_vertex_id(self) -> None:

@@ -28,7 +28,7 @@ __all__ = [
 
 
 class NdarrayType:
-    """An array parameter, restricted to an element type and a number of axes where they are given."""
+    """An array parameter, optionally restricted to an element type and a number of axes."""
 
     _octants_entity = "ndarray_type"
 

@@ -1,4 +1,4 @@
-"""What a field is to differentiation, and what a tape makes of a kernel."""
+"""Whether a field needs a gradient, and how a tape handles a kernel."""
 
 from enum import Enum
 

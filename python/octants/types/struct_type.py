@@ -45,8 +45,8 @@ class StructType:
                 if part in members or part in self._declared:
                     raise OctantsSyntaxError(
                         f"unpacked vector field {key!r} would expand to a synthetic field {part!r} that collides with "
-                        f"another member of {self.name}: a member name {part!r} collides with a synthetic field. Rename "
-                        "one of them"
+                        f"another member of {self.name}: a member name {part!r} collides with a synthetic field. "
+                        "Rename one of them"
                     )
                 self._declare(part, float if value.dtype is None else value.dtype)
         self.methods = dict(methods or {})
@@ -96,7 +96,7 @@ class StructType:
         return self(value)
 
     def filled_with_scalar(self, value: Any) -> Struct:
-        """A struct of which every number is `value`."""
+        """A struct in which every number is `value`."""
 
         def filled(type_: Any) -> Any:
             return type_.filled_with_scalar(value) if isinstance(type_, StructType) else convert_member(type_, value)

@@ -1,7 +1,7 @@
 """The types of vectors and matrices of fixed size: `qd.types.vector(3, qd.f32)`.
 
-A type object is callable in Python scope and builds a value; inside a kernel the compiler knows it by its marker. Equal
-arguments give the same object, so types compare by identity.
+A type object is callable in Python scope and builds a value; inside a kernel the compiler recognizes it by its marker.
+Equal arguments give the same object, so types compare by identity.
 """
 
 from __future__ import annotations

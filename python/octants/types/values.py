@@ -1,8 +1,8 @@
 """Vectors and matrices as Python values: `qd.Vector([1, 2, 3])`, `qd.Matrix([[1, 2], [3, 4]])`.
 
-A value holds a numpy array of one or two axes. An element read from a field or an ndarray is a copy whose components,
-when assigned to, are also written back to where it came from (`v[0].x = 1`). Inside kernels the compiler knows these
-names itself and none of this code runs.
+A value holds a numpy array of one or two axes. An element read from a field or an ndarray is a copy. Assignments to
+its components are also written back to the field or ndarray (`v[0].x = 1`). Inside kernels these names are built in,
+and none of this code runs.
 """
 
 from __future__ import annotations
@@ -578,7 +578,8 @@ def _as_entries(arr: Any, declared: DataType | None) -> np.ndarray[Any, Any]:
     entries = np.array(arr)
     if entries.ndim not in (1, 2) or 0 in entries.shape[1:] or (entries.ndim == 2 and entries.size == 0):
         raise OctantsTypeError(
-            f"a Matrix has one or two axes and at least one component, got an array-like object of shape {entries.shape}"
+            "a Matrix has one or two axes and at least one component, got an array-like object of shape "
+            f"{entries.shape}"
         )
     if entries.dtype == object or entries.dtype not in BY_NUMPY:
         raise OctantsTypeError(f"the components of a Vector or Matrix are numbers, got {arr!r}")

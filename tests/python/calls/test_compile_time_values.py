@@ -187,7 +187,7 @@ def test_lists_given_as_compile_time_values_may_change() -> None:
 
 
 class Numbers(NamedTuple):
-    """Constants by name; `b` is a colour component elsewhere, `index` a method of tuples."""
+    """Constants by name; `b` is a color component elsewhere, `index` a method of tuples."""
 
     x: float
     b: int

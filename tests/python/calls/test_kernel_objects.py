@@ -1,4 +1,5 @@
-"""Kernels and functions as Python objects: names, declarations, sources, copies, the collector; the program they belong to."""
+"""Kernels and functions as Python objects: names, declarations, sources, copies, the collector; the program they
+belong to."""
 
 from __future__ import annotations
 

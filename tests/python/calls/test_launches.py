@@ -1,4 +1,4 @@
-"""Launches again and again: kernels of several tasks, from several threads, on streams."""
+"""Launches repeatedly: kernels of several tasks, from several threads, on streams."""
 
 from __future__ import annotations
 

@@ -224,7 +224,7 @@ PROGRAMS = [
     planted(
         "static",
         """
-        # section behind a section
+        # section after a section
         A = qd.types.ndarray(dtype=qd.f32, ndim=1)
         a, b = qd.ndarray(qd.f32, 32), qd.ndarray(qd.f32, 32)
 

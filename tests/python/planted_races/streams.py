@@ -76,7 +76,7 @@ PROGRAMS = [
     ),
     on_streams(
         """
-        # behind the default stream
+        # after the default stream
         produce(a)  # launch
         s1.wait(qd.default_stream())  # safe
         consume(a, b, qd_stream=s1)  # launch

@@ -1,4 +1,5 @@
-"""Atomic updates of elements, differentiated in reverse: what they leave, what they found there, and what is refused."""
+"""Atomic updates of elements, differentiated in reverse: what they leave, what they found there, and what is
+refused."""
 
 import warnings
 
@@ -44,7 +45,7 @@ def test_products_in_a_loop_in_order(fields):
             y[i] /= 2.0
 
     @qd.kernel
-    def neighbours():
+    def neighbors():
         qd.loop_config(serialize=True)
         for i in range(N):
             y[i] += x[i] ** 2
@@ -68,7 +69,7 @@ def test_products_in_a_loop_in_order(fields):
             x[i] *= 3.0
             y[i] = x[i] ** 2
 
-    for kernel in (each, neighbours, one_element, what_is_read):
+    for kernel in (each, neighbors, one_element, what_is_read):
         assert_both_modes_agree_with_differences(kernel, *fields)
 
 

@@ -12,7 +12,7 @@ KIB = 1 << 10
 
 
 def reverse_in_blocks(words: int) -> None:
-    """Writes an array of so many words of 4 bytes, and reads it from its other end."""
+    """Writes an array of this many words of 4 bytes, and reads it from its other end."""
 
     @qd.kernel
     def k(x: qd.types.ndarray(dtype=qd.i32, ndim=1), y: qd.types.ndarray(dtype=qd.i32, ndim=1)):

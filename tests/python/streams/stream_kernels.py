@@ -93,7 +93,7 @@ def run_slowly_in_threads(x: Ints, value: qd.i32, threads: qd.i32, rounds: qd.i3
 
 @functools.cache
 def is_lavapipe(device: int) -> bool:
-    """Whether a device of Vulkan is played by Mesa's lavapipe."""
+    """Whether a device of Vulkan is emulated by Mesa's lavapipe."""
     devices = [d for d in list_devices()[0] if d.arch == "vulkan"]
     return devices[device].name.startswith("llvmpipe")
 

@@ -135,7 +135,7 @@ def test_programs_of_rounds_give_the_results_of_the_default_stream(seed: int) ->
     pick = random.Random(seed)
     model = Model(5)
     for _ in range(4):
-        # The same actions again and again, now and then with another one between.
+        # The same actions repeatedly, now and then with another one between.
         of_round, rounds = pick.randrange(1 << 30), pick.randrange(3, 9)
         for _ in range(rounds):
             again = random.Random(of_round)

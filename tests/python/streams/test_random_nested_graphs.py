@@ -1,5 +1,5 @@
-"""Random kernels of nested loops, choices, sections and checkpoints do what Python does in order, on any schedule, captured or
-not."""
+"""Random kernels of nested loops, choices, sections and checkpoints do what Python does in order, on any schedule,
+captured or not."""
 
 import importlib.util
 import os

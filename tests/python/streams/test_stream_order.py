@@ -172,7 +172,7 @@ def test_s2_s16_fills_copies_and_imports_go_to_the_stream(mode, kind):
         b.copy_from(a, qd_stream=s)
         a.fill(9, qd_stream=s)
         if mode == "streams" and kind != "among others":
-            # What lies among others is imported by the host, which waits for the stream.
+            # What is among others is imported by the host, which waits for the stream.
             assert not s.query()
         given = values.copy()
         values[...] = -1

@@ -1,4 +1,5 @@
-"""What Python decides of streams, seen by a driver that runs nothing and writes down which stream each task was queued on."""
+"""What Python decides of streams, seen by a driver that runs nothing and writes down which stream each task was queued
+on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Every requirement has a test that names it, run with work in order and with real streams, and on the recording driver.
+"""Every requirement has a test that names it, run with work in order and with real streams, and on the recording
+driver.
 
 Most of the latter are in Rust; what Python decides (scopes, tapes) is recorded from Python.
 """

@@ -57,7 +57,7 @@ def one_thread(seed: int, launches: int, streams_of_one: int) -> None:
             done += 2
             del temporary
         elif what < 0.88:
-            # What another stream made, behind an event.
+            # What another stream made, after an event.
             other = rng.randrange(len(streams))
             if other != k:
                 event.record(streams[other])

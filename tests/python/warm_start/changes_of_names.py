@@ -1,4 +1,5 @@
-"""What the names in a kernel stand for: globals, functions, defaults, closures, what decorators and modules put there."""
+"""What the names in a kernel stand for: globals, functions, defaults, closures, what decorators and modules put
+there."""
 
 # As `test_warm_start.py` reads them: a module in two versions, and the results of both.
 CHANGES = {

@@ -1,9 +1,9 @@
 """A later process does without the front end, and never takes code that does not fit: whatever a kernel depends on is
 changed between two processes, each thing in a module of its own.
 
-The modules are in the tables `changes_of_...`, each with its expected results before and after the change. `{{a|b}}` in a
-module is `a` in its first version and `b` in its second; its function `result` gives the result. One process runs all
-modules of a table.
+The modules are in the tables `changes_of_...`, each with its expected results before and after the change. `{{a|b}}`
+in a module is `a` in its first version and `b` in its second; its function `result` gives the result. One process runs
+all modules of a table.
 """
 
 import json

@@ -1,11 +1,12 @@
-//! Iterations whose loops keep states are handed to threads by the lengths of these loops, where those come from
-//! memory: threads that run in step then have as much to do as each other, and write and read the store together.
+//! Load balancing of iterations whose loops keep states. If the trip counts of these loops come from memory,
+//! iterations are assigned to threads by their trip counts. Threads of a warp then do equal work, and access the store
+//! together.
 //!
-//! Lanes take their turns in pairs. Both turns are handed out before the first begins, and who gets little in one gets
-//! much in the other.
+//! Lanes take two turns as a pair. Both turns are assigned before the first begins, so a lane with little work in one
+//! gets much in the other.
 //!
-//! Where code generation has no threads in step, or cannot let them exchange what they have, nothing comes of it but
-//! the lengths, which nobody asks for then.
+//! If the target has no warps, or its threads cannot exchange values, only the trip counts are computed, and dead-code
+//! elimination removes them.
 
 use std::collections::HashMap;
 

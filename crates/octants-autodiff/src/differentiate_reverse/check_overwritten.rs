@@ -1,14 +1,14 @@
-//! Finds what makes a gradient wrong because memory no longer holds what the kernel read: the sweeps read it as it is
-//! when they run, after the kernel.
+//! Finds gradients that are wrong because memory no longer holds what the kernel read. The sweeps read memory after
+//! the kernel has run.
 //!
-//! A gradient that is an input of the kernel too is refused where a sweep needs it: the sweeps add to it while they
-//! read.
+//! A gradient that is also an input of the kernel is an error if a sweep needs it, because the sweeps add to it while
+//! they read.
 //!
-//! Of the rest only what is certain is found. A read whose value a sweep needs and that the same code overwrites later
-//! at the same index, in the next iteration of a loop in order, or in a later loop (`later_loops`), is a warning: the
-//! part of the gradient that it spoils may be one that nobody wants. Iterations of a parallel loop of which one reads
-//! what another stores are an error: there is no order in which to run them back. What depends on values is found while
-//! running (`validation=True` of a tape).
+//! For other memory, only certain cases are found. If a sweep needs a loaded value, and the same code later overwrites
+//! the element at the same index (in the next iteration of a sequential loop, or in a later loop, see `later_loops`),
+//! it is a warning: the affected part of the gradient may be unused. If an iteration of a parallel loop reads what
+//! another one stores, it is an error: no order of the iterations can be reversed. Value-dependent cases are found at
+//! run time (`validation=True` of a tape).
 
 use std::collections::BTreeSet;
 
@@ -161,7 +161,7 @@ fn overwrites(plan: &Plan, dependence: &Dependence<'_>, load: &Access, write: &A
     if dependence.within_iteration(&load.element, &write.element) != Meeting::Certain {
         return false;
     }
-    // The write stands in the read's block, or in one around it, so that it runs whenever the read has run.
+    // The write is in the read's block, or in one around it, so that it runs whenever the read has run.
     let mut at = layout.home[load.inst.index()];
     let mut position = layout.position[load.inst.index()];
     loop {

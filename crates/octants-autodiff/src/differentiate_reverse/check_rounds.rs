@@ -1,8 +1,8 @@
-//! Finds rounds whose number the adjoint cannot tell.
+//! Finds loops whose number of rounds the adjoint cannot determine.
 //!
-//! An adjoint runs the rounds of a loop again, by counters that it keeps (`promote_counters`) and by memory as it is
-//! behind the kernel. Where what decides about a round is read from memory that rounds write, it would not run those
-//! that the kernel ran.
+//! An adjoint runs the rounds of a loop again, from counters that it keeps (`promote_counters`) and from memory as it
+//! is after the kernel. If the condition of a round is read from memory that rounds write, it would run different
+//! rounds.
 
 use octants_diag::{Code, Diagnostic};
 use octants_ir::{Buffer, BufferId, Op, ValueId};

@@ -1,8 +1,7 @@
-//! The source's values in the sweeps: a value has a copy in the sweep of its region.
+//! Copies of the source's values in the sweeps: each value has a copy in the sweep of its region.
 //!
-//! Where a copy is needed beyond the block that it stands in (a branch of the reverse sweep reads what the same branch
-//! of the forward sweep has computed), it goes through a local. Addresses, constants and what is the same everywhere
-//! are made anew where they are used.
+//! If a copy is needed outside of its block (a branch of the reverse sweep uses a value from the same branch of the
+//! forward sweep), it passes through a local. Addresses, constants and uniform values are recomputed at each use.
 
 use octants_ir::{Op, ValueId};
 
@@ -24,7 +23,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// The copy of a value, where it stands in a block around the cursor.
+    /// The copy of a value, where it is in a block around the cursor.
     pub fn copy_in_sight(&self, v: ValueId) -> Option<ValueId> {
         self.latest_copy(v).filter(|copy| self.open.contains(&self.home[copy]))
     }

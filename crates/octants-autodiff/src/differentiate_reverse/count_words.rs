@@ -1,8 +1,7 @@
-//! The kernel that counts how many words of the store an adjoint takes at most, before any gradient is written.
+//! The counting kernel: computes how many words of the store an adjoint needs at most, before any gradient is written.
 //!
-//! It runs what decides about the number of iterations, and nothing else. A lane holds the states of the loops of an
-//! iteration at once, and beside them those of the loops within one iteration of one of these; the largest sum is what
-//! a lane must hold.
+//! It runs only the code that determines trip counts. A lane holds the states of all loops of an iteration at once,
+//! and in addition those of the loops within one iteration of one of these. The largest sum is the capacity of a lane.
 
 use octants_ir::{AtomicOp, BinaryOp, BlockId, Kernel, LocalId, Op, Range, Scalar, StructType, Type, ValueId};
 

@@ -1,9 +1,9 @@
-//! Gradients of elements that a loop in order reads over and over: what its iterations add is summed up in a local, and
-//! added to memory once, behind the loop.
+//! Defers gradient updates of elements that a sequential loop reads repeatedly: contributions of the iterations are
+//! summed in a local, and added to memory once, after the loop.
 //!
-//! That is the same sum as long as nobody asks for the gradient in between: the loop only reads the field or array, and
-//! stores to none that may be the same memory. Where the loop, or the read, may not run at all, the address may be
-//! none; the sum is zero then, and is not added.
+//! The sum is the same if nothing reads the gradient in between: the loop only reads the field or array, and does not
+//! store to memory that may alias it. If the loop or the load may not execute, the address may be invalid. The sum is
+//! zero then, and is not added.
 
 use octants_ir::{BlockId, BufferId, LocalId, Op, Type, ValueId};
 

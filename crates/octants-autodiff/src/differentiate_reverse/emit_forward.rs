@@ -1,5 +1,5 @@
-//! The forward sweep of a region: what of it is needed, in order, and beside it what the reverse sweep will ask for.
-//! Memory is left as it is.
+//! Emits the forward sweep of a region: the needed part, in order, and the values that the reverse sweep uses. Memory
+//! is not modified.
 
 use std::collections::HashMap;
 

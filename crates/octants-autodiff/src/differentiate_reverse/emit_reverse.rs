@@ -1,5 +1,5 @@
-//! The reverse sweep of a region: from the last instruction to the first, each takes the adjoint of its result to those
-//! of its operands.
+//! Emits the reverse sweep of a region: from the last instruction to the first, each propagates the adjoint of its
+//! result to those of its operands.
 
 use std::collections::HashSet;
 

@@ -1,8 +1,8 @@
-//! Builds the forward and the reverse sweep of a body as its plan says: what is known on the way, and the blocks that
+//! Builds the forward and the reverse sweep of a body according to its plan: the emitter's state, and the blocks that
 //! code goes to.
 //!
-//! `emit_forward` and `emit_reverse` go through the source instruction by instruction, `copy_values` has its values in
-//! the sweeps, and `sum_adjoints` what gradients add up to.
+//! `emit_forward` and `emit_reverse` process the source instruction by instruction, `copy_values` holds its values in
+//! the sweeps, and `sum_adjoints` accumulates gradients.
 
 use std::collections::HashMap;
 

@@ -1,6 +1,8 @@
-//! Which values gradients flow through: those that depend on memory with a gradient, and on which such memory depends.
+//! Activity analysis: the values that gradients flow through. They depend on memory with a gradient, and memory with a
+//! gradient depends on them.
 //!
-//! Locals are taken as a whole and without regard to order, which may find too many and never too few.
+//! Locals are treated as a whole and without regard to order, so the result may contain too many values, never too
+//! few.
 
 use std::collections::HashSet;
 

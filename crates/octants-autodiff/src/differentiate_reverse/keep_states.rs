@@ -1,11 +1,10 @@
-//! Where the state at the start of a loop's iterations is kept: in arrays among the locals where the number of
-//! iterations is known while compiling and small, else in the store, memory of the launch of which every lane has a
-//! part of its own.
+//! Stores the state at the start of each iteration of a loop. If the trip count is a small compile-time constant,
+//! states are kept in local arrays. Otherwise they are kept in the store, memory of the launch of which every lane
+//! owns a part.
 //!
-//! The store is two buffers of words, of 32 bits and of 64, to which values go as their bits. A lane takes words from
-//! the start of its part and gives them back in the opposite order, so that two positions are all that there is to
-//! know. What a lane takes at most is counted by a kernel of its own before (`count_words`), so that its part cannot
-//! overflow.
+//! The store is two buffers of words, of 32 bits and of 64, to which values are written as their bits. A lane uses its
+//! part as a stack, so two positions describe its state. A counting kernel (`count_words`) computes the capacity in
+//! advance, so the stack cannot overflow.
 
 use std::collections::HashMap;
 
@@ -19,7 +18,7 @@ use super::sweep_state::{Stack, Store};
 
 /// More bytes than this of one loop do not go to locals.
 const MOST_BYTES_IN_LOCALS: u64 = 4096;
-/// Of so many loops that use the store, LLVM may see the positions.
+/// The maximum number of loops using the store for which LLVM may see the positions.
 const MOST_IN_SIGHT: usize = 6;
 
 /// The words that a value of a scalar type takes: index 0 for those of 32 bits, 1 for 64.
@@ -260,7 +259,7 @@ pub(super) fn take_apart(b: &mut Builder, v: ValueId, out: &mut Vec<ValueId>) {
     }
 }
 
-/// A value of the scalars at the end of `leaves`, which stand there in reverse order.
+/// A value of the scalars at the end of `leaves`, which are there in reverse order.
 fn put_together(b: &mut Builder, ty: &Type, leaves: &mut Vec<ValueId>) -> ValueId {
     match ty {
         Type::Scalar(_) => leaves.pop().expect("compiler bug: a state lacks a scalar"),

@@ -1,6 +1,6 @@
-//! Whether a later statement of a kernel is certain to overwrite what an earlier one has read: it stands in loops over
-//! the same ranges, or in loops that run for certain, and under no condition. Indices are compared as functions of
-//! these loops' indices, by the dependence test.
+//! Whether a later statement of a kernel certainly overwrites what an earlier one has read: it is unconditional, in
+//! loops over the same ranges or in loops that certainly run. The dependence test compares indices as functions of
+//! these loops' indices.
 
 use octants_analysis::{Dependence, SameRanges, Subscript, known_int};
 use octants_ir::{Op, ValueId};
@@ -22,7 +22,7 @@ pub(super) fn overwrites_later(
     dependence.in_later_loops(from, to).is_some_and(|ranges| runs_wherever_read(plan, written, &ranges))
 }
 
-/// The statement of the root that an instruction stands in.
+/// The statement of the root that an instruction is in.
 fn statement(plan: &Plan, v: ValueId) -> ValueId {
     std::iter::successors(Some(v), |u| plan.layout.around(*u)).last().unwrap_or(v)
 }

@@ -1,23 +1,22 @@
-//! Turns a kernel into its adjoint, which takes the gradients of what the kernel writes to those of what it reads.
+//! Reverse mode: turns a kernel into its adjoint, which maps the gradients of the kernel's outputs to those of its
+//! inputs.
 //!
-//! The adjoint runs the kernel's tasks backwards. Each iteration of a parallel loop runs itself forward, reading memory
-//! as it is now and writing none, and then backward: what was added from a load is added to the gradient of the element
-//! loaded; what was stored takes the element's gradient and clears it; what was added atomically takes it and leaves
-//! it.
+//! The adjoint runs the kernel's tasks in reverse order. Each iteration of a parallel loop first runs forward, reading
+//! memory as it is now and writing none, and then backward. A load adds its adjoint to the gradient of the element. A
+//! store takes the element's gradient and clears it. An atomic sum takes the element's gradient and leaves it.
 //!
-//! Assumes code that can be run backwards: the passes before this one in [`DIFFERENTIATE`](crate::DIFFERENTIATE) have
-//! structured exits, put functions in the place of their calls, and made sums atomic. Gradients are buffers of the
-//! kernel already, and the rules are in [`crate::derivative_rules`].
+//! Assumes reversible code: the passes before this one in [`DIFFERENTIATE`](crate::DIFFERENTIATE) have structured
+//! exits, inlined functions, and made sums atomic. Gradients are already buffers of the kernel, and the rules are in
+//! [`crate::derivative_rules`].
 //!
-//! Reading order: `find_active_values` finds what gradients flow through; `plan_sweeps` decides what is computed again
-//! and what is kept; `check_overwritten` finds reads that later writes of the kernel make untrue, and `check_rounds`
-//! rounds that cannot be run again; `strip_kept_loops` cuts loops so that less is kept; `emit_sweeps`, `copy_values`,
+//! Reading order: `find_active_values` finds what gradients flow through; `plan_sweeps` decides what is recomputed and
+//! what is kept; `check_overwritten` finds reads that later writes of the kernel invalidate, and `check_rounds` rounds
+//! that cannot be repeated; `strip_kept_loops` strip-mines loops so that less is kept; `emit_sweeps`, `copy_values`,
 //! `emit_forward`, `emit_reverse`, `sum_adjoints`, `reverse_extremes` and `reverse_loops` build both sweeps, with
-//! `keep_states` for what is kept, `count_words` for how much that is, `defer_updates` for gradients that are summed up
-//! in a local, and `balance_lanes` for who runs which iteration. `record_trip_counts` makes the kernel that tells
-//! whether the loops are still those that ran.
+//! `keep_states` for stored states, `count_words` for their size, `defer_updates` for gradients that are summed in a
+//! local, and `balance_lanes` for load balancing. `record_trip_counts` builds the kernel that detects changed loops.
 //!
-//! All of these read one plan, which is as much work as the sweeps: so they are steps of one pass.
+//! All of these share one plan, which costs as much as the sweeps, so they are steps of one pass.
 
 mod balance_lanes;
 mod check_overwritten;
@@ -63,7 +62,7 @@ use sweep_state::Store;
 /// What an adjoint keeps in memory of the launch.
 #[derive(Debug, Clone)]
 pub struct StoreNeed {
-    /// Where the adjoint is told of its store.
+    /// Where the adjoint is told about its store.
     pub arguments: StoreArguments,
     /// A kernel with the same arguments that counts what the store must hold, and changes nothing. Its result is a
     /// struct of numbers of type i64: iterations of the largest parallel loop that keeps states, words of a lane (of 32
@@ -86,7 +85,7 @@ pub struct Kept {
     pub every: u32,
 }
 
-/// How often the state of a loop is kept in the store.
+/// How many times the state of a loop is kept in the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Keeping {
     /// In every iteration.
@@ -114,7 +113,7 @@ pub fn refuse_recursion(kernel: &Kernel) -> Result<(), Box<Diagnostic>> {
 
 /// Makes of a kernel its adjoint, which keeps states as `keeping` says. Of buffers without a shadow buffer there is no
 /// gradient. `found` are the loads of what atomic operations found and overwrote. The result is what the adjoint must
-/// keep in memory of the launch. `warn` is told of what makes the gradient wrong and can be meant nevertheless.
+/// keep in memory of the launch. `warn` is told about what makes the gradient wrong and can be meant nevertheless.
 ///
 /// # Errors
 /// What the kernel does that has no derivative, or that cannot be run again.

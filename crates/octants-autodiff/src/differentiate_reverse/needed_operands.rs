@@ -1,4 +1,4 @@
-//! What a rule of differentiation reads of the values that its operation was given.
+//! The operand values that the differentiation rule of an operation reads.
 
 use octants_ir::{BinaryOp, Op, ReduceOp, UnaryOp, ValueId};
 

@@ -1,14 +1,14 @@
-//! What each sweep has to compute: for the body of every loop that is run backwards, the values that its reverse sweep
-//! reads, what must be kept of each iteration to compute them again, and what must be as it was when the loop began.
+//! Plans the sweeps of every loop body that is reversed: the values that the reverse sweep reads, the state that must
+//! be kept per iteration to recompute them, and the state that must be restored to the start of the loop.
 //!
-//! A region is the root, or the body of a loop. Its forward sweep and its reverse sweep stand in one block, so that the
-//! reverse sweep uses what the forward sweep has computed. Loops in a region are regions of their own: the region's
-//! forward sweep runs them for what comes after them, and keeps the state at the start of their iterations; its reverse
-//! sweep runs their bodies again, one iteration after the other from the last. So what is kept grows with the sum of
-//! the trip counts of nested loops and not with their product, at the price of one more forward sweep for each level.
+//! A region is the root, or the body of a loop. Its forward sweep and its reverse sweep are in one block, so the
+//! reverse sweep uses values of the forward sweep. Loops in a region are regions of their own. The forward sweep of
+//! the outer region runs them for the code after them, and keeps the state at the start of their iterations. Its
+//! reverse sweep runs their bodies again, one iteration at a time from the last. Memory therefore grows with the sum
+//! of the trip counts of nested loops rather than with their product, at the cost of one more forward sweep per level.
 //!
-//! Only what the reverse sweep reads is kept: a sum that is not read in the loop is not, nor is what an iteration sets
-//! before it reads it, nor what the loop does not change.
+//! Only what the reverse sweep reads is kept. This excludes a sum that the loop does not read, what an iteration sets
+//! before reading, and what the loop does not change.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -26,7 +26,7 @@ use octants_analysis::{CodeLayout, Place, first_use_sets, known_int, locals_of_a
 pub(super) struct Need {
     /// Instructions of the region.
     pub values: HashSet<ValueId>,
-    /// Those of them whose results are read. Others are run for the locals that they change, or for what stands in
+    /// Those of them whose results are read. Others are run for the locals that they change, or for what is in
     /// them.
     pub read: HashSet<ValueId>,
     /// Locals whose values in the region are read.
@@ -110,7 +110,7 @@ impl<'a> Plan<'a> {
         self.loops.contains_key(&v) || in_need(&self.root) || self.loops.values().any(|p| in_need(&p.need))
     }
 
-    /// How often the loop runs is known from its bounds alone.
+    /// How many times the loop runs is known from its bounds only.
     pub fn is_counted(&self, v: ValueId) -> bool {
         match &self.body.inst(v).op {
             Op::For(l) => exit_of(self.body, l.body) == Exit::Never,
@@ -397,7 +397,7 @@ impl Closure<'_> {
         matches!(self.body.inst(before).op, Op::Assert(..)).then_some(before)
     }
 
-    /// What stands in a branch or loop needs that to be run.
+    /// What is in a branch or loop needs that to be run.
     fn run_around(&mut self, v: ValueId) {
         if let Some(owner) = self.layout.around(v)
             && self.layout.is_inside(owner, self.region)

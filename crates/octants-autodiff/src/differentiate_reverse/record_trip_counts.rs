@@ -1,18 +1,16 @@
-//! Makes of a kernel the one that tells how often its loops run, of those that a gradient runs again and whose length
-//! comes from memory. Whoever records launches runs it after each, and once more before its gradient: where the two
-//! differ, something has changed the memory in between, and the gradient would be that of other loops.
+//! Builds the kernel that computes the trip-count record of a launch: the trip counts of those loops that a gradient
+//! runs again and whose bounds come from memory. A launch recorder runs it after each launch, and again before the
+//! gradient. If the two records differ, memory has changed in between, and the gradient would be that of other loops.
 //!
-//! It runs what decides about these loops and nothing else, and writes nothing. Loops that floats computed in a loop
-//! decide about (a `while` until an iteration converges) are left out: telling their length would take as long as the
-//! kernel. So are those that would have to be run to tell it, as a `while` must, where the kernel writes what they
-//! read: what would run after it is another loop, and may never end.
+//! The kernel runs only the code that determines these loops, and writes nothing. It excludes loops whose condition
+//! depends on floats computed in a loop (a `while` until convergence), because counting them would cost as much as the
+//! kernel. It also excludes loops that must be executed to be counted, such as a `while`, if the kernel writes what
+//! they read: they would now be different loops, and might not terminate.
 //!
-//! Who wants to know it all, whatever it takes, has what the gradient reads of memory recorded too, by the bits of the
-//! values.
+//! On request, the memory that the gradient reads is recorded too, by the bits of the values.
 //!
-//! Its result is a struct of numbers of type i64, four for each loop or read: whether it is a read, its line, the
-//! number of iterations or of executions of the read, all told, and a sum over its executions that tells apart which of
-//! them ran how often, and from where, or found what.
+//! The result is a struct of i64 values, four for each loop or read: whether it is a read, its line, the total number
+//! of iterations or reads, and a checksum over its executions that depends on each one's trip count, start, or value.
 
 use std::collections::{HashMap, HashSet};
 
@@ -74,8 +72,9 @@ pub enum Recorded {
     Reads,
 }
 
-/// Makes of a kernel the one that tells how often its loops run, of those that its gradient runs again and whose length
-/// comes from memory, and perhaps what it reads again. Where there is nothing to record the kernel does nothing.
+/// Makes of a kernel the one that tells how many times its loops run, of those that its gradient runs again and whose
+/// length comes from memory, and perhaps what it reads again. Where there is nothing to record the kernel does
+/// nothing.
 pub fn record_trip_counts(kernel: &mut Kernel, recorded: Recorded, sources: &Sources) {
     let source = std::mem::take(&mut kernel.body);
     let activity = Activity::of(&source, &gradients(kernel));
@@ -139,8 +138,8 @@ fn record_as_planned(kernel: &mut Kernel, plan: &Plan, recorded: Recorded, sourc
     kernel.body = b.body;
 }
 
-/// What must be run to know how often a loop runs, or what is read, where that comes from memory and can be had again:
-/// of loops alone, without much work.
+/// What must be run to know how many times a loop runs, or what is read, where that comes from memory and can be had
+/// again: of loops only, without much work.
 fn what_decides(plan: &Plan, v: ValueId, recorded: Recorded) -> Option<HashSet<ValueId>> {
     let body = plan.body;
     let mut seeds = Vec::new();
@@ -200,7 +199,7 @@ struct Recorder<'a> {
     b: Builder,
     /// The loops and reads, with the sums that they add to.
     places: Vec<(ValueId, [LocalId; 2])>,
-    /// Bodies of loops whose bounds do not tell how often they run, with what counts it.
+    /// Bodies of loops whose bounds do not tell how many times they run, with what counts it.
     counters: HashMap<BlockId, LocalId>,
 }
 

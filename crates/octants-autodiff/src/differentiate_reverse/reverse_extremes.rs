@@ -1,12 +1,12 @@
-//! The smallest and the largest of many numbers, kept in an element by atomic updates.
+//! Gradients of atomic minima and maxima: elements that hold the smallest or the largest of many values.
 //!
-//! What is in the element when the gradient runs is what won, of this launch or a later one of the same kind. The
-//! iteration that contributed it takes the element's adjoint and leaves zero, so that of equals one has it. An adjoint
-//! that nobody takes is that of what was in the element before.
+//! When the gradient runs, the element holds the winner of this launch, or of a later one of the same kind. The
+//! iteration that contributed it takes the element's adjoint and leaves zero, so of several equal values one gets it.
+//! An adjoint that no iteration takes belongs to the element's earlier value.
 //!
-//! The number contributed is computed again and must be the same to the bit. Compilers may contract and reorder chains
-//! of float operations, each time in another way, so it may be no more than one rounded operation away from memory.
-//! Only elements of buffers are updated in this way: of locals the final value is not at hand.
+//! The contributed value is recomputed and must match bit for bit. Compilers may contract and reorder chains of float
+//! operations, differently each time, so the value must be at most one rounded operation away from memory. Only
+//! elements of buffers are updated in this way, because the final value of a local is not available.
 
 use std::collections::HashSet;
 

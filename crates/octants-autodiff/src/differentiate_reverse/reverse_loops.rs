@@ -1,5 +1,5 @@
-//! Loops in the reverse sweep: parallel ones with both sweeps of an iteration in their bodies, others from the last
-//! iteration to the first, each computed again from the state that was kept at its start.
+//! Loops in the reverse sweep. Parallel loops have both sweeps of an iteration in their bodies. Others run from the
+//! last iteration to the first, each recomputed from the state that was kept at its start.
 
 use std::collections::{HashMap, HashSet};
 
@@ -156,7 +156,7 @@ impl<'a> Emitter<'a> {
         let backwards = ForLoop::serial(run.clone(), inner);
         let copy = self.b.push(Op::For(Box::new(backwards)), Type::Unit);
         self.within(inner, |e| {
-            let indices = if counted { e.mirrored(copy, &run) } else { e.delinearised(copy, run[0].end, &dims) };
+            let indices = if counted { e.mirrored(copy, &run) } else { e.delinearized(copy, run[0].end, &dims) };
             e.indices.insert(v, Indices::Are(indices));
             if let Some(stack) = e.stacks.get(&v).cloned() {
                 e.store.pop(&mut e.b, &stack);
@@ -214,7 +214,7 @@ impl<'a> Emitter<'a> {
     }
 
     /// The indices of a loop that was left after some iterations, counted from there.
-    fn delinearised(&mut self, copy: ValueId, trips: ValueId, dims: &[Range]) -> Vec<ValueId> {
+    fn delinearized(&mut self, copy: ValueId, trips: ValueId, dims: &[Range]) -> Vec<ValueId> {
         let ty = self.b.ty(trips).clone();
         let one = self.b.int(1, ty.scalar().expect("compiler bug: iterations are counted by a scalar"));
         let index = self.b.push(Op::LoopIndex(copy, 0), ty);

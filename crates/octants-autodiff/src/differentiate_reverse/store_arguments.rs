@@ -1,4 +1,4 @@
-//! The arguments by which an adjoint is told of its store.
+//! The arguments that describe the store to an adjoint.
 
 use octants_ir::{BinaryOp, Buffer, Builder, Kernel, Layout, MemorySpace, Op, Param, Scalar, ValueId};
 

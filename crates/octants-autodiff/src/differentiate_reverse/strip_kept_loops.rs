@@ -1,17 +1,15 @@
-//! Cuts a loop whose states would go to memory into blocks of a few iterations: its states are kept at the start of
-//! each block, and those within the block are computed again when it is run backwards, into locals that become
-//! registers.
+//! Strip-mines a loop whose states would be kept in memory. States are kept at the start of each block of a few
+//! iterations. Those within the block are recomputed when it is reversed, into locals that become registers.
 //!
-//! `for k in begin..end` becomes a loop over blocks around one over the iterations of a block, whose number is known
-//! while compiling, with the body in a branch that leaves out those beyond the end. Nothing else is new: the plan of
-//! such loops keeps the states of the outer one in the store, or in an array of locals where there are few, and those
-//! of the inner one in locals, and runs the inner one once more.
+//! `for k in begin..end` becomes a loop over blocks around a loop over the iterations of a block, whose trip count is
+//! a compile-time constant. The body is in a branch that skips iterations beyond the end. The plan of such loops keeps
+//! the states of the outer loop in the store, or in a local array if there are few, and those of the inner loop in
+//! locals, and runs the inner loop again.
 //!
-//! A `break` becomes a variable: the iterations that are left of its block do nothing, and the loop over blocks ends
-//! behind it.
+//! A `break` becomes a flag: the remaining iterations of its block do nothing, and the loop over blocks ends after it.
 //!
-//! On a GPU that pays where an iteration is short: arithmetic is cheap there and memory far away. On the CPU the store
-//! is in the cache.
+//! This pays on a GPU if an iteration is short, because arithmetic is cheap and memory slow. On the CPU the store is
+//! in the cache.
 
 use std::collections::{HashMap, HashSet};
 
@@ -27,11 +25,11 @@ use octants_analysis::{CostModel, for_each_element, known_int};
 use octants_ir::insert_code::{and, push_if};
 
 /// Iterations of a block, by what a state and an iteration may be at most: states of a block should fit registers,
-/// beside what an iteration computes with, and its code stands there for each iteration in each of three sweeps.
+/// beside what an iteration computes with, and its code is there for each iteration in each of three sweeps.
 const BLOCKS: [Block; 2] =
     [Block { length: 8, words: 4, operations: 64 }, Block { length: 4, words: 8, operations: 128 }];
 
-/// Loops of at most so many iterations have code for each, and their states are registers as they are.
+/// Loops of at most this many iterations are fully unrolled, so their states are in registers anyway.
 const MOST_IN_REGISTERS: u64 = 8;
 
 struct Block {
@@ -168,7 +166,7 @@ fn cut(b: &mut Builder, plan: &Plan, v: ValueId, length: i64) {
     let iterations = ForLoop::serial(dims, over_iterations);
     let iterations = b.push(Op::For(Box::new(iterations)), Type::Unit);
     b.set_cursor(over_iterations);
-    // What both sweeps of an iteration use stands outside of the branch.
+    // What both sweeps of an iteration use is outside of the branch.
     let mut runs = None;
     if let Some(Begun { first, left }) = block {
         let at = b.push(Op::LoopIndex(iterations, 0), s.into());

@@ -1,8 +1,8 @@
-//! Adjoints: what the values that were computed contribute to those that they were computed from, summed up.
+//! Adjoints: accumulates the contributions of computed values to the values that they were computed from.
 //!
-//! The adjoint of a value is summed up as a value as long as its contributions come from the block in which its
-//! definition is reversed, and in a local where they come from blocks within. Locals have adjoint locals, buffers their
-//! gradients. Where iterations of a parallel loop share what they add to, they add atomically.
+//! An adjoint is accumulated as a value if its contributions come from the block in which its definition is reversed,
+//! and in a local if they come from nested blocks. Locals have adjoint locals, buffers their gradients. Iterations of
+//! a parallel loop add atomically to what they share.
 
 use octants_ir::{AtomicOp, BinaryOp, Builder, LocalId, Op, Scalar, Type, ValueId};
 
@@ -75,7 +75,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// Where the adjoint of what is at an address lies, and whether iterations share it; `None` where it has none.
+    /// Where the adjoint of what is at an address is, and whether iterations share it; `None` where it has none.
     pub fn adjoint_address(&mut self, addr: ValueId) -> Option<(ValueId, bool)> {
         let inst = self.source().inst(addr).clone();
         match inst.op {

@@ -1,4 +1,4 @@
-//! What an emitter knows on its way: of iterations, loops, adjoints, and of what is kept.
+//! The state of an emitter: iterations, loops, adjoints, and kept states.
 
 use std::collections::{HashMap, HashSet};
 
@@ -18,7 +18,7 @@ pub(super) struct Mark {
 pub(super) struct Iteration {
     /// Locals of the source that are its own.
     pub private: HashSet<LocalId>,
-    /// Buffers of which no other iteration touches the same elements.
+    /// Buffers in which no other iteration touches the same elements.
     pub own: HashSet<BufferId>,
     /// The adjoints of its locals, set to zero at its start.
     pub adjoints: HashMap<LocalId, LocalId>,
@@ -63,7 +63,7 @@ pub(super) struct Sum {
     /// The address in the source.
     pub addr: ValueId,
     pub local: LocalId,
-    /// The address is one whatever happens.
+    /// The address is always valid.
     pub certain: bool,
 }
 

@@ -1,13 +1,13 @@
-//! AMD GPUs, as code objects: ELF shared objects that hold machine code and a description of each entry point.
+//! AMD GPUs, as code objects: ELF shared objects that contain machine code and a description of each entry point.
 //!
-//! Waves (what others call warps) have 64 threads on CDNA and 32 on RDNA. The parameter of an entry point lies in
-//! constant memory. Besides it the runtime tells the sizes of the grid, where the code asks for them. Code objects of
-//! the fifth version, which ROCm's own compiler makes since ROCm 6.0, have them behind the parameter. A driver with an
-//! older runtime asks for the fourth version by a word among the features ([`OLDER`]); there they are in the packet
-//! that starts the kernel.
+//! Waves (called warps elsewhere) have 64 threads on CDNA and 32 on RDNA. The parameter of an entry point is in
+//! constant memory. The runtime also passes the sizes of the grid if the code asks for them. In code objects of
+//! version 5, which ROCm's own compiler generates since ROCm 6.0, they follow the parameter. A driver with an older
+//! runtime requests version 4 by a word among the features ([`OLDER`]); there they are in the dispatch packet.
 //!
-//! Atomic updates promise that memory is the device's own (coarse-grained, as `hipMalloc` gives it), without which LLVM
-//! adds floats by compare and swap. What the host shares, the channel alone, is updated without that promise.
+//! Atomic updates assume that memory is local to the device (coarse-grained, as allocated by `hipMalloc`). Without
+//! that assumption LLVM adds floats by compare-and-swap. The channel is the only memory shared with the host, and is
+//! updated without it.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -49,7 +49,7 @@ const KERNEL_CONVENTION: u32 = 91;
 const CONSTANT: u32 = 4;
 /// Asks for code objects of the fourth version.
 const OLDER: &str = "+code-object-v4";
-/// What the runtime puts behind the parameter: offsets of the number of blocks and of the threads in a block.
+/// What the runtime puts after the parameter: offsets of the number of blocks and of the threads in a block.
 const BLOCK_COUNT: i64 = 0;
 const GROUP_SIZE: i64 = 12;
 /// Offsets in the packet that starts a kernel: the threads in a block, and in the whole grid.
@@ -325,8 +325,9 @@ impl Maker for Amdgpu {
             };
             let names: Vec<String> = library.iter().map(bare).collect();
             return Err(CodegenError::new(format!(
-                "{} need{} AMD's library of math functions, ocml.bc, which was not found: install rocm-device-libs (ROCm's package, and \
-                 Debian's and Ubuntu's, there perhaps with a number), or let ROCM_PATH name a ROCm installation, or the option `device_library` the file",
+                "{} need{} AMD's library of math functions, ocml.bc, which was not found: install rocm-device-libs \
+                 (ROCm's package, and Debian's and Ubuntu's, there perhaps with a number), or let ROCM_PATH name a ROCm \
+                 installation, or the option `device_library` the file",
                 names.join(", "),
                 if names.len() == 1 { "s" } else { "" }
             )));

@@ -1,10 +1,10 @@
-//! Exchanges among the threads of an AMD GPU's wave whose distance the compiler knows: in registers (DPP,
-//! `v_permlanex16`, `v_readlane`) or by a fixed permutation (`ds_swizzle`), where the general way is a gather by way of
-//! the hardware of shared memory (`ds_bpermute`), which takes an address and ten times as long.
+//! Lane exchanges within a wave of an AMD GPU at compile-time distances: in registers (DPP, `v_permlanex16`,
+//! `v_readlane`) or by a fixed permutation (`ds_swizzle`). The general method is a gather through the shared-memory
+//! hardware (`ds_bpermute`), which needs an address and takes ten times as long.
 //!
-//! Rows have 16 lanes. Waves of 32 (RDNA) have two, between which `v_permlanex16` moves values, and DPP can exchange
-//! any two lanes of a row. Waves of 64 (CDNA) have four; there DPP mirrors rows, halves and quads of a row, and shifts
-//! the whole wave by one lane.
+//! Rows have 16 lanes. Waves of 32 (RDNA) have two rows: `v_permlanex16` moves values between them, and DPP can
+//! exchange any two lanes of a row. Waves of 64 (CDNA) have four rows: DPP mirrors rows, halves and quads of a row,
+//! and shifts the whole wave by one lane.
 
 use crate::emit::{Emitter, V};
 

@@ -1,5 +1,5 @@
-//! Processors: entry points as `octants_artifact` defines them, glibc's vector math, the machine's own features. Code
-//! runs on the host, and for other processors can be looked at.
+//! CPUs: entry points as defined by `octants_artifact`, glibc's vector math, the machine's own features. Code runs on
+//! the host. For other CPUs it can be inspected.
 //!
 //! The fields of `HostContext` are addressed by their offsets, which that type documents.
 

@@ -1,7 +1,7 @@
-//! Linking of a vendor's math library, which comes as LLVM bitcode.
+//! Links a vendor's math library, which is LLVM bitcode.
 //!
-//! The library is read lazily and its definitions become ones that only stay where they are called, so that linking
-//! takes the time of the few functions in use.
+//! The library is read lazily, and its definitions are kept only if they are called, so linking takes only the time of
+//! the few functions in use.
 
 use std::path::Path;
 

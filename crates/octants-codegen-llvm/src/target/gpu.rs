@@ -1,10 +1,9 @@
-//! GPUs: what code for them has in common. What differs between their makers is a [`Maker`].
+//! GPUs: the common part of code generation. A [`Maker`] holds the differences between vendors.
 //!
-//! Entry points take one parameter by value, `octants_artifact::DeviceContext` and the argument slots behind it. A
-//! parallel task is entered by a grid of one-dimensional blocks whose sizes are multiples of a warp (the threads that
-//! run in step); a serial one by a single thread. Pointers to memory of the device are read as such, so that loads and
-//! stores name their space and what a task does not write goes through the read-only path. What the code says to the
-//! host is in `gpu_channel`.
+//! Entry points take one parameter by value: `octants_artifact::DeviceContext`, followed by the argument slots. A
+//! parallel task is entered by a grid of one-dimensional blocks whose sizes are multiples of a warp; a serial task by
+//! a single thread. Pointers to device memory are loaded as such, so loads and stores have the right address space,
+//! and memory that a task does not write goes through the read-only path. Messages to the host are in `gpu_channel`.
 
 use std::cell::Cell;
 
@@ -35,7 +34,7 @@ pub(super) const FAILED: i64 = 4;
 const PRINT: &str = "octants_print";
 pub(super) const FAIL: &str = "octants_fail";
 
-/// Address space of the device's memory, of all makers.
+/// Address space of the device's memory, of all vendors.
 pub(super) const GLOBAL: u32 = 1;
 /// Address space of the memory of a block.
 pub(super) const BLOCK: u32 = 3;
@@ -86,7 +85,7 @@ pub(super) fn info(subgroup_bits: u32) -> TargetInfo {
     TargetInfo { subgroup_size: 1 << subgroup_bits, max_shared_bytes: 64 << 10, assertion_bytes: 16, ..INFO }
 }
 
-/// What one maker's GPUs want.
+/// What one vendor's GPUs want.
 pub(super) trait Maker {
     /// What it can do.
     fn info(&self) -> TargetInfo {
@@ -102,7 +101,7 @@ pub(super) trait Maker {
     fn has_launch_memory(&self) -> bool {
         false
     }
-    /// What the driver of this maker's GPUs takes.
+    /// What the driver of this vendor's GPUs takes.
     fn code_form(&self) -> CodeForm;
     /// Binary logarithm of the threads in a warp.
     fn warp_bits(&self) -> u32;
@@ -203,7 +202,7 @@ pub(super) struct Gpu {
     memories: Cell<u32>,
 }
 
-/// LLVM's machine for a GPU. The maker's part of LLVM is set up.
+/// LLVM's machine for a GPU. The vendor's part of LLVM is set up.
 pub(super) fn open_machine(
     triple: &str,
     cpu: &str,

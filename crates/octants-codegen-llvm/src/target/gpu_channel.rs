@@ -1,4 +1,5 @@
-//! What code on a GPU says to the host: records in an `octants_artifact::DeviceChannel`, in memory that both reach.
+//! Messages from GPU code to the host: records in an `octants_artifact::DeviceChannel`, in memory that both can
+//! access.
 
 use llvm_sys::LLVMAtomicRMWBinOp as Rmw;
 use octants_artifact::DeviceChannel;

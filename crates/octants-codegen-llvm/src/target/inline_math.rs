@@ -1,12 +1,12 @@
-//! Functions of mathematics on f32 computed in line, of instructions that every GPU has: the argument is reduced with
-//! fused multiply-adds and goes through a polynomial. Conversions, which GPUs have few units for, are not needed.
+//! Inline f32 math functions, built from instructions that every GPU has: the argument is reduced with fused
+//! multiply-adds and goes through a polynomial. No conversions are needed, for which GPUs have few units.
 //!
-//! The error is a few units in the last place for arguments up to 100. Up to 10^4 it is below 2^-22, but near zeros of
-//! the function, where that is more than a few units. Arguments beyond 10^7 have no digits left: what comes out is any
-//! number.
+//! The error is a few units in the last place for arguments up to 100. Up to 10^4 it is below 2^-22 absolute, which
+//! near zeros of the function is more than a few units. Arguments beyond 10^7 have no significant digits left: the
+//! result is arbitrary.
 //!
-//! The cosine's is below 2^-22 everywhere in place of that: near its zeros half a unit in the argument's last place
-//! makes as much.
+//! The error of the cosine is below 2^-22 absolute everywhere: near its zeros, half a unit in the argument's last
+//! place amounts to as much.
 //!
 //! The polynomials are least-squares fits at Chebyshev nodes, reweighted until the error is even (Lawson's algorithm).
 

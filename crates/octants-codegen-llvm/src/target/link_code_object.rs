@@ -1,7 +1,7 @@
-//! [`link_code_object`]: an object file becomes the shared object that the runtime loads, by LLVM's linker (lld) inside
-//! this process.
+//! [`link_code_object`]: links an object file to the shared object that the runtime loads, with LLVM's linker (lld)
+//! inside this process.
 //!
-//! lld reads and writes files, and keeps its state in global variables: one linkage runs at a time.
+//! lld reads and writes files, and keeps its state in global variables: only one link runs at a time.
 
 use std::ffi::{CString, c_char, c_int};
 use std::path::Path;
@@ -63,7 +63,7 @@ fn folder_name() -> String {
     format!("octants-link-{}-{now:x}", std::process::id())
 }
 
-/// A new folder, of this user alone: what others put there would be run. One that is there already is an error.
+/// A new folder, of this user only: what others put there would be run. One that is there already is an error.
 fn make_folder(folder: &Path) -> std::io::Result<()> {
     let mut builder = std::fs::DirBuilder::new();
     #[cfg(unix)]

@@ -1,6 +1,6 @@
-//! What differs between targets: how code is entered, where arguments are, how it talks to the host.
+//! Targets: how code is entered, where arguments are, how code sends messages to the host.
 //!
-//! The lowering asks a [`Target`] and never looks at which one it is.
+//! The lowering calls a [`Target`] and never checks which one it is.
 
 mod amdgpu;
 mod amdgpu_lanes;
@@ -148,7 +148,7 @@ pub(crate) trait Target {
     /// Calls the host's error reporter with a number of values in memory.
     fn fail(&self, e: &Emitter, context: V, site: u32, values: V, count: usize);
     /// Whether a task that may assert has nothing to do, because another one has failed that nobody knows of yet: an
-    /// i1; `None` where the host sees to that.
+    /// i1; `None` where the host ensures that.
     fn stays_out(&self, _e: &Emitter, _context: V) -> Option<V> {
         None
     }
@@ -227,7 +227,7 @@ pub(crate) trait Target {
     fn is_whole_warp(&self, _e: &Emitter) -> V {
         panic!("compiler bug: this target has no warps")
     }
-    /// Whether a condition, an i1, holds for all threads of the warp that run this at once; some makers' answer is for
+    /// Whether a condition, an i1, holds for all threads of the warp that run this at once; some vendors' answer is for
     /// this thread alone.
     fn holds_for_all(&self, _e: &Emitter, condition: V) -> V {
         condition
@@ -236,7 +236,7 @@ pub(crate) trait Target {
     fn warp_bits(&self) -> u32 {
         panic!("compiler bug: this target has no warps")
     }
-    /// Uninitialised memory of a block of threads, a number of 32-bit words.
+    /// Uninitialized memory of a block of threads, a number of 32-bit words.
     fn block_memory(&self, _e: &Emitter, _words: u64) -> V {
         panic!("compiler bug: this target has no blocks of threads")
     }
@@ -249,7 +249,7 @@ pub(crate) trait Target {
     fn atomic_float_extremum(&self, _e: &Emitter, _op: AtomicOp, _s: Scalar, _ptr: V, _operand: V) -> Option<V> {
         None
     }
-    /// Float code is to be run with the processor treating denormals as zero, which whoever enters a task sees to.
+    /// Float code must run with denormals treated as zero; the caller of a task sets that.
     fn flushes_denormals(&self) -> bool {
         false
     }
@@ -274,11 +274,11 @@ pub(crate) trait Target {
     fn vector_forms(&self, _name: &str, _scalar: Scalar, _operands: usize) -> Vec<VectorForm> {
         Vec::new()
     }
-    /// Prefers narrower vectors in a large function. The widest ones add a vectorized remainder loop to each loop, which
-    /// costs compile time and seldom pays in large functions.
+    /// Prefers narrower vectors in a large function. The widest ones add a vectorized remainder loop to each loop,
+    /// which costs compile time and rarely pays in large functions.
     fn prefer_narrow_vectors(&self, _e: &Emitter, _function: V) {}
     /// Asks for code that loads ahead of what it computes, at the price of registers: the task reads memory in inner
-    /// loops, where a thread waits for it time and again, however few threads there are to take its place meanwhile.
+    /// loops, where a thread waits for it repeatedly, however few threads there are to take its place meanwhile.
     fn prefer_loads_ahead(&self, _e: &Emitter, _function: V, _threads: Option<u32>) {}
     /// Asks for code that leaves room for several warps on a processor, however small blocks are: their threads wait
     /// for one another.

@@ -245,8 +245,8 @@ impl Maker for Nvptx {
             None => {
                 let names: Vec<&str> = library.iter().map(|n| n.trim_start_matches("__nv_")).collect();
                 Err(CodegenError::new(format!(
-                    "{} need{} NVIDIA's library of math functions, libdevice.10.bc, which was not found: install it with `pip \
-                     install nvidia-cuda-nvcc`, or let CUDA_HOME name a CUDA toolkit",
+                    "{} need{} NVIDIA's library of math functions, libdevice.10.bc, which was not found: install it \
+                     with `pip install nvidia-cuda-nvcc`, or let CUDA_HOME name a CUDA toolkit",
                     names.join(", "),
                     if names.len() == 1 { "s" } else { "" }
                 )))

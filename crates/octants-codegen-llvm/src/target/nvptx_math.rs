@@ -1,9 +1,9 @@
-//! Functions of mathematics on NVIDIA GPUs.
+//! Math functions on NVIDIA GPUs.
 //!
-//! Under `fast_math` the common ones on f32 are computed here, in line: the argument is reduced with fused
-//! multiply-adds and goes through a polynomial or through the hardware's own approximation; the error is a few units in
-//! the last place for arguments of moderate size. Sine and cosine are the hardware's without more, but near zero: their
-//! error is below 2^-21 plus 2^-22 of the argument. All others are calls of the vendor's library.
+//! Under `fast_math`, common f32 functions are expanded inline: the argument is reduced with fused multiply-adds, and
+//! goes through a polynomial or the hardware's approximation. The error is a few units in the last place for arguments
+//! of moderate size. Sine and cosine are the hardware's, except near zero: their error is below 2^-21 plus 2^-22 of
+//! the argument. All others are calls of the vendor's library.
 //!
 //! The polynomials are least-squares fits at Chebyshev nodes, reweighted until the error is even (Lawson's algorithm).
 

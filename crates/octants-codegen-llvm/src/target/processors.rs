@@ -1,4 +1,4 @@
-//! Processors that code can be made for beside the one at hand: LLVM's names of them, and what they can do.
+//! Target processors other than the host: LLVM's names for them, and their features.
 
 use std::ffi::{CString, c_char, c_void};
 use std::sync::Once;

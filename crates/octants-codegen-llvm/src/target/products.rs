@@ -1,8 +1,9 @@
-//! Products of matrices by GPUs' own instructions: where these want the elements, and the instructions.
+//! Matrix products by GPU instructions: their operand layouts, and the instructions.
 //!
 //! The layouts are those of NVIDIA's PTX ISA, chapter on warp-level matrix instructions, and of AMD's ISA documents. A
-//! fragment of 16 x 16 is as many of an instruction's operands as it takes, one after the other. Columns of `a` and
-//! rows of `b` may be taken in any order, if it is the same: so that neighbors of a row lie in one thread.
+//! fragment of 16 x 16 consists of as many of an instruction's operands as it takes, one after the other. Columns of
+//! `a` and rows of `b` may be permuted if both use the same permutation; it is chosen so that neighbors in a row are
+//! in one thread.
 
 use octants_ir::{FragmentLayout, ProductKind, ProductShape};
 
@@ -188,7 +189,7 @@ fn each(a: &[V], b: &[V]) -> Vec<[V; 2]> {
     a.iter().zip(b).map(|(a, b)| [*a, *b]).collect()
 }
 
-/// All sixteen elements of a row or column, of which each half of the wave has eight: the same in both halves.
+/// All sixteen elements of a row or column. Each half of the wave has eight, the same in both halves.
 fn both_halves(e: &Emitter, own: &[V], exchange: &dyn Fn(V) -> V) -> V {
     let words = e.vector_type(e.i32, own.len() as u32 / 2);
     let own = e.bitcast(vector(e, own), words);

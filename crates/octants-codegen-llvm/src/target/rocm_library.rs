@@ -1,7 +1,7 @@
-//! ROCm's library of mathematical functions (ocml): linking, and the constants that steer it.
+//! ROCm's math library (ocml): linking, and its control constants.
 //!
-//! ROCm has a file for each setting of each constant, and none for chips newer than itself; here the constants are
-//! defined in the module, so that one file serves all chips.
+//! ROCm has a file for each setting of each constant, and none for chips newer than itself. Here the constants are
+//! defined in the module, so one file serves all chips.
 
 use std::ffi::CStr;
 use std::path::Path;

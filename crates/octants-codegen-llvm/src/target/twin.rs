@@ -1,12 +1,12 @@
-//! The twin of a GPU, for tests: code in the form that GPUs take, entered by a grid of blocks of threads that meet at
-//! barriers and exchange values within warps, and made for this machine's processor. Whoever runs it plays the GPU: one
+//! The twin of a GPU, for tests: code in the form that GPUs take, compiled for the host CPU. It is entered by a grid
+//! of blocks, whose threads meet at barriers and exchange values within warps. The test's runner emulates the GPU: one
 //! call of an entry point is one thread.
 //!
-//! Code is a shared object. Beside each entry point it has `<symbol>.bytes`, the size of the parameter, and
-//! `<symbol>.threads`, the most threads of a block, both 64 bits wide. What a GPU does in hardware it asks for by way
-//! of the table of functions that the player puts into its variable `octants_twin`: the thread's registers, the barrier
-//! of the block, and the exchange and the vote within a warp. The memory of a block is a variable of the shared object,
-//! so that one block of it runs at a time where it has the symbol `octants_twin_block`.
+//! Code is a shared object. Each entry point has the symbols `<symbol>.bytes`, the size of the parameter, and
+//! `<symbol>.threads`, the maximum number of threads of a block, both 64 bits wide. Operations that a GPU does in
+//! hardware are calls through a table of functions, which the runner stores in the variable `octants_twin`: the
+//! thread's registers, the block barrier, and the exchange and vote within a warp. Block memory is a variable of the
+//! shared object. If the symbol `octants_twin_block` is present, only one block may run at a time.
 
 use std::cell::Cell;
 

@@ -270,7 +270,7 @@ pub fn ptr<T>(slice: &mut [T]) -> u64 {
 
 impl Loaded {
     /// Runs the first task whole, on this thread, while other threads may do the same.
-    pub fn run_unsynchronised(&self, args: &[u64]) {
+    pub fn run_unsynchronized(&self, args: &[u64]) {
         self.run(args, Run { chunk: 1000, ..Run::default() });
     }
 }

@@ -1,5 +1,4 @@
-//! Functions that play cuDSS's, on matrices in the host's memory: they note what they are asked, and solve by
-//! elimination.
+//! Functions that emulate cuDSS on matrices in host memory: they record their calls, and solve by elimination.
 
 use std::cell::RefCell;
 

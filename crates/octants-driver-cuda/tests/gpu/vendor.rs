@@ -172,8 +172,8 @@ pub fn code(name: &str) -> Vec<u8> {
 }
 
 pub fn broken() -> Vec<(Vec<u8>, &'static str)> {
-    let misspelt = String::from_utf8(code("mad")).unwrap().replace("mad.lo.u32", "madness.u32");
-    vec![(misspelt.into(), "madness"), (b"\x7fELF and nothing more".into(), "CUDA_ERROR")]
+    let misspelled = String::from_utf8(code("mad")).unwrap().replace("mad.lo.u32", "madness.u32");
+    vec![(misspelled.into(), "madness"), (b"\x7fELF and nothing more".into(), "CUDA_ERROR")]
 }
 
 /// Bytes of the GPU that are in use.

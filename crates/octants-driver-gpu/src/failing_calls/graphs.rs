@@ -1,4 +1,4 @@
-//! Which graphs launches become, which nodes these have, and what they are told later.
+//! Tests of the graphs that launches become: their nodes, and their later updates.
 
 use octants_runtime::EndWords;
 

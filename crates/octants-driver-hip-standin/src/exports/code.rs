@@ -24,7 +24,7 @@ pub unsafe extern "C" fn hipModuleLoadDataEx(
 ) -> c_int {
     finish(state().device().and_then(|_| {
         unsafe_call("hipModuleLoadDataEx")?;
-        // SAFETY: HIP's contract: a whole image lies there.
+        // SAFETY: HIP's contract: a whole image is there.
         let loaded = unsafe { load(image.cast(), current())? };
         let handle = state().handle();
         lock(&state().modules).insert(handle, Arc::new(loaded));

@@ -1,4 +1,4 @@
-//! Devices, and which one is the thread's.
+//! Devices, and the thread's current device.
 
 #![allow(non_snake_case, missing_docs, clippy::missing_safety_doc)] // HIP's names; its contract is its documentation.
 

@@ -1,4 +1,4 @@
-//! What codes mean, and which one a thread was given last.
+//! The meaning of error codes, and the thread's last error.
 
 #![allow(non_snake_case, missing_docs, clippy::missing_safety_doc)] // HIP's names; its contract is its documentation.
 

@@ -1,4 +1,4 @@
-//! HIP's functions, as far as our driver uses them, with the parameters of its headers.
+//! Those HIP functions that our driver uses, with the parameters of AMD's headers.
 
 mod code;
 mod devices;

@@ -22,7 +22,7 @@ struct Library {
     stream: AtomicU64,
 }
 
-/// A matrix, and the memory in which it was looked over.
+/// A matrix, and the memory in which it was analyzed.
 struct Described {
     matrix: Arc<Matrix>,
     prepared_in: AtomicU64,

@@ -1,4 +1,4 @@
-//! What the device suite must know of the library that plays HIP's.
+//! What the device suite must know of the stand-in for HIP's library.
 
 use std::ffi::c_char;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! Artifacts made of C code, for tests and benchmarks: the C compiler stands in for the code generator.
+//! Artifacts made of C code, for tests and benchmarks: the C compiler replaces the code generator.
 
 #![allow(dead_code, clippy::unwrap_used, missing_docs)]
 

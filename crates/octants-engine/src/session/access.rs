@@ -1,10 +1,10 @@
-//! [`access_of_tasks`]: what each task of a program touches, in the form that artifacts keep.
+//! [`access_of_tasks`]: the access sets of a program's tasks, in the form that artifacts store.
 
 use octants_analysis::{Affine, AxisSet, Term, access_sets};
 use octants_artifact::{Access, AccessAxis, AccessKind, ScalarKind, SlotSum, UpdateOp};
 use octants_ir::{ArgLayout, AtomicOp, BufferId, Layout, Program, Scalar};
 
-/// The access sets of each task of a program whose arguments lie in these slots.
+/// The access sets of each task of a program whose arguments are in these slots.
 pub(super) fn access_of_tasks(program: &Program, layout: &ArgLayout) -> Vec<Vec<Access>> {
     let slots = Slots { program, layout };
     // Memory of a block or thread is no argument.
@@ -67,7 +67,7 @@ impl Slots<'_> {
     }
 }
 
-/// The kind of a signed integer, of which alone sums are made.
+/// The kind of a signed integer. Only these form affine sums.
 fn integer_kind(scalar: Scalar) -> Option<ScalarKind> {
     match scalar {
         Scalar::I8 => Some(ScalarKind::I8),

@@ -1,4 +1,4 @@
-//! [`Executable`]: from IR to code that is loaded, made anew or found on disk.
+//! [`Executable`]: loaded code, compiled from IR or found on disk.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ use crate::known_results::{KnownResults, dependence};
 /// Fewer elements than this do not keep a GPU busy: adding to them atomically takes less time.
 const LEAST_GATHERED: u32 = 512;
 
-/// Bytes of stack for passes and code generation, of which only what is used becomes memory.
+/// Stack size for passes and code generation. Only used pages take memory.
 const STACK: usize = 256 << 20;
 
 /// Code ready to be launched.
@@ -95,7 +95,7 @@ impl Executable {
         }
     }
 
-    /// Declares that code made of this kernel does nothing but tell its results.
+    /// Declares that code made of this kernel only computes its results.
     fn tells(&mut self, kernel: &Kernel) {
         assert!(!self.pointers.iter().any(|p| p.written), "compiler bug: code that tells results writes to memory");
         self.launching = Launching::telling(dependence(&kernel.body, &kernel.buffers, &self.layout));
@@ -192,7 +192,7 @@ impl Session {
         let buffers = program.buffers.clone();
         let pointers = |artifact: &Artifact| pointers(&layout, &buffers, artifact);
         let tells_addresses = tells_addresses(&program);
-        // What this device refuses is made anew.
+        // What this device refuses is made again.
         let load = |artifact: &Artifact| {
             let pointers = pointers(artifact);
             let kernel = self.device.load(artifact)?.with_pointers(pointers.clone());
@@ -256,8 +256,8 @@ impl Session {
         Ok(code)
     }
 
-    /// IR to a program of tasks for a kind of machine; printed on the way where `shows` asks for it. `done` is told of
-    /// each pass.
+    /// IR to a program of tasks for a kind of machine; printed on the way where `shows` asks for it. `done` is
+    /// told about each pass.
     pub(crate) fn split(
         &self,
         lowered: &Lowered,
@@ -346,7 +346,7 @@ fn tells_addresses(program: &Program) -> bool {
 
 /// The slots that hold addresses, and whether the code writes there.
 fn pointers(layout: &ArgLayout, buffers: &[octants_ir::Buffer], artifact: &Artifact) -> Vec<Pointer> {
-    // Whether it is written to, and the buffers that lie there.
+    // Whether it is written to, and the buffers that are there.
     let mut roots: Vec<(bool, Vec<u32>)> = vec![(false, Vec::new()); layout.roots.len()];
     let mut out = Vec::new();
     for (i, buffer) in buffers.iter().enumerate() {

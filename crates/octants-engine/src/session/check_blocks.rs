@@ -1,4 +1,4 @@
-//! Limits of blocks of threads on devices whose threads run those of a block in loops.
+//! Limits of thread blocks on devices that run the threads of a block in loops.
 
 use octants_analysis::own_behavior;
 use octants_diag::{Code, Diagnostic, Sources};
@@ -32,7 +32,7 @@ pub(super) fn check_block_dims(program: &Program, info: &TargetInfo) -> Result<(
 }
 
 /// Refuses functions that are still called although threads meet in them, or use memory of their block: their code has
-/// to stand in the loop.
+/// to be in the loop.
 pub(super) fn check_cooperating_functions(program: &Program, info: &TargetInfo) -> Result<(), Error> {
     let own: Vec<_> = program.functions.iter().map(|f| own_behavior(&f.body)).collect();
     for task in program.tasks.iter().filter(|_| !info.has_grid) {

@@ -1,14 +1,14 @@
-//! [`counters_of`]: the integers in memory that a program's loops by what is in memory change.
+//! [`counters_of`]: the integers in memory that a program's data-dependent loops change.
 //!
-//! The gradient of such a loop runs the same rounds, so it begins with what these were when the loop began
-//! (octants-autodiff's `promote_counters`).
+//! The gradient of such a loop runs the same rounds, so it starts with the values that the counters had when the loop
+//! began (octants-autodiff's `promote_counters`).
 
 use std::collections::BTreeSet;
 
 use octants_artifact::{Condition, ScalarKind};
 use octants_ir::{ArgLayout, BufferId, LaunchCount, Layout, Program, Scalar, TaskGraph, Type};
 
-/// Where they are, for a program whose arguments lie in these slots.
+/// Where they are, for a program whose arguments are in these slots.
 pub(super) fn counters_of(program: &Program, layout: &ArgLayout) -> Vec<Condition> {
     let mut writes = Writes::default();
     writes.add(program, &program.graph, false);

@@ -1,4 +1,4 @@
-//! Launches: with a store for gradients that need one, and not at all where the results are known.
+//! Launches: allocates the store of a gradient that needs one, and skips launches whose results are cached.
 
 use octants_runtime::{Caller, DeviceError, ErrorKind, HostArray, KeptCounters, LaunchOrder, Results, Stream, nesting};
 
@@ -14,7 +14,7 @@ const BLOCK: u64 = 256;
 
 impl Session {
     /// Runs code on a stream, the default one for `None`: `slots` are the argument slots of its layout, `arrays` those
-    /// that hold addresses in the host's memory, of which a device that does all work at once need not be told.
+    /// that hold addresses in the host's memory, which are irrelevant to a device that executes immediately.
     /// `caller` is told before this thread works or waits for long. In debug mode a launch on the default stream waits
     /// for its work, so that what fails in it is the error of the call; launches on other streams return as they do
     /// without.
@@ -77,7 +77,7 @@ impl Session {
         Ok(results)
     }
 
-    /// As [`Session::launch`] of what follows another launch, whose counters it finds as they were: behind the launches
+    /// As [`Session::launch`] of what follows another launch, whose counters it finds as they were: after the launches
     /// of an order that it has to wait for, if there is one.
     ///
     /// # Safety
@@ -243,11 +243,11 @@ impl Session {
             };
             // More lanes than threads, so that uneven ones balance.
             let most = threads * 8;
-            return Lanes { most, at_once: most, even: None, neighbours: true, most_bytes };
+            return Lanes { most, at_once: most, even: None, neighbors: true, most_bytes };
         }
         // As many as run at once: of more, the caches hold less of the store, and the last of them run when most of the
         // device is idle. Where that takes much memory, as many as keep one busy.
         let most = code.kernel.threads_at_once().unwrap_or(1 << 17);
-        Lanes { most, at_once: most.min(1 << 16), even: Some(BLOCK), neighbours: false, most_bytes }
+        Lanes { most, at_once: most.min(1 << 16), even: Some(BLOCK), neighbors: false, most_bytes }
     }
 }

@@ -1,4 +1,4 @@
-//! [`Lowering`]: from source to IR.
+//! [`Lowering`]: lowers source to IR.
 
 use std::borrow::Cow;
 use std::sync::atomic::Ordering;
@@ -24,7 +24,7 @@ pub struct Lowering {
     pub store: Option<StoreNeed>,
     /// Races between iterations are looked for.
     pub(super) checks_races: bool,
-    /// The code does nothing but tell its results.
+    /// The code only computes its results.
     pub(super) tells: bool,
     /// What a gradient was made of, how it keeps states, and which arrays are the same memory.
     undifferentiated: Option<(Kernel, Keeping, Vec<Alias>)>,
@@ -98,7 +98,7 @@ impl Lowering {
             Some((kernel, other, aliases)) if *other != keeping => {
                 let mut lowering = self.clone();
                 lowering.lowered.kernel = kernel.clone();
-                // Whoever asked for the gradient was warned.
+                // The user was warned when the gradient was requested.
                 let made = lowering.differentiate(AutodiffMode::Reverse, aliases, keeping, &mut |_| ());
                 made.expect("compiler bug: a gradient cannot be made again");
                 Cow::Owned(lowering)

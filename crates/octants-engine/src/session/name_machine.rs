@@ -1,4 +1,4 @@
-//! How users name a [`Machine`].
+//! The names that users give to a [`Machine`].
 
 use std::path::PathBuf;
 

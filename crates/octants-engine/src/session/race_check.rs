@@ -1,4 +1,5 @@
-//! Looks for races of a kernel's iterations with the arguments of a launch, and tells which elements a launch touches.
+//! Checks the iterations of a kernel for races with the arguments of a launch, and reports which elements a launch
+//! touches.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -45,7 +46,7 @@ impl RaceCheck {
             return Vec::new();
         }
         let found = self.search.find(&Given { layout: &self.layout, slots });
-        // A race is told of each time that it would happen.
+        // A race is reported each time that it would happen.
         if found.is_empty() {
             seen.insert(arguments);
             self.done.store(seen.len() >= MOST_SEARCHES, Ordering::Relaxed);

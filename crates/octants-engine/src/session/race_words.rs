@@ -1,9 +1,9 @@
-//! [`RaceWords`]: the memory beside arrays and fields in which watched kernels keep who has touched what, and what a
-//! launch is told of it.
+//! [`RaceWords`]: the shadow memory in which watched kernels record who touched each element, and the launch
+//! parameters that locate it.
 //!
-//! Words are made when a launch first needs them, of zeros, and stay for later ones: each launch has epochs of its own,
-//! by which it tells its words from older ones. When the epochs are used up all words are given back. A launch whose
-//! tasks run several times, or that is captured to be repeated, takes epochs that it counts itself, on the device.
+//! Words are allocated and zeroed when a launch first needs them, and are reused by later launches. Each launch has
+//! its own epochs, which distinguish its words from older ones. When the epochs are used up, all words are freed. A
+//! launch whose tasks run several times, or that is captured for replay, counts its epochs on the device.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -37,7 +37,7 @@ struct Beside {
     scalars: u64,
 }
 
-/// The slots of a watched kernel by which it is told of its words.
+/// The slots of a watched kernel by which it is told about its words.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct RaceSlots {
     notes: u32,
@@ -146,7 +146,7 @@ impl RaceWords {
 }
 
 impl State {
-    /// The address of so many words beside memory.
+    /// The address of this many shadow words.
     fn words_of(&mut self, device: &Device, key: (u64, u64)) -> Result<u64, Error> {
         let now = self.launches;
         if let Some(known) = self.words.get_mut(&key) {

@@ -1,5 +1,5 @@
-//! Races that are proved: between iterations of a parallel loop, for the arguments of a launch, before it is made; of
-//! variables that iterations carry on, when a kernel is compiled.
+//! Races that are proved statically. Races between iterations of a parallel loop are found for the arguments of a
+//! launch, before the launch. Races on loop-carried variables are found at compile time.
 
 use std::sync::Arc;
 

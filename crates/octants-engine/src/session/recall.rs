@@ -1,4 +1,5 @@
-//! Code that an earlier process compiled for the same kernel, and telling later ones of what was compiled here.
+//! Loads code that an earlier process compiled for the same kernel, and records what was compiled here for later
+//! processes.
 
 use std::sync::atomic::Ordering;
 

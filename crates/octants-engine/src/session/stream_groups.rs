@@ -1,4 +1,4 @@
-//! What is asked of groups: that those that may run side by side do not touch the same memory, and that a graph has no
+//! Checks on groups: groups that may run concurrently must not touch the same memory, and a graph must not contain
 //! `stream_parallel` blocks.
 
 use octants_diag::{Code, Diagnostic, Span};

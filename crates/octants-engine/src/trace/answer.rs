@@ -1,4 +1,4 @@
-//! Questions to a [`World`] as data, and their answers.
+//! The questions that a [`World`] is asked, as data, and their answers.
 
 use octants_artifact::{Lookup, Made};
 use octants_frontend::{Entity, FuncSource, HostValue, Obj, World, WorldResult};

@@ -1,5 +1,5 @@
-//! Questions and their answers as 16 bytes of a cryptographic hash. Types are taken apart member by member, here or by
-//! the `Hash` that they derive, so that a new member does not compile until it counts.
+//! Fingerprints: questions and answers as 16 bytes of a cryptographic hash. Types are hashed member by member, here or
+//! by a derived `Hash`, so a new member cannot be left out: the code does not compile without it.
 
 use std::hash::Hash;
 

@@ -1,4 +1,4 @@
-//! What a compilation made besides the code, as it is stored and as it is used.
+//! The outcome of a compilation other than its code: the stored form and the form in use.
 
 use std::sync::Arc;
 

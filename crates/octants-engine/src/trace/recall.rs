@@ -1,8 +1,8 @@
-//! Finding the traces of a kernel, and asking again what they asked.
+//! Finds the traces of a kernel and replays their questions.
 //!
-//! Traces are found by what is cheap to know: the kernel's name and file, its arguments' types, what its compile-time
-//! arguments and captured names are at first sight, the options, the machine. That is an address and no more: whether a
-//! trace holds is told by its questions alone.
+//! The lookup key is cheap to compute: the kernel's name and file, its argument types, a first look at its
+//! compile-time arguments and captured names, the options, the machine. The key only locates traces. Whether a trace
+//! is valid is decided by its questions only.
 
 use octants_artifact::{Dependence, Key, KeyMaker, Lookup, Outcome, StoreOfGradient, StoredWarning, Trace};
 use octants_frontend::{ArgSpec, Obj, World};
@@ -40,9 +40,9 @@ pub struct Search<'w> {
     pub recalled: Vec<Recalled>,
     /// How long looking took.
     pub watch: Stopwatch,
-    /// Why nothing was, for who asks.
+    /// Why no trace was valid, for diagnostics.
     pub reason: String,
-    /// Traces of the same kernel that will hardly hold again.
+    /// Traces of the same kernel that will probably not hold again.
     outdated: Vec<Key>,
 }
 
@@ -118,7 +118,7 @@ pub(crate) fn search<'w>(
     };
     key.add("trace", &request.identity).add("args", request.args).add("mode", &request.mode);
     add_options(&mut key, config);
-    // Compile-time arguments and captured names: many kernels differ in these alone.
+    // Compile-time arguments and captured names: many kernels differ in these only.
     for obj in request.args.iter().flat_map(compile_time_values) {
         let lookup = Lookup::Entity(obj.0);
         key.add("value", &fingerprint(&lookup, &ask(world, &lookup)));

@@ -1,4 +1,4 @@
-//! [`Tracing`]: a [`World`] in front of another that writes down what it is asked.
+//! [`Tracing`]: a [`World`] that forwards to another one and records the questions.
 
 use std::cell::RefCell;
 use std::collections::{HashSet, VecDeque};
@@ -36,7 +36,7 @@ struct State {
 }
 
 impl<'w> Tracing<'w> {
-    /// A world behind which `world` is asked, but for what is answered already.
+    /// A world that asks `world`, but for what is answered already.
     pub(super) fn new(world: &'w dyn World, key: Option<Key>, answered: Vec<(Lookup, Answer)>) -> Tracing<'w> {
         Tracing { world, key, state: RefCell::new(State { answered: answered.into(), ..State::default() }) }
     }

@@ -1,5 +1,4 @@
-//! Functions of numbers by name: `math(b, o, "sin", &[x])`. Each takes scalars or tensors and works component by
-//! component.
+//! Math functions by name: `math(b, o, "sin", &[x])`. Each takes scalars or tensors and works component by component.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Python's operators on run-time values: arithmetic, bitwise, comparison and unary ones, and the tests for overflow.
+//! Python's operators on run-time values: arithmetic, bitwise, comparison and unary operators, and overflow checks.
 
 use octants_diag::{Code, Diagnostic, Result};
 use octants_ir::{BinaryOp, Builder, Const, Domain, Op, ReduceOp, Scalar, TextPart, Type, UnaryOp, ValueId};

@@ -1,4 +1,4 @@
-//! The table of result types, conversions of stored values, and refusals.
+//! The table of result types, conversions of stored values, and errors.
 
 use std::sync::Arc;
 

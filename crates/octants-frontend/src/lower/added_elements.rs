@@ -1,7 +1,7 @@
-//! `builder[i, j] += value` where the builder is an object that collects what is added to it.
+//! `builder[i, j] += value` on an object that accumulates elements.
 //!
-//! Its class has a method `_add_element`, in the kernel language: the index and the value are its arguments. Only `+=`
-//! and `-=` mean anything for such an object, since it holds no elements that could be read.
+//! Its class has a method `_add_element`, written in the kernel language, that takes the index and the value. Only
+//! `+=` and `-=` are defined for such an object, because it has no elements to read.
 
 use octants_diag::{Code, Result};
 

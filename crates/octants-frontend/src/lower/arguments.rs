@@ -1,4 +1,4 @@
-//! How arguments, arrays and fields reach a kernel: as its parameters and buffers, each once.
+//! Arguments, arrays and fields as parameters and buffers of a kernel. Each becomes a parameter or buffer once.
 
 use std::rc::Rc;
 

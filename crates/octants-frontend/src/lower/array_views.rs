@@ -1,8 +1,8 @@
-//! Ranges of an array in a kernel: `v[2:4]` and `v.subview(offset, size)` of an array argument with one axis.
+//! Ranges of an array in a kernel: `v[2:4]` and `v.subview(offset, size)` of a one-dimensional array argument.
 //!
-//! A view is the array, an offset and a size. It has no memory of its own, so it is taken apart where it is used:
-//! functions that get one are lowered where they are called. A view that is an argument is an array of its own; what
-//! it is a range of, and from which element on, are read from the argument where the kernel asks.
+//! A view consists of the array, an offset and a size. It has no memory of its own and is decomposed at each use, so
+//! functions that take one are inlined. A view passed as a kernel argument is an array of its own; its base array and
+//! first element are read from the argument when the kernel asks for them.
 
 use std::rc::Rc;
 

@@ -1,4 +1,5 @@
-//! Assignment: names, elements, members, swizzles and slices; what variables hold; values converted to where they go.
+//! Assignment to names, elements, members, swizzles and slices, and the conversion of values to the type of their
+//! target.
 
 use std::rc::Rc;
 

@@ -1,4 +1,4 @@
-//! Built-in functions of memory that threads share: `atomic_add` and its like, `atomic_cas`, `volatile_load`,
+//! Built-in functions for shared memory accesses: `atomic_add` and the other atomics, `atomic_cas`, `volatile_load`,
 //! `get_addr`.
 
 use octants_diag::{Code, Diagnostic, Result};

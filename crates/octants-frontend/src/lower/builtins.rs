@@ -1,7 +1,6 @@
-//! Names the compiler knows: a table from a name in programs to how many arguments it takes and what it becomes.
+//! The table of built-in functions: for each name the number of arguments and the lowering.
 //!
-//! Functions of numbers are not here: those that are one operation are in the table of operations, the others in
-//! `arith`.
+//! Math functions are not here: single operations are in the IR's operation table, the others in `arith`.
 
 use std::rc::Rc;
 
@@ -245,7 +244,7 @@ impl Lowerer<'_> {
         }
     }
 
-    /// The value, of which the program promises something.
+    /// The value, with a promise of the program about it.
     fn lower_promise(&mut self, call: Call) -> Result<Value> {
         Ok(Value::Rt(self.rt(&call.args[0])?))
     }

@@ -1,4 +1,4 @@
-//! Calls: who is called, with what, and whether at compile time or at run time.
+//! Calls: resolves the callee and its arguments, and evaluates the call at compile time or lowers it.
 
 use std::rc::Rc;
 
@@ -455,7 +455,8 @@ impl Lowerer<'_> {
             Value::Float(_) if !s.is_float() => {
                 return self.err(
                     Code::Type,
-                    "Floating-point literals must be annotated with a floating-point type. For type casting, use `qd.cast`.",
+                    "Floating-point literals must be annotated with a floating-point type. For type casting, use \
+                     `qd.cast`.",
                 );
             }
             Value::Int(i) if !holds(s, *i) => {

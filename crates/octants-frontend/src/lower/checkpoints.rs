@@ -1,8 +1,7 @@
-//! `with qd.checkpoint(label, yield_on=flag):`, a place where a launch may end and a later one resume.
+//! `with qd.checkpoint(label, yield_on=flag):`, a point at which a launch may end and a later one resume.
 //!
-//! Its statements are a `loop` that is left at its end, behind a `checkpoint` instruction which has the label and the
-//! flag. In a kernel that is differentiated they stand among those around them: a derivative neither ends early nor
-//! resumes.
+//! The body is a `loop` that is left at its end, after a `checkpoint` instruction with the label and the flag. In a
+//! differentiated kernel the statements are lowered without the loop: a derivative neither ends early nor resumes.
 
 use octants_diag::{Code, Diagnostic, Result};
 use octants_ir::{AutodiffMode, Op, Type};

@@ -1,9 +1,9 @@
-//! Which calls of a `@qd.func` become calls of a function of the IR, compiled once for all calls with the same kinds of
-//! arguments, and which are lowered where they stand.
+//! Decides which calls of a `@qd.func` become calls of an IR function, compiled once for all calls with the same kinds
+//! of arguments, and which are inlined.
 //!
-//! Lowered where they stand: small functions that call no others, whose code is hardly larger than the call; functions
-//! whose loops would be parallel, because they are called at the top level of a kernel; and those that get or return
-//! what a function of the IR cannot, such as a loop's range or a method.
+//! Inlined are: small leaf functions, whose code is hardly larger than a call; functions whose loops are parallel
+//! because they are called at the top level of a kernel; and functions that take or return something that an IR
+//! function cannot, such as a loop range or a method.
 
 use super::{Lowerer, ParsedFunction};
 use crate::value::Value;
@@ -23,7 +23,7 @@ impl Lowerer<'_> {
         if parsed.facts.nested_return {
             return !(self.at_top_level() && parsed.facts.has_loops);
         }
-        // Another call of it may stand where the same arrays are differentiated.
+        // Another call of it may be where the same arrays are differentiated.
         if !self.stopped.is_empty() || !args.iter().all(|v| self.can_be_passed(v)) {
             return false;
         }

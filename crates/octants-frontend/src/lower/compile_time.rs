@@ -1,4 +1,4 @@
-//! Compile-time evaluation: numbers here, everything else by asking the outside.
+//! Compile-time evaluation: numbers here, everything else by the host (`world`).
 
 use octants_diag::{Code, Diagnostic, Result};
 

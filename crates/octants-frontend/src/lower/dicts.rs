@@ -1,4 +1,4 @@
-//! Dicts and sets, which are there at compile time alone: what makes them, their entries, and the one of a key.
+//! Dicts and sets, which exist at compile time only: construction, entries, lookup.
 
 use std::rc::Rc;
 

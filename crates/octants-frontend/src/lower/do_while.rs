@@ -1,7 +1,7 @@
 //! `while qd.graph.do_while(counter):`, a loop whose rounds are tasks of the kernel.
 //!
-//! At the top level of a kernel, and directly in another such loop, the loops in it are parallel, unless something
-//! else leaves a round.
+//! At the top level of a kernel, and directly in another such loop, the loops inside are parallel, unless another
+//! statement leaves a round.
 
 use octants_diag::{Code, Diagnostic, Result, Span};
 use octants_ir::{AutodiffMode, BinaryOp, BufferId, LocalId, Op, Scalar, TextPart, Type, UnaryOp, ValueId};
@@ -30,8 +30,8 @@ impl Lowerer<'_> {
         if !self.at_top_level() {
             return self.err(
                 Code::Syntax,
-                "qd.graph.do_while() must be at the kernel top level or directly in another qd.graph.do_while() loop, or \
-                 in an `if qd.graph.cond(...)` there",
+                "qd.graph.do_while() must be at the kernel top level or directly in another qd.graph.do_while() loop, \
+                 or in an `if qd.graph.cond(...)` there",
             );
         }
         let span = condition.span;
@@ -94,8 +94,8 @@ impl Lowerer<'_> {
         if changes {
             return Ok(());
         }
-        let message = "qd.graph.do_while() does not resolve to an ndarray kernel parameter: what it is given is the same in \
-                       each round";
+        let message = "qd.graph.do_while() does not resolve to an ndarray kernel parameter: what it is given is the \
+                       same in each round";
         let refused = Diagnostic::new(Code::Syntax, span, message);
         Err(refused.with_hint("give it a 0-dimensional i32 ndarray, or an expression of what the rounds change"))
     }

@@ -1,5 +1,5 @@
-//! Built-in functions of products of matrices, `qd.simt.MatrixProduct`: where the components of a fragment are, and the
-//! product. Python's part is a library in the kernel language over these.
+//! Built-in functions for matrix products, `qd.simt.MatrixProduct`: the positions of a fragment's components, and the
+//! product. The Python part is a library in the kernel language on top of these.
 
 use octants_diag::Result;
 use octants_ir::{FragmentAxis, FragmentElement, FragmentRole, Op, ProductKind, Type};

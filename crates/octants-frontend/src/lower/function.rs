@@ -1,5 +1,5 @@
-//! Calls of `@qd.func` and `@qd.real_func`: arguments to parameters, and the calls that are lowered where they stand.
-//! The others are in `outlined`, the choice between the two in `choose_form`.
+//! Calls of `@qd.func` and `@qd.real_func`: binds arguments to parameters, and inlines calls. Calls of IR functions
+//! are in `outlined`; `choose_form` decides between the two.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -197,7 +197,7 @@ impl Lowerer<'_> {
         p.annotation.is_some_and(|o| matches!(self.world.entity(o), Entity::AnyTensorType(_)))
     }
 
-    /// An argument of which each component becomes the annotated scalar.
+    /// An argument whose components are converted to the annotated scalar.
     fn scalar_argument(&mut self, name: &str, v: &Value, scalar: Scalar) -> Result<ValueId> {
         let found = match v.items() {
             Some(items) => self.make_tensor(items, None)?,

@@ -1,7 +1,8 @@
-//! `if qd.graph.cond(flag):`, a choice between parts of a kernel's graph.
+//! `if qd.graph.cond(flag):`, a conditional in a kernel's graph.
 //!
-//! At the top level of a kernel, and directly in its loops by what is in memory, sections, checkpoints and other
-//! choices, the loops of both branches are parallel. Any other `if` runs on one thread, with its loops.
+//! The loops of both branches are parallel if the conditional is at the top level of a kernel, or directly in a
+//! data-dependent loop, section, checkpoint or other conditional of the graph. Any other `if` runs on one thread, with
+//! its loops.
 
 use octants_diag::{Code, Diagnostic, Result};
 use octants_ir::{Op, Type};

@@ -1,11 +1,11 @@
-//! `with qd.graph.parallel_context():` and the `with qd.graph.parallel():` sections in it: which statements may stand
+//! `with qd.graph.parallel_context():` and its `with qd.graph.parallel():` sections: which statements are allowed
 //! where.
 //!
-//! Sections do not depend on one another, so that they may run in any order or at once: each is a group of loops, and
-//! a context a region of groups. Kernels that only check what a gradient relies on run them in order.
+//! Sections are independent and may run in any order or concurrently. Each section is a group of loops, and a context
+//! is a region of groups. Kernels that only validate a gradient run them in order.
 //!
-//! With `allow_nesting=True` a context goes beyond what Quadrants accepts: its sections may hold loops by what is in
-//! memory, and further contexts. Such a section is a `loop` that is left at its end. Gradients run it in order.
+//! With `allow_nesting=True`, contexts go beyond Quadrants: their sections may contain data-dependent loops and
+//! further contexts. Such a section is a `loop` that is left at its end. Gradients run it in order.
 
 use octants_diag::{Code, Diagnostic, Result};
 use octants_ir::{AutodiffMode, LoopGroup, Op, Type};
@@ -15,14 +15,14 @@ use crate::ast::{Arguments, ExprKind, Stmt, StmtKind};
 use crate::syntax_facts::is_static_call;
 use crate::world::GraphUse;
 
-/// Where the statements that are being lowered stand.
+/// Where the statements that are being lowered are.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum GraphSection {
     /// In neither.
     Outside,
     /// Directly in a `parallel_context`, the one of this number.
     Context { nests: bool, region: u32 },
-    /// In a section of one. Those that nest may hold loops by what is in memory, and contexts.
+    /// In a section of one. Those that nest may hold data-dependent loops, and contexts.
     Section { nests: bool },
     /// In a checkpoint.
     Checkpoint,
@@ -109,7 +109,7 @@ impl Lowerer<'_> {
         flow
     }
 
-    /// A section that may hold loops by what is in memory, and contexts: a `loop` that is left at its end.
+    /// A section that may hold data-dependent loops, and contexts: a `loop` that is left at its end.
     fn lower_nesting_section(&mut self, region: u32, body: &[Stmt]) -> Result<Flow> {
         let group = LoopGroup { region: Some(region), number: self.next_group };
         self.next_group += 1;
@@ -119,7 +119,7 @@ impl Lowerer<'_> {
         })
     }
 
-    /// Statements that are a part of the graph: a `loop` that is left at its end, behind what `end` adds.
+    /// Statements that are a part of the graph: a `loop` that is left at its end, after what `end` adds.
     pub(super) fn lower_part(&mut self, body: &[Stmt], end: impl FnOnce(&mut Self) -> Result<()>) -> Result<Flow> {
         self.rounds += 1;
         let lowered = self.in_block(|s| {
@@ -157,8 +157,8 @@ impl Lowerer<'_> {
         }
         self.err(
             Code::Syntax,
-            "qd.graph.parallel_context() may contain only 'with qd.graph.parallel():' blocks, in `if qd.static(...)` and \
-             `for ... in qd.static(...)` where wanted",
+            "qd.graph.parallel_context() may contain only 'with qd.graph.parallel():' blocks, in `if qd.static(...)` \
+             and `for ... in qd.static(...)` where wanted",
         )
     }
 }

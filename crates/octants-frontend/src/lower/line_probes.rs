@@ -1,9 +1,9 @@
-//! Kernel coverage: code that marks the lines that run, where the outside asks for it.
+//! Kernel coverage: emits code that marks the executed lines, if the host requests it.
 //!
-//! A mark is an atomic update of an element of a field, which tasks side by side may make. Each statement is preceded
-//! by the mark of its line. A loop at the top level of a kernel is a task of its own, and between tasks that belong
-//! together nothing may stand: the lines of such loops, and of blocks and rounds around them, are marked by their
-//! iterations. Derivatives are not marked: the marks would take part in them.
+//! A mark is an atomic update of a field element, so concurrent tasks may set it. Each statement is preceded by the
+//! mark of its line. A top-level loop is a task of its own, and no code may be inserted between tasks that belong
+//! together. The lines of such loops, and of enclosing blocks and rounds, are therefore marked by their iterations.
+//! Derivatives are not instrumented, because the marks would be differentiated too.
 
 use octants_diag::{Result, Span};
 use octants_ir::AutodiffMode;

@@ -119,7 +119,7 @@ impl Lowerer<'_> {
         Err(Diagnostic::new(Code::Syntax, target.span, message).with_hint("give the loop variable another name"))
     }
 
-    /// Checks that `static`, `grouped` and `ndrange` around what a loop runs over stand once each, and in order.
+    /// Checks that `static`, `grouped` and `ndrange` around what a loop runs over are once each, and in order.
     fn refuse_nested_decorators(&mut self, iter: &Expr) -> Result<()> {
         let ExprKind::Call(_, arguments) = &iter.kind else { return Ok(()) };
         let [only] = &arguments.positional[..] else { return Ok(()) };
@@ -433,8 +433,8 @@ impl Lowerer<'_> {
                 match bounds.kind {
                     BoxKind::Range => format!("a range has one index, and there are {} loop variables", names.len()),
                     BoxKind::Ndrange => format!(
-                        "Ndrange for loop with number of the loop variables not equal to the dimension of the ndrange is \
-                         not supported: {} variables, {axes} axes",
+                        "Ndrange for loop with number of the loop variables not equal to the dimension of the ndrange \
+                         is not supported: {} variables, {axes} axes",
                         names.len()
                     ),
                     BoxKind::Elements => format!(

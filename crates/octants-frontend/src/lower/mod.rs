@@ -1,4 +1,4 @@
-//! [`Lowerer`]: the state of one kernel's lowering and its scopes; and the way from a kernel's source to its IR.
+//! [`Lowerer`]: the state of one kernel's lowering, its scopes, and the path from a kernel's source to its IR.
 
 mod added_elements;
 mod arguments;
@@ -85,7 +85,7 @@ pub fn lower(
 
 /// Stack that is left for what does not nest, Python's code of the outside among it.
 const LEAST_STACK: usize = 1 << 20;
-/// A piece of stack, of which only what is used becomes memory, and the most pieces.
+/// The size of a stack segment (only used pages take memory), and the maximum number of segments.
 const STACK: usize = 32 << 20;
 const MOST_STACKS: usize = 32;
 /// Of stack, that parsing takes for a byte of text at most: operators are as short as that.
@@ -188,7 +188,7 @@ pub(crate) struct Lowerer<'w> {
     static_depth: u32,
     /// Pieces of stack that were added.
     stacks: usize,
-    /// The kernel is declared to depend on its arguments alone.
+    /// The kernel is declared to depend on its arguments only.
     pure: bool,
     /// Objects that were reached from names of the scopes around it, where that matters.
     outer: HashSet<Obj>,
@@ -214,13 +214,13 @@ pub(crate) struct Lowerer<'w> {
     buffers: Vec<Buffer>,
     buffer_captures: Vec<Option<Capture>>,
     buffer_objects: Vec<Option<Obj>>,
-    /// Arrays of which some axis is longer than i32 counts.
+    /// Arrays with an axis too long for i32.
     wide_arrays: BTreeSet<BufferId>,
     /// Roots of shared memory: each `SharedArray` has its own.
     shared_roots: u32,
     /// Bytes of those that the loop with parallel iterations has so far.
     shared_bytes: u64,
-    /// Arrays of which an index outside means the nearest element.
+    /// Arrays with `boundary="clamp"`: an index outside means the nearest element.
     clamped_arrays: BTreeSet<BufferId>,
     /// Arrays that are distributed over ranks.
     split_arrays: BTreeSet<BufferId>,
@@ -248,13 +248,13 @@ pub(crate) struct Lowerer<'w> {
     struct_objects: HashMap<Arc<StructType>, Obj>,
     /// How an object was reached from a template parameter, for arrays that must be found again at launch.
     reached: HashMap<Obj, (u32, Vec<String>)>,
-    /// Tuples and lists of the outside that were taken apart; forgotten when Python code runs, which may change them.
+    /// Tuples and lists of the outside that were decomposed; forgotten when Python code runs, which may change them.
     lifted: HashMap<Obj, Value>,
     /// Vector members declared with `unpacked=True` that were used, and their names.
     unpacked_vectors: Vec<(Rc<Vec<Value>>, String)>,
     /// Numbers of template arguments that are read at launch.
     live_numbers: Vec<ValueId>,
-    /// Named tuples of the outside that were taken apart, for their names.
+    /// Named tuples of the outside that were decomposed, for their names.
     named_tuples: Vec<(Rc<Vec<Value>>, Obj)>,
     /// Variables that hold such a tuple.
     named_variables: Vec<(Rc<Vec<Value>>, Obj)>,

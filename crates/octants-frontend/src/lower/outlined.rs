@@ -1,8 +1,9 @@
-//! Functions of the IR: `@qd.func` and `@qd.real_func` compiled once for each kind of arguments, and their calls.
+//! Functions of the IR: `@qd.func` and `@qd.real_func` compiled once for each combination of argument kinds, and their
+//! calls.
 //!
-//! A function that returns in one place may return whatever `pass` can take apart: run-time values travel as the IR
-//! function's result, what is known at compile time is known to the callers too. One that returns in several places has
-//! one result type.
+//! A function with a single `return` may return anything that `pass` can decompose: run-time values become the result
+//! of the IR function, and compile-time values are known to the callers. A function with several returns has one
+//! result type.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -35,7 +36,7 @@ pub(super) struct Outlined {
 }
 
 /// A function to be compiled.
-struct Specialised<'a> {
+struct Specialized<'a> {
     func: Obj,
     parsed: &'a Rc<ParsedFunction>,
     kind: FuncKind,
@@ -73,7 +74,7 @@ impl Lowerer<'_> {
             Some(known) => known.clone(),
             None => {
                 let keys = &key.params;
-                let f = Specialised { func, parsed, kind, keys, args: &args, types, self_by_reference };
+                let f = Specialized { func, parsed, kind, keys, args: &args, types, self_by_reference };
                 let compiled = self.compile_function(f, &key)?.map(Rc::new);
                 self.function_keys.insert(key, compiled.clone());
                 compiled
@@ -107,7 +108,7 @@ impl Lowerer<'_> {
     }
 
     /// Lowers a function into a body of its own; `None` when it returns what no function of the IR can.
-    fn compile_function(&mut self, mut f: Specialised, key: &FunctionKey) -> Result<Option<Outlined>> {
+    fn compile_function(&mut self, mut f: Specialized, key: &FunctionKey) -> Result<Option<Outlined>> {
         let in_one_place = f.kind != FuncKind::Real && !f.parsed.facts.nested_return;
         let annotated = if in_one_place { None } else { self.annotated_return(f.parsed, f.kind)? };
         let mode = match in_one_place {
@@ -160,7 +161,7 @@ impl Lowerer<'_> {
     }
 
     /// Parameters, statements and result of a function, in its own frame.
-    fn function_body(&mut self, f: &Specialised, in_one_place: bool) -> Result<Option<(Type, ResultShape)>> {
+    fn function_body(&mut self, f: &Specialized, in_one_place: bool) -> Result<Option<(Type, ResultShape)>> {
         let mut next = 0;
         for (i, ((p, key), v)) in f.parsed.source.params.iter().zip(f.keys).zip(f.args).enumerate() {
             let by_reference = self.is_reference(f.parsed, i, f.self_by_reference)?;

@@ -1,6 +1,6 @@
-//! How arguments get into a function of the IR and results out of it: run-time values and addresses as its parameters,
-//! run-time values as its result, the rest as part of what the function is compiled for. A tuple, a list or a struct in
-//! several places is passed item by item.
+//! Arguments and results of IR functions. Run-time values and addresses become parameters, and run-time values become
+//! the result. The rest is part of the key that the function is compiled for. A tuple, a list or a scattered struct is
+//! passed item by item.
 
 use std::rc::Rc;
 use std::sync::Arc;

@@ -1,8 +1,7 @@
-//! Kernels that are declared to depend on their arguments alone (`fastcache=True`, `pure=True`): what they take from
-//! outside in spite of that is the user's mistake. Enumerations and the constants of `math`, `numpy` and this package
-//! do not change and are allowed.
+//! Kernels declared to depend on their arguments only (`fastcache=True`, `pure=True`): any other captured value is an
+//! error. Enumerations and the constants of `math`, `numpy` and this package do not change and are allowed.
 //!
-//! Nothing else follows from the declaration: what is kept on disk is right for every kernel.
+//! The declaration has no other effect: the disk cache is correct for every kernel.
 
 use octants_diag::{Code, Diagnostic, Result};
 

@@ -1,4 +1,4 @@
-//! What loops run over and how: `range`, `ndrange`, `grouped`, `loop_config`.
+//! Loop ranges: `range`, `ndrange`, `grouped`, `loop_config`.
 
 use std::rc::Rc;
 

@@ -1,4 +1,4 @@
-//! Python's built-in functions of sequences and objects: `len`, `zip`, `enumerate`, `sum`, `min`, `getattr`,
+//! Python's built-in functions on sequences and objects: `len`, `zip`, `enumerate`, `sum`, `min`, `getattr`,
 //! `isinstance`.
 
 use octants_diag::{Code, Result};

@@ -1,4 +1,4 @@
-//! Shadow buffers: the gradient or dual that lies beside an array of floats, for the modes of differentiation.
+//! Shadow buffers: the gradient or dual of a floating-point array, for the modes of differentiation.
 
 use octants_ir::{BufferId, Scalar, ShadowBuffer};
 

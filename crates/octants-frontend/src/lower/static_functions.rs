@@ -1,4 +1,4 @@
-//! Built-in functions that act while the kernel is compiled: `static`, `static_assert`, `static_print`.
+//! Built-in functions that take effect at compile time: `static`, `static_assert`, `static_print`.
 
 use std::rc::Rc;
 

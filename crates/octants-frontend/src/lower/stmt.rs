@@ -1,4 +1,4 @@
-//! Statements: which is which, and `with qd.stream_parallel()` blocks.
+//! Statements: dispatch by kind, and `with qd.stream_parallel()` blocks.
 
 use octants_diag::{Code, Diagnostic, Result};
 use octants_ir::{ForLoop, LoopConfig, LoopGroup, Op, Type, ValueId};
@@ -87,7 +87,7 @@ impl Lowerer<'_> {
     }
 
     /// S9: all top-level statements of a kernel are `stream_parallel` blocks, or none is. What acts at compile time
-    /// alone may stand beside them, and choose or repeat them.
+    /// alone may be beside them, and choose or repeat them.
     fn check_stream_blocks(&mut self, body: &[Stmt]) -> Result<()> {
         if !matches!(self.frame_ref().ret, ReturnMode::Kernel(_)) || !body.iter().any(has_stream_block) {
             return Ok(());
@@ -218,7 +218,7 @@ impl Lowerer<'_> {
 /// A context manager and what it is bound to.
 type WithItem = (Expr, Option<Expr>);
 
-/// Whether some `with` statement is this one or stands in it, below nothing but `if` and `for` of compile time.
+/// Whether some `with` statement is this one or is in it, below nothing but `if` and `for` of compile time.
 fn any_static_with(s: &Stmt, found: &dyn Fn(&[WithItem]) -> bool) -> bool {
     match &s.kind {
         StmtKind::With(items, _) => found(items),
@@ -234,7 +234,7 @@ fn has_stream_block(s: &Stmt) -> bool {
     any_static_with(s, &|items| !items.iter().any(|(item, _)| names_graph_block(item)))
 }
 
-/// The first statement here that may not stand beside `stream_parallel` blocks.
+/// The first statement here that may not be beside `stream_parallel` blocks.
 fn beside_no_stream_block(s: &Stmt) -> Option<&Stmt> {
     match &s.kind {
         StmtKind::With(items, _) if !items.iter().any(|(item, _)| names_graph_block(item)) => None,

@@ -1,5 +1,5 @@
-//! `qd.stop_grad`: of a value it is the value, as a constant to all differentiation; of an array it makes constants of
-//! all that is read from it in the rest of the block.
+//! `qd.stop_grad`: a value becomes a constant for differentiation. For an array, all elements read from it in the rest
+//! of the block become constants.
 
 use octants_diag::Result;
 use octants_ir::{BufferId, Op, Type, UnaryOp, ValueId};

@@ -341,7 +341,7 @@ impl Lowerer<'_> {
         self.b.binary(BinaryOp::Max, index, zero)
     }
 
-    /// The place is an element of an array of which an index outside means the nearest element.
+    /// The place is an element of an array with `boundary="clamp"`.
     fn is_clamped(&self, addr: ValueId) -> bool {
         matches!(self.b.body.inst(addr).op, Op::BufferAddr(b, _) if self.clamped_arrays.contains(&b))
     }

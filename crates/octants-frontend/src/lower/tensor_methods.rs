@@ -1,5 +1,5 @@
-//! Methods of vectors and matrices: `v.dot(w)`, `m.transpose()`, `v.norm()`. Those written in the kernel language are
-//! asked of the outside.
+//! Methods of vectors and matrices: `v.dot(w)`, `m.transpose()`, `v.norm()`. The [`crate::world::World`] supplies
+//! those that are written in the kernel language.
 
 use octants_diag::{Code, Result};
 use octants_ir::{BinaryOp, Op, ReduceOp, Scalar, Type, ValueId};
@@ -25,7 +25,7 @@ impl Lowerer<'_> {
         }
     }
 
-    /// The fold of which components are not zero.
+    /// The fold over "component is not zero".
     fn fold_truth(&mut self, op: ReduceOp, v: ValueId) -> Result<ValueId> {
         let ty = self.b.ty(v).clone();
         let zero = self.b.int(0, ty.scalar().unwrap_or(Scalar::F32));

@@ -1,4 +1,4 @@
-//! Text with run-time values: f-strings, `str.format`, `print`, messages of assertions.
+//! Text with run-time values: f-strings, `str.format`, `print`, assertion messages.
 
 use std::rc::Rc;
 

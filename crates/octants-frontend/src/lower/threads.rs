@@ -1,7 +1,7 @@
-//! Built-in functions of threads, `qd.simt`: positions in the grid, barriers, fences, exchanges within a subgroup, and
-//! arrays in shared memory.
+//! Built-in functions for threads, `qd.simt`: positions in the grid, barriers, fences, subgroup operations, and shared
+//! arrays.
 //!
-//! Python's part of `qd.simt` is a library in the kernel language over these.
+//! The Python part of `qd.simt` is a library in the kernel language on top of these.
 
 use octants_diag::{Code, Diagnostic, Result};
 use octants_ir::{
@@ -192,11 +192,7 @@ impl Lowerer<'_> {
         if self.may_be_in_parallel_loop() {
             return Ok(());
         }
-        Err(Diagnostic::new(
-            Code::Syntax,
-            self.b.span,
-            format!("`{name}` of `qd.simt` stands outside of a parallel loop"),
-        )
-        .with_hint("blocks and subgroups are of the threads that run the iterations of a parallel loop"))
+        Err(Diagnostic::new(Code::Syntax, self.b.span, format!("`{name}` of `qd.simt` is outside of a parallel loop"))
+            .with_hint("blocks and subgroups are of the threads that run the iterations of a parallel loop"))
     }
 }

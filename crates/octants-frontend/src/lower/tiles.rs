@@ -1,7 +1,7 @@
-//! Slices of arrays, as tiles of `qd.simt` use them: each thread of a subgroup holds a row of a tile, which it loads
-//! from and stores into a rectangle of an array. `v = a[r0:r1, c]` gives each thread one element of a column.
+//! Array slices for the tiles of `qd.simt`: each thread of a subgroup holds a row of a tile, which it loads from and
+//! stores to a rectangle of an array. `v = a[r0:r1, c]` gives each thread one element of a column.
 //!
-//! What a load, a store and an update do is written in Python, as methods of the tile's type.
+//! The loads, stores and updates are written in Python, as methods of the tile's type.
 
 use std::rc::Rc;
 
@@ -173,7 +173,8 @@ impl Lowerer<'_> {
                 "`qd.outer(a, b)` is subtracted from a tile, `t -= qd.outer(a, b)`, and nothing else"
             }
             TileOperand::Product(..) => {
-                "a product of tiles is added to or subtracted from a tile, `t += a @ b` or `t -= a @ b`, and nothing else"
+                "a product of tiles is added to or subtracted from a tile, `t += a @ b` or `t -= a @ b`, and nothing \
+                 else"
             }
             TileOperand::Slice { .. } => {
                 "a slice of an array is loaded into a tile, `t[:] = a[r0:r1, c0:c1]`, or stored from one"

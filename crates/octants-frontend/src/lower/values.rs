@@ -1,5 +1,5 @@
-//! Between host objects, values of the language and values of the IR: what a captured object means in a kernel, and how
-//! a value becomes one that exists at run time.
+//! Conversions between host objects, language values and IR values: the meaning of a captured object in a kernel, and
+//! the materialization of a value at run time.
 
 use std::rc::Rc;
 
@@ -21,7 +21,7 @@ pub(super) fn holds(s: Scalar, i: i128) -> bool {
 }
 
 impl Lowerer<'_> {
-    /// The value of a host object: numbers, strings, tuples and lists are taken apart, arrays become buffers when used.
+    /// The value of a host object: numbers, strings, tuples and lists are decomposed, arrays become buffers when used.
     pub(super) fn lift(&mut self, obj: Obj) -> Value {
         if let Some(v) = self.lifted.get(&obj) {
             return v.clone();

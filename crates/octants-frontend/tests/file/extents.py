@@ -1,4 +1,5 @@
-"""Axes of 2**31 elements and more, of which extents and indices of loops over them are i64; indices held inside an array."""
+"""Axes of 2**31 elements and more, of which extents and indices of loops over them are i64; indices held inside an
+array."""
 
 import octants as qd
 

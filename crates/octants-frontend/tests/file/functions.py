@@ -111,7 +111,7 @@ def outlined(a: qd.i32) -> qd.i32:
 
 
 @qd.kernel
-def specialised(a: qd.i32, b: qd.f32) -> qd.f32:
+def specialized(a: qd.i32, b: qd.f32) -> qd.f32:
     return sign(a) + sign(b) + sign(3)
 
 

@@ -1,7 +1,7 @@
 //! The outside as a table: a [`World`] with no Python in it.
 //!
-//! [`Table`] holds objects by number. [`module`] fills it from the text of a Python module: constants, fields, types, classes and
-//! functions, as a user would write them; [`namespace`] is the `qd` that such a text sees.
+//! [`Table`] holds objects by number. [`module`] fills it from the text of a Python module: constants, fields, types,
+//! classes and functions, as a user would write them; [`namespace`] is the `qd` that such a text sees.
 
 // Each test binary uses another part.
 #![allow(dead_code)]

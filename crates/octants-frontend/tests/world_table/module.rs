@@ -1,8 +1,8 @@
 //! Reads the text of a Python module into a [`Table`], and says what each kernel is called with.
 //!
-//! Known: assignments, `@qd.kernel`, `@qd.func`, `@qd.real_func`, plain functions of one `return` (called at compile time),
-//! `@qd.dataclass`, `@dataclasses.dataclass`, and other classes, whose name then stands for an instance. A kernel's template
-//! parameter gets its default as the argument. `#~ OPTIONS` lines set the compilation's options.
+//! Known: assignments, `@qd.kernel`, `@qd.func`, `@qd.real_func`, plain functions of one `return` (called at compile
+//! time), `@qd.dataclass`, `@dataclasses.dataclass`, and other classes, whose name then stands for an instance. A
+//! kernel's template parameter gets its default as the argument. `#~ OPTIONS` lines set the compilation's options.
 
 use std::rc::Rc;
 use std::sync::Arc;

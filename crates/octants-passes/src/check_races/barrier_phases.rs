@@ -1,11 +1,11 @@
-//! Which barrier of the block may be the last before an instruction. All threads of a block come to the same barriers,
-//! so that accesses of two threads have an order unless one barrier may be the last before both.
+//! For each instruction, the block barriers that may be the last one before it. All threads of a block pass the same
+//! barriers, so two threads' accesses are ordered unless one barrier may be the last before both.
 
 use std::collections::{BTreeSet, HashMap};
 
 use octants_ir::{BlockId, Body, Effect, Op, ThreadScope, ValueId};
 
-/// Barriers, of which none stands for the start of the loop's body.
+/// Barriers. None of them represents the start of the loop's body.
 pub type Barriers = BTreeSet<Option<ValueId>>;
 
 /// The barriers before each instruction of a parallel loop's body.

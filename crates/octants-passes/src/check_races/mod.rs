@@ -1,17 +1,17 @@
-//! Watches at run time the accesses of which it is not proved that no two iterations of a parallel loop conflict in
-//! them: two iterations touch the same element, one of them writes, and not both update it atomically.
+//! The run-time race check: instruments the accesses that are not proved free of conflicts between iterations of a
+//! parallel loop. Two iterations conflict if they touch the same element, one of them writes, and they do not both
+//! update it atomically.
 //!
-//! Each array and field that has such accesses gets a buffer of words beside it, one for each scalar, which says who
-//! has touched the scalar in the task that runs (`watch_functions`). In front of each access a call tells its word of
-//! it; what conflicts there is noted in the buffer `races`, and the last task of the launch asserts that nothing was
-//! (`report_races`). All of it is ordinary code, so that every code generator has it without knowing of it. The words
-//! are never cleared: each carries the number of the task that it is of, its epoch.
+//! Each array and field with such accesses gets a shadow buffer with one word per scalar. The word records who touched
+//! the scalar in the running task (`watch_functions`). A call before each access updates the word. A conflict is
+//! recorded in the buffer `races`, and the last task of the launch asserts that there was none (`report_races`). All
+//! of this is ordinary IR, so every code generator supports it. Words are never cleared: each carries the number of
+//! its task, its epoch.
 //!
-//! Arrays of a block have words in memory of the block, whose epochs are counted by the block's barriers
-//! (`watch_blocks`). Accesses that a barrier
-//! is always between are not watched (`barrier_phases`). Other memory is left alone in loops whose threads meet, and so
-//! are loops in which subgroups do. Runs last, when what is proved to be of one iteration has become plain, and what is
-//! summed up has left the loop.
+//! Block-local arrays have their words in block memory; their epochs are counted by the block's barriers
+//! (`watch_blocks`). Accesses that are always separated by a barrier are not instrumented (`barrier_phases`). Loops
+//! whose threads synchronize are not checked in other memory, and loops whose subgroups synchronize are not checked at
+//! all. The pass runs last, when updates proved private are plain and reductions have left the loop.
 
 mod barrier_phases;
 mod report_races;
@@ -37,7 +37,7 @@ use watch_blocks::{BlockThread, add_shared_words, begin_block, word_count};
 use watch_functions::{Watching, push_watch};
 use watched_accesses::{Watched, find_watched};
 
-/// Epochs are numbers of so many bits.
+/// The number of bits of an epoch.
 pub const EPOCH_BITS: u32 = watch_functions::EPOCH_BITS;
 
 /// Puts calls in front of accesses that are not proved to be free of conflicts.
@@ -75,7 +75,7 @@ pub fn check_races(kernel: &mut Kernel, options: &mut PassOptions) {
     options.watch = Some(RaceWatch { notes, note_words, words, epoch, counted, epochs, repeats });
 }
 
-/// Gives a kernel the arguments of another one that watches so many buffers, which it does not use.
+/// Gives a kernel the arguments of another one that watches this many buffers. It does not use them.
 pub fn add_unused_arguments(kernel: &mut Kernel, watched_buffers: usize) {
     add_numbers(kernel);
     (0..=watched_buffers).for_each(|_| _ = add_words(kernel, String::new()));

@@ -1,4 +1,4 @@
-//! The last task of a launch that watches itself: asserts that no race was noted.
+//! The last task of an instrumented launch: asserts that no race was recorded.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,8 @@
-//! A place in a kernel that accesses memory, as words, functions and reports know it.
+//! A source location that accesses memory, as encoded in words, functions and reports.
 
 use octants_ir::{BufferId, Layout};
 
-/// Sites of memory that is told apart: a word has six bits for one.
+/// Sites of memory that is distinguished: a word has six bits for one.
 pub const MOST_SITES: usize = 64;
 
 /// What an access does.

@@ -1,5 +1,5 @@
-//! Words of arrays of a block, in the block's memory: zeros at first, and with the number of the barriers that the
-//! block has been at in the place of the epoch. What a barrier is between has an order.
+//! Race-check words of block-local arrays, in block memory. They start as zeros, and their epoch is the number of
+//! barriers that the block has passed. Accesses separated by a barrier are ordered.
 
 use octants_ir::{
     BinaryOp, BlockId, Body, Buffer, BufferId, Builder, ComponentLayout, Digit, GridValue, Kernel, Layout, LocalId,

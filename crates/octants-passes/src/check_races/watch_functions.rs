@@ -1,11 +1,12 @@
-//! The word beside a scalar, and the functions that tell it of an access.
+//! The shadow word of a scalar, and the functions that record an access in it.
 //!
-//! From the highest bit on a word has: the epoch (20), whether there were several iterations (1), whether the scalar
-//! was updated atomically, written or read (3), the number of a site that wrote or updated it (6) and of one that read
-//! it (6), bits that follow from the value written (10), and the iteration (18; beyond so many iterations numbers are
-//! mixed, and some conflicts between two of like numbers are missed). While one iteration alone has touched the scalar
-//! all its accesses are kept. Of several those are kept that go together: all read, all updated it, or all wrote the
-//! same value. Anything else is a race. A store of the value that is there, where nobody has written, counts as a read.
+//! From the highest bit, a word holds: the epoch (20), whether several iterations touched the scalar (1), whether it
+//! was updated atomically, written or read (3), a site that wrote or updated it (6), a site that read it (6), bits of
+//! a hash of the value written (10), and the iteration (18). Larger iteration numbers are hashed, so some conflicts
+//! between iterations with equal hashes are missed. While a single iteration has touched the scalar, the word records
+//! all its accesses. For several iterations it records compatible accesses: all read, all updated, or all wrote the
+//! same value. Anything else is a race. A store of the present value to a scalar that nobody has written counts as a
+//! read.
 
 use octants_ir::insert_code::push_if;
 use octants_ir::{AtomicOp, BinaryOp, BufferId, Builder, FuncId, Function, Kernel, Layout, Op, Scalar, Type, ValueId};
@@ -275,7 +276,7 @@ fn next_of_write(w: &mut Words<'_>, seen: &Seen, args: &[ValueId]) -> Next {
     let all_write = w.op(BinaryOp::And, all_write, same_value);
     let all_read = w.is(seen.kinds, READ);
     let together = w.select(changes_nothing, all_read, all_write);
-    // Whoever wrote the same value has read before.
+    // An iteration that wrote the same value has read before.
     let (updated, other_written) = (w.has(seen.kinds, UPDATE), w.not(same_value));
     let other_written = w.op(BinaryOp::And, other_written, was_written);
     let by_write = w.or(updated, other_written);

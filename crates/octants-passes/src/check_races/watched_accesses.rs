@@ -1,5 +1,5 @@
-//! Which accesses are watched: of each parallel loop, those of which the dependence test does not tell that they meet
-//! others in the same iteration alone.
+//! Selects the accesses to instrument: those of a parallel loop for which the dependence test cannot exclude conflicts
+//! between iterations.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -49,7 +49,7 @@ pub struct Watched {
 
 /// An access of a loop.
 struct Found {
-    /// Of the function it stands in, if it is none of the loop's own.
+    /// Of the function it is in, if it is none of the loop's own.
     function: Option<FuncId>,
     inst: ValueId,
     buffer: BufferId,
@@ -233,7 +233,7 @@ impl Search<'_> {
                 Effect::Read(address) => (address, Access::Read),
                 Effect::Write(address) => (address, Access::Write),
                 Effect::Update(address) => (address, Access::Update),
-                // Whoever reads what others write meanwhile says so.
+                // Code that reads while others write must declare it.
                 _ => return,
             };
             let Place::Buffer(buffer) = trace_address(body, address) else { return };
@@ -252,7 +252,7 @@ impl Search<'_> {
         if a.buffer != b.buffer || a.function.is_some() || b.function.is_some() {
             return true;
         }
-        // Elements of an array with strides may be the same memory, but then whoever made it knows.
+        // Elements of an array with strides may be the same memory, but then its creator intends that.
         let axes = dependence.between_iterations(around, &a.axes, &b.axes).axes;
         !(axes.contains(&IndicesMeet::Apart) || axes.iter().all(|meeting| *meeting == IndicesMeet::Own))
     }

@@ -1,4 +1,4 @@
-//! [`choose_iterations`]: which iterations of a loop are looked at.
+//! [`choose_iterations`]: selects the iterations of a loop to evaluate.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! [`Observed`]: what iterations were seen to do, by element, and which of them race.
+//! [`Observed`]: the accesses of the evaluated iterations, by element, and the races among them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;

@@ -1,7 +1,7 @@
-//! [`Run`]: runs code of an iteration on what is known: numbers of the launch, indices of loops, what is computed from
-//! them. Accesses that happen for certain are observed.
+//! [`Run`]: evaluates an iteration on known values: scalars of the launch, loop indices, and what is computed from
+//! them. Records the accesses that certainly happen.
 //!
-//! Where it is not known which way control goes, and it may leave the iteration there, the iteration is given up.
+//! If the direction of a branch is unknown and it may leave the iteration, evaluation stops there.
 
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
@@ -95,7 +95,7 @@ impl<'a> Run<'a> {
         self.frames[self.frames.len() - 1].body
     }
 
-    /// A value of which nothing is known.
+    /// An unknown value.
     fn unknown(&mut self) -> Value {
         self.fresh += 1;
         Value::Token(token(("fresh", self.fresh)))

@@ -1,4 +1,4 @@
-//! [`Value`]: what is known of a value in one iteration.
+//! [`Value`]: the abstract value of an evaluation.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::rc::Rc;

@@ -1,4 +1,4 @@
-//! Builds the loop that gathers sums, and takes them out of the loop that scattered them.
+//! Builds the loop that gathers the sums, and removes them from the loop that scattered them.
 
 use std::collections::{HashMap, HashSet};
 
@@ -319,7 +319,7 @@ impl Emission<'_> {
         }
     }
 
-    /// What goes on stands in a branch.
+    /// What goes on is in a branch.
     fn enter_if(&self, b: &mut Builder, condition: ValueId) {
         let blocks = [b.body.add_block(), b.body.add_block()];
         b.push(Op::If(condition, blocks[0], blocks[1]), Type::Unit);

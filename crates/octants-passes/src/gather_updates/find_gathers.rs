@@ -1,8 +1,9 @@
-//! Finds what a parallel loop's inner loops scatter along their indices, and what of an iteration computes it.
+//! Finds the sums that a parallel loop's inner loops scatter along their indices, and the slice of an iteration that
+//! computes them.
 //!
-//! What an iteration computes is taken apart as a slice: the values that a sum needs, the branches around them, and the
-//! locals that they go through. A slice holds no loop but the inner one, reads no memory that the iteration has
-//! changed, and no local that another iteration of the inner loop has set.
+//! A slice consists of the values that a sum needs, the branches around them, and the locals that they pass through.
+//! It contains no loop but the inner one, reads no memory that the iteration has changed, and reads no local that
+//! another iteration of the inner loop has set.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -166,7 +167,7 @@ impl Search<'_> {
                 continue;
             }
             match &body.inst(v).op {
-                // Its value is a seed, its address is made anew.
+                // Its value is a seed, its address is made again.
                 Op::Atomic(..) if updates.contains(&v) => {}
                 Op::LoopIndex(l, _) if *l == self.parallel || *l == self.inner => {}
                 Op::If(c, ..) => work.push(*c),

@@ -1,23 +1,24 @@
-//! Sums that the inner loop of a parallel loop scatters are gathered: by a parallel loop over the elements that they
-//! are added to, with the original's iterations in order inside. No two threads meet there, so that nothing is atomic.
+//! Turns scattered sums into gathered ones. Sums that the inner loop of a parallel loop scatters are computed by a
+//! parallel loop over the target elements, with the original loop's iterations in order inside. No two threads then
+//! update the same element, so nothing is atomic.
 //!
-//! In `for i: for j: g[j] += f(i, j)` threads of a GPU add to the same element at the same time, which takes a hundred
-//! times as long as computing what they add. Here this becomes `for j: for i: g[j] += f(i, j)`, which computes what
-//! both loops need twice. Other indices of the parallel loop in the address (the gradient of a product of matrices has
-//! them) stay parallel.
+//! In `for i: for j: g[j] += f(i, j)` the threads of a GPU add to the same element at the same time, which costs a
+//! hundred times as much as computing the addends. Here it becomes `for j: for i: g[j] += f(i, j)`, at the price of
+//! computing twice what both loops need. Further indices of the parallel loop in the address (as in the gradient of a
+//! matrix product) stay parallel.
 //!
-//! Only gradients are gathered, where nothing else runs meanwhile and nobody sees the order. The new loop runs first:
-//! it reads what the original reads before it writes, and adds to memory that the original does not read. It has as
-//! many iterations as the buffer has elements along that axis; a comparison leaves out those that the inner loop does
-//! not reach. Where elements are too few to keep a device busy, atomics stay.
+//! Only gradients are gathered: nothing else runs during a derivative, so the order is not observable. The new loop
+//! runs first. It reads what the original loop reads before it writes, and adds to memory that the original does not
+//! read. It has one iteration per element of the buffer along that axis; a comparison skips the elements that the
+//! inner loop does not reach. If there are too few elements to fill a device, atomics are kept.
 //!
-//! This is a pass of the kernel, and not of octants-schedule, because the new loop must become a task of its own, and
-//! because what follows in the pipeline completes it: its updates are demoted to plain ones, and sums without an index
-//! of the inner loop become reductions.
+//! This is a kernel pass rather than a schedule pass, because the new loop must become a task of its own and because
+//! later passes complete the work: they demote its updates to plain ones, and turn sums without an inner-loop index
+//! into reductions.
 //!
-//! Assumes that arrays share no memory, and that invariants have left the inner loops; leaves code that nothing uses.
+//! Assumes that arrays share no memory, and that invariants have been hoisted from the inner loops. Leaves dead code.
 //!
-//! `find_gathers` tells what can be computed apart, `build_loop` does it.
+//! `find_gathers` finds what can be computed separately; `build_loop` rewrites the code.
 
 mod build_loop;
 mod find_gathers;

@@ -1,22 +1,22 @@
-//! Cuts a kernel into tasks, and says in a graph in which order they run.
+//! Offloading: splits a kernel into tasks, and builds the graph of their execution order.
 //!
-//! Each parallel loop at the root is a task of its own; the serial statements between two of them are one task. A
-//! `loop` that holds parallel loops becomes a `while` of the graph, and what stands in it tasks as well. Its condition
-//! is the element of a buffer where the round ends by reading that, and a slot of the frame elsewhere. An `if` that
-//! holds parallel loops becomes an `if` of the graph, with such a condition.
+//! Each parallel loop at the root becomes a task; the serial statements between two of them form one task. A `loop`
+//! that contains parallel loops becomes a `while` of the graph, and its contents become tasks as well. Its condition
+//! is the buffer element that the end of the round reads, or otherwise a slot of the frame. An `if` that contains
+//! parallel loops becomes an `if` of the graph, with such a condition.
 //!
-//! A value of one task that another uses is computed again there when that is cheap (constants, parameters, shapes,
-//! arithmetic on these; addresses always) and passed in a slot of the frame otherwise. A local used by one task stays a
-//! local: in a parallel task it is private to the iteration. A local used by several tasks becomes a frame slot, unless
-//! each of them sets it before reading it. So does a local that a serial task in a `while` reads before it sets it:
-//! what one round leaves there the next one finds.
+//! A value of one task that another uses is recomputed there if that is cheap (constants, parameters, shapes,
+//! arithmetic on these; addresses always), and otherwise passed in a frame slot. A local used by one task stays a
+//! local: in a parallel task it is private to the iteration. A local used by several tasks becomes a frame slot,
+//! unless each of them sets it before reading it. The same holds for a local that a serial task in a `while` reads
+//! before it sets it: each round finds the value that the previous round left.
 //!
-//! Assumes a verified kernel. With `stream_parallel` groups, a serial statement that stands before the first grouped
-//! loop is in no group; a later one belongs to the group of the next grouped loop (after the last: to its group),
-//! because all of the kernel's root is made of grouped blocks then. A serial block without a parallel loop is a loop
-//! with `serialize` and a group.
+//! Assumes a verified kernel. With `stream_parallel` groups, a serial statement before the first grouped loop is in no
+//! group. A later one belongs to the group of the next grouped loop (after the last loop: to that loop's group),
+//! because the whole root of such a kernel consists of grouped blocks. A serial block without a parallel loop is a
+//! loop with `serialize` and a group.
 //!
-//! Access sets are filled in here too, by `compute_access`.
+//! `compute_access` then fills in the access sets.
 
 mod outline;
 
@@ -271,7 +271,7 @@ impl<'a> Cut<'a> {
         })
     }
 
-    /// All segments that use a local stand in the branches that one of them stands in.
+    /// All segments that use a local are in the branches that one of them is in.
     fn runs_before_others(&self, segment: usize, local: LocalId) -> bool {
         let branches = &self.segments[segment].branches;
         let stands_there = |i: usize| self.segments[i].branches.starts_with(branches);

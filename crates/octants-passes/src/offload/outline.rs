@@ -1,5 +1,5 @@
-//! The outline of a kernel: its statements in the order of the text, the segments that they form, and which of these
-//! are repeated. Of segments that became tasks it makes the program's graph.
+//! The outline of a kernel: its statements in program order, the segments that they form, and the repeated ones.
+//! Builds the program's graph from the segments that became tasks.
 
 use std::collections::BTreeSet;
 
@@ -23,20 +23,20 @@ pub(super) enum Outline {
     /// A checkpoint.
     Checkpoint {
         label: i64,
-        /// What stands in it.
+        /// What is in it.
         body: Vec<Outline>,
-        /// What decides whether a launch ends behind it.
+        /// What decides whether a launch ends after it.
         condition: RoundCondition,
     },
     /// A section that holds more than tasks in order.
     Section {
         group: LoopGroup,
-        /// What stands in it.
+        /// What is in it.
         body: Vec<Outline>,
     },
-    /// A choice between two parts, one of which holds more than one task could do.
+    /// A choice between two parts, at least one of which needs more than one task.
     Choice {
-        /// What stands in its branches.
+        /// What is in its branches.
         branches: [Vec<Outline>; 2],
         /// What decides.
         condition: RoundCondition,
@@ -66,11 +66,11 @@ pub(super) struct Statement {
     pub(super) value: ValueId,
     /// The group that it belongs to.
     pub(super) group: Option<LoopGroup>,
-    /// It stands in a loop whose rounds are tasks.
+    /// It is in a loop whose rounds are tasks.
     pub(super) repeats: bool,
     /// The branches around it that hold tasks, outer before inner.
     pub(super) branches: Vec<BlockId>,
-    /// It cannot stand in the segment of the statement before it.
+    /// It cannot be in the segment of the statement before it.
     pub(super) begins: bool,
 }
 
@@ -312,7 +312,7 @@ pub(super) fn build_graph(
     TaskGraph::Sequence(out)
 }
 
-/// Groups of which one needs what another leaves in the frame cannot run side by side: they become one.
+/// Groups cannot run concurrently if one needs a frame slot of the other: they become one.
 fn join_dependent_groups(tasks: &[Task], parts: &mut [(Option<LoopGroup>, TaskGraph)]) {
     let uses: Vec<FrameUses> = parts.iter().map(|(_, part)| FrameUses::of(tasks, part)).collect();
     for later in 0..parts.len() {
@@ -361,7 +361,7 @@ impl FrameUses {
 
 /// The group of each statement of a block. One that is no loop of a group is part of the next one's, which may need
 /// what it computes, if the group before is of the same region; all of a root with `stream_parallel` is made of
-/// groups, so that what comes behind the last one is part of that.
+/// groups, so that what comes after the last one is part of that.
 pub(crate) fn statement_groups(body: &Body, order: &[ValueId]) -> Vec<Option<LoopGroup>> {
     let own = |v: &ValueId| match &body.inst(*v).op {
         Op::For(l) => l.parallel.as_ref().and_then(|c| c.group),

@@ -1,4 +1,4 @@
-//! Array arguments against their annotations.
+//! Checks array arguments against their annotations.
 
 use octants_engine::ir::{Scalar, Type};
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -84,7 +84,7 @@ pub fn is_view(value: &Bound<'_, PyAny>) -> bool {
     marker(value).as_deref() == Some("buffer_view")
 }
 
-/// The element type where the annotation gives its number of axes alone: its extents are the array's last ones.
+/// The element type where the annotation gives its number of axes only: its extents are the array's last ones.
 fn element_of_rank(view: &ArrayView, scalar: Scalar, rank: usize, own: bool, place: &Place<'_>) -> PyResult<Type> {
     let (name, kernel) = (place.path(), place.kernel);
     if own {

@@ -1,4 +1,4 @@
-//! What tells compile-time values apart in the key of a specialization.
+//! Compile-time values in the key of a specialization.
 
 use pyo3::ffi;
 use pyo3::prelude::*;

@@ -1,4 +1,4 @@
-//! Arrays of a call that share memory.
+//! Finds arrays of a call that share memory.
 
 use smallvec::SmallVec;
 
@@ -33,7 +33,7 @@ impl Span {
         Span { leaf: self.leaf - leaves, words: (self.words.0 - words, self.words.1 - words), ..*self }
     }
 
-    /// The same behind these leaves and words.
+    /// The same after these leaves and words.
     pub fn moved_on(&self, leaves: u32, words: u32) -> Span {
         Span { leaf: self.leaf + leaves, words: (self.words.0 + words, self.words.1 + words), ..*self }
     }
@@ -75,7 +75,7 @@ impl Gathered<'_> {
 
     /// The array arguments that share bytes, in the order of the later one and then of the earlier one.
     pub fn overlaps(&self) -> Vec<Overlap> {
-        // In the order of memory an array meets those that follow it until one begins behind its end.
+        // In the order of memory an array meets those that follow it until one begins after its end.
         let mut sorted: Vec<&Span> = self.spans.iter().filter(|s| s.low < s.high).collect();
         sorted.sort_unstable_by_key(|s| s.low);
         let mut out = Vec::new();

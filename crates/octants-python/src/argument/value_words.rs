@@ -1,4 +1,4 @@
-//! Words of numbers, vectors, matrices and structs, and what is said of values that are none.
+//! Argument words of scalars, vectors, matrices and structs, and the errors for values of other types.
 
 use octants_engine::ir::{Scalar, Type};
 use pyo3::exceptions::{PyTypeError, PyValueError};

@@ -1,4 +1,4 @@
-//! [`Asked`]: what those ask of a launch who must know what was launched.
+//! [`Asked`]: what the caller of a launch requests when it must know what was launched.
 
 use std::cell::OnceCell;
 

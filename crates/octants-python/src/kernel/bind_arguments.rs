@@ -1,4 +1,4 @@
-//! Arguments given by place and by name, in the order of a kernel's parameters.
+//! Binds positional and keyword arguments to a kernel's parameters.
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;

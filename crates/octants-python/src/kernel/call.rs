@@ -1,5 +1,5 @@
-//! The way of a call: arguments by place, what they are and hold, slots, launch. This is the hot path, without a Python
-//! frame.
+//! The path of a call: positional arguments, their types and contents, slots, launch. This is the hot path, without a
+//! Python frame.
 
 use std::cell::Cell;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Finds fields and captured arrays of another device than the one that a kernel is compiled for.
+//! Rejects fields and captured arrays of a device other than the one that a kernel is compiled for.
 
 use octants_engine::frontend::{Capture, Obj};
 use octants_engine::ir::{self, Layout};

@@ -1,5 +1,5 @@
-//! The specialization of a kernel for the arguments of a call: found among those that are kept, recalled from an
-//! earlier process, or compiled.
+//! Finds the specialization of a kernel for the arguments of a call in the cache, recalls it from an earlier process,
+//! or compiles it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -84,7 +84,7 @@ impl Kernel {
         Ok(spec)
     }
 
-    /// Says once that a kernel is compiled again and again because something changes that it was compiled for.
+    /// Says once that a kernel is compiled repeatedly because something changes that it was compiled for.
     fn warn_of_changes(
         &self,
         py: Python<'_>,
@@ -198,7 +198,7 @@ impl Kernel {
         spec.may_record_trip_counts = may_record_trip_counts;
         let records_trip_counts = may_record_trip_counts && mode == AutodiffMode::None && !this.library;
         spec.records_trip_counts = AtomicBool::new(records_trip_counts);
-        // Whoever sees a launch waits for it.
+        // Recording a launch includes a wait for it.
         spec.sees_launches = AtomicBool::new(records_trip_counts && session.config().debug);
         if may_record_trip_counts && !spec.may_have_gradient {
             spec.may_have_gradient = Package::get(py)?.any_gradients.bind(py).call0()?.is_truthy()?;
@@ -216,7 +216,7 @@ impl Kernel {
         Ok(spec.map_or_else(Vec::new, |s| s.constants.iter().map(|c| c.clone_ref(py)).collect()))
     }
 
-    /// What the compiler is told of a call's arguments.
+    /// What the compiler is told about a call's arguments.
     pub(super) fn describe<'py>(
         &self,
         prepared: &Prepared,
@@ -235,7 +235,7 @@ impl Kernel {
         Ok(described)
     }
 
-    /// What the front end makes of a call, with whether its arrays may overlap. It asks `asked`, which stands before
+    /// What the front end makes of a call, with whether its arrays may overlap. It asks `asked`, which is before
     /// `world`.
     pub(super) fn lower<'py>(
         slf: &Bound<'py, Self>,
@@ -293,7 +293,7 @@ impl Kernel {
             }
             let (aliases, alias) = described.aliases(gathered, args, &found.binding, world)?;
             let any = alias || !aliases.is_empty();
-            // A derivative is of which arrays are the same, which is not kept.
+            // A derivative depends on which arrays are the same, which is not stored.
             if !found.fits(any) || any && mode != AutodiffMode::None {
                 search.reason = String::from("arrays share memory in another way than before");
                 continue;

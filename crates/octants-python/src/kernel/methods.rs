@@ -1,4 +1,4 @@
-//! What Python calls of kernels.
+//! The methods of kernels that Python calls.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -33,7 +33,7 @@ impl Kernel {
             (true, false) => GraphUse::Graph,
             (true, true) => GraphUse::WithCheckpoints,
         };
-        // What is wrong with a declaration is said where it stands.
+        // What is wrong with a declaration is said where it is.
         evaluate_annotations(&fn_)?;
         let program = program::current();
         let default = octants_engine::Config::new(backends());
@@ -63,13 +63,13 @@ impl Kernel {
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         self.wrapped.traverse(&visit)?;
-        // Before a kernel is initialised there is no state to look at.
+        // Before a kernel is initialized there is no state to look at.
         if self.wrapped.is_none() {
             return Ok(());
         }
         match self.state.try_lock() {
             Ok(state) => state.traverse(&visit),
-            // Whoever has it is using the kernel, which is no garbage then.
+            // Another holder is using the kernel, so it is not garbage.
             Err(_) => Ok(()),
         }
     }
@@ -80,7 +80,7 @@ impl Kernel {
         drop(old);
     }
 
-    /// Declares that it depends on its arguments alone; called by decorators.
+    /// Declares that it depends on its arguments only; called by decorators.
     fn _declare_pure(&self) {
         self.pure.store(true, Ordering::Relaxed);
     }

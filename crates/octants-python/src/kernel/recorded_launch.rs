@@ -1,9 +1,9 @@
-//! [`RecordedLaunch`]: what a tape, or a function of torch, keeps of a launch, so that its gradient is that of what
+//! [`RecordedLaunch`]: the record of a launch that a tape or a torch function keeps, so that the gradient matches what
 //! ran.
 //!
 //! A gradient reads arguments and memory again when it runs. Numbers that a kernel reads from objects at launch are
-//! kept here and given to the gradient as they were. Of everything else that decides what ran, a change is an error:
-//! arrays that objects hold, compile-time values, and how often loops run whose length comes from memory.
+//! recorded and passed to the gradient unchanged. A change of anything else that determined the launch is an error:
+//! arrays in objects, compile-time values, and trip counts that come from memory.
 
 use std::cell::OnceCell;
 use std::sync::Arc;
@@ -98,8 +98,8 @@ impl RecordedLaunch {
         Ok((result, launch))
     }
 
-    /// How often the loops of the launch run as memory is now; under validation also what its gradient reads. Among
-    /// gradients of an order this has its place, too: it reads what they change for a while.
+    /// How many times the loops of the launch run as memory is now; under validation also what its gradient reads.
+    /// Among gradients of an order this has its place, too: it reads what they change for a while.
     fn trip_counts_now<'py>(
         &self,
         kernel: &Bound<'py, Kernel>,
@@ -150,7 +150,7 @@ impl RecordedLaunch {
         self.kernel.clone_ref(py)
     }
 
-    /// Puts the gradients of an order behind the work of the launch's stream.
+    /// Orders the gradients of an order after the work of the launch's stream.
     fn precede(&self, py: Python<'_>, order: &Bound<'_, GradientOrder>) -> PyResult<()> {
         let stream = self.stream.as_ref();
         stream.map_or(Ok(()), |stream| order.get().0.begin_behind(stream)).map_err(|e| raised(py, e))

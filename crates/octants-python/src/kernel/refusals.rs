@@ -1,4 +1,4 @@
-//! What kernels do not take: floats where options allow none, methods of just any class.
+//! Errors for arguments that kernels do not support: floats where options forbid them, methods of unsupported classes.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFloat, PyType};

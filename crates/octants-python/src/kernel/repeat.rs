@@ -1,8 +1,8 @@
-//! [`Repeats`]: launches that come again with the same dataclasses.
+//! [`Repeats`]: the fast path for launches with the same dataclasses as before.
 //!
-//! A simulator passes the same structs of hundreds of arrays to each of its kernels, step after step. A launch whose
-//! dataclass arguments are what they were ([`Flat`]) has the slots that it had, except for its other arguments and for
-//! what compile-time arguments hold. So such a launch costs the same with one member as with hundreds.
+//! A simulator passes the same structs of hundreds of arrays to each of its kernels, step after step. If the dataclass
+//! arguments of a launch are unchanged ([`Flat`]), it reuses the slots of the earlier launch, except for its other
+//! arguments and the contents of compile-time arguments. The cost does not depend on the number of members.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -253,7 +253,7 @@ impl Kernel {
             return Ok(());
         }
         let Some(Parts { flats, others }) = prepared.split(py, self, args)? else { return Ok(()) };
-        // What a launch must know of each array in the host's memory is gathered anew.
+        // What a launch must know of each array in the host's memory is gathered again.
         let foreign = flats.iter().flat_map(|flat| flat.spans()).any(|s| s.host || s.readonly);
         if foreign {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Launches that resume at a checkpoint, and what launches with checkpoints return.
+//! Launches that resume at a checkpoint, and the results of launches with checkpoints.
 
 use octants_engine::ir::AutodiffMode;
 use pyo3::prelude::*;
@@ -61,7 +61,7 @@ impl Kernel {
 }
 
 impl Specialization {
-    /// What a launch that ended behind this checkpoint returns, or one that came to its end.
+    /// What a launch that ended after this checkpoint returns, or one that came to its end.
     pub fn graph_status(&self, py: Python<'_>, ended_at: Option<i64>) -> PyResult<Py<PyAny>> {
         let found = ended_at.and_then(|at| self.checkpoints.iter().find(|(label, _)| *label == at));
         let object = found.map(|(_, object)| object.clone_ref(py));

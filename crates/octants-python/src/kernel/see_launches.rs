@@ -1,4 +1,4 @@
-//! When launches are seen, for gradients that are asked for by hand: see [`crate::seen_launches`].
+//! Decides which launches are recorded for manual gradients: see [`crate::seen_launches`].
 
 use std::sync::atomic::Ordering;
 

@@ -1,4 +1,4 @@
-//! Runs the kernel that tells a launch's trip-count record.
+//! Runs the kernel that computes a launch's trip-count record.
 
 use pyo3::prelude::*;
 

@@ -1,4 +1,4 @@
-//! [`UnmadeCall`]: compiling for a call that is not made, or looking at the code for it.
+//! [`UnmadeCall`]: compiles for a call, or inspects its code, without making the call.
 
 use octants_engine::ir::AutodiffMode;
 use pyo3::gc::{PyTraverseError, PyVisit};

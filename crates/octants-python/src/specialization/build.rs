@@ -1,4 +1,4 @@
-//! Puts a [`Specialization`] together once the kernel is compiled.
+//! Constructs a [`Specialization`] from a compiled kernel.
 
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;

@@ -1,4 +1,4 @@
-//! [`Described`]: the arguments of a call as the compiler is told of them.
+//! [`Described`]: the arguments of a call, as described to the compiler.
 
 use octants_engine::Alias;
 use octants_engine::frontend::{ArgSpec, Capture, NdarrayDesc};
@@ -21,7 +21,7 @@ use crate::world::PyWorld;
 /// A value or array argument: where it is in the parameter list.
 pub(super) type Leaf = (u32, Vec<String>);
 
-/// What the compiler is told of the arguments, and where their words come from.
+/// What the compiler is told about the arguments, and where their words come from.
 #[derive(Default)]
 pub struct Described {
     /// One per parameter.

@@ -1,10 +1,10 @@
-//! [`History`]: launches that a program makes again and again, held back until they are one graph.
+//! [`History`]: repeated launches of a program, held back until they form one graph.
 //!
-//! A history is of launches and of *cuts*: points where the program asked for something else, so that all launches must
-//! have been submitted. When the latest launches and cuts have come three times in a row, a fourth round is expected.
-//! Each launch that is the expected one, with the same arguments, is held. With the last one before a cut, or before
-//! the round begins again, all that are held are submitted as one graph. Where something else comes, they are submitted
-//! one by one, and the history begins anew.
+//! A history consists of launches and *cuts*: points where the program asked for something else, so that all launches
+//! had to be submitted. When the latest launches and cuts have occurred three times in a row, a fourth round is
+//! expected. Each launch that matches the expected one, arguments included, is held. With the last one before a cut,
+//! or at the end of the round, all held launches are submitted as one graph. If a launch does not match, the held
+//! launches are submitted one by one, and the history starts again.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -16,7 +16,7 @@ use crate::kernel::LoadedKernel;
 
 /// Launches and cuts of a round at most.
 const LONGEST: usize = 256;
-/// Rounds behind the first that a round must come again.
+/// Rounds after the first that a round must come again.
 const AGAIN: usize = 2;
 
 #[derive(Clone)]
@@ -102,7 +102,7 @@ impl History {
             None => make(&round.launches()).map(Arc::new),
         };
         let Some(graph) = graph else {
-            // The launch itself is submitted by whoever makes it.
+            // The caller submits the launch itself.
             round.at -= 1;
             return Expected::Not(self.give_up());
         };
@@ -206,7 +206,7 @@ impl Round {
         self.tokens[self.held..self.at].iter().filter_map(launch).collect()
     }
 
-    /// What comes next is held anew.
+    /// What comes next is held again.
     fn begin_run(&mut self) {
         if self.at == self.tokens.len() {
             self.at = 0;
@@ -215,8 +215,8 @@ impl Round {
     }
 }
 
-/// Steps of a graph for launches of which each is behind those in its list. Steps of a lane share a frame, so each is
-/// also behind the one before it there.
+/// Steps of a graph for launches, each after those in its list. Steps of a lane share a frame, so each is
+/// also after the one before it there.
 pub(super) fn steps_of(launches: &[Arc<CapturedLaunch>], behind: &[Vec<usize>], most_lanes: usize) -> Vec<Step> {
     let mut ends: Vec<usize> = Vec::new();
     let mut steps: Vec<Step> = Vec::with_capacity(launches.len());

@@ -31,7 +31,7 @@ pub(crate) fn given_buffers(device: &DeviceCore, kernel: &LoadedKernel, args: &[
     Some(given)
 }
 
-/// The elements behind a pointer of a launch.
+/// The elements at a pointer of a launch.
 pub(crate) struct Elements<'a> {
     pub(crate) kernel: &'a LoadedKernel,
     pub(crate) args: &'a [u64],

@@ -1,4 +1,4 @@
-//! [`State`]: which lane a launch goes to, and what it is behind.
+//! [`State`]: the lane of each launch, and the launches that it must follow.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::stream::Stream;
 
 /// Launches that are remembered before those are looked for whose work is done.
 const LOOK_AT: usize = 64;
-/// Launches that are remembered at most: whoever makes another one waits for the oldest.
+/// The maximum number of recorded launches: a further launch waits for the oldest.
 const MOST_OPEN: usize = 512;
 /// Uses of a buffer that are remembered one by one.
 const MOST_USES: usize = 16;

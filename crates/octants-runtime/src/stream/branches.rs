@@ -1,7 +1,8 @@
-//! Branches of a launch that the host decides about: each goes on as soon as what it waits for is known, on one thread.
+//! Branches of a launch that the host controls. Each continues as soon as its condition is known; all run on one
+//! thread.
 //!
-//! A branch is a future that is polled again and again. Nothing wakes it: what it waits for is in memory, or is asked
-//! of the driver.
+//! A branch is a future that is polled repeatedly. It has no waker: its condition is in memory, or is queried from the
+//! driver.
 
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
@@ -19,7 +20,7 @@ const AWAKE: Duration = Duration::from_micros(100);
 /// A branch.
 pub(super) type Branch<'a> = Pin<Box<dyn Future<Output = Result<()>> + 'a>>;
 
-/// Runs a branch to its end. `moved` is set by whatever goes on.
+/// Polls a branch to completion. Any progress sets `moved`.
 pub(super) fn run(branch: impl Future<Output = Result<()>>, moved: &Cell<bool>, caller: &dyn Caller) -> Result<()> {
     let mut branch = pin!(branch);
     let mut context = Context::from_waker(Waker::noop());

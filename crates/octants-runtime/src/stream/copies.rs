@@ -1,4 +1,4 @@
-//! Copies and fills of buffers, in the order of a stream.
+//! Copies and fills of buffers, in stream order.
 
 use super::Stream;
 use crate::buffer::{Buffer, PinnedBuffer};
@@ -86,7 +86,7 @@ impl Stream {
         if let Some(pattern) = pattern.filter(|_| !core.device.immediate) {
             let filled = core.in_order(caller, || {
                 to.note_use(&self.0, true);
-                // SAFETY: the range is checked and pinned; frees are queued behind this.
+                // SAFETY: the range is checked and pinned; frees are queued after this.
                 let filled = unsafe { core.device.driver.fill(core.handle, start, pattern, bytes) };
                 core.mark_work().and(filled)
             });
@@ -100,7 +100,7 @@ impl Stream {
             let mut done = first;
             while done < bytes {
                 let next = done.min(bytes - done);
-                // SAFETY: both lie in the checked range, one behind the other.
+                // SAFETY: both are in the checked range, one after the other.
                 unsafe { core.device.driver.copy_on_device(core.handle, DevicePtr(start.0 + done), start, next)? };
                 done += next;
             }
@@ -170,7 +170,7 @@ impl Stream {
                 to.note_use(&self.0, true);
                 from.note_use(&self.0, false);
             }
-            // SAFETY: the ranges are checked; frees are queued behind this copy.
+            // SAFETY: the ranges are checked; frees are queued after this copy.
             let end = unsafe { core.device.driver.copy_on_device(core.handle, to_address, from_address, bytes) };
             core.mark_work().and(end)
         })

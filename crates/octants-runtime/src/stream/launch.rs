@@ -1,8 +1,8 @@
-//! The launcher: how a kernel's tasks get on a stream.
+//! The launcher: queues a kernel's tasks on a stream.
 //!
-//! On a device that does everything at once the tasks run one after the other. Elsewhere they are queued, groups of
-//! tasks on worker streams between a fork and a join, and the call returns unless there is a result or host memory to
-//! wait for.
+//! On a device that executes immediately, the tasks run one after the other. Elsewhere they are queued, groups of
+//! tasks on worker streams between a fork and a join. The call returns without waiting unless there is a result or
+//! host memory to wait for.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -1,7 +1,8 @@
-//! How a captured graph gets on a stream.
+//! Launches a captured graph on a stream.
 //!
-//! A piece that the driver has as one goes there by one call. Elsewhere the steps are queued one by one, lanes on
-//! worker streams between a fork and a join; where all work is done at once they run in the order of the capture.
+//! A piece that the driver holds as a graph is launched by one call. Otherwise its steps are queued one by one, with
+//! lanes on worker streams between a fork and a join. On a device that executes immediately, steps run in the order of
+//! the capture.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -31,7 +32,7 @@ struct Replay<'a> {
 }
 
 impl Stream {
-    /// Launches a graph. It comes behind all work of this stream, and work that is queued here later behind it.
+    /// Launches a graph. It comes after all work of this stream, and work that is queued here later after it.
     ///
     /// # Safety
     /// The memory that its launches name by address, beyond buffers of this device, is alive as it was at the capture.

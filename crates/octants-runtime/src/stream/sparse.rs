@@ -1,4 +1,4 @@
-//! Work of vendors' libraries for sparse matrices, in the order of a stream.
+//! Work of vendors' sparse libraries, in stream order.
 
 use super::Stream;
 use crate::buffer::Buffer;

@@ -1,11 +1,10 @@
-//! [`Walk`]: how a kernel's sections get on a stream.
+//! [`Walk`]: queues a kernel's sections on a stream.
 //!
-//! Groups go to worker streams between a fork and a join, where the device has streams. The host decides about loops
-//! and choices: it waits for the stream that these are on, no other, and reads the condition. Groups that it decides
-//! about go on side by side: while one waits, the others are queued. Each round draws random numbers of its own
-//! ([`round_number`]), and while launches are measured each counts as a launch. Behind a checkpoint the host decides
-//! whether the launch ends. A launch that resumes at one walks to it past all that stands before; loops around it go on
-//! from there.
+//! Groups go to worker streams between a fork and a join, if the device has streams. The host evaluates the conditions
+//! of loops and choices: it waits for their stream only, and reads the condition. Groups with such conditions proceed
+//! concurrently: while one waits, the others are queued. Each round draws its own random numbers ([`round_number`]),
+//! and counts as a launch for the profiler. After a checkpoint, the host decides whether the launch ends. A launch
+//! that resumes at a checkpoint skips everything before it; enclosing loops continue from there.
 
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
@@ -146,7 +145,7 @@ impl<'a> Walk<'a> {
         })
     }
 
-    /// The launch has ended behind a checkpoint.
+    /// The launch has ended after a checkpoint.
     fn has_ended(&self) -> bool {
         self.scratch.borrow().checkpoints.ended_at.is_some()
     }
@@ -311,10 +310,10 @@ impl<'a> Walk<'a> {
         launch.caller.will_block();
         let mut copy = None;
         if let Pace::Queued { .. } = self.pace {
-            stream.check_not_capturing("launch a kernel that loops or chooses by what is in memory")?;
+            stream.check_not_capturing("launch a kernel that has data-dependent loops or branches")?;
             if !device.host_addressable {
                 let word = self.kernel.condition_at(launch.result, at.word);
-                // SAFETY: both lie in memory of their kind, and the word is the branch's own until it has waited.
+                // SAFETY: both are in memory of their kind, and the word is the branch's own until it has waited.
                 copy = Some(unsafe { CopiedCondition::queue(&*device.driver, at.on, word, (address, bytes))? });
             }
             // SAFETY: the stream is alive. Where the wait is left, the word is still the stream's.
@@ -324,7 +323,7 @@ impl<'a> Walk<'a> {
             stream.hear(&mut self.scratch.borrow_mut());
             stream.report_pending()?;
         } else if !device.host_addressable {
-            let message = "a kernel that loops or chooses by what is in memory cannot be launched by a task's print";
+            let message = "a kernel that has data-dependent loops or branches cannot be launched by a task's print";
             return Err(ErrorKind::Misuse { message: message.into() }.into());
         }
         if launch.caller.is_interrupted() {

@@ -1,5 +1,5 @@
 //! [`Emitter`]: writes the code of a block from its [`Plan`]: loops over subgroups and threads, the control around
-//! them, and what runs once. `thread_code` has what stands in a loop over threads, `exchange` what threads give one
+//! them, and what runs once. `thread_code` has what is in a loop over threads, `exchange` what threads give one
 //! another.
 
 use std::collections::HashMap;
@@ -54,7 +54,7 @@ pub(super) struct Emitter<'a> {
     pub here: Position,
     /// What stands for values of the threads' code that are in scope.
     pub values: HashMap<ValueId, ValueId>,
-    /// What stands, at some rate, for the value on the first thread of those that it serves.
+    /// What is, at some rate, for the value on the first thread of those that it serves.
     pub firsts: HashMap<(ValueId, Rate), ValueId>,
     /// Locals that serve subgroups or threads in turn, and copies of kept locals.
     pub copies: HashMap<LocalId, LocalId>,
@@ -107,7 +107,7 @@ impl<'a> Emitter<'a> {
         self.b.body
     }
 
-    /// How often the code at the cursor runs.
+    /// How many times the code at the cursor runs.
     pub fn rate(&self) -> Rate {
         match (&self.here.lane, &self.here.subgroup) {
             (Some(_), _) => Rate::Thread,
@@ -179,7 +179,7 @@ impl<'a> Emitter<'a> {
     pub fn value(&mut self, v: ValueId) -> ValueId {
         let v = self.code.locals.source(v);
         if self.plan.sites[v.index()].is_none() {
-            // It stands before the loop.
+            // It is before the loop.
             return v;
         }
         let (rate, here) = (self.rates.runs[v.index()], self.rate());

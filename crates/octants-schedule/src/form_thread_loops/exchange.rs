@@ -1,7 +1,7 @@
 //! What threads give one another: votes become loops that count, shuffles become loads from the memory in which the
 //! value of each thread is kept.
 //!
-//! A value that is shuffled has a subgroup's width of unused elements before and behind the others. So the thread at a
+//! A value that is shuffled has a subgroup's width of unused elements before and after the others. So the thread at a
 //! fixed distance is a load at a fixed distance, which LLVM vectorizes, and a selection drops what is not a thread's.
 
 use octants_ir::{BinaryOp, Op, Scalar, SubgroupOp, Type, ValueId};
@@ -70,7 +70,7 @@ impl Emitter<'_> {
 
     /// The bits of all threads of the subgroup.
     fn everyone(&mut self) -> ValueId {
-        let (_, threads) = self.here.subgroup.expect("compiler bug: a vote stands in a loop over subgroups");
+        let (_, threads) = self.here.subgroup.expect("compiler bug: a vote is in a loop over subgroups");
         let all = self.b.int(-1, Scalar::U64);
         let bits = self.b.int(64, Scalar::I32);
         let rest = self.b.binary(BinaryOp::Sub, bits, threads);
@@ -138,7 +138,7 @@ impl Emitter<'_> {
 
     /// A number is that of a thread of the subgroup. As an unsigned number one below zero is beyond the last one too.
     fn is_thread(&mut self, number: ValueId) -> ValueId {
-        let (_, threads) = self.here.subgroup.expect("compiler bug: an exchange stands in a loop over subgroups");
+        let (_, threads) = self.here.subgroup.expect("compiler bug: an exchange is in a loop over subgroups");
         let [number, threads] = [number, threads].map(|v| self.b.cast(v, Scalar::U32));
         self.b.binary(BinaryOp::Lt, number, threads)
     }

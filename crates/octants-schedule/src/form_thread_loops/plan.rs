@@ -1,8 +1,8 @@
 //! [`Plan`]: the code of a block as a tree of regions. Each region is a loop over the threads of a subgroup; around
-//! these stand loops over subgroups, the control that threads share, and what runs once for all of them.
+//! these are loops over subgroups, the control that threads share, and what runs once for all of them.
 //!
 //! Instructions keep their order, with one exception: what runs once runs ahead of the threads' code before it. It
-//! computes from what ran once alone, so it cannot tell; where threads' code reads a local that it is about to store
+//! computes from what ran once only, so it cannot tell; where threads' code reads a local that it is about to store
 //! to, the region ends first. A region also ends where threads meet, and before an operation of a subgroup that takes a
 //! value from it.
 
@@ -39,13 +39,13 @@ pub(super) struct Region {
     pub only: Option<[ValueId; 2]>,
 }
 
-/// Where an instruction stands in the tree.
+/// Where an instruction is in the tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Site {
     /// The loop over subgroups, and the region.
     pub subgroups: Option<usize>,
     pub region: Option<usize>,
-    /// It stands in a loop that the threads run together: around the loop over subgroups, or around the region.
+    /// It is in a loop that the threads run together: around the loop over subgroups, or around the region.
     pub is_repeated: [bool; 2],
 }
 

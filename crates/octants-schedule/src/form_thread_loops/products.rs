@@ -1,4 +1,4 @@
-//! Products of matrices that a subgroup forms at once: loops over rows and columns of the fragments, which lie where
+//! Products of matrices that a subgroup forms at once: loops over rows and columns of the fragments, which are where
 //! the values of threads are kept.
 //!
 //! In the plain layout a component of all threads is whole rows of a fragment, one after the other. The innermost loop

@@ -1,5 +1,5 @@
-//! [`Rates`]: how often each instruction of a thread's code runs once the threads are loops: once per block, once per
-//! subgroup or once per thread.
+//! [`Rates`]: how many times each instruction of a thread's code runs once the threads are loops: once per block, once
+//! per subgroup or once per thread.
 //!
 //! A value is as uniform as its operands and the control around it. Two facts go beyond that. A value may be affine in
 //! the thread's index within its subgroup with coefficient one ([`Step`]); quotients of such a value by a multiple of
@@ -17,7 +17,7 @@ use octants_ir::{
     ThreadScope, Type, ValueId,
 };
 
-/// How often something runs, and among which threads a value may differ: from rare to often.
+/// How many times something runs, and among which threads a value may differ: from rare to often.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub(super) enum Rate {
     #[default]
@@ -107,12 +107,12 @@ impl ThreadCode<'_> {
 pub(super) struct Rates {
     /// Threads of a subgroup: the program's, or fewer where the program does not see subgroups.
     pub width: u32,
-    /// Per instruction: how often it runs.
+    /// Per instruction: how many times it runs.
     pub runs: Vec<Rate>,
     /// Per value: among which threads it differs.
     pub varies: Vec<Rate>,
     pub steps: Vec<Option<Step>>,
-    /// Per local: how often it is stored to, and among which threads it differs.
+    /// Per local: how many times it is stored to, and among which threads it differs.
     pub locals: Vec<Rate>,
 }
 
@@ -131,7 +131,7 @@ impl Rates {
 }
 
 impl Rates {
-    /// A subgroup lies in one row of the last axis of the parallel loop.
+    /// A subgroup is in one row of the last axis of the parallel loop.
     pub fn rows_are_whole(&self, code: &ThreadCode<'_>) -> bool {
         let extent = code.of.dims.len().checked_sub(1).and_then(|last| code.extent(last));
         let extent = extent.and_then(|n| u64::try_from(n).ok());
@@ -173,12 +173,12 @@ fn scan_meetings(body: &Body, block: BlockId, reach: &mut HashMap<ValueId, Rate>
     all
 }
 
-/// Where a block stands.
+/// Where a block is.
 #[derive(Debug, Clone, Copy)]
 struct Around {
-    /// How often it runs.
+    /// How many times it runs.
     rate: Rate,
-    /// Who meets behind it, in the same iteration of the loop around it, and anywhere in that loop.
+    /// Who meets after it, in the same iteration of the loop around it, and anywhere in that loop.
     after: Option<Rate>,
     in_loop: Option<Rate>,
     /// Some threads have left that iteration.
@@ -323,7 +323,7 @@ impl<'a> Walk<'a> {
         self.rates.varies[self.code.locals.source(v).index()]
     }
 
-    /// How often code runs that needs a value: as often as the value differs or is computed.
+    /// How many times code runs that needs a value: as often as the value differs or is computed.
     fn rate_of(&self, v: ValueId) -> Rate {
         self.varies(v).max(self.rates.runs[self.code.locals.source(v).index()])
     }
@@ -358,7 +358,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// How often an operation runs that yields such a value, control aside.
+    /// How many times an operation runs that yields such a value, control aside.
     fn runs_at(&self, op: &Op, varies: Rate) -> Rate {
         match op {
             // A subgroup forms it at once.

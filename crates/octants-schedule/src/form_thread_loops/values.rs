@@ -28,7 +28,7 @@ pub(super) enum Extent {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Kept {
     pub extent: Extent,
-    /// Operations of subgroups read it, up to a subgroup's width before and behind.
+    /// Operations of subgroups read it, up to a subgroup's width before and after.
     pub is_exchanged: bool,
 }
 

@@ -1,11 +1,11 @@
-"""The algorithms as calls from Python: each launches a kernel on a stream, with scratch memory of its own.
+"""The algorithms as calls from Python: each launches a kernel on a stream, with its own scratch memory.
 
-Arrays are one-dimensional fields, ndarrays, or arrays of other libraries. `n`, where it is given, says how many
-elements count, from the first one on: an integer, or a one-element array of integers, which the device reads when it
-gets there. `qd_stream` is the stream, the current one if it is None. Nothing waits for the device, except where an
-array is one of numpy's: then the call returns when it holds the result. Scratch memory is given back behind the work
-that uses it, so these calls are not for a stream that another library captures into a graph: the graph would run
-without its scratch memory. Kernels that call the functions of `qd.algorithms` with scratch memory of their own may be
+Arrays are one-dimensional fields, ndarrays, or arrays of other libraries. The optional `n` is the number of elements
+to process, from the first one on: an integer, or a one-element integer array, which the device reads when the kernel
+runs. `qd_stream` is the stream, the current one if it is None. Calls do not wait for the device unless an argument is
+a numpy array; then the call returns when the array holds the result. Scratch memory is freed after the work that uses
+it. These calls therefore cannot be used on a stream that another library captures into a graph, since the graph would
+run without its scratch memory. Kernels that call the functions of `qd.algorithms` with their own scratch memory can be
 captured.
 """
 

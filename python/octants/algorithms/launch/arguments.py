@@ -1,4 +1,4 @@
-"""What the calls share: arrays and their lengths, how many elements count, where a launch goes."""
+"""Argument handling of the calls: arrays and their lengths, the number of elements, the stream."""
 
 # mypy: ignore-errors
 # Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
@@ -45,7 +45,7 @@ def length_of(name: str, arr: Any) -> int:
 
 
 def counted(arr: Any, n: Any, capacity: int) -> tuple[Any, int, bool]:
-    """What a kernel is passed for the number of elements: an array, a number, and whether it is in the array."""
+    """The kernel arguments for the number of elements: an array, a number, and whether the number is in the array."""
     if n is None:
         return arr, capacity, False
     if not isinstance(n, (int, np.integer)):

@@ -104,7 +104,7 @@ fn strict_math_calls_libm() {
 }
 
 #[test]
-fn float_sums_vectorise() {
+fn float_sums_vectorize() {
     for (s, name) in [(Scalar::F32, "float"), (Scalar::F64, "double")] {
         let text = optimized(&reduction(AtomicOp::Add, s));
         assert!(has_vectors_of(&text, name), "{text}");
@@ -144,7 +144,7 @@ fn vector_math_gives_the_numbers_of_scalar_math() {
     }
 }
 
-/// In vectors and in what is left over, whether the exponential underflows, overflows or is not defined.
+/// In vectors and in what remains, whether the exponential underflows, overflows or is not defined.
 #[test]
 fn exponentials_have_their_limits() {
     let nan = f32::NAN;
@@ -175,10 +175,10 @@ fn vector_exponentials_get_no_arguments_that_underflow() {
     assert!(arguments.all(|name| text.contains(&format!("%{name} = select"))), "{text}");
 }
 
-/// x[i] = the sum of exp(x[i] - points[k]) over few k, three times over, on pairs: once inner loops are unrolled, points are loaded again in
-/// each iteration.
+/// x[i] = the sum of exp(x[i] - points[k]) over few k, three times over, on pairs: once inner loops are unrolled,
+/// points are loaded again in each iteration.
 #[test]
-fn loops_that_read_the_same_few_elements_vectorise() {
+fn loops_that_read_the_same_few_elements_vectorize() {
     let pair = Type::Vector(Scalar::F32, 2);
     let mut b = Builder::new();
     for_each(&mut b, |b, i| {
