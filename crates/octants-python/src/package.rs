@@ -44,8 +44,9 @@ pub struct Package {
     pub cache_observations: Py<PyAny>,
     /// Writes the files with code that options ask for, of an `Inspection`.
     pub write_code: Py<PyAny>,
-    /// Takes a kernel's name, what its tasks do with arrays that are split over ranks, these, and the handle of the
-    /// stream. Returns the object that `kernel/split_launch.rs` asks.
+    /// The class of launches on arrays that are split over ranks. `begin` takes a kernel's name, what its tasks do, the
+    /// arrays, and the handle of the stream. It returns the object that `kernel/split_launch.rs` asks, if there are
+    /// other ranks.
     pub split_launch: Py<PyAny>,
     /// The module that logs messages.
     pub logging: Py<PyAny>,

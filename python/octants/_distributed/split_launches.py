@@ -2,7 +2,7 @@
 
 A task runs on the rows that this rank has. What it reads beside them comes from other ranks: rows that need none of
 those are computed meanwhile, the others when they have arrived. Other memory that the task reduces into holds a part of
-the sum on each rank, and is summed over the ranks behind the task.
+the sum on each rank, and is summed over the ranks after the task.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from octants.exceptions import OctantsDistributedError
 __all__ = ["SplitLaunch"]
 
 Rows = tuple[int, int]
-Task = tuple[list[tuple[int, int, int]], list[int], list[tuple[str, str, int, int]], list[tuple[int, int]]]
+Read = tuple[int, int, int]
+Update = tuple[str, str, int, int]
+Task = tuple[list[Read], list[int], list[Update], list[tuple[int, int]]]
 
 # What an element starts from on all ranks but the first. Other operations may see an element any number of times.
 _NEUTRAL = {"add": 0, "mul": 1, "xor": 0}
@@ -27,12 +29,26 @@ _NEUTRAL = {"add": 0, "mul": 1, "xor": 0}
 class SplitLaunch:
     """One launch. `kernel/split_launch.rs` of octants-python calls it for each task, and runs the rows it returns."""
 
+    @staticmethod
+    def begin(
+        kernel: str, tasks: list[Task | None], arrays: dict[int, tuple[SplitNdarray, bool]], stream: int
+    ) -> SplitLaunch | None:
+        """A launch on the rows of this rank; None when this process has all rows. Checks what does not depend on that."""
+        launch = SplitLaunch(kernel, tasks, arrays, stream)
+        for task in filter(None, tasks):
+            launch.check(*task)
+        if world().size == 1:
+            return None
+        launch.agree()
+        return launch
+
+    @staticmethod
+    def is_alone() -> bool:
+        """Whether this process is the only rank."""
+        return world().size == 1
+
     def __init__(
-        self,
-        kernel: str,
-        tasks: list[Task | None],
-        arrays: dict[int, tuple[SplitNdarray, bool]],
-        stream: int,
+        self, kernel: str, tasks: list[Task | None], arrays: dict[int, tuple[SplitNdarray, bool]], stream: int
     ) -> None:
         self._kernel = kernel
         self._tasks = tasks
@@ -48,29 +64,48 @@ class SplitLaunch:
                         f"kernel `{kernel}` takes a split array as an argument that it also uses by its name"
                     )
             seen[id(array)] = is_argument
-        shapes = {buffer: (array.shape, array.halo) for buffer, array in self._arrays.items()}
-        plan = [None if t is None else (t[0], t[1], [(u[0], u[1], u[3]) for u in t[2]]) for t in tasks]
-        agree(f"kernel `{kernel}` on split arrays {shapes} with tasks {plan}", f"kernel `{kernel}`")
 
-    def begin_task(self, number: int) -> list[Rows]:
-        """Sends rows to other ranks. Returns rows that need none of theirs."""
-        reads, writes, updates, last_rows = self._task(number)
-        first, end = self._rows_of(writes or [read[0] for read in reads])
+    def check(
+        self, reads: list[Read], writes: list[int], updates: list[Update], last_rows: list[tuple[int, int]]
+    ) -> None:
+        """Raises for a task that could not run on several ranks."""
+        used = [*writes, *(read[0] for read in reads)]
+        if len({self._arrays[buffer].shape[0] for buffer in used}) > 1:
+            shapes = ", ".join(sorted({str(self._arrays[buffer].shape) for buffer in used}))
+            raise self._error(
+                f"one loop uses arrays of different numbers of rows ({shapes}), which ranks split elsewhere"
+            )
         for buffer, row in last_rows:
             extent = self._arrays[buffer].shape[0]
             if row != extent - 1:
                 raise self._error(
                     f"a row is clamped to {row}, which is not the last one of {extent}: ranks do not have it"
                 )
+        for buffer, before, after in reads:
+            width, halo = max(before, after), self._arrays[buffer].halo
+            if width > halo:
+                raise self._error(
+                    f"rows up to {width} away are read of an array with {halo} ghost rows: make it with halo={width}"
+                )
+
+    def agree(self) -> None:
+        """Raises on all ranks unless they launch the same kernel on arrays of the same shapes."""
+        shapes = {buffer: (array.shape, array.halo) for buffer, array in self._arrays.items()}
+        plan = [None if t is None else (t[0], t[1], [(u[0], u[1], u[3]) for u in t[2]]) for t in self._tasks]
+        agree(f"kernel `{self._kernel}` on split arrays {shapes} with tasks {plan}", f"kernel `{self._kernel}`")
+
+    def begin_task(self, number: int) -> list[Rows]:
+        """Sends rows to other ranks. Returns rows that need none of theirs."""
+        reads, writes, updates, _ = self._task(number)
+        array = self._arrays[writes[0] if writes else reads[0][0]]
+        extent, (first, end) = array.shape[0], array.rows
         ranks = world()
         if ranks.rank != 0:
             for op, dtype, address, count in updates:
                 self._reset(op, self._memory(dtype, address, count))
         sends, receives, before, after = [], [], 0, 0
         for buffer, rows_before, rows_after in reads:
-            array = self._arrays[buffer]
-            self._check_halo(array, rows_before, rows_after, (first, end))
-            sent, received = array.messages(rows_before, rows_after)
+            sent, received = self._arrays[buffer].messages(rows_before, rows_after)
             sends += sent
             receives += received
             if received:
@@ -79,7 +114,6 @@ class SplitLaunch:
             self._pending, self._left = None, []
             return [(first, end)]
         self._pending = ranks.exchange(sends, receives, f"kernel `{self._kernel}`", self._stream)
-        extent = self._arrays[reads[0][0]].shape[0]
         inner = (first + before * (first > 0), end - after * (end < extent))
         if inner[0] >= inner[1]:
             self._left = [(first, end)]
@@ -106,28 +140,6 @@ class SplitLaunch:
         task = self._tasks[number]
         assert task is not None
         return task
-
-    def _rows_of(self, buffers: list[int]) -> Rows:
-        """The rows that this rank computes."""
-        rows = {self._arrays[buffer].rows for buffer in buffers}
-        if len(rows) > 1:
-            shapes = ", ".join(str(self._arrays[buffer].shape) for buffer in buffers)
-            raise self._error(
-                f"one loop runs over arrays of different numbers of rows ({shapes}), so ranks have others"
-            )
-        return rows.pop()
-
-    def _check_halo(self, array: SplitNdarray, before: int, after: int, rows: Rows) -> None:
-        # An array with other rows than the loop's is read that much farther away.
-        own, ranks = array.rows, world()
-        far_before, far_after = own[0] - rows[0], rows[1] - own[1]
-        if max(before, after) > array.halo and ranks.size > 1:
-            raise self._error(
-                f"rows up to {max(before, after)} away are read of an array with {array.halo} ghost rows: make it with "
-                f"halo={max(before, after)}"
-            )
-        if ranks.size > 1 and (far_before or far_after):
-            raise self._error("a loop reads an array that has another number of rows than those that it writes")
 
     def _memory(self, dtype: str, address: int, count: int) -> MemoryRange:
         on_host = next(iter(self._arrays.values()))._local.buffer.host_addressable

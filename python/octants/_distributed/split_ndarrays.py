@@ -100,7 +100,7 @@ class SplitNdarray(_octants.Ndarray):
         self._valid = (0, 0)
 
     def messages(self, before: int, after: int) -> tuple[list[Message], list[Message]]:
-        """What all ranks exchange so that each has that many rows before and behind its own: sends, and receives.
+        """What all ranks exchange so that each has that many rows before and after its own: sends, and receives.
 
         Rows that are there already are not asked for again.
         """

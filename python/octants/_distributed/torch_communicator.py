@@ -92,7 +92,7 @@ class TorchCommunicator:
         return _Works(self, works, what, nullcontext() if on_host else self._on(stream))
 
     def all_reduce(self, memory: MemoryRange, op: str, what: str, stream: int = 0) -> None:
-        """Combines the elements of all ranks; those of a device, behind what is on the stream."""
+        """Combines the elements of all ranks; those of a device, after what is on the stream."""
         group = self._group(memory.on_host, what)
         values = _tensor_of(memory, op, self, what)
         if memory.on_host:
@@ -107,7 +107,7 @@ class TorchCommunicator:
             values.copy_(copy)
 
     def fill(self, memory: MemoryRange, value: float, stream: int = 0) -> None:
-        """Sets all elements of this rank; those of a device, behind what is on the stream."""
+        """Sets all elements of this rank; those of a device, after what is on the stream."""
         if memory.on_host:
             memory.numpy()[:] = value
             return

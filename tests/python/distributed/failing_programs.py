@@ -47,10 +47,17 @@ def other_shape(rank):
     qd.distributed.all_reduce(np.zeros(3 + rank))
 
 
+def captured(_):
+    """A graph would not exchange rows."""
+    x, y = make(), make()
+    with qd.graph.capture():
+        shift(x, y)
+
+
 def main():
     qd.distributed.init(timeout=3.0)
     qd.init(arch=qd.cpu)
-    {p.__name__: p for p in (lost, other_kernel, other_shape)}[sys.argv[1]](qd.distributed.rank())
+    {p.__name__: p for p in (lost, other_kernel, other_shape, captured)}[sys.argv[1]](qd.distributed.rank())
     print("no error")
 
 

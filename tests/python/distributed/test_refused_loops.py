@@ -134,13 +134,39 @@ def test_what_cannot_be_split_says_so():
         split(4).from_numpy(np.zeros(3))
 
 
-def test_launches_that_are_captured_are_refused():
+def test_arrays_of_one_loop_have_as_many_rows():
     @qd.kernel
-    def fill(x: qd.types.ndarray()):
+    def stagger(x: qd.types.ndarray(), y: qd.types.ndarray()):
         for i in x:
-            x[i] = i
+            x[i] = y[i]
+
+    with pytest.raises(qd.OctantsDistributedError, match=r"different numbers of rows \(\(8,\), \(9,\)\)"):
+        stagger(split(8), split(9))
+
+
+def test_ghost_rows_have_to_reach():
+    @qd.kernel
+    def far(x: qd.types.ndarray(), y: qd.types.ndarray()):
+        for i in range(3, 8):
+            y[i] = x[i - 3]
+
+    with pytest.raises(qd.OctantsDistributedError, match="with 2 ghost rows: make it with halo=3"):
+        far(split(8), split(8))
+    x, y = split(8, halo=3), split(8)
+    x.from_numpy(np.arange(8, dtype=np.int32))
+    far(x, y)
+    assert y.to_numpy().tolist() == [0, 0, 0, 0, 1, 2, 3, 4]
+
+
+def test_one_rank_captures_and_records_as_always():
+    @qd.kernel
+    def add(x: qd.types.ndarray()):
+        for i in x:
+            x[i] += i
 
     x = split(8)
-    fill(x)
-    with pytest.raises(RuntimeError, match="split over ranks"), qd.graph.capture():
-        fill(x)
+    add(x)
+    with qd.graph.capture() as graph:
+        add(x)
+    graph.launch()
+    assert x.to_numpy().tolist() == [2 * i for i in range(8)]

@@ -53,14 +53,15 @@ def test_saved_arrays_are_read_by_any_number_of_ranks(writers, readers, tmp_path
     [
         ("lost", "no answer from rank 1 after 3 s"),
         ("other_kernel", "rank 1 runs kernel `shift_back`"),
-        ("other_shape", "rank 1 runs all_reduce(add) of 4 float64"),
+        ("other_shape", "rank 1 runs all_reduce(sum) of 4 float64"),
+        ("captured", "kernel `shift` uses an array that is split over ranks: its launches cannot be captured"),
     ],
 )
 def test_a_rank_that_does_something_else_is_an_error(program, said, tmp_path):
     done = run(2, program, tmp_path, script="failing_programs.py", limit=50)
     text = done.stdout + done.stderr
     assert done.returncode != 0, text
-    assert said.replace("all_reduce(add)", "all_reduce(sum)") in text, text
-    assert "OctantsDistributedError" in text
+    assert said in text, text
+    assert "OctantsDistributedError" in text or "OctantsRuntimeError" in text
     assert "failing_programs.py:" in text
     assert "no error" not in text

@@ -185,7 +185,7 @@ impl Kernel {
         }
         if !spec.split.is_empty() {
             let on = stream.as_ref().unwrap_or_else(|| prepared.program.session.device().default_stream());
-            gathered.split_launch = Some(split_launch::begin(&spec, args, &slots, on.handle(), py)?);
+            gathered.split_launch = split_launch::begin(&spec, args, &slots, on.handle(), py)?;
         }
         let result = this.launch(py, &prepared, &spec, (&gathered, &[]), &slots, stream.as_ref())?;
         Self::note_launch(slf, args, (&spec, &slots), stream.as_ref())?;
@@ -353,7 +353,7 @@ impl Kernel {
     /// Refuses launches on split arrays of whom ranks know nothing: those that are recorded or captured.
     #[cold]
     fn check_split(&self, py: Python<'_>, gathered: &Gathered<'_>) -> PyResult<()> {
-        if gathered.split_launch.is_some() && !runtime::nesting::capturing() {
+        if gathered.split_launch.is_some() && !runtime::nesting::capturing() || split_launch::is_alone(py)? {
             return Ok(());
         }
         let text = format!(

@@ -11,20 +11,27 @@ use crate::interpreter::Interpreter;
 use crate::package::Package;
 use crate::specialization::{Slots, Specialization};
 
-/// What the package makes of a launch.
+/// What the package makes of a launch: nothing when this process is the only rank, which computes all rows.
 pub fn begin<'py>(
     spec: &Specialization,
     args: &[Bound<'py, PyAny>],
     slots: &Slots,
     stream: u64,
     py: Python<'py>,
-) -> PyResult<Bound<'py, PyAny>> {
+) -> PyResult<Option<Bound<'py, PyAny>>> {
     let arrays = PyDict::new(py);
     for array in &spec.split {
         arrays.set_item(array.buffer, (array.object(args, py)?, array.is_argument()))?;
     }
     let plan: Vec<_> = spec.code.split_tasks().map(|task| task.map(|task| described(task, slots))).collect();
-    Package::get(py)?.split_launch.bind(py).call1((spec.code.name(), plan, arrays, stream))
+    let launch =
+        Package::get(py)?.split_launch.bind(py).call_method1("begin", (spec.code.name(), plan, arrays, stream))?;
+    Ok((!launch.is_none()).then_some(launch))
+}
+
+/// This process is the only rank.
+pub fn is_alone(py: Python<'_>) -> PyResult<bool> {
+    Package::get(py)?.split_launch.bind(py).call_method0("is_alone")?.is_truthy()
 }
 
 type Update = (&'static str, &'static str, u64, u64);

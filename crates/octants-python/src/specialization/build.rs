@@ -24,6 +24,9 @@ use crate::world::PyWorld;
 /// A captured array that is looked up at each launch: parameter, attributes, first slot, type.
 type LiveArray = (u32, Vec<String>, u32, NdarrayDesc);
 
+/// First row and end of a range with every row. A constant may be added to them.
+const ALL_ROWS: [i32; 2] = [-(1 << 30), 1 << 30];
+
 impl Specialization {
     /// Puts together what a launch needs, once the kernel is compiled.
     pub fn new(
@@ -101,6 +104,11 @@ impl Specialization {
         }
         let (groups_of_guards, guards) = GuardGroup::sort(py, guards(py, world, live)?, args)?;
         let split = SplitArray::all_of(binding, code.split_tasks().flatten(), world);
+        if !split.is_empty() {
+            // All rows, unless a launch says which.
+            let rows = slots.len() - 2;
+            slots[rows..].copy_from_slice(&ALL_ROWS.map(|row| row as u64));
+        }
         Ok(Specialization {
             key: gathered.key.to_vec().into_boxed_slice(),
             serial: gathered.serial,
