@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,8 @@ class MemoryRange:
     on_host: bool
     keeps: Any = None
     """What owns the memory."""
+    views: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    """The range as objects of other libraries, which take time to make."""
 
     @property
     def nbytes(self) -> int:

@@ -6,6 +6,7 @@ that would be.
 
 from __future__ import annotations
 
+import math
 from typing import Any, NoReturn
 
 import numpy as np
@@ -68,6 +69,7 @@ class SplitNdarray(_octants.Ndarray):
         self._rows = rows
         self._halo = halo
         self._valid = (0, 0)
+        self._ranges: dict[tuple[int, int], MemoryRange] = {}
 
     @property
     def rows(self) -> tuple[int, int]:
@@ -128,12 +130,16 @@ class SplitNdarray(_octants.Ndarray):
 
     def _range(self, first: int, end: int) -> MemoryRange:
         """The memory of rows that this rank has, ghost rows among them."""
+        if (first, end) in self._ranges:
+            return self._ranges[first, end]
         local = self._local
-        row = int(np.prod(local.shape[1:], dtype=np.int64)) * int(np.prod(local.element_shape, dtype=np.int64))
+        row = math.prod(local.shape[1:]) * math.prod(local.element_shape)
         offset = (first - self._rows[0] + self._halo) * row * self.dtype.nbytes
         buffer = local.buffer
         address = buffer.ptr + local._offset_in_memory + offset
-        return MemoryRange(address, (end - first) * row, np.dtype(self.dtype.numpy), buffer.host_addressable, local)
+        made = MemoryRange(address, (end - first) * row, np.dtype(self.dtype.numpy), buffer.host_addressable)
+        self._ranges[first, end] = made
+        return made
 
     # Whole arrays
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -35,15 +36,40 @@ _ON_DEVICE = ("add", "mul", "min", "max")
 _SIGNED = {"uint16": "int16", "uint32": "int32", "uint64": "int64"}
 
 
-class _Works:
-    def __init__(self, of: Communicator, works: list[Any], what: str, stream: AbstractContextManager[Any]) -> None:
+class _HostWorks:
+    """Messages between the hosts' memory."""
+
+    def __init__(self, of: Communicator, works: list[Any], what: str) -> None:
+        self._of, self._works, self._what = of, works, what
+
+    def wait(self) -> None:
+        """Returns when all messages have arrived."""
+        for work in self._works:
+            _wait(self._of, work, self._what)
+
+
+class _DeviceWorks:
+    """Messages between devices' memory."""
+
+    def __init__(self, of: Communicator, works: list[Any], what: str, stream: Any) -> None:
         self._of, self._works, self._what, self._stream = of, works, what, stream
 
     def wait(self) -> None:
-        """Returns when all messages have arrived; for memory of a device, lets its stream wait for them."""
+        """Lets the stream wait for the messages."""
         with self._stream:
             for work in self._works:
-                _wait(self._of, work, self._what)
+                _queue(self._of, work, self._what)
+
+
+def _queue(of: Communicator, work: Any, what: str) -> None:
+    """Lets the current stream wait for work of NCCL, which torch's watchdog ends after the group's timeout.
+
+    With a timeout of its own, torch would wait on the host.
+    """
+    try:
+        work.wait()
+    except RuntimeError as error:
+        raise failed(of, what, f"NCCL failed ({error})") from error
 
 
 def _wait(of: Communicator, work: Any, what: str) -> None:
@@ -71,6 +97,7 @@ class TorchCommunicator:
                 timeout=wait,
                 init_method="env://" if position.size > 1 else "tcp://127.0.0.1:0",
             )
+            atexit.register(self.close)
         self.rank, self.size = ranks.get_rank(), ranks.get_world_size()
         self._host = ranks.new_group(backend="gloo", timeout=wait)
         self._device = ranks.new_group(backend="nccl", timeout=wait) if has_gpu else None
@@ -79,17 +106,18 @@ class TorchCommunicator:
         """Sends and receives bytes."""
         messages = [*sends, *receives]
         if not messages:
-            return _Works(self, [], what, nullcontext())
+            return _HostWorks(self, [], what)
         on_host = messages[0][1].on_host
-        context = nullcontext() if on_host else self._on(stream)
-        with context:
+        group = self._group(on_host, what)
+        place = nullcontext() if on_host else self._on(stream)
+        with place:
             operations = [
-                ranks.P2POp(operation, _bytes_of(memory), peer, self._group(on_host, what))
+                ranks.P2POp(operation, _bytes_of(memory), peer, group)
                 for operation, part in ((ranks.irecv, receives), (ranks.isend, sends))
                 for peer, memory in part
             ]
             works = ranks.batch_isend_irecv(operations)
-        return _Works(self, works, what, nullcontext() if on_host else self._on(stream))
+        return _HostWorks(self, works, what) if on_host else _DeviceWorks(self, works, what, self._on(stream))
 
     def all_reduce(self, memory: MemoryRange, op: str, what: str, stream: int = 0) -> None:
         """Combines the elements of all ranks; those of a device, after what is on the stream."""
@@ -100,7 +128,7 @@ class TorchCommunicator:
             return
         with self._on(stream):
             if op in _ON_DEVICE:
-                _wait(self, ranks.all_reduce(values, _OPERATIONS[op], group, async_op=True), what)
+                _queue(self, ranks.all_reduce(values, _OPERATIONS[op], group, async_op=True), what)
                 return
             copy = values.cpu()
             _wait(self, ranks.all_reduce(copy, _OPERATIONS[op], self._host, async_op=True), what)
@@ -120,7 +148,8 @@ class TorchCommunicator:
 
     def close(self) -> None:
         """Ends the process group, if this program made it."""
-        if self._owns_group:
+        atexit.unregister(self.close)
+        if self._owns_group and ranks.is_initialized():
             ranks.destroy_process_group()
 
     def _group(self, on_host: bool, what: str) -> Any:
@@ -132,13 +161,18 @@ class TorchCommunicator:
 
     @staticmethod
     def _on(stream: int) -> AbstractContextManager[Any]:
-        context: AbstractContextManager[Any] = torch.cuda.stream(torch.cuda.ExternalStream(stream))
+        # Torch takes the handle 0 for a request of a new stream.
+        on = torch.cuda.ExternalStream(stream) if stream else torch.cuda.default_stream()
+        context: AbstractContextManager[Any] = torch.cuda.stream(on)
         return context
 
 
 def _bytes_of(memory: MemoryRange) -> Any:
-    raw = replace(memory, count=memory.nbytes, dtype=np.dtype(np.uint8))
-    return torch.from_numpy(raw.numpy()) if memory.on_host else torch.as_tensor(raw, device="cuda")
+    if "torch" not in memory.views:
+        raw = replace(memory, count=memory.nbytes, dtype=np.dtype(np.uint8), views={})
+        on_host = memory.on_host
+        memory.views["torch"] = torch.from_numpy(raw.numpy()) if on_host else torch.as_tensor(raw, device="cuda")
+    return memory.views["torch"]
 
 
 def _tensor_of(memory: MemoryRange, op: str, of: Communicator, what: str) -> Any:

@@ -12,6 +12,7 @@ NAMES = sorted(p.stem for p in EXAMPLES.glob("*.py") if p.stem != "rank_support"
 MPIEXEC = Path(sys.prefix) / "bin" / "mpiexec"
 
 pytest.importorskip("mpi4py", reason="mpi4py is not installed")
+pytestmark = pytest.mark.skipif(not MPIEXEC.exists(), reason="mpich is not installed")
 
 
 def check(command):

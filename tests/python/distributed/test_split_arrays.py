@@ -11,6 +11,7 @@ HERE = Path(__file__).parent
 MPIEXEC = Path(sys.prefix) / "bin" / "mpiexec"
 
 pytest.importorskip("mpi4py", reason="mpi4py is not installed")
+pytestmark = pytest.mark.skipif(not MPIEXEC.exists(), reason="mpich is not installed")
 
 
 def run(ranks, program, folder, *options, script="split_programs.py", limit=120):

@@ -188,7 +188,7 @@ def test_a_report_tells_what_ran_beside_what_and_why_not() -> None:
     assert [launch.behind for launch in report.launches[:3]] == [(), (), ()]
     assert report.launches[3].behind == ((first + 2, "z"), (first + 1, "y"), (first, "x"))
     assert (report.lanes, report.depth) == (3, 2)
-    assert "gather, behind" in str(report)
+    assert "gather, after" in str(report)
     assert len({launch.lane for launch in report.launches[:3]}) == 3
     # Outside of the block launches are in order, and nobody asks.
     assert independent(scale).launches == ()
