@@ -631,5 +631,6 @@ def test_elements_of_truth_values_read_as_numbers_in_python():
         assert f"{place[0]} {place[1]}" == "1 0"
     for vector in vectors:
         vector[0] = [True, False]
-        assert vector[0].to_list() == [1, 0] and f"{vector[0][0]}" == "1"
+        assert vector[0].to_list() == [1, 0]
+        assert f"{vector[0][0]}" == "1"
     assert f"{whole().a} {record(True, 2).a}" == "1 1"
