@@ -615,3 +615,22 @@ def test_memory_goes_with_the_last_field_in_it(make):
         assert tree() is None
     finally:
         gc.enable()
+
+
+def test_elements_of_truth_values_read_as_numbers_in_python():
+    record = qd.types.struct(a=qd.u1, b=qd.i32)
+    places = [qd.field(qd.u1, 2), qd.ndarray(qd.u1, 2), qd.field(qd.u1, 2, offset=0), record.field(shape=2).a]
+    vectors = [qd.Vector.field(2, qd.u1, 2), qd.Vector.ndarray(2, qd.u1, 2)]
+
+    @qd.kernel
+    def whole() -> record:
+        return record(True, 3)
+
+    for place in places:
+        place[0] = True
+        assert f"{place[0]} {place[1]}" == "1 0"
+    for vector in vectors:
+        vector[0] = [True, False]
+        assert vector[0].to_list() == [1, 0]
+        assert f"{vector[0][0]}" == "1"
+    assert f"{whole().a} {record(True, 2).a}" == "1 1"

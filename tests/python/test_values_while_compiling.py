@@ -185,3 +185,20 @@ def test_lists_change_while_the_kernel_is_compiled():
     assert changed(3) == 1234895
     with pytest.raises(qd.OctantsIndexError, match="`items` has no item to take away there"):
         empty()
+
+
+def test_lists_and_tuples_of_run_time_values_repeat():
+    @qd.kernel
+    def repeated(n: qd.i32, x: qd.f32) -> qd.f32:
+        ones = [n] * 3
+        ones[0] = 5
+        pairs = 2 * (n, x)
+        rows = qd.Matrix([[x] * 2] * 3)
+        return len(ones) + 10 * len(pairs) + 100 * ones[1] + 1000 * ones[0] + 10000 * pairs[2] + 100000 * rows.sum()
+
+    @qd.kernel
+    def components(v: qd.types.vector(3, qd.f32)) -> qd.f32:
+        return (v.xy * 2).sum() + (3 * v[1:3]).sum()
+
+    assert repeated(2, 0.5) == 3 + 40 + 200 + 5000 + 20000 + 300000
+    assert components([1, 2, 3]) == 6 + 15

@@ -88,7 +88,7 @@ class HostMemory:
         else:
             strides = tuple(step * count for count in _element_strides(element_shape))
             self._views = [_view(memory, dtype, first, element_shape, strides)]
-        self._simple = self._plain and len(self._views) == 1 and not element_shape
+        self._simple = self._plain and len(self._views) == 1 and not element_shape and dtype.kind != "b"
 
     def read(self) -> np.ndarray[Any, Any]:
         """All elements in a new array of shape `shape + element_shape`."""
@@ -130,7 +130,7 @@ class HostMemory:
         place = index if self._plain else self._first.digits_of(index)
         if len(self._views) == 1:
             found = self._views[0][place]
-            return found.item() if not self.element_shape else np.array(found)
+            return np.array(found) if self.element_shape else _number(found)
         return np.array([view[place] for view in self._views]).reshape(self.element_shape)
 
     def set(self, index: tuple[int, ...], value: Any) -> None:
@@ -248,7 +248,7 @@ class CopiedMemory:
             found = [np.frombuffer(memory, self.dtype, 1, place - low)[0] for place in places]
         else:
             found = [np.frombuffer(self._buffer.read(place, itemsize), self.dtype)[0] for place in places]
-        return np.array(found, self.dtype).reshape(self.element_shape) if self.element_shape else found[0].item()
+        return np.array(found, self.dtype).reshape(self.element_shape) if self.element_shape else _number(found[0])
 
     def set(self, index: tuple[int, ...], value: Any) -> None:
         """Stores one element: a scalar, or an array of `element_shape`."""
@@ -351,6 +351,11 @@ class CopiedMemory:
     def _local(self, memory: np.ndarray[Any, Any]) -> HostMemory:
         moved = [each.relative_to(self._low) for each in self._placements]
         return HostMemory(_no_wait, memory, self.dtype, self.element_shape, moved)
+
+
+def _number(element: Any) -> int | float:
+    """An element as a number of Python's: a `u1` is 0 or 1, as what a kernel returns."""
+    return int(element) if element.dtype.kind == "b" else element.item()
 
 
 def _no_wait(write: bool = False) -> None:

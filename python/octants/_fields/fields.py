@@ -484,7 +484,7 @@ def widened(element: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Components in the types of Python's scalars, so that host arithmetic on an element is Python's."""
     if element.dtype.kind == "f":
         return element.astype(np.float64)
-    return element if element.dtype == np.bool_ or element.dtype == np.uint64 else element.astype(np.int64)
+    return element if element.dtype == np.uint64 else element.astype(np.int64)
 
 
 def _is_placed(shadow_buffer: Any) -> bool:

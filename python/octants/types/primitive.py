@@ -52,12 +52,12 @@ class DataType:
         """f16, f32, f64."""
         return self.kind == "float"
 
-    def convert(self, value: Any) -> int | float | bool:
-        """A Python scalar as this type stores it, still a Python scalar."""
+    def convert(self, value: Any) -> int | float:
+        """A Python scalar as this type stores it, still a Python scalar; a `u1` is 0 or 1."""
         if self.kind == "float":
             return float(value)
         if self.kind == "bool":
-            return bool(value)
+            return int(bool(value))
         return wrap_integer(int(value), self)
 
     def check_element(self, value: Any) -> None:

@@ -56,6 +56,9 @@ impl Lowerer<'_> {
             if let (Operator::Add, Value::Tuple(a), Value::Tuple(b)) = (op, l, r) {
                 return Ok(Some(Value::tuple(a.iter().chain(b.iter()).cloned().collect())));
             }
+            if let (Operator::Mul, Value::Int(count), items) | (Operator::Mul, items, Value::Int(count)) = (op, l, r) {
+                return Ok(repeated(items, *count));
+            }
             return Ok(None);
         }
         let float = |v: &Value| match v {
@@ -275,4 +278,14 @@ impl Lowerer<'_> {
 
 fn ints(t: &[i128]) -> Vec<Value> {
     t.iter().map(|i| Value::Int(*i)).collect()
+}
+
+/// A list or tuple with its items `count` times, as `[x] * 3` means in Python.
+fn repeated(items: &Value, count: i128) -> Option<Value> {
+    let count = usize::try_from(count.max(0)).ok()?;
+    match items {
+        Value::List(v) => Some(Value::list(v.iter().cycle().take(v.len() * count).cloned().collect())),
+        Value::Tuple(v) => Some(Value::tuple(v.iter().cycle().take(v.len() * count).cloned().collect())),
+        _ => None,
+    }
 }
