@@ -281,7 +281,9 @@ class Stream:
         """Whether all queued work is done."""
 
     def wait(self, event_or_stream: Any) -> None:
-        """Makes later work of this stream wait for an event, or for what is queued on another stream now."""
+        """Makes later work of this stream wait for an event, or for what is queued on another stream now. Either may be another
+        device's.
+        """
 
     def destroy(self) -> None:
         """Waits for the stream's work and gives the stream back. Doing so twice is fine. A wrapped stream is only let go of."""
@@ -306,7 +308,9 @@ class Event:
         """Lets the event stand for all work queued on the stream until now."""
 
     def wait(self, qd_stream: Any = None) -> None:
-        """Makes later work of the stream wait for what the event stands for. The host goes on."""
+        """Makes later work of the stream, which may be another device's, wait for what the event stands for. The host goes
+        on, except between devices that different libraries drive.
+        """
 
     def synchronize(self) -> None:
         """Makes the host wait for what the event stands for, and raises what failed on its stream."""
@@ -536,6 +540,12 @@ def component_offsets(placements: Sequence[Placement], index: Sequence[int]) -> 
 def common_step(placements: Sequence[Placement]) -> int | None:
     """The distance in bytes from each component of an element to the next, when it is the same for all. 0 for one
     component."""
+
+def shared_axes(
+    placements: Sequence[Placement], components: tuple[int, Sequence[int]] | None = None
+) -> list[tuple[int, list[int]]] | None:
+    """The elements of placements of one shape as arrays of the same extents: each axis with its extent, and a stride in bytes
+    for each placement. `components` is a further axis. None where the layouts divide an axis in ways that do not fit."""
 
 @final
 class LevelTree:

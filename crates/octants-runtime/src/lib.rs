@@ -44,6 +44,7 @@ mod measure;
 pub mod nesting;
 pub mod pattern;
 mod peer_copies;
+mod peer_waits;
 mod poll;
 pub mod profile;
 pub mod profiler;
