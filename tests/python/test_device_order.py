@@ -72,7 +72,7 @@ def test_a_stream_waits_for_an_event_of_another_device(two):
     with qd.create_stream(device=first) as s, qd.create_stream(device=second) as t:
         for k in range(6):
             with qd.stream_scope(s):
-                add_slowly(x, 300_000)
+                add_slowly(x, 60_000)
                 witness, event = qd.create_event(), qd.create_event()
                 witness.record()
                 event.record()
@@ -193,7 +193,7 @@ def test_new_streams_come_behind_a_copy(two):
     x, y = made(first), made(second)
     with qd.create_stream(device=second) as t:
         with qd.stream_scope(t):
-            add_slowly(y, 200_000)
+            add_slowly(y, 60_000)
         x.fill(5)
         y.copy_from(x, qd_stream=t)
         with qd.create_stream(device=first) as late, qd.stream_scope(late):
