@@ -285,7 +285,8 @@ class Stream:
         """Whether all queued work is done."""
 
     def wait(self, event_or_stream: Any) -> None:
-        """Makes later work of this stream wait for an event, or for what is queued on another stream now."""
+        """Makes later work of this stream wait for an event, or for what is queued on another stream now. Either may be
+        of another device."""
 
     def destroy(self) -> None:
         """Waits for the stream's work and releases the stream. A second call has no effect. A wrapped stream is not
@@ -311,7 +312,8 @@ class Event:
         """Records the event after all work queued on the stream so far."""
 
     def wait(self, qd_stream: Any = None) -> None:
-        """Makes later work of the stream wait for the event. Does not block the host."""
+        """Makes later work of the stream, which may be another device's, wait for the event. Does not block the host,
+        except between devices of different libraries."""
 
     def synchronize(self) -> None:
         """Makes the host wait for the event, and raises the failure of its stream, if any."""
@@ -546,6 +548,13 @@ def component_offsets(placements: Sequence[Placement], index: Sequence[int]) -> 
 def common_step(placements: Sequence[Placement]) -> int | None:
     """The distance in bytes from each component of an element to the next, when it is the same for all. 0 for one
     component."""
+
+def shared_axes(
+    placements: Sequence[Placement], components: tuple[int, Sequence[int]] | None = None
+) -> list[tuple[int, list[int]]] | None:
+    """The elements of placements of one shape as arrays of the same extents: each axis with its extent, and a stride in
+    bytes for each placement. `components` is a further axis. None if the layouts divide an axis in ways that do not
+    fit."""
 
 @final
 class LevelTree:

@@ -351,6 +351,27 @@ def test_checks_against_differences():
             wrong()
 
 
+def test_a_check_begins_with_zeros_where_fields_had_no_memory():
+    x, y, loss = [qd.field(qd.f64, shape, needs_grad=True) for shape in (3, 3, ())]
+    x.fill(2.0)
+
+    @qd.kernel
+    def add_squares():
+        for i in x:
+            y[i] += x[i] ** 2
+
+    @qd.kernel
+    def total():
+        for i in y:
+            loss[None] += y[i]
+
+    with qd.ad.Tape(loss, grad_check=[x]):
+        add_squares()
+        total()
+    assert x.grad.to_numpy().tolist() == [4, 4, 4]
+    assert y.to_numpy().tolist() == [4, 4, 4]
+
+
 def test_clearing():
     x = qd.field(qd.f32, 3, needs_grad=True, needs_dual=True)
     x.fill(1)

@@ -105,8 +105,8 @@ impl Backend for Vulkan {
         }
     }
 
-    fn usual_device(&self) -> Option<u32> {
-        None
+    fn usual_device(&self, settings: &DeviceSettings) -> Option<u32> {
+        driver::usual(&self.instances, &gpu_config(settings), !settings.only_graphics_processors).ok()
     }
 
     fn devices(&self, settings: &DeviceSettings) -> Result<Vec<DeviceInfo>, String> {

@@ -100,9 +100,9 @@ fn tasks_that_are_launched_as_one_do_what_they_do_one_by_one() {
         for array in [&x, &x, &y, &empty] {
             launch(default, &kernel, array, (2, round)).unwrap();
         }
-        other.wait_for(default).unwrap();
+        other.wait_for(default, &Patient).unwrap();
         launch(&other, &kernel, &x, (2, 1)).unwrap();
-        default.wait_for(&other).unwrap();
+        default.wait_for(&other, &Patient).unwrap();
         if round % 4 == 0 {
             // An idle stream is where a graph is made.
             default.synchronize(&Patient).unwrap();

@@ -63,11 +63,11 @@ fn events_order_streams_and_tell_the_time() {
         before.record(&a).unwrap();
         launch_slow(&a, &kernel, &x, 30 * MS, (1, 2)).unwrap();
         after.record(&a).unwrap();
-        after.wait(&b).unwrap();
+        after.wait(&b, &Patient).unwrap();
         launch(&b, &kernel, &x, (10, 1)).unwrap();
         assert!(!after.query().unwrap());
         assert!(values(&x).iter().all(|&v| v == 21));
-        a.wait_for(&b).unwrap();
+        a.wait_for(&b, &Patient).unwrap();
         let ms = before.elapsed_ms(&after, &Patient).unwrap() / vendor::PACE as f64;
         // No more than has passed here, however late work begins: but for what two clocks differ by.
         let passed = ms_since(start) as f64 + 1.0;

@@ -55,7 +55,7 @@ fn work(shared: &Shared<'_>, thread: i32) {
         for step in 0..20 {
             let stream = &streams[(round + step) % 4];
             if step > 0 {
-                event.wait(stream).unwrap();
+                event.wait(stream, &Patient).unwrap();
             }
             let (a, b) = (step as i32 % 3, thread + 1);
             launch(stream, &shared.plain, &x, (a, b)).unwrap();

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use octants_artifact::{Artifact, HostCount, HostTask};
 use octants_runtime::{
-    Contents, DeviceError, DevicePtr, Driver, ErrorKind, EventHandle, Launch, ModuleHandle, Result, StreamHandle,
+    Contents, DeviceError, DevicePtr, Driver, ErrorKind, EventHandle, Launch, ModuleHandle, Peer, Result, StreamHandle,
     TaskHandle,
 };
 
@@ -388,6 +388,24 @@ impl Driver for HostDriver {
 
     unsafe fn copy_on_device(&self, stream: StreamHandle, to: DevicePtr, from: DevicePtr, bytes: u64) -> Result<()> {
         // SAFETY: as above.
+        unsafe { self.copy(stream, to.0, from.0, bytes) }
+        Ok(())
+    }
+
+    fn peer(&self) -> Option<Peer> {
+        // Points and addresses are those of the process.
+        self.streams.as_ref().map(|_| Peer { library: "the CPU", device: 0, context: 0 })
+    }
+
+    unsafe fn copy_from_peer(
+        &self,
+        stream: StreamHandle,
+        to: DevicePtr,
+        _peer: Peer,
+        from: DevicePtr,
+        bytes: u64,
+    ) -> Result<()> {
+        // SAFETY: the trait's contract.
         unsafe { self.copy(stream, to.0, from.0, bytes) }
         Ok(())
     }

@@ -11,7 +11,7 @@
 //! - No panic crosses into compiled code.
 //!
 //! Reading order: [`host_driver`], [`run_task`], [`enter`], [`plan_chunks`], [`pool`], `job_slot`, `lane`,
-//! `lane_state`, `ranges`, `watch`, `apart`, [`copies`], [`queues`], [`schedule`], [`linker`], [`memory`], `arena`,
+//! `lane_state`, `ranges`, `watch`, `apart`, [`copies`], [`queues`], `peers`, [`schedule`], [`linker`], [`memory`], `arena`,
 //! `map_pages`, [`separate_memory`].
 
 mod apart;
@@ -25,6 +25,7 @@ mod lane_state;
 pub mod linker;
 mod map_pages;
 pub mod memory;
+mod peers;
 pub mod plan_chunks;
 pub mod pool;
 pub mod queues;

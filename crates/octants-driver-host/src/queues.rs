@@ -5,8 +5,8 @@
 //! point of another one is off the list until that point is reached. It holds no thread, so a few dispatchers serve
 //! any number of streams and cannot block one another.
 //!
-//! Under a [`Schedule`] there are no dispatchers: threads that queue work or wait for it execute the pieces that the
-//! schedule picks.
+//! Under a [`Schedule`] there are no dispatchers: the threads that queue work or wait for it do what the schedule
+//! picks. A queue may wait for another device's point: the thread that waits then does that device's work as well.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,6 +18,7 @@ use octants_runtime::nesting::{self, Inside};
 use octants_runtime::{Caller, Launch};
 
 use crate::memory::HostMemory;
+use crate::peers::Peers;
 use crate::pool::Pool;
 use crate::run_task::{LoadedTask, QueuedTask};
 use crate::schedule::Schedule;
@@ -82,14 +83,23 @@ struct QueueState {
 pub struct Point {
     state: Mutex<PointState>,
     reached: Condvar,
-    /// The queue, and how many pieces of its work the point is after.
-    place: OnceLock<(Weak<Queue>, u64)>,
+    place: OnceLock<Place>,
+}
+
+/// Where a point is.
+struct Place {
+    queue: Weak<Queue>,
+    /// The number of pieces of the queue's work that it is after.
+    pieces: u64,
+    /// Who serves the queue.
+    of: Weak<Shared>,
 }
 
 #[derive(Default)]
 struct PointState {
     at: Option<Instant>,
-    queues: Vec<Arc<Queue>>,
+    /// Queues that wait for it, and who serves each.
+    queues: Vec<(Arc<Queue>, Weak<Shared>)>,
 }
 
 #[derive(Default)]
@@ -108,12 +118,15 @@ enum Served {
 }
 
 struct Shared {
+    own: Weak<Shared>,
     pool: Arc<Pool>,
     ready: Mutex<Ready>,
     wake: Condvar,
     schedule: Option<Mutex<Schedule>>,
     /// All work ends early.
     canceled: AtomicBool,
+    /// Other devices whose points the queues have waited for.
+    peers: Peers<Shared>,
 }
 
 /// Who runs the tasks of a queue.
@@ -182,10 +195,10 @@ impl Point {
 
     /// What it is after ends early.
     fn cancel(&self) {
-        if let Some((queue, pieces)) = self.place.get()
-            && let Some(queue) = queue.upgrade()
+        if let Some(place) = self.place.get()
+            && let Some(queue) = place.queue.upgrade()
         {
-            cancel_to(&queue, *pieces);
+            cancel_to(&queue, place.pieces);
         }
     }
 
@@ -196,22 +209,30 @@ impl Point {
             self.reached.notify_all();
             std::mem::take(&mut s.queues)
         };
-        queues.into_iter().for_each(|q| _ = shared.make_ready(q));
+        for (queue, server) in queues {
+            let Some(server) = server.upgrade() else { continue };
+            let served = server.make_ready(queue);
+            if served == Served::ByCaller && !std::ptr::eq(&*server, shared) {
+                while server.step_own() {}
+            }
+        }
     }
 }
 
 impl Queues {
     /// Serves queues with at most `dispatchers` threads, started by the first work, or by a schedule.
     pub fn new(pool: Arc<Pool>, dispatchers: u32, schedule: Option<u64>) -> Queues {
-        let shared = Shared {
+        let shared = Arc::new_cyclic(|own: &Weak<Shared>| Shared {
+            own: own.clone(),
             pool,
             ready: Mutex::default(),
             wake: Condvar::new(),
             schedule: schedule.map(|seed| Mutex::new(Schedule::new(seed))),
             canceled: AtomicBool::new(false),
-        };
+            peers: Peers::default(),
+        });
         let (started, threads) = (AtomicBool::new(false), Mutex::default());
-        Queues { shared: Arc::new(shared), dispatchers: dispatchers.max(1), started, threads }
+        Queues { shared, dispatchers: dispatchers.max(1), started, threads }
     }
 
     /// Adds work to a queue.
@@ -233,8 +254,13 @@ impl Queues {
             let mut s = lock(&queue.state);
             let work = make(&mut s);
             s.queued += 1;
-            if let Work::Reach(point) = &work {
-                let _ = point.place.set((Arc::downgrade(queue), s.queued));
+            match &work {
+                Work::Reach(point) => {
+                    let (queue, of) = (Arc::downgrade(queue), self.shared.own.clone());
+                    let _ = point.place.set(Place { queue, pieces: s.queued, of });
+                }
+                Work::Await(point) => self.shared.note_peer(point),
+                _ => {}
             }
             s.work.push_back(work);
             !std::mem::replace(&mut s.scheduled, true)
@@ -254,7 +280,7 @@ impl Queues {
 
     /// True when all work of the queue is done. Under a schedule a question does some.
     pub fn query(&self, queue: &Queue) -> bool {
-        if self.shared.schedule.is_some() && !queue.is_done() {
+        if self.shared.is_stepped() && !queue.is_done() {
             self.shared.step();
         }
         queue.is_done()
@@ -262,7 +288,7 @@ impl Queues {
 
     /// True when the point is reached. Under a schedule a question does some work.
     pub fn query_point(&self, point: &Point) -> bool {
-        if self.shared.schedule.is_some() && point.at().is_none() {
+        if self.shared.is_stepped() && point.at().is_none() {
             self.shared.step();
         }
         point.at().is_some()
@@ -417,8 +443,33 @@ impl Shared {
         }
     }
 
-    /// Under a schedule, or after the end: does one piece of work on this thread. False when none is ready.
+    /// A queue is about to wait for a point, which may be another device's.
+    fn note_peer(&self, point: &Point) {
+        let elsewhere = point.place.get().filter(|place| !place.of.ptr_eq(&self.own));
+        elsewhere.into_iter().for_each(|place| self.peers.note(&place.of));
+    }
+
+    /// The other devices with a schedule that this one's queues may wait for.
+    fn scheduled_peers(&self) -> Vec<Arc<Shared>> {
+        let mut found = self.peers.reachable(|shared| &shared.peers);
+        found.retain(|peer| peer.schedule.is_some() && !std::ptr::eq(&**peer, self));
+        found
+    }
+
+    /// Whoever asks or waits does work: there is a schedule, here or on a device that is waited for.
+    fn is_stepped(&self) -> bool {
+        self.schedule.is_some() || !self.scheduled_peers().is_empty()
+    }
+
+    /// Under a schedule, or after the end: does one piece of work on this thread, or else one of a scheduled peer.
+    /// False when none is ready.
     fn step(&self) -> bool {
+        let steps = self.schedule.is_some() || lock(&self.ready).ended;
+        steps && self.step_own() || self.scheduled_peers().iter().any(|peer| peer.step_own())
+    }
+
+    /// Does one piece of this device's work on this thread. False when none is ready.
+    fn step_own(&self) -> bool {
         let queue = {
             let mut ready = lock(&self.ready);
             match &self.schedule {
@@ -451,7 +502,7 @@ impl Shared {
 
     /// Under a schedule: does work until `done`. False where there is none: threads do the work.
     fn steps_until(&self, done: impl Fn() -> bool) -> bool {
-        if self.schedule.is_none() {
+        if !self.is_stepped() {
             return false;
         }
         while !done() {
@@ -479,7 +530,7 @@ impl Shared {
                 if p.at.is_none() {
                     lock(&queue.state).work.push_front(Work::Await(point.clone()));
                     let canceled = server.is_interrupted();
-                    p.queues.push(queue);
+                    p.queues.push((queue, self.own.clone()));
                     drop(p);
                     if canceled {
                         // The thread that canceled has not seen that the queue waits here.
@@ -530,9 +581,7 @@ impl Shared {
             self.make_ready(queue);
         }
     }
-}
 
-impl Shared {
     /// Puts work back that a queue has not ended with.
     fn put_back(&self, queue: Arc<Queue>, work: Work) {
         lock(&queue.state).work.push_front(work);

@@ -68,8 +68,8 @@ fn s4_events_order_streams_and_a_queue_that_waits_holds_no_thread() {
         let waiting: Vec<_> = (0..20).map(|_| device.create_stream(0).unwrap()).collect();
         let mut before = first.clone();
         for s in &waiting {
-            event.wait(s).unwrap();
-            s.wait_for(&before).unwrap();
+            event.wait(s, &Patient).unwrap();
+            s.wait_for(&before, &Patient).unwrap();
             run(s, &kernel, &a);
             before = s.clone();
         }
@@ -135,7 +135,7 @@ fn s21_a_failure_does_not_pass_along_events() {
         unsafe { one.launch(&bad, &[a.ptr().unwrap(), 10], &Patient) }.unwrap();
         let event = device.create_event(false).unwrap();
         event.record(&one).unwrap();
-        event.wait(&two).unwrap();
+        event.wait(&two, &Patient).unwrap();
         run(&two, &kernel, &b);
         two.synchronize(&Patient).unwrap();
         assert_eq!(values(&b)[3], 1, "what waits for a stream that has failed runs all the same");
@@ -176,7 +176,7 @@ fn a_canceled_stream_ends_with_what_it_waits_for_and_others_go_on() {
     let streams: Vec<_> = (0..3).map(|_| device.create_stream(0).unwrap()).collect();
     let buffers: Vec<_> = (0..3).map(|_| device.allocate(400).unwrap()).collect();
     run(&streams[0], &endless, &buffers[0]);
-    streams[1].wait_for(&streams[0]).unwrap();
+    streams[1].wait_for(&streams[0], &Patient).unwrap();
     run(&streams[1], &increment, &buffers[1]);
     run(&streams[2], &increment, &buffers[2]);
     let left = streams[1].synchronize(&Impatient(Instant::now())).unwrap_err();
@@ -198,7 +198,7 @@ fn a_device_closes_though_work_never_ends() {
         let (endless, buffer) = (endless(&device), device.allocate(400).unwrap());
         let (first, second) = (device.create_stream(0).unwrap(), device.create_stream(0).unwrap());
         run(&first, &endless, &buffer);
-        second.wait_for(&first).unwrap();
+        second.wait_for(&first, &Patient).unwrap();
         if let_go {
             first.let_go();
             second.let_go();
@@ -210,5 +210,38 @@ fn a_device_closes_though_work_never_ends() {
         } else {
             device.close(&Impatient(Instant::now())).unwrap();
         }
+    }
+}
+
+#[test]
+fn queues_wait_for_points_of_another_device_whoever_serves_it() {
+    let schedules = [None, Some(1), Some(2), Some(3)];
+    for (a, b) in schedules.iter().flat_map(|a| schedules.map(|b| (*a, b))) {
+        let devices = [device(a), device(b)];
+        let kernels = [increment(&devices[0]), increment(&devices[1])];
+        let buffers = [devices[0].allocate(400).unwrap(), devices[1].allocate(400).unwrap()];
+        let streams = devices.each_ref().map(|d| [d.create_stream(0).unwrap(), d.create_stream(0).unwrap()]);
+        let mut last = streams[0][0].clone();
+        let mut events = Vec::new();
+        for n in 0..40 {
+            let (side, number) = (n * 7 % 5 % 2, n * 3 % 4 % 2);
+            let stream = &streams[side][number];
+            // All launches of a device add to the same elements, so that two at once would lose some.
+            stream.wait_for(&last, &Patient).unwrap();
+            run(stream, &kernels[side], &buffers[side]);
+            let event = devices[side].create_event(false).unwrap();
+            event.record(stream).unwrap();
+            events.push(event);
+            last = stream.clone();
+        }
+        last.synchronize(&Patient).unwrap();
+        assert!(events.iter().all(|event| event.query().unwrap()));
+        let sums = [values(&buffers[0])[3], values(&buffers[1])[3]];
+        assert_eq!(sums[0] + sums[1], 40, "{sums:?}");
+        // The first device may end ahead of one that has waited for it.
+        devices[0].close(&Patient).unwrap();
+        run(&streams[1][0], &kernels[1], &buffers[1]);
+        assert_eq!(values(&buffers[1])[3], sums[1] + 1);
+        devices[1].close(&Patient).unwrap();
     }
 }

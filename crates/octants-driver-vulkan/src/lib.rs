@@ -29,4 +29,4 @@ pub mod timeline;
 
 pub use driver::VulkanDriver;
 pub use instance::Instances;
-pub use open::{Listed, list, open};
+pub use open::{Listed, list, open, usual};

@@ -24,6 +24,12 @@ pub fn open(instances: &Instances, config: &GpuConfig, takes_processor: bool) ->
     VulkanDriver::new(into_gpu(instance, parts))
 }
 
+/// The number of the device that [`open`] takes where none is asked for.
+pub fn usual(instances: &Instances, config: &GpuConfig, takes_processor: bool) -> Result<u32, Unavailable> {
+    let instance = instances.of(config.library.as_deref())?;
+    Ok(choose(&instance.calls, &GpuConfig { device: None, ..config.clone() }, takes_processor)?.ordinal)
+}
+
 /// A device as a list of devices shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listed {

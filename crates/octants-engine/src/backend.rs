@@ -106,8 +106,8 @@ pub trait Backend: Sync {
     /// Opens the device that a user asks for. The error is a sentence for the user, without a full stop.
     fn open(&self, settings: &DeviceSettings) -> Result<Box<dyn Driver>, String>;
 
-    /// The number of the device that is opened where the user gives none; `None` where the driver chooses.
-    fn usual_device(&self) -> Option<u32> {
+    /// The number of the device that is opened where the user gives none; `None` where there is no device.
+    fn usual_device(&self, _settings: &DeviceSettings) -> Option<u32> {
         Some(0)
     }
 

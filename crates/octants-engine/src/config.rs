@@ -226,8 +226,12 @@ impl Config {
 
     /// The device that is asked for, as users name it: its kind, and its number where that is known.
     pub fn device_name(&self) -> String {
-        let usual = self.backends.named(self.arch.name()).and_then(|backend| backend.usual_device());
-        let number = self.device.filter(|_| self.arch != Arch::CPU).or(usual);
+        let usual = || match self.visible() {
+            // The first of those that are counted.
+            Some(_) if self.arch != Arch::CPU => Some(0),
+            _ => self.backends.named(self.arch.name())?.usual_device(&self.device_settings(&[])),
+        };
+        let number = self.device.filter(|_| self.arch != Arch::CPU).or_else(usual);
         format!("{}{}", self.arch.name(), number.map_or_else(String::new, |n| format!(":{n}")))
     }
 

@@ -67,16 +67,22 @@ impl Session {
     /// Opens the device that `config` asks for, or the CPU where it is not available and fallback is allowed. Printed
     /// text goes to `sink`. In `packages`, folders of installed packages, a device's own libraries are looked for.
     pub fn new(config: Config, sink: TextSink, packages: &[PathBuf]) -> Result<Session, Error> {
-        Session::open(config, sink, packages, SharedCode::new())
+        Session::open(config, sink, packages, (SharedCode::new(), None))
     }
 
     /// The same for another device of a process: kernels are compiled once for all devices of one target.
     pub fn beside(other: &Session, config: Config, sink: TextSink, packages: &[PathBuf]) -> Result<Session, Error> {
         let shared = other.shared.as_ref().map_or_else(SharedCode::new, SharedCode::beside);
-        Session::open(config, sink, packages, shared)
+        Session::open(config, sink, packages, (shared, Some(&other.device)))
     }
 
-    fn open(mut config: Config, sink: TextSink, packages: &[PathBuf], shared: SharedCode) -> Result<Session, Error> {
+    /// `shared` holds what devices of a process share: compiled code, and the device that this one is beside.
+    fn open(
+        mut config: Config,
+        sink: TextSink,
+        packages: &[PathBuf],
+        shared: (SharedCode, Option<&Device>),
+    ) -> Result<Session, Error> {
         let mut notices = Vec::new();
         if config.arch != Arch::CPU {
             match open_device(&config, packages) {
@@ -103,7 +109,7 @@ impl Session {
     /// host's back end.
     pub fn on(driver: impl Driver, config: Config, sink: TextSink) -> Result<Session, Error> {
         let machine = Machine::new(config.backends.host(), driver.code_target());
-        Session::over(Box::new(driver), machine, config, Vec::new(), (sink, SharedCode::new()))
+        Session::over(Box::new(driver), machine, config, Vec::new(), (sink, (SharedCode::new(), None)))
     }
 
     fn over(
@@ -111,9 +117,13 @@ impl Session {
         machine: Machine,
         config: Config,
         mut notices: Vec<String>,
-        (sink, shared): (TextSink, SharedCode),
+        (sink, (shared, beside)): (TextSink, (SharedCode, Option<&Device>)),
     ) -> Result<Session, Error> {
-        let device = Device::over(driver, DeviceConfig { seed: config.random_seed, sink });
+        let options = DeviceConfig { seed: config.random_seed, sink };
+        let device = match beside {
+            None => Device::over(driver, options),
+            Some(other) => other.beside(driver, options),
+        };
         if config.kernel_profiler {
             device.profiler().start()?;
         }

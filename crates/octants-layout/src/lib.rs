@@ -17,7 +17,7 @@
 //!
 //! The crate holds no memory. Sizes have 64 bits; what does not fit is a [`LayoutError`].
 //!
-//! Modules in reading order: `index_digit`, `placement`, `level`, `error`, `tree` (the description), `cells` (what an
+//! Modules in reading order: `index_digit`, `placement`, `shared_axes`, `level`, `error`, `tree` (the description), `cells` (what an
 //! index names), `measure` (sizes and places), `areas` (behind the data), `tree_layout`.
 
 mod areas;
@@ -27,6 +27,7 @@ mod index_digit;
 mod level;
 mod measure;
 mod placement;
+mod shared_axes;
 mod tree;
 mod tree_layout;
 
@@ -36,5 +37,6 @@ pub use error::LayoutError;
 pub use index_digit::IndexDigit;
 pub use level::{Activity, LevelId, LevelKind};
 pub use placement::{Digit, Placement, common_step};
+pub use shared_axes::{SharedAxis, shared_axes};
 pub use tree::LevelTree;
 pub use tree_layout::TreeLayout;

@@ -2,12 +2,12 @@
 
 use std::sync::{Arc, Mutex};
 
-use octants_engine::runtime;
+use octants_engine::runtime::{self, Patient};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
 use crate::device::on_device;
-use crate::stream::{lock, stream_or_current};
+use crate::stream::{lock, stream_of_any_device, stream_or_current};
 use crate::waiting::{raised, waiting};
 use crate::{errors, program};
 
@@ -27,6 +27,23 @@ impl Event {
             None => Err(errors::runtime_error(py, "this event was destroyed: create another with create_event()")),
         }
     }
+
+    /// Makes later work of a stream, which may be another device's, wait for what the event stands for.
+    pub fn order_before(&self, py: Python<'_>, stream: &runtime::Stream) -> PyResult<()> {
+        let event = self.open(py)?;
+        if event.is_of_device_of(stream) {
+            return event.wait(stream, &Patient).map_err(|e| raised(py, e));
+        }
+        waiting(py, |caller| event.wait(stream, caller))
+    }
+
+    /// The stream of an optional argument, of whichever device; the current one for `None`.
+    fn stream(py: Python<'_>, value: Option<&Bound<'_, PyAny>>) -> PyResult<runtime::Stream> {
+        match value {
+            Some(value) => stream_of_any_device(value, "qd_stream"),
+            None => stream_or_current(py, None),
+        }
+    }
 }
 
 #[pymethods]
@@ -41,14 +58,15 @@ impl Event {
     #[pyo3(signature = (qd_stream = None))]
     fn record(&self, py: Python<'_>, qd_stream: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
         let event = self.open(py)?;
-        event.record(&stream_or_current(py, qd_stream)?).map_err(|e| raised(py, e))
+        event.record(&Event::stream(py, qd_stream)?).map_err(|e| raised(py, e))
     }
 
-    /// Makes later work of the stream wait for what the event stands for. The host goes on.
+    /// Makes later work of the stream, which may be another device's, wait for what the event stands for. The host goes
+    /// on, except between devices that different libraries drive.
     #[pyo3(signature = (qd_stream = None))]
     fn wait(&self, py: Python<'_>, qd_stream: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
-        let event = self.open(py)?;
-        event.wait(&stream_or_current(py, qd_stream)?).map_err(|e| raised(py, e))
+        self.open(py)?;
+        self.order_before(py, &Event::stream(py, qd_stream)?)
     }
 
     /// Makes the host wait for what the event stands for, and raises what failed on its stream.

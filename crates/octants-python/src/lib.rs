@@ -92,6 +92,7 @@ fn _octants(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<placement::Placement>()?;
     m.add_function(wrap_pyfunction!(placement::component_offsets, m)?)?;
     m.add_function(wrap_pyfunction!(placement::common_step, m)?)?;
+    m.add_function(wrap_pyfunction!(placement::shared_axes, m)?)?;
     m.add_class::<ndarray::Ndarray>()?;
     m.add_class::<element_view::ElementView>()?;
     m.add_class::<sparse_matrix::HostMatrix>()?;

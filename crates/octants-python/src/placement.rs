@@ -1,6 +1,6 @@
 //! [`Placement`]: where a component lies in a buffer, as a Python object: see octants-layout.
 
-use octants_layout::Digit;
+use octants_layout::{Digit, SharedAxis};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
@@ -110,4 +110,17 @@ pub fn component_offsets(placements: Vec<PyRef<'_, Placement>>, index: Vec<u64>)
 #[pyfunction]
 pub fn common_step(placements: Vec<PyRef<'_, Placement>>) -> Option<i64> {
     octants_layout::common_step(placements.iter().map(|p| &p.place))
+}
+
+/// An axis: its extent, and a stride in bytes for each placement.
+type Axis = (u64, Vec<i64>);
+
+/// The elements of placements as arrays of the same extents, with as few axes as possible: see octants-layout.
+#[pyfunction]
+#[pyo3(signature = (placements, components = None))]
+pub fn shared_axes(placements: Vec<PyRef<'_, Placement>>, components: Option<Axis>) -> Option<Vec<Axis>> {
+    let placements: Vec<_> = placements.iter().map(|p| &p.place).collect();
+    let components = components.map(|(extent, strides)| SharedAxis { extent, strides });
+    let axes = octants_layout::shared_axes(&placements, components)?;
+    Some(axes.into_iter().map(|axis| (axis.extent, axis.strides)).collect())
 }

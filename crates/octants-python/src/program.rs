@@ -162,6 +162,7 @@ pub fn cancel_work() {
 fn program(session: Session, name: String) -> Arc<Program> {
     let serial = SERIALS.fetch_add(1, Ordering::Relaxed) + 1;
     let epoch = current_epoch();
+    session.device().set_label(&name);
     Arc::new(Program { session, serial, epoch, name, compiled: AtomicU64::new(0), followed: Mutex::default() })
 }
 

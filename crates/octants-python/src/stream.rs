@@ -124,6 +124,14 @@ pub fn stream_argument(value: &Bound<'_, PyAny>, name: &str) -> PyResult<runtime
     }
 }
 
+/// As [`stream_argument`], for what takes streams of devices other than the current one, too.
+pub fn stream_of_any_device(value: &Bound<'_, PyAny>, name: &str) -> PyResult<runtime::Stream> {
+    match value.cast_exact::<Stream>() {
+        Ok(stream) => stream.get().open(value.py()),
+        Err(_) => foreign_stream(value, name),
+    }
+}
+
 #[inline]
 fn own_stream(stream: &Stream, py: Python<'_>, name: &str) -> PyResult<runtime::Stream> {
     let open = stream.open(py)?;

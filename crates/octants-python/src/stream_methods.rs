@@ -4,13 +4,14 @@ use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyType};
 
-use octants_engine::runtime;
+use octants_engine::runtime::{self, Patient};
 
 use crate::device::on_device;
 use crate::event::Event;
 use crate::program::{self, Program};
 use crate::stream::{
     EVENT_OR_STREAM, Kind, Stream, enter_scope, innermost, leave_scope, lock, scope_stream, stream_argument,
+    stream_of_any_device,
 };
 use crate::waiting::{raised, waiting};
 use crate::{detached, errors};
@@ -56,15 +57,19 @@ impl Stream {
         waiting(py, |_| stream.query())
     }
 
-    /// Makes later work of this stream wait for an event, or for what is queued on another stream now.
+    /// Makes later work of this stream wait for an event, or for what is queued on another stream now. Either may be
+    /// another device's.
     fn wait(&self, event_or_stream: &Bound<'_, PyAny>) -> PyResult<()> {
         let py = event_or_stream.py();
         let stream = self.open(py)?;
-        let end = match event_or_stream.cast_exact::<Event>() {
-            Ok(event) => event.get().open(py)?.wait(&stream),
-            Err(_) => stream.wait_for(&stream_argument(event_or_stream, EVENT_OR_STREAM)?),
-        };
-        end.map_err(|e| raised(py, e))
+        if let Ok(event) = event_or_stream.cast_exact::<Event>() {
+            return event.get().order_before(py, &stream);
+        }
+        let other = stream_of_any_device(event_or_stream, EVENT_OR_STREAM)?;
+        if stream.is_of_device_of(&other) {
+            return stream.wait_for(&other, &Patient).map_err(|e| raised(py, e));
+        }
+        waiting(py, |caller| stream.wait_for(&other, caller))
     }
 
     /// Waits for the stream's work and gives the stream back. Doing so twice is fine. A wrapped stream is only let go

@@ -24,7 +24,7 @@ impl DeviceCore {
         let last = self.driver.create_event(false)?;
         let stream = Stream::adopted(self.clone(), stream, last);
         if !stream.core().is_captured()? {
-            self.begin_behind_host_work(stream.core().handle)?;
+            self.begin_behind_host_work(stream.core())?;
         }
         // Dropped outside the lock: the end of a stream takes other locks.
         let gone: Vec<_> = {

@@ -49,6 +49,8 @@ pub(crate) struct DeviceCore {
     pub(crate) launches_elsewhere: OnceLock<Arc<dyn LaunchesElsewhere>>,
     pub(crate) profile: Profile,
     pub(crate) races: Races,
+    /// The device as users name it, where they do.
+    pub(crate) label: OnceLock<String>,
     /// Watches for launches that are not ordered, if someone asks.
     pub(crate) watch: OnceLock<Arc<dyn OrderWatch>>,
     pub(crate) transfers: Transfers,
@@ -90,6 +92,12 @@ pub(crate) trait OrderWatch: Send + Sync {
 
     /// A stream is after what an event stands for.
     fn wait(&self, stream: &StreamCore, event: EventHandle);
+
+    /// Another device's stream is after what an event of this device stands for.
+    fn wait_elsewhere(&self, stream: &StreamCore, event: EventHandle);
+
+    /// The device's number among those that are watched together.
+    fn number(&self) -> u32;
 
     /// The host is after what an event stands for.
     fn host_waited_for_event(&self, event: EventHandle);
@@ -233,6 +241,7 @@ impl DeviceCore {
             mode: AtomicU8::new(0),
             profile: Profile::default(),
             races: Races::default(),
+            label: OnceLock::new(),
             watch: OnceLock::new(),
             abandoned: AtomicBool::new(false),
             buffers: Renewable::default(),
@@ -260,6 +269,11 @@ impl DeviceCore {
     #[inline]
     pub(crate) fn is_closed(&self) -> bool {
         self.mode().is_closed()
+    }
+
+    /// The device as users name it.
+    pub(crate) fn label(&self) -> &str {
+        self.label.get().map_or_else(|| self.driver.name(), String::as_str)
     }
 
     #[inline]

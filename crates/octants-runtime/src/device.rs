@@ -24,7 +24,7 @@ use crate::report::{TextSink, lock};
 use crate::sections::{checkpoint_labels, draws_again, loops_of, sections};
 use crate::stage_arguments::HostArray;
 use crate::stream::{Results, Stream};
-use crate::watch_launches::Watch;
+use crate::watch_launches::{DeviceWatch, Watch};
 use crate::worker_pool::PoolStats;
 
 /// Settings of a program that the launcher needs.
@@ -47,8 +47,8 @@ struct Inner {
     default: Stream,
     /// Where concurrent launches of the default stream go.
     lanes: OnceLock<Arc<Lanes>>,
-    /// Looks for races of launches, if someone asks.
-    watch: OnceLock<Arc<Watch>>,
+    /// What is known of the order of the work of this device and of those beside it.
+    watch: Arc<DeviceWatch>,
 }
 
 /// A device and the program that uses it. Clones are the same device.
@@ -63,9 +63,19 @@ impl Device {
 
     /// Takes over a driver of a kind that the caller does not know.
     pub fn over(driver: Box<dyn Driver>, config: DeviceConfig) -> Device {
+        Device::watched_with(&Arc::default(), driver, config)
+    }
+
+    /// The same for another device of a program: streams of the two may wait for each other.
+    pub fn beside(&self, driver: Box<dyn Driver>, config: DeviceConfig) -> Device {
+        Device::watched_with(self.0.watch.all(), driver, config)
+    }
+
+    fn watched_with(all: &Arc<Watch>, driver: Box<dyn Driver>, config: DeviceConfig) -> Device {
         let core = Arc::new(DeviceCore::new(driver, config.seed, config.sink));
         let default = Stream::over(core.clone(), StreamHandle(0), false);
-        Device(Arc::new(Inner { core, default, lanes: OnceLock::new(), watch: OnceLock::new() }))
+        let watch = DeviceWatch::new(all, &core);
+        Device(Arc::new(Inner { core, default, lanes: OnceLock::new(), watch }))
     }
 
     pub(crate) fn core(&self) -> &Arc<DeviceCore> {
@@ -75,6 +85,11 @@ impl Device {
     /// Name for messages.
     pub fn name(&self) -> &str {
         self.0.core.driver.name()
+    }
+
+    /// Gives the device the name that users know it by, for messages about several devices. The first name stays.
+    pub fn set_label(&self, label: &str) {
+        let _ = self.0.core.label.set(label.into());
     }
 
     /// What drives the device, and its version as its maker writes it.
@@ -124,7 +139,7 @@ impl Device {
             lock(&core.unnamed).extract_if(.., |s| Stream::of(s.clone()).query().unwrap_or(true)).collect();
         drop(done);
         let stream = Stream::over(core.clone(), core.driver.create_stream(priority)?, true);
-        core.begin_behind_host_work(stream.core().handle)?;
+        core.begin_behind_host_work(stream.core())?;
         Ok(stream)
     }
 
@@ -176,10 +191,7 @@ impl Device {
     /// Watches for launches on different streams that touch the same elements in no order, from now on. Without effect
     /// on a device that does everything at once.
     pub fn watch_launches(&self) {
-        if !self.0.core.immediate {
-            let watch = self.0.watch.get_or_init(Arc::default);
-            let _ = self.0.core.watch.set(watch.clone());
-        }
+        self.0.watch.begin();
     }
 
     /// To be called before a launch that a program asks for.
@@ -194,10 +206,7 @@ impl Device {
         args: &[u64],
         caller: &dyn Caller,
     ) -> Result<()> {
-        match self.0.watch.get() {
-            None => Ok(()),
-            Some(watch) => watch.launch(stream.core(), kernel, args, caller),
-        }
+        if self.0.watch.checks() { self.0.watch.launch(stream.core(), kernel, args, caller) } else { Ok(()) }
     }
 
     /// As [`Device::check_launch`] for a graph: its launches race with one another, or with other work.
@@ -205,10 +214,7 @@ impl Device {
     /// # Errors
     /// Those of [`Device::check_launch`].
     pub fn check_graph(&self, stream: &Stream, graph: &CapturedGraph, caller: &dyn Caller) -> Result<()> {
-        match self.0.watch.get() {
-            None => Ok(()),
-            Some(watch) => watch.graph(stream.core(), &graph.steps_now(), caller),
-        }
+        if self.0.watch.checks() { self.0.watch.graph(stream.core(), &graph.steps_now(), caller) } else { Ok(()) }
     }
 
     /// Lets launches on the default stream run concurrently where what they touch allows it: see

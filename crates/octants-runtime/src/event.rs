@@ -10,6 +10,7 @@ use crate::driver::{Caller, EventHandle};
 use crate::error::{ErrorKind, Result};
 use crate::interruptible_wait::{LOOK, leave_if_interrupted};
 use crate::nesting::{self, refuse_while_capturing};
+use crate::peer_waits::OTHER_DEVICE;
 use crate::poll::poll;
 use crate::report::lock;
 use crate::stream::Stream;
@@ -84,8 +85,15 @@ impl Event {
     }
 
     /// Makes what is queued on the stream from now on wait for what the event stands for; nothing, where it was never
-    /// recorded.
-    pub fn wait(&self, stream: &Stream) -> Result<()> {
+    /// recorded. The stream may be another device's: see [`crate::peer_waits`].
+    pub fn wait(&self, stream: &Stream, caller: &dyn Caller) -> Result<()> {
+        if !self.is_of_device_of(stream) {
+            self.device.check_open("event")?;
+            stream.core().device.check_open("stream")?;
+            self.check_not_noted()?;
+            // SAFETY: the event lives as long as this.
+            return unsafe { stream.core().wait_for_peer(&self.device, self.handle, caller) };
+        }
         let core = self.check(stream)?;
         if let Some(capture) = capture::current() {
             return capture.wait_event(core, self.handle);
@@ -177,6 +185,11 @@ impl Event {
         Err(ErrorKind::Misuse { message }.into())
     }
 
+    /// Whether the event and the stream belong to one device. Waiting for another device's event may take time.
+    pub fn is_of_device_of(&self, stream: &Stream) -> bool {
+        Arc::ptr_eq(&stream.core().device, &self.device)
+    }
+
     fn check<'s>(&self, stream: &'s Stream) -> Result<&'s Arc<StreamCore>> {
         self.device.check_open("event")?;
         let core = stream.core();
@@ -189,17 +202,20 @@ impl Event {
 }
 
 impl Stream {
-    /// Makes what is queued here from now on wait for what is queued on `other` now.
-    pub fn wait_for(&self, other: &Stream) -> Result<()> {
+    /// Makes what is queued here from now on wait for what is queued on `other` now, which may be another device's
+    /// stream.
+    pub fn wait_for(&self, other: &Stream, caller: &dyn Caller) -> Result<()> {
         if Arc::ptr_eq(self.core(), other.core()) {
             return self.core().device.check_open("stream");
         }
-        if let Some(capture) = capture::current() {
+        if !self.is_of_device_of(other) {
+            refuse_while_capturing(OTHER_DEVICE)?;
+        } else if let Some(capture) = capture::current() {
             return capture.wait_stream(self.core(), other.core());
         }
         let event = Event::new(&other.core().device, false)?;
         event.record(other)?;
-        event.wait(self)
+        event.wait(self, caller)
     }
 }
 

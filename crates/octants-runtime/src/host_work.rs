@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use crate::buffer::Buffer;
 use crate::capture;
-use crate::cores::DeviceCore;
+use crate::cores::{DeviceCore, StreamCore};
 use crate::device::Device;
-use crate::driver::{Caller, StreamHandle};
+use crate::driver::Caller;
 use crate::error::Result;
 use crate::foreign::Once;
 use crate::report::lock;
@@ -17,12 +17,14 @@ use crate::stream::Stream;
 
 impl DeviceCore {
     /// Makes a stream that is new to this program wait for the last work of this kind.
-    pub(crate) fn begin_behind_host_work(&self, stream: StreamHandle) -> Result<()> {
-        match *lock(&self.host_work) {
-            // SAFETY: the stream is alive; the event is kept until the program ends.
-            Some(mark) => unsafe { self.wait_events(stream, &[mark]) },
-            None => Ok(()),
+    pub(crate) fn begin_behind_host_work(&self, stream: &StreamCore) -> Result<()> {
+        let Some(mark) = *lock(&self.host_work) else { return Ok(()) };
+        // SAFETY: the stream is alive; the event is kept until the program ends.
+        unsafe { self.wait_events(stream.handle, &[mark])? };
+        if let Some(watch) = self.watch.get() {
+            watch.wait(stream, mark);
         }
+        Ok(())
     }
 
     /// The program has ended.
@@ -44,8 +46,13 @@ impl Device {
         }
         for buffer in buffers {
             for user in buffer.users().iter().filter(|u| !std::ptr::eq(Arc::as_ptr(u), Arc::as_ptr(stream.core()))) {
+                let once = Once::new(self.core())?;
                 // SAFETY: the default stream lives as long as the device.
-                unsafe { user.order_before(stream.core().handle, Once::new(self.core())?.event())? };
+                unsafe { user.order_before(stream.core().handle, once.event())? };
+                if let Some(watch) = self.core().watch.get() {
+                    watch.record(user, once.event());
+                    watch.wait(stream.core(), once.event());
+                }
             }
         }
         Ok(stream.clone())
@@ -64,12 +71,22 @@ impl Device {
         if core.live_streams().len() > 1 {
             return stream.synchronize(caller);
         }
+        self.mark_host_work()
+    }
+
+    /// Lets new streams come behind what is queued on the default stream.
+    pub(crate) fn mark_host_work(&self) -> Result<()> {
+        let (core, stream) = (self.core(), self.default_stream());
         let mut mark = lock(&core.host_work);
         let event = match *mark {
             Some(mark) => mark,
             None => *mark.insert(core.driver.create_event(false)?),
         };
         // SAFETY: the default stream lives as long as the device.
-        unsafe { core.record_event(stream.core().handle, event) }
+        unsafe { core.record_event(stream.core().handle, event)? };
+        if let Some(watch) = core.watch.get() {
+            watch.record(stream.core(), event);
+        }
+        Ok(())
     }
 }

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::buffer::Buffer;
 use crate::cores::DeviceCore;
+use crate::driver::Patient;
 use crate::error::Result;
 use crate::event::Event;
 use crate::kept_counters::KeptCounters;
@@ -66,7 +67,7 @@ impl LaunchOrder {
     pub fn begin_behind(&self, other: &Stream) -> Result<()> {
         let mut made = lock(&self.made);
         if !is_same(&self.home, other) && !made.before.iter().any(|known| is_same(known, other)) {
-            self.home.wait_for(other)?;
+            self.home.wait_for(other, &Patient)?;
             made.before.push(other.clone());
         }
         Ok(())
@@ -96,7 +97,7 @@ impl LaunchOrder {
             let Some(uses) = made.uses.get(buffer) else { continue };
             let readers = uses.readers.iter().filter(|_| *written);
             for mark in uses.writer.iter().chain(readers).filter(|mark| !is_same(&mark.stream, stream)) {
-                mark.event.wait(stream)?;
+                mark.event.wait(stream, &Patient)?;
             }
         }
         // Launching may wait for the host's lock.
@@ -124,7 +125,7 @@ impl LaunchOrder {
     /// The driver's.
     pub fn join(&self) -> Result<()> {
         let streams = std::mem::take(&mut *lock(&self.made)).streams;
-        streams.iter().try_for_each(|stream| self.home.wait_for(stream))
+        streams.iter().try_for_each(|stream| self.home.wait_for(stream, &Patient))
     }
 
     /// The buffers that a launch uses, by number, and whether it writes to them.
@@ -150,7 +151,7 @@ impl Made {
     /// Lets a stream take part.
     fn begin(&mut self, home: &Stream, stream: &Stream) -> Result<()> {
         if !is_same(home, stream) && !self.streams.iter().any(|known| is_same(known, stream)) {
-            stream.wait_for(home)?;
+            stream.wait_for(home, &Patient)?;
             self.streams.push(stream.clone());
         }
         Ok(())

@@ -2,9 +2,13 @@
 //!
 //! Two events order them: the copy comes after the work of the source's device that uses the source, and later work of
 //! that device after the copy. Each device notes its own streams alone: for the source that is its default stream,
-//! which waits for the copy.
+//! which waits for the copy. The host waits for no copy on a stream that the user names. Of the source's device the
+//! default stream, the streams that use the source, and new streams come after it.
+
+use std::sync::Arc;
 
 use crate::buffer::Buffer;
+use crate::cores::DeviceCore;
 use crate::device::Device;
 use crate::driver::{Caller, EventHandle};
 use crate::error::{ErrorKind, Result};
@@ -46,7 +50,7 @@ impl Device {
             return Err(ErrorKind::ForeignDevice { what: "stream" }.into());
         }
         let (Some(own), Some(peer)) = (here.driver.peer(), there.driver.peer()) else { return Ok(false) };
-        if own.library != peer.library {
+        if !here.knows_events_of(there) {
             return Ok(false);
         }
         here.driver.share_with(peer)?;
@@ -66,7 +70,7 @@ impl Device {
             reader.core().check_ranges("a copy", &[(from, bytes, false)], caller)?;
         }
         let (ready, copied) = (Once::new(there)?, Once::new(here)?);
-        Device::order(source, &reader, self, &on, ready.event())?;
+        order((&reader, ready.event()), &on, caller)?;
         let end = on.core().in_order(caller, || {
             to.note_use(on.core(), true);
             let copy = |&(to, from, bytes): &(_, _, u64)| match bytes {
@@ -78,28 +82,52 @@ impl Device {
             on.core().mark_work().and(end)
         });
         from.note_use(reader.core(), false);
-        let ordered = Device::order(self, &on, source, &reader, copied.event());
+        let ordered = order((&on, copied.event()), &reader, caller);
         if ordered.is_err() {
             // Nothing else keeps the source as it is.
             // SAFETY: the stream is alive.
             unsafe { here.driver.synchronize(on.core().handle)? };
         }
         end.and(ordered)?;
-        source.end_host_work(caller)?;
+        if stream.is_none() || !order_users(from, &reader, (here, copied.event()), caller)? {
+            source.end_host_work(caller)?;
+        } else {
+            source.mark_host_work()?;
+        }
         if stream.is_none() {
             self.end_host_work(caller)?;
         }
         Ok(true)
     }
+}
 
-    /// Makes what is queued from now on on a stream of one device wait for what is queued on a stream of another, by an
-    /// event of that one.
-    fn order(of: &Device, earlier: &Stream, on: &Device, later: &Stream, event: EventHandle) -> Result<()> {
-        let (earlier, later) = (earlier.core(), later.core());
-        // SAFETY: the streams are held, and the event is the caller's.
-        unsafe {
-            earlier.behind_lanes(|| of.core().driver.record_event(earlier.handle, event))?;
-            later.behind_lanes(|| on.core().driver.wait_events(later.handle, &[event]))
+/// Puts the streams that use the source, its device's default one aside, behind the copy. False where one of them is
+/// another library's, for which the host has to wait.
+fn order_users(
+    from: &Buffer,
+    reader: &Stream,
+    (of, copied): (&DeviceCore, EventHandle),
+    caller: &dyn Caller,
+) -> Result<bool> {
+    let users: Vec<_> = from.users().into_iter().filter(|user| !Arc::ptr_eq(user, reader.core())).collect();
+    if users.iter().any(|user| user.last.is_some()) {
+        return Ok(false);
+    }
+    // SAFETY: the event is the caller's.
+    users.iter().try_for_each(|user| unsafe { user.wait_for_peer(of, copied, caller) })?;
+    Ok(true)
+}
+
+/// Makes what is queued from now on on a stream of one device wait for what is queued on a stream of another, by an
+/// event of that one.
+fn order((earlier, event): (&Stream, EventHandle), later: &Stream, caller: &dyn Caller) -> Result<()> {
+    let earlier = earlier.core();
+    // SAFETY: the streams are held, and the event is the caller's.
+    unsafe {
+        earlier.behind_lanes(|| earlier.device.driver.record_event(earlier.handle, event))?;
+        if let Some(watch) = earlier.device.watch.get() {
+            watch.record(earlier, event);
         }
+        later.core().wait_for_peer(&earlier.device, event, caller)
     }
 }

@@ -162,6 +162,11 @@ impl Stream {
         self.0.number
     }
 
+    /// Whether two streams belong to one device. Waiting for another device's stream may take time.
+    pub fn is_of_device_of(&self, other: &Stream) -> bool {
+        Arc::ptr_eq(&self.0.device, &other.0.device)
+    }
+
     /// False once the program it belongs to has ended.
     pub fn alive(&self) -> bool {
         !self.0.device.is_closed()

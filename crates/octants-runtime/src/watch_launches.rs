@@ -1,9 +1,13 @@
 //! [`Watch`]: which launches are ordered by streams, events and host waits, and whether unordered launches touch the
 //! same elements.
 //!
-//! Each stream, each recorded event and the host have a vector clock. A launch is ordered after everything in its
-//! stream's clock. If it is unordered with another launch that uses one of its buffers, access sets tell whether the
-//! two may conflict, and witnesses of both whether they certainly do. Only a certain conflict is a race.
+//! The devices of a program are watched together: work of one may come before that of another by way of a third, and
+//! the host waits for all of them. Work uses memory of its own device, and, where the host addresses the memory of
+//! devices, that of others by a host array that shows it.
+//!
+//! Each stream has a vector clock, and so has each event, from when it was recorded, and the host. A launch is after
+//! what its stream's clock holds. If it is not after another launch that uses one of its buffers, access sets tell
+//! whether the two may meet, and a witness of both whether they do for certain. Only then it is a race.
 //!
 //! Repeated launches with the same arguments on the same stream are looked up. They are compared again only if other
 //! launches have been made on other streams since.
@@ -13,9 +17,10 @@ mod clock;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, Weak};
 
-use clock::Clock;
+use clock::{Clock, StreamId};
 
 use crate::capture::{self, Step, Work as StepWork};
 use crate::concurrency::elements::Elements;
@@ -35,25 +40,47 @@ const MOST_STEPS: usize = 512;
 /// Launches that are remembered before those are forgotten that the host has waited for.
 const MANY_LAUNCHES: usize = 4096;
 
-/// What orders the work of a device.
+/// What orders the work of the devices of a program.
 #[derive(Default)]
 pub(crate) struct Watch {
     state: Mutex<State>,
+    /// The devices, by their numbers.
+    devices: Mutex<Vec<Weak<DeviceCore>>>,
+    /// Some device's launches are checked, so that the order of all devices' work is noted.
+    is_used: AtomicBool,
+}
+
+/// The watch as one of the devices sees it.
+pub(crate) struct DeviceWatch {
+    all: Arc<Watch>,
+    own: Weak<DeviceWatch>,
+    device: Weak<DeviceCore>,
+    number: u32,
+    /// The device's launches are checked.
+    checks: AtomicBool,
 }
 
 #[derive(Default)]
 struct State {
-    streams: HashMap<u32, StreamState>,
-    events: HashMap<EventHandle, Clock>,
+    streams: HashMap<StreamId, StreamState>,
+    events: HashMap<(u32, EventHandle), Clock>,
     /// What the host has waited for.
     host: Clock,
-    launches: HashMap<(u32, u64), Arc<Work>>,
-    uses: HashMap<u64, Vec<Use>>,
+    launches: HashMap<(StreamId, u64), Arc<Work>>,
+    uses: HashMap<BufferId, Vec<Use>>,
     /// Pairs of works that do not meet for certain.
     refuted: HashSet<(u64, u64)>,
-    /// Pieces of work on all streams.
-    total: u64,
+    /// The watches of the devices.
+    watches: Vec<Weak<DeviceWatch>>,
+    /// For each device the pieces of work on all streams that use its memory.
+    totals: HashMap<u32, u64>,
 }
+
+/// A buffer: the number of its device, and its own there.
+type BufferId = (u32, u64);
+
+/// A buffer that work uses, by which argument, and whether to write.
+type Used = (BufferId, Option<Pointer>, bool);
 
 #[derive(Default)]
 struct StreamState {
@@ -64,7 +91,9 @@ struct StreamState {
 
 /// A launch, or what is queued instead of one.
 struct Work {
-    stream: u32,
+    stream: StreamId,
+    /// The device as users name it; `None` where there is one.
+    device: Option<String>,
     key: u64,
     last: Mutex<Last>,
     doing: Doing,
@@ -72,14 +101,20 @@ struct Work {
     site: String,
     /// Its stream is a lane of a graph.
     in_graph: bool,
+    /// It uses memory of another device.
+    crosses: bool,
 }
 
 impl Work {
     fn stream_name(&self) -> String {
-        match (self.in_graph, self.stream) {
+        let stream = match (self.in_graph, self.stream.stream) {
             (true, lane) => format!("branch {lane} of a graph"),
             (false, 0) => "the default stream".into(),
             (false, stream) => format!("stream {stream}"),
+        };
+        match &self.device {
+            Some(device) => format!("{stream} of {device}"),
+            None => stream,
         }
     }
 }
@@ -106,6 +141,77 @@ struct Use {
 }
 
 impl Watch {
+    /// The buffer that holds an address: of the device with this number, or of another one whose memory the host
+    /// addresses.
+    fn find(&self, (number, device): (u32, &DeviceCore), address: u64) -> Option<BufferId> {
+        if address == 0 {
+            return None;
+        }
+        if let Some(buffer) = device.find_buffer(address) {
+            return Some((number, buffer.id));
+        }
+        if !device.host_addressable {
+            return None;
+        }
+        let devices = lock(&self.devices).clone();
+        (0..).zip(devices).filter(|(n, _)| *n != number).find_map(|(n, other)| {
+            let other = other.upgrade().filter(|other| other.host_addressable && !other.is_closed())?;
+            Some((n, other.find_buffer(address)?.id))
+        })
+    }
+}
+
+impl DeviceWatch {
+    /// Of a device that is watched with others.
+    pub(crate) fn new(all: &Arc<Watch>, device: &Arc<DeviceCore>) -> Arc<DeviceWatch> {
+        let mut devices = lock(&all.devices);
+        let (number, device) = (devices.len() as u32, Arc::downgrade(device));
+        devices.push(device.clone());
+        let made = Arc::new_cyclic(|own: &Weak<DeviceWatch>| DeviceWatch {
+            all: all.clone(),
+            own: own.clone(),
+            device,
+            number,
+            checks: AtomicBool::new(false),
+        });
+        lock(&all.state).watches.push(Arc::downgrade(&made));
+        if all.is_used.load(Ordering::Acquire) {
+            made.note_order();
+        }
+        made
+    }
+
+    /// The watch of all devices.
+    pub(crate) fn all(&self) -> &Arc<Watch> {
+        &self.all
+    }
+
+    /// Checks this device's launches from now on, and notes what orders the work of all devices.
+    pub(crate) fn begin(&self) {
+        self.checks.store(true, Ordering::Release);
+        self.all.is_used.store(true, Ordering::Release);
+        let watches = lock(&self.all.state).watches.clone();
+        watches.iter().filter_map(Weak::upgrade).for_each(|watch| watch.note_order());
+    }
+
+    /// Whether this device's launches are checked. Those of a device that does everything at once need not be.
+    #[inline]
+    pub(crate) fn checks(&self) -> bool {
+        self.checks.load(Ordering::Relaxed) && self.device.upgrade().is_some_and(|device| !device.immediate)
+    }
+
+    fn note_order(&self) {
+        if let (Some(own), Some(device)) = (self.own.upgrade(), self.device.upgrade())
+            && !device.immediate
+        {
+            let _ = device.watch.set(own);
+        }
+    }
+
+    fn id(&self, stream: &StreamCore) -> StreamId {
+        StreamId { device: self.number, stream: stream.number }
+    }
+
     /// To be called before a launch.
     ///
     /// # Errors
@@ -123,20 +229,18 @@ impl Watch {
         if !is_watched(stream) || args.len() != kernel.meta.arg_slots as usize {
             return Ok(());
         }
-        let key = key_of(kernel, args);
-        let mut state = lock(&self.state);
-        if state.is_known((stream.number, key)) {
+        let (id, key) = (self.id(stream), key_of(kernel, args));
+        if lock(&self.all.state).is_known((id, key)) {
             return Ok(());
         }
         let device = &*stream.device;
         let used = kernel.pointers.iter().filter_map(|p| {
-            let address = args[p.slot as usize];
-            let buffer = if address == 0 { None } else { device.find_buffer(address) };
-            Some((buffer?.id, Some(*p), p.written))
+            let buffer = self.all.find((self.number, device), args[p.slot as usize])?;
+            Some((buffer, Some(*p), p.written))
         });
         let doing = Doing::Launch(kernel.clone(), args.into());
         let used: Vec<_> = used.collect();
-        state.work(device, (stream.number, key), &used, doing, caller)
+        lock(&self.all.state).work(device, (id, key), &used, doing, caller)
     }
 
     /// To be called before a graph is launched: its steps are watched as work of the stream, and those that no wait
@@ -166,7 +270,7 @@ impl Watch {
     }
 }
 
-impl OrderWatch for Watch {
+impl OrderWatch for DeviceWatch {
     fn check_ranges(
         &self,
         stream: &StreamCore,
@@ -174,46 +278,54 @@ impl OrderWatch for Watch {
         ranges: &[(u64, u64, bool)],
         caller: &dyn Caller,
     ) -> Result<()> {
-        if !is_watched(stream) {
+        if !is_watched(stream) || !self.checks() {
             return Ok(());
         }
         let mut hasher = DefaultHasher::new();
         (what, ranges).hash(&mut hasher);
-        let key = hasher.finish();
-        let mut state = lock(&self.state);
-        if state.is_known((stream.number, key)) {
+        let (id, key) = (self.id(stream), hasher.finish());
+        if lock(&self.all.state).is_known((id, key)) {
             return Ok(());
         }
         let device = &*stream.device;
-        let used =
-            ranges.iter().filter_map(|(begin, _, written)| Some((device.find_buffer(*begin)?.id, None, *written)));
+        let used = ranges
+            .iter()
+            .filter_map(|(begin, _, written)| Some((self.all.find((self.number, device), *begin)?, None, *written)));
         let used: Vec<_> = used.collect();
-        state.work(device, (stream.number, key), &used, Doing::Ranges(what, ranges.into()), caller)
+        lock(&self.all.state).work(device, (id, key), &used, Doing::Ranges(what, ranges.into()), caller)
     }
 
     fn record(&self, stream: &StreamCore, event: EventHandle) {
-        let mut state = lock(&self.state);
-        let clock = state.clock_of(stream.number);
-        state.events.insert(event, clock);
+        let mut state = lock(&self.all.state);
+        let clock = state.clock_of(self.id(stream));
+        state.events.insert((self.number, event), clock);
     }
 
     fn wait(&self, stream: &StreamCore, event: EventHandle) {
-        let mut state = lock(&self.state);
-        if let Some(clock) = state.events.get(&event).cloned() {
-            state.stream(stream.number).clock.join(&clock);
-        }
+        lock(&self.all.state).wait(self.id(stream), (self.number, event));
+    }
+
+    fn wait_elsewhere(&self, stream: &StreamCore, event: EventHandle) {
+        // A device that does everything at once has nothing queued that could come behind.
+        let Some(watch) = stream.device.watch.get() else { return };
+        let id = StreamId { device: watch.number(), stream: stream.number };
+        lock(&self.all.state).wait(id, (self.number, event));
+    }
+
+    fn number(&self) -> u32 {
+        self.number
     }
 
     fn host_waited_for_event(&self, event: EventHandle) {
-        let mut state = lock(&self.state);
-        if let Some(clock) = state.events.get(&event).cloned() {
+        let mut state = lock(&self.all.state);
+        if let Some(clock) = state.events.get(&(self.number, event)).cloned() {
             state.host.join(&clock);
         }
     }
 
     fn host_waited(&self, stream: u32) {
-        let mut state = lock(&self.state);
-        let clock = state.clock_of(stream);
+        let mut state = lock(&self.all.state);
+        let clock = state.clock_of(StreamId { device: self.number, stream });
         state.host.join(&clock);
     }
 }
@@ -224,33 +336,41 @@ fn is_watched(stream: &StreamCore) -> bool {
 }
 
 impl State {
-    fn stream(&mut self, number: u32) -> &mut StreamState {
-        self.streams.entry(number).or_default()
+    fn stream(&mut self, id: StreamId) -> &mut StreamState {
+        self.streams.entry(id).or_default()
+    }
+
+    /// A stream is after what an event of a device stands for.
+    fn wait(&mut self, id: StreamId, event: (u32, EventHandle)) {
+        if let Some(clock) = self.events.get(&event).cloned() {
+            self.stream(id).clock.join(&clock);
+        }
     }
 
     /// What comes before the end of a stream's work.
-    fn clock_of(&mut self, number: u32) -> Clock {
-        let stream = self.stream(number);
+    fn clock_of(&mut self, id: StreamId) -> Clock {
+        let stream = self.stream(id);
         let mut clock = stream.clock.clone();
-        clock.set(number, stream.number);
+        clock.set(id, stream.number);
         clock.join(&self.host);
         clock
     }
 
     /// Numbers a piece of work. Yields the pieces on other streams.
-    fn next(&mut self, stream: u32) -> Last {
-        self.total += 1;
-        let total = self.total;
+    fn next(&mut self, stream: StreamId) -> Last {
+        let total = self.totals.entry(stream.device).or_default();
+        *total += 1;
+        let total = *total;
         let stream = self.stream(stream);
         stream.number += 1;
         Last { number: stream.number, elsewhere: total - stream.number }
     }
 
     /// Work that was done before is done again, and nothing has come to other streams since.
-    fn is_known(&mut self, key: (u32, u64)) -> bool {
-        let Some(work) = self.launches.get(&key).cloned() else { return false };
+    fn is_known(&mut self, key: (StreamId, u64)) -> bool {
+        let Some(work) = self.launches.get(&key).filter(|work| !work.crosses).cloned() else { return false };
         let number = self.stream(key.0).number;
-        let elsewhere = self.total - number;
+        let elsewhere = self.totals.get(&key.0.device).map_or(0, |total| total - number);
         if lock(&work.last).elsewhere != elsewhere {
             return false;
         }
@@ -263,15 +383,19 @@ impl State {
     fn work(
         &mut self,
         device: &DeviceCore,
-        key: (u32, u64),
-        used: &[(u64, Option<Pointer>, bool)],
+        key: (StreamId, u64),
+        used: &[Used],
         doing: Doing,
         caller: &dyn Caller,
     ) -> Result<()> {
         let site = caller.call_site().unwrap_or_else(|| "<unknown>".into());
+        let own = key.0.device;
+        let others: HashSet<u32> = used.iter().map(|((device, _), ..)| *device).filter(|n| *n != own).collect();
         let mut work = Work {
             stream: key.0,
+            device: (self.watches.len() > 1).then(|| device.label().to_string()),
             key: key.1,
+            crosses: !others.is_empty(),
             last: Mutex::new(Last { number: 0, elsewhere: 0 }),
             doing,
             site,
@@ -280,6 +404,7 @@ impl State {
         let races = self.races_of(&work, used);
         device.races.tell(races)?;
         *lock(&work.last) = self.next(key.0);
+        others.into_iter().for_each(|device| *self.totals.entry(device).or_default() += 1);
         if let Some(known) = self.launches.get(&key) {
             // The first place stands for all: reports do not change with time.
             work.site.clone_from(&known.site);
@@ -288,7 +413,7 @@ impl State {
         Ok(())
     }
 
-    fn note(&mut self, key: (u32, u64), work: Work, used: &[(u64, Option<Pointer>, bool)]) {
+    fn note(&mut self, key: (StreamId, u64), work: Work, used: &[Used]) {
         if self.launches.len() > MANY_LAUNCHES {
             let host = &self.host;
             self.launches.retain(|_, w| !host.holds(w.stream, lock(&w.last).number));
@@ -312,9 +437,9 @@ impl State {
 
     /// The races of a new piece of work with those that it is not after: for each stream with the latest one there,
     /// since a wait for that orders all.
-    fn races_of(&mut self, work: &Work, used: &[(u64, Option<Pointer>, bool)]) -> Vec<Race> {
+    fn races_of(&mut self, work: &Work, used: &[Used]) -> Vec<Race> {
         let clock = self.clock_of(work.stream);
-        let mut candidates: BTreeMap<(u32, Reverse<u64>), Arc<Work>> = BTreeMap::new();
+        let mut candidates: BTreeMap<(StreamId, Reverse<u64>), Arc<Work>> = BTreeMap::new();
         for (buffer, pointer, written) in used {
             for other in self.uses.get(buffer).map_or(&[][..], Vec::as_slice) {
                 let earlier = &other.work;
@@ -330,7 +455,7 @@ impl State {
                 }
             }
         }
-        let mut races: Vec<(u32, Race)> = Vec::new();
+        let mut races: Vec<(StreamId, Race)> = Vec::new();
         for ((stream, _), earlier) in candidates {
             if races.iter().any(|(known, _)| *known == stream) {
                 continue;
@@ -379,7 +504,8 @@ fn work_of_step(step: &Step) -> Option<Work> {
         _ => return None,
     };
     let last = Mutex::new(Last { number: 0, elsewhere: 0 });
-    Some(Work { stream: step.lane as u32, key: 0, last, doing, site, in_graph: true })
+    let stream = StreamId { device: 0, stream: step.lane as u32 };
+    Some(Work { stream, device: None, key: 0, last, doing, site, in_graph: true, crosses: false })
 }
 
 /// A hash of what a launch touches: numbers that are neither addresses nor in access sets do not count.

@@ -65,14 +65,14 @@ impl Bench {
         let event = device.create_event(false).unwrap();
         capture(device, || {
             main.fill(a, 0, &[1, 2, 3], 21, &Patient).unwrap();
-            left.wait_for(main).unwrap();
-            right.wait_for(main).unwrap();
+            left.wait_for(main, &Patient).unwrap();
+            right.wait_for(main, &Patient).unwrap();
             launch(left, kernel, a, a).unwrap();
             launch(right, kernel, b, b).unwrap();
             event.record(right).unwrap();
-            event.wait(left).unwrap();
+            event.wait(left, &Patient).unwrap();
             launch(left, kernel, b, a).unwrap();
-            main.wait_for(left).unwrap();
+            main.wait_for(left, &Patient).unwrap();
             main.copy(b, 0, a, 0, 64, &Patient).unwrap();
         })
     }
@@ -191,7 +191,7 @@ fn arrays_of_the_host_are_staged_at_each_launch() {
     let low = array.as_ptr() as u64;
     let host = HostArray { slot: 0, low, high: low + 32, written: false, gaps: false };
     let graph = capture(&bench.device, || {
-        left.wait_for(main).unwrap();
+        left.wait_for(main, &Patient).unwrap();
         launch(left, &bench.kernel, &bench.a, &bench.a).unwrap();
         // SAFETY: the array is alive.
         unsafe { main.launch_with(&bench.kernel, &[low, bench.b.ptr().unwrap()], &[host], &Patient) }.unwrap();
@@ -224,7 +224,7 @@ fn what_has_not_run_cannot_be_waited_for() {
             bench.a.write(0, &byte, &Patient),
             stream.read(&bench.a, 0, &mut byte, &Patient),
             launch(stream, &told, &bench.a, &bench.b),
-            before.wait(stream),
+            before.wait(stream, &Patient),
             bench.device.create_event(true).unwrap().record(stream),
             bench.device.capture().unwrap().begin_here(),
         ];

@@ -107,10 +107,10 @@ fn all_else_on_the_default_stream_is_behind_the_lanes_and_later_launches_behind_
     launch(&device, &kernel, [&x, &x, &y], (0, 100));
     launch(&device, &kernel, [&x, &x, &z], (0, 100));
     // A stream that waits for the default stream is after what its lanes were given.
-    stream.wait_for(device.default_stream()).unwrap();
+    stream.wait_for(device.default_stream(), &Patient).unwrap();
     on_stream(&y);
     // And launches after what the default stream waits for.
-    device.default_stream().wait_for(&stream).unwrap();
+    device.default_stream().wait_for(&stream, &Patient).unwrap();
     launch(&device, &kernel, [&x, &x, &z], (0, 100));
     assert_eq!(order(&log), [vec![], vec![false], vec![true, true], vec![true, true, true]]);
     device.default_stream().fill(&y, 0, &[0; 4], 100, &Patient).unwrap();
@@ -269,7 +269,7 @@ fn what_is_held_comes_ahead_of_whatever_else_is_asked_for() {
         |_, buffers| buffers[1].wait(HostAccess::Write, &Patient).unwrap(),
         |device, buffers| device.default_stream().fill(&buffers[1], 0, &[0; 4], 100, &Patient).unwrap(),
         |device, _| device.create_event(false).unwrap().record(device.default_stream()).unwrap(),
-        |device, _| device.create_stream(0).unwrap().wait_for(device.default_stream()).unwrap(),
+        |device, _| device.create_stream(0).unwrap().wait_for(device.default_stream(), &Patient).unwrap(),
         |_, buffers| buffers[1].note_foreign_use(),
     ];
     for (n, act) in acts.into_iter().enumerate() {

@@ -102,3 +102,66 @@ fn wrong_buffers_streams_and_ranges_are_refused() {
     assert!(matches!(refused(&to, None, &from, &outside).kind(), ErrorKind::OutOfRange { .. }));
     assert_eq!(log.take(), [""; 0]);
 }
+
+#[test]
+fn a_stream_waits_for_what_is_queued_on_another_device() {
+    for by_event in [false, true] {
+        let ([here, there], log) = devices();
+        let (own, other) = (here.allocate(64).unwrap(), there.allocate(64).unwrap());
+        let (before, after, early) = (kernel(&there, "before"), kernel(&here, "after"), kernel(&here, "early"));
+        let (waiting, side) = (here.create_stream(0).unwrap(), there.create_stream(0).unwrap());
+        launch(&side, &before, &other);
+        launch(&waiting, &early, &own);
+        log.take();
+        if by_event {
+            let event = there.create_event(false).unwrap();
+            event.record(&side).unwrap();
+            assert!(!event.is_of_device_of(&waiting));
+            event.wait(&waiting, &Patient).unwrap();
+        } else {
+            waiting.wait_for(&side, &Patient).unwrap();
+        }
+        // The host waits for nothing.
+        assert_eq!(log.count("synchronize"), 0);
+        launch(&waiting, &after, &own);
+        let launched = log.take_launched();
+        let task = |name: &str| launched.iter().find(|l| l.task == name).unwrap();
+        assert!(task("after").is_behind(task("before")));
+        assert!(!task("early").is_behind(task("before")));
+        let event = there.create_event(false).unwrap();
+        let refused = event.record(&waiting).unwrap_err();
+        assert!(matches!(refused.kind(), ErrorKind::ForeignDevice { what: "stream" }));
+        drop((own, other, before, after, early, waiting, side, event));
+        there.close(&Patient).unwrap();
+        let gone = here.default_stream().wait_for(there.default_stream(), &Patient).unwrap_err();
+        assert!(matches!(gone.kind(), ErrorKind::ProgramGone { .. }));
+        here.close(&Patient).unwrap();
+        assert_eq!((log.mistakes(), log.leaks()), (vec![], vec![]));
+    }
+}
+
+#[test]
+fn a_copy_on_a_stream_keeps_the_host_and_other_streams_from_no_work() {
+    let ([here, there], log) = devices();
+    let (to, from, own) = (here.allocate(128).unwrap(), there.allocate(128).unwrap(), there.allocate(128).unwrap());
+    let user = kernel(&there, "user");
+    let (stream, reads, idle) =
+        (here.create_stream(0).unwrap(), there.create_stream(0).unwrap(), there.create_stream(0).unwrap());
+    let write = kernel(&here, "write");
+    launch(&reads, &user, &from);
+    launch(&stream, &write, &to);
+    log.take_launched();
+    log.take();
+    assert!(here.copy_between((&to, Some(&stream)), (&there, &from), &ALL, &Patient).unwrap());
+    assert_eq!(log.count("synchronize"), 0);
+    launch(&reads, &kernel(&there, "overwrite"), &from);
+    launch(&idle, &kernel(&there, "apart"), &own);
+    let late = there.create_stream(0).unwrap();
+    launch(&late, &kernel(&there, "late"), &from);
+    // Of two writers without an order one would be a mistake.
+    assert_eq!(log.mistakes(), [""; 0]);
+    drop((to, from, own, user, write, stream, reads, idle, late));
+    here.close(&Patient).unwrap();
+    there.close(&Patient).unwrap();
+    assert_eq!((log.mistakes(), log.leaks()), (vec![], vec![]));
+}

@@ -80,8 +80,8 @@ fn tasks_have_lanes_and_come_behind_what_they_waited_for() {
     profiler.start().unwrap();
     launch(&a, &one).unwrap(); // 0
     // `b` hands on what it waits for itself.
-    b.wait_for(&a).unwrap();
-    c.wait_for(&b).unwrap();
+    b.wait_for(&a, &Patient).unwrap();
+    c.wait_for(&b, &Patient).unwrap();
     launch(&c, &one).unwrap(); // 1
     launch(&c, &one).unwrap(); // 2
     launch(&a, &forked).unwrap(); // 3 on a worker, 4

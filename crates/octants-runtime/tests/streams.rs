@@ -300,12 +300,12 @@ fn s1_s4_handles_queries_and_waits() {
     let (event, timed) = (device.create_event(false).unwrap(), device.create_event(true).unwrap());
     assert!(one.handle() != 0 && two.handle() != one.handle() && event.handle() != timed.handle());
     assert!(one.query().unwrap() && event.query().unwrap(), "nothing is queued, nothing recorded");
-    event.wait(&two).unwrap();
+    event.wait(&two, &Patient).unwrap();
     launch(&one, &kernel, None, None).unwrap();
     event.record(&one).unwrap();
     assert!(!one.query().unwrap() && !event.query().unwrap() && two.query().unwrap());
-    two.wait_for(&one).unwrap();
-    two.wait_for(&two).unwrap();
+    two.wait_for(&one, &Patient).unwrap();
+    two.wait_for(&two, &Patient).unwrap();
     launch(&two, &kernel, None, None).unwrap();
     // Whoever waits for the second has waited for the first.
     two.synchronize(&Patient).unwrap();
@@ -333,8 +333,8 @@ fn s8_without_streams_every_call_works_and_all_is_done_in_order() {
     launch(&one, &kernel, None, Some(&a)).unwrap();
     assert!(one.query().unwrap(), "a launch returns with its work done");
     to.record(&one).unwrap();
-    to.wait(&two).unwrap();
-    two.wait_for(&one).unwrap();
+    to.wait(&two, &Patient).unwrap();
+    two.wait_for(&one, &Patient).unwrap();
     launch(&two, &kernel, Some(&a), None).unwrap();
     assert!(to.query().unwrap() && from.elapsed_ms(&to, &Patient).is_ok());
     to.synchronize(&Patient).unwrap();
@@ -368,7 +368,7 @@ fn s23_without_ordered_memory_frees_still_come_behind_every_use() {
         let b = device.allocate(4096).unwrap();
         launch(&streams[0], &plain, None, Some(&b)).unwrap();
         event.record(&streams[0]).unwrap();
-        event.wait(&streams[1]).unwrap();
+        event.wait(&streams[1], &Patient).unwrap();
         launch(&streams[1], &plain, Some(&b), None).unwrap();
     }
     // Frames grow, which exchanges memory that queued work uses.

@@ -23,12 +23,11 @@ def fill_parts(stream, to, components):
     fill = _fill(dtype)
     step = _octants.common_step(to.placements)
     if step is not None and (components == components[0]).all():
-        groups = [(to.placements[0], [(len(components), step)], components[0])]
+        groups = [(to.placements[0], (len(components), [step]), components[0])]
     else:
-        groups = [(placement, [], value) for placement, value in zip(to.placements, components, strict=True)]
+        groups = [(placement, None, value) for placement, value in zip(to.placements, components, strict=True)]
     for placement, inner, value in groups:
-        digits = [digit for axis in placement.axes for digit in axis] + inner
-        axes = _merged([(extent, (stride,)) for extent, stride in digits])
+        axes = _octants.shared_axes([placement], inner)
         fill(_view(to, placement.base, axes, 0), value.item(), qd_stream=stream)
 
 
@@ -38,19 +37,15 @@ def copy_parts(stream, to, source, copy=None):
     copy = copy or _copy(BY_NUMPY[to.dtype])
     steps = _octants.common_step(to.placements), _octants.common_step(source.placements)
     if None in steps:
-        pairs = [(a, b, []) for a, b in zip(to.placements, source.placements, strict=True)]
+        pairs = [(a, b, None) for a, b in zip(to.placements, source.placements, strict=True)]
     else:
-        inner = [(len(to.placements), steps)]
+        inner = (len(to.placements), steps)
         pairs = [(to.placements[0], source.placements[0], inner)]
     launches = []
     for a, b, inner in pairs:
-        axes = []
-        for digits, others in zip(a.axes, b.axes, strict=True):
-            common = _common_digits(list(digits), list(others))
-            if common is None:
-                return False
-            axes += common
-        axes = _merged(axes + inner)
+        axes = _octants.shared_axes([a, b], inner)
+        if axes is None:
+            return False
         launches.append((_view(to, a.base, axes, 0), _view(source, b.base, axes, 1)))
     for target, origin in launches:
         copy(target, origin, qd_stream=stream)
@@ -105,36 +100,5 @@ def _add_back(dtype):
 
 def _view(elements, base, axes, which):
     shape = [extent for extent, _ in axes]
-    strides = [pair[which] for _, pair in axes]
+    strides = [strides[which] for _, strides in axes]
     return _octants.ElementView(elements.buffer, BY_NUMPY[elements.dtype].name, base, shape, strides)
-
-
-def _common_digits(digits, others):
-    """Digits of one axis in two layouts as digits of both: extents and pairs of strides, outermost first."""
-    found = []
-    while digits and others:
-        (n, stride), (m, other) = digits.pop(), others.pop()
-        least = min(n, m)
-        if n % least or m % least:
-            return None
-        found.append((least, (stride, other)))
-        if n > least:
-            digits.append((n // least, stride * least))
-        if m > least:
-            others.append((m // least, other * least))
-    rest = [extent for extent, _ in digits + others]
-    return None if any(extent != 1 for extent in rest) else found[::-1]
-
-
-def _merged(axes):
-    """The axes in the order of memory, with neighbors that follow one another without gaps as one; at least one
-    axis."""
-    merged = []
-    for extent, strides in sorted(axes, key=lambda axis: axis[1], reverse=True):
-        if extent == 1:
-            continue
-        if merged and merged[-1][1] == tuple(stride * extent for stride in strides):
-            merged[-1] = (merged[-1][0] * extent, strides)
-        else:
-            merged.append((extent, strides))
-    return merged or [(1, tuple(0 for _ in axes[0][1]) if axes else (0, 0))]

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from octants import _octants
 from octants._arrays.shadow_buffers import fields_in_memory
 from octants.exceptions import OctantsAssertionError
 from octants.types.primitive import f64
@@ -30,9 +31,12 @@ class GradientCheck:
             )
         self.saved = [(field, field.to_numpy()) for field in fields_in_memory("field")]
 
-    def run(self, calls: list[tuple[Any, tuple[Any, ...]]]) -> None:
-        """Raises if a gradient differs from finite differences."""
-        now = [(field, field.to_numpy()) for field, _ in self.saved]
+    def run(self, calls: list[tuple[int, Any, tuple[Any, ...]]]) -> None:
+        """Raises if a gradient differs from finite differences. Each call comes after the number of its program."""
+        # Fields that had no memory yet began with zeros.
+        known = {id(field) for field, _ in self.saved}
+        now = [(field, field.to_numpy()) for field in fields_in_memory("field")]
+        self.saved += [(field, np.zeros_like(values)) for field, values in now if id(field) not in known]
         random = np.random.default_rng(0)
         wrong = []
         for field in self.fields:
@@ -56,9 +60,10 @@ class GradientCheck:
         if wrong:
             raise OctantsAssertionError("Grad check failed: " + "; ".join(wrong))
 
-    def _at(self, field: Any, direction: Any, h: float, calls: list[tuple[Any, tuple[Any, ...]]]) -> float:
+    def _at(self, field: Any, direction: Any, h: float, calls: list[tuple[int, Any, tuple[Any, ...]]]) -> float:
         for each, values in self.saved:
             each.from_numpy(values + h * direction if each is field else values)
-        for func, args in calls:
-            func(*args)
+        for serial, func, args in calls:
+            with _octants.on_program(serial):
+                func(*args)
         return float(self.loss[None])

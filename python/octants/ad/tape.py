@@ -30,8 +30,8 @@ class Tape(Scope):
 
     What the host itself writes to fields and ndarrays in the block (`x[i] = 0`, `fill`, `copy_from`, ...) is recorded
     too; what it sets before the first launch is what the tape begins with, and what it sets an element to has a
-    gradient. The gradient of a launch runs on the launch's stream; two of them run side by side if neither adds to what
-    the other uses. If the block raises, no gradient is computed.
+    gradient. The gradient of a launch runs on the launch's device and stream; two of them run side by side if neither
+    adds to what the other uses. If the block raises, no gradient is computed.
     """
 
     def __init__(
@@ -47,7 +47,8 @@ class Tape(Scope):
         self.gradient_evaluated = False
         self.calls: list[tuple[Any, tuple[Any, ...]]] = []
         self.modes: list[AutodiffMode] = []
-        self._serial: int | None = None
+        # The device that was current at each call.
+        self._serials: list[int] = []
         config = current_config()
         if validation and (config is None or not config.debug):
             warnings.warn(
@@ -88,23 +89,18 @@ class Tape(Scope):
 
     def insert(self, func: Any, args: tuple[Any, ...]) -> None:
         """Records a call. Its gradient will be `func.grad(*args)`."""
-        if isinstance(func, _octants.RecordedLaunch):
-            self._check_device(func)
-        self.calls.append((func, args))
+        self._append(func, args)
         self.modes.append(AutodiffMode.NONE)
         if self.validation and isinstance(func, _octants.RecordedLaunch):
             func.kernel.autodiff_mode = AutodiffMode.VALIDATION
 
-    def _check_device(self, launch: _octants.RecordedLaunch) -> None:
-        """Refuses a launch of another device than the first one's: gradients of both would not be in order."""
-        if self._serial is None:
-            self._serial = launch.serial
-        elif self._serial != launch.serial:
-            names = [_octants.device_of(serial).name for serial in (launch.serial, self._serial)]
-            raise OctantsRuntimeError(
-                f"kernel `{launch.kernel.__name__}` was launched on {names[0]}, and this tape began on {names[1]}: a "
-                "tape records the launches of one device"
-            )
+    def _append(self, func: Any, args: tuple[Any, ...]) -> None:
+        self.calls.append((func, args))
+        self._serials.append(_octants.program_serial())
+
+    def _on_devices(self) -> list[tuple[int, Any, tuple[Any, ...]]]:
+        """The calls, each after the number of the program it was made on."""
+        return [(serial, func, args) for serial, (func, args) in zip(self._serials, self.calls, strict=True)]
 
     def _set_modes(self, mode: AutodiffMode) -> None:
         for func, _ in self.calls if self.validation else []:
@@ -121,47 +117,53 @@ class Tape(Scope):
         if self.loss is not None:
             _seed(self.loss)
         launches = [func for func, _ in self.calls if isinstance(func, _octants.RecordedLaunch)]
-        # Gradients that the user wrote run on the tape's device, too.
-        with _octants.on_program(self._serial or _octants.program_serial()):
-            if any(launch.is_on_stream for launch in launches):
-                self._grad_on_streams(launches)
-            else:
-                for func, args in reversed(self.calls):
+        if any(launch.is_on_stream for launch in launches):
+            self._grad_on_streams(launches)
+        else:
+            for serial, func, args in reversed(self._on_devices()):
+                with _octants.on_program(serial):
                     func.grad(*args)
         if self._check is not None:
-            self._check.run(self.calls)
+            self._check.run(self._on_devices())
         for func, _ in self.calls:
             if isinstance(func, _HostWrite):
                 func.give_back()
 
     def _grad_on_streams(self, launches: list[_octants.RecordedLaunch]) -> None:
-        """Runs each launch's gradient on the stream of the launch, after those that use the same memory."""
-        order = _octants.GradientOrder()
+        """Runs each launch's gradient on the stream of the launch, behind those that use the same memory. Devices share
+        no memory: what is copied between them is copied back behind all gradients before."""
+        orders: dict[int, _octants.GradientOrder] = {}
         for launch in launches:
-            launch.precede(order)
+            if launch.serial not in orders:
+                with _octants.on_program(launch.serial):
+                    orders[launch.serial] = _octants.GradientOrder()
+            launch.precede(orders[launch.serial])
         try:
-            for func, args in reversed(self.calls):
-                if isinstance(func, _octants.RecordedLaunch):
-                    func.grad(*args, order=order)
-                else:
-                    # What it launches is not known: it is alone.
-                    order.join()
-                    func.grad(*args)
+            for serial, func, args in reversed(self._on_devices()):
+                with _octants.on_program(serial):
+                    if isinstance(func, _octants.RecordedLaunch):
+                        func.grad(*args, order=orders[func.serial])
+                    else:
+                        # What it launches is not known: it stands alone.
+                        for order in orders.values():
+                            order.join()
+                        func.grad(*args)
         finally:
-            order.join()
+            for order in orders.values():
+                order.join()
 
     def _host_wrote(self, whole: Any, key: Any, component: Any) -> None:
         if shadow_buffer(whole, "grad") is None:
             return
         if self.calls:
-            self.calls.append((_HostWrite(whole, key, component), ()))
+            self._append(_HostWrite(whole, key, component), ())
         elif self._check is not None:
             # Nothing has run yet: the check begins with these values, too.
             self._check.save()
 
     def _host_copied(self, to: Any, source: Any) -> None:
         if shadow_buffer(to, "grad") is not None:
-            self.calls.append((_HostCopy(to, source), ()))
+            self._append(_HostCopy(to, source), ())
 
 
 class _HostWrite:

@@ -1,0 +1,48 @@
+//! Waits of one device's streams for the work of another device.
+//!
+//! Devices that one library drives know one another's events: the later stream waits, and the host goes on. Between
+//! others the host waits for the event before anything is queued. It waits for that event alone, so that no other stream
+//! of either device is held up.
+
+use crate::cores::{DeviceCore, StreamCore};
+use crate::driver::{Caller, EventHandle};
+use crate::error::Result;
+use crate::nesting::refuse_while_capturing;
+
+/// What a capture refuses.
+pub(crate) const OTHER_DEVICE: &str = "a wait for another device's work cannot be noted";
+
+impl DeviceCore {
+    /// Streams of this device can wait for the other one's events, and the other way round.
+    pub(crate) fn knows_events_of(&self, other: &DeviceCore) -> bool {
+        match (self.driver.peer(), other.driver.peer()) {
+            (Some(own), Some(peer)) => own.library == peer.library,
+            _ => false,
+        }
+    }
+}
+
+impl StreamCore {
+    /// Makes what is queued here from now on wait for what an event of another device stands for.
+    ///
+    /// # Safety
+    /// The event is that device's, and alive.
+    pub(crate) unsafe fn wait_for_peer(&self, of: &DeviceCore, event: EventHandle, caller: &dyn Caller) -> Result<()> {
+        refuse_while_capturing(OTHER_DEVICE)?;
+        let here = &*self.device;
+        if here.knows_events_of(of) {
+            // SAFETY: the contract above; the stream is held.
+            self.behind_lanes(|| unsafe { here.driver.wait_events(self.handle, &[event]) })?;
+        } else {
+            // SAFETY: as above.
+            unsafe { of.wait_for_event(event, caller)? };
+            if let Some(watch) = of.watch.get() {
+                watch.host_waited_for_event(event);
+            }
+        }
+        if let Some(watch) = of.watch.get() {
+            watch.wait_elsewhere(self, event);
+        }
+        Ok(())
+    }
+}
