@@ -90,7 +90,7 @@ fn loops_without_split_arrays_stay_whole() {
 #[test]
 fn writes_of_other_memory_are_refused() {
     let body = stencil(0)
-        .replace("store %18, %15", "store %18, %15\n      %19: ref f32 = buffer_addr @2[]\n      store %19, %15");
+        .replace("store %18, %15", "store %18, %15\n      %20: ref f32 = buffer_addr @2[]\n      store %20, %15");
     let error = restrict_loops(&mut kernel(&body), &split()).unwrap_err();
     assert_eq!(error.message, "`s` is written in a loop over a split array, and is not split itself");
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use octants_artifact::{Artifact, CodeTarget};
 
+use crate::conductor::Conductor;
 use crate::error::{ErrorKind, Result};
 use crate::kernel_meta::KernelMeta;
 use crate::pattern::Pattern;
@@ -128,15 +129,6 @@ pub trait Caller {
     fn conductor(&self) -> Option<&dyn Conductor> {
         None
     }
-}
-
-/// Runs a kernel on split arrays task by task, because each task needs rows of other ranks.
-pub trait Conductor {
-    /// Calls `run` with the first row and the end of each range of rows that this rank computes.
-    ///
-    /// # Errors
-    /// Those of `run`, and its own.
-    fn conduct(&self, task: usize, run: &mut dyn FnMut(i32, i32) -> Result<()>) -> Result<()>;
 }
 
 /// A caller that others do not wait for.

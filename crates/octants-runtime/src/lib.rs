@@ -12,7 +12,7 @@
 //!
 //! Reading order: [`error`], [`kernel_meta`], [`driver`], `cores` (the state behind all handles), [`device`],
 //! [`buffer`], `free_behind`, `sections`, [`kernel`], [`capture`], [`captured_graph`], [`stream`], `track_uses`,
-//! [`event`], [`concurrency`], [`kept_counters`], [`launch_order`], [`worker_pool`], `fork`, [`pattern`], `transfer`,
+//! [`event`], [`concurrency`], `conductor`, [`kept_counters`], [`launch_order`], [`worker_pool`], `fork`, [`pattern`], `transfer`,
 //! [`sparse`], `foreign`, `host_work`, `peer_waits`, `peer_copies`, `assemble`, [`race`], `race_at_site`, [`races`],
 //! [`witness`], `watch_launches`, [`profile`], `measure`, [`profiler`], [`report`], [`render_site`], `site_messages`,
 //! [`nesting`], `poll`, `interruptible_wait`, [`renewable`]. A stream is `scratch`, `staging`, `stage_arguments`,
@@ -25,6 +25,7 @@ pub mod capture;
 pub mod captured_graph;
 mod channel;
 pub mod concurrency;
+mod conductor;
 mod cores;
 pub mod device;
 pub mod driver;
@@ -72,11 +73,11 @@ pub use buffer::{Buffer, HostAccess, PinnedBuffer, Version};
 pub use capture::Capture;
 pub use captured_graph::CapturedGraph;
 pub use concurrency::Decision;
+pub use conductor::Conductor;
 pub use device::{Device, DeviceConfig};
 pub use driver::{
-    Caller, Conductor, Contents, DevicePtr, Driver, EndWords, EventHandle, Factors, GraphHandle, GraphPart, Launch,
-    MatrixRows, ModuleHandle, PartWork, Patient, Peer, ProductCalls, RealType, SolverCalls, SparseWork, StreamHandle,
-    TaskHandle,
+    Caller, Contents, DevicePtr, Driver, EndWords, EventHandle, Factors, GraphHandle, GraphPart, Launch, MatrixRows,
+    ModuleHandle, PartWork, Patient, Peer, ProductCalls, RealType, SolverCalls, SparseWork, StreamHandle, TaskHandle,
 };
 pub use error::{DeviceError, ErrorKind, Result};
 pub use event::Event;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use octants_analysis::task_order;
-use octants_artifact::{Artifact, Dependence, Key, SplitTask};
+use octants_artifact::{Access, Artifact, Dependence, Key, SplitTask};
 use octants_autodiff::Kept;
 use octants_diag::Span;
 use octants_frontend::Lowered;
@@ -118,6 +118,14 @@ impl Executable {
     }
 }
 
+/// Gives each task what follows from the program before it was scheduled.
+fn add_facts(artifact: &mut Artifact, access: Vec<Vec<Access>>, order: Vec<Vec<u32>>, splits: Vec<Option<SplitTask>>) {
+    let facts = access.into_iter().zip(order).zip(splits);
+    for (task, ((access, behind), split)) in artifact.tasks.iter_mut().zip(facts) {
+        (task.access, task.behind, task.split) = (access, Some(behind), split);
+    }
+}
+
 impl Session {
     /// IR to callable code.
     pub fn build(&self, lowering: &Lowering, arrays_may_alias: bool) -> Result<Executable, Error> {
@@ -225,10 +233,7 @@ impl Session {
             .compile(&scheduled, &location, &options, &machine.target, &mut after)
             .map_err(|e| Error::Codegen(e.to_string()))?;
         (artifact.defined_at, artifact.counters) = (defined_at, counters);
-        let facts = access.into_iter().zip(order).zip(splits);
-        for (task, ((access, behind), split)) in artifact.tasks.iter_mut().zip(facts) {
-            (task.access, task.behind, task.split) = (access, Some(behind), split);
-        }
+        add_facts(&mut artifact, access, order, splits);
         watch.lap(Phase::Codegen, "free");
         // Where nothing is kept here, the device's driver may keep what it makes of the text.
         let assembled = key.and_then(|_| self.device.assemble(&artifact, options.threads));

@@ -24,8 +24,32 @@ use crate::world::PyWorld;
 /// A captured array that is looked up at each launch: parameter, attributes, first slot, type.
 type LiveArray = (u32, Vec<String>, u32, NdarrayDesc);
 
-/// First row and end of a range with every row. A constant may be added to them.
-const ALL_ROWS: [i32; 2] = [-(1 << 30), 1 << 30];
+/// Fills the slots of a range of rows with all rows, for launches that do not say which.
+fn fill_all_rows(slots: &mut [u64], split: &[SplitArray]) {
+    // A constant may be added to them.
+    const ALL_ROWS: [i32; 2] = [-(1 << 30), 1 << 30];
+    if !split.is_empty() {
+        let rows = slots.len() - 2;
+        slots[rows..].copy_from_slice(&ALL_ROWS.map(|row| row as u64));
+    }
+}
+
+/// Fills the slots of the memory of fields, and keeps that memory.
+fn fill_roots(
+    binding: &Binding,
+    places: &[u32],
+    slots: &mut [u64],
+    fixed: &mut Vec<Fixed>,
+    world: &PyWorld<'_>,
+    py: Python<'_>,
+) -> PyResult<()> {
+    for (root, &id) in binding.roots.iter().enumerate() {
+        let buffer = world.object(Obj(id)).getattr("buffer")?.cast_into::<Buffer>()?;
+        slots[places[root] as usize] = buffer.get().address(py)?;
+        fixed.push(Fixed { buffer: buffer.unbind(), owner: None });
+    }
+    Ok(())
+}
 
 impl Specialization {
     /// Puts together what a launch needs, once the kernel is compiled.
@@ -44,11 +68,7 @@ impl Specialization {
         let mut fixed = Vec::new();
         let mut live: Vec<LiveArray> = Vec::new();
         let mut captured = Vec::new();
-        for (root, &id) in binding.roots.iter().enumerate() {
-            let buffer = world.object(Obj(id)).getattr("buffer")?.cast_into::<Buffer>()?;
-            slots[layout.roots[root] as usize] = buffer.get().address(py)?;
-            fixed.push(Fixed { buffer: buffer.unbind(), owner: None });
-        }
+        fill_roots(binding, code.layout.roots.as_slice(), &mut slots, &mut fixed, world, py)?;
         let leaf_of = |wanted: &Leaf| described.leaves.iter().position(|l| l == wanted);
         let words = |leaf: usize| {
             let start = gathered.starts[leaf];
@@ -104,11 +124,7 @@ impl Specialization {
         }
         let (groups_of_guards, guards) = GuardGroup::sort(py, guards(py, world, live)?, args)?;
         let split = SplitArray::all_of(binding, code.split_tasks().flatten(), world);
-        if !split.is_empty() {
-            // All rows, unless a launch says which.
-            let rows = slots.len() - 2;
-            slots[rows..].copy_from_slice(&ALL_ROWS.map(|row| row as u64));
-        }
+        fill_all_rows(&mut slots, &split);
         Ok(Specialization {
             key: gathered.key.to_vec().into_boxed_slice(),
             serial: gathered.serial,

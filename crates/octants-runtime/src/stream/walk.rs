@@ -13,8 +13,9 @@ use octants_artifact::Condition;
 
 use super::branches::{self, Branch};
 use super::copied_condition::CopiedCondition;
+use crate::conductor::Conductor;
 use crate::cores::StreamCore;
-use crate::driver::{Conductor, Launch, StreamHandle};
+use crate::driver::{Launch, StreamHandle};
 use crate::error::{ErrorKind, Result};
 use crate::fork::Fork;
 use crate::interruptible_wait::{LOOK, leave_if_interrupted};
