@@ -49,9 +49,8 @@ def run(args: argparse.Namespace, step: Callable[[], None], updates: float, unit
     seconds = time.perf_counter() - began
     if qd.distributed.rank() == 0 and not args.check:
         ranks = qd.distributed.size()
-        print(
-            f"{ranks} ranks: {args.steps * updates / seconds / 1e9:.3f} G {unit}/s, {1e3 * seconds / args.steps:.3f} ms a step"
-        )
+        speed, each = args.steps * updates / seconds / 1e9, 1e3 * seconds / args.steps
+        print(f"{ranks} ranks: {speed:.3f} G {unit}/s, {each:.3f} ms per step")
 
 
 def check(args: argparse.Namespace, found: np.ndarray, expected: Callable[[], np.ndarray], tolerance: float) -> None:

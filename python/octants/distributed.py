@@ -66,11 +66,11 @@ def init(backend: str | None = None, *, timeout: float = 60.0, group: Any = None
     GPUs) or None: torch under torchrun or where the program has a process group, else MPI. `timeout`: seconds after
     which a rank that does not answer is an error. `group`: an mpi4py communicator in place of `MPI.COMM_WORLD`.
 
-    Rank and size come from the variables of torchrun, Open MPI, MVAPICH, MPICH or Slurm. Without any the program has one
-    rank. A GPU program uses the GPU whose number is the local rank, unless `OCTANTS_VISIBLE_DEVICES` is set.
+    Rank and size come from the variables of torchrun, Open MPI, MVAPICH, MPICH or Slurm. Without any the program has
+    one rank. A GPU program uses the GPU whose number is the local rank, unless `OCTANTS_VISIBLE_DEVICES` is set.
 
-    Raises `OctantsDistributedError` when the library is missing, or when a rank does not start in time; `ValueError` for
-    another backend or timeout.
+    Raises `OctantsDistributedError` when the library is missing, or when a rank does not start in time; `ValueError`
+    for another backend or timeout.
     """
     _world.join(backend, timeout, group)
 

@@ -118,7 +118,7 @@ impl Lowering<'_, '_> {
 
     /// Orders this thread's accesses as the others of a scope see them.
     ///
-    /// A fence may be where only some threads come by. Mesa's lavapipe (22.3) executes a memory barrier as a barrier
+    /// Divergent threads may execute a fence. Mesa's lavapipe (22.3) executes a memory barrier as a barrier
     /// of the block, and ends a block when the first of its subgroups has ended: those that met more barriers than it
     /// are never resumed. Its atomic operations are sequentially consistent whatever they ask for, so that one that
     /// changes nothing is a fence there.

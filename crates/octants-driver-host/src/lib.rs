@@ -11,8 +11,8 @@
 //! - No panic crosses into compiled code.
 //!
 //! Reading order: [`host_driver`], [`run_task`], [`enter`], [`plan_chunks`], [`pool`], `job_slot`, `lane`,
-//! `lane_state`, `ranges`, `watch`, `apart`, [`copies`], [`queues`], `peers`, [`schedule`], [`linker`], [`memory`], `arena`,
-//! `map_pages`, [`separate_memory`].
+//! `lane_state`, `ranges`, `watch`, `apart`, [`copies`], [`queues`], `peers`, [`schedule`], [`linker`], [`memory`],
+//! `arena`, `map_pages`, [`separate_memory`].
 
 mod apart;
 mod arena;

@@ -17,8 +17,8 @@
 //!
 //! The crate holds no memory. Sizes have 64 bits; what does not fit is a [`LayoutError`].
 //!
-//! Modules in reading order: `index_digit`, `placement`, `shared_axes`, `level`, `error`, `tree` (the description), `cells` (what an
-//! index names), `measure` (sizes and places), `areas` (behind the data), `tree_layout`.
+//! Modules in reading order: `index_digit`, `placement`, `shared_axes`, `level`, `error`, `tree` (the description),
+//! `cells` (what an index names), `measure` (sizes and places), `areas` (behind the data), `tree_layout`.
 
 mod areas;
 mod cells;

@@ -12,11 +12,11 @@
 //!
 //! Reading order: [`error`], [`kernel_meta`], [`driver`], `cores` (the state behind all handles), [`device`],
 //! [`buffer`], `free_behind`, `sections`, [`kernel`], [`capture`], [`captured_graph`], [`stream`], `track_uses`,
-//! [`event`], [`concurrency`], `conductor`, [`kept_counters`], [`launch_order`], [`worker_pool`], `fork`, [`pattern`], `transfer`,
-//! [`sparse`], `foreign`, `host_work`, `peer_waits`, `peer_copies`, `assemble`, [`race`], `race_at_site`, [`races`],
-//! [`witness`], `watch_launches`, [`profile`], `measure`, [`profiler`], [`report`], [`render_site`], `site_messages`,
-//! [`nesting`], `poll`, `interruptible_wait`, [`renewable`]. A stream is `scratch`, `staging`, `stage_arguments`,
-//! `channel`, `listen` and `adopted` besides.
+//! [`event`], [`concurrency`], `conductor`, [`kept_counters`], [`launch_order`], [`worker_pool`], `fork`, [`pattern`],
+//! `transfer`, [`sparse`], `foreign`, `host_work`, `peer_waits`, `peer_copies`, `assemble`, [`race`], `race_at_site`,
+//! [`races`], [`witness`], `watch_launches`, [`profile`], `measure`, [`profiler`], [`report`], [`render_site`],
+//! `site_messages`, [`nesting`], `poll`, `interruptible_wait`, [`renewable`]. A stream is `scratch`, `staging`,
+//! `stage_arguments`, `channel`, `listen` and `adopted` besides.
 
 mod adopted;
 mod assemble;

@@ -1,8 +1,8 @@
 //! Waits of one device's streams for the work of another device.
 //!
 //! Devices that one library drives know one another's events: the later stream waits, and the host goes on. Between
-//! others the host waits for the event before anything is queued. It waits for that event alone, so that no other stream
-//! of either device is held up.
+//! others the host waits for the event before anything is queued. It waits for that event alone, so that no other
+//! stream of either device is held up.
 
 use crate::cores::{DeviceCore, StreamCore};
 use crate::driver::{Caller, EventHandle};

@@ -51,8 +51,8 @@ def find_position(environment: Mapping[str, str] = os.environ) -> Position:
             local = int(environment.get(local_rank, number))
         except ValueError:
             raise OctantsDistributedError(
-                f"{launcher}: {rank}={environment[rank]!r} and {size}={environment[size]!r} are not a rank and a number "
-                "of ranks"
+                f"{launcher}: {rank}={environment[rank]!r} and {size}={environment[size]!r} are not a rank and a "
+                "number of ranks"
             ) from None
         if not 0 <= number < count:
             raise OctantsDistributedError(f"{launcher}: rank {number} is not one of {count}")

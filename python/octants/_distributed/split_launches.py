@@ -33,7 +33,7 @@ class SplitLaunch:
     def begin(
         kernel: str, tasks: list[Task | None], arrays: dict[int, tuple[SplitNdarray, bool]], stream: int
     ) -> SplitLaunch | None:
-        """A launch on the rows of this rank; None when this process has all rows. Checks what does not depend on that."""
+        """A launch on the rows of this rank; None when this process has all rows. Checks the tasks in both cases."""
         launch = SplitLaunch(kernel, tasks, arrays, stream)
         for task in filter(None, tasks):
             launch.check(*task)

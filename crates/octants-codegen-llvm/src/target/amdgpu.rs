@@ -326,8 +326,8 @@ impl Maker for Amdgpu {
             let names: Vec<String> = library.iter().map(bare).collect();
             return Err(CodegenError::new(format!(
                 "{} need{} AMD's library of math functions, ocml.bc, which was not found: install rocm-device-libs \
-                 (ROCm's package, and Debian's and Ubuntu's, there perhaps with a number), or let ROCM_PATH name a ROCm \
-                 installation, or the option `device_library` the file",
+                 (a package of ROCm, Debian and Ubuntu, sometimes with a version in its name), or set ROCM_PATH to a \
+                 ROCm installation, or the option `device_library` to the file",
                 names.join(", "),
                 if names.len() == 1 { "s" } else { "" }
             )));
