@@ -52,11 +52,21 @@ type Refused<T> = Result<T, Box<Diagnostic>>;
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Row {
     axis: u32,
-    /// Least and greatest distance from the index of the axis.
-    least: i64,
-    most: i64,
-    /// The constant that it is clamped to from above.
-    last: Option<i64>,
+    /// Distance from the index of the axis, where nothing clamps it.
+    distance: i64,
+    /// It is at least zero: `max(i - 1, 0)`.
+    clamped_below: bool,
+    /// It is at most the last row: `min(i + 1, n - 1)`.
+    clamped_above: Option<LastRow>,
+}
+
+/// The last row of an array, as code has it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum LastRow {
+    /// A constant, which a launch compares with the array.
+    Constant(i64),
+    /// That of a split array, which has to have as many rows as the others.
+    Of(BufferId),
 }
 
 /// An update of memory that is not split: by an operation, or a write without one.
@@ -134,10 +144,22 @@ impl<'a> SplitCode<'a> {
                 found.writes.insert(access.buffer);
                 continue;
             }
+            // A row that is clamped is the last or the first one, which is on this side of the owned row or is that row.
+            let clamped = row.clamped_above.is_some();
+            let least = if clamped { row.distance.min(found.shift) } else { row.distance };
+            let most = if row.clamped_below { row.distance.max(found.shift) } else { row.distance };
             let halo = found.reads.entry(access.buffer).or_default();
-            halo.before = halo.before.max(u64::try_from(found.shift - row.least).unwrap_or(0));
-            halo.after = halo.after.max(u64::try_from(row.most - found.shift).unwrap_or(0));
-            found.last_rows.extend(row.last.map(|last| (access.buffer, last)));
+            halo.before = halo.before.max(u64::try_from(found.shift - least).unwrap_or(0));
+            halo.after = halo.after.max(u64::try_from(most - found.shift).unwrap_or(0));
+            match row.clamped_above {
+                Some(LastRow::Constant(last)) => {
+                    found.last_rows.insert((access.buffer, last));
+                }
+                Some(LastRow::Of(other)) => {
+                    found.reads.entry(other).or_default();
+                }
+                None => {}
+            }
         }
         for (buffer, op, span) in plain {
             let message = match (op, found.updates.get(&buffer)) {
@@ -166,6 +188,11 @@ impl<'a> SplitCode<'a> {
         }
         let used = used_values(body, of);
         body.visit(of.body, &mut |v, inst| {
+            if matches!(inst.op.effect(), Effect::Draw) && refused.is_ok() {
+                let text = "random numbers in a loop over a split array would be the same on each rank";
+                refused = Err(Diagnostic::new(Code::Compilation, inst.span, text)
+                    .with_hint("compute them from the index, or fill the array from Python"));
+            }
             self.touched(body, inst, &mut |buffer, index, update| {
                 let is_split = self.split.contains(&buffer);
                 if let (true, Some(index)) = (is_split, index) {
@@ -227,13 +254,13 @@ impl<'a> SplitCode<'a> {
     fn owner(&self, accesses: &[Access], rows: &[Row]) -> Refused<(u32, i64)> {
         let mut owner = None;
         for (access, row) in accesses.iter().zip(rows).filter(|(a, _)| a.writes) {
-            if row.least != row.most || row.last.is_some() {
+            if row.clamped_below || row.clamped_above.is_some() {
                 let message = format!("`{}` is written at a row that is not the loop's", self.name(access.buffer));
                 return Err(self.unbounded(access.span, message));
             }
             match owner {
-                None => owner = Some((row.axis, row.least)),
-                Some(known) if known == (row.axis, row.least) => {}
+                None => owner = Some((row.axis, row.distance)),
+                Some(known) if known == (row.axis, row.distance) => {}
                 Some(_) => {
                     let message =
                         format!("an iteration writes two rows of split arrays (`{}`)", self.name(access.buffer));
@@ -243,7 +270,7 @@ impl<'a> SplitCode<'a> {
             }
         }
         // Nothing is written: each row is some rank's.
-        let nearest = || rows.iter().map(|r| (r.axis, r.least.max(0.min(r.most)))).min_by_key(|(_, d)| d.abs());
+        let nearest = || rows.iter().map(|r| (r.axis, r.distance)).min_by_key(|(_, d)| d.abs());
         owner.or_else(nearest).ok_or_else(|| unreachable!("compiler bug: there are accesses"))
     }
 
@@ -263,7 +290,7 @@ impl<'a> SplitCode<'a> {
             let mut terms = sum.terms.iter();
             return match (terms.next(), terms.next()) {
                 (Some((Term::Index(of, axis), 1)), None) if *of == at => {
-                    Some(Row { axis: *axis, least: sum.constant, most: sum.constant, last: None })
+                    Some(Row { axis: *axis, distance: sum.constant, clamped_below: false, clamped_above: None })
                 }
                 _ => None,
             };
@@ -273,23 +300,21 @@ impl<'a> SplitCode<'a> {
             // `max(i - 1, 0)` is a row from i - 1 to i.
             Op::Binary(BinaryOp::Max, a, b) => {
                 let (row, bound) = self.clamped(sums, body, at, (*a, *b))?;
-                (sums.of(bound)?.as_constant() == Some(0)).then(|| Row { most: row.most.max(0), ..row })
+                (sums.of(bound)?.as_constant() == Some(0)).then_some(Row { clamped_below: true, ..row })
             }
             // `min(i + 1, n - 1)` is a row from i to i + 1, if n is the number of rows.
             Op::Binary(BinaryOp::Min, a, b) => {
                 let (row, bound) = self.clamped(sums, body, at, (*a, *b))?;
                 let bound = sums.of(bound)?;
-                let least = row.least.min(0);
-                if let Some(last) = bound.as_constant() {
-                    return row.last.is_none().then_some(Row { least, last: Some(last), ..row });
-                }
                 let mut terms = bound.terms.iter();
-                match (terms.next(), terms.next()) {
+                let last = match (terms.next(), terms.next()) {
+                    (None, _) => LastRow::Constant(bound.constant),
                     (Some((Term::Extent(b, 0), 1)), None) if bound.constant == -1 && self.split.contains(b) => {
-                        Some(Row { least, ..row })
+                        LastRow::Of(*b)
                     }
-                    _ => None,
-                }
+                    _ => return None,
+                };
+                row.clamped_above.is_none().then_some(Row { clamped_above: Some(last), ..row })
             }
             _ => None,
         }

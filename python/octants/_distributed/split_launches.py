@@ -22,6 +22,9 @@ Read = tuple[int, int, int]
 Update = tuple[str, str, int, int]
 Task = tuple[list[Read], list[int], list[Update], list[tuple[int, int]]]
 
+# A row that no array has, to which constants may be added.
+_FAR = 1 << 30
+
 # What an element starts from on all ranks but the first. Other operations may see an element any number of times.
 _NEUTRAL = {"add": 0, "mul": 1, "xor": 0}
 
@@ -112,14 +115,22 @@ class SplitLaunch:
                 before, after = max(before, rows_before), max(after, rows_after)
         if not (sends or receives):
             self._pending, self._left = None, []
-            return [(first, end)]
+            return self._outward([(first, end)], extent)
         self._pending = ranks.exchange(sends, receives, f"kernel `{self._kernel}`", self._stream)
         inner = (first + before * (first > 0), end - after * (end < extent))
         if inner[0] >= inner[1]:
-            self._left = [(first, end)]
+            self._left = self._outward([(first, end)], extent)
             return []
-        self._left = [rows for rows in ((first, inner[0]), (inner[1], end)) if rows[0] < rows[1]]
-        return [inner]
+        self._left = self._outward([(first, inner[0]), (inner[1], end)], extent)
+        return self._outward([inner], extent)
+
+    @staticmethod
+    def _outward(ranges: list[Rows], extent: int) -> list[Rows]:
+        """The ranges that have rows. Iterations whose row is outside of the array, which may reduce all the same, belong
+        to the rank with the first or the last row."""
+        return [
+            (-_FAR if first == 0 else first, _FAR if end == extent else end) for first, end in ranges if first < end
+        ]
 
     def finish_exchange(self, number: int) -> list[Rows]:
         """Waits for the rows of other ranks. Returns the rows that need them."""

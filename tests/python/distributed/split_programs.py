@@ -125,6 +125,25 @@ def vectors(_):
     return {"p": waves.p.to_numpy(), "q": waves.q.to_numpy()}
 
 
+def edges(_):
+    """Iterations whose row is outside of the array, and clamped reads beside rows at another constant."""
+    x = qd.ndarray(qd.i32, shape=(N,), split=0, halo=3)
+    y = qd.ndarray(qd.i32, shape=(N,), split=0, halo=3)
+    count = qd.field(qd.i32, shape=())
+
+    @qd.kernel
+    def run(x: qd.types.ndarray(), y: qd.types.ndarray()):
+        for i in x:
+            x[i] = i * 3 % 17
+        for i in range(-2, N + 3):
+            count[None] += 1
+            if 2 <= i < N:
+                y[i - 2] = x[qd.min(i + 1, x.shape[0] - 1)] + 100 * x[qd.max(i - 3, 0)]
+
+    run(x, y)
+    return {"y": y.to_numpy(), "count": count.to_numpy()}
+
+
 def elements(_):
     """The host's reads and writes of elements and whole arrays."""
     x = qd.ndarray(qd.f32, shape=(N, 2), split=0)
@@ -193,13 +212,13 @@ def load(folder):
     return {"x": x.to_numpy(), "s": s.to_numpy()}
 
 
-PROGRAMS = (heat, several_loops, sums, vectors, elements, collectives, save, load)
+PROGRAMS = (heat, several_loops, sums, vectors, edges, elements, collectives, save, load)
 
 
 def main():
     name, folder = sys.argv[1], Path(sys.argv[2])
     qd.distributed.init(timeout=60.0)
-    qd.init(arch=qd.cpu, **({"debug": True} if "debug" in sys.argv[3:] else {}))
+    qd.init(arch=qd.cpu, **dict.fromkeys(sys.argv[3:], True))
     program = next(p for p in PROGRAMS if p.__name__ == name)
     found = program(folder)
     if qd.distributed.rank() == 0:

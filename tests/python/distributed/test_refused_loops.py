@@ -78,6 +78,15 @@ def test_other_arrays_are_not_written():
     assert "`y` is written in a loop over a split array, and is not split itself" in text
 
 
+def test_random_numbers_would_repeat():
+    @qd.kernel
+    def noise(x: qd.types.ndarray()):
+        for i in x:
+            x[i] = qd.random(qd.i32)
+
+    assert "random numbers in a loop over a split array would be the same on each rank" in refused(noise, split(8))
+
+
 def test_old_values_of_sums_are_not_used():
     @qd.kernel
     def compact(x: qd.types.ndarray(), n: qd.types.ndarray(), y: qd.types.ndarray()):

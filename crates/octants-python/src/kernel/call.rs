@@ -183,7 +183,7 @@ impl Kernel {
         if repeats && spec.split.is_empty() {
             this.remember(py, &prepared, args, &spec, &slots)?;
         }
-        if !spec.split.is_empty() {
+        if !spec.split.is_empty() && mode == AutodiffMode::None {
             let on = stream.as_ref().unwrap_or_else(|| prepared.program.session.device().default_stream());
             gathered.split_launch = split_launch::begin(&spec, args, &slots, on.handle(), py)?;
         }

@@ -267,16 +267,33 @@ impl<'a> Walk<'a> {
                 self.report_done()?;
                 continue;
             }
+            // SAFETY: as above.
+            unsafe { self.finish_on_host(on)? };
             let mut args = launch.args.to_vec();
             conductor.conduct(task, &mut |first, end| {
                 let rows = args.len() - 2;
                 args[rows..].copy_from_slice(&[first as u64, end as u64]);
                 // SAFETY: as above. The range is of rows that the rank has.
                 unsafe { device.driver.launch(on, handle, &Launch { args: &args, ..*launch })? };
+                // SAFETY: as above.
+                unsafe { self.finish_on_host(on)? };
                 self.report_done()
             })?;
         }
         Ok(())
+    }
+
+    /// Waits for a stream whose memory the conductor reads and writes at once, in the host's memory.
+    ///
+    /// # Safety
+    /// The stream is alive.
+    unsafe fn finish_on_host(&self, on: StreamHandle) -> Result<()> {
+        let device = &self.stream.device;
+        if self.pace == Pace::Done || !device.host_addressable {
+            return Ok(());
+        }
+        // SAFETY: the contract above.
+        unsafe { device.driver.synchronize(on) }
     }
 
     /// What has failed in a task that has run.
