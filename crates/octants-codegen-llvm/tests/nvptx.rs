@@ -335,20 +335,6 @@ fn offsets_that_fit_32_bits_are_computed_in_32() {
 
 #[test]
 fn indices_of_known_extents_are_decoded_without_division() {
-    let axes = |n: u64, m: u64| vec![vec![Digit { extent: n, stride: m * 4 }], vec![Digit { extent: m, stride: 4 }]];
-    let field = |name: &str, root| {
-        let components = vec![ComponentLayout { root, base: 0, axes: axes(512, 384) }];
-        let layout = Layout::Dense { shape: vec![512, 384], offset: vec![0, 0], components };
-        Buffer {
-            name: name.into(),
-            elem: Scalar::F32.into(),
-            ndim: 2,
-            layout,
-            space: Default::default(),
-            short_offsets: false,
-            is_metadata: false,
-        }
-    };
     let mut b = Builder::new();
     let (zero, n, m) = (b.int(0, Scalar::I32), b.int(512, Scalar::I32), b.int(384, Scalar::I32));
     for_loop(&mut b, vec![(zero, n), (zero, m)], true, vec![], |b, l| {
@@ -358,7 +344,7 @@ fn indices_of_known_extents_are_decoded_without_division() {
         let a = at(b, 1, Scalar::F32, &[i, j]);
         b.store(a, v);
     });
-    let mut p = program(vec![field("x", 0), field("y", 1)], vec![], Type::Unit, true, b.body);
+    let mut p = program(vec![plane("x", 0, [512, 384]), plane("y", 1, [512, 384])], vec![], Type::Unit, true, b.body);
     p.roots = 2;
     let text = ptx(&p, &h200());
     assert!(!text.contains("div.") && !text.contains("rem."), "{text}");

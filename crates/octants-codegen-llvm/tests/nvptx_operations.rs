@@ -223,21 +223,7 @@ fn threads_exchange_numbers_where_all_of_a_block_come_by() {
 #[test]
 fn a_row_and_a_column_are_not_taken_for_one_another() {
     // y[i] = x[i, 0] + 2 * x[i, 1] + 3 * x[0, i]
-    let axes = vec![vec![Digit { extent: 32, stride: 32 * 4 }], vec![Digit { extent: 32, stride: 4 }]];
-    let layout = Layout::Dense {
-        shape: vec![32, 32],
-        offset: vec![0, 0],
-        components: vec![ComponentLayout { root: 0, base: 0, axes }],
-    };
-    let x = Buffer {
-        name: "x".into(),
-        elem: Scalar::F32.into(),
-        ndim: 2,
-        layout,
-        space: Default::default(),
-        short_offsets: false,
-        is_metadata: false,
-    };
+    let x = plane("x", 0, [32, 32]);
     let mut b = Builder::new();
     let (zero, n) = (b.int(0, Scalar::I32), b.int(32, Scalar::I32));
     for_loop(&mut b, vec![(zero, n)], true, vec![], |b, l| {
