@@ -247,7 +247,7 @@ impl DeviceWatch {
     /// orders are compared with each other.
     ///
     /// # Errors
-    /// As [`Watch::launch`].
+    /// As [`Self::launch`].
     pub(crate) fn graph(&self, stream: &StreamCore, steps: &[Step], caller: &dyn Caller) -> Result<()> {
         if !is_watched(stream) {
             return Ok(());
