@@ -31,6 +31,7 @@ from octants._fields.axes import axes, i, ij, ijk, ijkl, ijl, ik, ikl, il, j, jk
 from octants._fields.field_indices import rescale_index
 from octants._fields.fields import Field, MatrixField, ScalarField
 from octants._fields.make_field import field
+from octants._fields.packed_fields import BitpackedFields
 from octants._fields.snode import SNode
 from octants._fields.snode_trees import FieldsBuilder, root
 from octants._fields.sparse_kernels import activate, append, deactivate, is_active, length
@@ -196,6 +197,7 @@ __all__ = [  # and the exceptions
     "WARN",
     "Arch",
     "Backend",
+    "BitpackedFields",
     "BufferView",
     "ConcurrencyReport",
     "ConcurrentLaunch",
@@ -409,7 +411,6 @@ _LAZY_NAMES = {
 
 _NOT_THERE_YET = {
     **dict.fromkeys(("Mesh", "MeshInstance", "mesh_local", "mesh_patch_idx"), "meshes are not there yet"),
-    "BitpackedFields": "quantized types are not there yet: use i8, u8, i16, u16 or f16",
 }
 
 

@@ -52,9 +52,16 @@ amdgpu = Arch.amdgpu
 cpu = Arch.arm64 if platform.machine().lower() in ("arm64", "aarch64") else Arch.x64
 gpu = [Arch.cuda, Arch.metal, Arch.vulkan, Arch.amdgpu]
 
-SUPPORTED: dict[Arch, frozenset[Extension]] = {
-    Arch.x64: frozenset({Extension.data64, Extension.assertion}),
-    Arch.arm64: frozenset({Extension.data64, Extension.assertion}),
-    Arch.cuda: frozenset({Extension.data64, Extension.assertion}),
-    Arch.amdgpu: frozenset({Extension.data64, Extension.assertion}),
-}
+_EVERYWHERE = frozenset(
+    {
+        Extension.sparse,
+        Extension.quant,
+        Extension.quant_basic,
+        Extension.data64,
+        Extension.adstack,
+        Extension.assertion,
+    }
+)
+SUPPORTED: dict[Arch, frozenset[Extension]] = dict.fromkeys(
+    (Arch.x64, Arch.arm64, Arch.cuda, Arch.amdgpu, Arch.vulkan), _EVERYWHERE
+)

@@ -6,12 +6,14 @@
 pub mod arith;
 pub mod ast;
 mod lower;
+mod packed_component;
 pub mod parse;
 mod syntax_facts;
 mod value;
 pub mod world;
 
-pub use lower::{Activations, Lowered, lower};
+pub use lower::{Activations, Lowered, PackedFields, lower};
+pub use packed_component::{BitRange, PackedComponent, PackedDigits, PackedNumber};
 
 pub use world::{
     ArgSpec, Capture, Entity, FieldDesc, FuncKind, FuncParam, FuncSource, GraphUse, HostValue, LineEvent, NdarrayDesc,

@@ -9,6 +9,8 @@ use std::sync::Arc;
 use octants_diag::{Diagnostic, SourceFile};
 use octants_ir::{AutodiffMode, ComponentLayout, Digit, Scalar, ShadowBuffer, Type};
 
+use crate::packed_component::PackedComponent;
+
 /// A host object, alive at least as long as the compilation. Two handles of one object are equal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Obj(pub u32);
@@ -124,6 +126,8 @@ pub struct FieldDesc {
     pub is_sparse: bool,
     /// The field holds activation states or lists of active cells.
     pub is_metadata: bool,
+    /// Of a quantized type: where each component is in a word. Empty for all others.
+    pub packed: Vec<PackedComponent>,
 }
 
 impl FieldDesc {

@@ -60,7 +60,7 @@ pub struct SparseArea {
     pub starts: Placement,
     /// How many cells are listed.
     pub count: Placement,
-    /// The components in a cell that lie below no further sparse level.
+    /// The components with memory in a cell that lie below no further sparse level.
     pub views: Vec<CellView>,
     /// The next sparse levels within a cell.
     pub nested: Vec<NestedLevel>,
@@ -186,7 +186,8 @@ fn views(tree: &LevelTree, sizes: &Sizes, level: LevelId) -> Vec<CellView> {
     let places = sizes
         .descendants(level)
         .into_iter()
-        .filter(|below| tree.kind(*below) == LevelKind::Place && tree.sparse_level_above(*below) == Some(level));
+        .filter(|below| tree.kind(*below) == LevelKind::Place && tree.levels[below.index()].scalar_bytes > 0)
+        .filter(|below| tree.sparse_level_above(*below) == Some(level));
     places.map(|place| cell_view(tree, sizes, held, place)).collect()
 }
 

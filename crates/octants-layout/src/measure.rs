@@ -120,7 +120,7 @@ fn measure(tree: &LevelTree, keeps: &impl Fn(LevelId) -> bool) -> Result<Vec<Mea
         }
         if level.kind == LevelKind::Place {
             measured[number] =
-                Measured { bytes: level.scalar_bytes, alignment: level.scalar_bytes, ..Measured::default() };
+                Measured { bytes: level.scalar_bytes, alignment: level.scalar_bytes.max(1), ..Measured::default() };
             continue;
         }
         below.reverse();

@@ -11,7 +11,7 @@ pub(crate) struct Level {
     pub parent: Option<LevelId>,
     /// Axis and extent, outermost in memory first. One axis may stand there more than once.
     pub axes: Vec<(u8, u64)>,
-    /// Size of the scalar of a place.
+    /// Size of the scalar of a place; zero where it is some bits of another place.
     pub scalar_bytes: u64,
 }
 
@@ -46,7 +46,7 @@ impl LevelTree {
         self.add(parent, Level { kind, parent: Some(parent), axes, scalar_bytes: 0 })
     }
 
-    /// Puts a scalar into each cell of `parent`.
+    /// Puts a scalar into each cell of `parent`. One that is some bits of another place has no bytes.
     pub fn add_place(&mut self, parent: LevelId, scalar_bytes: u64) -> Result<LevelId, LayoutError> {
         self.add(parent, Level { kind: LevelKind::Place, parent: Some(parent), axes: Vec::new(), scalar_bytes })
     }

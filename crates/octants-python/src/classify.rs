@@ -4,7 +4,9 @@
 //! carry `_octants_builtin`. Everything else is classified by its type.
 
 use octants_engine::Config;
-use octants_engine::frontend::{Entity, FieldDesc, FuncKind, Obj};
+use octants_engine::frontend::{
+    BitRange, Entity, FieldDesc, FuncKind, Obj, PackedComponent, PackedDigits, PackedNumber,
+};
 use octants_engine::ir::{ComponentLayout, Digit, Type};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyFunction, PyInt, PyList, PyString, PyTuple, PyType};
@@ -201,20 +203,72 @@ fn field<'py>(object: &Bound<'py, PyAny>, world: &impl Handles<'py>) -> PyResult
     let offset: Vec<i64> = if offset.is_none() { Vec::new() } else { offset.extract()? };
     let placements = object.call_method0(pyo3::intern!(py, "_placed"))?;
     let placements: Vec<PyRef<'_, Placement>> = placements.extract()?;
-    let digit = |d: &octants_layout::Digit| Digit { extent: d.extent, stride: d.stride };
-    let components = placements
-        .iter()
-        .map(|p| ComponentLayout {
-            root,
-            base: p.get().base,
-            axes: p.get().axes.iter().map(|digits| digits.iter().map(digit).collect()).collect(),
-        })
-        .collect();
+    let components = placements.iter().map(|p| component_layout(root, p.get())).collect();
     let name = text_attribute(object, pyo3::intern!(py, "_name")).unwrap_or_default();
     let offset = if offset.is_empty() { vec![0; shape.len()] } else { offset };
     let is_sparse = object.getattr(pyo3::intern!(py, "_sparse_levels"))?.is_truthy()?;
     let is_metadata = object.getattr(pyo3::intern!(py, "_is_metadata"))?.is_truthy()?;
-    Ok(FieldDesc { name, elem: element_type(scalar, &element)?, shape, offset, components, is_sparse, is_metadata })
+    let packed = packed_components(object)?;
+    let elem = element_type(scalar, &element)?;
+    Ok(FieldDesc { name, elem, shape, offset, components, is_sparse, is_metadata, packed })
+}
+
+/// Where the components of a field of a quantized type are: `Field._packed`, which describes the tuples.
+fn packed_components(field: &Bound<'_, PyAny>) -> PyResult<Vec<PackedComponent>> {
+    let py = field.py();
+    let found = field.getattr(pyo3::intern!(py, "_packed"))?;
+    if found.is_none() {
+        return Ok(Vec::new());
+    }
+    found.try_iter()?.map(|each| packed_component(&each?)).collect()
+}
+
+fn packed_component<'py>(part: &Bound<'py, PyAny>) -> PyResult<PackedComponent> {
+    let py = part.py();
+    let get = |name: &Bound<'py, PyString>| part.getattr(name);
+    let words: PyRef<'_, Placement> = get(pyo3::intern!(py, "words"))?.extract()?;
+    let digits = digits_of(&get(pyo3::intern!(py, "digits"))?)?;
+    let range = |of: &Bound<'_, PyAny>| -> PyResult<BitRange> {
+        let (first, bits) = of.extract()?;
+        Ok(BitRange { first, bits })
+    };
+    let (scale, exponent) = (get(pyo3::intern!(py, "scale"))?, get(pyo3::intern!(py, "exponent"))?);
+    let shared = get(pyo3::intern!(py, "shared"))?;
+    let number = if !scale.is_none() {
+        PackedNumber::Fixed(scale.extract::<f64>()?.to_bits())
+    } else if exponent.is_none() {
+        PackedNumber::Integer
+    } else if shared.is_none() {
+        PackedNumber::Float(range(&exponent)?)
+    } else {
+        let all = shared.try_iter()?.map(|each| digits_of(&each?)).collect::<PyResult<_>>()?;
+        PackedNumber::SharedExponent(range(&exponent)?, all)
+    };
+    let root = 0; // The front end sets it to the field's.
+    Ok(PackedComponent {
+        words: component_layout(root, words.get()),
+        word: scalar_by_name(&get(pyo3::intern!(py, "word"))?.extract::<String>()?)?,
+        shape: words.get().shape(),
+        axes: get(pyo3::intern!(py, "axes"))?.extract()?,
+        within: get(pyo3::intern!(py, "within"))?.extract()?,
+        digits,
+        number,
+    })
+}
+
+/// The lowest bit, the number of bits, and whether there is a sign.
+fn digits_of(value: &Bound<'_, PyAny>) -> PyResult<PackedDigits> {
+    let (first, bits, is_signed) = value.extract()?;
+    Ok(PackedDigits { range: BitRange { first, bits }, is_signed })
+}
+
+fn component_layout(root: u32, place: &octants_layout::Placement) -> ComponentLayout {
+    let digit = |d: &octants_layout::Digit| Digit { extent: d.extent, stride: d.stride };
+    ComponentLayout {
+        root,
+        base: place.base,
+        axes: place.axes.iter().map(|digits| digits.iter().map(digit).collect()).collect(),
+    }
 }
 
 /// Numpy scalars, and arrays of at most two axes.

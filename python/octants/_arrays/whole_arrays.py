@@ -26,6 +26,7 @@ from octants.types.values import Matrix
 
 if TYPE_CHECKING:
     from octants._arrays.host_memory import CopiedMemory, HostMemory
+    from octants._fields.packed_fields import PackedMemory
 
 
 class WholeArray:
@@ -33,7 +34,7 @@ class WholeArray:
 
     if TYPE_CHECKING:
 
-        def _memory(self) -> HostMemory | CopiedMemory:
+        def _memory(self) -> HostMemory | CopiedMemory | PackedMemory:
             """Host access to the elements; raises when the program that made the array has ended."""
 
         def _elements(self) -> Elements:

@@ -18,6 +18,7 @@ from octants._arrays import interchange, shadow_buffers
 from octants._arrays.host_memory import CopiedMemory, HostMemory, host_access
 from octants._arrays.queued_access import Elements
 from octants._arrays.whole_arrays import WholeArray, component_key, flat_index
+from octants._fields.packed_fields import PackedMemory, PackedPart, part_of
 from octants._fields.placement_checks import refuse_unplaced_fields
 from octants._fields.snode import NOT_PLACED, Component, SNode
 from octants._fields.snode_trees import SNodeTree, place_in_own_tree
@@ -30,6 +31,7 @@ from octants.types.values import Matrix
 
 if TYPE_CHECKING:
     from octants._fields.sparse_levels import LevelOfField
+    from octants.types.quant import QuantType
 
 
 class Field(WholeArray):
@@ -49,6 +51,7 @@ class Field(WholeArray):
         self._shifted = False
         self._is_sparse = False
         self._is_metadata = False
+        self._is_packed = any(part.quant is not None for part in self._parts)
         self._placements: list[_octants.Placement] | None = None
         self._marks: Field | None = None
         self.grad: Any = None
@@ -76,6 +79,14 @@ class Field(WholeArray):
     @property
     def _serial(self) -> int:
         return self._root._serial
+
+    @property
+    def _packed(self) -> list[PackedPart] | None:
+        """Of a quantized type: where each component is in a word."""
+        if not self._is_packed:
+            return None
+        self._placed()
+        return [part_of(part) for part in self._parts]
 
     def _place(self) -> SNode:
         """The node that holds the first component; raises before the field is placed."""
@@ -109,19 +120,27 @@ class Field(WholeArray):
 
     def _elements(self) -> Elements:
         self._memory()  # raises when the program has ended
+        if self._is_packed:
+            raise OctantsRuntimeError(self._named(PackedMemory.NO_VIEW))
         return Elements(self._root.buffer, self._dtype.numpy, self._element_shape, self._placed())
 
-    def _memory(self) -> HostMemory | CopiedMemory:
+    def _memory(self) -> HostMemory | CopiedMemory | PackedMemory:
         """Host access to the elements; raises when the program that made the field has ended."""
         tree = self._root
         tree.check_alive()
         host = self._host
         if host is None:
             refuse_unplaced_fields()
-            host = self._host = host_access(tree.buffer, self._dtype.numpy, self._element_shape, self._placed())
             self._shifted = any(self._parts[0].offset)
             self._is_sparse = bool(self._sparse_levels)
+            if self._is_packed:
+                return PackedMemory(self)
+            host = self._host = host_access(tree.buffer, self._dtype.numpy, self._element_shape, self._placed())
         return host
+
+    def _scalar_components(self) -> list[ScalarField]:
+        """A scalar field for each component of an element, in row-major order."""
+        raise NotImplementedError
 
     def _placeable(self) -> list[Component]:
         return self._parts
@@ -132,9 +151,9 @@ class Field(WholeArray):
     # Description
 
     @property
-    def dtype(self) -> DataType:
-        """The scalar type."""
-        return self._dtype
+    def dtype(self) -> DataType | QuantType:
+        """The scalar type, which may be a quantized one."""
+        return self._parts[0].quant or self._dtype
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -194,7 +213,7 @@ class Field(WholeArray):
 
     # Elements
 
-    def _index(self, memory: HostMemory | CopiedMemory, key: Any) -> tuple[int, ...]:
+    def _index(self, memory: HostMemory | CopiedMemory | PackedMemory, key: Any) -> tuple[int, ...]:
         """A key as indices counting from zero, checked against the shape."""
         given = () if key is None else key if type(key) is tuple else (key,)
         shape = memory.shape
@@ -280,12 +299,15 @@ class Field(WholeArray):
         self._memory()
         if self._is_sparse:
             SNodeTree.sparse.activate_all(self._sparse_levels, qd_stream)
-        self._copy(other, qd_stream)
+        if self._is_packed or other._is_packed:
+            PackedMemory(self).copy(other, qd_stream)
+        else:
+            self._copy(other, qd_stream)
 
     def fill(self, val: Any, qd_stream: Any = None) -> None:
         """Sets all elements to a scalar, or to one vector or matrix; below sparse levels those of active cells."""
         self._memory()
-        if not self._is_sparse:
+        if not (self._is_sparse or self._is_packed):
             super().fill(val, qd_stream)
             return
         with _octants.on_program(self._serial):
@@ -297,13 +319,13 @@ class Field(WholeArray):
     def from_torch(self, arr: Any) -> None:
         """Sets all elements from a torch tensor; below sparse levels those of active cells."""
         self._memory()
-        if self._is_sparse:
+        if self._is_sparse or self._is_packed:
             self.from_numpy(interchange.from_torch(arr))
         else:
             super().from_torch(arr)
 
     def _write(self, arr: np.ndarray[Any, Any], qd_stream: Any) -> None:
-        if self._is_sparse:
+        if self._is_sparse or self._is_packed:
             values = interchange.converted(arr, self._memory().dtype)
             with _octants.on_program(self._serial):
                 SNodeTree.sparse.write(self, values, qd_stream)
@@ -341,6 +363,9 @@ class Field(WholeArray):
 class ScalarField(Field):
     """A field of scalars."""
 
+    def _scalar_components(self) -> list[ScalarField]:
+        return [self]
+
     def __getitem__(self, key: Any) -> Any:
         memory = self._memory()
         return memory.get(self._index(memory, key))
@@ -367,6 +392,9 @@ class MatrixField(Field):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self._scalar_fields: dict[int, ScalarField] = {}
+
+    def _scalar_components(self) -> list[ScalarField]:
+        return [self.get_scalar_field(*index) for index in np.ndindex(self._element_shape)]
 
     @property
     def n(self) -> int:
@@ -466,7 +494,11 @@ class MatrixField(Field):
 
 
 def store_component(
-    memory: HostMemory | CopiedMemory, dtype: DataType, index: tuple[int, ...], component: Any, value: Any
+    memory: HostMemory | CopiedMemory | PackedMemory,
+    dtype: DataType,
+    index: tuple[int, ...],
+    component: Any,
+    value: Any,
 ) -> None:
     """Stores what was assigned to a component, or to a slice of the components, of an element."""
     place = component if isinstance(component, tuple) else (component,)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import operator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from octants.exceptions import OctantsRuntimeError, OctantsSyntaxError
 from octants.layouts import Layout
 from octants.types.enums import SNodeGradType
 from octants.types.primitive import DataType, resolve_dtype
+from octants.types.quant import QuantType
 from octants.types.tensor_types import MatrixType
 
 
@@ -66,9 +68,9 @@ def make_scalar_field(
     needs_dual: bool = False,
 ) -> ScalarField:
     """A field of scalars."""
-    scalar = resolve_dtype(dtype)
+    scalar, quant = _field_type(dtype)
     made = _with_shadow_buffers(
-        lambda parts: ScalarField(scalar, (), parts, name), scalar, 1, name, needs_grad or needs_dual
+        lambda parts: ScalarField(scalar, (), parts, name), scalar, [quant], name, needs_grad or needs_dual
     )
     _finish(made, shape, order, offset, needs_grad, needs_dual, Layout.AOS)
     assert isinstance(made, ScalarField)
@@ -95,12 +97,12 @@ def make_matrix_field(
             f"Please set correct dtype list for {kind}. The shape of dtype list should be {element_shape} instead of "
             f"{np.shape(dtype)}"
         )
-    scalar = _one_dtype(dtype)
     count = int(np.prod(element_shape))
     if count < 1:
         raise ValueError(f"an element has at least one component, got the shape {element_shape}")
+    scalar, quants = _component_types(dtype, count)
     made = _with_shadow_buffers(
-        lambda parts: MatrixField(scalar, element_shape, parts, name), scalar, count, name, needs_grad or needs_dual
+        lambda parts: MatrixField(scalar, element_shape, parts, name), scalar, quants, name, needs_grad or needs_dual
     )
     with on_unless_unplaced(device, shape):
         _finish(made, shape, order, offset, needs_grad, needs_dual, layout)
@@ -111,21 +113,35 @@ def make_matrix_field(
 makers.matrix_field = make_matrix_field
 
 
-def _one_dtype(dtype: Any) -> DataType:
-    """The one type of a list (of lists) of types."""
-    if not isinstance(dtype, (list, tuple)):
-        return resolve_dtype(dtype)
-    kinds = {_one_dtype(item) for item in dtype}
-    if len(kinds) != 1:
+def _field_type(dtype: Any) -> tuple[DataType, QuantType | None]:
+    """The type that a component is computed with, and the one that it has in memory if that is quantized."""
+    return (dtype.compute, dtype) if isinstance(dtype, QuantType) else (resolve_dtype(dtype), None)
+
+
+def _component_types(dtype: Any, count: int) -> tuple[DataType, list[QuantType | None]]:
+    """The one type that all components are computed with, and the quantized type of each, from a type or a list (of
+    lists) of types."""
+    each = list(_flattened(dtype)) if isinstance(dtype, (list, tuple)) else [dtype] * count
+    found = [_field_type(one) for one in each]
+    if len({scalar for scalar, _ in found}) != 1 or len(found) != count:
         raise OctantsRuntimeError("Member fields of a matrix field must have the same compute type")
-    return kinds.pop()
+    return found[0][0], [quant for _, quant in found]
 
 
-def _with_shadow_buffers(make: Any, dtype: DataType, count: int, name: str, wants: bool) -> Field:
+def _flattened(types: Any) -> Iterator[Any]:
+    for item in types:
+        if isinstance(item, (list, tuple)):
+            yield from _flattened(item)
+        else:
+            yield item
+
+
+def _with_shadow_buffers(make: Any, dtype: DataType, quants: list[QuantType | None], name: str, wants: bool) -> Field:
     """A field and, for floating-point types, its (not yet placed) gradient and dual."""
     if wants and not dtype.is_float:
         raise OctantsRuntimeError(f"{dtype} is not supported for field with `needs_grad=True` or `needs_dual=True`.")
-    primal = [Component(dtype, name) for _ in range(count)]
+    primal = [Component(dtype, name, quant=quant) for quant in quants]
+    count = len(quants)
     made: Field = make(primal)
     shadow_buffers.remember("field", made)
     if dtype.is_float:

@@ -19,13 +19,16 @@ import numpy as np
 
 from octants import _octants
 from octants._fields.axes import axis_numbers
+from octants._fields.packed_fields import BitpackedFields, place_in_array, word_of
 from octants.exceptions import OctantsAssertionError, OctantsRuntimeError
 from octants.types.enums import SNodeGradType
 from octants.types.primitive import DataType
 
 if TYPE_CHECKING:
+    from octants._fields.packed_fields import PlacedBits
     from octants._fields.snode_trees import SNodeTree
     from octants._fields.sparse_levels import LevelOfField, SparseLevel
+    from octants.types.quant import QuantType
 
 NOT_PLACED = (
     "Field has no allocation. Give this field a shape=, place it with qd.root.dense(...).place(field), or for a "
@@ -41,6 +44,10 @@ class Component:
     name: str = ""
     node: SNode | None = None
     offset: tuple[int, ...] = ()
+    quant: QuantType | None = None
+    """The type in memory, if that is a quantized one; `dtype` is then what is computed with."""
+    bits: PlacedBits | None = field(default=None, repr=False)
+    """Of a quantized type: where it is in its word, once that is known."""
     grad: Component | None = field(default=None, repr=False)
     dual: Component | None = field(default=None, repr=False)
     role: SNodeGradType = SNodeGradType.PRIMAL
@@ -65,6 +72,9 @@ class SNode:
         self._role = SNodeGradType.PRIMAL
         self._sparse: SparseLevel | None = None
         self._levels: tuple[LevelOfField, ...] = ()
+        self._axes: tuple[int, ...] = ()
+        self._words: SNode | None = None  # of a quant_array: the place of its words
+        self._within: tuple[tuple[int, int], ...] = ()  # and the elements in one: axes and extents, outermost first
 
     # Building
 
@@ -75,20 +85,26 @@ class SNode:
     def _add_level(self, kind: str, axes: Any, dimensions: Any) -> SNode:
         tree = self._tree
         tree.check_open()
+        if self._kind == "quant_array":
+            raise OctantsRuntimeError("a quant_array has no levels below it: place a field of a quantized type in it")
         tree.levels.check_parent(self._number, kind)
         numbers = axis_numbers(axes)
         number = tree.levels.add_level(self._number, kind, numbers, _sizes(dimensions, len(numbers)))
         child = SNode(tree, self, kind, number)
+        child._axes = tuple(numbers)
         self._below.append(weakref.ref(child))
         return child
 
     def place(self, *args: Any, offset: Any = None) -> SNode:
-        """Puts fields (or lists of them) into each cell of this level, side by side."""
+        """Puts fields (or lists of them, or `BitpackedFields`) into each cell of this level, side by side."""
         self._tree.check_open()
         self._tree.levels.check_parent(self._number, "place")
         for arg in args:
             if isinstance(arg, (list, tuple)):
                 self.place(*arg, offset=offset)
+                continue
+            if isinstance(arg, BitpackedFields):
+                arg._place_in(self, offset)
                 continue
             components = getattr(arg, "_placeable", None)
             if components is None:
@@ -104,12 +120,37 @@ class SNode:
         ndim = len(self.shape)
         if offsets and len(offsets) != ndim:
             raise OctantsRuntimeError(f"offset {offset} has {len(offsets)} entries, the field has {ndim} axes")
-        node = SNode(self._tree, self, "place", self._tree.levels.add_place(self._number, component.dtype.nbytes))
+        if component.role is SNodeGradType.PRIMAL and (self._kind == "quant_array" or component.quant is not None):
+            self._check_packed(component)
+        nbytes = component.dtype.nbytes if component.quant is None else 0
+        node = SNode(self._tree, self, "place", self._tree.levels.add_place(self._number, nbytes))
         node._placed = weakref.ref(component)
         node._dtype, node._name, node._role = component.dtype, component.name, component.role
         component.node = node
         component.offset = offsets or (0,) * ndim
         self._below.append(weakref.ref(node))
+
+    def _check_packed(self, component: Component) -> None:
+        """Finds the place of a component of a quantized type in a word; raises where there is none for it."""
+        if self._kind == "quant_array":
+            component.bits = place_in_array(component, self)
+        elif component.bits is None:
+            raise OctantsRuntimeError(
+                f"the field {component.name or '(unnamed)'} has the quantized type {component.quant}: place it in "
+                "qd.BitpackedFields(...) and those in a level, or place it in a quant_array level"
+            )
+
+    def _place_words(self, word: DataType) -> SNode:
+        """Puts a word into each cell of this level."""
+        self._tree.check_open()
+        node = SNode(self._tree, self, "place", self._tree.levels.add_place(self._number, word.nbytes))
+        node._dtype, node._name = word, "words"
+        self._below.append(weakref.ref(node))
+        return node
+
+    def _axes_from_root(self) -> list[int]:
+        """The axes of this level and those above it, in ascending order."""
+        return sorted({axis for step in self._path_from_root() for axis in step._axes})
 
     @property
     def _component(self) -> Component | None:
@@ -163,8 +204,17 @@ class SNode:
         return self._add_level("dynamic", axis, dimension)
 
     def quant_array(self, axes: Any, dimensions: Any, max_num_bits: int) -> SNode:
-        """Packed small integers: not supported yet."""
-        raise OctantsRuntimeError("quant_array is not supported yet")
+        """A block of elements of a quantized type, all in one word of `max_num_bits` bits: 8, 16, 32 or 64.
+
+        It holds one field, of quantized integers or fixed-point numbers, and no levels. Raises `OctantsRuntimeError`
+        for another number of bits."""
+        word = word_of(max_num_bits)
+        numbers = axis_numbers(axes)
+        child = self._add_level("dense", axes, dimensions)
+        child._kind = "quant_array"
+        child._words = self._place_words(word)
+        child._within = tuple(zip(numbers, _sizes(dimensions, len(numbers)), strict=True))
+        return child
 
     def deactivate_all(self) -> None:
         """Deactivates all cells of the sparse levels from this one on. What they held is zero then."""

@@ -164,6 +164,10 @@ class FieldsBuilder:
         """As `qd.root.dynamic`."""
         return self._open_root().dynamic(index, dimension, chunk_size)
 
+    def quant_array(self, indices: Any, dimensions: Any, max_num_bits: int) -> SNode:
+        """As `qd.root.quant_array`."""
+        return self._open_root().quant_array(indices, dimensions, max_num_bits)
+
     def place(self, *args: Any, offset: Any = None) -> SNode:
         """As `qd.root.place`."""
         return self._open_root().place(*args, offset=offset)
@@ -245,6 +249,10 @@ class RootProxy:
     def dynamic(self, axis: Any, dimension: int, chunk_size: int | None = None) -> SNode:
         """As `SNode.dynamic`."""
         return self._current().dynamic(axis, dimension, chunk_size)
+
+    def quant_array(self, axes: Any, dimensions: Any, max_num_bits: int) -> SNode:
+        """As `SNode.quant_array`."""
+        return self._current().quant_array(axes, dimensions, max_num_bits)
 
     def lazy_grad(self) -> None:
         """Places the gradient of every floating-point field whose memory is not in use yet, next to the field."""

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from octants import _octants
-from octants._fields.fields import Field, MatrixField, ScalarField
+from octants._fields.fields import Field, ScalarField
 from octants._fields.snode import Component
 from octants._fields.snode_trees import SNodeTree, root
 from octants._fields.sparse_kernels import (
@@ -204,14 +204,6 @@ def _levels_of(node: SNode) -> tuple[LevelOfField, ...]:
     return tuple(found)
 
 
-def _scalar_components(target: Field) -> list[ScalarField]:
-    """A scalar field for each component of an element, in row-major order."""
-    if isinstance(target, MatrixField):
-        return [target.get_scalar_field(*index) for index in np.ndindex(target._element_shape)]
-    assert isinstance(target, ScalarField), "the elements of a field are scalars, vectors or matrices"
-    return [target]
-
-
 class SparseSupport:
     """What trees of levels ask of this module."""
 
@@ -259,16 +251,16 @@ class SparseSupport:
     def fill(target: Field, element: Any, qd_stream: Any) -> None:
         """Sets the elements in active cells."""
         values = np.broadcast_to(element, target._element_shape).ravel()
-        fill = fill_active(target.dtype)
-        for part, value in zip(_scalar_components(target), values, strict=True):
+        fill = fill_active(target._dtype)
+        for part, value in zip(target._scalar_components(), values, strict=True):
             fill(part, value.item(), qd_stream=qd_stream)
 
     @staticmethod
     def write(target: Field, values: np.ndarray[Any, Any], qd_stream: Any) -> None:
         """Sets the elements in active cells from an array of the field's shape."""
         shape = target.shape
-        write = write_active(target.dtype)
-        for number, part in enumerate(_scalar_components(target)):
+        write = write_active(target._dtype)
+        for number, part in enumerate(target._scalar_components()):
             of_part = values.reshape((*shape, -1))[..., number]
             write(part, np.array(of_part, copy=None, order="C"), target._offset, qd_stream=qd_stream)
 

@@ -22,6 +22,7 @@ from octants._language.python_scope import only_in_python
 from octants.exceptions import OctantsSyntaxError
 from octants.layouts import Layout
 from octants.types.primitive import DataType
+from octants.types.quant import QuantType
 from octants.types.struct_type import Struct, StructType
 from octants.types.tensor_types import MatrixType
 
@@ -67,7 +68,7 @@ class StructField:
         return self._leaves()[0].shape
 
     @property
-    def dtype(self) -> DataType:
+    def dtype(self) -> DataType | QuantType:
         """The scalar type of the first member."""
         return self._leaves()[0].dtype
 

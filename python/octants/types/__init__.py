@@ -1,8 +1,6 @@
 """Types of values and annotations of parameters."""
 
-from typing import NoReturn
-
-from octants.types import primitive_types
+from octants.types import primitive_types, quant
 from octants.types.annotations import (
     BufferViewType,
     NDArray,
@@ -79,6 +77,7 @@ __all__ = [
     "matrix",
     "ndarray",
     "primitive_types",
+    "quant",
     "ref",
     "sparse_matrix_builder",
     "struct",
@@ -95,11 +94,3 @@ __all__ = [
     "uint64",
     "vector",
 ]
-
-
-def __getattr__(name: str) -> NoReturn:
-    if name == "quant":
-        raise AttributeError(
-            "octants.types has no 'quant': quantized types are not there yet, use i8, u8, i16, u16 or f16"
-        )
-    raise AttributeError(f"module 'octants.types' has no attribute {name!r}")

@@ -135,6 +135,8 @@ def resolve_dtype(dtype: Any) -> DataType:
         return _defaults["fp"]
     if dtype is bool:
         return u1
+    if getattr(type(dtype), "_octants_entity", None) == "quant_type":
+        raise ValueError(f"Invalid data type {dtype!r}: quantized types are for fields, in qd.BitpackedFields")
     raise ValueError(f"Invalid data type {dtype!r}: expected one of {', '.join(BY_NAME)}, int, float or bool")
 
 

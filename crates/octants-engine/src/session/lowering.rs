@@ -83,6 +83,7 @@ impl Lowering {
         asked.warnings.into_iter().for_each(warn);
         made.map_err(|errors| CompileError::User(errors, self.lowered.sources.clone()))?;
         self.lowered.activations.insert_into(&mut self.lowered.kernel);
+        self.lowered.packed_fields.expand(&mut self.lowered.kernel);
         self.store = asked.store;
         self.tells = matches!(mode, AutodiffMode::Trips | AutodiffMode::Reads);
         if self.tells || mode == AutodiffMode::Reverse {

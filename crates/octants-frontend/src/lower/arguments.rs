@@ -218,6 +218,7 @@ impl Lowerer<'_> {
 
     pub(super) fn add_field(&mut self, desc: FieldDesc, obj: Obj) -> BufferId {
         let short_offsets = desc.has_short_offsets();
+        let packed = desc.packed;
         let mut components = desc.components;
         for c in &mut components {
             let i = match self.roots.iter().position(|r| *r == c.root) {
@@ -240,6 +241,10 @@ impl Lowerer<'_> {
         });
         self.buffer_captures.push(None);
         self.buffer_objects.push(Some(obj));
-        BufferId((self.buffers.len() - 1) as u32)
+        let field = BufferId((self.buffers.len() - 1) as u32);
+        if !packed.is_empty() {
+            self.add_packed_field(field, packed);
+        }
+        field
     }
 }

@@ -51,6 +51,7 @@ impl Lowerer<'_> {
     pub(super) fn lower_compare_and_swap(&mut self, call: Call) -> Result<Value> {
         let (x, expected, desired) = (&call.args[0], &call.args[1], &call.args[2]);
         let Some(place) = self.place(x) else { return self.not_a_place(&call.name, x) };
+        self.refuse_packed(&call.name, place)?;
         let ty = self.b.pointee(place.addr).clone();
         let e = self.value_for(expected, &ty)?;
         let d = self.value_for(desired, &ty)?;
@@ -75,6 +76,7 @@ impl Lowerer<'_> {
             };
             return self.err(Code::Syntax, message);
         };
+        self.refuse_packed("volatile_load", place)?;
         let ty = self.b.pointee(place.addr).clone();
         Ok(Value::Rt(self.b.push(Op::VolatileLoad(place.addr), ty)))
     }
@@ -93,7 +95,17 @@ impl Lowerer<'_> {
         };
         let element = self.element(buffer, std::slice::from_ref(index))?;
         let Some(place) = self.place(&element) else { return self.not_a_place("get_addr", array) };
+        self.refuse_packed("get_addr", place)?;
         Ok(Value::Rt(self.b.push(Op::AddressBits(place.addr), Scalar::U64.into())))
+    }
+
+    /// An element of a quantized type has no memory of its own.
+    fn refuse_packed(&self, name: &str, place: Place) -> Result<()> {
+        if !self.is_packed(place.addr) {
+            return Ok(());
+        }
+        let message = format!("`{name}` takes no element of a quantized type: it is a few bits of a word");
+        Err(Diagnostic::new(Code::Type, self.b.span, message).with_hint("use a field of a machine type"))
     }
 
     fn not_a_place<T>(&mut self, name: &str, v: &Value) -> Result<T> {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use octants_diag::Sources;
 use octants_ir::{BufferId, Kernel};
 
+use super::packed_fields::PackedFields;
 use super::sparse_levels::Activations;
 use crate::world::{Capture, Obj};
 
@@ -30,6 +31,9 @@ pub struct Lowered {
     pub overlap_allowed: BTreeSet<u32>,
     /// The activations to insert once the kernel is differentiated; empty in modes that add no stores to fields.
     pub activations: Activations,
+    /// The fields of quantized types, accesses to which are replaced once the kernel is differentiated. In a kernel that
+    /// is not, they have been.
+    pub packed_fields: PackedFields,
     /// Files for run-time messages and diagnostics.
     pub sources: Sources,
     /// Time spent reading and parsing source text.

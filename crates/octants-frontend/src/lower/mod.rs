@@ -23,6 +23,7 @@ mod line_probes;
 mod loops;
 mod lowered;
 mod outlined;
+mod packed_fields;
 mod pass;
 mod purity;
 mod ranges;
@@ -54,6 +55,7 @@ use octants_ir::{
 
 use self::graph_sections::GraphSection;
 pub use self::lowered::Lowered;
+pub use self::packed_fields::PackedFields;
 pub use self::sparse_levels::Activations;
 use crate::ast::Stmt;
 use crate::syntax_facts::Facts;
@@ -235,6 +237,7 @@ pub(crate) struct Lowerer<'w> {
     gradients: HashMap<BufferId, Option<BufferId>>,
     shadow_buffers: BTreeMap<BufferId, BufferId>,
     activations: Activations,
+    packed_fields: PackedFields,
     /// Arrays that `qd.stop_grad` makes constants here.
     stopped: Vec<BufferId>,
     roots: Vec<u32>,
@@ -308,6 +311,7 @@ impl<'w> Lowerer<'w> {
             gradients: HashMap::new(),
             shadow_buffers: BTreeMap::new(),
             activations: Default::default(),
+            packed_fields: Default::default(),
             stopped: Vec::new(),
             roots: Vec::new(),
             functions: Vec::new(),
@@ -398,6 +402,9 @@ impl<'w> Lowerer<'w> {
                 Activations::default()
             }
         };
+        if self.options.mode == AutodiffMode::None {
+            self.packed_fields.expand(&mut kernel);
+        }
         Lowered {
             kernel,
             buffers: self.buffer_captures,
@@ -408,6 +415,7 @@ impl<'w> Lowerer<'w> {
             split_arrays: self.split_arrays,
             overlap_allowed: self.overlap_allowed,
             activations,
+            packed_fields: self.packed_fields,
             sources: self.sources,
             parsing: self.parsing,
         }

@@ -131,7 +131,16 @@ fn field_desc(t: &Table, name: &str, elem: Type, kw: &[(String, Obj)]) -> FieldD
         stride *= extent;
     }
     let components = (0..count).map(|c| ComponentLayout { root, base: c * width, axes: axes.clone() }).collect();
-    FieldDesc { name: name.into(), elem, shape, offset, components, is_sparse: false, is_metadata: false }
+    FieldDesc {
+        name: name.into(),
+        elem,
+        shape,
+        offset,
+        components,
+        is_sparse: false,
+        is_metadata: false,
+        packed: Vec::new(),
+    }
 }
 
 fn field(t: &Table, elem: Type, kw: &[(String, Obj)]) -> WorldResult<Obj> {

@@ -1,0 +1,288 @@
+"""Fields of quantized types: where their numbers are in words, and the host's access to them.
+
+The words are places of a tree like any other. A component of a quantized type has a place without bytes beside them,
+which gives it a shape, an offset and the sparse levels above. Kernels convert between words and values
+(`lower/packed_fields`), also those by which the host reads and writes elements here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+
+from octants import _octants
+from octants._arrays import interchange
+from octants._arrays.host_memory import MemoryLayout
+from octants._fields.packed_kernels import copy_elements, read_element, read_elements, write_element
+from octants.exceptions import OctantsCompilationError, OctantsRuntimeError
+from octants.types.primitive import BY_NAME, DataType
+from octants.types.quant import QuantType
+
+if TYPE_CHECKING:
+    from octants._fields.fields import Field
+    from octants._fields.snode import Component, SNode
+
+Digits = tuple[int, int, bool]
+"""The lowest bit of a number in its word, its number of bits, and whether it has a sign."""
+
+_WORDS = {bits: BY_NAME[f"u{bits}"] for bits in (8, 16, 32, 64)}
+
+
+@dataclass(eq=False)
+class PlacedBits:
+    """Where a component of a quantized type is in a cell."""
+
+    words: SNode
+    """The place of the word."""
+    digits: Digits
+    exponent: tuple[int, int] | None = None
+    """Of floats: the lowest bit, and the number of bits."""
+    shared: list[Digits] | None = None
+    """All numbers that have this exponent, if it is shared."""
+
+
+@dataclass(frozen=True, eq=False)
+class PackedPart:
+    """A component of a quantized type, as the compiler reads it."""
+
+    words: _octants.Placement
+    word: str
+    """Name of the type of a word."""
+    axes: tuple[int, ...]
+    """For each axis of the words, the field's axis."""
+    within: tuple[tuple[int, int], ...]
+    """The field's axes, the outermost first, and how many elements along each are in a word."""
+    digits: Digits
+    scale: float | None
+    exponent: tuple[int, int] | None
+    shared: list[Digits] | None
+
+
+def part_of(component: Component) -> PackedPart:
+    """A placed component of a quantized type."""
+    node, bits, quant = component.node, component.bits, component.quant
+    assert node is not None
+    assert bits is not None
+    assert quant is not None
+    level = node._parent
+    assert level is not None
+    axes = node._axes_from_root()
+    within = level._within if level._kind == "quant_array" else ()
+    assert bits.words._dtype is not None
+    return PackedPart(
+        words=bits.words.placement(),
+        word=bits.words._dtype.name,
+        axes=tuple(axes.index(axis) for axis in bits.words._axes_from_root()),
+        within=tuple((axes.index(axis), extent) for axis, extent in within),
+        digits=bits.digits,
+        scale=quant.scale,
+        exponent=bits.exponent,
+        shared=bits.shared,
+    )
+
+
+class BitpackedFields:
+    """Fields of quantized types whose elements are in one word: `place` the fields in it, and it in a level.
+
+    `max_num_bits`: the bits of a word, 8, 16, 32 or 64. Raises `OctantsRuntimeError` for another number.
+    """
+
+    def __init__(self, max_num_bits: int) -> None:
+        self._word = word_of(max_num_bits)
+        self._free = 0
+        self._components: list[tuple[Component, Digits, tuple[int, int] | None, list[Digits] | None]] = []
+        self._is_placed = False
+
+    def place(self, *args: Any, shared_exponent: bool = False) -> None:
+        """Puts fields of quantized types into the word, the first at the lowest bit. `shared_exponent=True` gives the
+        floats among these fields one exponent.
+
+        Raises `OctantsRuntimeError` for fields of other types, for more bits than the word has, and once the word is
+        placed; `OctantsCompilationError` for an exponent that fewer than two components would share."""
+        if self._is_placed:
+            raise OctantsRuntimeError("these BitpackedFields are placed already, and take no more fields")
+        components = [part for arg in args for part in _components_of(arg)]
+        types = [_quant_type(part) for part in components]
+        if not shared_exponent:
+            for part, quant in zip(components, types, strict=True):
+                exponent = self._take(quant.exponent_bits) if quant.exponent_bits else None
+                digits = (*self._take(quant.bits), quant.signed)
+                self._components.append((part, digits, exponent, None))
+            return
+        # Programs look for these words, so they are spelled as Quadrants spells them.
+        if len(components) < 2:
+            raise OctantsCompilationError("At least 2 fields need to be placed when shared_exponent=True")
+        widths = {quant.exponent_bits for quant in types}
+        if len(widths) > 1 or 0 in widths:
+            raise OctantsRuntimeError(
+                f"an exponent is shared by floats with the same exponent bits, not by {', '.join(map(str, types))}"
+            )
+        exponent = self._take(widths.pop())
+        shared: list[Digits] = []
+        for part, quant in zip(components, types, strict=True):
+            digits = (*self._take(quant.bits), quant.signed)
+            shared.append(digits)
+            self._components.append((part, digits, exponent, shared))
+
+    def _take(self, bits: int) -> tuple[int, int]:
+        """The next bits of the word."""
+        first, self._free = self._free, self._free + bits
+        if self._free > self._word.bits:
+            raise OctantsRuntimeError(f"the fields take {self._free} bits, and the word has {self._word.bits}")
+        return first, bits
+
+    def _place_in(self, level: SNode, offset: Any) -> None:
+        """Places the word, and the fields, in each cell of a level."""
+        if self._is_placed:
+            raise OctantsRuntimeError("these BitpackedFields have been placed already")
+        if not self._components:
+            raise OctantsRuntimeError("these BitpackedFields hold no fields: place some in them first")
+        for component, *_ in self._components:
+            _quant_type(component)
+        self._is_placed = True
+        words = level._place_words(self._word)
+        for component, digits, exponent, shared in self._components:
+            component.bits = PlacedBits(words, digits, exponent, shared)
+            level._place_component(component, offset)
+
+
+def place_in_array(component: Component, level: SNode) -> PlacedBits:
+    """Where the elements of a field are in the words of a `quant_array` level."""
+    quant, words = _quant_type(component), level._words
+    assert words is not None
+    assert words._dtype is not None
+    if not quant.digits_are_integers:
+        raise OctantsRuntimeError(f"a quant_array takes integers and fixed-point numbers, not {quant}")
+    if level._get_children():
+        raise OctantsRuntimeError("a quant_array holds one component, and has one already")
+    count = 1
+    for _, extent in level._within:
+        count *= extent
+    if count * quant.bits > words._dtype.bits:
+        raise OctantsRuntimeError(
+            f"{count} elements of {quant} take {count * quant.bits} bits, and the word of the quant_array has "
+            f"{words._dtype.bits}"
+        )
+    return PlacedBits(words, (0, quant.bits, quant.signed))
+
+
+def word_of(max_num_bits: Any) -> DataType:
+    """The type of words of so many bits."""
+    if isinstance(max_num_bits, bool) or max_num_bits not in _WORDS:
+        raise OctantsRuntimeError(f"max_num_bits is 8, 16, 32 or 64, got {max_num_bits!r}")
+    return _WORDS[max_num_bits]
+
+
+def _components_of(arg: Any) -> list[Component]:
+    if isinstance(arg, (list, tuple)):
+        return [part for each in arg for part in _components_of(each)]
+    components = getattr(arg, "_placeable", None)
+    if components is None:
+        raise ValueError(f"{arg!r} cannot be placed: place() takes fields")
+    found: list[Component] = components()
+    return found
+
+
+def _quant_type(component: Component) -> QuantType:
+    name = component.name or "(unnamed)"
+    if component.quant is None:
+        raise OctantsRuntimeError(
+            f"the field {name} has the type {component.dtype}: fields of quantized types are packed, others are placed "
+            "in a level"
+        )
+    if component.node is not None or component.bits is not None:
+        raise OctantsRuntimeError(f"the field {name} has been placed already")
+    return component.quant
+
+
+class PackedMemory:
+    """Reads and writes elements of a quantized type by kernels. The same interface as `HostMemory`."""
+
+    NO_VIEW = "copy=False: elements of a quantized type are some bits of a word; use copy=None or copy=True"
+
+    at_once = False
+
+    def __init__(self, field: Field) -> None:
+        self._field = field
+        self.shape = field._shape
+        self.element_shape = field._element_shape
+        self.dtype = field._dtype.numpy
+
+    def _parts(self) -> list[Any]:
+        return self._field._scalar_components()
+
+    def read(self) -> np.ndarray[Any, Any]:
+        """All elements in a new array of shape `shape + element_shape`; those of inactive cells are zero."""
+        parts = self._parts()
+        found = []
+        with _octants.on_program(self._field._serial):
+            for part in parts:
+                values = np.zeros(self.shape, self.dtype)
+                read_elements(part, values, self._field._offset)
+                found.append(values)
+        return found[0] if not self.element_shape else np.stack(found, axis=-1).reshape(self.shape + self.element_shape)
+
+    def write(self, values: np.ndarray[Any, Any]) -> None:
+        """Stores all elements."""
+        self._field._write(values.reshape(self.shape + self.element_shape), None)
+
+    def fill(self, value: Any) -> None:
+        """Stores one element (an array of `element_shape`, or a scalar) everywhere."""
+        self._field.fill(value)
+
+    def copy(self, source: Field, qd_stream: Any) -> None:
+        """Sets all elements from another field of the same shape."""
+        shift = tuple(a - b for a, b in zip(source._offset, self._field._offset, strict=True))
+        copy = copy_elements(self._field._dtype)
+        with _octants.on_program(self._field._serial):
+            for to, part in zip(self._parts(), source._scalar_components(), strict=True):
+                copy(to, part, shift, qd_stream=qd_stream)
+
+    def get(self, index: tuple[int, ...]) -> Any:
+        """One element: a Python scalar, or a new array of `element_shape`."""
+        at, read = self._at(index), read_element(self._field._dtype, len(self.shape))
+        with _octants.on_program(self._field._serial):
+            found = [read(part, *at) for part in self._parts()]
+        return np.array(found, self.dtype).reshape(self.element_shape) if self.element_shape else found[0]
+
+    def set(self, index: tuple[int, ...], value: Any) -> None:
+        """Stores one element: a scalar, or an array of `element_shape`."""
+        self._set(index, self._parts(), np.ravel(value).tolist())
+
+    def set_component(self, index: tuple[int, ...], component: tuple[int, ...], value: Any) -> None:
+        """Stores one component of an element."""
+        number = int(np.ravel_multi_index(component, self.element_shape))
+        self._set(index, [self._parts()[number]], [value])
+
+    def _set(self, index: tuple[int, ...], parts: list[Any], values: list[Any]) -> None:
+        at, write = self._at(index), write_element(self._field._dtype, len(self.shape))
+        with _octants.on_program(self._field._serial):
+            for part, value in zip(parts, values, strict=True):
+                write(part, *at, value)
+
+    def _at(self, index: tuple[int, ...]) -> tuple[Any, ...]:
+        """Indices that count from zero, as an argument of kernels."""
+        return ([i + first for i, first in zip(index, self._field._offset, strict=True)],) if index else ()
+
+    @property
+    def device(self) -> NoReturn:
+        """Raises: no array describes the memory."""
+        raise OctantsRuntimeError(self.NO_VIEW)
+
+    def dlpack(self, keywords: dict[str, Any]) -> NoReturn:
+        """Raises: no array describes the memory."""
+        raise OctantsRuntimeError("DLPack cannot describe elements of a quantized type: export to_numpy()")
+
+    def torch(self, whole: Any, device: Any, copy: bool | None) -> Any:
+        """A torch tensor on `device` (the CPU by default) with the elements of `whole`, whose memory this is."""
+        return interchange.to_torch(whole.to_numpy(copy=copy), device, copy)
+
+    def layout_for(self, tensor: Any) -> MemoryLayout | None:
+        """None: kernels set the elements from the tensor's values."""
+        return None
+
+    def direct(self) -> np.ndarray[Any, Any] | None:
+        """None: no numpy array can describe the memory."""
+        return None

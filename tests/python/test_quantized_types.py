@@ -1,0 +1,402 @@
+"""Fields of quantized types: their formats, words that several elements share, and misuse."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+import octants as qd
+
+Q = qd.types.quant
+
+
+@pytest.fixture(autouse=True)
+def program() -> None:
+    qd.init(arch=qd.cpu)
+
+
+def packed(bits: int, *fields: Any, n: int | None = None, shared: bool = False) -> None:
+    """Places fields in one word, for each of n cells or at the root."""
+    word = qd.BitpackedFields(max_num_bits=bits)
+    word.place(*fields, shared_exponent=shared)
+    (qd.root if n is None else qd.root.dense(qd.i, n)).place(word)
+
+
+def round_away(x: Any) -> Any:
+    return np.trunc(np.abs(x) + 0.5) * np.sign(x)
+
+
+def as_float(values: Any, exponent_bits: int, digits: int, signed: bool) -> Any:
+    """What is read back of f32 values from a float with so many digits after its leading one."""
+    bias = 2 ** (exponent_bits - 1) - 1
+    found = []
+    for value in values:
+        mantissa, exponent = math.frexp(abs(float(value)))
+        scaled = math.floor(mantissa * 2 ** (digits + 1) + 0.5)
+        if scaled == 2 ** (digits + 1):
+            scaled, exponent = scaled // 2, exponent + 1
+        stored = exponent - 1 + bias
+        largest = min(2**exponent_bits - 1, 254 - 127 + bias)
+        if value == 0 or stored <= 0:
+            found.append(0.0)
+            continue
+        if stored > largest:
+            scaled, exponent = 2 ** (digits + 1) - 1, largest - bias + 1
+        magnitude = scaled * 2.0 ** (exponent - digits - 1)
+        found.append(math.copysign(magnitude, value) if signed else magnitude)
+    return np.array(found, np.float32)
+
+
+@pytest.mark.parametrize(("word", "widths"), [(8, (3, 1, 4)), (16, (9, 7)), (32, (13, 14, 5)), (64, (33, 1, 30))])
+def test_integers_beside_each_other(word: int, widths: tuple[int, ...]) -> None:
+    n = 1000
+    compute = qd.i64 if word == 64 else qd.i32
+    fields = [qd.field(Q.int(bits, number % 2 == 0, compute)) for number, bits in enumerate(widths)]
+    packed(word, *fields, n=n)
+    values = np.random.default_rng(1).integers(-(2**31), 2**31, size=(len(widths), n), dtype=np.int64)
+    given = [row.astype(compute.numpy) for row in values]
+
+    @qd.kernel
+    def store(x: qd.template(), source: qd.types.ndarray()):
+        for i in x:
+            x[i] = source[i]
+
+    for x, row in zip(fields, given, strict=True):
+        store(x, row)
+    for number, (x, row, bits) in enumerate(zip(fields, given, widths, strict=True)):
+        wanted = row.astype(np.int64) & (2**bits - 1)
+        if number % 2 == 0:
+            wanted = np.where(wanted >> (bits - 1), wanted - 2**bits, wanted)
+        np.testing.assert_array_equal(x.to_numpy(), wanted)
+
+
+@pytest.mark.parametrize("signed", [True, False])
+@pytest.mark.parametrize("bits", [1, 7, 13, 24, 31, 32])
+def test_fixed_point_numbers(bits: int, signed: bool) -> None:
+    x = qd.field(Q.fixed(bits, signed, max_value=3.0, compute=qd.f64))
+    packed(32, x, n=500)
+    values = np.random.default_rng(2).uniform(-4, 4, 500)
+    x.from_numpy(values)
+    scale = 3.0 / 2 ** (bits - 1 if signed else bits)
+    low, high = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if signed else (0, 2**bits - 1)
+    np.testing.assert_allclose(x.to_numpy(), np.clip(round_away(values / scale), low, high) * scale, rtol=1e-12)
+
+
+@pytest.mark.parametrize("signed", [True, False])
+@pytest.mark.parametrize(("exponent_bits", "digits"), [(5, 10), (6, 13), (8, 23), (4, 3), (8, 7), (2, 1)])
+def test_floats(exponent_bits: int, digits: int, signed: bool) -> None:
+    x = qd.field(Q.float(exponent_bits, digits + signed, signed))
+    packed(64, x, n=400)
+    rng = np.random.default_rng(3)
+    values = (rng.uniform(-2, 2, 400) * 2.0 ** rng.integers(-40, 40, 400)).astype(np.float32)
+    values[:5] = [0, 1, -1, 1.5, 65504]
+    x.from_numpy(values)
+    np.testing.assert_array_equal(x.to_numpy(), as_float(values, exponent_bits, digits, signed))
+
+
+def test_a_shared_exponent_is_that_of_the_largest_number() -> None:
+    a, b = qd.field(Q.float(6, 10, signed=False)), qd.field(Q.float(6, 14))
+    packed(32, a, b, n=300, shared=True)
+    rng = np.random.default_rng(4)
+    given = [(rng.uniform(0.1, 2, 300) * 2.0 ** rng.integers(-6, 6, 300)).astype(np.float32) for _ in range(2)]
+    given[1] *= rng.choice([-1, 1], 300).astype(np.float32)
+
+    @qd.kernel
+    def store(x: qd.types.ndarray(), y: qd.types.ndarray()):
+        for i in a:
+            a[i] = x[i]
+            b[i] = y[i]
+
+    store(*given)
+    for field, values, digits in zip((a, b), given, (10, 13), strict=True):
+        # The leading one of the largest is among the digits.
+        largest = np.maximum(np.abs(given[0]), np.abs(given[1]))
+        step = 2.0 ** (np.floor(np.log2(largest)) - digits + 1)
+        error = np.abs(field.to_numpy() - values)
+        assert (error <= step).all(), (error / step).max()
+    # A number that grows takes digits from the others, and one that shrinks returns them to later stores.
+    a[0], b[0] = 1.0, 0.001
+    b[0] = 512.0
+    assert (a[0], b[0]) == (1.0, 512.0)
+    b[0] = 1e-3
+    assert abs(b[0] - 1e-3) < 2e-4
+
+
+@pytest.mark.parametrize("word", [8, 16, 32, 64])
+def test_elements_of_one_word_written_at_once(word: int) -> None:
+    x = qd.field(Q.int(2, False))
+    n, each = 4096, word // 2
+    qd.root.dense(qd.i, n // each).quant_array(qd.i, each, max_num_bits=word).place(x)
+
+    @qd.kernel
+    def store():
+        for i in x:
+            x[i] = i % 4
+
+    @qd.kernel
+    def add():
+        for i in range(4 * n):
+            x[i % n] += 1
+
+    store()
+    np.testing.assert_array_equal(x.to_numpy(), np.arange(n) % 4)
+    add()
+    np.testing.assert_array_equal(x.to_numpy(), np.arange(n) % 4)
+
+
+def test_atomic_updates_return_each_old_value_once() -> None:
+    n = 1 << 12
+    x, y = qd.field(Q.int(20, False)), qd.field(Q.int(12))
+    packed(32, x, y)
+
+    @qd.kernel
+    def count(old: qd.types.ndarray()):
+        for i in range(n):
+            old[i] = qd.atomic_add(x[None], 1)
+            qd.atomic_max(y[None], i % 2000)
+
+    old = np.zeros(n, np.int32)
+    count(old)
+    np.testing.assert_array_equal(np.sort(old), np.arange(n))
+    assert (x[None], y[None]) == (n, 1999)
+
+
+def test_sums_of_fixed_point_numbers_do_not_depend_on_their_order() -> None:
+    x = qd.field(Q.fixed(28, scale=2.0**-10))
+    packed(32, x)
+
+    @qd.kernel
+    def add(values: qd.types.ndarray()):
+        for i in values:
+            x[None] += values[i]
+
+    values = np.random.default_rng(5).uniform(-1, 1, 10000).astype(np.float32)
+    wanted = round_away(values.astype(np.float64) * 2**10).sum() * 2.0**-10
+    for _ in range(3):
+        x[None] = 0
+        add(values)
+        assert x[None] == wanted
+
+
+def test_matrices_and_components() -> None:
+    x = qd.Matrix.field(2, 2, Q.fixed(16, max_value=8.0))
+    for row in range(2):
+        word = qd.BitpackedFields(max_num_bits=32)
+        word.place(x.get_scalar_field(row, 0), x.get_scalar_field(row, 1))
+        qd.root.dense(qd.i, 5).place(word)
+
+    @qd.func
+    def double(m: qd.template()):
+        m[1, 0] *= 2.0
+
+    @qd.kernel
+    def store(row: int, column: int):
+        for i in x:
+            x[i] = qd.Matrix([[1.0, 2.0], [3.0, -4.0]]) * 0.5
+            x[i][row, column] += 1.0
+            double(x[i])
+            x[i] = x[i] @ x[i]
+
+    store(1, 1)
+    m = np.array([[0.5, 1.0], [3.0, -1.0]])
+    np.testing.assert_allclose(x.to_numpy(), np.broadcast_to(m @ m, (5, 2, 2)), atol=1e-3)
+    x[2] = [[1, 2], [3, 4]]
+    assert x[2].to_list() == [[1, 2], [3, 4]]
+    x[2][0, 1] = -2
+    assert x[2][0, 1] == -2
+
+
+def test_a_real_function_takes_an_element_by_reference() -> None:
+    x, y = qd.field(Q.int(7)), qd.field(Q.int(9))
+    packed(16, x, y, n=64)
+
+    @qd.real_func
+    def step(v: qd.ref(qd.i32), by: qd.i32):
+        v = v + by
+
+    @qd.kernel
+    def run():
+        for i in x:
+            step(x[i], i)
+            step(y[i], -i)
+
+    run()
+    np.testing.assert_array_equal(x.to_numpy(), np.arange(64))
+    np.testing.assert_array_equal(y.to_numpy(), -np.arange(64))
+
+
+def test_whole_fields() -> None:
+    x, y = qd.field(Q.int(9)), qd.field(Q.int(9))
+    word = qd.BitpackedFields(max_num_bits=32)
+    word.place(x)
+    qd.root.dense(qd.ij, (3, 4)).place(word, offset=(-1, 2))
+    other = qd.BitpackedFields(max_num_bits=32)
+    other.place(y)
+    qd.root.dense(qd.ij, (3, 4)).place(other)
+    values = np.arange(12, dtype=np.int32).reshape(3, 4)
+    x.from_numpy(values)
+    assert (x[-1, 2], x[1, 5]) == (0, 11)
+    y.copy_from(x)
+    np.testing.assert_array_equal(y.to_numpy(), values)
+    plain = qd.field(qd.i32, shape=(3, 4))
+    plain.copy_from(y)
+    np.testing.assert_array_equal(plain.to_numpy(), values)
+    y.fill(-7)
+    np.testing.assert_array_equal(y.to_numpy(), -7)
+    with pytest.raises(AssertionError, match="out of bounds"):
+        x[-2, 2]
+    with pytest.raises(ValueError, match="copy=False"):
+        x.to_numpy(copy=False)
+    with pytest.raises(qd.OctantsRuntimeError, match="DLPack"):
+        x.to_dlpack()
+
+
+def test_sparse_levels_around() -> None:
+    x, y = qd.field(Q.int(7)), qd.field(Q.fixed(20, max_value=100.0))
+    cells = qd.root.pointer(qd.i, 8)
+    cells.dense(qd.i, 4).quant_array(qd.i, 4, max_num_bits=32).place(x)
+    word = qd.BitpackedFields(max_num_bits=32)
+    word.place(y)
+    cells.dense(qd.i, 16).place(word)
+
+    @qd.kernel
+    def store(first: int):
+        for i in range(first, first + 16):
+            x[i] = i % 50
+            y[i] = i * 0.5
+
+    @qd.kernel
+    def visit() -> int:
+        count = 0
+        for i in x:
+            x[i] += 1
+            count += 1
+        return count
+
+    store(32)
+    assert visit() == 16
+    wanted = np.zeros(128, np.int32)
+    wanted[32:48] = np.arange(32, 48) % 50 + 1
+    np.testing.assert_array_equal(x.to_numpy(), wanted)
+    np.testing.assert_allclose(y.to_numpy()[32:48], np.arange(32, 48) * 0.5, atol=1e-3)
+    cells.deactivate_all()
+    assert visit() == 0
+    assert not x.to_numpy().any()
+    assert not y.to_numpy().any()
+
+
+def test_gradients_pass_through() -> None:
+    x = qd.field(Q.fixed(24, max_value=8.0), needs_grad=True)
+    packed(32, x, n=4)
+    qd.root.lazy_grad()
+    loss = qd.field(qd.f32, shape=(), needs_grad=True)
+
+    @qd.kernel
+    def square():
+        for i in x:
+            loss[None] += x[i] ** 2
+
+    x.from_numpy(np.array([0.5, 1.0, -2.0, 3.0], np.float32))
+    with qd.ad.Tape(loss):
+        square()
+    np.testing.assert_allclose(x.grad.to_numpy(), [1.0, 2.0, -4.0, 6.0], atol=1e-5)
+
+
+def test_stores_to_one_word_are_one() -> None:
+    x, y = qd.field(Q.int(16)), qd.field(Q.int(16))
+    packed(32, x, y, n=8)
+
+    @qd.kernel
+    def store():
+        for i in x:
+            x[i] = i
+            y[i] = i + 1
+
+    store()
+    text = qd.inspect(store, emit="ir")
+    assert "atomic_cas" not in text
+    # Both fill the word: what was there is not read.
+    assert text.count(" store %") == 1
+    np.testing.assert_array_equal(x.to_numpy(), np.arange(8))
+    np.testing.assert_array_equal(y.to_numpy(), np.arange(8) + 1)
+
+
+def test_groups_of_one_kernel_write_to_the_same_words() -> None:
+    x, y = qd.field(Q.int(16)), qd.field(Q.int(16))
+    packed(32, x, y, n=4096)
+
+    @qd.kernel
+    def store():
+        with qd.stream_parallel(allow_overlap=True):
+            for i in range(4096):
+                x[i] = i
+        with qd.stream_parallel(allow_overlap=True):
+            for i in range(4096):
+                y[i] = -i
+
+    store()
+    np.testing.assert_array_equal(x.to_numpy(), np.arange(4096))
+    np.testing.assert_array_equal(y.to_numpy(), -np.arange(4096))
+
+
+def test_misuse_of_types() -> None:
+    for make, text in (
+        (lambda: Q.int(0), "1 to 64 bits"),
+        (lambda: Q.int(65), "1 to 64 bits"),
+        (lambda: Q.int(5, compute=qd.f32), "integer type"),
+        (lambda: Q.fixed(33), "1 to 32 bits"),
+        (lambda: Q.fixed(8, scale=0.0), "positive"),
+        (lambda: Q.fixed(8, compute=qd.i32), "float type"),
+        (lambda: Q.float(9, 8), "1 to 8 exponent bits"),
+        (lambda: Q.float(5, 25), "1 to 24 fraction bits"),
+        (lambda: Q.float(5, 1), "2 fraction bits"),
+        (lambda: qd.BitpackedFields(max_num_bits=33), "8, 16, 32 or 64"),
+    ):
+        with pytest.raises(qd.OctantsRuntimeError, match=text):
+            make()
+
+
+def test_misuse_of_places() -> None:
+    word = qd.BitpackedFields(max_num_bits=32)
+    x = qd.field(Q.int(20), name="x")
+    word.place(x)
+    with pytest.raises(qd.OctantsRuntimeError, match="take 40 bits, and the word has 32"):
+        word.place(qd.field(Q.int(20)))
+    with pytest.raises(qd.OctantsRuntimeError, match="others are placed in a level"):
+        qd.BitpackedFields(max_num_bits=32).place(qd.field(qd.i32))
+    with pytest.raises(qd.OctantsRuntimeError, match="the field x has the quantized type qi20"):
+        qd.root.dense(qd.i, 4).place(x)
+    with pytest.raises(qd.OctantsRuntimeError, match="80 bits"):
+        qd.root.quant_array(qd.i, 4, max_num_bits=32).place(x)
+    with pytest.raises(qd.OctantsRuntimeError, match="no levels below"):
+        qd.root.quant_array(qd.i, 4, max_num_bits=32).dense(qd.i, 2)
+    with pytest.raises(qd.OctantsRuntimeError, match="not qf6e5"):
+        qd.root.quant_array(qd.i, 4, max_num_bits=32).place(qd.field(Q.float(5, 6)))
+    with pytest.raises(qd.OctantsCompilationError, match="At least 2 fields"):
+        qd.BitpackedFields(max_num_bits=32).place(qd.field(Q.float(5, 6)), shared_exponent=True)
+    with pytest.raises(qd.OctantsRuntimeError, match="hold no fields"):
+        qd.root.place(qd.BitpackedFields(max_num_bits=32))
+    with pytest.raises(qd.OctantsRuntimeError, match="qi5"):
+        qd.ndarray(Q.int(5), 4)
+
+
+def test_a_few_bits_have_no_address() -> None:
+    x = qd.field(Q.int(5))
+    packed(32, x)
+
+    @qd.kernel
+    def swap() -> int:
+        return qd.atomic_cas(x[None], 0, 1)
+
+    @qd.kernel
+    def address() -> qd.u64:
+        return qd.get_addr(x, None)
+
+    @qd.kernel
+    def watch() -> int:
+        return qd.volatile_load(x[None])
+
+    for kernel, name in ((swap, "atomic_cas"), (address, "get_addr"), (watch, "volatile_load")):
+        with pytest.raises(qd.OctantsTypeError, match=f"`{name}` takes no element of a quantized type"):
+            kernel()
