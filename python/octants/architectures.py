@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from enum import Enum, IntEnum
+from enum import IntEnum
 
 
 class Arch(IntEnum):
@@ -27,18 +27,21 @@ class Arch(IntEnum):
         return cls.__members__.get(value) if isinstance(value, str) else None
 
 
-class Extension(Enum):
-    """An ability that not every kind of machine has."""
+class Extension(IntEnum):
+    """An ability that not every kind of machine has. The values are those of Quadrants."""
 
-    sparse = "sparse"
-    quant = "quant"
-    mesh = "mesh"
-    quant_basic = "quant_basic"
-    data64 = "data64"
-    adstack = "adstack"
-    bls = "bls"
-    assertion = "assertion"
-    extfunc = "extfunc"
+    sparse = 0
+    quant = 1
+    mesh = 2
+    quant_basic = 3
+    data64 = 4
+    adstack = 5
+    bls = 6
+    assertion = 7
+    extfunc = 8
+
+    def __repr__(self) -> str:
+        return f"Extension.{self.name}"
 
 
 x64 = x86_64 = Arch.x64

@@ -281,3 +281,14 @@ def test_parameters_of_functions_for_kernels_show():
         qd.atomic_add(1)
     with pytest.raises(qd.OctantsScopeError, match=r"qd\.simt\.block\.sync\(\) is for kernels"):
         qd.simt.block.sync()
+
+
+def test_kinds_are_numbers_as_in_quadrants():
+    from octants.types.enums import AutodiffMode, SNodeGradType
+
+    assert [mode.name for mode in sorted(AutodiffMode)] == ["FORWARD", "REVERSE", "NONE", "VALIDATION"]
+    assert [int(kind) for kind in SNodeGradType] == [0, 1, 2, 3]
+    assert [int(ability) for ability in qd.extension] == list(range(9))
+    assert repr(qd.extension.data64) == "Extension.data64"
+    assert repr(AutodiffMode.REVERSE) == "AutodiffMode.REVERSE"
+    assert qd.is_extension_enabled(int(qd.extension.data64))

@@ -1,9 +1,9 @@
 """Whether a field needs a gradient, and how a tape handles a kernel."""
 
-from enum import Enum
+from enum import Enum, IntEnum
 
 
-class SNodeGradType(Enum):
+class SNodeGradType(IntEnum):
     """Whether a field's place holds values or what belongs to those of another field."""
 
     PRIMAL = 0
@@ -15,18 +15,24 @@ class SNodeGradType(Enum):
     ADJOINT_CHECKBIT = 3
     """Marks of the check of gradients; Octants keeps them elsewhere."""
 
+    def __repr__(self) -> str:
+        return f"SNodeGradType.{self.name}"
 
-class AutodiffMode(Enum):
+
+class AutodiffMode(IntEnum):
     """What a launch of a kernel does."""
 
-    NONE = 0
-    """It computes values."""
-    VALIDATION = 1
-    """It also checks that it overwrites nothing that its gradient will read."""
-    FORWARD = 2
+    FORWARD = 0
     """It computes tangents beside values."""
-    REVERSE = 3
+    REVERSE = 1
     """It computes gradients."""
+    NONE = 2
+    """It computes values."""
+    VALIDATION = 3
+    """It also checks that it overwrites nothing that its gradient will read."""
+
+    def __repr__(self) -> str:
+        return f"AutodiffMode.{self.name}"
 
 
 class DeviceCapability:
