@@ -38,7 +38,7 @@ def test_options_are_read_back():
     with pytest.raises(AttributeError, match=r"qd.init\(\)"):
         qd.cfg.cpu_max_num_threads = 2
     assert qd.is_extension_enabled(qd.extension.data64)
-    assert not qd.is_extension_enabled(qd.extension.sparse)
+    assert not qd.is_extension_enabled(qd.extension.mesh)
     assert qd.field(float, 1).dtype is qd.f64
     qd.reset()
     assert qd.cfg is None
@@ -308,3 +308,20 @@ def test_fill_and_constants_in_kernels():
         )
 
     assert build(qd.math.vec2(3, 5)).to_list() == [[3 + 3 + 3 + 1, 6 + 5], [5 + 3, 10 + 5 + 3 + 1]]
+
+
+def test_debug_mode_checks_bounds_whatever_the_option_says():
+    qd.init(arch=qd.cpu, debug=True, check_out_of_bound=False)
+    assert qd.cfg.check_out_of_bound
+    x = qd.field(qd.i32, 4)
+
+    @qd.kernel
+    def write(i: qd.i32):
+        x[i] = 1
+
+    with pytest.raises(qd.OctantsAssertionError, match=r"\[4\] with bounds \[4\]"):
+        write(4)
+    qd.init(arch=qd.cpu)
+    assert not qd.cfg.check_out_of_bound
+    qd.cfg.debug = True
+    assert qd.cfg.check_out_of_bound

@@ -40,6 +40,7 @@ class Config:
             values: dict[str, Any] = {**self._given, **_octants.config()}
         for name in ("default_fp", "default_ip", "default_up"):
             values[name] = BY_NAME[values[name]]
+        values["check_out_of_bound"] = values["check_out_of_bound"] or values["debug"]
         # Kernels that run as Python have a program on the CPU.
         is_plain = self._given.get("arch") == Arch.python.name
         values["arch"] = Arch.python if is_plain else cpu if values["arch"] == "cpu" else Arch[values["arch"]]
