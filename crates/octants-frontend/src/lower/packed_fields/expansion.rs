@@ -113,7 +113,15 @@ impl Expansion<'_> {
         for &axis in &component.axes {
             let (mut index, s) = from_zero(b, axis);
             let n = component.elements_along(axis);
-            if n != 1 {
+            if n == 1 {
+                indices.push(index);
+                continue;
+            }
+            if n.is_power_of_two() {
+                // Indices are not negative.
+                let bits = b.int(n.trailing_zeros().into(), s);
+                index = b.binary(BinaryOp::Shr, index, bits);
+            } else {
                 let n = b.int(n as i64, s);
                 index = b.binary(BinaryOp::Div, index, n);
             }
@@ -122,8 +130,9 @@ impl Expansion<'_> {
         let mut number = None;
         for &(axis, n) in &component.within {
             let (index, s) = from_zero(b, axis);
-            let extent = b.int(n as i64, s);
-            let digit = b.binary(BinaryOp::Rem, index, extent);
+            let (op, amount) = if n.is_power_of_two() { (BinaryOp::And, n - 1) } else { (BinaryOp::Rem, n) };
+            let amount = b.int(amount as i64, s);
+            let digit = b.binary(op, index, amount);
             let digit = b.cast(digit, Scalar::I32);
             number = Some(match number {
                 None => digit,
