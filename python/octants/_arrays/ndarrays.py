@@ -455,9 +455,9 @@ def forget_marks_of_arrays() -> None:
 
 
 def _split(dtype: Any) -> tuple[DataType, tuple[int, ...]]:
-    if isinstance(dtype, MatrixType):
-        return dtype.dtype, dtype.shape
     try:
+        if isinstance(dtype, MatrixType):
+            return resolve_dtype(dtype._stored), dtype.shape
         return resolve_dtype(dtype), ()
     except ValueError:
         raise OctantsRuntimeError(f"{dtype!r} is not supported as ndarray element type") from None

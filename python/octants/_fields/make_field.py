@@ -41,7 +41,7 @@ def field(dtype: Any, shape: Any = None, *args: Any, device: Any = None, **kwarg
         return _split_field(dtype, shape, split, device, args, kwargs)
     with on_unless_unplaced(device, shape):
         if isinstance(dtype, MatrixType):
-            return make_matrix_field(dtype.shape, dtype.dtype, shape, *args, **kwargs)
+            return make_matrix_field(dtype.shape, dtype._stored, shape, *args, **kwargs)
         return make_scalar_field(dtype, shape, *args, **kwargs)
 
 
