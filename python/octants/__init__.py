@@ -94,6 +94,7 @@ from octants._language.ops import (
     zero,
 )
 from octants._language.performance_dispatch import perf_dispatch
+from octants._language.python_scope import runs_as_python
 from octants._logging import (
     CRITICAL,
     DEBUG,
@@ -416,7 +417,8 @@ _NOT_THERE_YET = {
 
 def __getattr__(name: str) -> Any:
     if name == "cfg":
-        return runtime.current_config()
+        # Kernels that run as Python have no options of a compiler.
+        return None if runs_as_python() else runtime.current_config()
     if name in _LAZY_MODULES:
         return importlib.import_module(f"octants.{name}")
     if name in _LAZY_NAMES:

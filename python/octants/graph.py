@@ -45,6 +45,8 @@ do_while = kernel_only(
     "do_while",
     "`while qd.graph.do_while(counter):` runs its body once, then again while `counter`, a 0-dimensional i32 "
     "ndarray, is not zero. Its `for` loops are parallel.",
+    lambda condition: None,
+    "graph.do_while",
 )
 
 
@@ -53,6 +55,8 @@ cond = kernel_only(
     "`if qd.graph.cond(flag):` at the top level of a kernel runs its body if `flag`, a 0-dimensional i32 ndarray or "
     "any scalar expression, is not zero, and an `else` or `elif` otherwise. The `for` loops of both are parallel. "
     "The device evaluates the condition if it can.",
+    lambda condition: None,
+    "graph.cond",
 )
 
 

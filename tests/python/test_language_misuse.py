@@ -712,3 +712,49 @@ def test_names_that_modules_and_classes_do_not_have():
 
     refused(of_module, error=AttributeError, match="module 'octants' has no attribute 'no_such_function'")
     refused(of_class, error=AttributeError, match="class 'Matrix' has no attribute 'no_such_matrix'")
+
+
+def test_keywords_name_the_parameters_of_functions_for_kernels():
+    x = qd.field(qd.i32, 3)
+
+    @qd.kernel
+    def named() -> qd.i32:
+        for index in qd.grouped(x=x):
+            qd.atomic_add(x=x[index], y=2)
+        qd.atomic_max(x[0], y=7)
+        return qd.atomic_cas(x=x[1], expected=2, desired=5) + qd.volatile_load(target=x[0])
+
+    assert named() == 9
+    assert x.to_numpy().tolist() == [7, 5, 2]
+
+    @qd.kernel
+    def unknown():
+        qd.atomic_add(x[0], value=2)
+
+    refused(unknown, error=qd.OctantsTypeError, match="`atomic_add` has no parameter `value`")
+
+    @qd.kernel
+    def unknown_of_ndrange():
+        for i in qd.ndrange(3, order=(0,)):
+            x[i] = 1
+
+    refused(unknown_of_ndrange, error=qd.OctantsTypeError, match="unexpected keyword argument 'order'")
+
+
+def test_loops_over_what_has_no_axes():
+    x = qd.field(qd.i32, ())
+
+    @qd.kernel
+    def one_index():
+        for i in x:
+            x[i] = 1
+
+    refused(one_index, error=qd.OctantsCompilationError, match=r"loop variable dimensionality \(1 != 0\)")
+
+    @qd.kernel
+    def grouped():
+        for index in qd.grouped(x):
+            x[index] = 9
+
+    grouped()
+    assert x[None] == 9

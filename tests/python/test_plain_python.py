@@ -16,11 +16,54 @@ def program():
     qd.reset()
 
 
-def test_the_options_name_it():
+def test_it_has_no_options_of_a_compiler():
     qd.init(qd.python)
-    assert qd.cfg.arch == qd.python
+    assert qd.cfg is None
     qd.init(arch=qd.cpu)
-    assert qd.cfg.arch != qd.python
+    assert qd.cfg.arch == qd.cpu
+
+
+def test_arrays_have_lengths_and_items():
+    qd.init(qd.python)
+    numbers, rows, vectors = qd.ndarray(qd.f32, 4), qd.field(qd.i32, (2, 3)), qd.Vector.field(2, qd.f32, 3)
+    numbers.from_numpy(np.arange(4, dtype=np.float32))
+    vectors[1] = [1, 2]
+    for array in (numbers, qd.tensor(qd.f32, 4), numbers[1:], rows, vectors):
+        assert len(array) == array.shape[0] == len(list(array))
+        assert array
+    assert sum(numbers) == 6
+    assert list(numbers[2:]) == [2, 3]
+    assert [row.tolist() for row in rows] == [[0, 0, 0], [0, 0, 0]]
+    assert [vector.tolist() for vector in vectors][1] == [1, 2]
+    assert numbers.size(0) == 4
+    assert vectors.size(1) == 2
+    assert vectors.size() == (3, 2)
+    with pytest.raises(TypeError, match="without axes"):
+        len(qd.field(qd.f32, ()))
+
+
+def test_compiled_arrays_have_them_in_kernels_only():
+    qd.init(arch=qd.cpu)
+    for array in (qd.ndarray(qd.f32, 4), qd.field(qd.f32, 4), qd.tensor(qd.f32, 4)):
+        assert array
+        with pytest.raises(TypeError, match=r"no len\(\)"):
+            len(array)
+        with pytest.raises((TypeError, NotImplementedError)):
+            iter(array)
+
+
+@qd.kernel(graph=True)
+def loop_without_condition(x: qd.types.ndarray()):
+    while qd.graph.do_while():
+        for _ in range(1):
+            x[()] -= 1
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+def test_a_graph_loop_needs_its_condition(arch):
+    qd.init(arch)
+    with pytest.raises(TypeError, match=r"do_while\(condition\): missing a required argument: 'condition'"):
+        loop_without_condition(qd.ndarray(qd.i32, ()))
 
 
 @qd.func

@@ -1,5 +1,7 @@
 """Names of the package that no other test uses: they do what they say, from kernels and from Python."""
 
+import inspect
+
 import numpy as np
 import pytest
 
@@ -245,3 +247,37 @@ def test_names_of_formats_and_abilities():
     assert qd.Format.rgba8.value == 3
     assert qd.Format.depth32f.value == len(qd.Format) - 1
     assert qd.DeviceCapability.spirv_has_int64 == "spirv_has_int64"
+
+
+def test_paths_of_quadrants():
+    from octants.lang._ndarray import Ndarray, ScalarNdarray
+    from octants.lang.buffer_view import BufferView
+    from octants.lang.misc import get_host_arch_list, is_arch_supported, is_extension_supported
+    from octants.lang.runtime_ops import sync
+    from octants.linalg.matrixfree_cg import MatrixFreeCG
+    from octants.tools.np2ply import PLYWriter
+    from octants.types.compound_types import vector
+    from octants.types.ndarray_type import NdarrayType
+
+    assert issubclass(ScalarNdarray, Ndarray)
+    assert BufferView is qd.BufferView
+    assert sync is qd.sync
+    assert MatrixFreeCG is qd.linalg.MatrixFreeCG
+    assert PLYWriter is qd.tools.PLYWriter
+    assert vector is qd.types.vector
+    assert NdarrayType is qd.types.NdarrayType
+    assert get_host_arch_list() == [qd.cpu]
+    assert is_arch_supported(qd.cpu)
+    assert is_arch_supported(qd.python)
+    assert is_extension_supported(qd.cpu, qd.extension.data64)
+    assert not is_extension_supported(qd.cpu, qd.extension.mesh)
+
+
+def test_parameters_of_functions_for_kernels_show():
+    assert str(inspect.signature(qd.atomic_add)) == "(x, y)"
+    assert str(inspect.signature(qd.atomic_cas)) == "(x, expected, desired)"
+    assert str(inspect.signature(qd.graph.do_while)) == "(condition)"
+    with pytest.raises(TypeError, match="missing a required argument: 'y'"):
+        qd.atomic_add(1)
+    with pytest.raises(qd.OctantsScopeError, match=r"qd\.simt\.block\.sync\(\) is for kernels"):
+        qd.simt.block.sync()

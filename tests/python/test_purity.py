@@ -33,7 +33,17 @@ def program():
     qd.reset()
 
 
-@pytest.mark.parametrize("declare", [qd.kernel(fastcache=True), qd.kernel(pure=True), lambda k: qd.pure(qd.kernel(k))])
+def declared_by_keyword(function):
+    with pytest.warns(UserWarning, match="parameter `pure` is deprecated"):
+        return qd.kernel(pure=True)(function)
+
+
+def declared_by_decorator(function):
+    with pytest.warns(UserWarning, match=r"@qd\.pure is deprecated"):
+        return qd.pure(qd.kernel(function))
+
+
+@pytest.mark.parametrize("declare", [qd.kernel(fastcache=True), declared_by_keyword, declared_by_decorator])
 def test_a_variable_of_outside_is_an_error(declare):
     def uses_global() -> qd.i32:
         return size

@@ -6,10 +6,12 @@ views are detected at launch, like any other overlapping arrays.
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from collections.abc import Iterator
+from typing import Any
 
 from octants._arrays.array_makers import makers
 from octants._arrays.ndarrays import Ndarray
+from octants._language.python_scope import runs_as_python
 from octants.types.annotations import BufferViewType
 
 
@@ -22,11 +24,11 @@ class BufferView(Ndarray):
     _octants_entity = "buffer_view"
     _octants_builtin = "BufferView"
 
-    def __new__(cls, ndarray: Ndarray, offset: int, size: int) -> BufferView:
+    def __new__(cls, arr: Ndarray, offset: int, size: int) -> BufferView:
         """`size` elements from `offset` on."""
-        if isinstance(ndarray, BufferView):
+        if isinstance(arr, BufferView):
             raise TypeError("Cannot nest BufferView(view, ...); use view.subview(offset, size) instead")
-        ndarray = getattr(ndarray, "_impl", ndarray)
+        ndarray = getattr(arr, "_impl", arr)
         if not isinstance(ndarray, Ndarray):
             raise TypeError(f"qd.BufferView is a view of an ndarray, got {type(ndarray).__name__}")
         if len(ndarray.shape) != 1:
@@ -80,7 +82,9 @@ class BufferView(Ndarray):
             )
         return self.subview(*_offset_and_size(key, self.size))
 
-    def __iter__(self) -> NoReturn:
+    def __iter__(self) -> Iterator[Any]:
+        if runs_as_python():
+            return iter(self.to_numpy(copy=None))
         raise TypeError("BufferView host-side indexing requires a slice: in Python loop over to_numpy()")
 
     def __class_getitem__(cls, dtype: Any) -> BufferViewType:

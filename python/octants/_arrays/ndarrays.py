@@ -7,10 +7,10 @@ order in memory; shape and indices do not change.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from octants._arrays import shadow_buffers
 from octants._arrays.array_makers import makers
 from octants._arrays.host_memory import CopiedMemory, HostMemory, host_access
 from octants._arrays.queued_access import Elements
-from octants._arrays.whole_arrays import WholeArray, component_key, flat_index
+from octants._arrays.whole_arrays import WholeArray, component_key, flat_index, items_in_python
 from octants._fields.fields import store_component, widened
 from octants._fields.placement_checks import refuse_unplaced_fields
 from octants._fields.snode_trees import require_program
@@ -189,7 +189,9 @@ class Ndarray(WholeArray, _octants.Ndarray):
         view: Ndarray = makers.view_of_slice(self, key)
         return view
 
-    def __iter__(self) -> NoReturn:
+    def __iter__(self) -> Iterator[Any]:
+        if runs_as_python():
+            return items_in_python(self)
         raise NotImplementedError("an ndarray is looped over in a kernel; in Python loop over to_numpy()")
 
     # Whole arrays

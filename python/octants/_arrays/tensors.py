@@ -6,16 +6,18 @@ takes tensors of either kind, and the kernel sees the array inside.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import IntEnum
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
 from octants._arrays.array_makers import makers
 from octants._arrays.ndarrays import MatrixNdarray, Ndarray, VectorNdarray, element_type_of, make_ndarray
+from octants._arrays.whole_arrays import items_in_python, len_in_python
 from octants._fields.fields import Field, MatrixField
 from octants._fields.make_field import field
-from octants._language.python_scope import only_in_python
+from octants._language.python_scope import only_in_python, runs_as_python
 from octants._program.current_device import on
 from octants.types.primitive import DataType, resolve_dtype
 from octants.types.tensor_types import MatrixType
@@ -103,7 +105,15 @@ class Tensor:
         if len(key) != rank:
             raise TypeError(f"layout-tagged Tensor key has {len(key)} entries but rank is {rank}")
 
-    def __iter__(self) -> NoReturn:
+    def __len__(self) -> int:
+        return len_in_python(self)
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __iter__(self) -> Iterator[Any]:
+        if runs_as_python():
+            return items_in_python(self)
         raise TypeError("a tensor is looped over in a kernel; in Python loop over to_numpy()")
 
     @only_in_python

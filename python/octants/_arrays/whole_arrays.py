@@ -3,7 +3,7 @@ copies)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -78,10 +78,17 @@ class WholeArray:
         """A component, a row or a Python scalar, as a scalar of the array's own type."""
         return component if isinstance(component, Matrix) else self._memory().dtype.type(component)
 
-    def size(self) -> tuple[int, ...]:
-        """The extents of the axes, and after them those of an element."""
+    def size(self, axis: int | None = None) -> Any:
+        """The extents of the axes, and after them those of an element; or the one of them that `axis` counts."""
         memory = self._memory()
-        return tuple(memory.shape) + tuple(memory.element_shape)
+        extents = tuple(memory.shape) + tuple(memory.element_shape)
+        return extents if axis is None else extents[axis]
+
+    def __len__(self) -> int:
+        return len_in_python(self)
+
+    def __bool__(self) -> bool:
+        return True
 
     @only_in_python
     def to_torch(self, device: Any = None, *, copy: bool | None = True) -> Any:
@@ -149,6 +156,24 @@ class WholeArray:
     def device(self) -> _octants.Device:
         """The device whose memory it is."""
         return _octants.device_of(self._serial)
+
+
+def len_in_python(array: Any) -> int:
+    """The extent of the first axis, where kernels run as Python. Elsewhere only kernels have `len` of an array."""
+    if not runs_as_python():
+        raise TypeError(
+            f"object of type '{type(array).__name__}' has no len(): its `shape` has the extents of its axes"
+        )
+    if not array.shape:
+        raise TypeError("len() of an array without axes")
+    return int(array.shape[0])
+
+
+def items_in_python(array: Any) -> Iterator[Any]:
+    """The elements of an array of one axis, or the rows of any other as numpy arrays, where kernels run as Python."""
+    if len(array.shape) == 1:
+        return (array[index] for index in range(len_in_python(array)))
+    return iter(array.to_numpy(copy=None)[: len_in_python(array)])
 
 
 def component_key(key: Any, axes: int) -> tuple[Any, Any] | None:

@@ -8,7 +8,7 @@ whole-array copies. They are made by `make_field.py`.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -17,7 +17,7 @@ from octants import _octants
 from octants._arrays import interchange, shadow_buffers
 from octants._arrays.host_memory import CopiedMemory, HostMemory, host_access
 from octants._arrays.queued_access import Elements
-from octants._arrays.whole_arrays import WholeArray, component_key, flat_index
+from octants._arrays.whole_arrays import WholeArray, component_key, flat_index, items_in_python
 from octants._fields.packed_fields import PackedMemory, PackedPart, part_of
 from octants._fields.placement_checks import refuse_unplaced_fields
 from octants._fields.snode import NOT_PLACED, Component, SNode
@@ -251,7 +251,9 @@ class Field(WholeArray):
                 )
         return tuple(value - start for value, start in zip(flat, offset, strict=True)) if any(offset) else tuple(flat)
 
-    def __iter__(self) -> NoReturn:
+    def __iter__(self) -> Iterator[Any]:
+        if runs_as_python():
+            return items_in_python(self)
         raise NotImplementedError("Struct for is only available in Quadrants scope: loop over a field in a kernel")
 
     # Whole arrays

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Callable
 from typing import Any, TypeVar, overload
 
@@ -48,6 +49,8 @@ def kernel(
     `qd.init(concurrency="auto")`.
 
     Raises `OctantsSyntaxError` for `checkpoints` without `graph`, or with a return value."""
+    if pure is not None:
+        warnings.warn("@qd.kernel parameter `pure` is deprecated. Please use parameter `fastcache`.", stacklevel=2)
 
     def decorate(function: Callable[..., Any]) -> _octants.Kernel:
         if checkpoints and not graph:
@@ -117,6 +120,7 @@ def data_oriented(cls: Any = None, *, stable_members: bool = False, template_pri
 
 def pure(fn: Any) -> Any:
     """Declares that a kernel depends on its arguments only; the same as `@qd.kernel(fastcache=True)`."""
+    warnings.warn("Use of @qd.pure is deprecated. Please use @qd.kernel(fastcache=True).", stacklevel=2)
     if isinstance(fn, _octants.Kernel):
         fn._declare_pure()
     return fn

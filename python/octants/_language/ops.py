@@ -4,6 +4,7 @@ from Python, those that make sense there work on numbers, numpy arrays, vectors 
 from __future__ import annotations
 
 import builtins
+import inspect
 import math
 import struct
 from collections.abc import Callable
@@ -57,14 +58,22 @@ def _rounding(name: str, doc: str, apply: Callable[[Any], Any]) -> Callable[...,
     return _named(op, name, doc)
 
 
-def kernel_only(name: str, doc: str) -> Callable[..., Any]:
-    """A function that the compiler knows by `name`; called from Python it raises, unless kernels run as Python."""
+def kernel_only(name: str, doc: str, like: Callable[..., Any], path: str | None = None) -> Callable[..., Any]:
+    """A function that the compiler knows by `name`, with the parameters of `like`; called from Python it raises, unless
+    kernels run as Python. Messages name it by its `path` in the package, where that is another one."""
+    shown = path or name
+    signature = inspect.signature(like)
 
     def op(*args: Any, **kwargs: Any) -> Any:
+        try:
+            signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"qd.{shown}{signature}: {error}") from None
         if name in STAND_INS:
             return STAND_INS[name](*args, **kwargs)
-        raise OctantsScopeError(f"qd.{name}() is for kernels and @qd.func functions; it cannot be called from Python")
+        raise OctantsScopeError(f"qd.{shown}() is for kernels and @qd.func functions; it cannot be called from Python")
 
+    op.__signature__ = signature  # type: ignore[attr-defined]
     return _named(op, name, doc)
 
 
@@ -309,38 +318,50 @@ def loop_unique(val: Any, covers: Any = None) -> Any:
     return val
 
 
-atomic_add = kernel_only("atomic_add", "x += y in one step; returns the old x.")
-atomic_sub = kernel_only("atomic_sub", "x -= y in one step; returns the old x.")
-atomic_mul = kernel_only("atomic_mul", "x *= y in one step; returns the old x.")
-atomic_min = kernel_only("atomic_min", "x = min(x, y) in one step; returns the old x.")
-atomic_max = kernel_only("atomic_max", "x = max(x, y) in one step; returns the old x.")
-atomic_and = kernel_only("atomic_and", "x &= y in one step; returns the old x.")
-atomic_or = kernel_only("atomic_or", "x |= y in one step; returns the old x.")
-atomic_xor = kernel_only("atomic_xor", "x ^= y in one step; returns the old x.")
-atomic_exchange = kernel_only("atomic_exchange", "x = y in one step; returns the old x.")
+atomic_add = kernel_only("atomic_add", "x += y in one step; returns the old x.", lambda x, y: None)
+atomic_sub = kernel_only("atomic_sub", "x -= y in one step; returns the old x.", lambda x, y: None)
+atomic_mul = kernel_only("atomic_mul", "x *= y in one step; returns the old x.", lambda x, y: None)
+atomic_min = kernel_only("atomic_min", "x = min(x, y) in one step; returns the old x.", lambda x, y: None)
+atomic_max = kernel_only("atomic_max", "x = max(x, y) in one step; returns the old x.", lambda x, y: None)
+atomic_and = kernel_only("atomic_and", "x &= y in one step; returns the old x.", lambda x, y: None)
+atomic_or = kernel_only("atomic_or", "x |= y in one step; returns the old x.", lambda x, y: None)
+atomic_xor = kernel_only("atomic_xor", "x ^= y in one step; returns the old x.", lambda x, y: None)
+atomic_exchange = kernel_only("atomic_exchange", "x = y in one step; returns the old x.", lambda x, y: None)
 atomic_cas = kernel_only(
-    "atomic_cas", "With (x, expected, desired): x = desired where x is expected, in one step; returns the old x."
+    "atomic_cas",
+    "With (x, expected, desired): x = desired where x is expected, in one step; returns the old x.",
+    lambda x, expected, desired: None,
 )
 random = kernel_only(
-    "random", "Of the type given (else `default_fp`): a float from 0 to below 1, or an integer of any value."
+    "random",
+    "Of the type given (else `default_fp`): a float from 0 to below 1, or an integer of any value.",
+    lambda dtype=float: None,
 )
 clock_counter = kernel_only(
     "clock_counter",
     "Ticks of a counter of the processor that runs the thread, i64: of the core's time stamp on a CPU, cycles of the "
     "multiprocessor on a GPU. For differences within one thread; ticks of different devices cannot be compared.",
+    lambda: None,
 )
-grouped = kernel_only("grouped", "Makes the indices of a loop over a field or an ndrange one vector.")
+grouped = kernel_only("grouped", "Makes the indices of a loop over a field or an ndrange one vector.", lambda x: None)
 get_addr = kernel_only(
-    "get_addr", "`qd.get_addr(x, [i, j])`: the address on the device of an element of a field or array, a `u64`."
+    "get_addr",
+    "`qd.get_addr(x, [i, j])`: the address on the device of an element of a field or array, a `u64`.",
+    lambda f, indices: None,
 )
 volatile_load = kernel_only(
-    "volatile_load", "Reads an element each time that it is executed, for loops that wait for what others write."
+    "volatile_load",
+    "Reads an element each time that it is executed, for loops that wait for what others write.",
+    lambda target: None,
 )
-flat_values = kernel_only("flat_values", "The scalars of a scalar, vector, matrix, struct or list, as a list.")
+flat_values = kernel_only(
+    "flat_values", "The scalars of a scalar, vector, matrix, struct or list, as a list.", lambda value: None
+)
 outer = kernel_only(
     "outer",
     "`outer(a, b)`: the outer product of two columns of a `qd.simt` tile, in `t -= outer(a, b)`.",
+    lambda a, b: None,
 )
-block_local = kernel_only("block_local", "A hint: keep these fields near the block of threads.")
-cache_read_only = kernel_only("cache_read_only", "A hint: these fields are only read.")
-no_activate = kernel_only("no_activate", "A hint: writes to these sparse fields activate nothing.")
+block_local = kernel_only("block_local", "A hint: keep these fields near the block of threads.", lambda *args: None)
+cache_read_only = kernel_only("cache_read_only", "A hint: these fields are only read.", lambda *args: None)
+no_activate = kernel_only("no_activate", "A hint: writes to these sparse fields activate nothing.", lambda *args: None)

@@ -7,6 +7,9 @@ import sys
 from typing import Any
 
 from octants import simt
+from octants._arrays import buffer_views, ndarrays
+from octants._language import performance_dispatch
+from octants._program import runtime
 from octants.lang import (
     _fast_caching,
     _template_mapper,
@@ -24,8 +27,15 @@ from octants.lang import (
 from octants.lang import program as misc
 from octants.lang import type_names as util
 
-sys.modules[f"{__name__}.misc"] = misc
-sys.modules[f"{__name__}.util"] = util
+for path, module in {
+    "misc": misc,
+    "util": util,
+    "_ndarray": ndarrays,
+    "_perf_dispatch": performance_dispatch,
+    "buffer_view": buffer_views,
+    "runtime_ops": runtime,
+}.items():
+    sys.modules[f"{__name__}.{path}"] = module
 for name in ("", ".block", ".grid", ".reductions", ".sorting", ".subgroup", ".warp"):
     sys.modules[f"{__name__}.simt{name}"] = sys.modules[f"octants.simt{name}"]
 sys.modules[f"{__name__}.simt._tile"] = _tile

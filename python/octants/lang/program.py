@@ -3,8 +3,9 @@
 from octants._fields.axes import axes, i, ij, ijk, ijkl, ijl, ik, ikl, il, j, jk, jkl, jl, k, kl, l
 from octants._language.ops import assume_in_range, block_local, cache_read_only, loop_config, loop_unique, no_activate
 from octants._program.runtime import init, is_extension_enabled, reset
+from octants.architectures import SUPPORTED, Arch, amdgpu, arm64, cpu, cuda, gpu, metal, vulkan, x64
 from octants.architectures import Extension as extension
-from octants.architectures import amdgpu, arm64, cpu, cuda, gpu, metal, vulkan, x64
+from octants.devices import list_devices
 from octants.layouts import Layout
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "cpu",
     "cuda",
     "extension",
+    "get_host_arch_list",
     "gpu",
     "i",
     "ij",
@@ -28,7 +30,9 @@ __all__ = [
     "ikl",
     "il",
     "init",
+    "is_arch_supported",
     "is_extension_enabled",
+    "is_extension_supported",
     "j",
     "jk",
     "jkl",
@@ -44,3 +48,20 @@ __all__ = [
     "vulkan",
     "x64",
 ]
+
+
+def get_host_arch_list() -> list[Arch]:
+    """The kind of this machine's processor, in a list."""
+    return [cpu]
+
+
+def is_arch_supported(arch: Arch) -> bool:
+    """Whether `qd.init(arch=arch)` finds a machine of the kind here."""
+    if arch in (cpu, Arch.python):
+        return True
+    return any(device.arch == arch.name for device in list_devices()[0])
+
+
+def is_extension_supported(arch: Arch, ext: extension) -> bool:
+    """Whether machines of the kind have an ability, whether or not there is one here."""
+    return ext in SUPPORTED.get(arch, frozenset())

@@ -19,23 +19,33 @@ __all__ = [
     "thread_idx",
 ]
 
-_count = kernel_only("simt.block_count", "For how many threads of the block the predicate is not zero.")
-_block_index = kernel_only("simt.block_index", "The block's index in the grid, i32.")
-_block_size = kernel_only("simt.block_size", "Threads of a block, i32.")
+_count = kernel_only(
+    "simt.block_count", "For how many threads of the block the predicate is not zero.", lambda predicate: None
+)
+_block_index = kernel_only("simt.block_index", "The block's index in the grid, i32.", lambda: None)
+_block_size = kernel_only("simt.block_size", "Threads of a block, i32.", lambda: None)
 
 sync = kernel_only(
     "simt.block_sync",
     "A barrier: waits for all threads of the block, and makes what they wrote visible to each of them.",
+    lambda: None,
+    "simt.block.sync",
 )
 mem_fence = kernel_only(
     "simt.block_fence",
     "Orders this thread's accesses to memory, as other threads of the block see them. Waits for no one.",
+    lambda: None,
+    "simt.block.mem_fence",
 )
-thread_idx = kernel_only("simt.thread_index", "The thread's index in its block, i32.")
+thread_idx = kernel_only(
+    "simt.thread_index", "The thread's index in its block, i32.", lambda: None, "simt.block.thread_idx"
+)
 SharedArray = kernel_only(
     "simt.SharedArray",
     "`SharedArray(shape, dtype)`: an array in the block's memory. The shape is an integer or a tuple of integers known "
     "at compile time; the type is a scalar, vector or matrix type. Its contents are undefined at first.",
+    lambda shape, dtype: None,
+    "simt.block.SharedArray",
 )
 
 

@@ -11,6 +11,8 @@ __all__ = ["mem_fence", "memfence"]
 mem_fence = kernel_only(
     "simt.grid_fence",
     "Orders this thread's accesses to memory, as all threads of the device see them. Waits for no one.",
+    lambda: None,
+    "simt.grid.mem_fence",
 )
 
 

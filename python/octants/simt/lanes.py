@@ -43,31 +43,43 @@ def log2_group_size() -> int:
     return group_size().bit_length() - 1
 
 
-invocation_id = kernel_only("simt.lane", "The thread's index in its subgroup, i32.")
-sync = kernel_only("simt.subgroup_sync", "A barrier of the subgroup.")
+invocation_id = kernel_only(
+    "simt.lane", "The thread's index in its subgroup, i32.", lambda: None, "simt.subgroup.invocation_id"
+)
+sync = kernel_only("simt.subgroup_sync", "A barrier of the subgroup.", lambda: None, "simt.subgroup.sync")
 mem_fence = kernel_only(
     "simt.block_fence",
     "Orders this thread's accesses to memory, as other threads of the block see them. Waits for no one.",
+    lambda: None,
+    "simt.block.mem_fence",
 )
 shuffle = kernel_only(
     "simt.shuffle",
     "`shuffle(value, index)`: the value of the thread with an index in the subgroup; the own value if there is none.",
+    lambda value, index: None,
+    "simt.subgroup.shuffle",
 )
 shuffle_xor = kernel_only(
     "simt.shuffle_xor",
     "`shuffle_xor(value, mask)`: the value of the thread whose index differs in the mask's bits; the own value if "
     "there is none.",
+    lambda value, mask: None,
+    "simt.subgroup.shuffle_xor",
 )
 shuffle_up = kernel_only(
     "simt.shuffle_up",
     "`shuffle_up(value, offset)`: the value of the thread whose index is less by the offset; the own value if there is "
     "none.",
+    lambda value, offset: None,
+    "simt.subgroup.shuffle_up",
 )
 shuffle_down = kernel_only(
     "simt.shuffle_down",
     "`shuffle_down(value, offset)`: the value of the thread whose index is larger by the offset; the own value if "
     "there is "
     "none.",
+    lambda value, offset: None,
+    "simt.subgroup.shuffle_down",
 )
 
 

@@ -25,8 +25,10 @@ __all__ = ["FragmentType", "MatrixProduct"]
 
 _SIDE = 16
 
-_fragment_index = kernel_only("simt.fragment_index", "The row or column of a component of this thread.")
-_product = kernel_only("simt.product", "`a @ b + c` of the components of three fragments.")
+_fragment_index = kernel_only(
+    "simt.fragment_index", "The row or column of a component of this thread.", lambda kind, role, component, axis: None
+)
+_product = kernel_only("simt.product", "`a @ b + c` of the components of three fragments.", lambda kind, a, b, c: None)
 
 
 def _common_methods(kind: str, role: str, components: int) -> dict[str, Any]:

@@ -32,7 +32,12 @@ __all__ = [
     "lanemask_lt",
 ]
 
-ballot = kernel_only("simt.ballot", "A bit for each thread of the subgroup whose predicate is not zero, u64.")
+ballot = kernel_only(
+    "simt.ballot",
+    "A bit for each thread of the subgroup whose predicate is not zero, u64.",
+    lambda predicate: None,
+    "simt.subgroup.ballot",
+)
 
 
 @func

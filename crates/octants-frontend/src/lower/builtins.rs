@@ -184,6 +184,23 @@ static OPERATOR_FUNCTIONS: &[(&str, OperatorFunction)] = &[
     ("ge", OperatorFunction::Compare(Comparison::Ge)),
 ];
 
+/// The parameters of a function whose keyword arguments are none but its positional ones, named.
+fn parameters_of(name: &str) -> Option<&'static [&'static str]> {
+    Some(match name {
+        "cast" | "bit_cast" => &["obj", "dtype"],
+        "atomic_cas" => &["x", "expected", "desired"],
+        "get_addr" => &["f", "indices"],
+        "grouped" => &["x"],
+        "simt.ballot" | "simt.block_count" => &["predicate"],
+        "simt.shuffle" => &["value", "index"],
+        "simt.shuffle_down" | "simt.shuffle_up" => &["value", "offset"],
+        "simt.shuffle_xor" => &["value", "mask"],
+        "volatile_load" => &["target"],
+        _ if AtomicOp::from_function(name).is_some() => &["x", "y"],
+        _ => return None,
+    })
+}
+
 impl Lowerer<'_> {
     pub(super) fn call_builtin(
         &mut self,
@@ -204,7 +221,7 @@ impl Lowerer<'_> {
             return self.call_operator_function(obj, function, &args, &kwargs);
         }
         let mut call = Call { obj, name: name.to_string(), args, kwargs };
-        if matches!(name, "cast" | "bit_cast") {
+        if !call.kwargs.is_empty() && parameters_of(name).is_some() {
             let named = std::mem::take(&mut call.kwargs);
             self.place_named(name, &mut call.args, named)?;
         }
@@ -347,8 +364,8 @@ impl Lowerer<'_> {
         let parameters: &[&str] = match name {
             "max" | "min" => &[],
             "pow" => &["base", "exponent"],
-            "cast" | "bit_cast" => &["obj", "dtype"],
             "select" => &["cond", "x1", "x2"],
+            _ if let Some(parameters) = parameters_of(name) => parameters,
             _ if named.iter().any(|(key, _)| key == "x") => &["x"],
             _ => &["x1", "x2"],
         };

@@ -426,7 +426,7 @@ impl Lowerer<'_> {
         if bounds.grouped && names.len() != 1 {
             return self.err(Code::Syntax, format!("Group for should have 1 loop target, found {}", names.len()));
         }
-        if !bounds.grouped && names.len() != axes && !(axes == 0 && names.len() == 1) {
+        if !bounds.grouped && names.len() != axes {
             return Err(Diagnostic::new(
                 Code::Syntax,
                 target.span,

@@ -43,6 +43,9 @@ impl Lowerer<'_> {
     }
 
     pub(super) fn lower_ndrange(&mut self, call: Call) -> Result<Value> {
+        if let Some((key, _)) = call.kwargs.iter().find(|(key, _)| key != "axes") {
+            return self.err(Code::Type, format!("qd.ndrange() got an unexpected keyword argument '{key}'"));
+        }
         let mut dims = Vec::new();
         for a in &call.args {
             let as_pair = match a {
@@ -113,7 +116,8 @@ impl Lowerer<'_> {
         let mut sorted = order.clone();
         sorted.sort_unstable();
         if sorted != (0..n as i128).collect::<Vec<_>>() {
-            return self.err(Code::Syntax, format!("qd.ndrange(axes={order:?}) is not a permutation of range({n})"));
+            let listed = order.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+            return self.err(Code::Syntax, format!("qd.ndrange(axes=({listed})) is not a permutation of range({n})"));
         }
         Ok(order.into_iter().map(|i| i as usize).collect())
     }

@@ -50,7 +50,7 @@ def fields():
         moved[i, j] = 1
     for I in qd.grouped(moved):
         moved[I] = 2
-    for _ in zero_d:
+    for _ in qd.grouped(zero_d):
         zero_d[None] = 1
 
 
