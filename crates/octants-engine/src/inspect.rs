@@ -59,8 +59,10 @@ impl Session {
         let concurrent = !self.device().is_immediate() || info.has_grid;
         let program = self.split(&lowering.lowered, (arrays_may_alias, concurrent), &info, false, |_| ())?;
         check_fragments(&program, &info, &lowering.lowered.sources)?;
-        let schedule =
-            |program| schedule_program(program, &info, self.schedule_options((arrays_may_alias, concurrent)));
+        let schedule = |program| {
+            let options = self.schedule_options(&lowering.lowered, (arrays_may_alias, concurrent));
+            schedule_program(program, &info, options)
+        };
         match form {
             Form::Access => Ok(describe_access(&program).into_bytes()),
             Form::Ir => Ok((lowering.kept() + &program.to_string()).into_bytes()),

@@ -7,7 +7,7 @@ that would be.
 from __future__ import annotations
 
 import math
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -53,6 +53,17 @@ def split_ndarray(dtype: Any, shape: Any, split: int | str = 0, halo: int = 2) -
     return made
 
 
+class GhostSums(NamedTuple):
+    """How sums in ghost rows get to the ranks that own these rows."""
+
+    ghosts: list[MemoryRange]
+    """The ghost rows, which start at zero."""
+    sends: list[Message]
+    receives: list[Message]
+    sums: list[tuple[MemoryRange, MemoryRange]]
+    """Rows of this rank, and what arrives for them."""
+
+
 class SplitNdarray(_octants.Ndarray):
     """An array that is split over ranks. Made by `qd.ndarray(..., split=0)` and `qd.field(..., split=0)`.
 
@@ -70,6 +81,10 @@ class SplitNdarray(_octants.Ndarray):
         self._halo = halo
         self._valid = (0, 0)
         self._ranges: dict[tuple[int, int], MemoryRange] = {}
+        self._ghost_sums: dict[tuple[int, int], GhostSums] = {}
+        # Kernels read them at each launch, for `qd.distributed.assume_local`.
+        self._first_local_row = max(0, rows[0] - halo)
+        self._last_local_row = min(self.shape[0], rows[1] + halo) - 1
 
     @property
     def rows(self) -> tuple[int, int]:
@@ -118,11 +133,32 @@ class SplitNdarray(_octants.Ndarray):
             receives += [(rank, self._range(*part)) for part in self._needs(ranks.rank, rank, before, after)]
         return sends, receives
 
+    def ghost_sums(self, before: int, after: int) -> GhostSums:
+        """How sums in that many ghost rows before and after the rows of each rank get to their owners."""
+        if (before, after) not in self._ghost_sums:
+            self._ghost_sums[before, after] = self._make_ghost_sums(before, after)
+        return self._ghost_sums[before, after]
+
+    def _make_ghost_sums(self, before: int, after: int) -> GhostSums:
+        ranks = world()
+        others = [rank for rank in range(ranks.size) if rank != ranks.rank]
+        sent = [(rank, self._range(*part)) for rank in others for part in self._needs(ranks.rank, rank, before, after)]
+        parts = [(rank, part) for rank in others for part in self._needs(rank, ranks.rank, before, after)]
+        rows = sum(end - first for _, (first, end) in parts)
+        incoming = make_ndarray(self.element_type, (max(1, rows), *self.shape[1:]))
+        on_host, at = incoming.buffer.host_addressable, incoming.buffer.ptr + incoming._offset_in_memory
+        receives, sums = [], []
+        for rank, part in parts:
+            own = self._range(*part)
+            arrived = MemoryRange(at, own.count, own.dtype, on_host, incoming)
+            receives.append((rank, arrived))
+            sums.append((own, arrived))
+            at += own.nbytes
+        return GhostSums([memory for _, memory in sent], sent, receives, sums)
+
     def _needs(self, reader: int, owner: int, before: int, after: int) -> list[tuple[int, int]]:
-        """The rows of one rank that another one reads."""
+        """The rows of one rank that another one has as ghost rows."""
         first, end = self.block(reader)
-        if first == end:
-            return []
         own_first, own_end = self.block(owner)
         wanted = [(max(0, first - before), first), (end, min(self.shape[0], end + after))]
         parts = [(max(a, own_first), min(b, own_end)) for a, b in wanted]
