@@ -161,6 +161,9 @@ pub struct SplitTask {
     pub local: Vec<LocalRows>,
     /// Other memory that it updates: each part of the task makes a part of the sum.
     pub updates: Vec<(u32, UpdateOp, SplitMemory)>,
+    /// The split arrays whose rows wrap around, with what the code takes for the number of rows and for the end of the
+    /// rows that it runs over, where these are constants.
+    pub wraps: Vec<(u32, Option<i64>, Option<i64>)>,
     /// Rows that have to be the last of the array.
     pub last_rows: Vec<(u32, i64)>,
 }

@@ -52,6 +52,6 @@ pub use offload::offload;
 pub use pass_options::PassOptions;
 pub use pipeline::PIPELINE;
 pub use race_watch::RaceWatch;
-pub use restrict_loops::{restrict_loops, split_tasks};
-pub use split_loops::{Halo, LocalRows, SplitLoop};
+pub use restrict_loops::{restrict_loops, split_tasks, unwrap_rows};
+pub use split_loops::{Halo, LocalRows, SplitLoop, WrappedRows};
 pub use split_rows::RowBound;

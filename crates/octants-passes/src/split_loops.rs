@@ -13,7 +13,7 @@ use octants_analysis::{Effects, Sums, function_effects, inst_effects, local_uses
 use octants_diag::{Code, Diagnostic, Span};
 use octants_ir::{AtomicOp, Body, Buffer, BufferId, Effect, ForLoop, Function, Inst, Kernel, Op, ValueId};
 
-use crate::split_rows::{LastRow, Row, RowBound, Rows};
+use crate::split_rows::{LastRow, Row, RowBound, RowCount, Rows};
 
 /// Rows that are touched beside the one that an iteration owns.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -41,6 +41,8 @@ pub struct SplitLoop {
     pub local: BTreeSet<LocalRows>,
     /// Other memory that is updated: each rank has a part of the sum.
     pub updates: BTreeMap<BufferId, AtomicOp>,
+    /// The split arrays whose rows are taken modulo their number.
+    pub wraps: BTreeSet<WrappedRows>,
     /// Constants that a read is clamped to. Each has to be the last row of the array.
     pub last_rows: BTreeSet<(BufferId, i64)>,
 }
@@ -56,6 +58,17 @@ pub struct LocalRows {
     pub first: RowBound,
     /// The largest row.
     pub last: RowBound,
+}
+
+/// Rows of a split array modulo their number: the ghost rows at one end of the array are copies of rows at the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct WrappedRows {
+    /// The array.
+    pub buffer: BufferId,
+    /// What the code takes for the number of rows, where that is a constant.
+    pub modulus: Option<i64>,
+    /// The end of the rows that iterations own, where that is a constant. It is not behind the last row.
+    pub end: Option<i64>,
 }
 
 /// What a kernel's code is asked about split arrays.
@@ -168,7 +181,7 @@ impl<'a> SplitCode<'a> {
         let places = split.iter().map(|a| self.place(&mut rows, a)).collect::<Refused<Vec<Place>>>()?;
         let mut found = SplitLoop::default();
         (found.axis, found.shift) = self.owner(&split, &places)?;
-        let owned = |row: Row| (row.axis, row.distance) == (found.axis, found.shift) && !row.is_clamped();
+        let owned = |row: Row| (row.axis, row.distance) == (found.axis, found.shift) && row.is_exact();
         let scattered: BTreeSet<BufferId> = split
             .iter()
             .zip(&places)
@@ -183,6 +196,18 @@ impl<'a> SplitCode<'a> {
                     .with_hint("use it in a loop of its own: its sums are complete after the loop only"));
             }
             self.add_access(&mut found, access, place, scattered.contains(&access.buffer))?;
+            if let Some(count) = place.row().and_then(|row| row.modulus) {
+                let end = rows.stays_inside(of.dims[found.axis as usize], found.shift).ok_or_else(|| {
+                    let text = format!("rows of `{}` wrap around in a loop over other rows", self.name(access.buffer));
+                    Diagnostic::new(Code::Compilation, access.span, text)
+                        .with_hint("loop over rows of the array: `for i in x`, or `range(x.shape[0])`")
+                })?;
+                let modulus = match count {
+                    RowCount::Constant(count) => Some(count),
+                    RowCount::Of(_) => None,
+                };
+                found.wraps.insert(WrappedRows { buffer: access.buffer, modulus, end });
+            }
         }
         for (buffer, op, span) in plain {
             let message = match (op, found.updates.get(&buffer)) {
@@ -224,6 +249,11 @@ impl<'a> SplitCode<'a> {
             // That array has as many rows as the others.
             Some(LastRow::Of(other)) if other != access.buffer => _ = found.reads.entry(other).or_default(),
             Some(LastRow::Of(_)) | None => {}
+        }
+        if let Some(RowCount::Of(other)) = row.modulus
+            && other != access.buffer
+        {
+            found.reads.entry(other).or_default();
         }
         Ok(())
     }
@@ -312,7 +342,7 @@ impl<'a> SplitCode<'a> {
         let placed = || accesses.iter().zip(places);
         let mut owner = None;
         for (access, place) in placed().filter(|(a, _)| a.kind == Kind::Write) {
-            let Some(row) = place.row().filter(|row| !row.is_clamped()) else {
+            let Some(row) = place.row().filter(|row| row.is_exact()) else {
                 let message = format!("`{}` is written at a row that is not the loop's", self.name(access.buffer));
                 return Err(self.unbounded(access.span, message));
             };
@@ -334,15 +364,17 @@ impl<'a> SplitCode<'a> {
         }
         let mut sums = placed().filter(|(a, _)| a.kind == Kind::Add).map(|(_, place)| place.row());
         if let Some(Some(first)) = sums.next()
-            && !first.is_clamped()
+            && first.is_exact()
             && sums.all(|row| row == Some(first))
         {
             return Ok((first.axis, first.distance));
         }
         // No iteration has to run on some rank: each row is some rank's.
         let rows = places.iter().filter_map(|place| place.row());
-        let nearest = rows.map(|row| (row.axis, row.distance)).min_by_key(|(_, d)| (d.abs(), *d));
-        nearest.ok_or_else(|| {
+        // A row that wraps around follows the index, but is another one than the iteration's near the ends.
+        let distance = |row: Row| if row.modulus.is_some() { 0 } else { row.distance };
+        let nearest = rows.min_by_key(|row| (row.modulus.is_some(), distance(*row).abs(), distance(*row)));
+        nearest.map(|row| (row.axis, distance(row))).ok_or_else(|| {
             let access = accesses.first().expect("compiler bug: there are accesses");
             let text = format!(
                 "which rank runs an iteration does not follow from its index: no split array is indexed by it beside \
@@ -366,10 +398,28 @@ impl<'a> SplitCode<'a> {
         Err(self.unbounded(access.span, text))
     }
 
+    /// The addresses of elements in a loop whose row wraps around, with axis and distance of the row.
+    pub fn wrapped_addresses(&self, body: &Body, at: ValueId) -> BTreeMap<ValueId, (u32, i64)> {
+        let mut wrapped = BTreeMap::new();
+        let Op::For(of) = &body.inst(at).op else { return wrapped };
+        let locals = local_uses(body);
+        let mut rows = Rows { sums: Sums::through(body, &locals), body, at, split: self.split };
+        body.visit(of.body, &mut |v, inst| {
+            if let Op::BufferAddr(buffer, indices) = &inst.op
+                && self.split.contains(buffer)
+                && let Some(row) = indices.first().and_then(|&index| rows.find(index))
+                && row.modulus.is_some()
+            {
+                wrapped.insert(v, (row.axis, row.distance));
+            }
+        });
+        wrapped
+    }
+
     fn unbounded(&self, span: Span, message: String) -> Box<Diagnostic> {
         Diagnostic::new(Code::Compilation, span, message).with_hint(
-            "index it by one index of the parallel loop, plus a constant; `max(i - 1, 0)` and `min(i + 1, n - 1)` are \
-             bounded too. A row from elsewhere that is this rank's or one of its ghost rows can be read and added to \
+            "index it by one index of the parallel loop, plus a constant; `max(i - 1, 0)`, `min(i + 1, n - 1)` \
+             and `(i + 1) % n` are bounded too. A row from elsewhere that is this rank's or one of its ghost rows can be read and added to \
              as `qd.distributed.assume_local(array, row)`",
         )
     }

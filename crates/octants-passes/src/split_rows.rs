@@ -1,10 +1,10 @@
-//! The rows of split arrays that a loop touches, as its code has them: the index of an axis plus a constant, or a row
-//! between bounds that a launch compares with what its rank has.
+//! The rows of split arrays that a loop touches, as its code has them: the index of an axis plus a constant, perhaps
+//! modulo the number of rows, or a row between bounds that a launch compares with what its rank has.
 
 use std::collections::BTreeSet;
 
 use octants_analysis::Sums;
-use octants_ir::{BinaryOp, Body, BufferId, Op, Scalar, Term, Type, ValueId};
+use octants_ir::{Affine, BinaryOp, Body, BufferId, Op, Range, Scalar, Term, Type, ValueId};
 
 /// A number that a launch knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,12 +34,23 @@ pub(crate) struct Row {
     pub clamped_below: bool,
     /// It is at most the last row: `min(i + 1, n - 1)`.
     pub clamped_above: Option<LastRow>,
+    /// It is modulo the number of rows: `(i + 1) % n`.
+    pub modulus: Option<RowCount>,
+}
+
+/// The number of rows of an array, as code has it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RowCount {
+    /// A constant, which a launch compares with the array.
+    Constant(i64),
+    /// That of a split array, which has to have as many rows as the others.
+    Of(BufferId),
 }
 
 impl Row {
-    /// It is another row than the index says near an end of the array.
-    pub fn is_clamped(self) -> bool {
-        self.clamped_below || self.clamped_above.is_some()
+    /// It is the index plus the distance in all iterations.
+    pub fn is_exact(self) -> bool {
+        !self.clamped_below && self.clamped_above.is_none() && self.modulus.is_none()
     }
 
     /// The least and the largest distance. A row that is clamped is the last or the first one, which is on this side of
@@ -65,16 +76,11 @@ impl Rows<'_> {
     pub fn find(&mut self, index: ValueId) -> Option<Row> {
         let index = self.sums.source(index);
         if let Some(sum) = self.sums.of(index) {
-            let mut terms = sum.terms.iter();
-            return match (terms.next(), terms.next()) {
-                (Some((Term::Index(of, axis), 1)), None) if *of == self.at => {
-                    Some(Row { axis: *axis, distance: sum.constant, clamped_below: false, clamped_above: None })
-                }
-                _ => None,
-            };
+            return self.of_sum(&sum);
         }
         match self.body.inst(index).op {
             Op::Cast(a) => self.find(a),
+            Op::Binary(BinaryOp::Mod, a, n) => self.wrapped(a, n),
             // `max(i - 1, 0)` is a row from i - 1 to i.
             Op::Binary(BinaryOp::Max, a, b) => {
                 let (row, bound) = self.clamped(a, b)?;
@@ -96,6 +102,70 @@ impl Rows<'_> {
             }
             _ => None,
         }
+    }
+
+    fn of_sum(&self, sum: &Affine) -> Option<Row> {
+        let mut terms = sum.terms.iter();
+        match (terms.next(), terms.next()) {
+            (Some((Term::Index(of, axis), 1)), None) if *of == self.at => Some(Row {
+                axis: *axis,
+                distance: sum.constant,
+                clamped_below: false,
+                clamped_above: None,
+                modulus: None,
+            }),
+            _ => None,
+        }
+    }
+
+    /// `(i + 1) % n` or `(i - 1 + n) % n`, where n is the number of rows.
+    fn wrapped(&mut self, a: ValueId, n: ValueId) -> Option<Row> {
+        let (mut sum, n) = (self.sums.of(a)?, self.sums.of(n)?);
+        let count = match (n.as_constant(), n.as_term()) {
+            (Some(count), _) if count > 0 => {
+                let half = count / 2;
+                sum.constant = (sum.constant + half).rem_euclid(count) - half;
+                RowCount::Constant(count)
+            }
+            (_, Some(Term::Extent(b, 0))) if self.split.contains(&b) => {
+                sum.terms.remove(&Term::Extent(b, 0));
+                RowCount::Of(b)
+            }
+            _ => return None,
+        };
+        Some(Row { modulus: Some(count), ..self.of_sum(&sum)? })
+    }
+
+    /// Whether all indices of an axis are rows once `shift` is added: `Some` if they are, with the end of these rows
+    /// where it is a constant, which a launch compares with the array.
+    pub fn stays_inside(&mut self, of: Range, shift: i64) -> Option<Option<i64>> {
+        if !self.is_at_least(of.begin, -shift) {
+            return None;
+        }
+        self.end_of_rows(of.end, shift)
+    }
+
+    fn is_at_least(&mut self, v: ValueId, least: i64) -> bool {
+        let v = self.sums.source(v);
+        match self.body.inst(v).op {
+            Op::Binary(BinaryOp::Max, a, b) => self.is_at_least(a, least) || self.is_at_least(b, least),
+            _ => self.sums.of(v).and_then(|sum| sum.as_constant()).is_some_and(|c| c >= least),
+        }
+    }
+
+    fn end_of_rows(&mut self, v: ValueId, shift: i64) -> Option<Option<i64>> {
+        let v = self.sums.source(v);
+        if let Op::Binary(BinaryOp::Min, a, b) = self.body.inst(v).op {
+            return self.end_of_rows(a, shift).or_else(|| self.end_of_rows(b, shift));
+        }
+        let mut sum = self.sums.of(v)?;
+        if let Some(end) = sum.as_constant() {
+            return Some(Some(end + shift));
+        }
+        let beyond = sum.constant + shift;
+        sum.constant = 0;
+        let extent = matches!(sum.as_term(), Some(Term::Extent(b, 0)) if self.split.contains(&b));
+        (extent && beyond <= 0).then_some(None)
     }
 
     /// The row of one of two values; the other one.

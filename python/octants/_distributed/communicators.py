@@ -53,6 +53,9 @@ class Communicator(Protocol):
     def add(self, memory: MemoryRange, values: MemoryRange, stream: int = 0) -> None:
         """Adds elements of this rank to as many others of the same type."""
 
+    def copy(self, memory: MemoryRange, values: MemoryRange, stream: int = 0) -> None:
+        """Sets elements of this rank to as many others of the same type."""
+
     def barrier(self, what: str) -> None:
         """Returns once all ranks have called it."""
 
@@ -88,6 +91,10 @@ class Alone:
     def add(self, memory: MemoryRange, values: MemoryRange, stream: int = 0) -> None:
         """Adds elements."""
         add_on_host(memory, values)
+
+    def copy(self, memory: MemoryRange, values: MemoryRange, stream: int = 0) -> None:
+        """Copies elements."""
+        memory.numpy()[:] = values.numpy()
 
     def barrier(self, what: str) -> None:
         """There is no one to wait for."""

@@ -73,6 +73,11 @@ class MpiCommunicator:
         self._host(memory, "a reduction")
         add_on_host(memory, values)
 
+    def copy(self, memory: MemoryRange, values: MemoryRange, stream: int = 0) -> None:
+        """Copies elements of this rank."""
+        self._host(memory, "an exchange")
+        memory.numpy()[:] = values.numpy()
+
     def barrier(self, what: str) -> None:
         """Returns once all ranks have called it."""
         await_end(self, what, self._mpi.Ibarrier().Test, self._others())

@@ -35,6 +35,8 @@ class Task(NamedTuple):
     """Arrays that are read (False) or added to (True) at rows from the first to the last number."""
     updates: list[Update]
     """Operation, type, address and number of scalars."""
+    wraps: list[tuple[int, int | None, int | None]]
+    """Arrays whose rows wrap around, what the code takes for their number of rows, and the end of the loop's rows."""
     last_rows: list[tuple[int, int]]
     """Rows that have to be the last of the array."""
 
@@ -61,7 +63,7 @@ class SplitLaunch:
         launch = SplitLaunch(kernel, [None if task is None else Task(*task) for task in tasks], arrays, stream)
         for task in filter(None, launch._tasks):
             launch.check(task)
-        if world().size == 1:
+        if world().size == 1 and not any(task.wraps for task in launch._tasks if task is not None):
             return None
         launch.agree()
         for task in filter(None, launch._tasks):
@@ -105,6 +107,19 @@ class SplitLaunch:
                 raise self._error(
                     f"a row is clamped to {row}, which is not the last one of {extent}: ranks do not have it"
                 )
+        for buffer, modulus, end in task.wraps:
+            array = self._arrays[buffer]
+            if not array.periodic:
+                raise self._error(
+                    f"a row is taken modulo the number of rows of an array of shape {array.shape}: make it with "
+                    "periodic=True"
+                )
+            if modulus not in (None, array.shape[0]):
+                raise self._error(f"a row is taken modulo {modulus} in an array with {array.shape[0]} rows")
+            if end is not None and end > array.shape[0]:
+                raise self._error(
+                    f"rows wrap around in a loop over rows up to {end - 1} of an array with {array.shape[0]} rows"
+                )
         for halos, verb in ((task.reads, "read of"), (task.adds, "added to in")):
             for buffer, before, after in halos:
                 width, halo = max(before, after), self._arrays[buffer].halo
@@ -123,7 +138,7 @@ class SplitLaunch:
 
     def agree(self) -> None:
         """Raises on all ranks unless they launch the same kernel on arrays of the same shapes."""
-        shapes = {buffer: (array.shape, array.halo) for buffer, array in self._arrays.items()}
+        shapes = {buffer: (array.shape, array.halo, array.periodic) for buffer, array in self._arrays.items()}
         plan = [
             None if t is None else (t.reads, t.writes, t.adds, [(u[0], u[1], u[3]) for u in t.updates])
             for t in self._tasks
@@ -150,27 +165,31 @@ class SplitLaunch:
         for of_array in self.ghost_sums(task):
             for ghosts in of_array.ghosts:
                 ranks.fill(ghosts, 0, self._stream)
+        # Rows before and after the inner ones, which need others.
         sends, receives, before, after = [], [], 0, 0
-        for buffer, rows_before, rows_after in task.reads:
-            sent, received = self._arrays[buffer].messages(rows_before, rows_after)
-            sends += sent
-            receives += received
-            if received:
-                before, after = max(before, rows_before), max(after, rows_after)
-        for buffer, adds, _, _ in task.local:
-            if not adds:
-                sent, received = self._arrays[buffer].messages(self._arrays[buffer].halo, self._arrays[buffer].halo)
-                sends += sent
-                receives += received
-                if received:
-                    # Any iteration may read what comes.
-                    before = after = extent
+        local = [
+            (rows[0], self._arrays[rows[0]].halo, self._arrays[rows[0]].halo) for rows in task.local if not rows[1]
+        ]
+        for place, (buffer, rows_before, rows_after) in enumerate([*task.reads, *local]):
+            read = self._arrays[buffer]
+            messages = read.messages(rows_before, rows_after)
+            sends += messages.sends
+            receives += messages.receives
+            for ghosts, rows in messages.copies:
+                ranks.copy(ghosts, rows, self._stream)
+            if not messages.receives:
+                continue
+            if place >= len(task.reads):
+                # Any iteration may read what comes.
+                rows_before = rows_after = extent
+            before = max(before, rows_before * (first > 0 or read.periodic))
+            after = max(after, rows_after * (end < extent or read.periodic))
         if not (sends or receives):
             self._pending, self._left = None, []
             return self._outward([(first, end)], extent)
         self._pending = ranks.exchange(sends, receives, f"kernel `{self._kernel}`", self._stream)
-        inner = (first + before * (first > 0), end - after * (end < extent))
-        if before >= extent or inner[0] >= inner[1]:
+        inner = (first + before, end - after)
+        if inner[0] >= inner[1]:
             self._left = self._outward([(first, end)], extent)
             return []
         self._left = self._outward([(first, inner[0]), (inner[1], end)], extent)

@@ -150,6 +150,14 @@ class TorchCommunicator:
         with self._on(stream):
             _tensor_of(memory, "add", self, "a reduction").add_(_tensor_of(values, "add", self, "a reduction"))
 
+    def copy(self, memory: MemoryRange, values: MemoryRange, stream: int = 0) -> None:
+        """Copies elements of this rank; those of a device, after what is on the stream."""
+        if memory.on_host:
+            memory.numpy()[:] = values.numpy()
+            return
+        with self._on(stream):
+            _bytes_of(memory).copy_(_bytes_of(values))
+
     def barrier(self, what: str) -> None:
         """Returns once all ranks have called it."""
         _wait(self, ranks.barrier(self._host, async_op=True), what)

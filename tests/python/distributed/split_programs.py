@@ -243,6 +243,54 @@ def float_scatter(_):
     return {"y": y.to_numpy()}
 
 
+def periodic(_):
+    """Rows that wrap around: read, added to, reduced, as fields and arguments, by the shape and by a constant."""
+    u = qd.ndarray(qd.i32, shape=(N, M), split=0, periodic=True)
+    v = qd.ndarray(qd.i32, shape=(N, M), split=0, periodic=True)
+    flux = qd.field(qd.types.vector(2, qd.i64), shape=(N,), split=0, halo=3, periodic=True)
+    total = qd.field(qd.i32, shape=())
+
+    @qd.kernel
+    def step(a: qd.types.ndarray(), b: qd.types.ndarray()):
+        n = a.shape[0]
+        for i, j in a:
+            b[i, j] = 3 * a[(i - 1) % n, j] - a[(i + 2) % n, (j + 1) % M] + a[(i + n - 2) % n, j] + a[i, j] + i
+        for i in range(N):
+            flux[(i + 3) % N] += qd.Vector([b[i, 0], b[i, 1]], dt=qd.i64)
+            flux[(i + N - 2) % N] -= qd.Vector([b[i, 2], 1], dt=qd.i64)
+            flux[i] += qd.Vector([1, i], dt=qd.i64)
+        for i in range(1, a.shape[0] - 1):
+            b[i, 1] = a[i - 1, 1] + a[(i + 1) % n, 2]
+        for i in range(N):
+            total[None] += b[(i + 1) % N, 3]
+
+    u.from_numpy(np.arange(N * M, dtype=np.int32).reshape(N, M) % 101)
+    for _ in range(3):
+        step(u, v)
+        step(v, u)
+    return {"u": u.to_numpy(), "v": v.to_numpy(), "flux": flux.to_numpy(), "total": total.to_numpy()}
+
+
+def periodic_few_rows(_):
+    """Ghost rows that are copies of one row several times, and of rows of this rank."""
+    x = qd.field(qd.i32, shape=(3,), split=0, halo=5, periodic=True)
+    y = qd.field(qd.i32, shape=(3,), split=0, halo=5, periodic=True)
+    z = qd.field(qd.i32, shape=(3,), split=0, halo=5, periodic=True)
+
+    @qd.kernel
+    def run():
+        for i in x:
+            x[i] = i + 1
+        for i in x:
+            z[i] = x[(i + 1) % 3] + 10 * x[(i - 1) % 3]
+            y[(i + 1) % 3] += x[i]
+            y[(i - 1) % 3] += 100 * x[i]
+
+    run()
+    run()
+    return {"y": y.to_numpy(), "z": z.to_numpy()}
+
+
 @qd.data_oriented
 class Cells:
     """A grid that particles are near to, as a member of an object."""
@@ -365,6 +413,8 @@ PROGRAMS = (
     few_rows,
     float_scatter,
     particles,
+    periodic,
+    periodic_few_rows,
     elements,
     collectives,
     save,

@@ -119,6 +119,56 @@ def test_rows_between_other_bounds_are_an_error():
         clamped(split(8), split(8), 50)
 
 
+def test_rows_wrap_around_in_periodic_arrays():
+    @qd.kernel
+    def shift(x: qd.types.ndarray(), y: qd.types.ndarray()):
+        for i in y:
+            y[i] = x[(i + 1) % x.shape[0]]
+
+    @qd.kernel
+    def by_constant(x: qd.types.ndarray(), y: qd.types.ndarray()):
+        for i in range(8):
+            y[i] = x[(i + 1) % 8]
+
+    x, y = split(8, periodic=True), split(8)
+    x.from_numpy(np.arange(8, dtype=np.int32))
+    for kernel in (shift, by_constant):
+        y.fill(0)
+        kernel(x, y)
+        assert y.to_numpy().tolist() == [1, 2, 3, 4, 5, 6, 7, 0]
+        with pytest.raises(qd.OctantsDistributedError, match=r"shape \(8,\): make it with periodic=True"):
+            kernel(split(8), y)
+    with pytest.raises(qd.OctantsDistributedError, match="modulo 8 in an array with 9 rows"):
+        by_constant(split(9, periodic=True), split(9))
+    with pytest.raises(qd.OctantsRuntimeError, match="launches cannot be captured"), qd.graph.capture():
+        shift(x, y)
+
+
+def test_loops_in_which_rows_wrap_around_run_over_rows():
+    @qd.kernel
+    def beyond(x: qd.types.ndarray(), y: qd.types.ndarray(), n: qd.i32):
+        for i in range(n):
+            y[i] = x[(i + 1) % x.shape[0]]
+
+    assert "rows of `x` wrap around in a loop over other rows" in refused(beyond, split(8, periodic=True), split(8), 8)
+
+    @qd.kernel
+    def writes(x: qd.types.ndarray(), y: qd.types.ndarray()):
+        for i in x:
+            y[(i + 1) % y.shape[0]] = x[i]
+
+    assert "`y` is written at a row that is not the loop's" in refused(writes, split(8), split(8, periodic=True))
+
+    @qd.kernel
+    def long(x: qd.types.ndarray(), y: qd.types.ndarray()):
+        for i in range(9):
+            if i < 8:
+                y[i] = x[(i + 1) % x.shape[0]]
+
+    with pytest.raises(qd.OctantsDistributedError, match="a loop over rows up to 8 of an array with 8 rows"):
+        long(split(8, periodic=True), split(8))
+
+
 def test_debug_mode_checks_local_rows():
     @qd.kernel
     def scatter(x: qd.types.ndarray(), y: qd.types.ndarray()):

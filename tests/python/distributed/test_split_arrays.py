@@ -11,7 +11,7 @@ HERE = Path(__file__).parent
 MPIEXEC = Path(sys.prefix) / "bin" / "mpiexec"
 
 PROGRAMS = ["heat", "several_loops", "sums", "vectors", "edges", "elements", "collectives"]
-PROGRAMS += ["scatters", "row_sums", "few_rows", "particles"]
+PROGRAMS += ["scatters", "row_sums", "few_rows", "particles", "periodic", "periodic_few_rows"]
 
 pytest.importorskip("mpi4py", reason="mpi4py is not installed")
 pytestmark = pytest.mark.skipif(not MPIEXEC.exists(), reason="mpich is not installed")
@@ -41,6 +41,13 @@ def test_any_number_of_ranks_computes_the_same(program, options, tmp_path):
         several = results(ranks, program, tmp_path / str(ranks), *options)
         for name in one.files:
             np.testing.assert_array_equal(several[name], one[name], err_msg=f"{name} on {ranks} ranks")
+
+
+def test_rows_that_wrap_around_are_those_of_numpy(tmp_path):
+    found = results(3, "periodic_few_rows", tmp_path)
+    x = np.array([1, 2, 3])
+    assert (found["z"] == np.roll(x, -1) + 10 * np.roll(x, 1)).all()
+    assert (found["y"] == 2 * (np.roll(x, 1) + 100 * np.roll(x, -1))).all()
 
 
 def test_sums_of_floats_agree_to_rounding(tmp_path):

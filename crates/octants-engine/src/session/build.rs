@@ -12,7 +12,7 @@ use octants_ir::{
     run_pipeline_with,
 };
 use octants_passes::check_races::add_unused_arguments;
-use octants_passes::{PIPELINE, PassOptions, RaceWatch, offload, restrict_loops};
+use octants_passes::{PIPELINE, PassOptions, RaceWatch, offload, restrict_loops, unwrap_rows};
 use octants_runtime::{LoadedKernel, Pointer};
 use octants_schedule::schedule_program;
 
@@ -224,6 +224,8 @@ impl Session {
         let order = task_order(&program, arrays_may_alias);
         let counters = counters_of(&program, &layout);
         let splits = split_tasks_of(&program, &layout, &lowered.split_arrays)?;
+        let mut program = program;
+        unwrap_rows(&mut program, &lowered.split_arrays);
         watch.lap(Phase::Passes, "access sets");
         let scheduled = schedule_program(program, &info, schedule_options);
         watch.lap(Phase::Passes, "schedule");

@@ -56,6 +56,7 @@ fn to_meta(program: &Program, layout: &ArgLayout, of: &SplitLoop) -> Result<Spli
         adds: of.adds.iter().map(with_halo).collect(),
         local: of.local.iter().map(local).collect(),
         updates,
+        wraps: of.wraps.iter().map(|w| (w.buffer.0, w.modulus, w.end)).collect(),
         last_rows: of.last_rows.iter().map(|&(b, row)| (b.0, row)).collect(),
     })
 }
