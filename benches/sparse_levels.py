@@ -2,23 +2,19 @@
 
     python benches/sparse_levels.py --python octants=PYTHON --python quadrants=PYTHON
 
-Each package runs in a process of its own, several rounds in turn. A grid of 4,096 x 4,096 elements has a disc of active
-cells, of one part in 500 or in 5; lists get 500 elements each. Printed are medians in milliseconds, and the ratio of
-the last package to the first.
+A grid of 4,096 x 4,096 elements has a disc of active cells, of one part in 500 or in 5; lists get 500 elements each.
 """
 
 # mypy: ignore-errors
 # Annotations of kernels are values.
 
-import argparse
 import importlib
-import json
 import statistics
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from typing import Any
+
+from package_rounds import compare
 
 SIDE = 4096
 RADII = {"few": 100.0, "many": 1000.0}
@@ -99,30 +95,5 @@ def measure(package: str, repeat: int) -> dict[str, float]:
     return found
 
 
-def main() -> None:
-    """Prints the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--python", action="append", metavar="PACKAGE=PYTHON", help="what to run it with")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--repeat", type=int, default=15, help="runs of a case in a round")
-    parser.add_argument("--package", help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.package:
-        print(json.dumps(measure(options.package, options.repeat)))
-        return
-    pythons = dict(given.split("=", 1) for given in options.python or [f"octants={sys.executable}"])
-    rounds: dict[str, list[dict[str, float]]] = {package: [] for package in pythons}
-    for _ in range(options.rounds):
-        for package, python in pythons.items():
-            command = [python, __file__, "--package", package, "--repeat", str(options.repeat)]
-            done = subprocess.run(command, capture_output=True, text=True, check=True)
-            rounds[package].append(json.loads(done.stdout.splitlines()[-1]))
-    print(f"| case | {' | '.join(f'{package}, ms' for package in pythons)} | ratio |")
-    print(f"|---|{'---:|' * (len(pythons) + 1)}")
-    for case in rounds[next(iter(pythons))][0]:
-        medians = [statistics.median(r[case] for r in of_package) for of_package in rounds.values()]
-        print(f"| {case} | {' | '.join(f'{m:.3g}' for m in medians)} | {medians[-1] / medians[0]:.3g} |")
-
-
 if __name__ == "__main__":
-    main()
+    compare(__doc__, __file__, measure)

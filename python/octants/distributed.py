@@ -25,6 +25,7 @@ from octants._distributed import saved_arrays, split_ndarrays
 from octants._distributed import world as _world
 from octants._distributed.array_ranges import memory_of
 from octants._distributed.split_ndarrays import SplitNdarray
+from octants._language.ops import known_to_compiler
 from octants._streams.streams import current_stream
 from octants.exceptions import OctantsDistributedError
 
@@ -33,6 +34,7 @@ __all__ = [
     "SplitNdarray",
     "all_gather",
     "all_reduce",
+    "assume_local",
     "barrier",
     "broadcast",
     "finalize",
@@ -103,6 +105,17 @@ def local_rank() -> int:
 def barrier() -> None:
     """Returns once all ranks have called it. Work on streams is not waited for."""
     _world.world().barrier("barrier()")
+
+
+@known_to_compiler("assume_local")
+def assume_local(array: Any, row: Any) -> Any:
+    """In a kernel: the row of a split array, which the caller knows to be this rank's or one of its ghost rows.
+
+    `array[assume_local(array, row)]` is read, or added to by `+=`, in a loop over the rows of any split array. A row
+    that is elsewhere becomes the nearest one that this rank has, and an error in debug mode. Of an array that is not
+    split, and in Python, it is the row. Not collective.
+    """
+    return row
 
 
 def all_reduce(array: Any, op: str = "sum", *, qd_stream: Any = None) -> None:

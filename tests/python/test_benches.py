@@ -79,6 +79,7 @@ def test_compares_a_package_with_itself():
         ("genesis.py", "--scene"),
         ("blocks.py", "--sizes"),
         ("sparse_levels.py", "--repeat"),
+        ("quantized_types.py", "--repeat"),
         ("vulkan.py", "--beside"),
     ],
 )

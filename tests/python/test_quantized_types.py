@@ -381,6 +381,48 @@ def test_misuse_of_places() -> None:
         qd.ndarray(Q.int(5), 4)
 
 
+def test_vectors_and_structs_of_quantized_types() -> None:
+    vector = qd.types.vector(2, Q.fixed(12))
+    body = qd.types.struct(alive=Q.int(1, False), at=vector).field()
+    word = qd.BitpackedFields(max_num_bits=32)
+    word.place(body)
+    qd.root.dense(qd.i, 4).place(word)
+
+    @qd.kernel
+    def move():
+        for i in body:
+            body[i].at += vector(0.25, -0.5)
+            body[i].alive = qd.cast(i % 2, body.alive.dtype)
+
+    move()
+    assert body[3].alive == 1
+    assert body[3].at.to_list() == [0.25, -0.5]
+    np.testing.assert_array_equal(body.alive.to_numpy(), [0, 1, 0, 1])
+    with pytest.raises(qd.OctantsRuntimeError, match="not supported as ndarray element type"):
+        qd.ndarray(vector, 4)
+
+
+def test_debug_mode_reports_nothing_of_conversions(capfd: pytest.CaptureFixture[str]) -> None:
+    qd.init(arch=qd.cpu, debug=True)
+    x, y = qd.field(Q.int(5)), qd.field(Q.fixed(11))
+    packed(16, x, y, n=4)
+    z = qd.field(Q.int(7))
+    qd.root.quant_array(qd.i, 4, max_num_bits=32).place(z)
+
+    @qd.kernel
+    def store():
+        for i in x:
+            x[i] = -i
+            y[i] = -0.25 * i
+            z[i] = x[i] - 1
+
+    store()
+    np.testing.assert_array_equal(x.to_numpy(), -np.arange(4))
+    np.testing.assert_array_equal(z.to_numpy(), -np.arange(4) - 1)
+    qd.sync()
+    assert "overflow" not in capfd.readouterr().out
+
+
 def test_a_few_bits_have_no_address() -> None:
     x = qd.field(Q.int(5))
     packed(32, x)

@@ -155,10 +155,49 @@ pub struct SplitTask {
     pub reads: Vec<(u32, u64, u64)>,
     /// The split arrays that it writes.
     pub writes: Vec<u32>,
+    /// The split arrays that it adds to, and how many rows before and behind its own.
+    pub adds: Vec<(u32, u64, u64)>,
+    /// The split arrays that it reads or adds to at rows between bounds.
+    pub local: Vec<LocalRows>,
     /// Other memory that it updates: each part of the task makes a part of the sum.
     pub updates: Vec<(u32, UpdateOp, SplitMemory)>,
+    /// The split arrays whose rows wrap around, with what the code takes for the number of rows and for the end of the
+    /// rows that it runs over, where these are constants.
+    pub wraps: Vec<(u32, Option<i64>, Option<i64>)>,
     /// Rows that have to be the last of the array.
     pub last_rows: Vec<(u32, i64)>,
+}
+
+/// Rows of a split array that a rank has to have.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LocalRows {
+    /// The array.
+    pub buffer: u32,
+    /// It is added to, not read.
+    pub adds: bool,
+    /// The least row.
+    pub first: RowBound,
+    /// The largest row.
+    pub last: RowBound,
+}
+
+/// A row that a launch knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RowBound {
+    /// A constant.
+    Constant(i64),
+    /// The argument slot of an i32.
+    Slot(u32),
+}
+
+impl RowBound {
+    /// The row of a launch.
+    pub fn row(self, args: &[u64]) -> i64 {
+        match self {
+            RowBound::Constant(row) => row,
+            RowBound::Slot(slot) => i64::from(args[slot as usize] as i32),
+        }
+    }
 }
 
 /// Scalars of one type, one after the other.

@@ -6,6 +6,7 @@
 //! code. The key of the IR is derived by `Hash`, which covers every member of every type. Spans are the one exception:
 //! a comment above a kernel changes no code.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -13,7 +14,7 @@ use octants_artifact::{
     Artifact, CodeTarget, Key, KeyMaker, Policy, Store, StoreCounts, StoreOptions, Trace, key_of_bytes,
 };
 use octants_diag::Sources;
-use octants_ir::{Body, CodegenOptions, DeviceLibrary, Op, Program, ScheduleOptions};
+use octants_ir::{Body, BufferId, CodegenOptions, DeviceLibrary, Op, Program, ScheduleOptions};
 
 use crate::config::Config;
 use crate::environment::user_cache_folder;
@@ -76,6 +77,8 @@ pub(crate) struct Ingredients<'a> {
     pub options: &'a CodegenOptions,
     /// What was asked of the schedule.
     pub schedule_options: &'a ScheduleOptions,
+    /// The arrays that are split over ranks.
+    pub split: &'a BTreeSet<BufferId>,
 }
 
 impl ArtifactCache {
@@ -187,8 +190,13 @@ pub(crate) fn key_after(mut key: KeyMaker, from: &Ingredients<'_>) -> Key {
         device_library: DeviceLibrary { path: _ },
         threads: _,
     } = from.options;
-    let ScheduleOptions { opt_level: of_schedule, arrays_may_alias, single_thread_variants, concurrent_launches } =
-        from.schedule_options;
+    let ScheduleOptions {
+        opt_level: of_schedule,
+        arrays_may_alias,
+        single_thread_variants,
+        concurrent_launches,
+        privatizes_arrays,
+    } = from.schedule_options;
     key.add("fast_math", fast_math)
         .add("opt_level", opt_level)
         .add("opt_level of the schedule", of_schedule)
@@ -198,6 +206,8 @@ pub(crate) fn key_after(mut key: KeyMaker, from: &Ingredients<'_>) -> Key {
         .add("vector_bits", vector_bits)
         .add("single_thread_variants", single_thread_variants)
         .add("concurrent_launches", concurrent_launches)
+        .add("privatizes_arrays", privatizes_arrays)
+        .add("split", from.split)
         .add("program", from.program)
         .add("places", &places(from.program, from.sources))
         .add("defined_at", &from.defined_at);
@@ -312,7 +322,17 @@ program k -> f32 {
         (options, schedule_options): (&CodegenOptions, &ScheduleOptions),
         target: &CodeTarget,
     ) -> String {
-        let from = Ingredients { program, sources, defined_at: None, options, schedule_options };
+        split_key(generator, (program, sources), (options, schedule_options), target, &BTreeSet::new())
+    }
+
+    fn split_key(
+        generator: &str,
+        (program, sources): (&Program, &Sources),
+        (options, schedule_options): (&CodegenOptions, &ScheduleOptions),
+        target: &CodeTarget,
+        split: &BTreeSet<BufferId>,
+    ) -> String {
+        let from = Ingredients { program, sources, defined_at: None, options, schedule_options, split };
         key_after(common_part(generator, target, &options.device_library), &from).to_string()
     }
 
@@ -404,11 +424,14 @@ program k -> f32 {
             ("arrays_may_alias", ScheduleOptions { arrays_may_alias: true, ..defaults }),
             ("single_thread_variants", ScheduleOptions { single_thread_variants: false, ..defaults }),
             ("concurrent_launches", ScheduleOptions { concurrent_launches: true, ..defaults }),
+            ("privatizes_arrays", ScheduleOptions { privatizes_arrays: false, ..defaults }),
         ] {
             add(what, scheduled_key(&program, &places, (&options, &changed), &host));
         }
 
         let asked = (&options, &ScheduleOptions::default());
+        let split = BTreeSet::from([BufferId(0)]);
+        add("split arrays", split_key("a generator", (&program, &places), asked, &host, &split));
         add("code generator", generated_key("another generator", &program, &places, asked, &host));
         add("triple", key(&program, &places, &options, &device("t", "c", "f")));
         add("another triple", key(&program, &places, &options, &device("u", "c", "f")));

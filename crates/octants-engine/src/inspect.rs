@@ -1,6 +1,7 @@
 //! A kernel's code for any supported machine, as text or bytes for people to read. The machine need not be present.
 
 use octants_analysis::describe_access;
+use octants_passes::unwrap_rows;
 use octants_schedule::{describe_schedule, schedule_program};
 
 use crate::backend::CodeForm;
@@ -59,8 +60,11 @@ impl Session {
         let concurrent = !self.device().is_immediate() || info.has_grid;
         let program = self.split(&lowering.lowered, (arrays_may_alias, concurrent), &info, false, |_| ())?;
         check_fragments(&program, &info, &lowering.lowered.sources)?;
-        let schedule =
-            |program| schedule_program(program, &info, self.schedule_options((arrays_may_alias, concurrent)));
+        let schedule = |mut program| {
+            unwrap_rows(&mut program, &lowering.lowered.split_arrays);
+            let options = self.schedule_options(&lowering.lowered, (arrays_may_alias, concurrent));
+            schedule_program(program, &info, options)
+        };
         match form {
             Form::Access => Ok(describe_access(&program).into_bytes()),
             Form::Ir => Ok((lowering.kept() + &program.to_string()).into_bytes()),

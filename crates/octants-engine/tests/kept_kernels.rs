@@ -31,6 +31,7 @@ fn seven(session: &Session) -> u64 {
         checkpoints: Vec::new(),
         overlap_allowed: Default::default(),
         activations: Default::default(),
+        packed_fields: Default::default(),
         sources: Default::default(),
         parsing: Default::default(),
     };

@@ -24,6 +24,8 @@ pub struct ScheduleOptions {
     pub single_thread_variants: bool,
     /// Launches on other streams may run beside this one and update the same memory atomically.
     pub concurrent_launches: bool,
+    /// Array arguments may be privatized. Not where one is split over ranks: memory holds a part of its rows.
+    pub privatizes_arrays: bool,
 }
 
 impl Default for ScheduleOptions {
@@ -33,6 +35,7 @@ impl Default for ScheduleOptions {
             arrays_may_alias: false,
             single_thread_variants: true,
             concurrent_launches: false,
+            privatizes_arrays: true,
         }
     }
 }

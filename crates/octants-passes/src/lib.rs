@@ -42,6 +42,7 @@ mod return_at_end;
 mod share_reciprocals;
 pub mod simplify_locals;
 mod split_loops;
+mod split_rows;
 
 pub use find_carried_locals::{CarriedLocal, find_carried_locals};
 pub use find_divergent_barriers::find_divergent_barriers;
@@ -51,5 +52,6 @@ pub use offload::offload;
 pub use pass_options::PassOptions;
 pub use pipeline::PIPELINE;
 pub use race_watch::RaceWatch;
-pub use restrict_loops::{restrict_loops, split_tasks};
-pub use split_loops::{Halo, SplitLoop};
+pub use restrict_loops::{restrict_loops, split_tasks, unwrap_rows};
+pub use split_loops::{Halo, LocalRows, SplitLoop, WrappedRows};
+pub use split_rows::RowBound;

@@ -62,6 +62,44 @@ pub fn split_tasks(program: &Program, split: &BTreeSet<BufferId>) -> Vec<Option<
     program.tasks.iter().map(|task| of_task(&task.body)).collect()
 }
 
+/// Lets indices that wrap around go on: `(i + 1) % n` becomes `i + 1`, which is a ghost row at the end of the array.
+/// For tasks whose split is known, because it does not show in them afterwards.
+pub fn unwrap_rows(program: &mut Program, split: &BTreeSet<BufferId>) {
+    if split.is_empty() {
+        return;
+    }
+    let Program { buffers, functions, tasks, .. } = program;
+    let code = SplitCode::new(buffers, functions, split);
+    for body in tasks.iter_mut().map(|task| &mut task.body) {
+        let root = body.block(body.root).iter().copied();
+        let loops = root.filter(|&v| matches!(&body.inst(v).op, Op::For(l) if runs_in_parallel(l)));
+        for at in loops.collect::<Vec<_>>() {
+            let wrapped = code.wrapped_addresses(body, at);
+            if wrapped.is_empty() {
+                continue;
+            }
+            rebuild_blocks(body, |b, v| {
+                if let Some(&(axis, distance)) = wrapped.get(&v) {
+                    go_on(b, v, (at, axis), distance);
+                }
+                b.place(v);
+            });
+        }
+    }
+}
+
+/// Makes the first index of an address that of an axis plus a distance.
+fn go_on(b: &mut Builder, address: ValueId, (at, axis): (ValueId, u32), distance: i64) {
+    let Op::For(of) = &b.body.inst(at).op else { return };
+    let ty = b.ty(of.dims[axis as usize].begin).clone();
+    let index = b.push(Op::LoopIndex(at, axis), ty.clone());
+    let distance = b.int(distance, ty.scalar().expect("compiler bug: an index is a scalar"));
+    let row = b.binary(BinaryOp::Add, index, distance);
+    if let Op::BufferAddr(_, indices) = &mut b.body.inst_mut(address).op {
+        indices[0] = row;
+    }
+}
+
 /// Puts bounds ahead of a loop.
 fn restrict(b: &mut Builder, at: ValueId, found: &SplitLoop, first: u32) {
     let Op::For(of) = &b.body.inst(at).op else { return };

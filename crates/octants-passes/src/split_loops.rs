@@ -2,18 +2,20 @@
 //!
 //! An iteration runs on the rank that owns the rows which it writes ("owner computes"). So one axis of the loop has to
 //! follow the rows: the first index of each write to a split array is that axis' index plus one constant, the same for
-//! all of them. Reads may be at other constants: the rows beyond those that a rank owns are its halo. Everything else
-//! is refused, with the instruction that is at fault.
+//! all of them. Reads may be at other constants: the rows beyond those that a rank owns are its halo. So may sums whose
+//! old value is not used: a rank adds to its halo, and the owner of these rows adds up. A row from elsewhere has to lie
+//! between bounds that a launch compares with the rows of its rank. Everything else is refused, with the instruction
+//! that is at fault.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use octants_analysis::{Effects, Sums, function_effects, inst_effects, local_uses, trace_element};
 use octants_diag::{Code, Diagnostic, Span};
-use octants_ir::{
-    AtomicOp, BinaryOp, Body, Buffer, BufferId, Effect, ForLoop, Function, Inst, Kernel, Op, Term, ValueId,
-};
+use octants_ir::{AtomicOp, Body, Buffer, BufferId, Effect, ForLoop, Function, Inst, Kernel, Op, ValueId};
 
-/// Rows that are read beside the one that an iteration owns.
+use crate::split_rows::{LastRow, Row, RowBound, RowCount, Rows};
+
+/// Rows that are touched beside the one that an iteration owns.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Halo {
     /// Rows before it.
@@ -33,10 +35,40 @@ pub struct SplitLoop {
     pub reads: BTreeMap<BufferId, Halo>,
     /// The split arrays that are written.
     pub writes: BTreeSet<BufferId>,
+    /// The split arrays that are added to and nothing else, with the rows around the owned one.
+    pub adds: BTreeMap<BufferId, Halo>,
+    /// The split arrays that are read or added to at rows of the rank, whichever these are.
+    pub local: BTreeSet<LocalRows>,
     /// Other memory that is updated: each rank has a part of the sum.
     pub updates: BTreeMap<BufferId, AtomicOp>,
+    /// The split arrays whose rows are taken modulo their number.
+    pub wraps: BTreeSet<WrappedRows>,
     /// Constants that a read is clamped to. Each has to be the last row of the array.
     pub last_rows: BTreeSet<(BufferId, i64)>,
+}
+
+/// Rows of a split array between bounds, all of which a rank has to have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LocalRows {
+    /// The array.
+    pub buffer: BufferId,
+    /// It is added to, not read.
+    pub adds: bool,
+    /// The least row.
+    pub first: RowBound,
+    /// The largest row.
+    pub last: RowBound,
+}
+
+/// Rows of a split array modulo their number: the ghost rows at one end of the array are copies of rows at the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct WrappedRows {
+    /// The array.
+    pub buffer: BufferId,
+    /// What the code takes for the number of rows, where that is a constant.
+    pub modulus: Option<i64>,
+    /// The end of the rows that iterations own, where that is a constant. It is not behind the last row.
+    pub end: Option<i64>,
 }
 
 /// What a kernel's code is asked about split arrays.
@@ -48,35 +80,49 @@ pub struct SplitCode<'a> {
 
 type Refused<T> = Result<T, Box<Diagnostic>>;
 
-/// The first index of an access to a split array, by the loop's axis.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Row {
-    axis: u32,
-    /// Distance from the index of the axis, where nothing clamps it.
-    distance: i64,
-    /// It is at least zero: `max(i - 1, 0)`.
-    clamped_below: bool,
-    /// It is at most the last row: `min(i + 1, n - 1)`.
-    clamped_above: Option<LastRow>,
-}
-
-/// The last row of an array, as code has it.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum LastRow {
-    /// A constant, which a launch compares with the array.
-    Constant(i64),
-    /// That of a split array, which has to have as many rows as the others.
-    Of(BufferId),
-}
-
 /// An update of memory that is not split: by an operation, or a write without one.
 type Update = (BufferId, Option<AtomicOp>, Span);
 
 struct Access {
     buffer: BufferId,
     index: ValueId,
-    writes: bool,
+    kind: Kind,
     span: Span,
+}
+
+/// What an access to a split array does.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Read,
+    Write,
+    /// A sum whose old value is not used.
+    Add,
+}
+
+/// The first index of an access.
+#[derive(Clone, Copy)]
+enum Place {
+    Row(Row),
+    /// Between these bounds.
+    Local(RowBound, RowBound),
+}
+
+impl Place {
+    fn row(self) -> Option<Row> {
+        match self {
+            Place::Row(row) => Some(row),
+            Place::Local(..) => None,
+        }
+    }
+}
+
+impl Halo {
+    /// Wide enough for a row, too, seen from the row at distance `owned`.
+    fn include(&mut self, row: Row, owned: i64) {
+        let (least, most) = row.span(owned);
+        self.before = self.before.max(u64::try_from(owned - least).unwrap_or(0));
+        self.after = self.after.max(u64::try_from(most - owned).unwrap_or(0));
+    }
 }
 
 impl<'a> SplitCode<'a> {
@@ -131,34 +177,36 @@ impl<'a> SplitCode<'a> {
         let Op::For(of) = &body.inst(at).op else { return Ok(None) };
         let Some((split, plain)) = self.accesses(body, of)? else { return Ok(None) };
         let locals = local_uses(body);
-        let mut sums = Sums::through(body, &locals);
-        let rows = split.iter().map(|a| self.row(&mut sums, body, at, a)).collect::<Refused<Vec<Row>>>()?;
+        let mut rows = Rows { sums: Sums::through(body, &locals), body, at, split: self.split };
+        let places = split.iter().map(|a| self.place(&mut rows, a)).collect::<Refused<Vec<Place>>>()?;
         let mut found = SplitLoop::default();
-        (found.axis, found.shift) = self.owner(&split, &rows)?;
-        for (access, row) in split.iter().zip(&rows) {
-            if row.axis != found.axis {
-                let message = format!("`{}` is indexed by another axis of the loop here", self.name(access.buffer));
-                return Err(self.unbounded(access.span, message));
+        (found.axis, found.shift) = self.owner(&split, &places)?;
+        let owned = |row: Row| (row.axis, row.distance) == (found.axis, found.shift) && row.is_exact();
+        let scattered: BTreeSet<BufferId> = split
+            .iter()
+            .zip(&places)
+            .filter(|(access, place)| access.kind == Kind::Add && !place.row().is_some_and(owned))
+            .map(|(access, _)| access.buffer)
+            .collect();
+        for (access, &place) in split.iter().zip(&places) {
+            if scattered.contains(&access.buffer) && access.kind != Kind::Add {
+                let text =
+                    format!("`{}` is added to at rows of other ranks in the same loop", self.name(access.buffer));
+                return Err(Diagnostic::new(Code::Compilation, access.span, text)
+                    .with_hint("use it in a loop of its own: its sums are complete after the loop only"));
             }
-            if access.writes {
-                found.writes.insert(access.buffer);
-                continue;
-            }
-            // A row that is clamped is the last or the first one, which is on this side of the owned row or is that row.
-            let clamped = row.clamped_above.is_some();
-            let least = if clamped { row.distance.min(found.shift) } else { row.distance };
-            let most = if row.clamped_below { row.distance.max(found.shift) } else { row.distance };
-            let halo = found.reads.entry(access.buffer).or_default();
-            halo.before = halo.before.max(u64::try_from(found.shift - least).unwrap_or(0));
-            halo.after = halo.after.max(u64::try_from(most - found.shift).unwrap_or(0));
-            match row.clamped_above {
-                Some(LastRow::Constant(last)) => {
-                    found.last_rows.insert((access.buffer, last));
-                }
-                Some(LastRow::Of(other)) => {
-                    found.reads.entry(other).or_default();
-                }
-                None => {}
+            self.add_access(&mut found, access, place, scattered.contains(&access.buffer))?;
+            if let Some(count) = place.row().and_then(|row| row.modulus) {
+                let end = rows.stays_inside(of.dims[found.axis as usize], found.shift).ok_or_else(|| {
+                    let text = format!("rows of `{}` wrap around in a loop over other rows", self.name(access.buffer));
+                    Diagnostic::new(Code::Compilation, access.span, text)
+                        .with_hint("loop over rows of the array: `for i in x`, or `range(x.shape[0])`")
+                })?;
+                let modulus = match count {
+                    RowCount::Constant(count) => Some(count),
+                    RowCount::Of(_) => None,
+                };
+                found.wraps.insert(WrappedRows { buffer: access.buffer, modulus, end });
             }
         }
         for (buffer, op, span) in plain {
@@ -175,6 +223,39 @@ impl<'a> SplitCode<'a> {
                 .with_hint("each rank runs a part of the loop: split that array too, or reduce into it"));
         }
         Ok(Some(found))
+    }
+
+    /// Notes what a loop does with a split array.
+    fn add_access(&self, found: &mut SplitLoop, access: &Access, place: Place, scattered: bool) -> Refused<()> {
+        let row = match place {
+            Place::Row(row) => row,
+            Place::Local(first, last) => {
+                let adds = access.kind == Kind::Add;
+                found.local.insert(LocalRows { buffer: access.buffer, adds, first, last });
+                return Ok(());
+            }
+        };
+        if row.axis != found.axis {
+            let message = format!("`{}` is indexed by another axis of the loop here", self.name(access.buffer));
+            return Err(self.unbounded(access.span, message));
+        }
+        match access.kind {
+            Kind::Read => found.reads.entry(access.buffer).or_default().include(row, found.shift),
+            Kind::Add if scattered => found.adds.entry(access.buffer).or_default().include(row, found.shift),
+            Kind::Write | Kind::Add => _ = found.writes.insert(access.buffer),
+        }
+        match row.clamped_above {
+            Some(LastRow::Constant(last)) => _ = found.last_rows.insert((access.buffer, last)),
+            // That array has as many rows as the others.
+            Some(LastRow::Of(other)) if other != access.buffer => _ = found.reads.entry(other).or_default(),
+            Some(LastRow::Of(_)) | None => {}
+        }
+        if let Some(RowCount::Of(other)) = row.modulus
+            && other != access.buffer
+        {
+            found.reads.entry(other).or_default();
+        }
+        Ok(())
     }
 
     /// Accesses to split arrays, and updates of other memory. `None` when there are none of the first.
@@ -196,7 +277,12 @@ impl<'a> SplitCode<'a> {
             self.touched(body, inst, &mut |buffer, index, update| {
                 let is_split = self.split.contains(&buffer);
                 if let (true, Some(index)) = (is_split, index) {
-                    split.push(Access { buffer, index, writes: update.is_some(), span: inst.span });
+                    let kind = match update {
+                        None => Kind::Read,
+                        Some(Some(AtomicOp::Add | AtomicOp::Sub)) if !used.contains(&v) => Kind::Add,
+                        Some(_) => Kind::Write,
+                    };
+                    split.push(Access { buffer, index, kind, span: inst.span });
                 } else if is_split {
                     passes_on = true;
                     let message =
@@ -250,92 +336,91 @@ impl<'a> SplitCode<'a> {
         }
     }
 
-    /// The axis that follows the rows, and the distance of the row that an iteration owns.
-    fn owner(&self, accesses: &[Access], rows: &[Row]) -> Refused<(u32, i64)> {
+    /// The axis that follows the rows, and the distance of the row that an iteration owns: that of the writes, else of
+    /// the sums if they agree, else the nearest one.
+    fn owner(&self, accesses: &[Access], places: &[Place]) -> Refused<(u32, i64)> {
+        let placed = || accesses.iter().zip(places);
         let mut owner = None;
-        for (access, row) in accesses.iter().zip(rows).filter(|(a, _)| a.writes) {
-            if row.clamped_below || row.clamped_above.is_some() {
+        for (access, place) in placed().filter(|(a, _)| a.kind == Kind::Write) {
+            let Some(row) = place.row().filter(|row| row.is_exact()) else {
                 let message = format!("`{}` is written at a row that is not the loop's", self.name(access.buffer));
                 return Err(self.unbounded(access.span, message));
-            }
+            };
             match owner {
                 None => owner = Some((row.axis, row.distance)),
                 Some(known) if known == (row.axis, row.distance) => {}
                 Some(_) => {
                     let message =
                         format!("an iteration writes two rows of split arrays (`{}`)", self.name(access.buffer));
-                    return Err(Diagnostic::new(Code::Compilation, access.span, message)
-                        .with_hint("gather instead: let each iteration write its own row and read its neighbors"));
+                    return Err(Diagnostic::new(Code::Compilation, access.span, message).with_hint(
+                        "gather instead: let each iteration write its own row and read its neighbors; or add to rows \
+                         of neighbors with `+=`",
+                    ));
                 }
             }
         }
-        // Nothing is written: each row is some rank's.
-        let nearest = || rows.iter().map(|r| (r.axis, r.distance)).min_by_key(|(_, d)| d.abs());
-        owner.or_else(nearest).ok_or_else(|| unreachable!("compiler bug: there are accesses"))
-    }
-
-    fn row(&self, sums: &mut Sums<'_>, body: &Body, at: ValueId, access: &Access) -> Refused<Row> {
-        self.find_row(sums, body, at, access.index).ok_or_else(|| {
+        if let Some(owner) = owner {
+            return Ok(owner);
+        }
+        let mut sums = placed().filter(|(a, _)| a.kind == Kind::Add).map(|(_, place)| place.row());
+        if let Some(Some(first)) = sums.next()
+            && first.is_exact()
+            && sums.all(|row| row == Some(first))
+        {
+            return Ok((first.axis, first.distance));
+        }
+        // No iteration has to run on some rank: each row is some rank's.
+        let rows = places.iter().filter_map(|place| place.row());
+        // A row that wraps around follows the index, but is another one than the iteration's near the ends.
+        let distance = |row: Row| if row.modulus.is_some() { 0 } else { row.distance };
+        let nearest = rows.min_by_key(|row| (row.modulus.is_some(), distance(*row).abs(), distance(*row)));
+        nearest.map(|row| (row.axis, distance(row))).ok_or_else(|| {
+            let access = accesses.first().expect("compiler bug: there are accesses");
             let text = format!(
-                "the first index of `{}`, which is split over ranks, cannot be bounded",
+                "which rank runs an iteration does not follow from its index: no split array is indexed by it beside \
+                 `{}`",
                 self.name(access.buffer)
             );
-            self.unbounded(access.span, text)
+            Diagnostic::new(Code::Compilation, access.span, text)
+                .with_hint("loop over the rows of a split array, and read that array at the index of the loop")
         })
     }
 
-    fn find_row(&self, sums: &mut Sums<'_>, body: &Body, at: ValueId, index: ValueId) -> Option<Row> {
-        let index = sums.source(index);
-        if let Some(sum) = sums.of(index) {
-            let mut terms = sum.terms.iter();
-            return match (terms.next(), terms.next()) {
-                (Some((Term::Index(of, axis), 1)), None) if *of == at => {
-                    Some(Row { axis: *axis, distance: sum.constant, clamped_below: false, clamped_above: None })
-                }
-                _ => None,
-            };
+    fn place(&self, rows: &mut Rows<'_>, access: &Access) -> Refused<Place> {
+        if let Some(row) = rows.find(access.index) {
+            return Ok(Place::Row(row));
         }
-        match &body.inst(index).op {
-            Op::Cast(a) => self.find_row(sums, body, at, *a),
-            // `max(i - 1, 0)` is a row from i - 1 to i.
-            Op::Binary(BinaryOp::Max, a, b) => {
-                let (row, bound) = self.clamped(sums, body, at, (*a, *b))?;
-                (sums.of(bound)?.as_constant() == Some(0)).then_some(Row { clamped_below: true, ..row })
-            }
-            // `min(i + 1, n - 1)` is a row from i to i + 1, if n is the number of rows.
-            Op::Binary(BinaryOp::Min, a, b) => {
-                let (row, bound) = self.clamped(sums, body, at, (*a, *b))?;
-                let bound = sums.of(bound)?;
-                let mut terms = bound.terms.iter();
-                let last = match (terms.next(), terms.next()) {
-                    (None, _) => LastRow::Constant(bound.constant),
-                    (Some((Term::Extent(b, 0), 1)), None) if bound.constant == -1 && self.split.contains(b) => {
-                        LastRow::Of(*b)
-                    }
-                    _ => return None,
-                };
-                row.clamped_above.is_none().then_some(Row { clamped_above: Some(last), ..row })
-            }
-            _ => None,
+        if let (Some((first, last)), true) = (rows.bounds(access.index), access.kind != Kind::Write) {
+            return Ok(Place::Local(first, last));
         }
+        let name = self.name(access.buffer);
+        let text = format!("the first index of `{name}`, which is split over ranks, cannot be bounded");
+        Err(self.unbounded(access.span, text))
     }
 
-    /// The row of one of two values; the other one.
-    fn clamped(
-        &self,
-        sums: &mut Sums<'_>,
-        body: &Body,
-        at: ValueId,
-        (a, b): (ValueId, ValueId),
-    ) -> Option<(Row, ValueId)> {
-        let row = self.find_row(sums, body, at, a).map(|row| (row, b));
-        row.or_else(|| self.find_row(sums, body, at, b).map(|row| (row, a)))
+    /// The addresses of elements in a loop whose row wraps around, with axis and distance of the row.
+    pub fn wrapped_addresses(&self, body: &Body, at: ValueId) -> BTreeMap<ValueId, (u32, i64)> {
+        let mut wrapped = BTreeMap::new();
+        let Op::For(of) = &body.inst(at).op else { return wrapped };
+        let locals = local_uses(body);
+        let mut rows = Rows { sums: Sums::through(body, &locals), body, at, split: self.split };
+        body.visit(of.body, &mut |v, inst| {
+            if let Op::BufferAddr(buffer, indices) = &inst.op
+                && self.split.contains(buffer)
+                && let Some(row) = indices.first().and_then(|&index| rows.find(index))
+                && row.modulus.is_some()
+            {
+                wrapped.insert(v, (row.axis, row.distance));
+            }
+        });
+        wrapped
     }
 
     fn unbounded(&self, span: Span, message: String) -> Box<Diagnostic> {
         Diagnostic::new(Code::Compilation, span, message).with_hint(
-            "index it by one index of the parallel loop, plus a constant; `max(i - 1, 0)` and `min(i + 1, n - 1)` are \
-             bounded too",
+            "index it by one index of the parallel loop, plus a constant; `max(i - 1, 0)`, `min(i + 1, n - 1)` \
+             and `(i + 1) % n` are bounded too. A row from elsewhere that is this rank's or one of its ghost rows can be read and added to \
+             as `qd.distributed.assume_local(array, row)`",
         )
     }
 

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use octants_ir::{BufferId, Kernel};
-use octants_passes::{Halo, offload, restrict_loops, split_tasks};
+use octants_passes::{Halo, LocalRows, RowBound, WrappedRows, offload, restrict_loops, split_tasks, unwrap_rows};
 
 const HEAD: &str = "kernel k -> unit {
   buffer @0 x: f32[2] contiguous
@@ -67,6 +67,97 @@ fn the_axis_that_follows_the_rows_is_cut() {
     assert_eq!(found.reads[&BufferId(0)], Halo { before: 1, after: 4 });
     assert_eq!(found.writes, BTreeSet::from([BufferId(1)]));
     assert!(found.updates.is_empty());
+}
+
+/// `y[i + 2] += x[i]; y[i - 1] += x[i]` for i from 1 to 20, and `y[max(min(x[i], p1), p0)] += x[i]`.
+fn scatter() -> Kernel {
+    let body = "    %0: i32 = const 1
+    %1: i32 = const 20
+    %2 = for [%0..%1] parallel {
+      %3: i32 = loop_index %2, 0
+      %4: ref f32 = buffer_addr @0[%3, %0]
+      %5: f32 = load %4
+      %6: i32 = const 2
+      %7: i32 = add %3, %6
+      %8: ref f32 = buffer_addr @1[%7, %0]
+      %9: f32 = atomic add %8, %5
+      %10: i32 = sub %3, %0
+      %11: ref f32 = buffer_addr @1[%10, %0]
+      %12: f32 = atomic sub %11, %5
+      %13: i32 = cast %5
+      %14: i32 = param 1
+      %15: i32 = min %13, %14
+      %16: i32 = param 0
+      %17: i32 = max %15, %16
+      %18: ref f32 = buffer_addr @1[%17, %0]
+      %19: f32 = atomic add %18, %5
+    }
+";
+    let params = "  param first: i32\n  param last: i32\n  buffer @0";
+    format!("{}{body}  }}\n}}\n", HEAD.replacen("  buffer @0", params, 1)).parse().unwrap()
+}
+
+#[test]
+fn sums_reach_rows_around_the_owned_one() {
+    let mut kernel = scatter();
+    restrict_loops(&mut kernel, &split()).unwrap();
+    let tasks = split_tasks(&offload(kernel), &split());
+    let found = tasks[0].as_ref().unwrap();
+    // Nothing is written: the rows that are read decide.
+    assert_eq!((found.axis, found.shift), (0, 0));
+    assert_eq!(found.adds[&BufferId(1)], Halo { before: 1, after: 2 });
+    assert!(found.writes.is_empty());
+    let (first, last) = (RowBound::Param(0), RowBound::Param(1));
+    assert_eq!(found.local, BTreeSet::from([LocalRows { buffer: BufferId(1), adds: true, first, last }]));
+}
+
+/// `y[i, 0] = x[(i - 1 + n) % n, 0]` for i from 0 to END, where n is the number of rows of x.
+fn wrapped(end: &str) -> Kernel {
+    let body = format!(
+        "    %0: i32 = const 0
+    %1: i32 = const 1
+    %2: i32 = shape @0, 0
+    %3: i32 = {end}
+    %4 = for [%0..%3] parallel {{
+      %5: i32 = loop_index %4, 0
+      %6: i32 = sub %5, %1
+      %7: i32 = add %6, %2
+      %8: i32 = mod %7, %2
+      %9: ref f32 = buffer_addr @0[%8, %0]
+      %10: f32 = load %9
+      %11: ref f32 = buffer_addr @1[%5, %0]
+      store %11, %10
+    }}
+"
+    );
+    let head = HEAD.replacen("  buffer @0", "  param n: i32\n  buffer @0", 1);
+    format!("{head}{body}  }}\n}}\n").parse().unwrap()
+}
+
+#[test]
+fn rows_that_wrap_around_go_on() {
+    let mut kernel = wrapped("shape @1, 0");
+    restrict_loops(&mut kernel, &split()).unwrap();
+    let mut program = offload(kernel);
+    let tasks = split_tasks(&program, &split());
+    let found = tasks[0].as_ref().unwrap();
+    assert_eq!(found.reads[&BufferId(0)], Halo { before: 1, after: 0 });
+    assert_eq!(found.wraps, BTreeSet::from([WrappedRows { buffer: BufferId(0), modulus: None, end: None }]));
+    assert!(program.to_string().contains("= mod"));
+    unwrap_rows(&mut program, &split());
+    // Nothing computes the modulo for an address any more.
+    let after = split_tasks(&program, &split());
+    assert!(after[0].as_ref().unwrap().wraps.is_empty(), "{program}");
+    assert_eq!(after[0].as_ref().unwrap().reads, found.reads);
+
+    let mut kernel = wrapped("const 20");
+    restrict_loops(&mut kernel, &split()).unwrap();
+    let tasks = split_tasks(&offload(kernel), &split());
+    let ends: Vec<_> = tasks[0].as_ref().unwrap().wraps.iter().map(|rows| rows.end).collect();
+    assert_eq!(ends, [Some(20)]);
+
+    let error = restrict_loops(&mut wrapped("param 0"), &split()).unwrap_err();
+    assert_eq!(error.message, "rows of `x` wrap around in a loop over other rows");
 }
 
 #[test]

@@ -148,6 +148,9 @@ fn marked<'py>(
     let py = object.py();
     Ok(Some(match kind {
         "dtype" => scalar_type(object, config)?.map_or(Entity::Opaque, Entity::Dtype),
+        "quant_type" => {
+            scalar_type(&object.getattr(pyo3::intern!(py, "compute"))?, config)?.map_or(Entity::Opaque, Entity::Dtype)
+        }
         "tensor_type" => match value_type(object, config)? {
             Some(ty) if object.getattr(pyo3::intern!(py, "any_scalar"))?.is_truthy()? => Entity::AnyTensorType(ty),
             Some(ty) => Entity::TensorType(ty),

@@ -140,6 +140,7 @@ fn regions(facts: &ProgramFacts<'_>, buffers: &BTreeSet<usize>, most: u64) -> Op
             return None;
         }
         let components = match &buffer.layout {
+            Layout::Contiguous if !facts.options.privatizes_arrays => return None,
             Layout::Contiguous => {
                 regions.push(Region {
                     memory: RegionMemory::Array { buffer: b },

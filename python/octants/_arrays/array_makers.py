@@ -28,8 +28,9 @@ class ArrayMakers:
     """`buffer_views.view_of_slice`."""
     sparse_matrix_builder: Callable[[], type]
     """The class of builders of sparse matrices, which the package imports when it is asked for."""
-    split_ndarray: Callable[[Any, Any, Any, int], Any]
-    """`split_ndarrays.split_ndarray` of `_distributed`: type and shape, the axis that is split, ghost rows."""
+    split_ndarray: Callable[[Any, Any, Any, int, bool], Any]
+    """`split_ndarrays.split_ndarray` of `_distributed`: type and shape, the axis that is split, ghost rows, whether the
+    first row follows the last one."""
     struct_field: Callable[..., Any]
     """`struct.make_struct_field`."""
 

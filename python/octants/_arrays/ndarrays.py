@@ -348,6 +348,7 @@ def ndarray(
     *,
     split: int | str | None = None,
     halo: int = 2,
+    periodic: bool = False,
 ) -> Any:
     """An ndarray of scalars, or of vectors or matrices where `dtype` is such a type, filled with zeros.
 
@@ -356,14 +357,14 @@ def ndarray(
     `qd.device()` returns, or its name; the current device for None.
 
     `split=0` distributes the first axis over the ranks of `qd.distributed`: the array is a `SplitNdarray`, with `halo`
-    ghost rows on each side.
+    ghost rows on each side. With `periodic` kernels index it modulo its number of rows, `x[(i + 1) % x.shape[0]]`.
     """
     with on(device):
         if split is None:
             return make_ndarray(dtype, shape, needs_grad)
         if needs_grad:
             raise OctantsRuntimeError("arrays that are split over ranks have no gradients")
-        return makers.split_ndarray(dtype, shape, split, halo)
+        return makers.split_ndarray(dtype, shape, split, halo, periodic)
 
 
 def make_ndarray(dtype: Any, shape: Any, needs_grad: bool = False, layout: tuple[int, ...] | None = None) -> Ndarray:
@@ -457,9 +458,9 @@ def forget_marks_of_arrays() -> None:
 
 
 def _split(dtype: Any) -> tuple[DataType, tuple[int, ...]]:
-    if isinstance(dtype, MatrixType):
-        return dtype.dtype, dtype.shape
     try:
+        if isinstance(dtype, MatrixType):
+            return resolve_dtype(dtype._stored), dtype.shape
         return resolve_dtype(dtype), ()
     except ValueError:
         raise OctantsRuntimeError(f"{dtype!r} is not supported as ndarray element type") from None

@@ -9,7 +9,7 @@ from os import path
 from typing import Protocol
 
 from octants import _octants
-from octants._distributed.memory_ranges import MemoryRange
+from octants._distributed.memory_ranges import MemoryRange, add_on_host
 from octants.exceptions import OctantsDistributedError
 
 __all__ = ["Alone", "Communicator", "Message", "Pending", "await_end", "failed", "user_line"]
@@ -50,6 +50,12 @@ class Communicator(Protocol):
     def fill(self, memory: MemoryRange, value: float, stream: int = 0) -> None:
         """Sets all elements of this rank."""
 
+    def add(self, memory: MemoryRange, values: MemoryRange, stream: int = 0) -> None:
+        """Adds elements of this rank to as many others of the same type."""
+
+    def copy(self, memory: MemoryRange, values: MemoryRange, stream: int = 0) -> None:
+        """Sets elements of this rank to as many others of the same type."""
+
     def barrier(self, what: str) -> None:
         """Returns once all ranks have called it."""
 
@@ -81,6 +87,14 @@ class Alone:
     def fill(self, memory: MemoryRange, value: float, stream: int = 0) -> None:
         """Sets all elements."""
         memory.numpy()[:] = value
+
+    def add(self, memory: MemoryRange, values: MemoryRange, stream: int = 0) -> None:
+        """Adds elements."""
+        add_on_host(memory, values)
+
+    def copy(self, memory: MemoryRange, values: MemoryRange, stream: int = 0) -> None:
+        """Copies elements."""
+        memory.numpy()[:] = values.numpy()
 
     def barrier(self, what: str) -> None:
         """There is no one to wait for."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["MemoryRange", "range_of_numpy"]
+__all__ = ["MemoryRange", "add_on_host", "range_of_numpy"]
 
 
 @dataclass(frozen=True)
@@ -49,3 +49,9 @@ def range_of_numpy(array: np.ndarray[Any, Any]) -> MemoryRange:
     """The elements of a contiguous array."""
     assert array.flags.c_contiguous
     return MemoryRange(array.ctypes.data, array.size, array.dtype, True, array)
+
+
+def add_on_host(memory: MemoryRange, values: MemoryRange) -> None:
+    """Adds elements in the host's memory. Integers wrap around, as those of kernels do."""
+    sums = memory.numpy()
+    np.add(sums, values.numpy(), out=sums)

@@ -7,7 +7,7 @@ that would be.
 from __future__ import annotations
 
 import math
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -37,8 +37,10 @@ def split_axis(split: int | str) -> None:
         raise ValueError(f"split={split!r}: arrays are split along their first axis, split=0")
 
 
-def split_ndarray(dtype: Any, shape: Any, split: int | str = 0, halo: int = 2) -> SplitNdarray:
-    """An array of zeros whose first axis is split over ranks. `halo` is the number of ghost rows on each side."""
+def split_ndarray(dtype: Any, shape: Any, split: int | str = 0, halo: int = 2, periodic: bool = False) -> SplitNdarray:
+    """An array of zeros whose first axis is split over ranks. `halo` is the number of ghost rows on each side. With
+    `periodic` those at the ends of the array are copies of the rows at the other end.
+    """
     split_axis(split)
     if isinstance(halo, bool) or not isinstance(halo, int) or halo < 0:
         raise ValueError(f"halo={halo!r}: a number of rows")
@@ -49,8 +51,34 @@ def split_ndarray(dtype: Any, shape: Any, split: int | str = 0, halo: int = 2) -
     first, end = rows_of_rank(int(extents[0]), ranks.rank, ranks.size)
     local = make_ndarray(dtype, (max(1, end - first + 2 * halo), *extents[1:]))
     made = SplitNdarray(local.dtype_name, tuple(local.element_shape), extents, False, local, 0, first - halo)
-    made._setup(local, (first, end), halo)
+    made._setup(local, (first, end), halo, bool(periodic))
     return made
+
+
+Rows = tuple[int, int]
+
+
+class Messages(NamedTuple):
+    """What a rank exchanges with others for its ghost rows."""
+
+    sends: list[Message]
+    receives: list[Message]
+    copies: list[tuple[MemoryRange, MemoryRange]]
+    """Ghost rows, and the rows of this rank that they are copies of: the other end of a periodic array."""
+
+
+_NO_MESSAGES = Messages([], [], [])
+
+
+class GhostSums(NamedTuple):
+    """How sums in ghost rows get to the ranks that own these rows."""
+
+    ghosts: list[MemoryRange]
+    """The ghost rows, which start at zero."""
+    sends: list[Message]
+    receives: list[Message]
+    sums: list[tuple[MemoryRange, MemoryRange]]
+    """Rows of this rank, and what arrives for them."""
 
 
 class SplitNdarray(_octants.Ndarray):
@@ -64,12 +92,17 @@ class SplitNdarray(_octants.Ndarray):
     grad = None
     dual = None
 
-    def _setup(self, local: Ndarray, rows: tuple[int, int], halo: int) -> None:
+    def _setup(self, local: Ndarray, rows: tuple[int, int], halo: int, periodic: bool) -> None:
         self._local = local
         self._rows = rows
         self._halo = halo
+        self._periodic = periodic
         self._valid = (0, 0)
         self._ranges: dict[tuple[int, int], MemoryRange] = {}
+        self._ghost_sums: dict[tuple[int, int], GhostSums] = {}
+        # Kernels read them at each launch, for `qd.distributed.assume_local`.
+        self._first_local_row = max(0, rows[0] - halo)
+        self._last_local_row = min(self.shape[0], rows[1] + halo) - 1
 
     @property
     def rows(self) -> tuple[int, int]:
@@ -80,6 +113,11 @@ class SplitNdarray(_octants.Ndarray):
     def halo(self) -> int:
         """Ghost rows on each side."""
         return self._halo
+
+    @property
+    def periodic(self) -> bool:
+        """Whether the first row follows the last one."""
+        return self._periodic
 
     @property
     def dtype(self) -> DataType:
@@ -101,32 +139,64 @@ class SplitNdarray(_octants.Ndarray):
         """The rows of this rank are about to change, and so those that others have copies of."""
         self._valid = (0, 0)
 
-    def messages(self, before: int, after: int) -> tuple[list[Message], list[Message]]:
-        """What all ranks exchange so that each has that many rows before and after its own: sends, and receives.
+    def messages(self, before: int, after: int) -> Messages:
+        """What all ranks exchange so that each has that many rows before and after its own.
 
         Rows that are there already are not asked for again.
         """
         ranks = world()
         if before <= self._valid[0] and after <= self._valid[1]:
-            return [], []
+            return _NO_MESSAGES
         self._valid = (max(before, self._valid[0]), max(after, self._valid[1]))
-        sends, receives = [], []
+        sends, receives, copies = [], [], []
         for rank in range(ranks.size):
             if rank == ranks.rank:
+                copies = [
+                    (self._range(*ghost), self._range(*own)) for ghost, own in self._needs(rank, rank, before, after)
+                ]
                 continue
-            sends += [(rank, self._range(*part)) for part in self._needs(rank, ranks.rank, before, after)]
-            receives += [(rank, self._range(*part)) for part in self._needs(ranks.rank, rank, before, after)]
-        return sends, receives
+            sends += [(rank, self._range(*own)) for _, own in self._needs(rank, ranks.rank, before, after)]
+            receives += [(rank, self._range(*ghost)) for ghost, _ in self._needs(ranks.rank, rank, before, after)]
+        return Messages(sends, receives, copies)
 
-    def _needs(self, reader: int, owner: int, before: int, after: int) -> list[tuple[int, int]]:
-        """The rows of one rank that another one reads."""
+    def ghost_sums(self, before: int, after: int) -> GhostSums:
+        """How sums in that many ghost rows before and after the rows of each rank get to their owners."""
+        if (before, after) not in self._ghost_sums:
+            self._ghost_sums[before, after] = self._make_ghost_sums(before, after)
+        return self._ghost_sums[before, after]
+
+    def _make_ghost_sums(self, before: int, after: int) -> GhostSums:
+        me = world().rank
+        others = [rank for rank in range(world().size) if rank != me]
+        parts = [(rank, own) for rank in others for _, own in self._needs(rank, me, before, after)]
+        incoming = make_ndarray(self.element_type, (max(1, sum(b - a for _, (a, b) in parts)), *self.shape[1:]))
+        on_host, at = incoming.buffer.host_addressable, incoming.buffer.ptr + incoming._offset_in_memory
+        receives, sums = [], []
+        for rank, part in parts:
+            own_rows = self._range(*part)
+            arrived = MemoryRange(at, own_rows.count, own_rows.dtype, on_host, incoming)
+            receives.append((rank, arrived))
+            sums.append((own_rows, arrived))
+            at += own_rows.nbytes
+        of_self = [(self._range(*own), self._range(*ghost)) for ghost, own in self._needs(me, me, before, after)]
+        sends = [(rank, self._range(*ghost)) for rank in others for ghost, _ in self._needs(me, rank, before, after)]
+        ghosts = [memory for _, memory in (*sends, *of_self)]
+        return GhostSums(ghosts, sends, receives, sums + of_self)
+
+    def _needs(self, reader: int, owner: int, before: int, after: int) -> list[tuple[Rows, Rows]]:
+        """The rows that one rank has as ghost rows of another one, and where that has them."""
+        extent = self.shape[0]
         first, end = self.block(reader)
-        if first == end:
-            return []
         own_first, own_end = self.block(owner)
-        wanted = [(max(0, first - before), first), (end, min(self.shape[0], end + after))]
-        parts = [(max(a, own_first), min(b, own_end)) for a, b in wanted]
-        return [(a, b) for a, b in parts if a < b]
+        # A ghost row is that many times the array's length behind the row that it is a copy of.
+        around = -(-max(before, after) // extent) if self._periodic else 0
+        parts = []
+        for a, b in ((first - before, first), (end, end + after)):
+            for shift in range(-around * extent, around * extent + 1, extent):
+                low, high = max(a, own_first + shift), min(b, own_end + shift)
+                if low < high:
+                    parts.append(((low, high), (low - shift, high - shift)))
+        return parts
 
     def _range(self, first: int, end: int) -> MemoryRange:
         """The memory of rows that this rank has, ghost rows among them."""

@@ -34,28 +34,29 @@ def field(dtype: Any, shape: Any = None, *args: Any, device: Any = None, **kwarg
     first in memory), `offset` (first index of each axis), `name`, `needs_grad`, `needs_dual`; `device`: what
     `qd.device()` returns, for a field with a shape that is not on the current device.
 
-    `split=0` distributes the first axis over the ranks of `qd.distributed`, with `halo=2` ghost rows on each side. Such
-    a field is a `SplitNdarray`. Of the keywords above it takes `name` and `device`.
+    `split=0` distributes the first axis over the ranks of `qd.distributed`, with `halo=2` ghost rows on each side. With
+    `periodic=True` kernels index it modulo its number of rows. Such a field is a `SplitNdarray`. Of the keywords above
+    it takes `name` and `device`.
     """
     if (split := kwargs.pop("split", None)) is not None:
         return _split_field(dtype, shape, split, device, args, kwargs)
     with on_unless_unplaced(device, shape):
         if isinstance(dtype, MatrixType):
-            return make_matrix_field(dtype.shape, dtype.dtype, shape, *args, **kwargs)
+            return make_matrix_field(dtype.shape, dtype._stored, shape, *args, **kwargs)
         return make_scalar_field(dtype, shape, *args, **kwargs)
 
 
 def _split_field(dtype: Any, shape: Any, split: Any, device: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    halo = kwargs.pop("halo", 2)
+    halo, periodic = kwargs.pop("halo", 2), kwargs.pop("periodic", False)
     kwargs.pop("name", None)
     given = [name for name, value in kwargs.items() if value]
     if args or given or shape is None:
         what = ", ".join(given) or ("arguments by position" if args else "no shape")
         raise OctantsRuntimeError(
-            f"a field that is split over ranks takes a shape, and halo=, name=, device=; not {what}"
+            f"a field that is split over ranks takes a shape, and halo=, periodic=, name=, device=; not {what}"
         )
     with on(device):
-        return makers.split_ndarray(dtype, shape, split, halo)
+        return makers.split_ndarray(dtype, shape, split, halo, periodic)
 
 
 def make_scalar_field(

@@ -260,13 +260,13 @@ makers.struct_field = make_struct_field
 
 def _unplaced(struct_type: StructType, name: str, needs_grad: bool, needs_dual: bool) -> StructField:
     fields: dict[str, Any] = {}
-    for key, type_ in struct_type.members.items():
+    for key, type_ in struct_type._declared.items():
         path = f"{name}.{key}"
         if isinstance(type_, StructType):
             fields[key] = _unplaced(type_, path, needs_grad, needs_dual)
         elif isinstance(type_, MatrixType):
             fields[key] = make_matrix_field(
-                type_.shape, type_.dtype, name=path, needs_grad=needs_grad, needs_dual=needs_dual
+                type_.shape, type_._stored, name=path, needs_grad=needs_grad, needs_dual=needs_dual
             )
         else:
             fields[key] = make_scalar_field(type_, name=path, needs_grad=needs_grad, needs_dual=needs_dual)

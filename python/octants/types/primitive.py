@@ -140,6 +140,12 @@ def resolve_dtype(dtype: Any) -> DataType:
     raise ValueError(f"Invalid data type {dtype!r}: expected one of {', '.join(BY_NAME)}, int, float or bool")
 
 
+def value_dtype(dtype: Any) -> DataType:
+    """The scalar type of values: of a quantized type, the one that it is computed with."""
+    is_quantized = getattr(type(dtype), "_octants_entity", None) == "quant_type"
+    return resolve_dtype(dtype.compute if is_quantized else dtype)
+
+
 def numpy_dtype(dtype: Any) -> np.dtype[Any]:
     """A numpy dtype from one of ours or of numpy's."""
     return dtype.numpy if isinstance(dtype, DataType) else np.dtype(dtype)

@@ -15,7 +15,7 @@ from octants._arrays.array_makers import makers
 from octants._language.python_scope import only_in_python
 from octants.exceptions import OctantsSyntaxError
 from octants.layouts import Layout
-from octants.types.primitive import DataType, resolve_dtype
+from octants.types.primitive import DataType, value_dtype
 from octants.types.tensor_types import MatrixType, UnpackedVectorType, VectorType
 from octants.types.values import Matrix, Vector
 
@@ -62,7 +62,7 @@ class StructType:
     def members(self) -> dict[str, Any]:
         """Member names and types in order."""
         return {
-            key: value if isinstance(value, (MatrixType, StructType)) else resolve_dtype(value)
+            key: value if isinstance(value, (MatrixType, StructType)) else value_dtype(value)
             for key, value in self._declared.items()
         }
 
@@ -146,7 +146,7 @@ def _member_type(key: str, type_: Any) -> Any:
     if isinstance(type_, (MatrixType, StructType)):
         return type_
     try:
-        resolve_dtype(type_)
+        value_dtype(type_)
     except ValueError as error:
         raise ValueError(f"struct member {key}: {error}") from None
     return type_

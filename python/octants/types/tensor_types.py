@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, overload
 import numpy as np
 
 from octants.exceptions import OctantsSyntaxError
-from octants.types.primitive import DataType, default_fp, resolve_dtype
+from octants.types.primitive import DataType, default_fp, value_dtype
 from octants.types.values import Matrix, Vector
 
 if TYPE_CHECKING:
@@ -46,7 +46,12 @@ class MatrixType:
     @property
     def dtype(self) -> DataType:
         """The scalar type of the components."""
-        return default_fp() if self._declared is None else resolve_dtype(self._declared)
+        return default_fp() if self._declared is None else value_dtype(self._declared)
+
+    @property
+    def _stored(self) -> Any:
+        """The type of the components in memory, which may be quantized."""
+        return default_fp() if self._declared is None else self._declared
 
     def get_shape(self) -> tuple[int, ...]:
         """The same as `shape`."""
@@ -85,11 +90,11 @@ class MatrixType:
 
     def field(self, **kwargs: Any) -> MatrixField:
         """A field of matrices: the arguments of `qd.Matrix.field` after the element type."""
-        return Matrix.field(self.n, self.m, dtype=self.dtype, **kwargs)
+        return Matrix.field(self.n, self.m, dtype=self._stored, **kwargs)
 
     def ndarray(self, **kwargs: Any) -> MatrixNdarray | VectorNdarray:
         """An ndarray of matrices: the arguments of `qd.Matrix.ndarray` after the element type."""
-        return Matrix.ndarray(self.n, self.m, dtype=self.dtype, **kwargs)
+        return Matrix.ndarray(self.n, self.m, dtype=self._stored, **kwargs)
 
 
 class VectorType(MatrixType):
@@ -121,11 +126,11 @@ class VectorType(MatrixType):
 
     def field(self, **kwargs: Any) -> MatrixField:
         """A field of vectors: the arguments of `qd.Vector.field` after the element type."""
-        return Vector.field(self.n, dtype=self.dtype, **kwargs)
+        return Vector.field(self.n, dtype=self._stored, **kwargs)
 
     def ndarray(self, **kwargs: Any) -> VectorNdarray:
         """An ndarray of vectors: the arguments of `qd.Vector.ndarray` after the element type."""
-        return Vector.ndarray(self.n, dtype=self.dtype, **kwargs)
+        return Vector.ndarray(self.n, dtype=self._stored, **kwargs)
 
 
 _interned: dict[tuple[Any, ...], MatrixType] = {}
@@ -232,7 +237,7 @@ def components_array(values: list[Any], dtype: DataType) -> np.ndarray[Any, Any]
 
 def _check_dtype(dtype: Any) -> None:
     if dtype is not None:
-        resolve_dtype(dtype)
+        value_dtype(dtype)
 
 
 def _size(value: Any) -> int:

@@ -12,6 +12,9 @@ import octants as qd
 
 N, M = 37, 11
 
+# Particles of a rank, at most.
+ROOM = 400
+
 
 def heat(_):
     """A five-point stencil on two arrays by turns, with a maximum."""
@@ -144,6 +147,193 @@ def edges(_):
     return {"y": y.to_numpy(), "count": count.to_numpy()}
 
 
+def scatters(_):
+    """Sums into rows of neighbors: of several types, twice, beside writes and reads, and read by a later loop."""
+    x = qd.ndarray(qd.i32, shape=(N, M), split=0)
+    y = qd.ndarray(qd.i32, shape=(N, M), split=0)
+    wide = qd.field(qd.u64, shape=(N,), split=0, halo=3)
+    force = qd.ndarray(qd.types.vector(2, qd.f32), shape=(N,), split=0)
+    z = qd.ndarray(qd.i32, shape=(N, M), split=0)
+    total = qd.field(qd.i32, shape=())
+
+    @qd.kernel
+    def run(x: qd.types.ndarray(), y: qd.types.ndarray(), z: qd.types.ndarray(), force: qd.types.ndarray()):
+        for i, j in x:
+            x[i, j] = (i * 13 + j * 7) % 29
+        for i, j in x:
+            if i + 1 < N:
+                y[i + 1, j] += x[i, j] + x[qd.max(i - 2, 0), j]
+            if i >= 1:
+                y[i - 1, (j + 3) % M] -= 2 * x[i, j]
+            qd.atomic_add(y[i, j], 5)
+            total[None] += x[i, j]
+        for i in range(N - 3):
+            z[i, 0] = x[i, 1]
+            wide[i + 3] += qd.cast(x[i, 2], qd.u64) << 33
+            force[qd.min(i + 1, N - 1)] += qd.Vector([x[i, 3] * 0.5, 1.0])
+            force[i] -= qd.Vector([x[i, 3] * 0.5, 1.0])
+        for i, j in z:
+            if 0 < i < N - 1:
+                z[i, j] = y[i - 1, j] - y[i + 1, j]
+
+    y.from_numpy(np.arange(N * M, dtype=np.int32).reshape(N, M))
+    run(x, y, z, force)
+    run(x, y, z, force)
+    found = {"x": x, "y": y, "wide": wide, "force": force, "z": z, "total": total}
+    return {name: array.to_numpy() for name, array in found.items()}
+
+
+def row_sums(_):
+    """Many iterations add to one row, their own or the next: threads have no copies of an array that is split."""
+    x = qd.ndarray(qd.i32, shape=(N, 300), split=0)
+    own = qd.ndarray(qd.i32, shape=(N,), split=0)
+    following = qd.ndarray(qd.i32, shape=(N,), split=0)
+
+    @qd.kernel
+    def run(x: qd.types.ndarray(), own: qd.types.ndarray(), following: qd.types.ndarray()):
+        for i, j in x:
+            x[i, j] = i * j % 31
+        for i, j in x:
+            own[i] += x[i, j]
+        for i, j in x:
+            own[i] += 1
+            if i + 1 < N:
+                following[i + 1] += x[i, j]
+
+    run(x, own, following)
+    return {"own": own.to_numpy(), "following": following.to_numpy()}
+
+
+def few_rows(_):
+    """Fewer rows than ranks, so that ghost rows are those of ranks further away, and some ranks have none."""
+    x = qd.ndarray(qd.i32, shape=(3,), split=0)
+    y = qd.ndarray(qd.i32, shape=(3,), split=0)
+    z = qd.ndarray(qd.i32, shape=(3,), split=0)
+
+    @qd.kernel
+    def run(x: qd.types.ndarray(), y: qd.types.ndarray(), z: qd.types.ndarray()):
+        for i in range(-2, 3):
+            if i >= 0:
+                x[i] = i + 1
+            if 0 <= i + 2 < 3:
+                y[i + 2] += 10 * (i + 3)
+        for i in x:
+            if i + 2 < 3:
+                y[i + 2] += 100 * x[i]
+        for i in z:
+            z[i] = y[qd.max(i - 2, 0)] + 1000 * y[qd.min(i + 2, 2)]
+
+    run(x, y, z)
+    return {"y": y.to_numpy(), "z": z.to_numpy()}
+
+
+def float_scatter(_):
+    """Sums of floats, whose order depends on the number of ranks."""
+    x = qd.ndarray(qd.f64, shape=(N, M), split=0)
+    y = qd.ndarray(qd.f32, shape=(N,), split=0, halo=1)
+    x.from_numpy(np.random.default_rng(5).uniform(-1.0, 1.0, (N, M)))
+
+    @qd.kernel
+    def run(x: qd.types.ndarray(), y: qd.types.ndarray()):
+        for i, j in qd.ndrange((1, N - 1), M):
+            for d in qd.static(range(-1, 2)):
+                y[i + d] += qd.cast(x[i, j] * (d + 2), qd.f32)
+
+    run(x, y)
+    return {"y": y.to_numpy()}
+
+
+def periodic(_):
+    """Rows that wrap around: read, added to, reduced, as fields and arguments, by the shape and by a constant."""
+    u = qd.ndarray(qd.i32, shape=(N, M), split=0, periodic=True)
+    v = qd.ndarray(qd.i32, shape=(N, M), split=0, periodic=True)
+    flux = qd.field(qd.types.vector(2, qd.i64), shape=(N,), split=0, halo=3, periodic=True)
+    total = qd.field(qd.i32, shape=())
+
+    @qd.kernel
+    def step(a: qd.types.ndarray(), b: qd.types.ndarray()):
+        n = a.shape[0]
+        for i, j in a:
+            b[i, j] = 3 * a[(i - 1) % n, j] - a[(i + 2) % n, (j + 1) % M] + a[(i + n - 2) % n, j] + a[i, j] + i
+        for i in range(N):
+            flux[(i + 3) % N] += qd.Vector([b[i, 0], b[i, 1]], dt=qd.i64)
+            flux[(i + N - 2) % N] -= qd.Vector([b[i, 2], 1], dt=qd.i64)
+            flux[i] += qd.Vector([1, i], dt=qd.i64)
+        for i in range(1, a.shape[0] - 1):
+            b[i, 1] = a[i - 1, 1] + a[(i + 1) % n, 2]
+        for i in range(N):
+            total[None] += b[(i + 1) % N, 3]
+
+    u.from_numpy(np.arange(N * M, dtype=np.int32).reshape(N, M) % 101)
+    for _ in range(3):
+        step(u, v)
+        step(v, u)
+    return {"u": u.to_numpy(), "v": v.to_numpy(), "flux": flux.to_numpy(), "total": total.to_numpy()}
+
+
+def periodic_few_rows(_):
+    """Ghost rows that are copies of one row several times, and of rows of this rank."""
+    x = qd.field(qd.i32, shape=(3,), split=0, halo=5, periodic=True)
+    y = qd.field(qd.i32, shape=(3,), split=0, halo=5, periodic=True)
+    z = qd.field(qd.i32, shape=(3,), split=0, halo=5, periodic=True)
+
+    @qd.kernel
+    def run():
+        for i in x:
+            x[i] = i + 1
+        for i in x:
+            z[i] = x[(i + 1) % 3] + 10 * x[(i - 1) % 3]
+            y[(i + 1) % 3] += x[i]
+            y[(i - 1) % 3] += 100 * x[i]
+
+    run()
+    run()
+    return {"y": y.to_numpy(), "z": z.to_numpy()}
+
+
+@qd.data_oriented
+class Cells:
+    """A grid that particles are near to, as a member of an object."""
+
+    def __init__(self):
+        self.mass = qd.ndarray(qd.i32, shape=(N, 2), split=0)
+        self.near = qd.field(qd.i32, shape=(N,), split=0, halo=3)
+
+    @qd.kernel
+    def deposit(self, place: qd.types.ndarray()):
+        for p in place:
+            if place[p] >= 0:
+                row = qd.cast(place[p], qd.i32)
+                self.mass[qd.distributed.assume_local(self.mass, row), p % 2] += p % ROOM
+                for d in qd.static(range(-1, 2)):
+                    if 0 <= row + d < N:
+                        self.near[qd.distributed.assume_local(self.near, row + d)] += 3 + d
+
+    @qd.kernel
+    def gather(self, place: qd.types.ndarray(), seen: qd.types.ndarray()):
+        for p in seen:
+            if place[p] >= 0:
+                row = qd.cast(place[p], qd.i64)
+                seen[p] = self.near[qd.distributed.assume_local(self.near, row)]
+
+
+def particles(_):
+    """Particles, each on the rank that has its cell or the one beside it, add to cells and read them."""
+    ranks, me = qd.distributed.size(), qd.distributed.rank()
+    cells = Cells()
+    # Each rank has room for all particles, and those whose cells are in its rows.
+    cell = np.sort(np.random.default_rng(3).integers(0, N, ROOM))
+    owner = np.searchsorted([qd.distributed.rows_of_rank(N, r, ranks)[1] for r in range(ranks)], cell, side="right")
+    place = qd.ndarray(qd.f32, shape=(ranks * ROOM,), split=0)
+    place.from_numpy(np.where(owner == me, cell + 0.25, -1.0).astype(np.float32), local=True)
+    seen = qd.ndarray(qd.i32, shape=(ranks * ROOM,), split=0)
+    for _ in range(2):
+        cells.deposit(place)
+    cells.gather(place, seen)
+    found = seen.to_numpy().reshape(ranks, ROOM).max(axis=0)
+    return {"near": cells.near.to_numpy(), "seen": found, "mass": cells.mass.to_numpy()}
+
+
 def elements(_):
     """The host's reads and writes of elements and whole arrays."""
     x = qd.ndarray(qd.f32, shape=(N, 2), split=0)
@@ -212,7 +402,24 @@ def load(folder):
     return {"x": x.to_numpy(), "s": s.to_numpy()}
 
 
-PROGRAMS = (heat, several_loops, sums, vectors, edges, elements, collectives, save, load)
+PROGRAMS = (
+    heat,
+    several_loops,
+    sums,
+    vectors,
+    edges,
+    scatters,
+    row_sums,
+    few_rows,
+    float_scatter,
+    particles,
+    periodic,
+    periodic_few_rows,
+    elements,
+    collectives,
+    save,
+    load,
+)
 
 
 def main():

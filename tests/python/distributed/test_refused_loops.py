@@ -59,6 +59,137 @@ def test_an_iteration_writes_one_row():
     assert "an iteration writes two rows" in refused(scatter, split(8))
 
 
+def test_sums_in_rows_of_neighbors_are_complete_after_the_loop():
+    @qd.kernel
+    def reads(x: qd.types.ndarray(), y: qd.types.ndarray()):
+        for i in x:
+            if i + 1 < 8:
+                y[i + 1] += 1
+            x[i] = y[i]
+
+    assert "`y` is added to at rows of other ranks in the same loop" in refused(reads, split(8), split(8))
+
+    @qd.kernel
+    def old_value(x: qd.types.ndarray(), y: qd.types.ndarray()):
+        for i in range(7):
+            x[i] = qd.atomic_add(y[i + 1], 1)
+
+    @qd.kernel
+    def product(x: qd.types.ndarray(), y: qd.types.ndarray()):
+        for i in range(7):
+            x[i] = 1
+            qd.atomic_mul(y[i + 1], 2)
+
+    for kernel in (old_value, product):
+        assert "an iteration writes two rows of split arrays" in refused(kernel, split(8), split(8))
+
+
+def test_local_rows_are_read_and_added_to_in_a_loop_over_rows():
+    @qd.kernel
+    def writes(x: qd.types.ndarray(), y: qd.types.ndarray()):
+        for i in x:
+            y[qd.distributed.assume_local(y, x[i])] = 1
+
+    assert "the first index of `y`, which is split over ranks, cannot be bounded" in refused(writes, split(8), split(8))
+
+    @qd.kernel
+    def by_number(x: qd.types.ndarray()):
+        for i in range(8):
+            x[qd.distributed.assume_local(x, i % 3)] += 1
+
+    assert "no split array is indexed by it beside `x`" in refused(by_number, split(8))
+
+    @qd.kernel
+    def by_float(x: qd.types.ndarray()):
+        for i in x:
+            x[qd.distributed.assume_local(x, 0.5 * i)] += 1
+
+    with pytest.raises(qd.OctantsTypeError, match="a row is an integer"):
+        by_float(split(8))
+
+
+def test_rows_between_other_bounds_are_an_error():
+    @qd.kernel
+    def clamped(x: qd.types.ndarray(), y: qd.types.ndarray(), most: qd.i32):
+        for i in x:
+            y[qd.max(0, qd.min(x[i], most))] += 1
+
+    clamped(split(8), split(8), 7)
+    with pytest.raises(qd.OctantsDistributedError, match=r"clamped to 0 to 50, and this rank has rows -2 to 9"):
+        clamped(split(8), split(8), 50)
+
+
+def test_rows_wrap_around_in_periodic_arrays():
+    @qd.kernel
+    def shift(x: qd.types.ndarray(), y: qd.types.ndarray()):
+        for i in y:
+            y[i] = x[(i + 1) % x.shape[0]]
+
+    @qd.kernel
+    def by_constant(x: qd.types.ndarray(), y: qd.types.ndarray()):
+        for i in range(8):
+            y[i] = x[(i + 1) % 8]
+
+    x, y = split(8, periodic=True), split(8)
+    x.from_numpy(np.arange(8, dtype=np.int32))
+    for kernel in (shift, by_constant):
+        y.fill(0)
+        kernel(x, y)
+        assert y.to_numpy().tolist() == [1, 2, 3, 4, 5, 6, 7, 0]
+        with pytest.raises(qd.OctantsDistributedError, match=r"shape \(8,\): make it with periodic=True"):
+            kernel(split(8), y)
+    with pytest.raises(qd.OctantsDistributedError, match="modulo 8 in an array with 9 rows"):
+        by_constant(split(9, periodic=True), split(9))
+    with pytest.raises(qd.OctantsRuntimeError, match="launches cannot be captured"), qd.graph.capture():
+        shift(x, y)
+
+
+def test_loops_in_which_rows_wrap_around_run_over_rows():
+    @qd.kernel
+    def beyond(x: qd.types.ndarray(), y: qd.types.ndarray(), n: qd.i32):
+        for i in range(n):
+            y[i] = x[(i + 1) % x.shape[0]]
+
+    assert "rows of `x` wrap around in a loop over other rows" in refused(beyond, split(8, periodic=True), split(8), 8)
+
+    @qd.kernel
+    def writes(x: qd.types.ndarray(), y: qd.types.ndarray()):
+        for i in x:
+            y[(i + 1) % y.shape[0]] = x[i]
+
+    assert "`y` is written at a row that is not the loop's" in refused(writes, split(8), split(8, periodic=True))
+
+    @qd.kernel
+    def long(x: qd.types.ndarray(), y: qd.types.ndarray()):
+        for i in range(9):
+            if i < 8:
+                y[i] = x[(i + 1) % x.shape[0]]
+
+    with pytest.raises(qd.OctantsDistributedError, match="a loop over rows up to 8 of an array with 8 rows"):
+        long(split(8, periodic=True), split(8))
+
+
+def test_debug_mode_checks_local_rows():
+    @qd.kernel
+    def scatter(x: qd.types.ndarray(), y: qd.types.ndarray()):
+        for i in x:
+            y[qd.distributed.assume_local(y, x[i])] += 1
+
+    x, y = split(8), split(8)
+    x.from_numpy(np.array([0, 1, 1, 7, 3, 3, 3, 40], np.int32))
+    scatter(x, y)
+    assert y.to_numpy().tolist() == [1, 2, 0, 3, 0, 0, 0, 2]
+    qd.reset()
+    qd.init(arch=qd.cpu, debug=True)
+    x, y = split(8), split(8)
+    x.from_numpy(np.array([0, 1, 1, 7, 3, 3, 3, 40], np.int32))
+    with pytest.raises(AssertionError, match="Row 40 of `y` is neither this rank's nor one of its ghost rows.*0 to 7"):
+        scatter(x, y)
+    whole = qd.ndarray(qd.i32, shape=(8,))
+    x.from_numpy(np.arange(8, dtype=np.int32))
+    scatter(whole, qd.ndarray(qd.i32, shape=(8,)))
+
+
 def test_rows_follow_one_axis_of_the_loop():
     @qd.kernel
     def transpose(x: qd.types.ndarray(), y: qd.types.ndarray()):

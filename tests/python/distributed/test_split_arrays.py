@@ -10,6 +10,9 @@ import pytest
 HERE = Path(__file__).parent
 MPIEXEC = Path(sys.prefix) / "bin" / "mpiexec"
 
+PROGRAMS = ["heat", "several_loops", "sums", "vectors", "edges", "elements", "collectives"]
+PROGRAMS += ["scatters", "row_sums", "few_rows", "particles", "periodic", "periodic_few_rows"]
+
 pytest.importorskip("mpi4py", reason="mpi4py is not installed")
 pytestmark = pytest.mark.skipif(not MPIEXEC.exists(), reason="mpich is not installed")
 
@@ -30,7 +33,7 @@ def results(ranks, program, folder, *options):
 
 
 @pytest.mark.parametrize("options", [(), ("debug",), ("cpu_streams",)], ids=["plain", "debug", "streams"])
-@pytest.mark.parametrize("program", ["heat", "several_loops", "sums", "vectors", "edges", "elements", "collectives"])
+@pytest.mark.parametrize("program", PROGRAMS)
 def test_any_number_of_ranks_computes_the_same(program, options, tmp_path):
     one = results(1, program, tmp_path / "1", *options)
     assert one.files
@@ -38,6 +41,20 @@ def test_any_number_of_ranks_computes_the_same(program, options, tmp_path):
         several = results(ranks, program, tmp_path / str(ranks), *options)
         for name in one.files:
             np.testing.assert_array_equal(several[name], one[name], err_msg=f"{name} on {ranks} ranks")
+
+
+def test_rows_that_wrap_around_are_those_of_numpy(tmp_path):
+    found = results(3, "periodic_few_rows", tmp_path)
+    x = np.array([1, 2, 3])
+    assert (found["z"] == np.roll(x, -1) + 10 * np.roll(x, 1)).all()
+    assert (found["y"] == 2 * (np.roll(x, 1) + 100 * np.roll(x, -1))).all()
+
+
+def test_sums_of_floats_agree_to_rounding(tmp_path):
+    one = results(1, "float_scatter", tmp_path / "1")
+    for ranks in (2, 3, 4):
+        several = results(ranks, "float_scatter", tmp_path / str(ranks))
+        np.testing.assert_allclose(several["y"], one["y"], rtol=1e-6, atol=1e-5)
 
 
 @pytest.mark.parametrize(("writers", "readers"), [(1, 4), (4, 1), (2, 3)])

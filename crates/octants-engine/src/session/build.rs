@@ -12,7 +12,7 @@ use octants_ir::{
     run_pipeline_with,
 };
 use octants_passes::check_races::add_unused_arguments;
-use octants_passes::{PIPELINE, PassOptions, RaceWatch, offload, restrict_loops};
+use octants_passes::{PIPELINE, PassOptions, RaceWatch, offload, restrict_loops, unwrap_rows};
 use octants_runtime::{LoadedKernel, Pointer};
 use octants_schedule::schedule_program;
 
@@ -180,7 +180,7 @@ impl Session {
         check_block_dims(&program, &info)?;
         check_cooperating_functions(&program, &info)?;
         let options = self.codegen_options(&machine.library);
-        let schedule_options = self.schedule_options((arrays_may_alias, concurrent));
+        let schedule_options = self.schedule_options(lowered, (arrays_may_alias, concurrent));
         // Only a device apart can be lost. A kernel's own source is the first that was read.
         let own = sources.get(0).filter(|_| self.config().debug && !self.device.is_immediate());
         let defined_at = own.map(|file| format!("{}:{}", file.path, file.first_line));
@@ -190,6 +190,7 @@ impl Session {
             defined_at: defined_at.as_deref(),
             options: &options,
             schedule_options: &schedule_options,
+            split: &lowered.split_arrays,
         };
         let key = self.cache.as_ref().and_then(|cache| Some((cache, cache.key(machine, &from)?)));
         let shared = self.shared.as_ref().and_then(|shared| Some((shared, shared.key(machine, &from)?)));
@@ -223,6 +224,8 @@ impl Session {
         let order = task_order(&program, arrays_may_alias);
         let counters = counters_of(&program, &layout);
         let splits = split_tasks_of(&program, &layout, &lowered.split_arrays)?;
+        let mut program = program;
+        unwrap_rows(&mut program, &lowered.split_arrays);
         watch.lap(Phase::Passes, "access sets");
         let scheduled = schedule_program(program, &info, schedule_options);
         watch.lap(Phase::Passes, "schedule");
@@ -303,22 +306,33 @@ impl Session {
             sources: Some(lowered.sources.clone()),
         };
         run_pipeline_with(PIPELINE, &mut kernel, &mut options, &mut done);
+        if !lowered.split_arrays.is_empty() {
+            if let Err(diagnostic) = restrict_loops(&mut kernel, &lowered.split_arrays) {
+                // Sums to rows of other ranks are recognized while they are atomic.
+                kernel = lowered.kernel.clone();
+                (options.launches_in_order, options.watch) = (false, None);
+                run_pipeline_with(PIPELINE, &mut kernel, &mut options, &mut done);
+                let refused = |_| Error::Refused(diagnostic, lowered.sources.clone());
+                restrict_loops(&mut kernel, &lowered.split_arrays).map_err(refused)?;
+            }
+            done("restrict_loops");
+        }
         if shows {
             eprintln!("{kernel}");
-        }
-        if !lowered.split_arrays.is_empty() {
-            let refused = |diagnostic| Error::Refused(diagnostic, lowered.sources.clone());
-            restrict_loops(&mut kernel, &lowered.split_arrays).map_err(refused)?;
-            done("restrict_loops");
         }
         let program = offload(kernel);
         done("offload");
         Ok((program, options.watch))
     }
 
-    pub(crate) fn schedule_options(&self, (arrays_may_alias, concurrent_launches): (bool, bool)) -> ScheduleOptions {
-        let opt_level = self.config().opt_level;
-        ScheduleOptions { opt_level, arrays_may_alias, concurrent_launches, ..ScheduleOptions::default() }
+    pub(crate) fn schedule_options(
+        &self,
+        lowered: &Lowered,
+        (arrays_may_alias, concurrent_launches): (bool, bool),
+    ) -> ScheduleOptions {
+        let (opt_level, privatizes_arrays) = (self.config().opt_level, lowered.split_arrays.is_empty());
+        let defaults = ScheduleOptions::default();
+        ScheduleOptions { opt_level, arrays_may_alias, concurrent_launches, privatizes_arrays, ..defaults }
     }
 
     pub(crate) fn codegen_options(&self, library: &DeviceLibrary) -> CodegenOptions {

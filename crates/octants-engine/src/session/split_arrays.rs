@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use octants_artifact::{SplitMemory, SplitTask};
+use octants_artifact::{LocalRows, RowBound, SplitMemory, SplitTask};
 use octants_ir::{ArgLayout, BufferId, Layout, Program};
-use octants_passes::{SplitLoop, split_tasks};
+use octants_passes::{self as passes, Halo, SplitLoop, split_tasks};
 
 use super::access::update_op;
 use crate::error::Error;
@@ -39,10 +39,24 @@ fn to_meta(program: &Program, layout: &ArgLayout, of: &SplitLoop) -> Result<Spli
         })?;
         updates.extend(memory.into_iter().map(|memory| (buffer.0, update_op(op), memory)));
     }
+    let bound = |bound: passes::RowBound| match bound {
+        passes::RowBound::Constant(row) => RowBound::Constant(row),
+        passes::RowBound::Param(param) => RowBound::Slot(layout.params[param as usize]),
+    };
+    let local = |rows: &passes::LocalRows| LocalRows {
+        buffer: rows.buffer.0,
+        adds: rows.adds,
+        first: bound(rows.first),
+        last: bound(rows.last),
+    };
+    let with_halo = |(b, halo): (&BufferId, &Halo)| (b.0, halo.before, halo.after);
     Ok(SplitTask {
-        reads: of.reads.iter().map(|(b, halo)| (b.0, halo.before, halo.after)).collect(),
+        reads: of.reads.iter().map(with_halo).collect(),
         writes: of.writes.iter().map(|b| b.0).collect(),
+        adds: of.adds.iter().map(with_halo).collect(),
+        local: of.local.iter().map(local).collect(),
         updates,
+        wraps: of.wraps.iter().map(|w| (w.buffer.0, w.modulus, w.end)).collect(),
         last_rows: of.last_rows.iter().map(|&(b, row)| (b.0, row)).collect(),
     })
 }

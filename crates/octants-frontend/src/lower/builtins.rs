@@ -69,6 +69,9 @@ static BUILTINS: &[Builtin] = &[
     row("all", Exactly(1, "`all` takes one argument"), |l, c| l.lower_fold(c)),
     row("any", Exactly(1, "`any` takes one argument"), |l, c| l.lower_fold(c)),
     row("assume_in_range", AtLeast(1, "`assume_in_range` takes a value"), |l, c| l.lower_promise(c)),
+    row("assume_local", Exactly(2, "`assume_local` takes an array that may be split over ranks, and a row"), |l, c| {
+        l.lower_assume_local(c)
+    }),
     row("atomic_cas", Exactly(3, "`atomic_cas` takes a place, the expected and the desired value"), |l, c| {
         l.lower_compare_and_swap(c)
     }),

@@ -31,6 +31,7 @@ mod returns;
 mod sequences;
 mod shadow_buffers;
 mod sparse_levels;
+mod split_rows;
 mod static_functions;
 mod stmt;
 mod stop_gradient;

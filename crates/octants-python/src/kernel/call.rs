@@ -313,7 +313,7 @@ impl Kernel {
         }
         let interpreter = Interpreter::of_launch(py, flats);
         if !spec.split.is_empty() {
-            self.check_split(py, gathered)?;
+            self.check_split(py, spec, gathered)?;
         }
         let split = gathered.split_launch.as_ref().map(|launch| launch.clone().unbind());
         let split = split.map(|launch| SplitCaller { interpreter: &interpreter, launch });
@@ -352,8 +352,8 @@ impl Kernel {
 
     /// Refuses launches on split arrays of whom ranks know nothing: those that are recorded or captured.
     #[cold]
-    fn check_split(&self, py: Python<'_>, gathered: &Gathered<'_>) -> PyResult<()> {
-        if gathered.split_launch.is_some() && !runtime::nesting::capturing() || split_launch::is_alone(py)? {
+    fn check_split(&self, py: Python<'_>, spec: &Specialization, gathered: &Gathered<'_>) -> PyResult<()> {
+        if gathered.split_launch.is_some() && !runtime::nesting::capturing() || split_launch::is_alone(spec, py)? {
             return Ok(());
         }
         let text = format!(

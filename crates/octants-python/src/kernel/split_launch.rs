@@ -29,21 +29,40 @@ pub fn begin<'py>(
     Ok((!launch.is_none()).then_some(launch))
 }
 
-/// This process is the only rank.
-pub fn is_alone(py: Python<'_>) -> PyResult<bool> {
+/// This process is the only rank, and launches need nothing of this module.
+pub fn is_alone(spec: &Specialization, py: Python<'_>) -> PyResult<bool> {
+    if spec.code.split_tasks().flatten().any(|task| !task.wraps.is_empty()) {
+        return Ok(false);
+    }
     Package::get(py)?.split_launch.bind(py).call_method0("is_alone")?.is_truthy()
 }
 
+type Rows = (u32, u64, u64);
 type Update = (&'static str, &'static str, u64, u64);
+type Local = (u32, bool, i64, i64);
+type Wrapped = (u32, Option<i64>, Option<i64>);
 
-/// Reads, writes, updates as operation, type, address and number of scalars, and rows that have to be the last.
+/// Reads, writes, sums, rows between bounds, updates as operation, type, address and number of scalars, rows that wrap
+/// around, and rows that have to be the last.
 #[allow(clippy::type_complexity)]
-fn described(task: &SplitTask, slots: &Slots) -> (Vec<(u32, u64, u64)>, Vec<u32>, Vec<Update>, Vec<(u32, i64)>) {
+fn described(
+    task: &SplitTask,
+    slots: &Slots,
+) -> (Vec<Rows>, Vec<u32>, Vec<Rows>, Vec<Local>, Vec<Update>, Vec<Wrapped>, Vec<(u32, i64)>) {
     let updates = task.updates.iter().map(|(_, op, memory)| {
         let (address, count) = memory.range(slots);
         (name_of(*op), memory.kind.name(), address, count)
     });
-    (task.reads.clone(), task.writes.clone(), updates.collect(), task.last_rows.clone())
+    let local = task.local.iter().map(|rows| (rows.buffer, rows.adds, rows.first.row(slots), rows.last.row(slots)));
+    (
+        task.reads.clone(),
+        task.writes.clone(),
+        task.adds.clone(),
+        local.collect(),
+        updates.collect(),
+        task.wraps.clone(),
+        task.last_rows.clone(),
+    )
 }
 
 fn name_of(op: UpdateOp) -> &'static str {

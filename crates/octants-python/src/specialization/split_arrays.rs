@@ -28,8 +28,11 @@ impl SplitArray {
         tasks: impl Iterator<Item = &'a SplitTask>,
         world: &PyWorld<'_>,
     ) -> Vec<SplitArray> {
-        let mut buffers: Vec<u32> =
-            tasks.flat_map(|t| t.reads.iter().map(|r| r.0).chain(t.writes.iter().copied())).collect();
+        let of_task = |t: &'a SplitTask| {
+            let rows = t.reads.iter().chain(&t.adds).map(|rows| rows.0);
+            rows.chain(t.writes.iter().copied()).chain(t.local.iter().map(|rows| rows.buffer))
+        };
+        let mut buffers: Vec<u32> = tasks.flat_map(of_task).collect();
         buffers.sort_unstable();
         buffers.dedup();
         let object = |obj: &Obj| Found::Object(world.object(*obj).clone().unbind());

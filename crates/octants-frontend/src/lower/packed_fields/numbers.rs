@@ -64,19 +64,19 @@ impl WordBits {
             let first = self.constant(b, range.first.into());
             value = b.binary(BinaryOp::UShr, value, first);
         }
+        if range.bits < width {
+            let ones = self.constant(b, self.ones(range.bits));
+            value = b.binary(BinaryOp::And, value, ones);
+        }
         if is_signed {
             let signed = if self.word == Scalar::U64 { Scalar::I64 } else { Scalar::I32 };
             value = b.cast(value, signed);
             if range.bits < width {
-                let above = b.int((width - range.bits).into(), signed);
-                value = b.binary(BinaryOp::Shl, value, above);
-                value = b.binary(BinaryOp::Shr, value, above);
+                // Debug mode would take a sign that is shifted out for an overflow.
+                let sign = b.int(1 << (range.bits - 1), signed);
+                value = b.binary(BinaryOp::Xor, value, sign);
+                value = b.binary(BinaryOp::Sub, value, sign);
             }
-            return value;
-        }
-        if range.bits < width {
-            let ones = self.constant(b, self.ones(range.bits));
-            value = b.binary(BinaryOp::And, value, ones);
         }
         value
     }

@@ -1,0 +1,74 @@
+//! `qd.distributed.assume_local(array, row)`: a row that the user knows to be this rank's, or one of its ghost rows.
+//!
+//! It becomes `max(min(row, last), first)` with the first and last of these rows, which each launch reads from the array.
+//! So no row is outside of the rank's memory. Debug mode checks that the row was not outside.
+
+use octants_diag::{Code, Result};
+use octants_ir::{BinaryOp, BufferId, Op, Scalar, TextPart, Type, ValueId};
+
+use super::Lowerer;
+use super::builtins::Call;
+use crate::value::Value;
+use crate::world::{ArgSpec, Capture};
+
+/// Attributes of a split array: its first and last local row.
+const BOUNDS: [&str; 2] = ["_first_local_row", "_last_local_row"];
+
+impl Lowerer<'_> {
+    pub(super) fn lower_assume_local(&mut self, call: Call) -> Result<Value> {
+        let Some(array) = self.as_array(&call.args[0])? else {
+            return self.err(Code::Type, "`assume_local` takes an array that may be split over ranks, and a row");
+        };
+        let row = self.rt(&call.args[1])?;
+        if !matches!(self.b.ty(row), Type::Scalar(s) if s.is_int()) {
+            return self.err(Code::Type, "a row is an integer");
+        }
+        if !self.split_arrays.contains(&array) {
+            return Ok(Value::Rt(row));
+        }
+        let ty = self.b.ty(row).scalar().unwrap_or(Scalar::I32);
+        let [first, last] = [self.local_row(array, BOUNDS[0])?, self.local_row(array, BOUNDS[1])?];
+        let [low, high] = [first, last].map(|v| if ty == Scalar::I32 { v } else { self.b.cast(v, ty) });
+        if self.options.debug {
+            let (above, below) = (self.b.binary(BinaryOp::Ge, row, low), self.b.binary(BinaryOp::Le, row, high));
+            let inside = self.b.binary(BinaryOp::And, above, below);
+            let name = &self.buffers[array.index()].name;
+            let text = format!(" of `{name}` is neither this rank's nor one of its ghost rows: it has rows ");
+            let parts = vec![
+                TextPart::Text("Row ".into()),
+                TextPart::Value(row, None),
+                TextPart::Text(text),
+                TextPart::Value(first, None),
+                TextPart::Text(" to ".into()),
+                TextPart::Value(last, None),
+            ];
+            self.b.push(Op::Assert(inside, parts), Type::Unit);
+        }
+        let most = self.b.binary(BinaryOp::Min, row, high);
+        Ok(Value::Rt(self.b.binary(BinaryOp::Max, most, low)))
+    }
+
+    /// A row that an attribute of a split array names: a parameter where an argument leads to the array.
+    fn local_row(&mut self, array: BufferId, attribute: &str) -> Result<ValueId> {
+        let capture = self.buffer_captures[array.index()].clone();
+        let from = match capture {
+            Some(Capture::Arg { index, path } | Capture::Object { from: Some((index, path)), .. }) => {
+                Some((index, path))
+            }
+            _ => None,
+        };
+        let value = match (from, self.buffer_objects[array.index()]) {
+            (Some((index, mut path)), _) if self.sees_parameters() => {
+                path.push(attribute.to_owned());
+                self.argument(index, path, &ArgSpec::Value(Scalar::I32.into(), None))?
+            }
+            (None, Some(object)) => self.host_attribute(object, attribute)?,
+            _ => {
+                return self
+                    .err(Code::Type, "`assume_local` is written in a kernel or a `qd.func`, not in a `qd.real_func`");
+            }
+        };
+        let value = self.rt(&value)?;
+        Ok(if self.b.ty(value) == &Type::I32 { value } else { self.b.cast(value, Scalar::I32) })
+    }
+}
