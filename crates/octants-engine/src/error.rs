@@ -47,7 +47,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::UnknownOption { name, suggestion } => {
-                write!(f, "Unrecognized keyword argument(s) for init: {name}")?;
+                write!(f, "Unrecognized keyword argument(s) for qd.init: {name}")?;
                 match suggestion {
                     Some(s) => write!(f, " (did you mean `{s}`?)"),
                     None => Ok(()),
