@@ -24,6 +24,7 @@ import numpy as np
 from octants._distributed import saved_arrays, split_ndarrays
 from octants._distributed import world as _world
 from octants._distributed.array_ranges import memory_of
+from octants._distributed.communicators import Exchange
 from octants._distributed.split_ndarrays import SplitNdarray
 from octants._language.ops import known_to_compiler
 from octants._streams.streams import current_stream
@@ -154,7 +155,7 @@ def broadcast(array: Any, source: int = 0, *, qd_stream: Any = None) -> None:
         _world.agree(f"broadcast() of {memory.count} {memory.dtype} from {source}", "broadcast()")
         others = [(other, memory) for other in range(ranks.size) if other != source]
         sends, receives = (others, []) if ranks.rank == source else ([], [(source, memory)])
-        ranks.exchange(sends, receives, "broadcast()", _handle(qd_stream)).wait()
+        ranks.exchange(Exchange(sends, receives), "broadcast()", _handle(qd_stream)).wait()
 
 
 def send(array: Any, to: int, *, qd_stream: Any = None) -> None:
@@ -198,7 +199,7 @@ def _pass(array: Any, peer: int, sends: bool, qd_stream: Any) -> None:
     with memory_of(array, writes=not sends) as memory:
         message = [(peer, memory)]
         stream = _handle(qd_stream)
-        ranks.exchange(message if sends else [], [] if sends else message, what, stream).wait()
+        ranks.exchange(Exchange(message if sends else [], [] if sends else message), what, stream).wait()
 
 
 def _handle(stream: Any) -> int:

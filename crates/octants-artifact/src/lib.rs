@@ -12,6 +12,7 @@ mod entry;
 mod key;
 mod saved_graph;
 mod scatter_copies;
+mod split_task;
 mod store;
 mod task_graph;
 mod trace;
@@ -25,6 +26,7 @@ pub use saved_graph::{
     SavedGraph, SavedKernel, SavedMemory, SavedPlace, SavedSlot, SavedStep, SavedWork, UnreadableGraph,
 };
 pub use scatter_copies::{CopiedRegion, ScatterCopies};
+pub use split_task::{LocalRows, RowBound, SplitMemory, SplitTask};
 pub use store::{Contents, Policy, Store, StoreCounts, StoreOptions};
 pub use task_graph::{Condition, GraphPart, graph_of_groups};
 pub use trace::{
@@ -146,81 +148,6 @@ pub struct TaskMeta {
     pub block_bytes: u64,
     /// How it runs on rows of split arrays, if it touches any.
     pub split: Option<SplitTask>,
-}
-
-/// A task that runs on a range of rows of split arrays. The last two argument slots of a launch are the range.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SplitTask {
-    /// The split arrays that it reads, and how many rows before and behind its own.
-    pub reads: Vec<(u32, u64, u64)>,
-    /// The split arrays that it writes.
-    pub writes: Vec<u32>,
-    /// The split arrays that it adds to, and how many rows before and behind its own.
-    pub adds: Vec<(u32, u64, u64)>,
-    /// The split arrays that it reads or adds to at rows between bounds.
-    pub local: Vec<LocalRows>,
-    /// Other memory that it updates: each part of the task makes a part of the sum.
-    pub updates: Vec<(u32, UpdateOp, SplitMemory)>,
-    /// The split arrays whose rows wrap around, with what the code takes for the number of rows and for the end of the
-    /// rows that it runs over, where these are constants.
-    pub wraps: Vec<(u32, Option<i64>, Option<i64>)>,
-    /// Rows that have to be the last of the array.
-    pub last_rows: Vec<(u32, i64)>,
-}
-
-/// Rows of a split array that a rank has to have.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LocalRows {
-    /// The array.
-    pub buffer: u32,
-    /// It is added to, not read.
-    pub adds: bool,
-    /// The least row.
-    pub first: RowBound,
-    /// The largest row.
-    pub last: RowBound,
-}
-
-/// A row that a launch knows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum RowBound {
-    /// A constant.
-    Constant(i64),
-    /// The argument slot of an i32.
-    Slot(u32),
-}
-
-impl RowBound {
-    /// The row of a launch.
-    pub fn row(self, args: &[u64]) -> i64 {
-        match self {
-            RowBound::Constant(row) => row,
-            RowBound::Slot(slot) => i64::from(args[slot as usize] as i32),
-        }
-    }
-}
-
-/// Scalars of one type, one after the other.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SplitMemory {
-    /// The argument slot that holds the address.
-    pub slot: u32,
-    /// Bytes from there.
-    pub offset: u64,
-    /// Their type.
-    pub kind: ScalarKind,
-    /// How many, times the product of `extents`.
-    pub scalars: u64,
-    /// Argument slots that hold extents.
-    pub extents: Vec<u32>,
-}
-
-impl SplitMemory {
-    /// Address and number of scalars in a launch.
-    pub fn range(&self, args: &[u64]) -> (u64, u64) {
-        let extents: u64 = self.extents.iter().map(|&slot| args[slot as usize]).product();
-        (args[self.slot as usize] + self.offset, self.scalars * extents)
-    }
 }
 
 /// An argument slot that holds an address.

@@ -6,16 +6,29 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from os import path
-from typing import Protocol
+from typing import Any, Protocol
 
 from octants import _octants
 from octants._distributed.memory_ranges import MemoryRange, add_on_host
 from octants.exceptions import OctantsDistributedError
 
-__all__ = ["Alone", "Communicator", "Message", "Pending", "await_end", "failed", "user_line"]
+__all__ = ["Alone", "Communicator", "Exchange", "Message", "Pending", "await_end", "failed", "user_line"]
 
 Message = tuple[int, MemoryRange]
 """A rank, and the memory that is sent to it or received from it."""
+
+
+class Exchange:
+    """Messages that a rank sends and receives at once, any number of times."""
+
+    __slots__ = ("prepared", "receives", "sends")
+
+    def __init__(self, sends: Sequence[Message], receives: Sequence[Message]) -> None:
+        self.sends = sends
+        self.receives = receives
+        self.prepared: Any = None
+        """What the communicator makes of them, which takes time."""
+
 
 _PACKAGE = path.join(path.dirname(_octants.__file__), "")
 
@@ -41,7 +54,7 @@ class Communicator(Protocol):
     timeout: float
     """Seconds after which a rank that does not answer is an error."""
 
-    def exchange(self, sends: Sequence[Message], receives: Sequence[Message], what: str, stream: int = 0) -> Pending:
+    def exchange(self, messages: Exchange, what: str, stream: int = 0) -> Pending:
         """Sends and receives. `stream` is the handle of the device's stream that device memory is used on."""
 
     def all_reduce(self, memory: MemoryRange, op: str, what: str, stream: int = 0) -> None:
@@ -72,10 +85,10 @@ class Alone:
     def __init__(self, timeout: float) -> None:
         self.timeout = timeout
 
-    def exchange(self, sends: Sequence[Message], receives: Sequence[Message], what: str, stream: int = 0) -> Pending:
+    def exchange(self, messages: Exchange, what: str, stream: int = 0) -> Pending:
         """There is no one to send to."""
-        assert not sends
-        assert not receives
+        assert not messages.sends
+        assert not messages.receives
         return self
 
     def wait(self) -> None:

@@ -31,8 +31,11 @@ class MemoryRange:
 
     def numpy(self) -> np.ndarray[Any, Any]:
         """The elements in the host's memory, without a copy."""
-        memory = (ctypes.c_char * self.nbytes).from_address(self.address)
-        return np.frombuffer(memoryview(memory), dtype=self.dtype)
+        if "numpy" not in self.views:
+            memory = (ctypes.c_char * self.nbytes).from_address(self.address)
+            self.views["numpy"] = np.frombuffer(memoryview(memory), dtype=self.dtype)
+        elements: np.ndarray[Any, Any] = self.views["numpy"]
+        return elements
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 
-from octants._distributed.communicators import Communicator, Message, Pending, await_end, failed
+from octants._distributed.communicators import Communicator, Exchange, Pending, await_end, failed
 from octants._distributed.memory_ranges import MemoryRange, add_on_host
 
 __all__ = ["MpiCommunicator"]
@@ -45,12 +44,20 @@ class MpiCommunicator:
         if self.size > 1:
             _end_all_on_exception(self._mpi)
 
-    def exchange(self, sends: Sequence[Message], receives: Sequence[Message], what: str, stream: int = 0) -> Pending:
+    def exchange(self, messages: Exchange, what: str, stream: int = 0) -> Pending:
         """Sends and receives bytes."""
+        if messages.prepared is None:
+            receives, sends = (
+                [([self._host(memory, what), MPI.BYTE], peer) for peer, memory in part]
+                for part in (messages.receives, messages.sends)
+            )
+            peers = [peer for peer, _ in (*messages.sends, *messages.receives)]
+            messages.prepared = receives, sends, peers
+        receives, sends, peers = messages.prepared
         # Messages between two ranks arrive in the order in which they were sent.
-        requests = [self._mpi.Irecv([self._host(memory, what), MPI.BYTE], peer) for peer, memory in receives]
-        requests += [self._mpi.Isend([self._host(memory, what), MPI.BYTE], peer) for peer, memory in sends]
-        return _Requests(self, requests, what, [peer for peer, _ in (*sends, *receives)])
+        requests = [self._mpi.Irecv(memory, peer) for memory, peer in receives]
+        requests += [self._mpi.Isend(memory, peer) for memory, peer in sends]
+        return _Requests(self, requests, what, peers)
 
     def all_reduce(self, memory: MemoryRange, op: str, what: str, stream: int = 0) -> None:
         """Combines the elements of all ranks."""

@@ -6,6 +6,7 @@ that would be.
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any, NamedTuple, NoReturn
 
@@ -24,6 +25,9 @@ from octants.types.tensor_types import MatrixType
 __all__ = ["SplitNdarray", "rows_of_rank", "split_axis", "split_ndarray"]
 
 Array = np.ndarray[Any, Any]
+
+
+_numbers = itertools.count()
 
 
 def rows_of_rank(extent: int, rank: int, size: int) -> tuple[int, int]:
@@ -67,9 +71,6 @@ class Messages(NamedTuple):
     """Ghost rows, and the rows of this rank that they are copies of: the other end of a periodic array."""
 
 
-_NO_MESSAGES = Messages([], [], [])
-
-
 class GhostSums(NamedTuple):
     """How sums in ghost rows get to the ranks that own these rows."""
 
@@ -100,6 +101,9 @@ class SplitNdarray(_octants.Ndarray):
         self._valid = (0, 0)
         self._ranges: dict[tuple[int, int], MemoryRange] = {}
         self._ghost_sums: dict[tuple[int, int], GhostSums] = {}
+        # Of launches whose first split array it is; of `split_plans`.
+        self._plans: dict[tuple[Any, ...], Any] = {}
+        self._number = next(_numbers)
         # Kernels read them at each launch, for `qd.distributed.assume_local`.
         self._first_local_row = max(0, rows[0] - halo)
         self._last_local_row = min(self.shape[0], rows[1] + halo) - 1
@@ -139,15 +143,16 @@ class SplitNdarray(_octants.Ndarray):
         """The rows of this rank are about to change, and so those that others have copies of."""
         self._valid = (0, 0)
 
-    def messages(self, before: int, after: int) -> Messages:
-        """What all ranks exchange so that each has that many rows before and after its own.
-
-        Rows that are there already are not asked for again.
-        """
-        ranks = world()
+    def lacks(self, before: int, after: int) -> bool:
+        """Whether these ghost rows have to be exchanged. They will be there after that."""
         if before <= self._valid[0] and after <= self._valid[1]:
-            return _NO_MESSAGES
+            return False
         self._valid = (max(before, self._valid[0]), max(after, self._valid[1]))
+        return True
+
+    def messages(self, before: int, after: int) -> Messages:
+        """What all ranks exchange so that each has that many rows before and after its own."""
+        ranks = world()
         sends, receives, copies = [], [], []
         for rank in range(ranks.size):
             if rank == ranks.rank:

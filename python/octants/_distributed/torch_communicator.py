@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import atexit
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -13,7 +12,7 @@ import numpy as np
 import torch
 import torch.distributed as ranks
 
-from octants._distributed.communicators import Communicator, Message, Pending, failed
+from octants._distributed.communicators import Communicator, Exchange, Pending, failed
 from octants._distributed.launchers import Position
 from octants._distributed.memory_ranges import MemoryRange, add_on_host
 
@@ -100,24 +99,29 @@ class TorchCommunicator:
             atexit.register(self.close)
         self.rank, self.size = ranks.get_rank(), ranks.get_world_size()
         self._host = ranks.new_group(backend="gloo", timeout=wait)
+        # By their handles.
+        self._streams: dict[int, Any] = {}
         self._device = ranks.new_group(backend="nccl", timeout=wait) if has_gpu else None
 
-    def exchange(self, sends: Sequence[Message], receives: Sequence[Message], what: str, stream: int = 0) -> Pending:
+    def exchange(self, messages: Exchange, what: str, stream: int = 0) -> Pending:
         """Sends and receives bytes."""
-        messages = [*sends, *receives]
-        if not messages:
+        if not (messages.sends or messages.receives):
             return _HostWorks(self, [], what)
-        on_host = messages[0][1].on_host
-        group = self._group(on_host, what)
-        place = nullcontext() if on_host else self._on(stream)
-        with place:
+        if messages.prepared is None:
+            on_host = (*messages.sends, *messages.receives)[0][1].on_host
+            group = self._group(on_host, what)
             operations = [
                 ranks.P2POp(operation, _bytes_of(memory), peer, group)
-                for operation, part in ((ranks.irecv, receives), (ranks.isend, sends))
+                for operation, part in ((ranks.irecv, messages.receives), (ranks.isend, messages.sends))
                 for peer, memory in part
             ]
+            messages.prepared = on_host, operations
+        on_host, operations = messages.prepared
+        if on_host:
+            return _HostWorks(self, ranks.batch_isend_irecv(operations), what)
+        with self._on(stream):
             works = ranks.batch_isend_irecv(operations)
-        return _HostWorks(self, works, what) if on_host else _DeviceWorks(self, works, what, self._on(stream))
+        return _DeviceWorks(self, works, what, self._on(stream))
 
     def all_reduce(self, memory: MemoryRange, op: str, what: str, stream: int = 0) -> None:
         """Combines the elements of all ranks; those of a device, after what is on the stream."""
@@ -175,11 +179,11 @@ class TorchCommunicator:
             raise failed(self, what, "torch has no NCCL here for memory of a device")
         return self._device
 
-    @staticmethod
-    def _on(stream: int) -> AbstractContextManager[Any]:
-        # Torch takes the handle 0 for a request of a new stream.
-        on = torch.cuda.ExternalStream(stream) if stream else torch.cuda.default_stream()
-        context: AbstractContextManager[Any] = torch.cuda.stream(on)
+    def _on(self, stream: int) -> AbstractContextManager[Any]:
+        if stream not in self._streams:
+            # Torch takes the handle 0 for a request of a new stream.
+            self._streams[stream] = torch.cuda.ExternalStream(stream) if stream else torch.cuda.default_stream()
+        context: AbstractContextManager[Any] = torch.cuda.stream(self._streams[stream])
         return context
 
 
@@ -196,5 +200,5 @@ def _tensor_of(memory: MemoryRange, op: str, of: Communicator, what: str) -> Any
     if name in _SIGNED:
         if op in ("min", "max"):
             raise failed(of, what, f"torch has no {op} of {name}; use backend='mpi'")
-        memory = replace(memory, dtype=np.dtype(_SIGNED[name]))
+        memory = replace(memory, dtype=np.dtype(_SIGNED[name]), views={})
     return torch.from_numpy(memory.numpy()) if memory.on_host else torch.as_tensor(memory, device="cuda")

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from octants import _octants
-from octants._distributed.communicators import Alone, Communicator, failed
+from octants._distributed.communicators import Alone, Communicator, Exchange, failed
 from octants._distributed.launchers import Position, find_position
 from octants._distributed.memory_ranges import range_of_numpy
 from octants.exceptions import OctantsDistributedError
@@ -106,7 +106,7 @@ def gather_arrays(part: Array, shapes: list[tuple[int, ...]], what: str) -> list
     others = [rank for rank in range(ranks.size) if rank != ranks.rank]
     sends = [(rank, range_of_numpy(part)) for rank in others if part.size]
     receives = [(rank, range_of_numpy(parts[rank])) for rank in others if parts[rank].size]
-    ranks.exchange(sends, receives, what).wait()
+    ranks.exchange(Exchange(sends, receives), what).wait()
     return parts
 
 
@@ -117,9 +117,10 @@ def broadcast_array(array: Array, source: int, what: str) -> None:
         raise ValueError(f"source={source}: a rank from 0 to {ranks.size - 1}")
     memory = range_of_numpy(array)
     if ranks.rank == source:
-        ranks.exchange([(rank, memory) for rank in range(ranks.size) if rank != source], [], what).wait()
+        others = [(rank, memory) for rank in range(ranks.size) if rank != source]
+        ranks.exchange(Exchange(others, []), what).wait()
     else:
-        ranks.exchange([], [(source, memory)], what).wait()
+        ranks.exchange(Exchange([], [(source, memory)]), what).wait()
 
 
 def agree(text: str, what: str) -> None:

@@ -1,0 +1,270 @@
+"""What launches of one kernel on the same split arrays have in common: checks, messages, ranges of rows.
+
+A plan is made at the first such launch and kept by the first of the arrays. It refers to no array: each has a number that
+no other array ever has.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from octants._distributed.communicators import Exchange
+from octants._distributed.memory_ranges import MemoryRange
+from octants._distributed.split_ndarrays import GhostSums, SplitNdarray
+from octants._distributed.world import agree, world
+from octants.exceptions import OctantsDistributedError
+
+__all__ = ["GhostExchange", "SplitPlan", "TaskPlan", "plan_of"]
+
+Rows = tuple[int, int]
+Halo = tuple[int, int, int]
+Update = tuple[str, str, int, int]
+Described = list[tuple[Any, ...] | None]
+
+# A row that no array has, to which constants may be added.
+_FAR = 1 << 30
+
+# What an element starts from on all ranks but the first. Other operations may see an element any number of times.
+_NEUTRAL = {"add": 0, "mul": 1, "xor": 0}
+
+# Most plans that an array keeps.
+_MOST_PLANS = 64
+
+
+class Task(NamedTuple):
+    """What a task does with split arrays, by their numbers among the buffers, and with other memory."""
+
+    reads: list[Halo]
+    writes: list[int]
+    adds: list[Halo]
+    local: list[tuple[int, bool, int, int]]
+    """Arrays that are read (False) or added to (True) at rows from the first to the last number."""
+    updates: list[Update]
+    """Operation, type, address and number of scalars."""
+    wraps: list[tuple[int, int | None, int | None]]
+    """Arrays whose rows wrap around, what the code takes for their number of rows, and the end of the loop's rows."""
+    last_rows: list[tuple[int, int]]
+    """Rows that have to be the last of the array."""
+
+    def of_rows(self) -> list[int]:
+        """The arrays whose rows iterations follow."""
+        return [*self.writes, *(add[0] for add in self.adds), *(read[0] for read in self.reads)]
+
+
+_UPDATES = Task._fields.index("updates")
+
+
+class GhostExchange(NamedTuple):
+    """What comes before a task when some arrays lack ghost rows."""
+
+    messages: Exchange | None
+    copies: list[tuple[MemoryRange, MemoryRange]]
+    inner: list[Rows]
+    """Rows that need none of what comes."""
+    left: list[Rows]
+
+
+class TaskPlan(NamedTuple):
+    """How a task runs on this rank."""
+
+    rows: int
+    """The array whose rows iterations follow."""
+    reads: list[Halo]
+    """Arrays, and the ghost rows that it needs of them."""
+    inner_reads: int
+    """How many of these are read at a distance from the iteration's row; the others may be read by any iteration."""
+    changed: list[int]
+    resets: list[tuple[MemoryRange, int]]
+    """What it reduces into, and what that starts from on this rank."""
+    updates: list[tuple[MemoryRange, str]]
+    ghosts: list[MemoryRange]
+    """Ghost rows that it adds to, which start at zero."""
+    ghost_sums: Exchange | None
+    sums: list[tuple[MemoryRange, MemoryRange]]
+    """Rows of this rank, and what other ranks add to them."""
+    exchanges: dict[tuple[bool, ...], GhostExchange]
+    """By which of the reads lack ghost rows."""
+
+
+def plan_of(kernel: str, described: Described, arrays: dict[int, tuple[SplitNdarray, bool]]) -> SplitPlan:
+    """The plan of a launch. Raises on all ranks when they launch different kernels, or when it could not run."""
+    kept = next(iter(arrays.values()))[0]._plans
+    used = [(buffer, array._number, is_argument) for buffer, (array, is_argument) in arrays.items()]
+    key = (kernel, *used, *(tuple(task[_UPDATES]) for task in described if task is not None))
+    plan = kept.get(key)
+    # A kernel has several forms, and bounds of rows may be others.
+    if plan is None or plan.given != described:
+        plan = SplitPlan(kernel, described, arrays)
+        if len(kept) >= _MOST_PLANS:
+            kept.clear()
+        kept[key] = plan
+    return plan
+
+
+class SplitPlan:
+    """Of launches of one kernel on the same arrays."""
+
+    def __init__(self, kernel: str, described: Described, arrays: dict[int, tuple[SplitNdarray, bool]]) -> None:
+        self.given = described
+        self.what = f"kernel `{kernel}`"
+        self._kernel = kernel
+        self._described = [None if task is None else Task(*task) for task in described]
+        self._arrays = {buffer: array for buffer, (array, _) in arrays.items()}
+        self._refuse_aliases(arrays)
+        for task in filter(None, self._described):
+            self._check(task)
+        self.is_whole = world().size == 1 and not any(task.wraps for task in self._described if task is not None)
+        """This process has all rows, and nothing of them is exchanged."""
+        if not self.is_whole:
+            self._agree()
+            self.tasks = [None if task is None else self._plan(task) for task in self._described]
+        del self._arrays
+
+    def _refuse_aliases(self, arrays: dict[int, tuple[SplitNdarray, bool]]) -> None:
+        seen: dict[int, bool] = {}
+        for array, is_argument in arrays.values():
+            if not (is_argument and seen.get(id(array), True)):
+                if id(array) in seen:
+                    raise OctantsDistributedError(
+                        f"kernel `{self._kernel}` takes a split array as an argument that it also uses by its name"
+                    )
+            seen[id(array)] = is_argument
+
+    def _check(self, task: Task) -> None:
+        """Raises for a task that could not run on several ranks."""
+        used = task.of_rows()
+        if len({self._arrays[buffer].shape[0] for buffer in used}) > 1:
+            shapes = ", ".join(sorted({str(self._arrays[buffer].shape) for buffer in used}))
+            raise self._error(
+                f"one loop uses arrays of different numbers of rows ({shapes}), which ranks split elsewhere"
+            )
+        for buffer, row in task.last_rows:
+            extent = self._arrays[buffer].shape[0]
+            if row != extent - 1:
+                raise self._error(
+                    f"a row is clamped to {row}, which is not the last one of {extent}: ranks do not have it"
+                )
+        for buffer, modulus, end in task.wraps:
+            array = self._arrays[buffer]
+            if not array.periodic:
+                raise self._error(
+                    f"a row is taken modulo the number of rows of an array of shape {array.shape}: make it with "
+                    "periodic=True"
+                )
+            if modulus not in (None, array.shape[0]):
+                raise self._error(f"a row is taken modulo {modulus} in an array with {array.shape[0]} rows")
+            if end is not None and end > array.shape[0]:
+                raise self._error(
+                    f"rows wrap around in a loop over rows up to {end - 1} of an array with {array.shape[0]} rows"
+                )
+        for halos, verb in ((task.reads, "read of"), (task.adds, "added to in")):
+            for buffer, before, after in halos:
+                width, halo = max(before, after), self._arrays[buffer].halo
+                if width > halo:
+                    raise self._error(
+                        f"rows up to {width} away are {verb} an array with {halo} ghost rows: make it with halo={width}"
+                    )
+        for buffer, _, first, last in task.local:
+            array = self._arrays[buffer]
+            low, end = array.rows[0] - array.halo, array.rows[1] + array.halo
+            if first < low or last >= end:
+                raise self._error(
+                    f"a row is clamped to {first} to {last}, and this rank has rows {low} to {end - 1} with ghost rows; "
+                    "qd.distributed.assume_local(array, row) is a row that it has"
+                )
+
+    def _agree(self) -> None:
+        """Raises on all ranks unless they launch the same kernel on arrays of the same shapes."""
+        shapes = {buffer: (array.shape, array.halo, array.periodic) for buffer, array in self._arrays.items()}
+        plan = [
+            None if t is None else (t.reads, t.writes, t.adds, [(u[0], u[1], u[3]) for u in t.updates])
+            for t in self._described
+        ]
+        agree(f"kernel `{self._kernel}` on split arrays {shapes} with tasks {plan}", f"kernel `{self._kernel}`")
+
+    def _ghost_sums(self, task: Task) -> list[GhostSums]:
+        """How the sums of a task in ghost rows get to their owners."""
+        halos = {buffer: (before, after) for buffer, before, after in task.adds}
+        for buffer, adds, _, _ in task.local:
+            if adds:
+                halos[buffer] = (self._arrays[buffer].halo,) * 2
+        return [self._arrays[buffer].ghost_sums(*halo) for buffer, halo in sorted(halos.items())]
+
+    def _plan(self, task: Task) -> TaskPlan:
+        arrays, local = self._arrays, [rows[0] for rows in task.local if not rows[1]]
+        all_ghosts = [(buffer, arrays[buffer].halo, arrays[buffer].halo) for buffer in local]
+        added = [*(add[0] for add in task.adds), *(rows[0] for rows in task.local if rows[1])]
+        of_arrays = self._ghost_sums(task)
+        sends = [message for of_array in of_arrays for message in of_array.sends]
+        receives = [message for of_array in of_arrays for message in of_array.receives]
+        updates = [(self._memory(dtype, address, count), op) for op, dtype, address, count in task.updates]
+        return TaskPlan(
+            rows=task.of_rows()[0],
+            reads=[*task.reads, *all_ghosts],
+            inner_reads=len(task.reads),
+            changed=[*task.writes, *added],
+            resets=[(memory, _NEUTRAL[op]) for memory, op in updates if op in _NEUTRAL and world().rank != 0],
+            updates=updates,
+            ghosts=[memory for of_array in of_arrays for memory in of_array.ghosts],
+            ghost_sums=Exchange(sends, receives) if sends or receives else None,
+            sums=[pair for of_array in of_arrays for pair in of_array.sums],
+            exchanges={},
+        )
+
+    def exchange(self, task: TaskPlan, missing: tuple[bool, ...], arrays: dict[int, SplitNdarray]) -> GhostExchange:
+        """What a task exchanges when these of its reads lack ghost rows."""
+        found = task.exchanges.get(missing)
+        if found is None:
+            found = task.exchanges[missing] = self._make_exchange(task, missing, arrays)
+        return found
+
+    @staticmethod
+    def _make_exchange(task: TaskPlan, missing: tuple[bool, ...], arrays: dict[int, SplitNdarray]) -> GhostExchange:
+        array = arrays[task.rows]
+        extent, (first, end) = array.shape[0], array.rows
+        sends, receives, copies, before, after = [], [], [], 0, 0
+        for place, (buffer, rows_before, rows_after) in enumerate(task.reads):
+            if not missing[place]:
+                continue
+            read = arrays[buffer]
+            messages = read.messages(rows_before, rows_after)
+            sends += messages.sends
+            receives += messages.receives
+            copies += messages.copies
+            if not messages.receives:
+                continue
+            if place >= task.inner_reads:
+                # Any iteration may read what comes.
+                rows_before = rows_after = extent
+            before = max(before, rows_before * (first > 0 or read.periodic))
+            after = max(after, rows_after * (end < extent or read.periodic))
+        whole = _outward([(first, end)], extent)
+        if not (sends or receives):
+            return GhostExchange(None, copies, whole, [])
+        inner = (first + before, end - after)
+        if inner[0] >= inner[1]:
+            return GhostExchange(Exchange(sends, receives), copies, [], whole)
+        left = _outward([(first, inner[0]), (inner[1], end)], extent)
+        return GhostExchange(Exchange(sends, receives), copies, _outward([inner], extent), left)
+
+    def _memory(self, dtype: str, address: int, count: int) -> MemoryRange:
+        on_host = next(iter(self._arrays.values()))._local.buffer.host_addressable
+        return MemoryRange(address, count, np.dtype(_NUMPY.get(dtype, dtype)), on_host)
+
+    def _error(self, text: str) -> OctantsDistributedError:
+        return OctantsDistributedError(f"kernel `{self._kernel}`: {text}")
+
+
+def _outward(ranges: list[Rows], extent: int) -> list[Rows]:
+    """The ranges that have rows. Iterations whose row is outside of the array, which may reduce all the same, belong to
+    the rank with the first or the last row."""
+    return [(-_FAR if first == 0 else first, _FAR if end == extent else end) for first, end in ranges if first < end]
+
+
+_NUMPY = {
+    "u1": "uint8",
+    **{f"{kind}{bits}": f"{name}{bits}" for kind, name in (("i", "int"), ("u", "uint")) for bits in (8, 16, 32, 64)},
+    **{f"f{bits}": f"float{bits}" for bits in (16, 32, 64)},
+}
