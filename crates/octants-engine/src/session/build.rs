@@ -12,7 +12,7 @@ use octants_ir::{
     run_pipeline_with,
 };
 use octants_passes::check_races::add_unused_arguments;
-use octants_passes::{PIPELINE, PassOptions, RaceWatch, offload, restrict_loops, unwrap_rows};
+use octants_passes::{PIPELINE, PassOptions, RaceWatch, offload, restrict_loops};
 use octants_runtime::{LoadedKernel, Pointer};
 use octants_schedule::schedule_program;
 
@@ -168,12 +168,11 @@ impl Session {
         watch: &mut Stopwatch,
     ) -> Result<Executable, Error> {
         let sources = &lowered.sources;
-        let kernel = &lowered.kernel;
-        let ret = kernel.ret.clone();
+        let ret = lowered.kernel.ret.clone();
         let concurrent = !self.device.is_immediate();
         let (machine, info) = (&self.machine, self.target_info());
         let asked = (arrays_may_alias, concurrent, watches);
-        let (program, watched) =
+        let (mut program, watched) =
             self.split_watched(lowered, asked, &info, self.config().print_ir, |pass| watch.lap(Phase::Passes, pass))?;
         let layout = ArgLayout::new(program.roots, &program.buffers, &program.params);
         let watched = watched.map(|watch| Box::new(RaceSlots::of(&watch, &layout, &program.buffers)));
@@ -223,9 +222,7 @@ impl Session {
         let access = access_of_tasks(&program, &layout);
         let order = task_order(&program, arrays_may_alias);
         let counters = counters_of(&program, &layout);
-        let splits = split_tasks_of(&program, &layout, &lowered.split_arrays)?;
-        let mut program = program;
-        unwrap_rows(&mut program, &lowered.split_arrays);
+        let splits = split_tasks_of(&mut program, &layout, &lowered.split_arrays)?;
         watch.lap(Phase::Passes, "access sets");
         let scheduled = schedule_program(program, &info, schedule_options);
         watch.lap(Phase::Passes, "schedule");

@@ -4,18 +4,19 @@ use std::collections::BTreeSet;
 
 use octants_artifact::{LocalRows, RowBound, SplitMemory, SplitTask};
 use octants_ir::{ArgLayout, BufferId, Layout, Program};
-use octants_passes::{self as passes, Halo, SplitLoop, split_tasks};
+use octants_passes::{self as passes, Halo, SplitLoop, split_tasks, unwrap_rows};
 
 use super::access::update_op;
 use crate::error::Error;
 use crate::trace::kind_of;
 
-/// The split of each task of a program whose arguments lie in these slots.
+/// The split of each task of a program whose arguments lie in these slots. Rows that wrap around no longer do so
+/// afterwards: ranks have copies of them as ghost rows.
 ///
 /// # Errors
 /// A task updates memory that ranks cannot sum: it is not one range of bytes.
 pub(super) fn split_tasks_of(
-    program: &Program,
+    program: &mut Program,
     layout: &ArgLayout,
     split: &BTreeSet<BufferId>,
 ) -> Result<Vec<Option<SplitTask>>, Error> {
@@ -23,6 +24,7 @@ pub(super) fn split_tasks_of(
         return Ok(vec![None; program.tasks.len()]);
     }
     let found = split_tasks(program, split).into_iter();
+    unwrap_rows(program, split);
     found.map(|task| task.map(|task| to_meta(program, layout, &task)).transpose()).collect()
 }
 
