@@ -419,8 +419,8 @@ impl<'a> SplitCode<'a> {
     fn unbounded(&self, span: Span, message: String) -> Box<Diagnostic> {
         Diagnostic::new(Code::Compilation, span, message).with_hint(
             "index it by one index of the parallel loop, plus a constant; `max(i - 1, 0)`, `min(i + 1, n - 1)` \
-             and `(i + 1) % n` are bounded too. A row from elsewhere that is this rank's or one of its ghost rows can be read and added to \
-             as `qd.distributed.assume_local(array, row)`",
+             and `(i + 1) % n` are bounded too. A row from elsewhere that is this rank's or one of its ghost rows can \
+             be read and added to as `qd.distributed.assume_local(array, row)`",
         )
     }
 

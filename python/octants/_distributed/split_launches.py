@@ -2,8 +2,8 @@
 
 A task runs on the rows that this rank has. What it reads beside them comes from other ranks: rows that need none of
 those are computed meanwhile, the others when they have arrived. Other memory that the task reduces into holds a part of
-the sum on each rank, and is summed over the ranks after the task. What it adds to rows of other ranks goes to ghost rows,
-which start at zero, and from there to the owners of the rows after the task.
+the sum on each rank, and is summed over the ranks after the task. What it adds to rows of other ranks goes to ghost
+rows, which start at zero, and from there to the owners of the rows after the task.
 """
 
 from __future__ import annotations

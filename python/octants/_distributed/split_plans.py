@@ -1,7 +1,7 @@
 """What launches of one kernel on the same split arrays have in common: checks, messages, ranges of rows.
 
-A plan is made at the first such launch and kept by the first of the arrays. It refers to no array: each has a number that
-no other array ever has.
+A plan is made at the first such launch and kept by the first of the arrays. It refers to no array: each has a number
+that no other array ever has.
 """
 
 from __future__ import annotations
@@ -171,8 +171,8 @@ class SplitPlan:
             low, end = array.rows[0] - array.halo, array.rows[1] + array.halo
             if first < low or last >= end:
                 raise self._error(
-                    f"a row is clamped to {first} to {last}, and this rank has rows {low} to {end - 1} with ghost rows; "
-                    "qd.distributed.assume_local(array, row) is a row that it has"
+                    f"a row is clamped to {first} to {last}, and this rank has rows {low} to {end - 1} with ghost "
+                    "rows; qd.distributed.assume_local(array, row) is a row that it has"
                 )
 
     def _agree(self) -> None:

@@ -138,9 +138,9 @@ class Field(WholeArray):
             host = self._host = host_access(tree.buffer, self._dtype.numpy, self._element_shape, self._placed())
         return host
 
-    def _scalar_components(self) -> list[ScalarField]:
-        """A scalar field for each component of an element, in row-major order."""
-        raise NotImplementedError
+    def _scalar_components(self) -> list[Any]:
+        """A scalar field for each component of an element, in row-major order: this one, where elements are scalars."""
+        return [self]
 
     def _placeable(self) -> list[Component]:
         return self._parts
@@ -365,9 +365,6 @@ class Field(WholeArray):
 class ScalarField(Field):
     """A field of scalars."""
 
-    def _scalar_components(self) -> list[ScalarField]:
-        return [self]
-
     def __getitem__(self, key: Any) -> Any:
         memory = self._memory()
         return memory.get(self._index(memory, key))
@@ -395,7 +392,7 @@ class MatrixField(Field):
         super().__init__(*args)
         self._scalar_fields: dict[int, ScalarField] = {}
 
-    def _scalar_components(self) -> list[ScalarField]:
+    def _scalar_components(self) -> list[Any]:
         return [self.get_scalar_field(*index) for index in np.ndindex(self._element_shape)]
 
     @property

@@ -31,8 +31,8 @@ pub struct Lowered {
     pub overlap_allowed: BTreeSet<u32>,
     /// The activations to insert once the kernel is differentiated; empty in modes that add no stores to fields.
     pub activations: Activations,
-    /// The fields of quantized types, accesses to which are replaced once the kernel is differentiated. In a kernel that
-    /// is not, they have been.
+    /// The fields of quantized types. Accesses to them are replaced once the kernel is differentiated, or during
+    /// lowering where it is not.
     pub packed_fields: PackedFields,
     /// Files for run-time messages and diagnostics.
     pub sources: Sources,

@@ -1,6 +1,7 @@
 //! `qd.distributed.assume_local(array, row)`: a row that the user knows to be this rank's, or one of its ghost rows.
 //!
-//! It becomes `max(min(row, last), first)` with the first and last of these rows, which each launch reads from the array.
+//! It becomes `max(min(row, last), first)` with the first and last of these rows, which each launch reads from the
+//! array.
 //! So no row is outside of the rank's memory. Debug mode checks that the row was not outside.
 
 use octants_diag::{Code, Result};

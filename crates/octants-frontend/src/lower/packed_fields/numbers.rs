@@ -332,7 +332,7 @@ fn split(b: &mut Builder, value: ValueId) -> (ValueId, ValueId) {
     (sign, b.binary(BinaryOp::And, all, ones))
 }
 
-/// Bits of a magnitude, rounded to so many digits after the leading one: a carry goes into the exponent.
+/// The bits of a magnitude, rounded to this many fraction bits. A carry increments the exponent.
 fn rounded(b: &mut Builder, magnitude: ValueId, digits: u32) -> ValueId {
     if digits >= F32_DIGITS {
         return magnitude;
