@@ -677,19 +677,6 @@ class Cells:
     def level(self) -> int:
         """Number of the sparse level."""
 
-    @property
-    def digits(self) -> tuple[tuple[int, int, int], ...]:
-        """Axis, extent and weight of each digit: a digit is index / weight % extent. They make the number of the word
-        of state."""
-
-    @property
-    def list_digit(self) -> tuple[int, int, int] | None:
-        """Of a dynamic level: the digit that counts the elements of a list."""
-
-    @property
-    def inner(self) -> tuple[tuple[int, int], ...]:
-        """Axis and extent of what is below the cell."""
-
     def locate(self, index: Sequence[int]) -> tuple[int, int | None]:
         """For an index that counts from zero: the number of the word of state; for a dynamic level, also the number of
         the element in its list."""

@@ -85,7 +85,7 @@ fn sharing(buffers: &[Buffer]) -> Vec<usize> {
     for (i, b) in buffers.iter().enumerate() {
         let Layout::Dense { components, .. } = &b.layout else { continue };
         for c in components {
-            let other = *known.entry((b.space, c.root, c.base)).or_insert(i);
+            let other = *known.entry((b.space, c.root, c.place.base)).or_insert(i);
             unite(&mut first, i, other);
         }
     }
@@ -97,7 +97,9 @@ fn overlapping(buffers: &[Buffer]) -> Vec<usize> {
     for (i, b) in buffers.iter().enumerate() {
         let Layout::Dense { components, .. } = &b.layout else { continue };
         let bytes = b.elem.leaves().into_iter().map(|s| u64::from(s.bytes()));
-        runs.extend(components.iter().zip(bytes).map(|(c, bytes)| ((b.space, c.root), c.base, c.end(bytes), i)));
+        runs.extend(
+            components.iter().zip(bytes).map(|(c, bytes)| ((b.space, c.root), c.place.base, c.place.end(bytes), i)),
+        );
     }
     runs.sort_unstable();
     let mut first = apart(buffers);
@@ -124,13 +126,13 @@ fn unite(first: &mut [usize], a: usize, b: usize) {
 
 #[cfg(test)]
 mod tests {
-    use octants_ir::{ComponentLayout, Digit, Scalar, Type};
+    use octants_ir::{ComponentLayout, Placement, Scalar, Type};
 
     use super::*;
 
     /// A field of f32 in root 0, whose elements are 8 bytes apart.
     fn field(base: u64) -> Buffer {
-        let components = vec![ComponentLayout { root: 0, base, axes: vec![vec![Digit { extent: 4, stride: 8 }]] }];
+        let components = vec![ComponentLayout { root: 0, place: Placement::row_major(base, &[4], 8) }];
         let layout = Layout::Dense { shape: vec![4], offset: vec![0], components };
         Buffer {
             name: String::new(),

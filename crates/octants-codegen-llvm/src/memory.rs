@@ -9,7 +9,9 @@
 use std::rc::Rc;
 
 use octants_codegen::MemoryLayout;
-use octants_ir::{BinaryOp, ComponentLayout, Const, Digit, Layout, MemorySpace, Op, Scalar, Type, ValueId};
+use octants_ir::{
+    BinaryOp, ComponentLayout, Const, IndexDigit, Layout, MemorySpace, Op, Placement, Scalar, Type, ValueId,
+};
 
 use crate::emit::{IntCmp, V};
 use crate::lowering::Lowering;
@@ -321,7 +323,7 @@ impl Lowering<'_, '_> {
         let mut kinds: Vec<&ComponentLayout> = Vec::new();
         let mut leaves = Vec::new();
         for (i, (c, s)) in components.iter().zip(elem.leaves()).enumerate() {
-            let known = kinds.iter().position(|k| k.root == c.root && k.axes == c.axes);
+            let known = kinds.iter().position(|k| k.root == c.root && k.place.axes == c.place.axes);
             let ptr = known.unwrap_or_else(|| {
                 let (base, before) = match self.parallel.moved.get(&buffer) {
                     Some(copy) => *copy,
@@ -329,8 +331,8 @@ impl Lowering<'_, '_> {
                     None if space == MemorySpace::Private => (self.parallel.private[&buffer], 0),
                     None => (self.argument(self.u.facts.args.roots[c.root as usize], self.e.ptr), 0),
                 };
-                let base = self.e.byte_offset(base, (c.base - before) as i64);
-                let parts = c.axes.iter().zip(index).flat_map(|(digits, i)| self.digits(digits, *i));
+                let base = self.e.byte_offset(base, (c.place.base - before) as i64);
+                let parts = index.iter().enumerate().flat_map(|(axis, i)| self.digits(&c.place, axis, *i));
                 ptrs.push(match index.first() {
                     Some(i) if self.e.type_of(*i) == self.e.i32 => {
                         self.short_offset(base, parts.map(|(digit, stride)| self.scaled(digit, stride)))
@@ -342,7 +344,7 @@ impl Lowering<'_, '_> {
             });
             leaves.push(LeafAt {
                 ptr: ptr as u32,
-                offset: c.base as i64 - kinds[ptr].base as i64,
+                offset: c.place.base as i64 - kinds[ptr].place.base as i64,
                 scalar: s,
                 tag: Some(self.u.metadata.component(buffer, i)),
             });
@@ -362,24 +364,21 @@ impl Lowering<'_, '_> {
     }
 
     /// The digits of an index, and how many bytes apart the elements are that differ by one in them.
-    fn digits(&self, digits: &[Digit], index: V) -> Vec<(V, u64)> {
+    fn digits(&self, place: &Placement, axis: usize, index: V) -> Vec<(V, u64)> {
         let e = self.e;
         let ty = e.type_of(index);
-        let mut inner: u64 = digits.iter().map(|d| d.extent).product();
-        let mut out = Vec::new();
-        for (k, d) in digits.iter().enumerate() {
-            inner /= d.extent.max(1);
+        let value = |(k, (digit, stride)): (usize, (IndexDigit, u64))| {
+            let mut value = index;
+            if digit.weight > 1 {
+                value = e.udiv(value, e.int(ty, digit.weight as i64));
+            }
             // The outermost digit needs no remainder: the index is within its axis.
-            let mut digit = index;
-            if inner > 1 {
-                digit = e.udiv(digit, e.int(ty, inner as i64));
-            }
             if k > 0 {
-                digit = e.urem(digit, e.int(ty, d.extent as i64));
+                value = e.urem(value, e.int(ty, digit.extent as i64));
             }
-            out.push((digit, d.stride));
-        }
-        out
+            (value, stride)
+        };
+        place.index_digits(axis).into_iter().enumerate().map(value).collect()
     }
 
     fn scaled(&self, digit: V, stride: u64) -> V {

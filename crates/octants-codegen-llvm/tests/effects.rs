@@ -319,7 +319,7 @@ fn scatter() -> Program {
         let a = at(b, 2, pair.clone(), &[bin]);
         b.push(Op::Atomic(AtomicOp::Sub, a, v), pair);
     });
-    let component = |base| ComponentLayout { root: 0, base, axes: vec![vec![Digit { extent: 20, stride: 8 }]] };
+    let component = |base| ComponentLayout { root: 0, place: Placement::row_major(base, &[20], 8) };
     let field = Buffer {
         name: "f".into(),
         elem: Type::Vector(Scalar::F64, 2),

@@ -38,13 +38,13 @@ fn dense(name: &str, elem: Type, shape: &[u64], offset: &[i64], components: Vec<
 fn component(root: u32, base: u64, axes: &[&[(u64, u64)]]) -> ComponentLayout {
     let axes =
         axes.iter().map(|a| a.iter().map(|(extent, stride)| Digit { extent: *extent, stride: *stride }).collect());
-    ComponentLayout { root, base, axes: axes.collect() }
+    ComponentLayout { root, place: Placement { base, axes: axes.collect() } }
 }
 
 /// The byte offset of an index, by the definition of the layout.
 fn offset_of(c: &ComponentLayout, index: &[u64]) -> usize {
-    let mut at = c.base;
-    for (digits, i) in c.axes.iter().zip(index) {
+    let mut at = c.place.base;
+    for (digits, i) in c.place.axes.iter().zip(index) {
         let mut rest = *i;
         for d in digits.iter().rev() {
             at += rest % d.extent * d.stride;
@@ -310,7 +310,7 @@ fn functions_take_references_to_locals_elements_and_scattered_components() {
     f.push(Op::Return(Some(x)), Type::Unit);
     let swap = Function { name: "swap".into(), params: vec![reference], ret: F32, body: f.body };
 
-    let scattered = |base| ComponentLayout { root: 0, base, axes: vec![vec![Digit { extent: 4, stride: 4 }]] };
+    let scattered = |base| ComponentLayout { root: 0, place: Placement::row_major(base, &[4], 4) };
     let buffers = vec![
         array("a", Scalar::F32, 1),
         dense("f", vec(Scalar::F32, 2), &[4], &[0], vec![scattered(0), scattered(100)]),

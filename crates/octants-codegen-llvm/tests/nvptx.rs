@@ -79,7 +79,7 @@ fn histograms_are_counted_in_blocks() {
     let histogram =
         |buffer: Buffer| ptx(&scatter(AtomicOp::Add, buffer, Scalar::I32, |b, _| b.int(1, Scalar::I32)), &h200());
     let axes = vec![vec![Digit { extent: 1024, stride: 4 }]];
-    let components = vec![ComponentLayout { root: 0, base: 0, axes }];
+    let components = vec![ComponentLayout { root: 0, place: Placement { base: 0, axes } }];
     let layout = Layout::Dense { shape: vec![1024], offset: vec![0], components };
     let field = histogram(Buffer {
         name: "h".into(),
@@ -386,7 +386,7 @@ fn stencil_on(buffers: [Buffer; 2]) -> Program {
 fn neighbors_in_fields_below_2_gib_are_loaded_together() {
     let field = |root: u32| {
         let axes = [4 * 4096, 4].map(|stride| vec![Digit { extent: 4096, stride }]).to_vec();
-        let components = vec![ComponentLayout { root, base: 0, axes }];
+        let components = vec![ComponentLayout { root, place: Placement { base: 0, axes } }];
         let layout = Layout::Dense { shape: vec![4096; 2], offset: vec![0, 0], components };
         Buffer { layout, short_offsets: true, ..array("field", Scalar::F32, 2) }
     };

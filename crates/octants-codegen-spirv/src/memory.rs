@@ -5,7 +5,8 @@
 use std::rc::Rc;
 
 use octants_ir::{
-    Buffer, ComponentLayout, Const, Digit, Layout, LocalId, MemorySpace, Op as IrOp, Scalar, Type, ValueId,
+    Buffer, ComponentLayout, Const, IndexDigit, Layout, LocalId, MemorySpace, Op as IrOp, Placement, Scalar, Type,
+    ValueId,
 };
 use rspirv::dr::Operand;
 use rspirv::spirv::{Capability, MemoryAccess, StorageClass};
@@ -285,7 +286,7 @@ impl Lowering<'_, '_> {
     /// Bytes from a component's first scalar.
     fn dense_offset(&self, c: &ComponentLayout, index: &[Id], bits: u32) -> Id {
         let e = self.e;
-        let parts = c.axes.iter().zip(index).flat_map(|(digits, i)| self.digits(digits, *i, bits));
+        let parts = index.iter().enumerate().flat_map(|(axis, i)| self.digits(&c.place, axis, *i, bits));
         parts.fold(e.int(bits, 0), |sum, (digit, stride)| e.add(sum, e.mul(digit, e.int(bits, stride as i64))))
     }
 
@@ -296,17 +297,17 @@ impl Lowering<'_, '_> {
         let mut ptrs = Vec::new();
         let mut kinds: Vec<&ComponentLayout> = Vec::new();
         for (c, s) in components.iter().zip(elem.leaves()) {
-            let known = kinds.iter().position(|k| k.root == c.root && k.axes == c.axes);
+            let known = kinds.iter().position(|k| k.root == c.root && k.place.axes == c.place.axes);
             let ptr = known.unwrap_or_else(|| {
                 let root = self.argument(self.u.facts.args.roots[c.root as usize]);
-                let base = e.add(root, e.u64c(c.base));
+                let base = e.add(root, e.u64c(c.place.base));
                 let bytes = self.dense_offset(c, index, bits);
                 ptrs.push(Pointer::Address(e.add(base, e.sext(bytes, bits, 64))));
                 shape.memory.push(Memory::Global);
                 kinds.push(c);
                 kinds.len() - 1
             });
-            let offset = c.base as i64 - kinds[ptr].base as i64;
+            let offset = c.place.base as i64 - kinds[ptr].place.base as i64;
             shape.leaves.push(LeafAt { ptr: ptr as u32, offset, scalar: s });
         }
         Place { ptrs, shape: Rc::new(shape) }
@@ -319,10 +320,10 @@ impl Lowering<'_, '_> {
         let mut ptrs = Vec::new();
         let mut kinds: Vec<(&ComponentLayout, Scalar)> = Vec::new();
         for (c, s) in components.iter().zip(b.elem.leaves()) {
-            let known = kinds.iter().position(|(k, of)| k.root == c.root && k.axes == c.axes && *of == s);
+            let known = kinds.iter().position(|(k, of)| k.root == c.root && k.place.axes == c.place.axes && *of == s);
             let unit = u64::from(s.bytes());
             let ptr = known.unwrap_or_else(|| {
-                let bytes = e.add(self.dense_offset(c, index, bits), e.int(bits, c.base as i64));
+                let bytes = e.add(self.dense_offset(c, index, bits), e.int(bits, c.place.base as i64));
                 let element = e.trunc(e.udiv(bytes, e.int(bits, unit as i64)), 32);
                 let (variable, memory) = self.root_variable(b.space, c.root, s);
                 ptrs.push(Pointer::Element(variable, Some(element)));
@@ -330,7 +331,7 @@ impl Lowering<'_, '_> {
                 kinds.push((c, s));
                 kinds.len() - 1
             });
-            let offset = (c.base as i64 - kinds[ptr].0.base as i64) / unit as i64;
+            let offset = (c.place.base as i64 - kinds[ptr].0.place.base as i64) / unit as i64;
             shape.leaves.push(LeafAt { ptr: ptr as u32, offset, scalar: s });
         }
         Place { ptrs, shape: Rc::new(shape) }
@@ -365,23 +366,20 @@ impl Lowering<'_, '_> {
     }
 
     /// The digits of an index, and how many bytes apart the elements are that differ by one in them.
-    fn digits(&self, digits: &[Digit], index: Id, bits: u32) -> Vec<(Id, u64)> {
+    fn digits(&self, place: &Placement, axis: usize, index: Id, bits: u32) -> Vec<(Id, u64)> {
         let e = self.e;
-        let mut inner: u64 = digits.iter().map(|d| d.extent).product();
-        let mut out = Vec::new();
-        for (k, d) in digits.iter().enumerate() {
-            inner /= d.extent.max(1);
+        let value = |(k, (digit, stride)): (usize, (IndexDigit, u64))| {
+            let mut value = index;
+            if digit.weight > 1 {
+                value = e.udiv(value, e.int(bits, digit.weight as i64));
+            }
             // The outermost digit needs no remainder: the index is within its axis.
-            let mut digit = index;
-            if inner > 1 {
-                digit = e.udiv(digit, e.int(bits, inner as i64));
-            }
             if k > 0 {
-                digit = e.umod(digit, e.int(bits, d.extent as i64));
+                value = e.umod(value, e.int(bits, digit.extent as i64));
             }
-            out.push((digit, d.stride));
-        }
-        out
+            (value, stride)
+        };
+        place.index_digits(axis).into_iter().enumerate().map(value).collect()
     }
 
     /// Address of a frame slot.

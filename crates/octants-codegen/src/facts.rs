@@ -181,7 +181,7 @@ fn root_bytes(program: &Program, space: MemorySpace) -> Vec<u64> {
                 bytes.resize(c.root as usize + 1, 0);
             }
             let root = &mut bytes[c.root as usize];
-            *root = c.end(u64::from(s.bytes())).max(*root);
+            *root = c.place.end(u64::from(s.bytes())).max(*root);
         }
     }
     bytes

@@ -52,7 +52,7 @@ fn place(facts: &Facts<'_>, condition: Place) -> Condition {
         Place::Frame(slot) => (None, facts.frame_offsets[slot.index()]),
         Place::Buffer(b) => match (&facts.program.buffers[b.index()].layout, facts.args.buffers[b.index()]) {
             (Layout::Dense { components, .. }, _) => {
-                (Some(facts.args.roots[components[0].root as usize]), components[0].base)
+                (Some(facts.args.roots[components[0].root as usize]), components[0].place.base)
             }
             (_, slot) => (slot, 0),
         },

@@ -19,7 +19,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("octants-diag", &[]),
     // Where fields are in memory, as data.
     ("octants-layout", &["octants-diag"]),
-    ("octants-ir", &["octants-diag"]),
+    ("octants-ir", &["octants-diag", "octants-layout"]),
     ("octants-frontend", &["octants-diag", "octants-ir"]),
     ("octants-analysis", &["octants-ir"]),
     ("octants-passes", &["octants-diag", "octants-ir", "octants-analysis"]),

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use octants_diag::{Diagnostic, SourceFile};
-use octants_ir::{AutodiffMode, ComponentLayout, Digit, Scalar, ShadowBuffer, Type};
+use octants_ir::{AutodiffMode, CellIndex, ComponentLayout, Scalar, ShadowBuffer, Type};
 
 use crate::packed_component::PackedComponent;
 
@@ -67,6 +67,13 @@ pub enum Entity {
     },
     /// A scalar, vector or matrix field.
     Field(FieldDesc),
+    /// How the indices of a field name a cell of a sparse level above it: an item of the field's `_sparse_levels`.
+    SparseCells {
+        /// A field of i32 with a word of state for each cell, by the cell's number.
+        state: Obj,
+        /// The digits of the indices.
+        index: CellIndex,
+    },
     /// A struct field: member name and member field.
     StructField(Vec<(String, Obj)>),
     /// A Python-scope ndarray reached through a template argument, `self`, or a captured name.
@@ -133,9 +140,7 @@ pub struct FieldDesc {
 impl FieldDesc {
     /// An i32 holds how many bytes any component is from the beginning of its memory.
     pub fn has_short_offsets(&self) -> bool {
-        let last = |d: &Digit| d.extent.saturating_sub(1).saturating_mul(d.stride);
-        let end = |c: &ComponentLayout| c.axes.iter().flatten().map(last).fold(c.base, u64::saturating_add);
-        self.components.iter().all(|c| end(c) <= i32::MAX as u64)
+        self.components.iter().all(|c| c.place.last() <= i32::MAX as u64)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Variants of a kernel: other scalars, fields instead of arrays; and memory for it, from a seed.
 
 use octants_ir::{
-    Body, Buffer, BufferId, ComponentLayout, Digit, Kernel, Layout, MemorySpace, Scalar, StructType, Type,
+    Body, Buffer, BufferId, ComponentLayout, Digit, Kernel, Layout, MemorySpace, Placement, Scalar, StructType, Type,
 };
 
 use crate::memory::Memory;
@@ -72,8 +72,10 @@ fn field(b: &Buffer, number: u32) -> Layout {
     let components = (0..b.elem.leaf_count() as u64).map(|k| ComponentLayout {
         root: number / 2,
         // The second buffer of a root begins after the first, whatever its elements.
-        base: u64::from(number % 2) * 2048 + k * 2 * bytes,
-        axes: vec![vec![Digit { extent: N as u64 / 2, stride: 256 }, Digit { extent: 2, stride: bytes }]],
+        place: Placement {
+            base: u64::from(number % 2) * 2048 + k * 2 * bytes,
+            axes: vec![vec![Digit { extent: N as u64 / 2, stride: 256 }, Digit { extent: 2, stride: bytes }]],
+        },
     });
     Layout::Dense { shape: vec![N as u64], offset: vec![0], components: components.collect() }
 }

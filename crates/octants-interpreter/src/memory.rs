@@ -153,22 +153,15 @@ impl Memory {
         if from_zero.iter().zip(&shape).any(|(i, n)| !(0..*n as i64).contains(i)) {
             return outside();
         }
+        let from_zero: Vec<u64> = from_zero.into_iter().map(|i| i as u64).collect();
         let place = |c: &octants_ir::ComponentLayout| {
-            let mut at = c.base;
-            for (i, digits) in from_zero.iter().zip(&c.axes) {
-                let mut rest = *i as u64;
-                for digit in digits.iter().rev() {
-                    at += rest % digit.extent * digit.stride;
-                    rest /= digit.extent;
-                }
-            }
             let region = match buffer.space {
                 MemorySpace::Global => Region::Root(c.root),
                 MemorySpace::Shared => Region::Shared(c.root),
                 MemorySpace::Private => Region::Private(c.root),
                 MemorySpace::Copies => panic!("compiler bug: copies are not dense"),
             };
-            (region, at)
+            (region, c.place.offset_of(&from_zero))
         };
         Base::Components(components.iter().map(place).collect::<Rc<[_]>>())
     }
@@ -206,7 +199,7 @@ pub(crate) fn root_sizes(buffers: &[Buffer], space: MemorySpace) -> Vec<usize> {
     for b in buffers.iter().filter(|b| b.space == space) {
         let Layout::Dense { components, .. } = &b.layout else { continue };
         for c in components {
-            let (root, end) = (c.root as usize, c.end(u64::from(scalar(b).bytes())) as usize);
+            let (root, end) = (c.root as usize, c.place.end(u64::from(scalar(b).bytes())) as usize);
             sizes.resize(sizes.len().max(root + 1), 0);
             sizes[root] = sizes[root].max(end);
         }

@@ -5,8 +5,8 @@
 //! its own elements of `y`; `x` is read. All numbers are i32.
 
 use octants_ir::{
-    AtomicOp, BinaryOp, Buffer, BufferId, Builder, ComponentLayout, Digit, ForLoop, GridValue, Kernel, Layout, LocalId,
-    LoopConfig, MemorySpace, Op, Range, Scalar, SubgroupOp, ThreadScope, Type, ValueId,
+    AtomicOp, BinaryOp, Buffer, BufferId, Builder, ComponentLayout, ForLoop, GridValue, Kernel, Layout, LocalId,
+    LoopConfig, MemorySpace, Op, Placement, Range, Scalar, SubgroupOp, ThreadScope, Type, ValueId,
 };
 
 use crate::random_kernels::Dice;
@@ -69,8 +69,7 @@ pub fn elements(kernel: &ThreadKernel, buffer: BufferId) -> u64 {
 }
 
 fn shared(root: u32, extent: u64) -> Buffer {
-    let axes = vec![vec![Digit { extent, stride: 4 }]];
-    let components = vec![ComponentLayout { root, base: 0, axes }];
+    let components = vec![ComponentLayout { root, place: Placement::row_major(0, &[extent], 4) }];
     let layout = Layout::Dense { shape: vec![extent], offset: vec![0], components };
     Buffer {
         name: format!("s{root}"),

@@ -3,41 +3,20 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use octants_layout::Placement;
+
 use crate::body::Body;
 use crate::op::{BufferId, FrameSlot, LoopConfig};
 use crate::task_graph::TaskGraph;
 use crate::types::{Scalar, Type};
 
-/// One level of a dense layout along an axis: `extent` cells, `stride` bytes apart.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Digit {
-    /// Cells at this level.
-    pub extent: u64,
-    /// Bytes from one cell to the next.
-    pub stride: u64,
-}
-
-/// Where a scalar component of a field is in its root's memory.
-///
-/// The byte offset of index `(i0, i1, ..)` (after subtracting the field's `offset`) is `base` plus, for each axis, the
-/// sum over the axis's digits, outermost first: the index is written in the mixed radix of the digits' extents, and
-/// each digit counts `stride` bytes.
+/// Where a scalar component of a field is in memory. Its indices count from the field's `offset`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ComponentLayout {
     /// Which of the kernel's roots.
     pub root: u32,
-    /// Byte offset of index zero.
-    pub base: u64,
-    /// For each axis its digits, outermost first.
-    pub axes: Vec<Vec<Digit>>,
-}
-
-impl ComponentLayout {
-    /// The end of its last scalar in the root, in bytes, given the size of a scalar.
-    pub fn end(&self, scalar_bytes: u64) -> u64 {
-        let last: u64 = self.axes.iter().flatten().map(|d| d.extent.saturating_sub(1) * d.stride).sum();
-        self.base + last + scalar_bytes
-    }
+    /// Where in the root.
+    pub place: Placement,
 }
 
 /// How the elements of a buffer are laid out in memory.
@@ -125,7 +104,8 @@ impl Buffer {
         else {
             return false;
         };
-        self.space == other.space && a.iter().any(|x| b.iter().any(|y| (x.root, x.base) == (y.root, y.base)))
+        self.space == other.space
+            && a.iter().any(|x| b.iter().any(|y| (x.root, x.place.base) == (y.root, y.place.base)))
     }
 }
 

@@ -8,6 +8,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use octants_diag::Span;
+use octants_layout::{Digit, Placement};
 
 use crate::body::{Body, Inst, Local};
 use crate::kernel::*;
@@ -232,7 +233,7 @@ impl Parser {
                 Ok(Digit { extent, stride: p.int()? })
             })
         })?;
-        Ok(ComponentLayout { root, base, axes })
+        Ok(ComponentLayout { root, place: Placement { base, axes } })
     }
 
     fn task(&mut self) -> Parsed<Task> {

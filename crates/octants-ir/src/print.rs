@@ -189,11 +189,12 @@ impl Printer {
                     self.open(&format!("buffer {head} dense shape {} offset {}", list(shape), list(offset)));
                     for c in components {
                         let axes: Vec<String> = c
+                            .place
                             .axes
                             .iter()
                             .map(|axis| list(axis.iter().map(|d| format!("{} * {}", d.extent, d.stride))))
                             .collect();
-                        self.line(&format!("component root {} base {} axes {}", c.root, c.base, list(&axes)));
+                        self.line(&format!("component root {} base {} axes {}", c.root, c.place.base, list(&axes)));
                     }
                     self.close();
                 }

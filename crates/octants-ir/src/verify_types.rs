@@ -322,7 +322,7 @@ fn dense_fits(layout: &Layout, ndim: u32) -> bool {
     match layout {
         Layout::Dense { shape, offset, components } => {
             let n = ndim as usize;
-            shape.len() == n && offset.len() == n && components.iter().all(|c| c.axes.len() == n)
+            shape.len() == n && offset.len() == n && components.iter().all(|c| c.place.axes.len() == n)
         }
         _ => true,
     }

@@ -7,7 +7,7 @@ use octants_engine::Config;
 use octants_engine::frontend::{
     BitRange, Entity, FieldDesc, FuncKind, Obj, PackedComponent, PackedDigits, PackedNumber,
 };
-use octants_engine::ir::{ComponentLayout, Digit, Type};
+use octants_engine::ir::{ComponentLayout, Type};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyFunction, PyInt, PyList, PyString, PyTuple, PyType};
 
@@ -16,6 +16,7 @@ use crate::bound_kernel::BoundKernel;
 use crate::element_types::{element_type, scalar_by_name, scalar_of};
 use crate::func::Func;
 use crate::kernel::Kernel;
+use crate::level_tree::Cells;
 use crate::names::{Known, marker, text_attribute};
 use crate::ndarray::Ndarray;
 use crate::placement::Placement;
@@ -184,6 +185,10 @@ fn marked<'py>(
             }
         }
         "field" => Entity::Field(field(object, world)?),
+        "sparse_cells" => Entity::SparseCells {
+            state: world.handle(object.getattr(pyo3::intern!(py, "state"))?),
+            index: object.getattr(pyo3::intern!(py, "cells"))?.cast::<Cells>()?.get().index().clone(),
+        },
         "struct_field" => Entity::StructField(members(&object.getattr(pyo3::intern!(py, "field_dict"))?, world)?),
         _ => return Ok(None),
     }))
@@ -206,7 +211,7 @@ fn field<'py>(object: &Bound<'py, PyAny>, world: &impl Handles<'py>) -> PyResult
     let offset: Vec<i64> = if offset.is_none() { Vec::new() } else { offset.extract()? };
     let placements = object.call_method0(pyo3::intern!(py, "_placed"))?;
     let placements: Vec<PyRef<'_, Placement>> = placements.extract()?;
-    let components = placements.iter().map(|p| component_layout(root, p.get())).collect();
+    let components = placements.iter().map(|p| ComponentLayout { root, place: p.get().clone() }).collect();
     let name = text_attribute(object, pyo3::intern!(py, "_name")).unwrap_or_default();
     let offset = if offset.is_empty() { vec![0; shape.len()] } else { offset };
     let is_sparse = object.getattr(pyo3::intern!(py, "_sparse_levels"))?.is_truthy()?;
@@ -249,7 +254,7 @@ fn packed_component<'py>(part: &Bound<'py, PyAny>) -> PyResult<PackedComponent> 
     };
     let root = 0; // The front end sets it to the field's.
     Ok(PackedComponent {
-        words: component_layout(root, words.get()),
+        words: ComponentLayout { root, place: words.get().clone() },
         word: scalar_by_name(&get(pyo3::intern!(py, "word"))?.extract::<String>()?)?,
         shape: words.get().shape(),
         axes: get(pyo3::intern!(py, "axes"))?.extract()?,
@@ -263,15 +268,6 @@ fn packed_component<'py>(part: &Bound<'py, PyAny>) -> PyResult<PackedComponent> 
 fn digits_of(value: &Bound<'_, PyAny>) -> PyResult<PackedDigits> {
     let (first, bits, is_signed) = value.extract()?;
     Ok(PackedDigits { range: BitRange { first, bits }, is_signed })
-}
-
-fn component_layout(root: u32, place: &octants_layout::Placement) -> ComponentLayout {
-    let digit = |d: &octants_layout::Digit| Digit { extent: d.extent, stride: d.stride };
-    ComponentLayout {
-        root,
-        base: place.base,
-        axes: place.axes.iter().map(|digits| digits.iter().map(digit).collect()).collect(),
-    }
 }
 
 /// Numpy scalars, and arrays of at most two axes.

@@ -1,6 +1,6 @@
 //! [`LevelTree`]: a tree of levels as a Python object, and what it knows once it is laid out: see octants-layout.
 
-use octants_layout::{Activity, CellIndex, IndexDigit, LayoutError, LevelId, LevelKind, SparseArea, TreeLayout};
+use octants_layout::{Activity, CellIndex, LayoutError, LevelId, LevelKind, SparseArea, TreeLayout};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -234,8 +234,11 @@ pub struct Cells {
     index: CellIndex,
 }
 
-fn digit(digit: &IndexDigit) -> (usize, u64, u64) {
-    (digit.axis, digit.extent, digit.weight)
+impl Cells {
+    /// As octants-layout has it.
+    pub fn index(&self) -> &CellIndex {
+        &self.index
+    }
 }
 
 #[pymethods]
@@ -244,25 +247,6 @@ impl Cells {
     #[getter]
     fn level(&self) -> u32 {
         self.level.0
-    }
-
-    /// Axis, extent and weight of each digit: a digit is index / weight % extent. They make the number of the word of
-    /// state.
-    #[getter]
-    fn digits<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        PyTuple::new(py, self.index.digits.iter().map(digit))
-    }
-
-    /// Of a dynamic level: the digit that counts the elements of a list.
-    #[getter]
-    fn list_digit(&self) -> Option<(usize, u64, u64)> {
-        self.index.list.as_ref().map(digit)
-    }
-
-    /// Axis and extent of what is below the cell.
-    #[getter]
-    fn inner<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        PyTuple::new(py, self.index.inner.iter().map(|d| (d.axis, d.extent)))
     }
 
     /// For an index that counts from zero: the number of the word of state, and of a dynamic level the number of the

@@ -22,7 +22,7 @@ pub fn block_memory(scheduled: &Scheduled, space: MemorySpace) -> u64 {
             }
             for (c, s) in components.iter().zip(buffer.elem.leaves()) {
                 let bytes = roots.entry(c.root).or_default();
-                *bytes = c.end(u64::from(s.bytes())).max(*bytes);
+                *bytes = c.place.end(u64::from(s.bytes())).max(*bytes);
             }
         }
         roots.values().sum()

@@ -169,16 +169,16 @@ impl<'a> Search<'a> {
         let [component] = &components[..] else { return false };
         let own = i64::from(self.bytes(run));
         let is_whole = |(axis, (base, fixed)): (usize, &Split)| {
-            let [digit] = &component.axes[axis][..] else { return false };
+            let [digit] = &component.place.axes[axis][..] else { return false };
             let Ok(stride) = i64::try_from(digit.stride) else { return false };
-            let is_last = axis + 1 == component.axes.len();
+            let is_last = axis + 1 == component.place.axes.len();
             // A power of two. The stride is one part of it, the index the other.
             let needed = (i64::from(BYTES) >> stride.trailing_zeros().min(4)).max(1);
             let divides = base.is_none_or(|v| self.offsets.is_multiple(v, needed)) && fixed % needed == 0;
             divides && (!is_last || stride == own)
         };
         offset.iter().all(|n| *n == 0)
-            && component.base % u64::from(BYTES) == 0
+            && component.place.base % u64::from(BYTES) == 0
             && run.index.iter().enumerate().all(is_whole)
     }
 
@@ -270,7 +270,7 @@ fn has_rows_together(buffer: &Buffer) -> bool {
         Layout::Contiguous => true,
         Layout::Dense { components, .. } => match &components[..] {
             [component] => matches!(
-                component.axes.last().map(Vec::as_slice),
+                component.place.axes.last().map(Vec::as_slice),
                 Some([digit]) if buffer.elem.scalar().is_some_and(|s| digit.stride == u64::from(s.bytes()))
             ),
             _ => false,

@@ -57,7 +57,7 @@ pub(crate) fn find_coarsening(program: &Program, task: &Task, v: ValueId, count:
                 Layout::Contiguous => true,
                 Layout::Strided | Layout::Flat(_) => false,
                 Layout::Dense { components, .. } => components.iter().all(|c| {
-                    let digits = c.axes.last().map_or(&[][..], |d| d.as_slice());
+                    let digits = c.place.axes.last().map_or(&[][..], |d| d.as_slice());
                     digits.len() == 1 && digits[0].stride <= u64::from(BYTES)
                 }),
             };

@@ -293,9 +293,9 @@ impl Search<'_> {
             && match &b.layout {
                 Layout::Contiguous => true,
                 Layout::Strided | Layout::Flat(_) => false,
-                Layout::Dense { components, .. } => {
-                    components.iter().all(|c| matches!(c.axes.last().map(Vec::as_slice), Some([d]) if d.stride == unit))
-                }
+                Layout::Dense { components, .. } => components
+                    .iter()
+                    .all(|c| matches!(c.place.axes.last().map(Vec::as_slice), Some([d]) if d.stride == unit)),
             }
     }
 

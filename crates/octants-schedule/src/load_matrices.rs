@@ -151,11 +151,11 @@ fn index_of_element(offsets: &Offsets<'_>, v: ValueId) -> Option<(Option<ValueId
 fn has_aligned_rows(buffer: &Buffer) -> bool {
     let Layout::Dense { components, .. } = &buffer.layout else { return false };
     let [component] = &components[..] else { return false };
-    let Some((last, before)) = component.axes.split_last() else { return false };
+    let Some((last, before)) = component.place.axes.split_last() else { return false };
     let is_aligned = |axis: &Vec<octants_ir::Digit>| matches!(&axis[..], [digit] if digit.stride % 16 == 0);
     buffer.space == MemorySpace::Shared
         && buffer.elem == Type::Scalar(Scalar::F16)
-        && component.base % 16 == 0
+        && component.place.base % 16 == 0
         && matches!(&last[..], [digit] if digit.stride == 2)
         && before.iter().all(is_aligned)
 }

@@ -175,10 +175,10 @@ fn fits(buffer: &Buffer, factor: u32) -> bool {
         Layout::Dense { offset, components, .. } => {
             let is_whole = |n: u64| n.is_multiple_of(u64::from(bytes));
             let [component] = components.as_slice() else { return false };
-            let Some((last, others)) = component.axes.split_last() else { return false };
+            let Some((last, others)) = component.place.axes.split_last() else { return false };
             let [digit] = last.as_slice() else { return false };
             digit.stride == u64::from(scalar.bytes())
-                && is_whole(component.base)
+                && is_whole(component.place.base)
                 && others.iter().flatten().all(|d| is_whole(d.stride))
                 && offset.last().is_some_and(|o| o.rem_euclid(i64::from(factor)) == 0)
         }

@@ -7,8 +7,8 @@
 use octants_ir::insert_code::{any_bits, push_if, zero};
 use octants_ir::schedule::{BodySchedule, CopyMerge, LaunchShape, Region, RegionMemory, Role, Variant};
 use octants_ir::{
-    AtomicOp, BinaryOp, Body, Buffer, BufferId, Builder, CodeSizeHint, ComponentLayout, Digit, ForLoop, Layout,
-    LocalId, LoopConfig, LoopHints, MemorySpace, Op, Range, ReduceOp, Scalar, Scheduled, Type, ValueId,
+    AtomicOp, BinaryOp, Body, Buffer, BufferId, Builder, CodeSizeHint, ComponentLayout, ForLoop, Layout, LocalId,
+    LoopConfig, LoopHints, MemorySpace, Op, Placement, Range, ReduceOp, Scalar, Scheduled, Type, ValueId,
 };
 
 /// Gives tasks that scatter to private copies a variant for each region, in the order of the regions.
@@ -47,8 +47,7 @@ fn words_of(buffers: &[Buffer], region: &Region) -> Buffer {
         RegionMemory::Root { root, start, bytes } => {
             let unit = u64::from(region.scalar.bytes());
             let extent = bytes / unit;
-            let axes = vec![vec![Digit { extent, stride: unit }]];
-            let components = vec![ComponentLayout { root, base: start, axes }];
+            let components = vec![ComponentLayout { root, place: Placement::row_major(start, &[extent], unit) }];
             Layout::Dense { shape: vec![extent], offset: vec![0], components }
         }
     };

@@ -79,7 +79,7 @@ fn add_copies(scheduled: &mut Scheduled, of: &Scheduling, found: &ScatterPrivati
 fn copy_of_field(field: &Buffer, name: String, start: u64) -> Buffer {
     let mut copy = Buffer { name, space: MemorySpace::Shared, short_offsets: true, ..field.clone() };
     if let Layout::Dense { components, .. } = &mut copy.layout {
-        components.iter_mut().for_each(|c| c.base -= start);
+        components.iter_mut().for_each(|c| c.place.base -= start);
     }
     copy
 }

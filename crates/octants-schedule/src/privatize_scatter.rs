@@ -48,7 +48,7 @@ fn add_copy(scheduled: &mut Scheduled, start: u64, buffer: usize, root: u32) -> 
     match &mut copy.layout {
         Layout::Dense { components, .. } => {
             for c in components {
-                (c.root, c.base) = (root, c.base - start);
+                (c.root, c.place.base) = (root, c.place.base - start);
             }
         }
         // What is passed has no shape: an index counts all elements.

@@ -156,15 +156,15 @@ fn regions(facts: &ProgramFacts<'_>, buffers: &BTreeSet<usize>, most: u64) -> Op
         };
         for c in components {
             let unit = u64::from(scalar.bytes());
-            if c.base % unit != 0 || c.axes.iter().flatten().any(|d| d.stride % unit != 0) {
+            if c.place.base % unit != 0 || c.place.axes.iter().flatten().any(|d| d.stride % unit != 0) {
                 return None;
             }
-            let end = c.end(unit);
-            let root = roots.entry(c.root).or_insert_with(|| (c.base, end, scalar, Vec::new()));
+            let end = c.place.end(unit);
+            let root = roots.entry(c.root).or_insert_with(|| (c.place.base, end, scalar, Vec::new()));
             if root.2 != scalar {
                 return None;
             }
-            root.0 = root.0.min(c.base);
+            root.0 = root.0.min(c.place.base);
             root.1 = root.1.max(end);
             if !root.3.contains(&b) {
                 root.3.push(b);

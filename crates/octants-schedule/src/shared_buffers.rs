@@ -1,7 +1,7 @@
 //! Buffers in shared memory that passes add to a scheduled program.
 
 use octants_analysis::MemoryClasses;
-use octants_ir::{Buffer, BufferId, ComponentLayout, Digit, Layout, MemorySpace, Scheduled, Type};
+use octants_ir::{Buffer, BufferId, ComponentLayout, Layout, MemorySpace, Placement, Scheduled, Type};
 
 use crate::scheduling::Scheduling;
 
@@ -10,8 +10,7 @@ pub(crate) fn flat_buffer(name: &str, elem: Type, elements: u64) -> Buffer {
     let scalar = elem.scalar().expect("compiler bug: a shared buffer holds scalars or tensors");
     let bytes = u64::from(scalar.bytes());
     let stride = bytes * elem.leaf_count() as u64;
-    let component =
-        |i| ComponentLayout { root: 0, base: i * bytes, axes: vec![vec![Digit { extent: elements, stride }]] };
+    let component = |i| ComponentLayout { root: 0, place: Placement::row_major(i * bytes, &[elements], stride) };
     let components = (0..elem.leaf_count() as u64).map(component).collect();
     let layout = Layout::Dense { shape: vec![elements], offset: vec![0], components };
     Buffer {

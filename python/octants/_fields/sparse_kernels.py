@@ -7,7 +7,7 @@ from functools import cache
 
 from octants._language.kernel_decorators import func, library_kernel
 from octants._language.loop_ranges import ndrange
-from octants._language.ops import atomic_add, atomic_min, cast, flat_values, grouped, loop_config, static
+from octants._language.ops import atomic_add, atomic_min, cast, cell_is_active, flat_values, grouped, loop_config, static
 from octants.exceptions import OctantsRuntimeError, OctantsTypeError
 from octants.types.annotations import ndarray, template
 from octants.types.values import Vector
@@ -33,26 +33,11 @@ def _last(node):
 
 
 @func
-def _state_number(digits: template(), index: template()):
-    number = 0
-    for axis, extent, weight in static(digits):
-        number = number * extent + index[axis] // weight % extent
-    return number
-
-
-@func
 def is_active(node: template(), indices: template()):
     """Whether a cell of a sparse level is active; of a dynamic level, whether the list has an element there."""
     index = flat_values(indices)
-    level = static(_level(node, "is_active", len(index)))
-    of = static(_last(node))
-    state = of.state[_state_number(of.digits, index)]
-    # Bit 1 marks cells that the gradient kernel which runs has activated.
-    found = state & 1 != 0
-    if static(level.is_list):
-        axis, extent, weight = static(of.list_digit)
-        found = index[axis] // weight % extent < state
-    return found
+    static(_level(node, "is_active", len(index)))
+    return cell_is_active(static(_last(node)), index)
 
 
 @func

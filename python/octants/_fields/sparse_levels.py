@@ -138,14 +138,9 @@ class LevelOfField:
     level: SparseLevel
     state: LevelField
     """The `flat_state` of the level."""
-    digits: tuple[tuple[int, int, int], ...]
-    """The digits of the position in `state`: axis of the field, extent, weight. A digit is index // weight % extent."""
-    list_digit: tuple[int, int, int] | None
-    """For a dynamic level: the digit that numbers the elements of a list."""
-    inner: tuple[tuple[int, int], ...]
-    """Axis and extent of what lies below the cell."""
     cells: _octants.Cells = field(repr=False)
-    """The same, for the host."""
+    """The digits of the indices that make the position in `state`."""
+    _octants_entity = "sparse_cells"
 
     @property
     def _sparse_levels(self) -> tuple[LevelOfField, ...]:
@@ -200,7 +195,7 @@ def _levels_of(node: SNode) -> tuple[LevelOfField, ...]:
     found = []
     for cells in node._tree.levels.cell_indices(node._number):
         if (level := made[cells.level]) is not None:
-            found.append(LevelOfField(level, level.flat_state, cells.digits, cells.list_digit, cells.inner, cells))
+            found.append(LevelOfField(level, level.flat_state, cells))
     return tuple(found)
 
 

@@ -357,6 +357,11 @@ volatile_load = kernel_only(
 flat_values = kernel_only(
     "flat_values", "The scalars of a scalar, vector, matrix, struct or list, as a list.", lambda value: None
 )
+cell_is_active = kernel_only(
+    "cell_is_active",
+    "Whether the cell of a sparse level is active that holds an element; indices count from zero.",
+    lambda cells, index: None,
+)
 outer = kernel_only(
     "outer",
     "`outer(a, b)`: the outer product of two columns of a `qd.simt` tile, in `t -= outer(a, b)`.",

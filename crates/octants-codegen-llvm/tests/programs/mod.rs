@@ -45,7 +45,7 @@ pub fn array(name: &str, elem: impl Into<Type>, ndim: u32) -> Buffer {
 /// A field of two axes in a root of its own, row-major, of scalars of 4 bytes.
 pub fn plane(name: &str, root: u32, [n, m]: [u64; 2]) -> Buffer {
     let axes = vec![vec![Digit { extent: n, stride: m * 4 }], vec![Digit { extent: m, stride: 4 }]];
-    let components = vec![ComponentLayout { root, base: 0, axes }];
+    let components = vec![ComponentLayout { root, place: Placement { base: 0, axes } }];
     let layout = Layout::Dense { shape: vec![n, m], offset: vec![0, 0], components };
     Buffer { layout, ..array(name, Scalar::F32, 2) }
 }

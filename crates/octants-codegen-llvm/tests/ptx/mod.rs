@@ -69,8 +69,11 @@ pub fn assert_has(text: &str, wanted: &[&str]) {
 /// A field of scalars in a root of its own.
 pub fn field(name: &str, s: Scalar, n: u64, root: u32) -> Buffer {
     let axes = vec![vec![Digit { extent: n, stride: s.bytes().into() }]];
-    let layout =
-        Layout::Dense { shape: vec![n], offset: vec![0], components: vec![ComponentLayout { root, base: 0, axes }] };
+    let layout = Layout::Dense {
+        shape: vec![n],
+        offset: vec![0],
+        components: vec![ComponentLayout { root, place: Placement { base: 0, axes } }],
+    };
     Buffer {
         name: name.into(),
         elem: s.into(),

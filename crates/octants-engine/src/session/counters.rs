@@ -54,7 +54,7 @@ fn place_of(program: &Program, layout: &ArgLayout, b: BufferId) -> Option<Condit
     let kind = kind_of(*s)?;
     Some(match (&buffer.layout, layout.buffers[b.index()]) {
         (Layout::Dense { components, .. }, _) => {
-            Condition { slot: Some(layout.roots[components[0].root as usize]), offset: components[0].base, kind }
+            Condition { slot: Some(layout.roots[components[0].root as usize]), offset: components[0].place.base, kind }
         }
         (_, slot) => Condition { slot: Some(slot?), offset: 0, kind },
     })

@@ -223,7 +223,7 @@ impl KernelWitness {
         let slot = match &of.layout {
             Layout::Dense { shape, components, .. } => {
                 let first = components.first()?;
-                (first.base, shape).hash(&mut hasher);
+                (first.place.base, shape).hash(&mut hasher);
                 *self.layout.roots.get(first.root as usize)?
             }
             _ => {
@@ -243,16 +243,8 @@ impl KernelWitness {
             Layout::Dense { offset, components, .. } => {
                 let first = components.first()?;
                 let root = *slots.get(*self.layout.roots.get(first.root as usize)? as usize)?;
-                let mut axes = first.axes.iter().zip(index).zip(offset);
-                axes.try_fold(root + first.base, |at, ((digits, i), offset)| {
-                    let mut rest = u64::try_from(i - offset).ok()?;
-                    let inner_first = digits.iter().rev().map(|digit| {
-                        let of_digit = rest % digit.extent.max(1);
-                        rest /= digit.extent.max(1);
-                        of_digit * digit.stride
-                    });
-                    Some(at + inner_first.sum::<u64>())
-                })
+                let from_zero = index.iter().zip(offset).map(|(i, first)| u64::try_from(i - first).ok());
+                Some(root + first.place.offset_of(&from_zero.collect::<Option<Vec<_>>>()?))
             }
             Layout::Contiguous => {
                 let slot = (*self.layout.buffers.get(buffer.index())?)? as usize;

@@ -57,7 +57,7 @@ impl RaceSlots {
             match &buffers[of].layout {
                 Layout::Dense { shape, components, .. } => {
                     let first = components.first();
-                    let address = first.map_or((0, 0), |c| (layout.roots[c.root as usize], c.base));
+                    let address = first.map_or((0, 0), |c| (layout.roots[c.root as usize], c.place.base));
                     let scalars = shape.iter().product::<u64>() * scalars;
                     Beside { slot: slot(words), address, extents: (0, 0), scalars }
                 }

@@ -81,8 +81,8 @@ fn memory_of(program: &Program, layout: &ArgLayout, b: BufferId) -> Option<Vec<S
             let count: u64 = shape.iter().product();
             let bytes = u64::from(kind.bytes());
             let whole = components.iter().all(|c| c.root == components[0].root);
-            let first = components.iter().map(|c| c.base).min()?;
-            let end = components.iter().map(|c| c.end(bytes)).max()?;
+            let first = components.iter().map(|c| c.place.base).min()?;
+            let end = components.iter().map(|c| c.place.end(bytes)).max()?;
             let scalars = count * components.len() as u64;
             let is_dense = whole && end - first == scalars * bytes;
             let slot = layout.roots[components[0].root as usize];

@@ -61,6 +61,7 @@ fn add_entity(all: &mut KeyMaker, entity: &Entity) {
         Entity::Field(field) => field.hash(all),
         Entity::StructField(members) | Entity::DataclassType(members) => members.hash(all),
         Entity::Ndarray(array) => array.hash(all),
+        Entity::SparseCells { state, index } => (state, index).hash(all),
         Entity::Func(kind) => kind.hash(all),
         Entity::Broken(why) => why.message.hash(all),
         Entity::Method(function, receiver) => (function, receiver).hash(all),

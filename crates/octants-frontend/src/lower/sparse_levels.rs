@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use octants_diag::{Code, Result};
 use octants_ir::insert_code::{bodies, push_if, rebuild_blocks, widen};
 use octants_ir::{
-    AtomicOp, AutodiffMode, BinaryOp, Body, BufferId, Builder, ForLoop, Function, Kernel, Layout, LoopConfig, Op,
-    Range, Scalar, Type, ValueId,
+    AtomicOp, AutodiffMode, BinaryOp, Body, BufferId, Builder, CellIndex, ForLoop, Function, IndexDigit, Kernel,
+    Layout, LoopConfig, Op, Range, Scalar, Type, ValueId,
 };
 
 use super::Lowerer;
@@ -25,32 +25,19 @@ const ACTIVE: i64 = 1;
 /// runs the iterations that the kernel ran. The kernel ends by turning it into `ACTIVE`.
 const ACTIVATED_BY_GRADIENT: i64 = 2;
 
-/// A digit of an index: of the index along an axis, divided by the weight, the remainder by the extent.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct IndexDigit {
-    axis: usize,
-    extent: i64,
-    weight: i64,
-}
-
 /// How the indices of a field name a cell of a sparse level above it.
 #[derive(Debug, Clone)]
 pub(super) struct SparseLevel {
     obj: Obj,
     /// An i32 for each cell, or for each list its length.
     state: BufferId,
-    /// They make the number of the cell in `state`, the first one outermost.
-    digits: Vec<IndexDigit>,
-    /// Of lists: the element's number.
-    list: Option<IndexDigit>,
-    /// The axes and extents of the elements in a cell.
-    inner: Vec<IndexDigit>,
+    index: CellIndex,
 }
 
 impl SparseLevel {
     /// The loops over the elements in a cell.
     fn inner_loops(&self) -> impl Iterator<Item = &IndexDigit> {
-        self.inner.iter().filter(|digit| digit.extent > 1)
+        self.index.inner.iter().filter(|digit| digit.extent > 1)
     }
 }
 
@@ -74,35 +61,15 @@ impl Lowerer<'_> {
     }
 
     fn sparse_level(&mut self, level: &Value) -> Result<SparseLevel> {
-        let Value::Obj(obj) = *level else { return self.err(Code::Type, "this is no sparse level") };
-        let state = self.attribute(level, "state")?;
-        let Some(state) = self.as_array(&state)? else { return self.err(Code::Type, "this is no sparse level") };
-        let digits = self.attribute(level, "digits")?;
-        let list = match self.attribute(level, "list_digit")? {
-            Value::None => None,
-            digit => Some(self.digit(&digit)?),
-        };
-        let inner = self.attribute(level, "inner")?;
-        let mut all = Vec::new();
-        for part in [&digits, &inner] {
-            let items = part.items().map(<[Value]>::to_vec).unwrap_or_default();
-            all.push(items.iter().map(|d| self.digit(d)).collect::<Result<Vec<_>>>()?);
+        if let Value::Obj(obj) = *level
+            && let Entity::SparseCells { state, index } = self.world.entity(obj)
+        {
+            let state = self.lift(state);
+            if let Some(state) = self.as_array(&state)? {
+                return Ok(SparseLevel { obj, state, index });
+            }
         }
-        let [digits, inner] = [all.remove(0), all.remove(0)];
-        Ok(SparseLevel { obj, state, digits, list, inner })
-    }
-
-    /// `(axis, extent, weight)`, or `(axis, extent)` with the weight one.
-    fn digit(&mut self, value: &Value) -> Result<IndexDigit> {
-        let parts = value.items().unwrap_or_default();
-        match parts {
-            [Value::Int(axis), Value::Int(extent), rest @ ..] => Ok(IndexDigit {
-                axis: *axis as usize,
-                extent: *extent as i64,
-                weight: if let [Value::Int(weight)] = rest { *weight as i64 } else { 1 },
-            }),
-            _ => self.err(Code::Type, "a digit of an index has an axis, an extent and a weight"),
-        }
+        self.err(Code::Type, "this is no sparse level")
     }
 
     /// Remembers that stores to a field activate cells.
@@ -161,7 +128,7 @@ impl Lowerer<'_> {
         let count = self.attribute(&level, "count")?;
         let count = self.subscript(&count, vec![Value::None])?;
         let count = self.rt(&count)?;
-        let inner: Vec<ValueId> = cells.level.inner_loops().map(|d| self.b.int(d.extent, Scalar::I32)).collect();
+        let inner: Vec<ValueId> = cells.level.inner_loops().map(|d| self.b.int(d.extent as i64, Scalar::I32)).collect();
         Ok([count].into_iter().chain(inner).collect())
     }
 
@@ -172,7 +139,7 @@ impl Lowerer<'_> {
         let listed = self.b.push(Op::BufferAddr(cells.cells, vec![*slot]), Type::Ref(Box::new(s.into())));
         let mut rest = self.b.load(listed);
         let mut digits: Vec<(IndexDigit, ValueId)> = Vec::new();
-        let number: Vec<&IndexDigit> = cells.level.digits.iter().chain(&cells.level.list).collect();
+        let number: Vec<&IndexDigit> = cells.level.index.digits.iter().chain(&cells.level.index.list).collect();
         for (place, digit) in number.into_iter().enumerate().rev() {
             if digit.extent == 1 {
                 continue;
@@ -180,7 +147,7 @@ impl Lowerer<'_> {
             let part = if place == 0 {
                 rest
             } else {
-                let extent = self.b.int(digit.extent, s);
+                let extent = self.b.int(digit.extent as i64, s);
                 let part = self.b.binary(BinaryOp::Rem, rest, extent);
                 rest = self.b.binary(BinaryOp::Div, rest, extent);
                 part
@@ -191,7 +158,7 @@ impl Lowerer<'_> {
         let mut indices: Vec<Option<ValueId>> = vec![None; cells.axes.len()];
         for (digit, mut part) in digits {
             if digit.weight != 1 {
-                let weight = self.b.int(digit.weight, s);
+                let weight = self.b.int(digit.weight as i64, s);
                 part = self.b.binary(BinaryOp::Mul, part, weight);
             }
             let index = &mut indices[digit.axis];
@@ -229,7 +196,7 @@ impl Lowerer<'_> {
             return Ok(None);
         }
         let Some(level) = self.sparse_levels(field)?.pop() else { return Ok(None) };
-        if level.list.is_none() || level.inner.iter().any(|d| d.extent > 1) {
+        if level.index.list.is_none() || level.index.inner.iter().any(|d| d.extent > 1) {
             return Ok(None);
         }
         let index = index.map_or(Ok(Vec::new()), |index| self.lower_index(index))?;
@@ -261,17 +228,30 @@ impl Lowerer<'_> {
         Ok(())
     }
 
-    /// Whether the cell at these indices was active when the kernel began.
+    /// Whether the cell at these indices is active other than by a store of this kernel to a gradient.
     pub(super) fn was_active(&mut self, cells: &ActiveCells, indices: &[ValueId]) -> ValueId {
         let first: Vec<i64> = cells.axes.iter().map(|(begin, _)| *begin).collect();
         let extents: Vec<i64> = cells.axes.iter().map(|(_, extent)| *extent).collect();
-        let at = Position { indices, first: &first, extents: &extents };
-        let mut state = load_state(&mut self.b, &cells.level, &at);
-        if cells.level.list.is_none() {
+        self.is_cell_active(&cells.level, &Position { indices, first: &first, extents: &extents })
+    }
+
+    fn is_cell_active(&mut self, level: &SparseLevel, at: &Position<'_>) -> ValueId {
+        let mut state = load_state(&mut self.b, level, at);
+        if level.index.list.is_none() {
             let bit = self.b.int(ACTIVE, Scalar::I32);
             state = self.b.binary(BinaryOp::And, state, bit);
         }
-        is_active(&mut self.b, &cells.level, &at, state)
+        is_active(&mut self.b, level, at, state)
+    }
+
+    /// `cell_is_active(cells, index)`: the cells are an item of `_sparse_levels`, the indices count from zero.
+    pub(super) fn lower_cell_is_active(&mut self, call: Call) -> Result<Value> {
+        let level = self.sparse_level(&call.args[0])?;
+        let indices = self.unpack(&call.args[1])?;
+        let indices = indices.iter().map(|i| self.rt(i)).collect::<Result<Vec<_>>>()?;
+        let at =
+            Position { indices: &indices, first: &vec![0; indices.len()], extents: &vec![i64::MAX; indices.len()] };
+        Ok(Value::Rt(self.is_cell_active(&level, &at)))
     }
 }
 
@@ -288,8 +268,8 @@ impl Position<'_> {
         let s = b.ty(index).scalar().unwrap_or(Scalar::I32);
         for (op, amount, neutral) in [
             (BinaryOp::Sub, self.first[digit.axis], 0),
-            (BinaryOp::Div, digit.weight, 1),
-            (BinaryOp::Rem, digit.extent, self.extents[digit.axis] / digit.weight),
+            (BinaryOp::Div, digit.weight as i64, 1),
+            (BinaryOp::Rem, digit.extent as i64, self.extents[digit.axis] / digit.weight.max(1) as i64),
         ] {
             if amount != neutral {
                 let amount = b.int(amount, s);
@@ -303,11 +283,11 @@ impl Position<'_> {
 /// The address of a cell's activation state.
 fn state_address(b: &mut Builder, level: &SparseLevel, at: &Position<'_>) -> ValueId {
     let mut number = b.int(0, Scalar::I32);
-    for digit in &level.digits {
+    for digit in &level.index.digits {
         let part = at.digit(b, *digit);
         let s = b.ty(part).scalar().unwrap_or(Scalar::I32);
         number = b.cast(number, s);
-        let extent = b.int(digit.extent, s);
+        let extent = b.int(digit.extent as i64, s);
         number = b.binary(BinaryOp::Mul, number, extent);
         number = b.binary(BinaryOp::Add, number, part);
     }
@@ -320,7 +300,7 @@ fn load_state(b: &mut Builder, level: &SparseLevel, at: &Position<'_>) -> ValueI
 }
 
 fn is_active(b: &mut Builder, level: &SparseLevel, at: &Position<'_>, state: ValueId) -> ValueId {
-    match level.list {
+    match level.index.list {
         None => {
             let zero = b.int(0, Scalar::I32);
             b.binary(BinaryOp::Ne, state, zero)
@@ -382,7 +362,7 @@ impl Activations {
                     if !is_listed {
                         let extents: Vec<i64> = shape.iter().map(|n| *n as i64).collect();
                         activate(b, levels, &Position { indices: &indices, first: offset, extents: &extents }, bit);
-                        changed.extend(levels.iter().filter(|l| l.list.is_none()).map(|l| l.state));
+                        changed.extend(levels.iter().filter(|l| l.index.list.is_none()).map(|l| l.state));
                     }
                 }
                 b.place(v);
@@ -423,7 +403,7 @@ fn activate(b: &mut Builder, levels: &[SparseLevel], at: &Position<'_>, bit: i64
     push_if(b, inactive, |b| {
         let one = b.int(1, Scalar::I32);
         for level in levels {
-            let (op, value) = match level.list {
+            let (op, value) = match level.index.list {
                 None => (AtomicOp::Or, b.int(bit, Scalar::I32)),
                 Some(digit) => {
                     let element = at.digit(b, digit);

@@ -5,7 +5,7 @@
 
 use octants_diag::{Code, Diagnostic, Result};
 use octants_ir::{
-    Buffer, BufferId, ComponentLayout, Digit, GridValue, Layout, MemorySpace, Op, Scalar, SubgroupOp, ThreadScope,
+    Buffer, BufferId, ComponentLayout, GridValue, Layout, MemorySpace, Op, Placement, Scalar, SubgroupOp, ThreadScope,
     Type, ValueId,
 };
 
@@ -82,19 +82,15 @@ impl Lowerer<'_> {
             return self.err(Code::Type, format!("a `SharedArray` holds numbers, vectors or matrices, not {what}"));
         };
         let element = elem.leaf_count() as u64 * u64::from(scalar.bytes());
-        let mut strides = vec![element; shape.len()];
-        for axis in (0..shape.len().saturating_sub(1)).rev() {
-            strides[axis] = strides[axis + 1].saturating_mul(shape[axis + 1]);
-        }
         let bytes = shape.iter().fold(element, |n, extent| n.saturating_mul(*extent));
         self.check_shared_bytes(bytes)?;
-        let axes: Vec<Vec<Digit>> =
-            shape.iter().zip(&strides).map(|(&extent, &stride)| vec![Digit { extent, stride }]).collect();
         let root = self.shared_roots;
         self.shared_roots += 1;
-        let component =
-            |i: usize| ComponentLayout { root, base: i as u64 * u64::from(scalar.bytes()), axes: axes.clone() };
-        let components = (0..elem.leaf_count()).map(component).collect();
+        let component = |i: u64| ComponentLayout {
+            root,
+            place: Placement::row_major(i * u64::from(scalar.bytes()), &shape, element),
+        };
+        let components = (0..elem.leaf_count() as u64).map(component).collect();
         let (ndim, offset) = (shape.len() as u32, vec![0; shape.len()]);
         let layout = Layout::Dense { shape, offset, components };
         let name = self.source_text(self.b.span);

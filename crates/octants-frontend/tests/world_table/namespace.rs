@@ -1,7 +1,7 @@
 //! What a module's text can name: `qd` with its types, fields and arrays, `math`, and Python's own functions.
 
 use octants_frontend::{Entity, FieldDesc, NdarrayDesc, Obj, Reach, World, WorldResult};
-use octants_ir::{ComponentLayout, Digit, Scalar, Type};
+use octants_ir::{ComponentLayout, Digit, Placement, Scalar, Type};
 
 use super::{Annotation, Record, Table, number, raise};
 
@@ -130,7 +130,9 @@ fn field_desc(t: &Table, name: &str, elem: Type, kw: &[(String, Obj)]) -> FieldD
         axes.insert(0, vec![Digit { extent, stride }]);
         stride *= extent;
     }
-    let components = (0..count).map(|c| ComponentLayout { root, base: c * width, axes: axes.clone() }).collect();
+    let components = (0..count)
+        .map(|c| ComponentLayout { root, place: Placement { base: c * width, axes: axes.clone() } })
+        .collect();
     FieldDesc {
         name: name.into(),
         elem,

@@ -2,8 +2,8 @@
 //! barriers that the block has passed. Accesses separated by a barrier are ordered.
 
 use octants_ir::{
-    BinaryOp, BlockId, Body, Buffer, BufferId, Builder, ComponentLayout, Digit, GridValue, Kernel, Layout, LocalId,
-    MemorySpace, Op, Scalar, ThreadScope, Type, ValueId,
+    BinaryOp, BlockId, Body, Buffer, BufferId, Builder, ComponentLayout, GridValue, Kernel, Layout, LocalId,
+    MemorySpace, Op, Placement, Scalar, ThreadScope, Type, ValueId,
 };
 
 use octants_ir::insert_code::push_if;
@@ -29,7 +29,7 @@ pub fn add_shared_words(kernel: &mut Kernel, of: BufferId) -> BufferId {
     };
     let root = kernel.buffers.iter().filter_map(dense).max().unwrap_or(0);
     let (name, count) = (kernel.buffers[of.index()].name.clone(), scalars(&kernel.buffers[of.index()]));
-    let component = ComponentLayout { root, base: 0, axes: vec![vec![Digit { extent: count, stride: 8 }]] };
+    let component = ComponentLayout { root, place: Placement::row_major(0, &[count], 8) };
     kernel.buffers.push(Buffer {
         name,
         elem: Scalar::U64.into(),

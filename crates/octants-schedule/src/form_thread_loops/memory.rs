@@ -3,7 +3,9 @@
 
 use std::collections::HashMap;
 
-use octants_ir::{Buffer, BufferId, Builder, ComponentLayout, Digit, Layout, LocalId, MemorySpace, Op, Type, ValueId};
+use octants_ir::{
+    Buffer, BufferId, Builder, ComponentLayout, Layout, LocalId, MemorySpace, Op, Placement, Type, ValueId,
+};
 
 use crate::shared_buffers::next_root;
 
@@ -68,10 +70,8 @@ fn add(buffers: &mut Vec<Buffer>, name: &str, ty: &Type, elements: u32) -> Tree 
     let scalar = ty.scalar().expect("compiler bug: only values cross from one region to another");
     let (stride, elements) = (u64::from(scalar.bytes()), u64::from(elements));
     let root = next_root(buffers, MemorySpace::Private);
-    let component = |i: u64| {
-        let axes = vec![vec![Digit { extent: elements, stride }]];
-        ComponentLayout { root, base: i * elements * stride, axes }
-    };
+    let component =
+        |i: u64| ComponentLayout { root, place: Placement::row_major(i * elements * stride, &[elements], stride) };
     let components = (0..ty.leaf_count() as u64).map(component).collect();
     let layout = Layout::Dense { shape: vec![elements], offset: vec![0], components };
     buffers.push(Buffer {

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 
 use octants_ir::schedule::{Region, RegionMemory, Role, ScatterPrivatization};
 use octants_ir::{
-    BinaryOp, Body, Buffer, BufferId, Builder, ComponentLayout, Digit, Layout, MemorySpace, Op, Program, Scalar,
-    Scheduled, Task, TaskGraph, TaskId, launch_count, renumber,
+    BinaryOp, Body, Buffer, BufferId, Builder, ComponentLayout, Digit, Layout, MemorySpace, Op, Placement, Program,
+    Scalar, Scheduled, Task, TaskGraph, TaskId, launch_count, renumber,
 };
 
 /// Bytes of the copy of an array, more than tests need.
@@ -133,12 +133,12 @@ fn place_copies(
                 let mut buffer = program.buffers[private].clone();
                 buffer.space = MemorySpace::Global;
                 if let Layout::Dense { components, .. } = &mut buffer.layout {
-                    components.iter_mut().for_each(|c| (c.root, c.base) = (root, c.base + thread * room));
+                    components.iter_mut().for_each(|c| (c.root, c.place.base) = (root, c.place.base + thread * room));
                 } else {
                     let element = unit(region) * buffer.elem.leaf_count() as u64;
                     buffer = field(&buffer, root, vec![(room / element, element)]);
                     let Layout::Dense { components, .. } = &mut buffer.layout else { unreachable!() };
-                    components.iter_mut().for_each(|c| c.base += thread * room);
+                    components.iter_mut().for_each(|c| c.place.base += thread * room);
                 }
                 program.buffers.push(buffer);
                 BufferId(program.buffers.len() as u32 - 1)
@@ -165,7 +165,8 @@ fn room_of(region: &Region) -> u64 {
 fn field(of: &Buffer, root: u32, axes: Vec<(u64, u64)>) -> Buffer {
     let unit = u64::from(of.elem.scalar().map_or(0, Scalar::bytes));
     let digit = |(extent, stride): &(u64, u64)| vec![Digit { extent: *extent, stride: *stride }];
-    let component = |i| ComponentLayout { root, base: i * unit, axes: axes.iter().map(digit).collect() };
+    let component =
+        |i| ComponentLayout { root, place: Placement { base: i * unit, axes: axes.iter().map(digit).collect() } };
     let components = (0..of.elem.leaf_count() as u64).map(component).collect();
     let (shape, offset) = (axes.iter().map(|a| a.0).collect(), vec![0; axes.len()]);
     Buffer {

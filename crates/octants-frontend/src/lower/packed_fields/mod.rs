@@ -12,9 +12,7 @@ mod sole_writers;
 use std::collections::{BTreeMap, BTreeSet};
 
 use octants_ir::insert_code::bodies;
-use octants_ir::{
-    BlockId, Body, Buffer, BufferId, Builder, Const, Digit, Kernel, Layout, MemorySpace, Op, Type, ValueId,
-};
+use octants_ir::{BlockId, Body, Buffer, BufferId, Builder, Const, Kernel, Layout, MemorySpace, Op, Type, ValueId};
 
 use self::expansion::Expansion;
 use self::sole_writers::sole_writers;
@@ -76,9 +74,10 @@ impl Lowerer<'_> {
         }
         // Until accesses are replaced, the field is memory of its own: no component of another field is where it is.
         if let Layout::Dense { components, .. } = &mut self.buffers[field.index()].layout {
-            for (place, part) in components.iter_mut().zip(&parts) {
-                let bits = part.component.words.base.saturating_mul(64) + u64::from(part.component.digits.range.first);
-                place.base = BASE_OF_BITS | bits;
+            for (component, part) in components.iter_mut().zip(&parts) {
+                let bits =
+                    part.component.words.place.base.saturating_mul(64) + u64::from(part.component.digits.range.first);
+                component.place.base = BASE_OF_BITS | bits;
             }
         }
         self.packed_fields.fields.insert(field, PackedField { element: buffer.elem, parts, first });
@@ -90,8 +89,7 @@ impl Lowerer<'_> {
         if let Some(known) = self.packed_fields.fields.values().flat_map(|field| &field.parts).find(is_it) {
             return known.words;
         }
-        let last = |d: &Digit| d.extent.saturating_sub(1).saturating_mul(d.stride);
-        let end = component.words.axes.iter().flatten().map(last).fold(component.words.base, u64::saturating_add);
+        let end = component.words.place.last();
         self.buffers.push(Buffer {
             name: if name.is_empty() { String::from("words") } else { format!("{name}.words") },
             elem: component.word.into(),
