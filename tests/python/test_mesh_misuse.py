@@ -221,7 +221,7 @@ def changed(path: str, value: Any) -> dict[str, Any]:
         ("relations.4.value", lambda old: [60000, *old[1:]], "a patch does not list so many verts"),
         ("relations.1.value", lambda old: [60000, *old[1:]], "a patch does not list so many edges"),
         ("relations.1.offset", lambda old: old[1:], "`offset` must have an entry for each of 27"),
-        ("relations.1.offset", lambda old: [5, *old[1:]], "`offset` must rise"),
+        ("relations.1.offset", lambda old: [old[1] + 1, *old[1:]], "`offset` must rise"),
         ("relations.1.patch_offset", [0], "`patch_offset` must have an entry"),
         ("relations.1.patch_offset", None, "relation VE: `patch_offset` is missing"),
         ("attrs.x", [1.0, 2.0], "3 numbers for each of 27 verts"),

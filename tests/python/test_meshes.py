@@ -319,7 +319,7 @@ def test_elements_are_passed_returned_and_assigned() -> None:
         return v.verts[v.verts.size - 1]
 
     @qd.real_func
-    def double(v) -> qd.i32:
+    def double(v: qd.template()) -> qd.i32:
         return 2 * v.id
 
     @qd.func
