@@ -71,6 +71,8 @@ from octants._language.ops import (
     log,
     loop_config,
     max,
+    mesh_local,
+    mesh_patch_idx,
     min,
     no_activate,
     one,
@@ -330,6 +332,8 @@ __all__ = [  # and the exceptions
     "log",
     "loop_config",
     "max",
+    "mesh_local",
+    "mesh_patch_idx",
     "metal",
     "min",
     "ndarray",
@@ -406,12 +410,9 @@ _LAZY_MODULES = (
     "tools",
 )
 _LAZY_NAMES = {
+    **dict.fromkeys(("Mesh", "MeshInstance"), "octants._mesh.mesh"),
     "global_thread_idx": "octants.simt.block_threads",
     **dict.fromkeys(("eig", "make_spd", "polar_decompose", "randn", "solve", "svd", "sym_eig"), "octants._linalg"),
-}
-
-_NOT_THERE_YET = {
-    **dict.fromkeys(("Mesh", "MeshInstance", "mesh_local", "mesh_patch_idx"), "meshes are not there yet"),
 }
 
 
@@ -425,8 +426,6 @@ def __getattr__(name: str) -> Any:
         value = getattr(importlib.import_module(_LAZY_NAMES[name]), name)
         globals()[name] = value
         return value
-    if name in _NOT_THERE_YET:
-        raise AttributeError(f"octants has no {name!r}: {_NOT_THERE_YET[name]}")
     raise AttributeError(f"module 'octants' has no attribute {name!r}")
 
 

@@ -59,6 +59,7 @@ _EVERYWHERE = frozenset(
     {
         Extension.sparse,
         Extension.quant,
+        Extension.mesh,
         Extension.quant_basic,
         Extension.data64,
         Extension.adstack,

@@ -693,13 +693,6 @@ def test_structs_are_set_from_dicts_and_read_by_the_names_of_members():
     refused(other_names, error=qd.OctantsTypeError, match="the dict has no `x`")
 
 
-def test_what_is_not_there_yet_says_so():
-    for name in ("Mesh", "MeshInstance"):
-        assert not hasattr(qd, name)
-        with pytest.raises(AttributeError, match="meshes are not there yet"):
-            getattr(qd, name)
-
-
 def test_names_that_modules_and_classes_do_not_have():
     @qd.kernel
     def of_module():

@@ -38,7 +38,7 @@ def test_options_are_read_back():
     with pytest.raises(AttributeError, match=r"qd.init\(\)"):
         qd.cfg.cpu_max_num_threads = 2
     assert qd.is_extension_enabled(qd.extension.data64)
-    assert not qd.is_extension_enabled(qd.extension.mesh)
+    assert not qd.is_extension_enabled(qd.extension.bls)
     assert qd.field(float, 1).dtype is qd.f64
     qd.reset()
     assert qd.cfg is None

@@ -270,7 +270,8 @@ def test_paths_of_quadrants():
     assert is_arch_supported(qd.cpu)
     assert is_arch_supported(qd.python)
     assert is_extension_supported(qd.cpu, qd.extension.data64)
-    assert not is_extension_supported(qd.cpu, qd.extension.mesh)
+    assert is_extension_supported(qd.cpu, qd.extension.mesh)
+    assert not is_extension_supported(qd.cpu, qd.extension.bls)
 
 
 def test_parameters_of_functions_for_kernels_show():

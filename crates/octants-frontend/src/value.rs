@@ -60,6 +60,28 @@ pub enum Value {
     Method(Rc<(Value, String)>),
     /// What only an assignment to or from a tile can use.
     Tile(Rc<TileOperand>),
+    /// An element of a mesh.
+    Element(Rc<MeshElement>),
+    /// The elements of one kind that are next to an element of a mesh: `v.cells`.
+    Neighbors(Rc<Neighbors>),
+}
+
+/// An element of a mesh. Its mesh and its kind are known at compile time.
+#[derive(Debug, Clone)]
+pub struct MeshElement {
+    /// The object of all elements of its kind.
+    pub elements: Obj,
+    /// Its position among them in the order of memory, an i32.
+    pub position: Value,
+}
+
+/// Elements next to an element of a mesh.
+#[derive(Debug, Clone)]
+pub struct Neighbors {
+    /// The table of the relation.
+    pub relation: Obj,
+    /// The position of the element that they are next to.
+    pub position: ValueId,
 }
 
 /// The other side of an assignment to or from a tile.

@@ -76,6 +76,20 @@ pub enum Entity {
     },
     /// A struct field: member name and member field.
     StructField(Vec<(String, Obj)>),
+    /// A field with one axis whose elements are in another order in memory: an attribute of a mesh.
+    ReorderedField {
+        /// The field in the order of memory.
+        field: Obj,
+        /// A field of i32: for each index, the element of `field`.
+        positions: Obj,
+    },
+    /// The elements of one kind of a mesh. `lower/mesh_elements.rs` has the attributes that the front end reads.
+    MeshElements {
+        /// `verts`, `edges`, `faces` or `cells`.
+        kind: String,
+        /// How many there are.
+        count: u32,
+    },
     /// A Python-scope ndarray reached through a template argument, `self`, or a captured name.
     Ndarray(NdarrayDesc),
     /// `@qd.func`, or a plain Python function that a kernel calls with run-time values.

@@ -189,6 +189,14 @@ fn marked<'py>(
             state: world.handle(object.getattr(pyo3::intern!(py, "state"))?),
             index: object.getattr(pyo3::intern!(py, "cells"))?.cast::<Cells>()?.get().index().clone(),
         },
+        "reordered_field" => Entity::ReorderedField {
+            field: world.handle(object.getattr(pyo3::intern!(py, "_stored"))?),
+            positions: world.handle(object.getattr(pyo3::intern!(py, "_positions"))?),
+        },
+        "mesh_elements" => Entity::MeshElements {
+            kind: object.getattr(pyo3::intern!(py, "_kind"))?.extract()?,
+            count: object.getattr(pyo3::intern!(py, "_count"))?.extract()?,
+        },
         "struct_field" => Entity::StructField(members(&object.getattr(pyo3::intern!(py, "field_dict"))?, world)?),
         _ => return Ok(None),
     }))

@@ -577,7 +577,7 @@ impl World for PyWorld<'_> {
     fn type_name(&self, obj: Obj) -> String {
         let object = self.object(obj);
         match marker(&object) {
-            Some(kind) if kind == "field" => "a field".to_string(),
+            Some(kind) if kind == "field" || kind == "reordered_field" => "a field".to_string(),
             _ => object.get_type().name().map_or_else(|_| "object".to_string(), |n| n.to_string()),
         }
     }

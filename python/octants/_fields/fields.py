@@ -38,6 +38,8 @@ class Field(WholeArray):
     """What all fields share. Made by `qd.field` and its relatives, not by calling the class."""
 
     _octants_entity = "field"
+    _positions: ScalarField | None = None
+    """For each index the place of its element in memory, where that is another one."""
 
     def __init__(
         self, dtype: DataType, element_shape: tuple[int, ...], components: Sequence[Component], name: str = ""
@@ -299,6 +301,9 @@ class Field(WholeArray):
                 f"elements of shape {other._element_shape} cannot be copied to elements of shape {self._element_shape}"
             )
         self._memory()
+        if self._positions is not other._positions:
+            self.from_numpy(other.to_numpy(), qd_stream)
+            return
         if self._is_sparse:
             SNodeTree.sparse.activate_all(self._sparse_levels, qd_stream)
         if self._is_packed or other._is_packed:

@@ -369,4 +369,14 @@ outer = kernel_only(
 )
 block_local = kernel_only("block_local", "A hint: keep these fields near the block of threads.", lambda *args: None)
 cache_read_only = kernel_only("cache_read_only", "A hint: these fields are only read.", lambda *args: None)
+mesh_local = kernel_only(
+    "mesh_local",
+    "A hint: the next loop over elements of a mesh uses these attributes often. Takes fields; changes nothing.",
+    lambda *args: None,
+)
+mesh_patch_idx = kernel_only(
+    "mesh_patch_idx",
+    "In a loop over elements of a mesh, the number of the patch that owns the loop's element.",
+    lambda: None,
+)
 no_activate = kernel_only("no_activate", "A hint: writes to these sparse fields activate nothing.", lambda *args: None)

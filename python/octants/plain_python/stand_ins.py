@@ -11,6 +11,7 @@ import numpy as np
 
 from octants._language.loop_ranges import Ndrange
 from octants.exceptions import OctantsSyntaxError
+from octants.plain_python import mesh_elements
 from octants.plain_python.typed_memory import ArrayArgument
 from octants.types.primitive import DataType, default_fp, resolve_dtype
 from octants.types.values import Matrix, Vector, elementwise
@@ -39,6 +40,8 @@ def indices(looped: Any) -> Any:
     items."""
     if isinstance(looped, Ndrange) and len(looped.bounds) == 1:
         return (index for (index,) in looped)
+    if getattr(type(looped), "_octants_entity", None) == "mesh_elements":
+        return looped
     shape = getattr(looped, "shape", None)
     if shape is None or isinstance(looped, (Matrix, np.ndarray)):
         return looped
@@ -104,7 +107,7 @@ def make_stand_ins(seed: Any) -> dict[str, Callable[..., Any]]:
         "atomic_xor": lambda x, y: x ^ y,
         "atomic_exchange": lambda _, y: y,
     }
-    hints = ("loop_config", "block_local", "cache_read_only", "no_activate")
+    hints = ("loop_config", "block_local", "cache_read_only", "mesh_local", "no_activate")
     return {
         **{name: _atomic(name, operation) for name, operation in operations.items()},
         **{hint: lambda *_, **__: None for hint in hints},
@@ -113,6 +116,8 @@ def make_stand_ins(seed: Any) -> dict[str, Callable[..., Any]]:
         "do_while": _holds,
         "dtype": convert,
         "grouped": _grouped,
+        "mesh_elements": mesh_elements.loop_over,
+        "mesh_patch_idx": mesh_elements.patch_index,
         "random": _random_numbers(seed),
         "volatile_load": lambda value: value,
     }

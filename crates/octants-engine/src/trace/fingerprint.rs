@@ -60,6 +60,8 @@ fn add_entity(all: &mut KeyMaker, entity: &Entity) {
         Entity::StructConst { ty, members } => (ty, members).hash(all),
         Entity::Field(field) => field.hash(all),
         Entity::StructField(members) | Entity::DataclassType(members) => members.hash(all),
+        Entity::ReorderedField { field, positions } => (field, positions).hash(all),
+        Entity::MeshElements { kind, count } => (kind, count).hash(all),
         Entity::Ndarray(array) => array.hash(all),
         Entity::SparseCells { state, index } => (state, index).hash(all),
         Entity::Func(kind) => kind.hash(all),

@@ -12,7 +12,7 @@ use crate::arith;
 use crate::arith::type_name;
 use crate::ast::{Expr, ExprKind, Operator};
 use crate::syntax_facts::{is_static_call, may_write};
-use crate::value::{Members, Place, Value};
+use crate::value::{Members, MeshElement, Place, Value};
 use crate::world::Entity;
 
 impl Lowerer<'_> {
@@ -83,6 +83,7 @@ impl Lowerer<'_> {
     pub(super) fn detach(&mut self, v: Value) -> Result<Value> {
         Ok(match v {
             Value::Var(_) | Value::Place(_) => Value::Rt(self.rt(&v)?),
+            Value::Element(ref e) => self.detached_element(e)?,
             other => other,
         })
     }
@@ -142,7 +143,7 @@ impl Lowerer<'_> {
             if is_static {
                 return self.err(Code::Syntax, format!("Recreating variables is not allowed: `{name}` exists already"));
             }
-            if !matches!(old, Value::Var(_) | Value::Place(_) | Value::Members(_)) {
+            if !matches!(old, Value::Var(_) | Value::Place(_) | Value::Members(_) | Value::Element(_)) {
                 return self.err(
                     Code::Syntax,
                     format!("Variable '{name}' cannot be assigned. Maybe it is not a Quadrants object?"),
@@ -176,6 +177,10 @@ impl Lowerer<'_> {
             Value::Members(ref m) if !m.is_array => {
                 let v = self.struct_value(m)?;
                 Value::Var(self.new_local(name, v))
+            }
+            Value::Element(ref e) => {
+                let position = self.variable(name, e.position.clone())?;
+                Value::Element(Rc::new(MeshElement { elements: e.elements, position }))
             }
             Value::Method(ref m) if matches!(self.runtime_type(&m.0), Some(Type::Scalar(_))) => {
                 let what = self.describe(&m.0);
@@ -222,6 +227,9 @@ impl Lowerer<'_> {
     pub(super) fn store(&mut self, target: &Value, value: &Value) -> Result<()> {
         if self.assign_tile(target, value)?.is_some() {
             return Ok(());
+        }
+        if let Value::Element(element) = target {
+            return self.store_element(element, value);
         }
         if let Value::Members(m) = target {
             if m.is_array {

@@ -89,11 +89,15 @@ impl Lowerer<'_> {
             _ => None,
         };
         let field = field.map_or_else(|| array.clone(), Value::Obj);
+        let (field, index) = match self.index_in_memory(&field, std::slice::from_ref(index))? {
+            Some((field, index)) => (field, Value::tuple(index)),
+            None => (field, index.clone()),
+        };
         let Some(buffer) = self.as_array(&field)? else {
             let what = self.describe(array);
             return self.err(Code::Type, format!("`get_addr` takes a field or an array, not {what}"));
         };
-        let element = self.element(buffer, std::slice::from_ref(index))?;
+        let element = self.element(buffer, &[index])?;
         let Some(place) = self.place(&element) else { return self.not_a_place("get_addr", array) };
         self.refuse_packed("get_addr", place)?;
         Ok(Value::Rt(self.b.push(Op::AddressBits(place.addr), Scalar::U64.into())))

@@ -34,6 +34,10 @@ impl Lowerer<'_> {
         if args.iter().any(|v| self.as_checked_view(v).is_some()) {
             return false;
         }
+        // The patch is that of the loop around.
+        if self.mesh_loop.is_some() && parsed.facts.callees.iter().any(|path| self.is_patch_index(func, path)) {
+            return false;
+        }
         let facts = &parsed.facts;
         facts.size > SMALL || facts.size + CALL * self.calls_of_functions(func, &facts.callees) > SMALL
     }
@@ -52,7 +56,7 @@ impl Lowerer<'_> {
 
     fn can_be_passed(&self, v: &Value) -> bool {
         match v {
-            Value::Rt(_) | Value::Var(_) | Value::Place(_) => true,
+            Value::Rt(_) | Value::Var(_) | Value::Place(_) | Value::Element(_) => true,
             Value::Tuple(items) | Value::List(items) => items.iter().all(|v| self.can_be_passed(v)),
             Value::Dict(items) => items.iter().all(|(k, v)| k.is_compile_time() && self.can_be_passed(v)),
             Value::Members(m) if !m.is_array => m.items.iter().all(|(_, v)| self.can_be_passed(v)),
@@ -102,6 +106,11 @@ impl Lowerer<'_> {
             obj = self.world.attribute(obj, name).ok()??;
         }
         Some(obj)
+    }
+
+    fn is_patch_index(&mut self, func: Obj, path: &[String]) -> bool {
+        let callee = self.callee(func, path);
+        callee.is_some_and(|f| matches!(self.world.entity(f), Entity::Builtin(name) if name == "mesh_patch_idx"))
     }
 
     /// The function whose text a call of the object would lower.

@@ -15,7 +15,11 @@ impl Lowerer<'_> {
         match v {
             Value::Obj(o) => !matches!(
                 self.world.entity(*o),
-                Entity::TensorConst { .. } | Entity::StructConst { .. } | Entity::Field(_) | Entity::Ndarray(_)
+                Entity::TensorConst { .. }
+                    | Entity::StructConst { .. }
+                    | Entity::Field(_)
+                    | Entity::ReorderedField { .. }
+                    | Entity::Ndarray(_)
             ),
             v => v.is_compile_time(),
         }

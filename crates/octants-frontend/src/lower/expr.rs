@@ -473,6 +473,8 @@ impl Lowerer<'_> {
             return Ok(v);
         }
         match base {
+            Value::Element(element) => self.element_attribute(element, name),
+            Value::Neighbors(neighbors) => self.neighbors_attribute(neighbors, name),
             Value::Obj(obj) => self.host_attribute(*obj, name),
             // Numbers have Python's methods: `n.bit_length()`.
             Value::Bool(b) => self.host_attribute(self.world.make(HostValue::Bool(*b)), name),
@@ -552,8 +554,14 @@ impl Lowerer<'_> {
             }
             return Ok(None);
         }
-        let is_array = matches!(base, Value::Array(_))
-            || matches!(base, Value::Obj(o) if matches!(self.world.entity(*o), Entity::Field(_) | Entity::Ndarray(_)));
+        let is_array = match base {
+            Value::Array(_) => true,
+            Value::Obj(o) => {
+                let entity = self.world.entity(*o);
+                matches!(entity, Entity::Field(_) | Entity::ReorderedField { .. } | Entity::Ndarray(_))
+            }
+            _ => false,
+        };
         if !is_array {
             return Ok(None);
         }

@@ -25,6 +25,8 @@ struct LoopBox {
     kind: BoxKind,
     /// Over active cells: the positions in their list, and the elements in a cell.
     cells: Option<ActiveCells>,
+    /// Over elements of a mesh: all of a kind, or those next to one.
+    visited: Option<Value>,
 }
 
 /// What a box of a loop was made of.
@@ -34,6 +36,8 @@ enum BoxKind {
     Ndrange,
     /// The elements of a field or an array.
     Elements,
+    /// Elements of a mesh.
+    Mesh,
 }
 
 impl Lowerer<'_> {
@@ -185,6 +189,7 @@ impl Lowerer<'_> {
                 grouped: false,
                 kind: BoxKind::Range,
                 cells: None,
+                visited: None,
             },
             Value::Ndrange(n) if n.dims.is_empty() => {
                 return self.err(Code::Syntax, "`qd.ndrange` takes at least one range, unless its indices are grouped");
@@ -193,9 +198,20 @@ impl Lowerer<'_> {
             Value::Grouped(inner) => match &**inner {
                 Value::Ndrange(n) => self.ndrange_box(n, true)?,
                 other => match self.loop_box(other)? {
+                    Some(b) if b.kind == BoxKind::Mesh => {
+                        return self.err(Code::Syntax, "elements of a mesh have no indices to group");
+                    }
                     Some(b) => LoopBox { grouped: true, ..b },
                     None => return Ok(None),
                 },
+            },
+            other if let Some((begin, end)) = self.visited_range(other)? => LoopBox {
+                ranges: vec![self.range(&begin, &end)?],
+                position: vec![0],
+                grouped: false,
+                kind: BoxKind::Mesh,
+                cells: None,
+                visited: Some(other.clone()),
             },
             other => {
                 let first = match self.as_members(other) {
@@ -226,7 +242,7 @@ impl Lowerer<'_> {
                 }
                 let cells = self.active_cells(&first)?;
                 let position = (0..ranges.len()).collect();
-                LoopBox { position, ranges, grouped: false, kind: BoxKind::Elements, cells }
+                LoopBox { position, ranges, grouped: false, kind: BoxKind::Elements, cells, visited: None }
             }
         }))
     }
@@ -302,7 +318,7 @@ impl Lowerer<'_> {
             Some(level) => self.active_cells(&Value::Obj(level))?,
             None => None,
         };
-        Ok(LoopBox { ranges, position, grouped, kind: BoxKind::Ndrange, cells })
+        Ok(LoopBox { ranges, position, grouped, kind: BoxKind::Ndrange, cells, visited: None })
     }
 
     /// The extent of an array's axis: known at compile time for fields; i64 where i32 does not hold it.
@@ -441,6 +457,7 @@ impl Lowerer<'_> {
                         "Number of struct-for indices does not match loop variable dimensionality ({} != {axes}).",
                         names.len()
                     ),
+                    BoxKind::Mesh => format!("Mesh for should have 1 loop target, found {}", names.len()),
                 },
             )
             .with_hint(
@@ -467,34 +484,13 @@ impl Lowerer<'_> {
         if !serial {
             self.iteration = Some((id, bounds.ranges.clone()));
         }
+        let mesh_loop = self.mesh_loop;
         let result = self.in_block(|s| {
             let indices = s.loop_indices(id, &bounds);
-            let guarded = indices.clone();
-            if bounds.grouped {
-                let wide = indices.iter().any(|i| *s.b.ty(*i) == Type::Scalar(Scalar::I64));
-                let scalar = if wide { Scalar::I64 } else { Scalar::I32 };
-                let ty = Type::Vector(scalar, indices.len() as u32);
-                let indices = indices.into_iter().map(|i| s.b.cast(i, scalar)).collect();
-                let v = s.b.push(Op::MakeTensor(indices), ty);
-                let value = s.variable(&names[0], Value::Rt(v))?;
-                s.bind_value(&names[0], value);
-            } else if indices.is_empty() {
-                s.bind_value(&names[0], Value::None);
-            } else {
-                // Those of `ndrange` may be assigned: what an iteration makes of them is its own.
-                let assigned =
-                    if bounds.kind == BoxKind::Ndrange { syntax_facts::of(body).assigned } else { HashSet::default() };
-                for (name, index) in names.iter().zip(indices) {
-                    if assigned.contains(name) {
-                        let value = s.variable(name, Value::Rt(index))?;
-                        s.bind_value(name, value);
-                    } else {
-                        s.bind(name, Binding { value: Value::Rt(index), immutable: Some("loop index") });
-                    }
-                }
-            }
-            s.if_active(&bounds, &guarded, |s| s.lower_stmts(body))
+            s.bind_loop_variables(&names, &indices, &bounds, body)?;
+            s.if_active(&bounds, &indices, |s| s.lower_stmts(body))
         });
+        self.mesh_loop = mesh_loop;
         self.frame().loops.pop();
         if !serial {
             self.shared_locals = 0;
@@ -506,6 +502,42 @@ impl Lowerer<'_> {
         let l = ForLoop { parallel, ..ForLoop::serial(bounds.ranges, block) };
         self.b.body.inst_mut(id).op = Op::For(Box::new(l));
         self.b.place(id);
+        Ok(())
+    }
+
+    fn bind_loop_variables(
+        &mut self,
+        names: &[String],
+        indices: &[ValueId],
+        bounds: &LoopBox,
+        body: &[Stmt],
+    ) -> Result<()> {
+        if let (Some(visited), [index]) = (&bounds.visited, indices) {
+            let value = self.visited_element(visited, *index)?;
+            self.bind(&names[0], Binding { value, immutable: Some("loop index") });
+        } else if bounds.grouped {
+            let wide = indices.iter().any(|i| *self.b.ty(*i) == Type::Scalar(Scalar::I64));
+            let scalar = if wide { Scalar::I64 } else { Scalar::I32 };
+            let ty = Type::Vector(scalar, indices.len() as u32);
+            let indices = indices.iter().map(|i| self.b.cast(*i, scalar)).collect();
+            let v = self.b.push(Op::MakeTensor(indices), ty);
+            let value = self.variable(&names[0], Value::Rt(v))?;
+            self.bind_value(&names[0], value);
+        } else if indices.is_empty() {
+            self.bind_value(&names[0], Value::None);
+        } else {
+            // Those of `ndrange` may be assigned: what an iteration makes of them is its own.
+            let assigned =
+                if bounds.kind == BoxKind::Ndrange { syntax_facts::of(body).assigned } else { HashSet::default() };
+            for (name, index) in names.iter().zip(indices) {
+                if assigned.contains(name) {
+                    let value = self.variable(name, Value::Rt(*index))?;
+                    self.bind_value(name, value);
+                } else {
+                    self.bind(name, Binding { value: Value::Rt(*index), immutable: Some("loop index") });
+                }
+            }
+        }
         Ok(())
     }
 }

@@ -22,6 +22,7 @@ mod graph_sections;
 mod line_probes;
 mod loops;
 mod lowered;
+mod mesh_elements;
 mod outlined;
 mod packed_fields;
 mod pass;
@@ -229,6 +230,8 @@ pub(crate) struct Lowerer<'w> {
     split_arrays: BTreeSet<BufferId>,
     /// The parallel loop around, with its bounds.
     iteration: Option<(ValueId, Vec<Range>)>,
+    /// The innermost loop around over elements of a mesh: the elements, and the position of this one.
+    mesh_loop: Option<(Obj, ValueId)>,
     /// Arguments that are ranges of an array.
     view_arrays: BTreeSet<BufferId>,
     /// The arrays that these are ranges of, where the kernel uses them.
@@ -305,6 +308,7 @@ impl<'w> Lowerer<'w> {
             clamped_arrays: BTreeSet::new(),
             split_arrays: BTreeSet::new(),
             iteration: None,
+            mesh_loop: None,
             view_arrays: BTreeSet::new(),
             wholes: BTreeMap::new(),
             buffer_of_object: HashMap::new(),

@@ -121,6 +121,7 @@ impl Lowerer<'_> {
         let outer_in_real = std::mem::replace(&mut self.in_real_function, key.in_real_function);
         let static_depth = std::mem::take(&mut self.static_depth);
         let iteration = self.iteration.take();
+        let mesh_loop = self.mesh_loop.take();
         // The place is taken first, so that a function with an annotated result can call itself.
         let id = FuncId(self.functions.len() as u32);
         self.functions.push(Function {
@@ -145,6 +146,7 @@ impl Lowerer<'_> {
         let frame = self.frames.pop().expect("compiler bug: the function's frame is gone");
         self.static_depth = static_depth;
         self.iteration = iteration;
+        self.mesh_loop = mesh_loop;
         self.in_real_function = outer_in_real;
         self.in_kernel_body = outer_in_kernel;
         let body = std::mem::replace(&mut self.b, outer_builder).body;

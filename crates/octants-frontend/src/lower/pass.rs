@@ -10,7 +10,7 @@ use octants_ir::{Op, StructType, Type, ValueId};
 
 use super::Lowerer;
 use super::choose_form::is_fixed;
-use crate::value::{Members, Place, Value};
+use crate::value::{Members, MeshElement, Place, Value};
 use crate::world::{ArgSpec, FuncKind, FuncParam, Obj};
 
 /// How one argument is passed. Two calls with the same keys call the same code.
@@ -26,6 +26,8 @@ pub(super) enum ParamKey {
     /// Keys are compile-time values.
     Dict(Vec<(String, ParamKey)>),
     Members(Option<Obj>, Vec<(String, ParamKey)>),
+    /// An element of a mesh, by its position.
+    Element(Obj, Type),
     /// A dataclass argument of a `@qd.real_func`: its by-value members follow as parameters. Other functions borrow
     /// those that they read.
     Dataclass(String, Vec<((u32, Vec<String>), Type)>),
@@ -44,6 +46,8 @@ pub(super) enum ResultShape {
     List(Vec<ResultShape>),
     /// Keys are compile-time values.
     Dict(Vec<(Value, ResultShape)>),
+    /// An element of a mesh, and where its position is.
+    Element(Obj, Box<ResultShape>),
 }
 
 impl ResultShape {
@@ -77,6 +81,7 @@ impl ResultShape {
             ResultShape::Part(_) => *self = ResultShape::Whole,
             ResultShape::Tuple(items) | ResultShape::List(items) => items.iter_mut().for_each(Self::set_whole),
             ResultShape::Dict(items) => items.iter_mut().for_each(|(_, s)| s.set_whole()),
+            ResultShape::Element(_, position) => position.set_whole(),
             ResultShape::Whole | ResultShape::Fixed(_) => {}
         }
     }
@@ -145,6 +150,10 @@ impl Lowerer<'_> {
                 }
                 ResultShape::Dict(shapes)
             }
+            Value::Element(e) => match self.take_apart(&e.position, parts)? {
+                Some(position) => ResultShape::Element(e.elements, Box::new(position)),
+                None => return Ok(None),
+            },
             Value::Rt(_) | Value::Var(_) | Value::Place(_) | Value::Members(_) => match self.try_rt(v)? {
                 Some(part) if *self.b.ty(part) != Type::Unit => {
                     parts.push(part);
@@ -166,6 +175,10 @@ impl Lowerer<'_> {
             ResultShape::List(items) => Value::list(items.iter().map(|s| self.read_result(s, result)).collect()),
             ResultShape::Dict(items) => {
                 Value::Dict(Rc::new(items.iter().map(|(k, s)| (k.clone(), self.read_result(s, result))).collect()))
+            }
+            ResultShape::Element(elements, position) => {
+                let position = self.read_result(position, result);
+                Value::Element(Rc::new(MeshElement { elements: *elements, position }))
             }
         }
     }
@@ -215,6 +228,11 @@ impl Lowerer<'_> {
                     .collect::<Result<Vec<_>>>()?;
                 Ok(ParamKey::Dict(keys))
             }
+            Value::Element(e) => {
+                let position = self.rt(&e.position)?;
+                self.pass_operand(position, out);
+                Ok(ParamKey::Element(e.elements, self.b.ty(position).clone()))
+            }
             Value::Dataclass(d) => {
                 let mut leaves = Vec::new();
                 value_members(&d.path, &d.members, &mut leaves);
@@ -235,6 +253,7 @@ impl Lowerer<'_> {
             | Value::Grouped(_)
             | Value::Method(_)
             | Value::Tile(_)
+            | Value::Neighbors(_)
                 if !v.is_compile_time() =>
             {
                 let what = self.describe(v);
@@ -292,6 +311,10 @@ impl Lowerer<'_> {
                     self.frame().bound_params.insert(path.clone(), rt);
                 }
                 v.clone()
+            }
+            (ParamKey::Element(elements, ty), _) => {
+                let position = Value::Rt(operand(self, ty));
+                Value::Element(Rc::new(MeshElement { elements: *elements, position }))
             }
             (ParamKey::Fixed(_), _) => v.clone(),
             (ParamKey::Tuple(_) | ParamKey::List(_) | ParamKey::Dict(_) | ParamKey::Members(..), _) => {

@@ -47,7 +47,10 @@ impl Lowerer<'_> {
     fn is_variable(&self, obj: Obj) -> bool {
         let kind = self.world.entity(obj);
         let value = matches!(kind, Entity::Bool(_) | Entity::Int(_) | Entity::Float(_) | Entity::Str(_));
-        let memory = matches!(kind, Entity::Field(_) | Entity::StructField(_) | Entity::Ndarray(_));
+        let memory = matches!(
+            kind,
+            Entity::Field(_) | Entity::ReorderedField { .. } | Entity::StructField(_) | Entity::Ndarray(_)
+        );
         memory || value && !self.is_member_of_enum(obj)
     }
 

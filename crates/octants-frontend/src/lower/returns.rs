@@ -61,6 +61,7 @@ impl Lowerer<'_> {
                 Value::list(items.iter().map(|i| self.detach_deep(i.clone())).collect::<Result<Vec<_>>>()?)
             }
             Value::Members(ref m) if !m.is_array => Value::Rt(self.struct_value(m)?),
+            Value::Element(ref e) => self.detached_element(e)?,
             other => other,
         })
     }

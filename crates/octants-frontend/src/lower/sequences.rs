@@ -17,6 +17,7 @@ impl Lowerer<'_> {
         match v {
             Value::Tuple(i) | Value::List(i) | Value::Static(i) => Ok(Value::Int(i.len() as i128)),
             Value::Dict(i) => Ok(Value::Int(i.len() as i128)),
+            Value::Neighbors(neighbors) => self.neighbors_attribute(neighbors, "size"),
             _ => {
                 if let Some(b) = self.as_array(v)? {
                     let shape = self.attribute(&Value::Array(b), "shape")?;

@@ -37,6 +37,12 @@ impl Lowerer<'_> {
         if let Some(view) = self.as_checked_view(base) {
             return self.view_element(&view, &index);
         }
+        if let Value::Neighbors(neighbors) = base {
+            return self.neighbor(neighbors, &index);
+        }
+        if let Some((field, index)) = self.index_in_memory(base, &index)? {
+            return self.subscript(&field, index);
+        }
         if let Some(buffer) = self.as_array(base)? {
             if index.iter().any(|i| matches!(i, Value::Slice(_))) {
                 return self.array_slice(buffer, &index);
@@ -419,7 +425,7 @@ impl Lowerer<'_> {
         Ok(Value::Rt(self.b.push(Op::ExtractDyn(v, indices), Type::Scalar(scalar))))
     }
 
-    fn index_value(&mut self, v: &Value) -> Result<ValueId> {
+    pub(super) fn index_value(&mut self, v: &Value) -> Result<ValueId> {
         let v = self.rt(v)?;
         match *self.b.ty(v) {
             Type::Scalar(s) if s.is_int() => Ok(v),

@@ -124,7 +124,10 @@ impl Lowerer<'_> {
                 }
                 Some(rt) => out.push(TextPart::Value(rt, spec.map(str::to_owned))),
                 None => {
-                    let is_memory = |l: &Self, o| matches!(l.world.entity(o), Entity::Field(_) | Entity::Ndarray(_));
+                    let is_memory = |l: &Self, o| {
+                        let entity = l.world.entity(o);
+                        matches!(entity, Entity::Field(_) | Entity::ReorderedField { .. } | Entity::Ndarray(_))
+                    };
                     let Some(obj) = self.to_host(v).filter(|o| !is_memory(self, *o)) else {
                         return Err(self.not_a_value(v, "cannot be printed: print its elements"));
                     };

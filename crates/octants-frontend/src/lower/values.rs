@@ -101,6 +101,8 @@ impl Lowerer<'_> {
                         let from = self.reached.get(obj).cloned();
                         self.add_array("ndarray".into(), &desc, Capture::Object { obj: *obj, from }, Some(*obj))
                     }
+                    // Whole, it is the field in memory.
+                    Entity::ReorderedField { field, .. } => return self.as_array(&Value::Obj(field)),
                     Entity::Broken(why) => return Err(self.host_error(why)),
                     _ => return Ok(None),
                 };
@@ -318,6 +320,8 @@ impl Lowerer<'_> {
             Value::Range(_) | Value::Ndrange(_) | Value::Grouped(_) => "a loop range".into(),
             Value::Method(m) => format!("the method `{}`", m.1),
             Value::Tile(_) => "a slice or an outer product for a tile".into(),
+            Value::Element(e) => format!("an element of `{}`", self.kind_of(e.elements)),
+            Value::Neighbors(_) => "the elements next to an element of a mesh".into(),
             v => self.runtime_type(v).map_or_else(|| "a value".into(), |t| type_name(&t)),
         }
     }

@@ -1,0 +1,128 @@
+"""The elements and relations of a mesh as numpy arrays: what all sources of metadata have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from octants.exceptions import OctantsRuntimeError
+
+__all__ = ["KINDS", "WIDTHS", "MeshMetadata", "Numbering", "Relation", "letters"]
+
+Array = np.ndarray[Any, Any]
+
+KINDS = ("verts", "edges", "faces", "cells")
+"""The kinds of elements. A kind's place here is its order: the number of axes that such an element extends in."""
+
+WIDTHS = {(1, 0): 2, (2, 0): 3, (2, 1): 3, (3, 0): 4, (3, 1): 6, (3, 2): 4}
+"""How many elements of a lower order each element has: edges of a triangle, vertices of a tetrahedron."""
+
+
+@dataclass(frozen=True)
+class Numbering:
+    """The elements of one kind."""
+
+    count: int
+    positions: Array
+    """For each element, by its number, its position in the order in which reordered attributes are in memory."""
+    patches: Array
+    """For each element, by its number, the patch that owns it."""
+
+
+@dataclass(frozen=True)
+class Relation:
+    """The elements of one kind next to each element of another kind, all by their numbers."""
+
+    indices: Array
+    """A row of `width` numbers for each element; or, with `offsets`, the numbers of all elements one after another."""
+    offsets: Array | None = None
+    """Where the numbers of each element begin in `indices`, and at last their end."""
+
+    @property
+    def width(self) -> int | None:
+        """How many elements are next to each, where that is one number."""
+        return None if self.offsets is not None else int(self.indices.shape[1])
+
+    def row(self, element: int) -> Array:
+        """The numbers of the elements next to one."""
+        if self.offsets is None:
+            return np.asarray(self.indices[element])
+        return np.asarray(self.indices[self.offsets[element] : self.offsets[element + 1]])
+
+    def renumbered(self, source: Array | None, target: Array | None) -> Relation:
+        """The same with other numbers: `source` and `target` have the new number of each element, or None for the
+        old one."""
+        indices = self.indices if target is None else target[self.indices]
+        if source is None:
+            return Relation(indices, self.offsets)
+        order = np.empty(len(source), np.int64)
+        order[source] = np.arange(len(source))
+        if self.offsets is None:
+            return Relation(indices[order])
+        counts = np.diff(self.offsets)[order]
+        offsets = offsets_of(counts)
+        first = np.repeat(self.offsets[:-1][order] - offsets[:-1], counts)
+        return Relation(indices[np.arange(offsets[-1]) + first], offsets)
+
+
+def offsets_of(counts: Array) -> Array:
+    """Where each of several ranges of these lengths begins, and at last the end."""
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)])
+
+
+def letters(source: int, target: int) -> str:
+    """The short name of a relation: `FV` from faces to vertices."""
+    return f"{KINDS[source][0]}{KINDS[target][0]}".upper()
+
+
+class MeshMetadata:
+    """The elements of a mesh, their order in memory, and the relations among them.
+
+    Made by `qd.Mesh.load_meta`, `qd.Mesh.generate_meta` and `qd.Mesh.from_elements`. It belongs to no program: one
+    object may be used for several meshes, before and after `qd.init`.
+    """
+
+    def __init__(
+        self,
+        num_patches: int,
+        numberings: Mapping[int, Numbering],
+        relations: Mapping[tuple[int, int], Callable[[], Relation]],
+        attrs: Mapping[str, Array],
+        patcher: Any = None,
+    ) -> None:
+        self.num_patches = num_patches
+        """How many patches the elements are divided into."""
+        self.attrs = dict(attrs)
+        """Arrays from the source. `x`: the vertex positions, of shape (vertices, 3)."""
+        self.patcher = patcher
+        """What the source has under `patcher`; None where it has nothing."""
+        self._numberings = dict(numberings)
+        self._makers = dict(relations)
+        self._relations: dict[tuple[int, int], Relation] = {}
+
+    @property
+    def num_elements(self) -> dict[str, int]:
+        """How many elements of each kind there are."""
+        return {KINDS[order]: numbering.count for order, numbering in sorted(self._numberings.items())}
+
+    @property
+    def relations(self) -> list[str]:
+        """The relations by two letters each: `FV` leads from faces to vertices."""
+        return [letters(*orders) for orders in sorted(self._makers)]
+
+    def _relation(self, source: int, target: int) -> Relation | None:
+        """A relation, built at its first use; None if there is no such relation."""
+        orders = source, target
+        if orders not in self._makers:
+            return None
+        if orders not in self._relations:
+            self._relations[orders] = self._makers[orders]()
+        return self._relations[orders]
+
+    def _positions_of_vertices(self) -> Array:
+        if "x" not in self.attrs:
+            raise OctantsRuntimeError("the metadata of this mesh has no vertex positions: its `attrs` have no `x`")
+        return self.attrs["x"]
