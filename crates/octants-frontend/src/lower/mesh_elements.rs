@@ -202,7 +202,8 @@ impl Lowerer<'_> {
     /// `qd.mesh_patch_idx()`.
     pub(super) fn lower_patch_index(&mut self) -> Result<Value> {
         let Some((elements, position)) = self.mesh_loop else {
-            let message = "qd.mesh_patch_idx() is the patch of a loop over elements of a mesh, and there is no such loop";
+            let message =
+                "qd.mesh_patch_idx() is the patch of a loop over elements of a mesh, and there is no such loop";
             return Err(Diagnostic::new(Code::Syntax, self.b.span, message)
                 .with_hint("call it in the body of `for v in mesh.verts:`, and pass the result to functions"));
         };
