@@ -67,14 +67,14 @@ test-rust: $(STAMPS)/system
 # -rs prints why each skipped test was skipped.
 # Pass 2: a device whose memory the host cannot address, emulated on the CPU.
 SEPARATE_TESTS := $(addprefix tests/python/, \
-    test_fields.py test_quantized_types.py test_sparse_levels.py test_ndarray.py \
+    test_fields.py test_quantized_types.py test_sparse_levels.py test_meshes.py test_ndarray.py \
     test_layouts.py test_matrix_values.py calls \
     streams/test_stream_objects.py)
 
 # Pass 3: a stand-in for HIP's library, without an AMD GPU.
 STANDIN_TESTS := $(addprefix tests/python/, \
     test_fields.py test_devices.py \
-    test_quantized_types.py test_sparse_levels.py test_ndarray.py test_matrix_values.py calls \
+    test_quantized_types.py test_sparse_levels.py test_meshes.py test_ndarray.py test_matrix_values.py calls \
     test_failed_checks.py \
     test_interop.py test_device_interop.py test_inspect.py test_program.py test_shared_memory.py test_math.py \
     test_algorithms.py test_loop_bounds.py reverse_mode test_recorded_launches.py test_scattered_sums.py streams \
@@ -82,7 +82,7 @@ STANDIN_TESTS := $(addprefix tests/python/, \
 
 # Pass 4: Mesa's lavapipe, a Vulkan driver on the CPU.
 VULKAN_TESTS := $(addprefix tests/python/, \
-    test_fields.py test_quantized_types.py test_sparse_levels.py test_ndarray.py \
+    test_fields.py test_quantized_types.py test_sparse_levels.py test_meshes.py test_ndarray.py \
     test_matrix_values.py test_layouts.py test_math.py \
     test_loop_bounds.py test_program.py test_shared_memory.py test_algorithms.py calls test_failed_checks.py \
     test_debug_sums.py test_sums_of_blocks.py test_print_formats.py test_coarsened_loops.py \

@@ -92,7 +92,12 @@ def in_patches(elements: Elements, vertices: np.ndarray, num_patches: int, seed:
         owned = [rng.permutation(np.flatnonzero(owner[order] == p)).tolist() for p in range(num_patches)]
         others = [sorted(reached[p][order] - set(owned[p])) for p in range(num_patches)]
         listed[order] = [a + b for a, b in zip(owned, others, strict=True)]
-    data: dict = {"num_patches": num_patches, "elements": [], "relations": [], "attrs": {"x": vertices.ravel().tolist()}}
+    data: dict = {
+        "num_patches": num_patches,
+        "elements": [],
+        "relations": [],
+        "attrs": {"x": vertices.ravel().tolist()},
+    }
     for order in elements.orders:
         sizes = np.bincount(owner[order], minlength=num_patches)
         owned = [number for p in range(num_patches) for number in listed[order][p][: sizes[p]]]

@@ -1,4 +1,4 @@
-"""Meshes: loops over elements, relations against brute force, attributes in both orders of memory, gradients."""
+"""Meshes: loops over elements, relations against brute force, attributes in both orders of memory."""
 
 import json
 from typing import Any
@@ -105,7 +105,9 @@ def corners(elements: Any, width: int) -> list[list[int]]:
 
 
 def test_the_order_of_corners_edges_and_faces() -> None:
-    mesh = qd.Mesh.create(qd.Mesh.from_elements(np.array([[0.0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]]), cells=[[2, 0, 1, 3]]))
+    mesh = qd.Mesh.create(
+        qd.Mesh.from_elements(np.array([[0.0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]]), cells=[[2, 0, 1, 3]])
+    )
     volume, area, opposite = qd.field(qd.f32, shape=()), qd.field(qd.f32, shape=()), qd.field(qd.i32, shape=(2, 6))
     mesh.verts.place({"x": vec3})
     mesh.verts.x.from_numpy(mesh.get_position_as_numpy())
@@ -456,82 +458,6 @@ def test_metadata_outlives_a_program_and_comes_from_files(tmp_path: Any) -> None
     np.testing.assert_array_equal(new.get_position_as_numpy(), VERTICES)
     with pytest.raises(qd.OctantsRuntimeError, match="program that qd.init"):
         number(old)
-
-
-@pytest.mark.parametrize("reorder", [False, True])
-def test_gradients_of_elastic_energy(reorder: bool) -> None:
-    mesh = tetrahedra()
-    mesh.verts.place({"x": qd.types.vector(3, qd.f64)}, reorder=reorder, needs_grad=True)
-    mesh.cells.place({"B": qd.types.matrix(3, 3, qd.f64), "w": qd.f64})
-    energy = qd.field(qd.f64, shape=(), needs_grad=True)
-    rest = mesh.get_position_as_numpy()
-    mesh.verts.x.from_numpy(rest)
-
-    @qd.func
-    def edges_of(c):
-        return qd.Matrix.cols([c.verts[i].x - c.verts[3].x for i in qd.static(range(3))])
-
-    @qd.kernel
-    def prepare():
-        for c in mesh.cells:
-            d = edges_of(c)
-            c.B = d.inverse()
-            c.w = qd.abs(d.determinant()) / 6
-
-    @qd.kernel
-    def total_energy():
-        for c in mesh.cells:
-            f = edges_of(c) @ c.B
-            log_j = qd.log(f.determinant())
-            energy[None] += c.w * ((f.transpose() @ f).trace() / 2 - 1.5 - log_j + 2 * log_j**2)
-
-    prepare()
-    moved = rest + 0.05 * np.sin(7 * rest[:, [1, 2, 0]])
-    mesh.verts.x.from_numpy(moved)
-    with qd.ad.Tape(energy):
-        total_energy()
-    found = mesh.verts.x.grad.to_numpy()
-    for vertex, axis in ((0, 0), (7, 1), (13, 2), (26, 0)):
-        values = []
-        for sign in (1, -1):
-            shifted = moved.copy()
-            shifted[vertex, axis] += sign * 1e-5
-            mesh.verts.x.from_numpy(shifted)
-            energy[None] = 0
-            total_energy()
-            values.append(energy[None])
-        assert found[vertex, axis] == pytest.approx((values[0] - values[1]) / 2e-5, rel=1e-6)
-        assert mesh.verts.x.grad[vertex][axis] == found[vertex, axis]
-
-
-def test_gradients_of_loops_over_neighbors() -> None:
-    mesh = triangles()
-    mesh.verts.place({"x": qd.f64, "y": qd.f64}, reorder=True, needs_grad=True)
-    loss = qd.field(qd.f64, shape=(), needs_grad=True)
-    rng = np.random.default_rng(0)
-    x, weights = rng.random(len(mesh.verts)), rng.random(len(mesh.verts))
-    given = qd.field(qd.f64, shape=len(mesh.verts))
-    given.from_numpy(weights)
-    mesh.verts.x.from_numpy(x)
-
-    @qd.kernel
-    def smooth():
-        for v in mesh.verts:
-            for u in v.verts:
-                v.y += u.x * u.x
-
-    @qd.kernel
-    def add():
-        for v in mesh.verts:
-            loss[None] += v.y * given[v.id]
-
-    with qd.ad.Tape(loss):
-        smooth()
-        add()
-    rows = Elements(len(FLAT), TRIANGLES).relation(0, 0)
-    wanted = [2 * x[v] * sum(weights[u] for u in row) for v, row in enumerate(rows)]
-    np.testing.assert_allclose(mesh.verts.x.grad.to_numpy(), wanted, rtol=1e-12)
-    np.testing.assert_allclose(mesh.verts.y.grad.to_numpy(), weights, rtol=1e-12)
 
 
 def test_serial_mesh_loops_and_loop_options() -> None:

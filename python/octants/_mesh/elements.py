@@ -75,7 +75,7 @@ class MeshElementField:
         if not members:
             return
         with _octants.on_program(self.mesh._serial):
-            made = {
+            made: dict[str, Any] = {
                 name: field(dtype, shape=None, needs_grad=needs_grad, name=f"{self._kind}.{name}")
                 if not isinstance(dtype, StructType)
                 else dtype.field(shape=None, needs_grad=needs_grad, name=f"{self._kind}.{name}")
@@ -228,6 +228,8 @@ def check_name(name: Any, taken: Mapping[str, Any]) -> None:
     if not isinstance(name, str) or not name.isidentifier():
         raise OctantsSyntaxError(f"an attribute's name is an identifier, not {name!r}")
     if name in _RESERVED or hasattr(MeshElementField, name):
-        raise OctantsSyntaxError(f"'{name}' cannot use as attribute name: it means something else for elements of meshes")
+        raise OctantsSyntaxError(
+            f"'{name}' cannot use as attribute name: it means something else for elements of meshes"
+        )
     if name in taken:
         raise OctantsSyntaxError(f"'{name}' has already use as attribute name: these elements have it")

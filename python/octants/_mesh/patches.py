@@ -92,8 +92,7 @@ def read_patches(data: Any) -> MeshMetadata:
         if (source, target) in relations:
             _wrong(what, "it is listed twice")
         read = _read_fixed if source > target else _read_ranges
-        found = read(relation, kinds[source], kinds[target], what)
-        relations[source, target] = lambda found=found: found
+        relations[source, target] = _known(read(relation, kinds[source], kinds[target], what))
     attrs = {"x": _vertex_positions(data["attrs"]["x"], kinds)} if "x" in data.get("attrs", {}) else {}
     numberings = {order: patches.numbering() for order, patches in kinds.items()}
     return MeshMetadata(num_patches, numberings, relations, attrs, data.get("patcher"))
@@ -131,6 +130,10 @@ def _read_ranges(data: Any, source: _Patches, target: _Patches, what: str) -> Re
     offsets = offsets_of(counts)
     local = values[np.arange(offsets[-1]) + np.repeat(begin - offsets[:-1], counts)]
     return Relation(target.numbers(local, np.repeat(owner, counts), what), offsets)
+
+
+def _known(relation: Relation) -> Callable[[], Relation]:
+    return lambda: relation
 
 
 def _vertex_positions(values: Any, kinds: Mapping[int, _Patches]) -> Array:

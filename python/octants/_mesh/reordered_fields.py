@@ -67,7 +67,7 @@ class ReorderedMatrixField(_Reordered, MatrixField):
     """A field of vectors or matrices in another order."""
 
     @only_in_python
-    def to_torch(self, device: Any = None, keep_dims: bool = False, *, copy: bool | None = True) -> Any:  # type: ignore[override]
+    def to_torch(self, device: Any = None, keep_dims: bool = False, *, copy: bool | None = True) -> Any:
         """All elements as a torch tensor on `device` (the CPU by default)."""
         return interchange.to_torch(self.to_numpy(keep_dims=keep_dims, copy=copy), device, copy)
 

@@ -79,7 +79,7 @@ impl Lowerer<'_> {
             return self.neighbors_of(element, name);
         }
         let attributes = self.part(element.elements, "_attributes")?;
-        let Some(field) = self.world.attribute(attributes, name).map_err(|e| self.host_error(e))? else {
+        if self.world.attribute(attributes, name).map_err(|e| self.host_error(e))?.is_none() {
             let kind = self.kind_of(element.elements);
             return Err(Diagnostic::new(
                 Code::Attribute,
@@ -87,21 +87,13 @@ impl Lowerer<'_> {
                 format!("an element of `{kind}` has no attribute `{name}`"),
             )
             .with_hint(format!("declare it: `mesh.{kind}.place({{\"{name}\": qd.f32}})`")));
-        };
-        match self.world.entity(field) {
-            Entity::ReorderedField { field: stored, .. } => {
-                self.part(attributes, name)?;
-                let field = Value::Obj(self.part(field, "_stored")?);
-                debug_assert!(matches!(field, Value::Obj(o) if o == stored));
-                let position = Value::Rt(self.rt(&element.position)?);
-                self.subscript(&field, vec![position])
-            }
-            _ => {
-                let field = Value::Obj(self.part(attributes, name)?);
-                let number = Value::Rt(self.number(element)?);
-                self.subscript(&field, vec![number])
-            }
         }
+        let attribute = self.part(attributes, name)?;
+        let (field, index) = match self.world.entity(attribute) {
+            Entity::ReorderedField { field, .. } => (field, self.rt(&element.position)?),
+            _ => (attribute, self.number(element)?),
+        };
+        self.subscript(&Value::Obj(field), vec![Value::Rt(index)])
     }
 
     /// `v.cells.size`.
@@ -188,15 +180,13 @@ impl Lowerer<'_> {
     /// The field in memory of a reordered field, and where the element of an index is in it.
     pub(super) fn index_in_memory(&mut self, base: &Value, index: &[Value]) -> Result<Option<(Value, Vec<Value>)>> {
         let Value::Obj(obj) = base else { return Ok(None) };
-        let Entity::ReorderedField { .. } = self.world.entity(*obj) else { return Ok(None) };
+        let Entity::ReorderedField { field, positions } = self.world.entity(*obj) else { return Ok(None) };
         let Some((first, rest)) = index.split_first() else {
             return self.err(Code::Index, "an index is missing");
         };
-        let positions = Value::Obj(self.part(*obj, "_positions")?);
-        let position = self.subscript(&positions, vec![first.clone()])?;
+        let position = self.subscript(&Value::Obj(positions), vec![first.clone()])?;
         let position = Value::Rt(self.rt(&position)?);
-        let field = Value::Obj(self.part(*obj, "_stored")?);
-        Ok(Some((field, [std::slice::from_ref(&position), rest].concat())))
+        Ok(Some((Value::Obj(field), [std::slice::from_ref(&position), rest].concat())))
     }
 
     /// `qd.mesh_patch_idx()`.
