@@ -7,7 +7,16 @@ from functools import cache
 
 from octants._language.kernel_decorators import func, library_kernel
 from octants._language.loop_ranges import ndrange
-from octants._language.ops import atomic_add, atomic_min, cast, cell_is_active, flat_values, grouped, loop_config, static
+from octants._language.ops import (
+    atomic_add,
+    atomic_min,
+    cast,
+    cell_is_active,
+    flat_values,
+    grouped,
+    loop_config,
+    static,
+)
 from octants.exceptions import OctantsRuntimeError, OctantsTypeError
 from octants.types.annotations import ndarray, template
 from octants.types.values import Vector
