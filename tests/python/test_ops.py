@@ -1,5 +1,7 @@
 """Operators and functions of numbers on every scalar type, against numpy."""
 
+import platform
+
 import kernel_operators as operators
 import numpy as np
 import pytest
@@ -446,6 +448,24 @@ def test_casts(source):
                 keep = np.ones(len(x), dtype=bool)
             want = x.astype(NUMPY[target])
         assert out.to_numpy()[keep].tolist() == want[keep].tolist(), f"{source} -> {target}"
+
+
+@pytest.mark.parametrize("target", INTEGERS)
+@pytest.mark.parametrize("number", [-5.5, 300.7, -3e9, 3e9, 1e10, 1e19, -1e30, 1e30, float("inf"), float("nan")])
+def test_literals_are_cast_as_at_run_time(number, target):
+    if not np.isfinite(number) or not np.iinfo(NUMPY[target]).min <= number <= np.iinfo(NUMPY[target]).max:
+        if qd.cfg.arch != qd.cpu or platform.machine() != "x86_64":
+            pytest.skip("outside the type's range, processors differ")
+    target_type = getattr(qd, target)
+    out = qd.field(target_type, shape=2)
+
+    @qd.kernel
+    def cast(x: qd.f64):
+        out[0] = qd.cast(number, target_type)
+        out[1] = qd.cast(x, target_type)
+
+    cast(number)
+    assert out[0] == out[1]
 
 
 @pytest.mark.parametrize(

@@ -171,6 +171,22 @@ fn binary_float(op: BinaryOp, a: f64, b: f64, s: Scalar) -> Option<Const> {
     }
 }
 
+/// The whole part of a number, before its low bits are kept. Out of range, where machines differ, it is what x86 gives:
+/// LLVM would make it an arbitrary value.
+fn whole_number(x: f64, to: Scalar) -> i64 {
+    let whole = x.trunc();
+    let fits = |bits: i32| whole.abs() < 2f64.powi(bits);
+    if to == Scalar::U64 && whole > 0.0 && !fits(63) && fits(64) {
+        (whole as u64).cast_signed()
+    } else if to.bits() == 64 || to == Scalar::U32 {
+        if fits(63) { whole as i64 } else { i64::MIN }
+    } else if whole >= f64::from(i32::MIN) && whole <= f64::from(i32::MAX) {
+        whole as i64
+    } else {
+        i32::MIN.into()
+    }
+}
+
 /// A conversion of a constant.
 pub(crate) fn cast(c: Const, from: Scalar, to: Scalar) -> Option<Const> {
     if let Some(x) = integer(c, from) {
@@ -189,10 +205,5 @@ pub(crate) fn cast(c: Const, from: Scalar, to: Scalar) -> Option<Const> {
     if to == Scalar::U1 {
         return truth(x != 0.0);
     }
-    let whole = x.trunc();
-    let fits = whole.is_finite() && whole.abs() < 2f64.powi(63);
-    let value = fits.then_some(whole as i128)?;
-    // Outside the range the result is the machine's.
-    let wrapped = wrap(value, to);
-    (integer(Const::Int(wrapped), to) == Some(value)).then_some(Const::Int(wrapped))
+    Some(Const::Int(wrap(whole_number(x, to).into(), to)))
 }
