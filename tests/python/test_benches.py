@@ -80,6 +80,7 @@ def test_compares_a_package_with_itself():
         ("blocks.py", "--sizes"),
         ("sparse_levels.py", "--repeat"),
         ("quantized_types.py", "--repeat"),
+        ("meshes.py", "--repeat"),
         ("vulkan.py", "--beside"),
     ],
 )
