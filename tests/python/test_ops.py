@@ -460,7 +460,7 @@ def test_literals_are_cast_as_at_run_time(number, target):
     out = qd.field(target_type, shape=2)
 
     @qd.kernel
-    def cast(x: qd.f64):
+    def cast(x: qd.f32):
         out[0] = qd.cast(number, target_type)
         out[1] = qd.cast(x, target_type)
 
