@@ -146,16 +146,30 @@ impl Lowering<'_, '_> {
             UnaryOp::Rsqrt => e.fdiv(real(1.0), e.gl(GlslOp::Sqrt, &[v])),
             UnaryOp::Floor => e.gl(GlslOp::Floor, &[v]),
             UnaryOp::Ceil => e.gl(GlslOp::Ceil, &[v]),
-            UnaryOp::Trunc => e.gl(GlslOp::Trunc, &[v]),
+            UnaryOp::Trunc => self.truncated(s, v),
             UnaryOp::Round => {
                 // GLSL's rounding chooses the direction of ties itself.
-                let whole = e.gl(GlslOp::Trunc, &[v]);
+                let whole = self.truncated(s, v);
                 let rest = e.fabs(e.fsub(v, whole));
                 let step = e.select(e.flt(v, real(0.0)), real(-1.0), real(1.0));
                 e.select(e.fge(rest, real(0.5)), e.fadd(whole, step), whole)
             }
             _ => self.function(op, s, v),
         }
+    }
+
+    /// The whole part of a float.
+    fn truncated(&self, s: Scalar, v: Id) -> Id {
+        let e = self.e;
+        let whole = e.gl(GlslOp::Trunc, &[v]);
+        if s != Scalar::F64 {
+            return whole;
+        }
+        // Mesa's lavapipe returns doubles of 2^24 and more unchanged on some processors. Its `Floor` is right.
+        let magnitude = e.fabs(v);
+        let floor = e.gl(GlslOp::Floor, &[magnitude]);
+        let large = e.select(e.flt(v, e.real(64, 0.0)), e.fneg(floor), floor);
+        e.select(e.fge(magnitude, e.real(64, f64::from(1 << 23))), large, whole)
     }
 
     /// The bits of a float without its sign.
