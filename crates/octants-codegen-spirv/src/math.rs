@@ -321,7 +321,7 @@ impl Lowering<'_, '_> {
         let e = self.e;
         let zero = e.zero(s);
         let (x, y) = (e.fabs(a), e.fabs(b));
-        let quotient = e.gl(GlslOp::Trunc, &[e.fdiv(x, y)]);
+        let quotient = e.gl(GlslOp::Floor, &[e.fdiv(x, y)]);
         let rest = e.fused(e.fneg(quotient), y, x);
         // The quotient may be one too large or too small.
         let rest = e.select(e.flt(rest, zero), e.fadd(rest, y), rest);
@@ -365,10 +365,10 @@ impl Lowering<'_, '_> {
             let is_plain = e.flt(e.fabs(product), real(700.0));
             e.select(is_plain, e.fused(power, lost, power), power)
         };
-        let whole = e.gl(GlslOp::Trunc, &[b]);
+        let whole = e.gl(GlslOp::Floor, &[b]);
         let is_whole = e.feq(whole, b);
         let half = e.fmul(b, real(0.5));
-        let is_odd = e.both(is_whole, e.fne(e.gl(GlslOp::Trunc, &[half]), half));
+        let is_odd = e.both(is_whole, e.fne(e.gl(GlslOp::Floor, &[half]), half));
         let signed = e.select(e.both(is_odd, self.is_negative(s, a)), e.fneg(size), size);
         let no_power = e.both(e.flt(a, real(0.0)), e.not(is_whole));
         let result = e.select(no_power, real(f64::NAN), signed);
