@@ -391,3 +391,20 @@ def test_rounding_a_literal_to_a_type_is_rounding_and_then_conversion(fp) -> Non
         )
 
     assert list(rounds()) == [2, 2, 4, -3, 3]
+
+
+def test_large_doubles_are_rounded_to_whole_numbers():
+    qd.init(arch=qd.cpu)
+    values = np.array([0.6, 8388607.6, 16777217.6, 33554433.6, 1e9 + 0.6, -1e9 - 0.6, 2.0**52 + 1, -(2.0**60)])
+    x, out = qd.field(qd.f64, shape=len(values)), qd.Vector.field(3, qd.f64, shape=len(values))
+    x.from_numpy(values)
+
+    @qd.kernel
+    def whole_numbers():
+        for i in x:
+            out[i] = qd.Vector([qd.floor(x[i]), qd.ceil(x[i]), qd.round(x[i])])
+
+    whole_numbers()
+    away = np.trunc(values + np.where(np.abs(values) < 2.0**50, np.copysign(0.5, values), 0.0))
+    wanted = np.stack([np.floor(values), np.ceil(values), away], axis=1)
+    np.testing.assert_array_equal(out.to_numpy(), wanted)
