@@ -68,7 +68,7 @@ test-rust: $(STAMPS)/system
 # Pass 2: a device whose memory the host cannot address, emulated on the CPU.
 SEPARATE_TESTS := $(addprefix tests/python/, \
     test_fields.py test_quantized_types.py test_sparse_levels.py test_meshes.py test_ndarray.py \
-    test_layouts.py test_matrix_values.py calls \
+    test_layouts.py test_matrix_values.py calls distributed/test_refused_loops.py \
     streams/test_stream_objects.py)
 
 # Pass 3: a stand-in for HIP's library, without an AMD GPU.
@@ -77,6 +77,7 @@ STANDIN_TESTS := $(addprefix tests/python/, \
     test_quantized_types.py test_sparse_levels.py test_meshes.py test_ndarray.py test_matrix_values.py calls \
     test_failed_checks.py \
     test_interop.py test_device_interop.py test_inspect.py test_program.py test_shared_memory.py test_math.py \
+    distributed/test_refused_loops.py \
     test_algorithms.py test_loop_bounds.py reverse_mode test_recorded_launches.py test_scattered_sums.py streams \
     simt)
 

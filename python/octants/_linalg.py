@@ -11,7 +11,7 @@ import math
 from typing import Any
 
 from octants._language.kernel_decorators import func
-from octants._language.ops import abs, cast, cos, log, max, random, select, sqrt, static, static_assert
+from octants._language.ops import abs, cast, cos, log, loop_config, max, random, select, sqrt, static, static_assert
 from octants._program.runtime import current_config
 from octants.architectures import cpu
 from octants.types import f32, f64, template
@@ -72,6 +72,7 @@ def _orthogonalize(A, dt: template(), result: template()):
     V = Matrix.identity(dt, n)
     rotated = 1
     # One rotation is all there is in the plane, but for its rounding errors.
+    loop_config(serialize=True)
     for _ in range(static(1 if n == 2 and dt != result else _MOST_SWEEPS)):
         if rotated == 1:
             rotated = 0
@@ -331,6 +332,7 @@ def _jacobi(A, dt: template(), result: template()):
             total += B[i, j] * B[i, j]
     negligible = static(_negligible(dt, result)) * sqrt(total)
     rotated = 1
+    loop_config(serialize=True)
     for _ in range(static(_MOST_SWEEPS)):
         if rotated == 1:
             rotated = 0
@@ -340,6 +342,7 @@ def _jacobi(A, dt: template(), result: template()):
                         rotated = 1
                         _rotate(B, Q, p, q)
             else:
+                loop_config(serialize=True)
                 for p in range(n - 1):
                     for q in range(p + 1, n):
                         if abs(B[p, q]) > negligible:

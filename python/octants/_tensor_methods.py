@@ -1,14 +1,15 @@
 """Methods of vectors and matrices that are written in the kernel language: `m.inverse()` calls
 `METHODS["inverse"](m)`.
 
-The compiler looks up the methods here that are not built in. Each function takes the tensor first.
+The compiler looks up the methods here that are not built in. Each function takes the tensor first. They compute in one
+thread, so their loops are serial also where a kernel calls them at its top level.
 """
 
 # mypy: ignore-errors
 # Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
 
 from octants._language.kernel_decorators import func
-from octants._language.ops import abs, static, static_assert
+from octants._language.ops import abs, loop_config, static, static_assert
 from octants.types.values import Matrix
 
 # For each column left out of a 4x4 matrix: the other columns, each with the minor of the remaining two, and its sign.
@@ -62,6 +63,7 @@ def _determinant_by_elimination(m):
     n = static(m.n)
     a = m * 1.0
     result = a[0, 0] * 0.0 + 1.0
+    loop_config(serialize=True)
     for k in range(n):
         pivot = k
         for i in range(k + 1, n):
@@ -152,8 +154,9 @@ def _inverse_by_elimination(m):
     n = static(m.n)
     a = m * 1.0
     result = a * 0.0
-    for i in range(n):
+    for i in static(range(n)):
         result[i, i] = 1.0
+    loop_config(serialize=True)
     for k in range(n):
         pivot = k
         for i in range(k + 1, n):

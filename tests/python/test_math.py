@@ -354,6 +354,13 @@ def test_find_nth_set_bit():
     run(masks, bases, offsets)
     want = [nth_set_bit(int(m), int(b), int(o)) for m, b, o in zip(masks, bases, offsets, strict=True)]
     assert out.to_numpy().tolist() == want
+
+    @qd.kernel
+    def at_the_top_level(m: qd.u32, b: qd.u32, o: qd.i32) -> qd.u32:
+        return qd.math.fns(m, b, o)
+
+    for m, b, o in ((0xFFFFFFFF, 3, 9), (0xF0F0F0F0, 28, -7)):
+        assert at_the_top_level(m, b, o) == nth_set_bit(m, b, o)
     qd.reset()
 
 

@@ -271,3 +271,40 @@ def test_vectors_without_components():
     assert count() == 0
     with pytest.raises(TypeError, match="at least one component"):
         qd.Matrix([[]])
+
+
+def test_methods_at_the_top_level_of_a_kernel_run_in_one_thread():
+    """Their loops are not the kernel's: steps of an elimination depend on one another."""
+    n = 6
+    numbers = np.random.default_rng(3)
+    a = numbers.uniform(-1.0, 1.0, (n, n)).astype(np.float32)
+    a[0, 0] = 0.0  # needs pivoting
+    b = numbers.uniform(-1.0, 1.0, (3, 3)).astype(np.float32)
+    symmetric = (a + a.T) / 2
+    square, inverse = (qd.Matrix.field(n, n, qd.f32, shape=()) for _ in range(2))
+    vectors = qd.Matrix.field(n, n, qd.f32, shape=())
+    small, rotation, stretch = (qd.Matrix.field(3, 3, qd.f32, shape=()) for _ in range(3))
+    values = qd.Vector.field(n, qd.f32, shape=())
+    determinant = qd.field(qd.f32, shape=())
+
+    @qd.kernel
+    def invert():
+        inverse[None] = square[None].inverse()
+        determinant[None] = square[None].determinant()
+
+    @qd.kernel
+    def decompose():
+        rotation[None], stretch[None] = qd.polar_decompose(small[None], qd.f32)
+        values[None], vectors[None] = qd.sym_eig(square[None], qd.f32)
+
+    square.from_numpy(a)
+    small.from_numpy(b)
+    invert()
+    np.testing.assert_allclose(a @ inverse.to_numpy(), np.eye(n), atol=1e-4)
+    np.testing.assert_allclose(determinant[None], np.linalg.det(a), rtol=1e-4)
+    square.from_numpy(symmetric)
+    decompose()
+    np.testing.assert_allclose(rotation.to_numpy() @ stretch.to_numpy(), b, atol=1e-4)
+    np.testing.assert_allclose(values.to_numpy(), np.linalg.eigvalsh(symmetric), atol=1e-4)
+    of_values = vectors.to_numpy() * values.to_numpy()
+    np.testing.assert_allclose(symmetric @ vectors.to_numpy(), of_values, atol=1e-4)

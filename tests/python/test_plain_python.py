@@ -16,6 +16,7 @@ def program():
     qd.reset()
 
 
+@pytest.mark.on_cpu
 def test_it_has_no_options_of_a_compiler():
     qd.init(qd.python)
     assert qd.cfg is None

@@ -20,7 +20,7 @@ from octants.types.primitive import BY_NUMPY
 def fill_parts(stream, to, components):
     """Queues that the components of all elements become these."""
     dtype = BY_NUMPY[to.dtype]
-    fill = _fill(dtype)
+    fill = fill_kernel(dtype)
     step = _octants.common_step(to.placements)
     if step is not None and (components == components[0]).all():
         groups = [(to.placements[0], (len(components), [step]), components[0])]
@@ -34,7 +34,7 @@ def fill_parts(stream, to, components):
 def copy_parts(stream, to, source, copy=None):
     """Queues a copy of all elements, converted, or what another kernel does with both. False where the layouts have
     nothing in common."""
-    copy = copy or _copy(BY_NUMPY[to.dtype])
+    copy = copy or copy_kernel(BY_NUMPY[to.dtype])
     steps = _octants.common_step(to.placements), _octants.common_step(source.placements)
     if None in steps:
         pairs = [(a, b, None) for a, b in zip(to.placements, source.placements, strict=True)]
@@ -62,11 +62,13 @@ def copy_array(stream, buffer, dtype, place, source):
     """Queues a copy of another library's array: `place` is byte offset, extents and byte strides in the buffer."""
     offset, shape, strides = place
     to = _octants.ElementView(buffer, BY_NUMPY[dtype].name, offset, shape, strides)
-    _copy(BY_NUMPY[dtype])(to, source, qd_stream=stream)
+    copy_kernel(BY_NUMPY[dtype])(to, source, qd_stream=stream)
 
 
 @cache
-def _fill(dtype):
+def fill_kernel(dtype):
+    """Sets elements of a type to a value."""
+
     @library_kernel
     def fill_elements(to: ndarray(), value: dtype):
         for index in grouped(to):
@@ -76,13 +78,27 @@ def _fill(dtype):
 
 
 @cache
-def _copy(dtype):
+def copy_kernel(dtype):
+    """Sets elements of a type to those of an array of the same shape, converted."""
+
     @library_kernel
     def copy_elements(to: ndarray(), source: ndarray()):
         for index in grouped(to):
             to[index] = cast(source[index], dtype)
 
     return copy_elements
+
+
+@cache
+def add_kernel(dtype):
+    """Adds to elements of a type those of an array of the same type and shape."""
+
+    @library_kernel
+    def add_elements(to: ndarray(), source: ndarray()):
+        for index in grouped(to):
+            to[index] = to[index] + source[index]
+
+    return add_elements
 
 
 @cache

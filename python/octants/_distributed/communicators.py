@@ -9,7 +9,7 @@ from os import path
 from typing import Any, Protocol
 
 from octants import _octants
-from octants._distributed.memory_ranges import MemoryRange, add_on_host
+from octants._distributed.memory_ranges import MemoryRange
 from octants.exceptions import OctantsDistributedError
 
 __all__ = ["Alone", "Communicator", "Exchange", "Message", "Pending", "await_end", "failed", "user_line"]
@@ -61,13 +61,7 @@ class Communicator(Protocol):
         """Combines the elements of all ranks by `add`, `mul`, `min`, `max`, `and`, `or` or `xor`, in place."""
 
     def fill(self, memory: MemoryRange, value: float, stream: int = 0) -> None:
-        """Sets all elements of this rank."""
-
-    def add(self, memory: MemoryRange, values: MemoryRange, stream: int = 0) -> None:
-        """Adds elements of this rank to as many others of the same type."""
-
-    def copy(self, memory: MemoryRange, values: MemoryRange, stream: int = 0) -> None:
-        """Sets elements of this rank to as many others of the same type."""
+        """Sets all elements of this rank, where they are combined later."""
 
     def barrier(self, what: str) -> None:
         """Returns once all ranks have called it."""
@@ -98,16 +92,7 @@ class Alone:
         """The elements are those of all ranks."""
 
     def fill(self, memory: MemoryRange, value: float, stream: int = 0) -> None:
-        """Sets all elements."""
-        memory.numpy()[:] = value
-
-    def add(self, memory: MemoryRange, values: MemoryRange, stream: int = 0) -> None:
-        """Adds elements."""
-        add_on_host(memory, values)
-
-    def copy(self, memory: MemoryRange, values: MemoryRange, stream: int = 0) -> None:
-        """Copies elements."""
-        memory.numpy()[:] = values.numpy()
+        """The first rank's elements stay."""
 
     def barrier(self, what: str) -> None:
         """There is no one to wait for."""

@@ -8,7 +8,10 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["MemoryRange", "add_on_host", "range_of_numpy"]
+from octants import _octants
+from octants.types.primitive import BY_NUMPY
+
+__all__ = ["MemoryRange", "range_of_buffer", "range_of_numpy"]
 
 
 @dataclass(frozen=True)
@@ -21,6 +24,8 @@ class MemoryRange:
     on_host: bool
     keeps: Any = None
     """What owns the memory."""
+    place: tuple[_octants.Buffer, int] | None = None
+    """A buffer of the program, and the first byte in it: what kernels need to use memory that is not the host's."""
     views: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
     """The range as objects of other libraries, which take time to make."""
 
@@ -35,6 +40,17 @@ class MemoryRange:
             memory = (ctypes.c_char * self.nbytes).from_address(self.address)
             self.views["numpy"] = np.frombuffer(memoryview(memory), dtype=self.dtype)
         elements: np.ndarray[Any, Any] = self.views["numpy"]
+        return elements
+
+    def elements(self) -> _octants.ElementView:
+        """The elements as an argument of kernels."""
+        assert self.place is not None
+        if "elements" not in self.views:
+            buffer, offset = self.place
+            strides = [self.dtype.itemsize]
+            view = _octants.ElementView(buffer, BY_NUMPY[self.dtype].name, offset, [self.count], strides)
+            self.views["elements"] = view
+        elements: _octants.ElementView = self.views["elements"]
         return elements
 
     @property
@@ -54,7 +70,8 @@ def range_of_numpy(array: np.ndarray[Any, Any]) -> MemoryRange:
     return MemoryRange(array.ctypes.data, array.size, array.dtype, True, array)
 
 
-def add_on_host(memory: MemoryRange, values: MemoryRange) -> None:
-    """Adds elements in the host's memory. Integers wrap around, as those of kernels do."""
-    sums = memory.numpy()
-    np.add(sums, values.numpy(), out=sums)
+def range_of_buffer(
+    buffer: _octants.Buffer, offset: int, count: int, dtype: np.dtype[Any], keeps: Any = None
+) -> MemoryRange:
+    """Elements in a buffer of the program, from a byte on."""
+    return MemoryRange(buffer.ptr + offset, count, dtype, buffer.host_addressable, keeps, (buffer, offset))

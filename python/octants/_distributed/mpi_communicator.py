@@ -9,7 +9,7 @@ import numpy as np
 from mpi4py import MPI
 
 from octants._distributed.communicators import Communicator, Exchange, Pending, await_end, failed
-from octants._distributed.memory_ranges import MemoryRange, add_on_host
+from octants._distributed.memory_ranges import MemoryRange
 
 __all__ = ["MpiCommunicator"]
 
@@ -74,16 +74,6 @@ class MpiCommunicator:
         """Sets all elements of this rank."""
         self._host(memory, "a reduction")
         memory.numpy()[:] = value
-
-    def add(self, memory: MemoryRange, values: MemoryRange, stream: int = 0) -> None:
-        """Adds elements of this rank."""
-        self._host(memory, "a reduction")
-        add_on_host(memory, values)
-
-    def copy(self, memory: MemoryRange, values: MemoryRange, stream: int = 0) -> None:
-        """Copies elements of this rank."""
-        self._host(memory, "an exchange")
-        memory.numpy()[:] = values.numpy()
 
     def barrier(self, what: str) -> None:
         """Returns once all ranks have called it."""

@@ -8,7 +8,9 @@ rows, which start at zero, and from there to the owners of the rows after the ta
 
 from __future__ import annotations
 
+from octants import _octants
 from octants._distributed.communicators import Pending
+from octants._distributed.local_rows import add_rows, clear_rows, copy_rows
 from octants._distributed.split_ndarrays import SplitNdarray
 from octants._distributed.split_plans import Described, Rows, SplitPlan, TaskPlan, plan_of
 from octants._distributed.world import world
@@ -21,38 +23,49 @@ class SplitLaunch:
 
     @staticmethod
     def begin(
-        kernel: str, tasks: Described, arrays: dict[int, tuple[SplitNdarray, bool]], stream: int
+        kernel: str,
+        tasks: Described,
+        arrays: dict[int, tuple[SplitNdarray, bool]],
+        handle: int,
+        stream: _octants.Stream,
     ) -> SplitLaunch | None:
-        """A launch on the rows of this rank; None when this process has all rows. Checks the tasks in both cases."""
+        """A launch on the rows of this rank; None when this process has all rows. Checks the tasks in both cases.
+        `handle` is the driver's name of the stream."""
         plan = plan_of(kernel, tasks, arrays)
-        return None if plan.is_whole else SplitLaunch(plan, arrays, stream)
+        return None if plan.is_whole else SplitLaunch(plan, arrays, handle, stream)
 
     @staticmethod
     def is_alone() -> bool:
         """Whether this process is the only rank."""
         return world().size == 1
 
-    def __init__(self, plan: SplitPlan, arrays: dict[int, tuple[SplitNdarray, bool]], stream: int) -> None:
+    def __init__(
+        self,
+        plan: SplitPlan,
+        arrays: dict[int, tuple[SplitNdarray, bool]],
+        handle: int,
+        stream: _octants.Stream,
+    ) -> None:
         self._plan = plan
         self._arrays = {buffer: array for buffer, (array, _) in arrays.items()}
-        self._stream = stream
+        self._handle, self._stream = handle, stream
         self._ranks = world()
         self._pending: Pending | None = None
         self._left: list[Rows] = []
 
     def begin_task(self, number: int) -> list[Rows]:
         """Sends rows to other ranks. Returns rows that need none of theirs."""
-        task, ranks, stream = self._task(number), self._ranks, self._stream
+        task, ranks = self._task(number), self._ranks
         for memory, value in task.resets:
-            ranks.fill(memory, value, stream)
+            ranks.fill(memory, value, self._handle)
         for ghosts in task.ghosts:
-            ranks.fill(ghosts, 0, stream)
+            clear_rows(ghosts, self._stream)
         missing = tuple([self._arrays[buffer].lacks(before, after) for buffer, before, after in task.reads])
         exchange = self._plan.exchange(task, missing, self._arrays)
         for ghosts, rows in exchange.copies:
-            ranks.copy(ghosts, rows, stream)
+            copy_rows(ghosts, rows, self._stream)
         messages = exchange.messages
-        self._pending = None if messages is None else ranks.exchange(messages, self._plan.what, stream)
+        self._pending = None if messages is None else ranks.exchange(messages, self._plan.what, self._handle)
         self._left = exchange.left
         return exchange.inner
 
@@ -64,15 +77,15 @@ class SplitLaunch:
 
     def end_task(self, number: int) -> list[Rows]:
         """Sums what the task adds to rows of other ranks, and what it reduces into."""
-        task, ranks, what, stream = self._task(number), self._ranks, self._plan.what, self._stream
+        task, ranks, what = self._task(number), self._ranks, self._plan.what
         for buffer in task.changed:
             self._arrays[buffer].forget_ghosts()
         if task.ghost_sums is not None:
-            ranks.exchange(task.ghost_sums, what, stream).wait()
+            ranks.exchange(task.ghost_sums, what, self._handle).wait()
         for rows, arrived in task.sums:
-            ranks.add(rows, arrived, stream)
+            add_rows(rows, arrived, self._stream)
         for memory, op in task.updates:
-            ranks.all_reduce(memory, op, what, stream)
+            ranks.all_reduce(memory, op, what, self._handle)
         return []
 
     def _task(self, number: int) -> TaskPlan:

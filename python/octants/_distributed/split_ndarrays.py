@@ -16,7 +16,7 @@ from octants import _octants
 from octants._arrays.array_makers import makers
 from octants._arrays.ndarrays import Ndarray, element_type_of, make_ndarray
 from octants._distributed.communicators import Message
-from octants._distributed.memory_ranges import MemoryRange
+from octants._distributed.memory_ranges import MemoryRange, range_of_buffer
 from octants._distributed.world import broadcast_array, gather_arrays, world
 from octants.exceptions import OctantsIndexError
 from octants.types.primitive import BY_NAME, DataType
@@ -175,11 +175,11 @@ class SplitNdarray(_octants.Ndarray):
         others = [rank for rank in range(world().size) if rank != me]
         parts = [(rank, own) for rank in others for _, own in self._needs(rank, me, before, after)]
         incoming = make_ndarray(self.element_type, (max(1, sum(b - a for _, (a, b) in parts)), *self.shape[1:]))
-        on_host, at = incoming.buffer.host_addressable, incoming.buffer.ptr + incoming._offset_in_memory
+        at = incoming._offset_in_memory
         receives, sums = [], []
         for rank, part in parts:
             own_rows = self._range(*part)
-            arrived = MemoryRange(at, own_rows.count, own_rows.dtype, on_host, incoming)
+            arrived = range_of_buffer(incoming.buffer, at, own_rows.count, own_rows.dtype, incoming)
             receives.append((rank, arrived))
             sums.append((own_rows, arrived))
             at += own_rows.nbytes
@@ -211,8 +211,8 @@ class SplitNdarray(_octants.Ndarray):
         row = math.prod(local.shape[1:]) * math.prod(local.element_shape)
         offset = (first - self._rows[0] + self._halo) * row * self.dtype.nbytes
         buffer = local.buffer
-        address = buffer.ptr + local._offset_in_memory + offset
-        made = MemoryRange(address, (end - first) * row, np.dtype(self.dtype.numpy), buffer.host_addressable)
+        dtype = np.dtype(self.dtype.numpy)
+        made = range_of_buffer(buffer, local._offset_in_memory + offset, (end - first) * row, dtype)
         self._ranges[first, end] = made
         return made
 

@@ -14,7 +14,7 @@ import torch.distributed as ranks
 
 from octants._distributed.communicators import Communicator, Exchange, Pending, failed
 from octants._distributed.launchers import Position
-from octants._distributed.memory_ranges import MemoryRange, add_on_host
+from octants._distributed.memory_ranges import MemoryRange
 
 __all__ = ["TorchCommunicator"]
 
@@ -145,22 +145,6 @@ class TorchCommunicator:
             return
         with self._on(stream):
             _tensor_of(memory, "add", self, "a reduction").fill_(value)
-
-    def add(self, memory: MemoryRange, values: MemoryRange, stream: int = 0) -> None:
-        """Adds elements of this rank; those of a device, after what is on the stream."""
-        if memory.on_host:
-            add_on_host(memory, values)
-            return
-        with self._on(stream):
-            _tensor_of(memory, "add", self, "a reduction").add_(_tensor_of(values, "add", self, "a reduction"))
-
-    def copy(self, memory: MemoryRange, values: MemoryRange, stream: int = 0) -> None:
-        """Copies elements of this rank; those of a device, after what is on the stream."""
-        if memory.on_host:
-            memory.numpy()[:] = values.numpy()
-            return
-        with self._on(stream):
-            _bytes_of(memory).copy_(_bytes_of(values))
 
     def barrier(self, what: str) -> None:
         """Returns once all ranks have called it."""

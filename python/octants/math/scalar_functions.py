@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from octants._language.kernel_decorators import func
-from octants._language.ops import cast, clz, ffs, floor, known_to_compiler, max, min
+from octants._language.ops import cast, clz, ffs, floor, known_to_compiler, loop_config, max, min
 from octants.math.constants import pi
 from octants.types import i32, u32
 from octants.types.values import elementwise
@@ -103,6 +103,7 @@ def fns(mask: u32, base: u32, offset: i32):
         rest = (mask >> start) << start
         if base > 31:
             rest = u32(0)
+        loop_config(serialize=True)
         for _ in range(offset - 1):
             rest = rest & (rest - 1)
         if rest != 0:
@@ -111,6 +112,7 @@ def fns(mask: u32, base: u32, offset: i32):
         # Take away what is above the base, then the highest bit that is left.
         above = u32(31) - start
         rest = (mask << above) >> above
+        loop_config(serialize=True)
         for _ in range(-offset - 1):
             if rest != 0:
                 rest = rest ^ (u32(1) << cast(31 - clz(rest), u32))

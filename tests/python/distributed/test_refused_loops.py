@@ -138,6 +138,17 @@ def test_rows_wrap_around_in_periodic_arrays():
         assert y.to_numpy().tolist() == [1, 2, 3, 4, 5, 6, 7, 0]
         with pytest.raises(qd.OctantsDistributedError, match=r"shape \(8,\): make it with periodic=True"):
             kernel(split(8), y)
+
+    @qd.kernel
+    def add(x: qd.types.ndarray(), y: qd.types.ndarray()):
+        for i in x:
+            y[(i + 1) % y.shape[0]] += x[i]
+
+    around = split(8, periodic=True)
+    around.fill(1)
+    for rounds in (1, 2):
+        add(x, around)
+        assert around.to_numpy().tolist() == [1 + rounds * value for value in [7, 0, 1, 2, 3, 4, 5, 6]]
     with pytest.raises(qd.OctantsDistributedError, match="modulo 8 in an array with 9 rows"):
         by_constant(split(9, periodic=True), split(9))
     with pytest.raises(qd.OctantsRuntimeError, match="launches cannot be captured"), qd.graph.capture():

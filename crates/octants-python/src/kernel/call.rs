@@ -185,7 +185,7 @@ impl Kernel {
         }
         if !spec.split.is_empty() && mode == AutodiffMode::None {
             let on = stream.as_ref().unwrap_or_else(|| prepared.program.session.device().default_stream());
-            gathered.split_launch = split_launch::begin(&spec, args, &slots, on.handle(), py)?;
+            gathered.split_launch = split_launch::begin(&spec, args, &slots, &prepared.program, on, py)?;
         }
         let result = this.launch(py, &prepared, &spec, (&gathered, &[]), &slots, stream.as_ref())?;
         Self::note_launch(slf, args, (&spec, &slots), stream.as_ref())?;

@@ -2,21 +2,24 @@
 //! ranks, and says which rows this rank computes.
 
 use octants_engine::artifact::{SplitTask, UpdateOp};
-use octants_engine::runtime::{Caller, Conductor, ErrorKind, Result as RuntimeResult};
+use octants_engine::runtime::{self, Caller, Conductor, ErrorKind, Result as RuntimeResult};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::held::HoldLater;
 use crate::interpreter::Interpreter;
 use crate::package::Package;
+use crate::program::Program;
 use crate::specialization::{Slots, Specialization};
+use crate::stream::{Kind, Stream};
 
 /// What the package makes of a launch: nothing when this process is the only rank, which computes all rows.
 pub fn begin<'py>(
     spec: &Specialization,
     args: &[Bound<'py, PyAny>],
     slots: &Slots,
-    stream: u64,
+    program: &Program,
+    on: &runtime::Stream,
     py: Python<'py>,
 ) -> PyResult<Option<Bound<'py, PyAny>>> {
     let arrays = PyDict::new(py);
@@ -24,8 +27,9 @@ pub fn begin<'py>(
         arrays.set_item(array.buffer, (array.object(args, py)?, array.is_argument()))?;
     }
     let plan: Vec<_> = spec.code.split_tasks().map(|task| task.map(|task| described(task, slots))).collect();
-    let launch =
-        Package::get(py)?.split_launch.bind(py).call_method1("begin", (spec.code.name(), plan, arrays, stream))?;
+    let stream = Stream::new(program, on.clone(), Kind::Wrapped);
+    let begin = Package::get(py)?.split_launch.bind(py).getattr("begin")?;
+    let launch = begin.call1((spec.code.name(), plan, arrays, on.handle(), stream))?;
     Ok((!launch.is_none()).then_some(launch))
 }
 
