@@ -28,8 +28,9 @@ from octants._arrays.tensors import Backend, MatrixTensor, Tensor, VectorTensor,
 from octants._code.ahead_of_time import Precompilation, compile, precompile
 from octants._code.compiled_code import inspect
 from octants._fields.axes import axes, i, ij, ijk, ijkl, ijl, ik, ikl, il, j, jk, jkl, jl, k, kl, l
+from octants._fields.field_class import Field
 from octants._fields.field_indices import rescale_index
-from octants._fields.fields import Field, MatrixField, ScalarField
+from octants._fields.fields import MatrixField, ScalarField
 from octants._fields.make_field import field
 from octants._fields.packed_fields import BitpackedFields
 from octants._fields.snode import SNode

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable
+from os import path as paths
 
 TRACE, DEBUG, INFO, WARN, ERROR, CRITICAL = "trace", "debug", "info", "warn", "error", "critical"
 
@@ -22,6 +23,8 @@ _LEVELS = {
     CRITICAL: logging.CRITICAL,
     "off": logging.CRITICAL + 10,
 }
+
+_PACKAGE = paths.join(paths.dirname(__file__), "")
 
 logging.addLevelName(_LEVELS[TRACE], "TRACE")
 logger = logging.getLogger("octants")
@@ -75,6 +78,12 @@ def info(message: str) -> None:
 def warn(message: str) -> None:
     """Logs a message of level warn."""
     logger.warning(message)
+
+
+def warn_of_code(path: str, line: int, message: str) -> None:
+    """Logs a message of level warn about a line of a program. The package's own lines are as they should be."""
+    if not path.startswith(_PACKAGE):
+        logger.warning("%s:%d: %s", path, line, message)
 
 
 def error(message: str) -> None:

@@ -384,3 +384,42 @@ def test_properties_that_are_functions_of_the_kernel_language():
     assert grid.twice() == 42
     with pytest.raises(AssertionError, match="kernel language"):
         print(grid.total)
+
+
+def test_ranges_are_sequences_of_numbers() -> None:
+    @qd.kernel
+    def pick(n: qd.template()) -> qd.i32:
+        total = qd.static(range(5)[2]) + qd.static(range(3, 9)[-1])
+        for i in qd.static(range(n)):
+            total += 100 * (i + 1)
+        return total
+
+    assert pick(True) == 110
+
+
+def test_kinds_of_run_time_values() -> None:
+    Pair = qd.types.struct(a=qd.i32, b=qd.f32)
+    pairs = Pair.field(shape=2)
+    pairs[1] = {"a": 7, "b": 0.5}
+    assert isinstance(pairs, qd.Field)
+    assert isinstance(pairs.a, qd.Field)
+
+    @qd.func
+    def first(x):
+        result = 0
+        if qd.static(isinstance(x, qd.Struct)):
+            result = x.a
+        elif qd.static(isinstance(x, qd.Vector)):
+            result = x[0]
+        elif qd.static(isinstance(x, int)):
+            result = -1
+        else:
+            result = x * 10
+        return result
+
+    @qd.kernel
+    def run(n: qd.i32) -> qd.types.vector(5, qd.i32):
+        s = Pair(a=4, b=1.0)
+        return qd.Vector([first(s), first(pairs[1]), first(qd.Vector([3, n])), first(n), first(2)])
+
+    assert run(6).to_numpy().tolist() == [4, 7, 3, 60, 20]

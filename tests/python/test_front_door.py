@@ -178,9 +178,11 @@ def test_quadrants_variables_set_options():
         print(qd.cfg.debug, qd.cfg.default_fp, qd.cfg.offline_cache, qd.cfg.arch == qd.cpu)
         """
     env = {"QD_DEBUG": "1", "QD_DEFAULT_FP": "64", "QD_OFFLINE_CACHE": "0", "QD_ARCH": "x64"}
-    found = run(code.replace("OPTIONS", "dict(arch=qd.gpu)"), env)
+    found = run(code.replace("OPTIONS", "{}"), env)
     assert found.stdout.split("\n")[-2] == "True f64 False True", found
-    assert "QD_ARCH" in found.stdout + found.stderr
+    found = run(code.replace("OPTIONS", "dict(arch=qd.cpu)"), {**env, "QD_ARCH": "cuda"})
+    assert found.stdout.split("\n")[-2] == "True f64 False True", found
+    assert "replaces that of the environment, cuda" in found.stdout + found.stderr
     found = run(code.replace("OPTIONS", "dict(arch=qd.cpu, debug=False)"), {**env, "OCTANTS_DEFAULT_FP": "f16"})
     assert found.stdout.split("\n")[-2] == "False f16 False True", found
     found = run(code.replace("OPTIONS", "dict(arch=qd.cpu)"), {"QD_DEBUG": "perhaps"})

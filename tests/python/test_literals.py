@@ -166,3 +166,53 @@ def test_choices_among_literals_have_the_type_of_all_of_them():
         return [a, b, c]
 
     assert chosen().to_list() == [2.5, 1.5, 3.5]
+
+
+def test_what_may_lose_precision_is_logged(caplog):
+    small, whole = qd.field(qd.u8, shape=2), qd.field(qd.i32, shape=2)
+    real, double = qd.field(qd.f32, shape=2), qd.field(qd.f64, shape=2)
+    pair = qd.Vector.field(2, qd.i32, shape=1)
+
+    @qd.kernel
+    def store(n: qd.i32, x: qd.f32):
+        whole[0] = 2.5
+        whole[1] += x
+        small[0] = n
+        real[0] = double[0]
+        pair[0] = [1.5, x]
+        qd.atomic_max(whole[0], x)
+        # No conversion loses anything here, or the literal fits.
+        real[1] = n
+        small[1] = 3
+        double[1] = x
+        real[1] += 0.1
+
+    with caplog.at_level("WARNING", logger="octants"):
+        store(1, 2.0)
+    lines = [record.getMessage().partition(f"{__file__}:")[2] for record in caplog.records]
+    said = [line.partition(": ")[2] for line in lines]
+    assert said == [
+        "Assign may lose precision: i32 <- f32",
+        "Atomic add may lose precision: i32 <- f32",
+        "Assign may lose precision: u8 <- i32",
+        "Assign may lose precision: f32 <- f64",
+        "Assign may lose precision: i32 <- f32",
+        "Atomic max may lose precision: i32 <- f32",
+    ]
+    first = store.fn.__code__.co_firstlineno + 2
+    assert [int(line.partition(":")[0]) - first for line in lines] == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_literal_that_exceeds_the_type_it_is_cast_to():
+    @qd.kernel
+    def cut() -> qd.i32:
+        return qd.cast(2**40, qd.i32)
+
+    with pytest.raises(qd.OctantsTypeError, match="Integer literal 1099511627776 exceeded the range of default_ip"):
+        cut()
+
+    @qd.kernel
+    def wide() -> qd.i64:
+        return qd.cast(2**40, qd.i64) + qd.cast(300, qd.u8)
+
+    assert wide() == 2**40 + 44

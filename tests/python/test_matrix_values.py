@@ -308,3 +308,10 @@ def test_methods_at_the_top_level_of_a_kernel_run_in_one_thread():
     np.testing.assert_allclose(values.to_numpy(), np.linalg.eigvalsh(symmetric), atol=1e-4)
     of_values = vectors.to_numpy() * values.to_numpy()
     np.testing.assert_allclose(symmetric @ vectors.to_numpy(), of_values, atol=1e-4)
+
+
+def test_values_of_many_components_warn():
+    with pytest.warns(UserWarning, match="a vector or matrix of 145 components"):
+        qd.Vector([0] * 145)
+    with pytest.warns(UserWarning, match="of 169 components"):
+        qd.Matrix([[0.0] * 13] * 13)

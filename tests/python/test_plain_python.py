@@ -337,3 +337,22 @@ def test_loops_choices_and_sections_of_graphs(arch):
     run(x, n, outer)
     # Three rounds and a branch, then three rounds; the body of the last loop runs once in any case.
     assert x.to_numpy().tolist() == [106, 1106, 106]
+
+
+def test_blocks_of_streams_run_one_after_the_other():
+    @qd.kernel
+    def run(x: qd.types.ndarray(dtype=qd.i32, ndim=1)):
+        with qd.stream_parallel():
+            for i in range(2):
+                x[i] = i + 1
+        with qd.stream_parallel():
+            for i in range(1):
+                x[2] = 7
+
+    for arch in ARCHS:
+        qd.init(arch)
+        x = qd.ndarray(qd.i32, shape=3)
+        run(x)
+        assert x.to_numpy().tolist() == [1, 2, 7]
+    with pytest.raises(qd.OctantsScopeError, match="belongs in a kernel"):
+        qd.stream_parallel()

@@ -49,6 +49,16 @@ def test_conversions_that_there_are_not(spec):
         show(1)
 
 
+@pytest.mark.parametrize("spec", ["q", ",", "5%"])
+def test_what_is_not_a_format_of_numbers(spec):
+    @qd.kernel
+    def show(x: qd.f32):
+        print(("{:" + spec + "}").format(x))
+
+    with pytest.raises(qd.OctantsTypeError, match="is not a format of numbers"):
+        show(1)
+
+
 def test_constants_in_f_strings_are_as_in_python(capfd):
     @qd.kernel
     def show(n: qd.template()):

@@ -98,6 +98,8 @@ pub enum Code {
     Compilation,
     /// A warning: what is used still works, and will go.
     Deprecated,
+    /// A warning: a value is stored in a type that cannot hold all values of its own type.
+    Precision,
     /// A Python exception raised while compile-time code ran; carried along whole by the outside world.
     Host,
 }

@@ -17,15 +17,6 @@ pub fn apply_environment(config: &mut Config) -> Result<(), Error> {
     [QUADRANTS, OWN].into_iter().try_for_each(|prefix| apply(config, prefix, |name| std::env::var(name).ok()))
 }
 
-/// `QD_ARCH` replaces the `arch` that a program gives, so that a program written for one device can be tried on
-/// another. Returns whether it is there.
-pub fn override_arch(config: &mut Config) -> Result<bool, Error> {
-    let Some(arch) = std::env::var(format!("{QUADRANTS}ARCH")).ok().filter(|text| !text.is_empty()) else {
-        return Ok(false);
-    };
-    config.set("arch", &OptionValue::Str(arch)).map(|()| true)
-}
-
 /// Whether `QD_DUMP_IR` or `OCTANTS_DUMP_IR` asks for the stages of every kernel that is compiled. Read at each
 /// compilation, so that a program may turn it on for a part of itself.
 pub fn dumps_stages() -> bool {

@@ -149,6 +149,6 @@ fn class_of(code: Code) -> &'static str {
         Code::Attribute => "OctantsAttributeError",
         Code::Value => "OctantsValueError",
         Code::Derivative => "OctantsDerivativeError",
-        Code::Compilation | Code::Deprecated | Code::Host => "OctantsCompilationError",
+        Code::Compilation | Code::Deprecated | Code::Precision | Code::Host => "OctantsCompilationError",
     }
 }

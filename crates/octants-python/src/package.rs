@@ -23,7 +23,7 @@ pub struct Package {
     pub vector: Py<PyAny>,
     /// `qd.Tensor`, the base of the wrappers around fields and ndarrays.
     pub tensor: Py<PyType>,
-    /// `qd.Field`, the base of fields of scalars, vectors and matrices.
+    /// The base of fields of scalars, vectors and matrices.
     pub field: Py<PyType>,
     /// Methods of vectors and matrices in the kernel language, by name.
     pub tensor_methods: Py<PyDict>,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use octants_engine::environment::{apply_environment, check_variables, override_arch};
+use octants_engine::environment::{apply_environment, check_variables};
 use octants_engine::runtime::Caller;
 use octants_engine::{Config, OptionValue, Session};
 use pyo3::exceptions::PyTypeError;
@@ -60,12 +60,14 @@ pub fn option_value(name: &str, value: &Bound<'_, PyAny>) -> PyResult<OptionValu
 pub fn init(py: Python<'_>, options: Option<&Bound<'_, PyDict>>) -> PyResult<Vec<String>> {
     let mut config = Config::new(backends());
     let unheeded = check_variables().map_err(|e| errors::from_engine(py, e))?;
+    let usual = config.arch;
     apply_environment(&mut config).map_err(|e| errors::from_engine(py, e))?;
+    let of_environment = config.arch;
     for (name, value) in options.into_iter().flat_map(|d| d.iter()) {
         let name: String = name.extract()?;
         config.set(&name, &option_value(&name, &value)?).map_err(|e| errors::from_engine(py, e))?;
     }
-    let is_overridden = override_arch(&mut config).map_err(|e| errors::from_engine(py, e))?;
+    let is_overridden = of_environment != usual && of_environment != config.arch;
     let packages: Vec<PathBuf> = py.import("sys")?.getattr("path")?.extract().unwrap_or_default();
     end_program(py)?;
     let made = detached::working(py, || Session::new(config, Arc::new(keep_printed), &packages));
@@ -73,8 +75,11 @@ pub fn init(py: Python<'_>, options: Option<&Bound<'_, PyDict>>) -> PyResult<Vec
     races::collect_of(&session);
     let mut notices = session.take_notices();
     notices.extend(unheeded);
-    if is_overridden && options.is_some_and(|given| given.contains("arch").unwrap_or(false)) {
-        notices.push(String::from("QD_ARCH in the environment replaces the option `arch`"));
+    if is_overridden {
+        notices.push(format!(
+            "the program gives `arch`, which replaces that of the environment, {}",
+            of_environment.name()
+        ));
     }
     begin(session);
     Ok(notices)

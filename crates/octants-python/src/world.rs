@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use octants_engine::Config;
 use octants_engine::artifact::{StoredWarning, WarningKind};
-use octants_engine::diag::{Diagnostic, SourceFile};
+use octants_engine::diag::{Code, Diagnostic, SourceFile};
 use octants_engine::frontend::{
     Entity, FuncParam, FuncSource, GraphUse, HostValue, LineEvent, Obj, World, WorldError, WorldResult,
 };
@@ -180,14 +180,25 @@ impl<'py> PyWorld<'py> {
 
     /// Shows the collected warnings: they may raise, where the user has made errors of them.
     pub fn show_warnings(&self, sources: &octants_engine::diag::Sources) -> PyResult<()> {
-        let warnings = self.warnings.take();
-        warnings.iter().try_for_each(|warning| self.show(&stored_warning(warning, sources)))
+        for warning in self.warnings.take() {
+            let stored = stored_warning(&warning, sources);
+            if warning.code == Code::Precision { self.log(&stored)? } else { self.show(&stored)? }
+        }
+        Ok(())
     }
 
     /// Says again what an earlier compilation of the same has said.
     pub fn repeat(&self, printed: &[String], warnings: &[StoredWarning]) -> PyResult<()> {
         printed.iter().for_each(|line| self.print(line));
         warnings.iter().try_for_each(|warning| self.show(warning))
+    }
+
+    fn log(&self, warning: &StoredWarning) -> PyResult<()> {
+        let (path, line) = warning.place.clone().unwrap_or_default();
+        if !self.is_silent {
+            Package::get(self.py)?.logging.bind(self.py).call_method1("warn_of_code", (path, line, &warning.text))?;
+        }
+        Ok(())
     }
 
     fn show(&self, warning: &StoredWarning) -> PyResult<()> {

@@ -15,7 +15,7 @@ import numpy as np
 from octants._arrays.array_makers import makers
 from octants._arrays.ndarrays import MatrixNdarray, Ndarray, VectorNdarray, element_type_of, make_ndarray
 from octants._arrays.whole_arrays import items_in_python, len_in_python
-from octants._fields.fields import Field, MatrixField
+from octants._fields.fields import MatrixField, TensorField
 from octants._fields.make_field import field
 from octants._language.python_scope import only_in_python, runs_as_python
 from octants._program.current_device import on
@@ -39,7 +39,7 @@ class Tensor:
     _octants_entity = "tensor_wrapper"
 
     def __init__(self, impl: Any) -> None:
-        if not isinstance(impl, (Field, Ndarray)):
+        if not isinstance(impl, (TensorField, Ndarray)):
             raise TypeError(f"Tensor(impl) requires an Ndarray or Field; got {type(impl).__name__}")
         self._impl: Any = impl
 
@@ -47,7 +47,7 @@ class Tensor:
         return self._impl
 
     def _is_field(self) -> bool:
-        return isinstance(self._impl, Field)
+        return isinstance(self._impl, TensorField)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -163,7 +163,7 @@ class Tensor:
     def copy_from(self, other: Any, qd_stream: Any = None) -> None:
         """Sets all elements from a tensor of the same backend and shape."""
         source = other._unwrap() if isinstance(other, Tensor) else other
-        if not isinstance(source, Field if self._is_field() else Ndarray):
+        if not isinstance(source, TensorField if self._is_field() else Ndarray):
             # Quadrants' classes of the two.
             error = TypeError if self._is_field() else AssertionError
             raise error(

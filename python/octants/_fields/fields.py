@@ -18,6 +18,7 @@ from octants._arrays import interchange, shadow_buffers
 from octants._arrays.host_memory import CopiedMemory, HostMemory, host_access
 from octants._arrays.queued_access import Elements
 from octants._arrays.whole_arrays import WholeArray, component_key, flat_index, items_in_python
+from octants._fields.field_class import Field
 from octants._fields.packed_fields import PackedMemory, PackedPart, part_of
 from octants._fields.placement_checks import refuse_unplaced_fields
 from octants._fields.snode import NOT_PLACED, Component, SNode
@@ -34,8 +35,8 @@ if TYPE_CHECKING:
     from octants.types.quant import QuantType
 
 
-class Field(WholeArray):
-    """What all fields share. Made by `qd.field` and its relatives, not by calling the class."""
+class TensorField(Field, WholeArray):
+    """What fields of scalars, vectors and matrices share."""
 
     _octants_entity = "field"
     _positions: ScalarField | None = None
@@ -55,7 +56,7 @@ class Field(WholeArray):
         self._is_metadata = False
         self._is_packed = any(part.quant is not None for part in self._parts)
         self._placements: list[_octants.Placement] | None = None
-        self._marks: Field | None = None
+        self._marks: TensorField | None = None
         self.grad: Any = None
         self.dual: Any = None
 
@@ -187,7 +188,7 @@ class Field(WholeArray):
         return None if node is None else node.parent(n)
 
     @property
-    def _read_marks(self) -> Field | None:
+    def _read_marks(self) -> TensorField | None:
         """An i32 field in which validation marks the elements that a kernel has read; None without a gradient."""
         if self._marks is None and self.has_grad():
             name, shape = f"{self._name}.marks", self.shape
@@ -290,9 +291,9 @@ class Field(WholeArray):
         self._write(arr, qd_stream)
 
     @only_in_python
-    def copy_from(self, other: Field, qd_stream: Any = None) -> None:
+    def copy_from(self, other: TensorField, qd_stream: Any = None) -> None:
         """Sets all elements from another field of the same shape."""
-        if not isinstance(other, Field):
+        if not isinstance(other, TensorField):
             raise TypeError("Cannot copy from a non-field object")
         if self.shape != other.shape:
             raise ValueError(f"qd.field shape {self.shape} does not match the source field shape {other.shape}")
@@ -357,7 +358,7 @@ class Field(WholeArray):
             raise ValueError(self._named(f"an element has the shape {shape}, got {value!r}"))
         return components_array(values.ravel().tolist(), self._dtype).reshape(shape)
 
-    def __copy__(self) -> Field:
+    def __copy__(self) -> TensorField:
         """Another name for the same memory."""
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__)
@@ -367,7 +368,7 @@ class Field(WholeArray):
         raise TypeError("a field cannot be pickled; pickle to_numpy(), or use qd.tensor(...)")
 
 
-class ScalarField(Field):
+class ScalarField(TensorField):
     """A field of scalars."""
 
     def __getitem__(self, key: Any) -> Any:
@@ -390,7 +391,7 @@ class ScalarField(Field):
         return "<qd.field>"
 
 
-class MatrixField(Field):
+class MatrixField(TensorField):
     """A field of vectors or matrices."""
 
     def __init__(self, *args: Any) -> None:

@@ -13,7 +13,7 @@ from octants._arrays import shadow_buffers
 from octants._arrays.array_makers import makers
 from octants._fields import placement_checks
 from octants._fields.axes import order_axes
-from octants._fields.fields import Field, MatrixField, ScalarField
+from octants._fields.fields import MatrixField, ScalarField, TensorField
 from octants._fields.snode import Component, checked_shape
 from octants._fields.snode_trees import place_in_own_tree, require_program
 from octants._language.python_scope import only_in_python
@@ -137,13 +137,15 @@ def _flattened(types: Any) -> Iterator[Any]:
             yield item
 
 
-def _with_shadow_buffers(make: Any, dtype: DataType, quants: list[QuantType | None], name: str, wants: bool) -> Field:
+def _with_shadow_buffers(
+    make: Any, dtype: DataType, quants: list[QuantType | None], name: str, wants: bool
+) -> TensorField:
     """A field and, for floating-point types, its (not yet placed) gradient and dual."""
     if wants and not dtype.is_float:
         raise OctantsRuntimeError(f"{dtype} is not supported for field with `needs_grad=True` or `needs_dual=True`.")
     primal = [Component(dtype, name, quant=quant) for quant in quants]
     count = len(quants)
-    made: Field = make(primal)
+    made: TensorField = make(primal)
     shadow_buffers.remember("field", made)
     if dtype.is_float:
         for which in ("grad", "dual"):
@@ -151,7 +153,7 @@ def _with_shadow_buffers(make: Any, dtype: DataType, quants: list[QuantType | No
             shadow_buffer = [Component(dtype, f"{name}.{which}" if name else which, role=role) for _ in range(count)]
             for part, other in zip(primal, shadow_buffer, strict=True):
                 setattr(part, which, other)
-            other_field: Field = make(shadow_buffer)
+            other_field: TensorField = make(shadow_buffer)
             other_field._name = shadow_buffer[0].name if name else ""
             shadow_buffers.remember(which, other_field)
             setattr(made, which, other_field)
@@ -159,7 +161,7 @@ def _with_shadow_buffers(make: Any, dtype: DataType, quants: list[QuantType | No
 
 
 def _finish(
-    made: Field, shape: Any, order: str | None, offset: Any, needs_grad: bool, needs_dual: bool, layout: Layout
+    made: TensorField, shape: Any, order: str | None, offset: Any, needs_grad: bool, needs_dual: bool, layout: Layout
 ) -> None:
     """Places a field that has a shape in a tree of its own; its gradient and dual where they are asked for."""
     if shape is None:

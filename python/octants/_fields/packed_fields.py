@@ -21,7 +21,7 @@ from octants.types.primitive import BY_NAME, DataType
 from octants.types.quant import QuantType
 
 if TYPE_CHECKING:
-    from octants._fields.fields import Field
+    from octants._fields.fields import TensorField
     from octants._fields.snode import Component, SNode
 
 Digits = tuple[int, int, bool]
@@ -204,7 +204,7 @@ class PackedMemory:
 
     at_once = False
 
-    def __init__(self, field: Field) -> None:
+    def __init__(self, field: TensorField) -> None:
         self._field = field
         self.shape = field._shape
         self.element_shape = field._element_shape
@@ -232,7 +232,7 @@ class PackedMemory:
         """Stores one element (an array of `element_shape`, or a scalar) everywhere."""
         self._field.fill(value)
 
-    def copy(self, source: Field, qd_stream: Any) -> None:
+    def copy(self, source: TensorField, qd_stream: Any) -> None:
         """Sets all elements from another field of the same shape."""
         shift = tuple(a - b for a, b in zip(source._offset, self._field._offset, strict=True))
         copy = copy_elements(self._field._dtype)

@@ -16,14 +16,14 @@ from octants import _octants
 from octants.exceptions import OctantsRuntimeError
 
 if TYPE_CHECKING:
-    from octants._fields.fields import Field
+    from octants._fields.fields import TensorField
 
 __all__ = ["expect_finalize", "expect_placement", "refuse_unplaced_fields"]
 
 
 @dataclass(frozen=True)
 class _Waiting:
-    field: weakref.ref[Field]
+    field: weakref.ref[TensorField]
     needs_grad: bool
     needs_dual: bool
     generation: int
@@ -57,7 +57,7 @@ _waiting: list[_Waiting] = []
 _unfinished: list[tuple[weakref.ref[Any], int, str]] = []
 
 
-def expect_placement(made: Field, needs_grad: bool, needs_dual: bool) -> None:
+def expect_placement(made: TensorField, needs_grad: bool, needs_dual: bool) -> None:
     """Keeps in mind that a field has no memory, and where the program made it."""
     _waiting.append(_Waiting(weakref.ref(made), needs_grad, needs_dual, _octants.generation(), _place_in_program()))
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from octants import _octants
-from octants._fields.fields import Field, ScalarField
+from octants._fields.fields import ScalarField, TensorField
 from octants._fields.snode import Component
 from octants._fields.snode_trees import SNodeTree, root
 from octants._fields.sparse_kernels import (
@@ -243,7 +243,7 @@ class SparseSupport:
             of.state.fill(of.level.capacity if of.level.is_list else 1, qd_stream)
 
     @staticmethod
-    def fill(target: Field, element: Any, qd_stream: Any) -> None:
+    def fill(target: TensorField, element: Any, qd_stream: Any) -> None:
         """Sets the elements in active cells."""
         values = np.broadcast_to(element, target._element_shape).ravel()
         fill = fill_active(target._dtype)
@@ -251,7 +251,7 @@ class SparseSupport:
             fill(part, value.item(), qd_stream=qd_stream)
 
     @staticmethod
-    def write(target: Field, values: np.ndarray[Any, Any], qd_stream: Any) -> None:
+    def write(target: TensorField, values: np.ndarray[Any, Any], qd_stream: Any) -> None:
         """Sets the elements in active cells from an array of the field's shape."""
         shape = target.shape
         write = write_active(target._dtype)

@@ -14,7 +14,8 @@ from typing import Any, NoReturn
 import numpy as np
 
 from octants._arrays.array_makers import makers
-from octants._fields.fields import Field
+from octants._fields.field_class import Field
+from octants._fields.fields import TensorField
 from octants._fields.make_field import checked_extents, make_matrix_field, make_scalar_field, on_unless_unplaced
 from octants._fields.snode import Component, SNode
 from octants._fields.snode_trees import place_in_own_tree, require_program
@@ -27,7 +28,7 @@ from octants.types.struct_type import Struct, StructType
 from octants.types.tensor_types import MatrixType
 
 
-class StructField:
+class StructField(Field):
     """A field of structs: one field per member."""
 
     _octants_entity = "struct_field"
@@ -53,8 +54,8 @@ class StructField:
     def _members(self) -> list[Any]:
         return list(self.field_dict.values())
 
-    def _leaves(self) -> list[Field]:
-        leaves: list[Field] = []
+    def _leaves(self) -> list[TensorField]:
+        leaves: list[TensorField] = []
         for member in self.field_dict.values():
             leaves.extend(member._leaves() if isinstance(member, StructField) else [member])
         return leaves

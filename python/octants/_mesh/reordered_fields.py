@@ -10,19 +10,19 @@ from typing import Any, NoReturn
 import numpy as np
 
 from octants._arrays import interchange, shadow_buffers
-from octants._fields.fields import Field, MatrixField, ScalarField
+from octants._fields.fields import MatrixField, ScalarField, TensorField
 from octants._language.python_scope import only_in_python
 
 __all__ = ["ReorderedMatrixField", "ReorderedScalarField", "reordered"]
 
 
-class _Reordered(Field):
+class _Reordered(TensorField):
     """What reordered fields of scalars, vectors and matrices share."""
 
     _octants_entity = "reordered_field"
     _NO_VIEW = "no array describes the memory of a reordered attribute: export to_numpy()"
 
-    _stored: Field
+    _stored: TensorField
     """The field in the order of memory."""
     _positions: ScalarField
     """For each index, the element of that field; read by kernels."""
@@ -82,7 +82,7 @@ class ReorderedMatrixField(_Reordered, MatrixField):
         return self._scalar_fields[place]
 
 
-def reordered(stored: Field, positions: ScalarField, order: np.ndarray[Any, Any]) -> Any:
+def reordered(stored: TensorField, positions: ScalarField, order: np.ndarray[Any, Any]) -> Any:
     """A field over the memory of `stored` whose element `i` is element `order[i]` there; with its gradient and dual.
     `positions` has the same numbers for kernels."""
     made: Any = object.__new__(ReorderedMatrixField if isinstance(stored, MatrixField) else ReorderedScalarField)

@@ -19,7 +19,7 @@ from octants._code.cache_observations import CacheObservations as cache_observat
 from octants._code.cache_observations import FastcacheObservations as fastcache_observations
 from octants._code.code_dumps import write as write_code
 from octants._distributed.split_launches import SplitLaunch as split_launch
-from octants._fields.fields import Field as field
+from octants._fields.fields import TensorField as field
 from octants._fields.placement_checks import refuse_unplaced_fields
 from octants._language.lambda_source import lambda_text
 from octants._streams.races import race_error

@@ -12,10 +12,10 @@ from typing import Any
 
 from octants import _octants
 from octants._arrays.ndarrays import Ndarray
-from octants._fields.fields import Field
+from octants._fields.fields import TensorField
 from octants.exceptions import OctantsRuntimeError
 
-Array = Field | Ndarray
+Array = TensorField | Ndarray
 Call = tuple[Any, list[str], list[Any]]
 """A kernel, the names of its parameters, and its arguments."""
 
@@ -60,7 +60,7 @@ def find_memory(
 def check_array(path: str, what: str, thing: Any) -> Array:
     """The array that something is. Raises TypeError unless it is as described."""
     array = _bare(thing)
-    is_ = description(array) if isinstance(array, (Field, Ndarray)) else f"a {type(thing).__name__!r} object"
+    is_ = description(array) if isinstance(array, (TensorField, Ndarray)) else f"a {type(thing).__name__!r} object"
     if is_ != what:
         raise TypeError(f"the graph uses `{path}`, {what}: it cannot use {is_}")
     return array
@@ -68,14 +68,14 @@ def check_array(path: str, what: str, thing: Any) -> Array:
 
 def memory_of(array: Array) -> _octants.Buffer:
     """The buffer that an array is in: of a field that of its tree."""
-    return array._root.buffer if isinstance(array, Field) else array.buffer
+    return array._root.buffer if isinstance(array, TensorField) else array.buffer
 
 
 def description(array: Array) -> str:
     """An array in words: two that have the same can stand for one another."""
-    kind = "a field" if isinstance(array, Field) else "an ndarray"
+    kind = "a field" if isinstance(array, TensorField) else "an ndarray"
     placed = array._placed()
-    element = "".join(f"[{n}]" for n in array._element_shape) if isinstance(array, Field) else ""
+    element = "".join(f"[{n}]" for n in array._element_shape) if isinstance(array, TensorField) else ""
     element = element or "".join(f"[{n}]" for n in getattr(array, "element_shape", ()))
     strides = [[stride for axis in p.axes for _, stride in axis] for p in placed[:1]]
     return f"{kind} of {array.dtype.name}{element} with shape {tuple(array.shape)} (at {placed[0].base}, strides {strides[0]})"
@@ -94,13 +94,13 @@ def _bare(thing: Any) -> Any:
 def _arrays(path: str, thing: Any, depth: int = 0) -> Iterator[tuple[str, Array]]:
     """The arrays that an argument is or holds, each with its path."""
     thing = _bare(thing)
-    if isinstance(thing, (Field, Ndarray)):
+    if isinstance(thing, (TensorField, Ndarray)):
         yield path, thing
         for shadow in ("grad", "dual"):
             companion = getattr(thing, shadow, None)
             # Fields have shadows that are not placed unless they are needed.
             if isinstance(companion, Ndarray) or (
-                isinstance(companion, Field) and companion._parts[0].node is not None
+                isinstance(companion, TensorField) and companion._parts[0].node is not None
             ):
                 yield f"{path}.{shadow}", companion
     elif depth < 8 and (dataclasses.is_dataclass(thing) or getattr(thing, "_octants_data_oriented", False)):

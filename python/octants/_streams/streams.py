@@ -11,9 +11,10 @@ cpu_streams=True)`; the calls are the same in both cases.
 
 from __future__ import annotations
 
-from typing import NoReturn
+from contextlib import AbstractContextManager
 
 from octants._language.ops import known_to_compiler
+from octants._language.python_scope import STAND_INS
 from octants._octants import (
     Event,
     Stream,
@@ -42,9 +43,12 @@ __all__ = [
 
 
 @known_to_compiler("stream_parallel")
-def stream_parallel(*, allow_overlap: bool = False) -> NoReturn:
+def stream_parallel(*, allow_overlap: bool = False) -> AbstractContextManager[None]:
     """In a kernel, `with qd.stream_parallel():` marks a block whose loops run side by side with those of the blocks
     next to it. All top-level statements of the kernel are such blocks. Blocks that touch the same memory are refused or
     warned of unless `allow_overlap=True` says that this is meant.
     """
+    if "stream_parallel" in STAND_INS:
+        block: AbstractContextManager[None] = STAND_INS["stream_parallel"]()
+        return block
     raise OctantsScopeError("qd.stream_parallel() belongs in a kernel: with qd.stream_parallel(): ...")

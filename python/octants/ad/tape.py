@@ -9,7 +9,7 @@ from typing import Any
 from octants import _octants
 from octants._arrays.ndarrays import Ndarray, forget_marks_of_arrays
 from octants._arrays.shadow_buffers import fields_in_memory, shadow_buffer
-from octants._fields.fields import Field
+from octants._fields.fields import TensorField
 from octants._program.runtime import current_config
 from octants.ad.clearing import clear_all_gradients
 from octants.ad.gradient_check import GradientCheck
@@ -39,7 +39,7 @@ class Tape(Scope):
         loss: Any = None,
         clear_gradients: bool = True,
         validation: bool = False,
-        grad_check: list[Field] | None = None,
+        grad_check: list[TensorField] | None = None,
     ) -> None:
         self.loss = unwrapped(loss)
         self.clear_gradients = clear_gradients
@@ -227,7 +227,7 @@ def set_zero(whole: Any, key: Any, component: Any) -> None:
 def _check_loss(loss: Any) -> None:
     if loss is None:
         return
-    if isinstance(loss, Field):
+    if isinstance(loss, TensorField):
         if loss.shape != ():
             raise OctantsRuntimeError("The loss of `Tape` must be a 0-D field, i.e. scalar")
         if not loss.has_grad():
@@ -258,14 +258,14 @@ def _check_loss(loss: Any) -> None:
 def _set(loss: Any, value: float) -> None:
     if loss is None:
         return
-    if isinstance(loss, (Field, Ndarray)):
+    if isinstance(loss, (TensorField, Ndarray)):
         loss.fill(value)
     else:
         loss.detach().fill_(value)
 
 
 def _seed(loss: Any) -> None:
-    if isinstance(loss, (Field, Ndarray)):
+    if isinstance(loss, (TensorField, Ndarray)):
         loss.grad.fill(1.0)
     elif loss.grad is None:
         loss.grad = loss.detach().new_ones(loss.shape)

@@ -1,5 +1,6 @@
 """Fields under their path in Quadrants."""
 
-from octants._fields.fields import Field, ScalarField
+from octants._fields.field_class import Field
+from octants._fields.fields import ScalarField
 
 __all__ = ["Field", "ScalarField"]

@@ -9,7 +9,7 @@ import numpy as np
 
 from octants._arrays.ndarrays import Ndarray
 from octants._arrays.ndarrays import ndarray as make_ndarray
-from octants._fields.fields import Field
+from octants._fields.fields import TensorField
 from octants.exceptions import OctantsRuntimeError
 from octants.linalg.row_kernels import CONJUGATE_GRADIENTS
 from octants.linalg.sparse_matrix import SparseMatrix
@@ -68,13 +68,13 @@ class SparseCG:
         return diagonal
 
     def _vector(self, values: Any, what: str) -> np.ndarray[Any, Any] | Ndarray:
-        if not isinstance(values, (Field, Ndarray, np.ndarray)):
+        if not isinstance(values, (TensorField, Ndarray, np.ndarray)):
             raise OctantsRuntimeError(f"Unsupported CG {what} type: {type(values)}")
         if tuple(values.shape) != (self.matrix.n,):
             raise OctantsRuntimeError(
                 f"Dimension mismatch between sparse matrix {self.matrix.shape} and {what} ({tuple(values.shape)})"
             )
-        return values.to_numpy() if isinstance(values, Field) else values
+        return values.to_numpy() if isinstance(values, TensorField) else values
 
     def _array(self, values: Any) -> Ndarray:
         """A new ndarray of the matrix' type, set to the values, if any."""

@@ -14,7 +14,7 @@ import numpy as np
 from octants import _octants
 from octants._arrays.ndarrays import Ndarray
 from octants._arrays.ndarrays import ndarray as make_ndarray
-from octants._fields.fields import Field
+from octants._fields.fields import TensorField
 from octants._fields.snode_trees import require_program
 from octants.exceptions import OctantsRuntimeError
 from octants.linalg.device_rows import DeviceRows
@@ -201,7 +201,7 @@ class SparseMatrix:
             result = make_ndarray(other.dtype, self.n)
             self._rows_on_device().multiply(other, result)
             return result
-        if isinstance(other, (Field, np.ndarray)):
+        if isinstance(other, (TensorField, np.ndarray)):
             assert tuple(other.shape) == (self.m,), f"{text} ({tuple(other.shape)})"
             x = other if isinstance(other, np.ndarray) else other.to_numpy()
             starts, rows, values = self.matrix.by_columns()

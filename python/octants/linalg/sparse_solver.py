@@ -9,7 +9,7 @@ import numpy as np
 from octants import _octants
 from octants._arrays.ndarrays import Ndarray
 from octants._arrays.ndarrays import ndarray as make_ndarray
-from octants._fields.fields import Field
+from octants._fields.fields import TensorField
 from octants.exceptions import OctantsRuntimeError
 from octants.linalg.factors import DeviceFactors, HostFactors
 from octants.linalg.sparse_matrix import SparseMatrix
@@ -95,7 +95,7 @@ class SparseSolver:
         """
         if self.matrix is None:
             raise OctantsRuntimeError("Please call compute() before calling solve().")
-        if not isinstance(b, (Field, np.ndarray, Ndarray)):
+        if not isinstance(b, (TensorField, np.ndarray, Ndarray)):
             raise OctantsRuntimeError(f"The parameter type: {type(b)} is not supported in linear solvers for now.")
         if self._failure is not None:
             raise OctantsRuntimeError(f"The system cannot be solved: {self._failure}")
@@ -105,7 +105,7 @@ class SparseSolver:
             raise OctantsRuntimeError(
                 f"Dimension mismatch between sparse matrix {self.matrix.shape} and right side ({tuple(b.shape)})"
             )
-        x = self._factors.solve(b.to_numpy() if isinstance(b, Field) else b)
+        x = self._factors.solve(b.to_numpy() if isinstance(b, TensorField) else b)
         if not isinstance(b, Ndarray):
             return x if isinstance(x, np.ndarray) else x.to_numpy()
         if isinstance(x, Ndarray) and x.dtype == b.dtype:

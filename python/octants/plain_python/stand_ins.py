@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import itertools
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -119,6 +120,7 @@ def make_stand_ins(seed: Any) -> dict[str, Callable[..., Any]]:
         "mesh_elements": mesh_elements.loop_over,
         "mesh_patch_idx": mesh_elements.patch_index,
         "random": _random_numbers(seed),
+        "stream_parallel": lambda **_: nullcontext(),
         "volatile_load": lambda value: value,
     }
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import operator
+import warnings
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 
 WriteBack = Callable[[Any, Any], None]
 
+# More than the largest inverse that the library computes has, 12 x 12.
+_MANY_COMPONENTS = 144
+
 
 class Matrix:
     """A matrix (or, with one axis, a vector) of numbers."""
@@ -43,7 +47,15 @@ class Matrix:
 
     def __init__(self, arr: Any, dt: Any = None, **_: Any) -> None:
         declared = None if dt is None else resolve_dtype(dt)
-        _set(self, "entries", _as_entries(arr, declared))
+        entries = _as_entries(arr, declared)
+        if entries.size > _MANY_COMPONENTS:
+            warnings.warn(
+                f"a vector or matrix of {entries.size} components: kernels hold all of them in registers, and take "
+                f"long to compile; a field or an ndarray is better for more than {_MANY_COMPONENTS}",
+                UserWarning,
+                stacklevel=2,
+            )
+        _set(self, "entries", entries)
         _set(self, "_declared", declared)
         _set(self, "_write_back", None)
         _set(self, "_any_is_true", False)

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::{HashSet, VecDeque};
 
 use octants_artifact::{Fingerprint, Key, Lookup, StoredWarning};
-use octants_diag::{Diagnostic, Sources};
+use octants_diag::{Code, Diagnostic, Sources};
 use octants_frontend::{Entity, FuncSource, HostValue, LineEvent, Obj, World, WorldResult};
 use octants_ir::Scalar;
 
@@ -49,7 +49,8 @@ impl<'w> Tracing<'w> {
     /// What the user was told: warnings, and printed lines.
     pub(crate) fn said(&self, sources: &Sources) -> (Vec<StoredWarning>, Vec<String>) {
         let state = self.state.borrow();
-        let warnings = state.warnings.iter().map(|w| stored_warning(w, sources)).collect();
+        let warnings =
+            state.warnings.iter().filter(|w| w.code != Code::Precision).map(|w| stored_warning(w, sources)).collect();
         (warnings, state.printed.clone())
     }
 

@@ -257,6 +257,7 @@ impl Lowerer<'_> {
         if let (Type::Struct(s), Value::Dict(items)) = (&to, value) {
             return self.store_dict(target, s, items);
         }
+        self.warn_of_lost_precision("Assign", &to, value);
         let v = self.value_for(value, &to)?;
         self.b.store(place.addr, v);
         Ok(())
@@ -488,6 +489,10 @@ impl Lowerer<'_> {
         };
         let ty = self.b.pointee(place.addr).clone();
         let atomic = op.operation().and_then(AtomicOp::from_binary);
+        match atomic {
+            Some(atomic) => self.warn_of_lost_precision(&format!("Atomic {}", atomic.name()), &ty, value),
+            None => self.warn_of_lost_precision("Assign", &ty, value),
+        }
         let mut v = self.operand_for(value, &ty)?;
         let (to, from) = (ty.scalar(), self.b.ty(v).scalar());
         // `+=` and `-=` convert the operand to the target's type; the others work in the type of `target op value`.

@@ -22,6 +22,7 @@ impl Lowerer<'_> {
         if !op.domain().contains(scalar) {
             return self.err(Code::Type, format!("'{name}' requires integer operands, got {ty}", ty = type_name(&ty)));
         }
+        self.warn_of_lost_precision(&format!("Atomic {}", op.name()), &ty, y);
         let v = self.operand_for(y, &ty)?;
         let v = arith::assign_cast(&mut self.b, v, &ty)?;
         if place.global {

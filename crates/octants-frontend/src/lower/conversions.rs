@@ -5,6 +5,7 @@ use octants_ir::{Op, Scalar, Type};
 
 use super::Lowerer;
 use super::builtins::Call;
+use super::values::holds;
 use crate::arith;
 use crate::arith::type_name;
 use crate::value::{Members, Value};
@@ -12,6 +13,13 @@ use crate::value::{Members, Value};
 impl Lowerer<'_> {
     pub(super) fn lower_cast(&mut self, call: Call) -> Result<Value> {
         let s = self.dtype_of(&call.args[1])?;
+        if let Value::Int(i) = call.args[0]
+            && s.is_int()
+            && !holds(s, i)
+        {
+            // It must at least be a value of the default type, whose bits are then kept as far as they fit.
+            self.int_literal(i)?;
+        }
         Ok(Value::Rt(self.cast_value(&call.args[0], s)?))
     }
 

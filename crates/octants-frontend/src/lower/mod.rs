@@ -21,6 +21,7 @@ mod graph_choices;
 mod graph_sections;
 mod line_probes;
 mod loops;
+mod lost_precision;
 mod lowered;
 mod mesh_elements;
 mod outlined;

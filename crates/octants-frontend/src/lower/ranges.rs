@@ -30,9 +30,14 @@ impl Lowerer<'_> {
             }
             return Ok(Value::Static(Rc::new(items)));
         }
+        // A truth value is 0 or 1, as in Python.
+        let bound = |value: &Value| match value {
+            Value::Bool(is_one) => Value::Int(i128::from(*is_one)),
+            other => other.clone(),
+        };
         match args {
-            [end] => Ok(Value::Range(Rc::new((Value::Int(0), end.clone())))),
-            [begin, end] => Ok(Value::Range(Rc::new((begin.clone(), end.clone())))),
+            [end] => Ok(Value::Range(Rc::new((Value::Int(0), bound(end))))),
+            [begin, end] => Ok(Value::Range(Rc::new((bound(begin), bound(end))))),
             _ => Err(Diagnostic::new(
                 Code::Syntax,
                 self.b.span,

@@ -138,21 +138,24 @@ impl Lowerer<'_> {
         Ok(self.attribute(v, attribute))
     }
 
+    /// A value of the kernel is a vector, a struct or of a data type, and none of Python's numbers.
     pub(super) fn lower_isinstance(&mut self, call: Call) -> Result<Value> {
         let (v, ty) = (&call.args[0], &call.args[1]);
-        if self.is_runtime(v) {
+        if self.is_runtime(v) || matches!(v, Value::Members(m) if !m.is_array) {
             let wanted = match ty {
                 Value::Tuple(items) => items.to_vec(),
                 other => vec![other.clone()],
             };
-            let have = self.runtime_type(v);
+            let have = match self.runtime_type(v) {
+                None => self.try_rt(v)?.map(|value| self.b.ty(value).clone()),
+                known => known,
+            };
             for w in wanted {
                 if let Value::Obj(o) = w {
                     let hit = match self.world.entity(o) {
                         Entity::Builtin(n) => match n.as_str() {
                             "Vector" | "Matrix" => have.as_ref().is_some_and(Type::is_tensor),
-                            "int" => have.as_ref().is_some_and(|t| matches!(t, Type::Scalar(s) if s.is_int())),
-                            "float" => have.as_ref().is_some_and(|t| matches!(t, Type::Scalar(s) if s.is_float())),
+                            "Struct" => matches!(have, Some(Type::Struct(_))),
                             _ => false,
                         },
                         Entity::StructType { .. }

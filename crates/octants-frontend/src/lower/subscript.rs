@@ -75,6 +75,10 @@ impl Lowerer<'_> {
                 Ok(self.lift(found))
             }
             Value::Tuple(items) | Value::List(items) | Value::Static(items) => self.sequence_item(items, base, &index),
+            Value::Range(_) if base.is_compile_time() => {
+                let items = self.compile_time_items(base)?;
+                self.sequence_item(&items, base, &index)
+            }
             Value::Dict(items) => {
                 let [key] = &index[..] else { return self.err(Code::Index, "a dict takes one key") };
                 match self.position_of_key(items, key)? {

@@ -65,6 +65,9 @@ impl Lowerer<'_> {
             Some('d' | 'i') => scalar.is_signed(),
             Some('o' | 'x' | 'X' | 'u') => !scalar.is_float() && !scalar.is_signed(),
             Some('f' | 'F' | 'e' | 'E' | 'a' | 'A' | 'g' | 'G') => scalar.is_float(),
+            Some(c) if !c.is_ascii_digit() => {
+                return self.err(Code::Type, format!("'{spec}' is not a format of numbers."));
+            }
             _ => true,
         };
         if fits {

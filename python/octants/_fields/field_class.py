@@ -1,0 +1,8 @@
+"""What `isinstance` knows of fields."""
+
+__all__ = ["Field"]
+
+
+class Field:
+    """A field of scalars, vectors, matrices or structs. Made by `qd.field` and its relatives, not by calling the
+    class."""
