@@ -626,14 +626,12 @@ class Area:
         """Candidates that one thread looks at when active cells are listed."""
 
     @property
-    def first_inside(self) -> tuple[tuple[int, int], ...]:
-        """Extents of the digits of a cell's number in the level around, the last one first, and what a step of each
-        adds to the number of the first word of state within it."""
+    def inside(self) -> tuple[int, ...]:
+        """Extents of the words of state within a cell of the level around."""
 
     @property
-    def inside(self) -> tuple[tuple[int, int], ...]:
-        """Extents of the words of state within a cell of the level around, and what a step of each adds to their
-        number."""
+    def word_inside(self) -> Cells:
+        """How the number of a cell of the level around, followed by indices along `inside`, names a word of state."""
 
     @property
     def state(self) -> Placement:

@@ -38,25 +38,17 @@ def host_processors(wanted: list[str] = PROCESSORS) -> list[str]:
     return found
 
 
-def draw(random: Random, count: int, processors: list[str]) -> list[Options]:
-    """Some of all combinations: the first is what users run."""
+def draw(random: Random, count: int, processors: list[str], device: Options | None = None) -> list[Options]:
+    """Some of all combinations: the first is what users run. `device` names another device than the CPU, which takes
+    fewer options."""
+    if device:
+        return draw_for_device(random, count, device)
     drawn: list[Options] = [{}]
     while len(drawn) < count:
         options: Options = {}
         if processors and random.random() < 0.5:
             options["cpu_target"] = random.choice(processors)
-        if random.random() < 0.35:
-            options["fast_math"] = False
-        if random.random() < 0.3:
-            options["opt_level"] = random.choice([0, 1, 2])
-        if random.random() < 0.15:
-            options["debug"] = True
-        elif random.random() < 0.1:
-            options["check_out_of_bound"] = True
-        if random.random() < 0.15:
-            options["default_ip"] = "i64"
-        if random.random() < 0.15:
-            options["default_fp"] = "f64"
+        options |= draw_for_all_devices(random)
         if random.random() < 0.5:
             options["cpu_max_num_threads"] = random.choice([1, 2, 3])
         kind = random.random()
@@ -70,6 +62,34 @@ def draw(random: Random, count: int, processors: list[str]) -> list[Options]:
         if options not in drawn:
             drawn.append(options)
     # The default is the widest machine that there is; a program need not run twice under what is nearly the same.
+    return drawn
+
+
+def draw_for_all_devices(random: Random) -> Options:
+    """Options of the language and of optimization."""
+    options: Options = {}
+    if random.random() < 0.35:
+        options["fast_math"] = False
+    if random.random() < 0.3:
+        options["opt_level"] = random.choice([0, 1, 2])
+    if random.random() < 0.15:
+        options["debug"] = True
+    elif random.random() < 0.1:
+        options["check_out_of_bound"] = True
+    if random.random() < 0.15:
+        options["default_ip"] = "i64"
+    if random.random() < 0.15:
+        options["default_fp"] = "f64"
+    return options
+
+
+def draw_for_device(random: Random, count: int, device: Options) -> list[Options]:
+    """Some of all combinations, on another device."""
+    drawn = [device]
+    while len(drawn) < count:
+        options = device | draw_for_all_devices(random)
+        if options not in drawn:
+            drawn.append(options)
     return drawn
 
 

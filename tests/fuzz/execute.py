@@ -108,7 +108,8 @@ class Run:
                 chosen[name] = dtype_of(chosen[name])
         chosen.setdefault("offline_cache", False)
         chosen.setdefault("num_compile_threads", 1)
-        qd.init(arch=qd.cpu, log_level=qd.ERROR, **chosen)
+        arch = getattr(qd, chosen.pop("arch", "cpu"))
+        qd.init(arch=arch, enable_fallback=False, log_level=qd.ERROR, **chosen)
         self.at_end = at_end
 
     def run(self) -> Outcome:

@@ -11,7 +11,7 @@ from scalars import NUMPY
 
 
 def option_text(name: str, value: Any) -> str:
-    return f"{name}=qd.{value}" if name in ("default_ip", "default_fp") else f"{name}={value!r}"
+    return f"{name}=qd.{value}" if name in ("arch", "default_ip", "default_fp") else f"{name}={value!r}"
 
 
 def array_text(values: list, dtype: str) -> str:
@@ -79,7 +79,8 @@ def argument_lines(program: Program) -> tuple[list[str], list[str]]:
 
 def text_of(program: Program, options: Options, expected: Outcome | None, kind: str, what: str) -> str:
     """The file. It prints what differs, if anything does, and holds the program for `run.py --replay`."""
-    keywords = ", ".join(["arch=qd.cpu", "offline_cache=False", *(option_text(k, v) for k, v in options.items())])
+    given = {"arch": "cpu", "offline_cache": False, **options}
+    keywords = ", ".join(option_text(name, value) for name, value in given.items())
     source = program.source.replace("import octants as qd\n", "", 1).strip("\n")
     arguments, names = argument_lines(program)
     lines = [

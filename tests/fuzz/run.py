@@ -33,6 +33,9 @@ from shrink import shrink
 
 HERE = Path(__file__).parent
 
+# What errors say of a device that a process cannot use any more.
+LOST = "is lost to this process"
+
 
 class Worker:
     """A process that runs programs, with the lines that it writes."""
@@ -103,6 +106,9 @@ class Fuzzer:
         self.processors: list[str] = []
         self.next = options.seed
         self.stop = False
+        self.device: dict[str, Any] = {} if options.arch == "cpu" else {"arch": options.arch}
+        if options.driver_library:
+            self.device |= {"driver_library": options.driver_library, "device": 1}
 
     def over(self) -> bool:
         spent = time.monotonic() - self.begun
@@ -132,7 +138,8 @@ class Fuzzer:
                 worker.end()
                 worker, runs = Worker(), 0
             while count > 0 and not self.over():
-                worker.ask(first=first, step=1, count=count, configurations=self.options.configurations)
+                configurations = self.options.configurations
+                worker.ask(first=first, step=1, count=count, configurations=configurations, device=self.device)
                 finished, worker = self.follow(worker, first)
                 count -= finished + 1 - first
                 first = finished + 1
@@ -157,6 +164,9 @@ class Fuzzer:
                     return seed, Worker()
             elif word == "fail":
                 self.failure(what["seed"], what["options"], what["kind"], what["what"])
+                if LOST in what["what"]:
+                    worker.end()
+                    return seed, Worker()
             elif word == "done":
                 return seed, worker
             elif word in ("died", "hang"):
@@ -241,6 +251,9 @@ class Checker:
         self.worker.ask(program=program.to_json(), options=options)
         word, what = self.worker.answer(self.timeout)
         if word == "found":
+            if LOST in what["what"]:
+                self.worker.end()
+                self.worker = Worker()
             if what["kind"] not in ("ok", "loose", "rejected"):
                 self.what = what["what"]
             return what["kind"]
@@ -285,6 +298,8 @@ def main() -> int:
     parser.add_argument("--forever", action="store_true", help="until interrupted")
     parser.add_argument("--jobs", type=int, default=1, help="processes side by side")
     parser.add_argument("--configurations", type=int, default=4, help="options that each program runs under")
+    parser.add_argument("--arch", default="cpu", help="the device: cpu, cuda, amdgpu, vulkan")
+    parser.add_argument("--driver-library", help="a stand-in for the driver's library, whose second device is used")
     parser.add_argument("--timeout", type=float, default=60.0, help="seconds after which a run is a hang")
     parser.add_argument(
         "--shrink", type=float, default=90.0, help="seconds to make a failing program small, 0 for not at all"

@@ -17,7 +17,7 @@ from random import Random
 from typing import Any
 
 import numpy as np
-from configurations import draw, host_processors
+from configurations import Options, draw, host_processors
 from execute import Expected, Load, execute
 from generator import generate
 from language import InvalidProgramError
@@ -41,21 +41,21 @@ class Channel:
         self.out.flush()
 
 
-def run_seeds(
-    channel: Channel, folder: Path, first: int, step: int, count: int, configurations: int, processors: list[str]
-) -> None:
-    for seed in range(first, first + step * count, step):
-        run_seed(channel, folder, seed, configurations, processors)
+def run_seeds(channel: Channel, folder: Path, request: dict[str, Any], processors: list[str]) -> None:
+    first, step = request["first"], request["step"]
+    for seed in range(first, first + step * request["count"], step):
+        drawn = draw(Random(seed), request["configurations"], processors, request["device"])
+        run_seed(channel, folder, seed, drawn)
 
 
-def run_seed(channel: Channel, folder: Path, seed: int, configurations: int, processors: list[str]) -> None:
+def run_seed(channel: Channel, folder: Path, seed: int, drawn: list[Options]) -> None:
     """A program under several options, the first failure ends it."""
     channel.say("begin", seed=seed, options=None)
     program = generate(seed)
     expected, load = Expected(program), None
     counts = dict.fromkeys([*GOOD, "rejected"], 0)
     used: dict[str, int] = {}
-    for options in draw(Random(seed), configurations, processors):
+    for options in drawn:
         try:
             expected.of(options)
         except (InvalidProgramError, UnspecifiedError):
@@ -109,17 +109,9 @@ def main() -> None:
                 check(channel, folder, request)
                 continue
             if processors is None:
-                processors = host_processors()
+                processors = [] if request["device"] else host_processors()
                 channel.say("processors", names=processors)
-            run_seeds(
-                channel,
-                folder,
-                request["first"],
-                request["step"],
-                request["count"],
-                request["configurations"],
-                processors,
-            )
+            run_seeds(channel, folder, request, processors)
             channel.say("done")
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -15,6 +15,10 @@ use crate::symbols::{RawDevice, RawEvent, RawPool, RawStream, code, number};
 /// Which part of the device's memory is kept for later, at most.
 const KEPT_PART: u64 = 8;
 
+/// Bytes that an atomic operation accesses at least: one on a narrower type accesses the word around its element, also
+/// at the end of the memory.
+const WORD: u64 = 4;
+
 /// A device's memory.
 #[derive(Debug)]
 pub struct Memory {
@@ -94,6 +98,7 @@ impl Memory {
         bytes: u64,
         contents: Contents,
     ) -> Result<DevicePtr> {
+        let bytes = bytes.checked_next_multiple_of(WORD).unwrap_or(bytes);
         let calls = context.enter_aside()?;
         let on = stream.unwrap_or(self.setup);
         // SAFETY: the contract above; the context is entered.

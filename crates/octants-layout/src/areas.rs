@@ -11,8 +11,9 @@
 //! The candidates for a list are the cells of the next sparse level above, of which the active ones hold all active
 //! cells; without such a level, the words of state.
 
-use crate::cells::state_level;
+use crate::cells::{CellIndex, state_level};
 use crate::error::LayoutError;
+use crate::index_digit::IndexDigit;
 use crate::level::{Activity, LevelId, LevelKind};
 use crate::measure::{Sizes, checked, round_up};
 use crate::placement::{Digit, Placement};
@@ -43,11 +44,10 @@ pub struct SparseArea {
     pub chunk: u64,
     /// The sparse level whose cells are the candidates; without one, the words of state are.
     pub around: Option<LevelId>,
-    /// Extents of the digits of a cell's number in `around`, the last one first, and what a step of each adds to the
-    /// number of the first word of state within it.
-    pub first_inside: Vec<(u64, u64)>,
-    /// Extents of the words of state within a cell of `around`, and what a step of each adds to their number.
-    pub inside: Vec<(u64, u64)>,
+    /// Extents of the words of state within a cell of `around`.
+    pub inside: Vec<u64>,
+    /// How the number of a cell in `around`, followed by indices along `inside`, names a word of state.
+    pub word_inside: CellIndex,
     /// The words of state, by the indices of a cell or list.
     pub state: Placement,
     /// The words of state by the number of the cell: the digits of its indices, the first one outermost.
@@ -130,7 +130,7 @@ fn make_area(tree: &LevelTree, sizes: &Sizes, level: LevelId, base: u64) -> Resu
         at = checked(made.base.checked_add(at))?;
         Ok(made)
     };
-    let (first_inside, inside) = around.map_or_else(Default::default, |around| words_within(tree, around, held));
+    let (inside, word_inside) = words_within(tree, around, held);
     Ok(SparseArea {
         level,
         activity,
@@ -140,8 +140,8 @@ fn make_area(tree: &LevelTree, sizes: &Sizes, level: LevelId, base: u64) -> Resu
         candidates,
         chunk,
         around,
-        first_inside,
         inside,
+        word_inside,
         state: Placement::row_major(base, &tree.shape(held), WORD),
         flat_state: words_of(&[words])?,
         cells: words_of(&[listed])?,
@@ -160,25 +160,27 @@ fn chunks(candidates: u64) -> (u64, u64) {
     (chunk, candidates.div_ceil(chunk))
 }
 
-/// Extents of digits, and what a step of each adds to a number.
-type Steps = Vec<(u64, u64)>;
-
-/// Where the words of state of `held` lie within a cell of `around`: [`SparseArea::first_inside`] and
-/// [`SparseArea::inside`].
-fn words_within(tree: &LevelTree, around: LevelId, held: LevelId) -> (Steps, Steps) {
-    let outer = tree.extents(around);
-    let (mut first, mut inside, mut step) = (Vec::new(), Vec::new(), 1);
-    for (axis, extent) in tree.extents(held).into_iter().rev() {
-        let cells = outer.iter().find(|(of, _)| *of == axis).map(|(_, cells)| *cells);
-        let each = extent / cells.unwrap_or(1).max(1);
-        first.extend(cells.map(|cells| (cells, each * step)));
-        if each > 1 {
-            inside.push((each, step));
+/// The words of state of `held` within a cell of `around`: [`SparseArea::inside`] and [`SparseArea::word_inside`].
+fn words_within(tree: &LevelTree, around: Option<LevelId>, held: LevelId) -> (Vec<u64>, CellIndex) {
+    let mut inside = Vec::new();
+    let mut digits = Vec::new();
+    if let Some(around) = around {
+        let outer = tree.extents(around);
+        let cells = |axis: u8| outer.iter().find(|(of, _)| *of == axis).map(|(_, cells)| *cells);
+        let mut weight: u64 = outer.iter().fold(1, |n: u64, (_, cells)| n.saturating_mul(*cells));
+        for (axis, extent) in tree.extents(held) {
+            if let Some(cells) = cells(axis) {
+                weight /= cells.max(1);
+                digits.push(IndexDigit { axis: 0, extent: cells, weight });
+            }
+            let each = extent / cells(axis).unwrap_or(1).max(1);
+            if each > 1 {
+                inside.push(each);
+                digits.push(IndexDigit { axis: inside.len(), extent: each, weight: 1 });
+            }
         }
-        step *= extent;
     }
-    inside.reverse();
-    (first, inside)
+    (inside, CellIndex { digits, list: None, inner: Vec::new() })
 }
 
 fn views(tree: &LevelTree, sizes: &Sizes, level: LevelId) -> Vec<CellView> {
@@ -248,6 +250,19 @@ mod tests {
         assert_eq!((area.chunk, area.counts.shape()), (16, vec![4]));
         assert_eq!((area.counts.base, area.starts.base, area.count.base), (540, 556, 572));
         assert_eq!(layout.bytes(), 576);
+    }
+
+    #[test]
+    fn words_of_state_within_a_cell_around() {
+        let mut tree = LevelTree::new();
+        let outer = tree.add_level(LevelId::ROOT, LevelKind::Pointer, vec![(0, 3), (1, 4)]).unwrap();
+        let inner = tree.add_level(outer, LevelKind::Bitmasked, vec![(0, 2), (2, 5)]).unwrap();
+        tree.add_place(inner, 4).unwrap();
+        let layout = tree.lay_out(|_| true).unwrap();
+        let area = layout.area(inner).unwrap();
+        assert_eq!(area.inside, [2, 5]);
+        // The cell (2, 1) of 3 x 4, and the place (1, 3) in it: the cell (5, 1, 3) of 6 x 4 x 5.
+        assert_eq!(area.word_inside.number(&[2 * 4 + 1, 1, 3]), (5 * 4 + 1) * 5 + 3);
     }
 
     #[test]

@@ -112,11 +112,6 @@ pub struct Area {
     area: SparseArea,
 }
 
-/// Pairs as a tuple of tuples.
-fn pairs<'py>(py: Python<'py>, pairs: &[(u64, u64)]) -> PyResult<Bound<'py, PyTuple>> {
-    PyTuple::new(py, pairs.iter().copied())
-}
-
 #[pymethods]
 impl Area {
     /// Number of the level.
@@ -161,17 +156,16 @@ impl Area {
         self.area.chunk
     }
 
-    /// Extents of the digits of a cell's number in the level around, the last one first, and what a step of each adds
-    /// to the number of the first word of state within it.
-    #[getter]
-    fn first_inside<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        pairs(py, &self.area.first_inside)
-    }
-
-    /// Extents of the words of state within a cell of the level around, and what a step of each adds to their number.
+    /// Extents of the words of state within a cell of the level around.
     #[getter]
     fn inside<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        pairs(py, &self.area.inside)
+        PyTuple::new(py, &self.area.inside)
+    }
+
+    /// How the number of a cell of the level around, followed by indices along `inside`, names a word of state.
+    #[getter]
+    fn word_inside(&self) -> Cells {
+        Cells { level: self.area.level, index: self.area.word_inside.clone() }
     }
 
     /// The words of state by the indices of a cell or list.

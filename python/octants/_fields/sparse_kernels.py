@@ -12,6 +12,7 @@ from octants._language.ops import (
     atomic_min,
     cast,
     cell_is_active,
+    cell_number,
     flat_values,
     grouped,
     loop_config,
@@ -126,25 +127,6 @@ def _views_of_element(level, count):
 
 
 @func
-def _first_inside(level: template(), number: template()):
-    """The number of the first word of state within a cell of the level around."""
-    rest, first = number, 0
-    for extent, step in static(level.first_inside):
-        first += rest % extent * step
-        rest //= extent
-    return first
-
-
-@func
-def _step_inside(level: template(), place: template()):
-    """How far a word of state is from the first within a cell of the level around."""
-    steps = 0
-    for axis, (_, step) in static(enumerate(level.inside)):
-        steps += place[axis] * step
-    return steps
-
-
-@func
 def _count_active(level: template(), number: template()):
     """How many active cells a word of state stands for."""
     state = level.flat_state[number]
@@ -166,13 +148,13 @@ def _write_active(level: template(), number: template(), at: template()):
 
 
 @func
-def _cells_inside(level: template(), visit: template(), state: template(), first: template()):
+def _words_inside(level: template(), visit: template(), state: template(), cell: template()):
     """Calls `visit` for each word of state within a cell of the level around."""
     if static(len(level.inside) == 0):
-        visit(level, first, state)
+        visit(level, cell_number(level.word_inside, [cell]), state)
     else:
-        for place in grouped(ndrange(*[extent for extent, _ in level.inside])):
-            visit(level, first + _step_inside(level, place), state)
+        for place in grouped(ndrange(*level.inside)):
+            visit(level, cell_number(level.word_inside, [cell, *place]), state)
 
 
 @func
@@ -196,7 +178,7 @@ def _visit(level: template(), visit: template(), candidate: template(), state: t
     if static(level.around is None):
         visit(level, candidate, state)
     else:
-        _cells_inside(level, visit, state, _first_inside(level, level.around.level.cells[candidate]))
+        _words_inside(level, visit, state, level.around.level.cells[candidate])
 
 
 def _listable(level):

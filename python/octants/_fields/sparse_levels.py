@@ -88,11 +88,10 @@ class SparseLevel:
     """Candidates that one thread inspects."""
     around: LevelOfField | None
     """The sparse level above, whose active cells hold all active cells of this one."""
-    first_inside: tuple[tuple[int, int], ...]
-    """For each digit of a cell's number in `around`, innermost first: its extent, and its stride in numbers of
-    states."""
-    inside: tuple[tuple[int, int], ...]
-    """Extent and stride of each axis of the states within a cell of `around`."""
+    inside: tuple[int, ...]
+    """Extents of the states within a cell of `around`."""
+    word_inside: LevelOfField = field(repr=False, init=False)
+    """Maps the number of a cell of `around`, followed by indices along `inside`, to a state."""
     state: LevelField
     """An i32 for each cell, by its indices; for a dynamic level, the length of each list."""
     flat_state: LevelField
@@ -160,7 +159,7 @@ def _make_level(node: SNode, area: _octants.Area) -> SparseLevel:
         made._is_metadata = True
         return made
 
-    return SparseLevel(
+    level = SparseLevel(
         axes=area.axes,
         capacity=area.capacity,
         can_be_listed=area.can_be_listed,
@@ -168,7 +167,6 @@ def _make_level(node: SNode, area: _octants.Area) -> SparseLevel:
         candidates=area.candidates,
         chunk=area.chunk,
         around=above[-1] if above else None,
-        first_inside=area.first_inside,
         inside=area.inside,
         touch=words(area.state, above),
         state=words(area.state),
@@ -178,6 +176,8 @@ def _make_level(node: SNode, area: _octants.Area) -> SparseLevel:
         starts=words(area.starts),
         count=words(area.count),
     )
+    level.word_inside = LevelOfField(level, level.flat_state, area.word_inside)
+    return level
 
 
 def _add_views(level: SparseLevel, area: _octants.Area, nodes: dict[int, SNode]) -> None:

@@ -362,6 +362,11 @@ cell_is_active = kernel_only(
     "Whether the cell of a sparse level is active that holds an element; indices count from zero.",
     lambda cells, index: None,
 )
+cell_number = kernel_only(
+    "cell_number",
+    "The number of the word of state of the cell of a sparse level that holds an element; indices count from zero.",
+    lambda cells, index: None,
+)
 outer = kernel_only(
     "outer",
     "`outer(a, b)`: the outer product of two columns of a `qd.simt` tile, in `t -= outer(a, b)`.",

@@ -82,6 +82,7 @@ static BUILTINS: &[Builtin] = &[
     row("cache_read_only", Any, ignore_hint),
     row("cast", Exactly(2, "`cast` takes a value and a type"), |l, c| l.lower_cast(c)),
     row("cell_is_active", Exactly(2, "`cell_is_active` takes cells and indices"), |l, c| l.lower_cell_is_active(c)),
+    row("cell_number", Exactly(2, "`cell_number` takes cells and indices"), |l, c| l.lower_cell_number(c)),
     row("clock_counter", NONE, |l, _| Ok(Value::Rt(l.b.push(Op::Clock, Scalar::I64.into())))),
     row("enumerate", AtLeast(1, "`enumerate` takes an iterable"), |l, c| l.lower_enumerate(c)),
     row("flat_values", Exactly(1, "`flat_values` takes one argument"), |l, c| l.lower_flat_values(c)),

@@ -244,6 +244,18 @@ impl Lowerer<'_> {
         is_active(&mut self.b, level, at, state)
     }
 
+    /// `cell_number(cells, index)`: the number of the word of state.
+    pub(super) fn lower_cell_number(&mut self, call: Call) -> Result<Value> {
+        let level = self.sparse_level(&call.args[0])?;
+        let indices = self.unpack(&call.args[1])?;
+        let indices = indices.iter().map(|i| self.rt(i)).collect::<Result<Vec<_>>>()?;
+        let ends =
+            |axis| level.index.digits.iter().filter(move |d| d.axis == axis).map(|d| (d.weight * d.extent) as i64);
+        let extents: Vec<i64> = (0..indices.len()).map(|axis| ends(axis).max().unwrap_or(1)).collect();
+        let at = Position { indices: &indices, first: &vec![0; indices.len()], extents: &extents };
+        Ok(Value::Rt(state_number(&mut self.b, &level, &at)))
+    }
+
     /// `cell_is_active(cells, index)`: the cells are an item of `_sparse_levels`, the indices count from zero.
     pub(super) fn lower_cell_is_active(&mut self, call: Call) -> Result<Value> {
         let level = self.sparse_level(&call.args[0])?;
@@ -280,8 +292,8 @@ impl Position<'_> {
     }
 }
 
-/// The address of a cell's activation state.
-fn state_address(b: &mut Builder, level: &SparseLevel, at: &Position<'_>) -> ValueId {
+/// The number of a cell's activation state.
+fn state_number(b: &mut Builder, level: &SparseLevel, at: &Position<'_>) -> ValueId {
     let mut number = b.int(0, Scalar::I32);
     for digit in &level.index.digits {
         let part = at.digit(b, *digit);
@@ -291,6 +303,12 @@ fn state_address(b: &mut Builder, level: &SparseLevel, at: &Position<'_>) -> Val
         number = b.binary(BinaryOp::Mul, number, extent);
         number = b.binary(BinaryOp::Add, number, part);
     }
+    number
+}
+
+/// The address of a cell's activation state.
+fn state_address(b: &mut Builder, level: &SparseLevel, at: &Position<'_>) -> ValueId {
+    let number = state_number(b, level, at);
     b.push(Op::BufferAddr(level.state, vec![number]), Type::Ref(Box::new(Scalar::I32.into())))
 }
 
