@@ -12,7 +12,8 @@
 
     square()
 
-What this module does not import at once (`ad`, `math`, `algorithms`, `svd`, ...) is loaded at its first use.
+Names that this module does not import immediately (`ad`, `math`, `algorithms`, `svd`, ...) are loaded at their first
+use.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Copies of whole fields and ndarrays into numpy and torch arrays, under Quadrants' import path.
 
-New programs call `to_numpy()` and `to_torch()`. The elements of vectors and matrices become array elements:
-`as_vector` means that a single column has no axis of its own, `layout_is_aos` that these axes come last.
+New programs call `to_numpy()` and `to_torch()` instead. The components of vectors and matrices become additional axes.
+With `as_vector`, a single column has no axis of its own; with `layout_is_aos`, these axes come last.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Import paths by which programs written for Quadrants reach its compiled part: `qd._lib.core.Arch`.
+"""Import paths that programs written for Quadrants use for its extension module, such as `qd._lib.core.Arch`.
 
 Every name here belongs to another module, or describes this machine. New programs do not need this module.
 """

@@ -1,7 +1,7 @@
 """Small dense linear algebra within one thread: decompositions, eigenvalues, linear systems, normal random numbers.
 
 Everything is written in the kernel language and unrolled over the matrix size, which is a compile-time constant. The
-`dt` argument is the result type; the default is the session's default float type.
+`dt` argument is the result type; the default is the program's default float type.
 """
 
 # mypy: ignore-errors

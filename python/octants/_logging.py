@@ -1,7 +1,7 @@
 """Log messages of the package, through Python's `logging` under the name "octants".
 
-`qd.set_logging_level("debug")` sets the threshold. The program's own `logging` setup sets the destination; without one
-it is standard error.
+`qd.set_logging_level("debug")` sets the threshold. The program's own `logging` configuration determines the
+destination. Without one, messages go to standard error.
 """
 
 from __future__ import annotations

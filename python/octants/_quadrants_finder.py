@@ -1,5 +1,5 @@
-"""Makes `import quadrants` find Octants. Uses the standard library only, because a `.pth` file loads it at each start
-of the interpreter.
+"""Makes `import quadrants` find Octants. It uses only the standard library, because a `.pth` file loads it at each
+start of the interpreter.
 
 `octants.as_quadrants` is the user's interface; `python -m octants.as_quadrants --install` writes the `.pth` file.
 """

@@ -1,8 +1,8 @@
 """Methods of vectors and matrices that are written in the kernel language: `m.inverse()` calls
 `METHODS["inverse"](m)`.
 
-The compiler looks up the methods here that are not built in. Each function takes the tensor first. They compute in one
-thread, so their loops are serial also where a kernel calls them at its top level.
+The compiler looks up methods here that are not built in. The first parameter of each function is the tensor. The
+functions compute on one thread: their loops are serial, even if a kernel calls them at its top level.
 """
 
 # mypy: ignore-errors

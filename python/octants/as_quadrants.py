@@ -1,8 +1,8 @@
 """Runs programs written for Quadrants: after `import octants.as_quadrants`, `import quadrants` finds Octants.
 
 `python -m octants.as_quadrants script.py args...` (or `-m module args...`) does this for an unchanged program, and
-`pytest -p octants.as_quadrants` for its tests. Pytest itself imports the modules of each package with a plugin, and
-Quadrants is one. Loaded as a plugin, Octants comes first there too.
+`pytest -p octants.as_quadrants` for its tests. Quadrants has a pytest plugin, so pytest imports Quadrants itself at
+start-up. Loaded as a plugin with `-p`, this module takes effect before that.
 
 `python -m octants.as_quadrants --install` does this for all programs of this Python, including the child processes of
 a program, which do not inherit imports. `--uninstall` reverts it.

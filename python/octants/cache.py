@@ -1,7 +1,7 @@
 """The disk cache of compiled kernels: `python -m octants.cache info`, `clear` and `verify`.
 
-Kernels are kept there from one process to the next (`offline_cache`, see `docs/caching.md`). Everything in it can be
-rebuilt: the folder may be removed at any time, even while programs run.
+The cache keeps kernels for later processes (`offline_cache`, see `docs/caching.md`). Everything in it can be rebuilt:
+the folder may be removed at any time, even while programs run.
 """
 
 from __future__ import annotations

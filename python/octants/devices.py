@@ -1,7 +1,7 @@
 """The devices of this machine: `python -m octants.devices` prints those of all back ends.
 
-The first column is what `qd.init(device=...)` takes. `OCTANTS_VISIBLE_DEVICES=2,0`, or the option `visible_devices`,
-leaves two of them, renumbered from 0.
+The first column contains the numbers for `qd.init(device=...)`. `OCTANTS_VISIBLE_DEVICES=2,0`, or the option
+`visible_devices`, makes only these two devices visible, renumbered from 0.
 """
 
 from __future__ import annotations

@@ -7,11 +7,12 @@
 
     u = qd.field(qd.f32, shape=(512, 512), split=0)  # each rank has a block of rows
 
-A kernel indexes a split array as if its process had all of it. Each rank runs the iterations that own its rows; rows of
-other ranks that a loop reads are exchanged before. Started as one process, the program computes the same.
+A kernel indexes a split array as if its process held all of it. Each rank runs the iterations that write its rows. If a
+loop reads rows of other ranks, they are exchanged before the loop. Started as a single process, the program computes
+the same results.
 
-Functions here are collective unless they say otherwise: all ranks call them, in the same order. A rank that does not
-take part is an `OctantsDistributedError` on the others after the timeout.
+Functions here are collective unless stated otherwise: all ranks must call them, in the same order. If a rank does not
+take part, the other ranks raise an `OctantsDistributedError` after the timeout.
 """
 
 from __future__ import annotations

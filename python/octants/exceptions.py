@@ -1,8 +1,9 @@
 """The exceptions that kernels and the package raise.
 
-A mistake found while compiling is an `OctantsCompilationError` or one of its kinds, which also are the Python exception
-of that kind: `except TypeError` catches an `OctantsTypeError`. A mistake found while running is an
-`OctantsRuntimeError`. Each has an alias `Quadrants...`, under which programs written for Quadrants catch it.
+A mistake that is found at compile time raises an `OctantsCompilationError` or one of its subclasses. These also derive
+from the corresponding Python exception: `except TypeError` catches an `OctantsTypeError`. A mistake that is found at
+run time raises an `OctantsRuntimeError`. Most classes have an alias `Quadrants...`, under which programs written for
+Quadrants catch them.
 """
 
 from __future__ import annotations

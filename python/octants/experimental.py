@@ -1,4 +1,4 @@
-"""Names that were experimental once."""
+"""Names that Quadrants exports from `experimental`."""
 
 from __future__ import annotations
 

@@ -3,8 +3,8 @@
 
     python -m octants.inspect script.py --kernel saxpy --target gfx1100 --emit ir,llvm,asm,object --out code
 
-The script runs as usual, on the device that it selects, or on the CPU if that device is missing. Everything that its
-calls compile is compiled for the targets too. From a program, `qd.inspect` does the same for one call.
+The script runs as usual, on the device that it selects, or on the CPU if that device is missing. Each kernel that it
+compiles is also compiled for the targets. In a program, `qd.inspect` does the same for one call.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Stream sharing with other libraries, by Quadrants' names."""
+"""Stream sharing with other libraries, under Quadrants' names."""
 
 from __future__ import annotations
 

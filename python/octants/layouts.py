@@ -1,4 +1,4 @@
-"""Memory layout choices of composite fields."""
+"""Memory layouts of fields with vector, matrix or struct elements."""
 
 from __future__ import annotations
 

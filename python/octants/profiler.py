@@ -4,8 +4,9 @@
     step(); step()
     qd.profiler.print_kernel_profiler_info()
 
-Times are measured by events around each task, on its stream (by the clock on a CPU that works in order), and read on
-request: these functions wait for all work first. Tasks are the parallel loops of a kernel, and the code between them.
+Times are measured by events before and after each task, on its stream (or by the host's clock on a CPU without real
+streams). They are read on request: these functions first wait for all work. Tasks are the parallel loops of a kernel,
+and the serial code between them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Pytest's plugin: `pytest --cov` measures the lines of kernels too, unless `QD_KERNEL_COVERAGE=0` is set.
+"""The pytest plugin: `pytest --cov` measures the lines of kernels too, unless `QD_KERNEL_COVERAGE=0` is set.
 
-Pytest loads it by the package's entry point. It imports nothing of the package: tests that do not use Octants pay
-nothing.
+Pytest loads it through the package's entry point. It imports nothing from the package, so it adds no start-up time to
+tests that do not use Octants.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The version of the package, and the version of Quadrants that it is compatible with."""
+"""The version of the package, and the version of Quadrants with which it is compatible."""
 
 from __future__ import annotations
 

@@ -1,24 +1,25 @@
-//! For tests: an emulator of AMD GPUs at the level of instructions. It loads a linked code object, decodes its machine
-//! code with LLVM's disassembler, and interprets it.
+//! For tests: an instruction-level emulator of AMD GPUs. It loads a linked code object, decodes its machine code with
+//! LLVM's disassembler, and interprets it.
 //!
-//! - Four chips: gfx90a, gfx942, gfx1100, gfx1200, which stand for the families that code is made for.
-//! - An instruction is decoded once. One that is not known, or that has a modifier that is not known, fails the launch
-//!   with its text: nothing is skipped.
-//! - Registers, shared memory and private memory hold garbage at first. Waves of a block, and a few blocks, take turns
-//!   in an order that a seed decides.
-//! - Every access is checked: the device's memory to the byte, shared memory by the size in the kernel's descriptor,
-//!   private memory by the size of a thread's.
-//! - What the hardware computes only nearly is off by as much as its documentation allows ([`vector_floats`]).
+//! - It emulates four chips, gfx90a, gfx942, gfx1100 and gfx1200, which represent the supported families.
+//! - Each instruction is decoded once. An unknown instruction or modifier fails the launch with its text; nothing is
+//!   skipped.
+//! - Registers, shared memory and private memory initially contain garbage. The waves of a block, and of a few blocks,
+//!   are interleaved in an order that depends on a seed.
+//! - Every access is checked: accesses to device memory to the byte, accesses to shared memory against the size in the
+//!   kernel's descriptor, and accesses to private memory against its size per thread.
+//! - Results that the hardware only approximates have the largest error that its documentation allows
+//!   ([`vector_floats`]).
 //!
-//! Not modeled: waits (`s_waitcnt`: each instruction is over when the next begins), caches and the order in which other
-//! waves see writes, hazards between instructions, timing, counts of registers, rounding other than to the nearest,
-//! blocks of more than one dimension, images, messages. What it does not know fails by name.
+//! Not modeled: waits (`s_waitcnt`: each instruction completes before the next one begins), caches and the order in
+//! which other waves see writes, hazards between instructions, timing, register counts, rounding modes other than to
+//! nearest, blocks of more than one dimension, images, messages. Unsupported features fail by name.
 //!
 //! Reading order: [`number`], [`operand`], [`modifiers`], [`mnemonic`] (text); [`lanewise`], [`vector_integers`],
-//! [`vector_floats`], [`comparisons`], [`scalar_table`], [`memory_names`] (what is known of each
-//! instruction); [`instruction`], [`disassemble`], [`decode`]; [`metadata`], [`code_object`], [`program`];
-//! [`garbage`], [`wave`], [`fault`], [`surroundings`] (state); [`run_scalar`], [`run_vector`], [`run_exchange`],
-//! [`run_memory`], [`run_lds`], [`execute`], [`launch`].
+//! [`vector_floats`], [`comparisons`], [`scalar_table`], [`memory_names`] (tables of instructions); [`instruction`],
+//! [`disassemble`], [`decode`]; [`metadata`], [`code_object`], [`program`]; [`garbage`], [`wave`], [`fault`],
+//! [`surroundings`] (state); [`run_scalar`], [`run_vector`], [`run_exchange`], [`run_memory`], [`run_lds`],
+//! [`execute`], [`launch`].
 
 // Lanes are indices of several rows at once.
 #![allow(clippy::needless_range_loop)]

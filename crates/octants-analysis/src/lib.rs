@@ -1,8 +1,8 @@
-//! Analyses of code: where addresses point, what code touches, which elements. Results are cached for the passes that
-//! need them.
+//! Program analyses: the memory that an address points to, the memory and the elements that code accesses, effects,
+//! costs. Results are cached for the passes that need them.
 //!
-//! Nothing here changes a program. A fact holds for the body that it was computed from, as it was then. [`BodyFacts`]
-//! are cached in the body until it changes.
+//! Nothing here changes a program. A fact is valid for the body that it was computed from until the body changes.
+//! [`BodyFacts`] are cached in the body and dropped when it changes.
 //!
 //! Reading order: [`addresses`], [`constants`], [`code_layout`], [`iterations`], `local_uses`, [`memory_classes`],
 //! [`exits`], [`effects`], [`behavior`], [`cost_model`], [`affine`], [`dependence`], `fixed_distance`,

@@ -3,7 +3,7 @@
 //! An artifact contains no address of a host or device. `octants_ir::ArgLayout` fixes the order of its argument slots;
 //! only their count is stored here.
 //!
-//! [`Store`] keeps artifacts in a folder for later processes, each under its [`Key`]. It also keeps [`Trace`]s, by
+//! [`Store`] keeps artifacts in a folder for later processes, each under its [`Key`]. It also keeps [`Trace`]s, through
 //! which a process finds the right artifact without compiling.
 
 mod access;

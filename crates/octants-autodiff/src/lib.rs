@@ -5,7 +5,7 @@
 //! rules, [`derivative_rules`].
 //!
 //! Reading order: `differentiate`, [`derivative_rules`], `differentiate_forward`, `differentiate_reverse`,
-//! `join_conflicting_groups`, and the modes that check what gradients rely on, `validate_reads` and
+//! `join_conflicting_groups`, and the modes that check the assumptions of gradients, `validate_reads` and
 //! `differentiate_reverse/record_trip_counts`.
 
 mod demote_volatile_loads;

@@ -2,7 +2,7 @@
 //!
 //! # Purpose
 //!
-//! [`compile_host`] turns an `octants_ir::Program` into a relocatable object for the machine the process runs on,
+//! [`compile_host`] compiles an `octants_ir::Program` to a relocatable object for the machine that the process runs on,
 //! inside an `octants_artifact::Artifact`. Large programs are split into several modules, which threads compile in
 //! parallel. It may be called from several threads at once: each module has its own LLVM context.
 //!
@@ -11,7 +11,7 @@
 //! - There is one lowering. All differences between machines are behind `target::Target`.
 //! - During code generation, aggregates are lists of scalar LLVM values. No LLVM value is a first-class array or
 //!   struct, except what functions return.
-//! - The program was verified: an ill-typed instruction is a bug of the compiler and panics.
+//! - The program has been verified: an ill-typed instruction is a compiler bug and panics.
 //! - Code contains no address: everything is reached from the context that each entry point takes.
 //!
 //! # Behavior where the IR leaves a choice

@@ -2,19 +2,19 @@
 //!
 //! # Purpose
 //!
-//! [`fn@compile`] turns a scheduled program into an `octants_artifact::Artifact` whose modules are SPIR-V, one for
-//! each task, with the entry point [`ENTRY_POINT`].
+//! [`fn@compile`] compiles a scheduled program to an `octants_artifact::Artifact` whose modules are SPIR-V, one per
+//! task, with the entry point [`ENTRY_POINT`].
 //!
 //! # Invariants
 //!
-//! - Code generation makes no decisions: it carries out the schedule. If the device lacks a feature, the error names
+//! - Code generation makes no decisions: it carries out the schedule. If the device lacks a feature, the error shows
 //!   the user's line.
 //! - Device memory is reached by 64-bit addresses (`PhysicalStorageBuffer64`), under Vulkan's memory model. A launch
 //!   passes a `DeviceContext` and the argument slots as push constants. If the slots exceed [`MOST_ARGUMENT_BYTES`],
 //!   it passes their address.
 //! - Blocks have one dimension, whose size is the specialization constant 0.
 //! - Aggregates are lists of scalars during code generation. A variable is an array of scalars of one type.
-//! - The program was verified: an ill-typed instruction is a bug of the compiler and panics.
+//! - The program has been verified: an ill-typed instruction is a compiler bug and panics.
 //!
 //! # Behavior where the IR leaves a choice
 //!

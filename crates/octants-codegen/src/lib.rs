@@ -1,4 +1,4 @@
-//! The part that code generators share: the properties of a program on which its code and its launches must agree.
+//! The part that code generators share: the properties of a program on which its code and its launcher must agree.
 //!
 //! # Invariants
 //!

@@ -4,10 +4,10 @@
 //! # Invariants
 //!
 //! - Without streams, every call returns after its work is done ([`octants_runtime::Driver::is_immediate`]). With
-//!   streams, work is queued, and a waiting queue holds no thread.
+//!   streams, work is queued, and a waiting queue occupies no thread.
 //! - A task too small for several threads runs on the caller. Threads are started by the first task that needs them.
 //! - A pool thread never waits for another task, so nesting cannot deadlock. The caller waits only for threads that
-//!   have joined its task, so missing threads (after a `fork`) only cost speed.
+//!   have joined its task, so missing threads (after a `fork`) only reduce speed.
 //! - No panic crosses into compiled code.
 //!
 //! Reading order: [`host_driver`], [`run_task`], [`enter`], [`plan_chunks`], [`pool`], `job_slot`, `lane`,

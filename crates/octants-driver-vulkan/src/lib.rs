@@ -1,4 +1,4 @@
-//! GPUs of any vendor, through Vulkan 1.2. Nothing of Vulkan is needed to build.
+//! GPUs of any vendor, through Vulkan 1.2. Vulkan is not needed to build.
 //!
 //! The loader's library is looked up when a device is opened ([`open()`]). Without it, or without a device that has
 //! the required features (buffer addresses, timeline semaphores, Vulkan's memory model, 64-bit integers), opening
@@ -8,7 +8,7 @@
 //!
 //! - A stream is a timeline semaphore. Its work is recorded into batches; each batch is one submission and one value
 //!   of the semaphore. An event is a value. A wait first submits what is recorded.
-//! - A batch is submitted before any other may wait for it, so one queue can serve all streams.
+//! - A batch is submitted before another batch may wait for it, so one queue can serve all streams.
 //! - Device memory is addressed by device addresses, pinned memory by host addresses. A launch translates the latter.
 //! - Every error names the call and the operation. Once the device is lost, every call says so.
 //!

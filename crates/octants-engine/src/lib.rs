@@ -1,12 +1,12 @@
-//! A session: configuration, compilation and devices behind one value that the Python binding owns.
+//! A session: configuration, compilation and devices, as one value that the Python binding owns.
 //!
 //! Reading order: [`backend`] (the kinds of machine), [`config`] (the options), `option_values` (their checks),
-//! `accepted_options` (options without effect), `current_config`, [`environment`] (the one place that reads
-//! environment variables), [`artifact_cache`] (compiled kernels on disk), [`trace`] (compilations that need not be
-//! repeated), [`compile_times`], `open_device`, [`session`] (compile, load, launch), [`machine`] and [`inspect`] (code
-//! for people to read), [`error`].
+//! `accepted_options` (options without effect), `current_config`, [`environment`] (the one place that reads environment
+//! variables), [`artifact_cache`] (compiled kernels on disk), [`trace`] (finding artifacts without running the front
+//! end), [`compile_times`], `open_device`, [`session`] (compile, load, launch), [`machine`] and [`inspect`] (code for
+//! people to read), [`error`].
 //!
-//! Nothing here is global: two sessions may exist side by side. The outer binding decides which one is current.
+//! Nothing here is global: several sessions may coexist. The binding decides which one is current.
 
 mod accepted_options;
 mod arch;

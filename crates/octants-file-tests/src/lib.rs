@@ -1,28 +1,28 @@
 //! For tests: the driver of file tests, `tests/file/<pass>/<case>.oir` of a crate.
 //!
-//! A case starts with `; run: <passes>`, may go on with `; options: <names>`, and holds the input and, after a line
-//! `----`, the expected text. What passes and options mean is the crate's: it hands [`check_cases`] a function from a
-//! case to a text. With `OCTANTS_BLESS=1` the expected part is written instead of compared.
+//! A case starts with `; run: <passes>`, optionally followed by `; options: <names>`. Then come the input and, after a
+//! line `----`, the expected text. The crate under test defines the passes and options: it passes [`check_cases`] a
+//! function from a case to a text. With `OCTANTS_BLESS=1`, the expected part is written instead of compared.
 //!
-//! Calls run the code, too, in `octants_interpreter`:
+//! Lines with calls also run the code, in `octants_interpreter`:
 //!
 //! ```text
 //! ; call: (n = 3, x = [1.0, 2.0]) -> x = [2.0, 4.0], return 7
 //! ; call: (n = -1, x = []) -> fails "n is negative"
 //! ```
 //!
-//! Arguments are parameters and contents of buffers by name; fields that are not named hold zeros. What must come of a
-//! call holds for the input and for the output, with iterations in order and in others. `call input:` and
-//! `call output:` are for one of them, where the pass is to change what code computes. Results are:
+//! Arguments are parameters and contents of buffers, by name; fields that are not named contain zeros. The results must
+//! hold for the input and for the output of the passes, with iterations in order and in other orders. `call input:` and
+//! `call output:` apply to one of the two, for passes that change the results of the code. Results are:
 //!
-//! - `x = [..]` and `return 7`, exactly; `x ~ [..]` and `return ~ 7.1`, but for a relative error of 1e-5;
-//! - `fails "text"`: an assertion fails with such a message;
-//! - `error "text"`: the interpreter reports undefined behavior with such a text;
+//! - `x = [..]` and `return 7`, exactly; `x ~ [..]` and `return ~ 7.1`, up to a relative error of 1e-5;
+//! - `fails "text"`: an assertion fails with this text in its message;
+//! - `error "text"`: the interpreter reports undefined behavior with this text in its message;
 //! - `prints "line" "line"`: all lines, in any order.
 //!
-//! Vectors and axes are nested lists; `[0..4]` and `[0.0; 8]` are short for longer ones. A line that begins with a `;`
-//! and at least three spaces goes on with the line above. `; grid: block_size 64, blocks 2, subgroup_size 32` sets the
-//! threads of loops with operations of threads.
+//! Vectors and axes are nested lists; `[0..4]` and `[0.0; 8]` abbreviate longer ones. A line that begins with a `;` and
+//! at least three spaces continues the line above. `; grid: block_size 64, blocks 2, subgroup_size 32` sets the grid
+//! for loops with thread operations (barriers, exchanges).
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,22 +1,21 @@
-//! For tests: an interpreter of the IR, of both dialects, by the semantics at the top of `octants_ir`.
+//! For tests: an interpreter for both dialects of the IR, which implements the semantics at the top of `octants_ir`.
 //!
-//! It runs a [`Kernel`] or a [`Program`] on [`Memory`] that the test fills, one instruction after the other. It reports
-//! a [`Fault`] where the semantics leave undefined what happens: an access outside of a buffer, an integer division by
-//! zero, a use of memory of a block that was never written, a race between threads of a block, and an operation of
-//! threads that not all of them come to.
+//! It runs a [`Kernel`] or a [`Program`] on [`Memory`] that the test fills, one instruction at a time. It reports
+//! undefined behavior as a [`Fault`]: an access outside of a buffer, an integer division by zero, a read of shared
+//! memory that was never written, a race between the threads of a block, or a thread operation (barrier, exchange) that
+//! not all threads reach.
 //!
 //! - Floats are rounded after each operation, and nothing is reassociated.
-//! - Iterations of a parallel loop run in order, or in an order made from a seed ([`Order`]).
-//! - A parallel loop with operations of threads in it runs on a [`Grid`]: thread `i` of all takes the iterations `i`,
-//!   `i + threads` and so on. So does a task of a grid. Everything else runs on one thread.
-//! - Random numbers are those of compiled code. Those of a kernel that was not cut into tasks are those of its first
+//! - Iterations of a parallel loop run in order, or in an order that depends on a seed ([`Order`]).
+//! - A parallel loop that contains thread operations runs on a [`Grid`]: thread `i` takes the iterations `i`, `i +
+//!   threads` and so on. So does a task with a grid. Everything else runs on one thread.
+//! - Random numbers are those of compiled code. A kernel that was not split into tasks draws the numbers of its first
 //!   task.
-//! - `address_bits` and launches are not interpreted; printed text has no formats.
+//! - `address_bits` and launches are not interpreted; format specifications of printed text are ignored.
 //!
-//! Reading order: `scalar`, `arithmetic`, `value`; `memory`, `thread_memory`; `thread`, what it is to be in the middle
-//! of code; `operations`, `control`, `grid`,
-//! what moves it on; `graph`. [`random_kernels`], [`random_threads`], [`shaped_loops`] and [`kernel_variants`] make
-//! up kernels from seeds.
+//! Reading order: `scalar`, `arithmetic`, `value`; `memory`, `thread_memory`; `thread` (the state of a thread);
+//! `operations`, `control`, `grid` (execution); `graph`. [`random_kernels`], [`random_threads`], [`shaped_loops`] and
+//! [`kernel_variants`] generate kernels from seeds.
 
 mod arithmetic;
 mod control;

@@ -12,52 +12,54 @@
 //! - Integers are two's complement and wrap. `u1` holds 0 or 1. Shifts by the width or more yield an unspecified value.
 //! - `Div` on integers rounds toward zero, `FloorDiv` and `Mod` follow Python, `Rem` follows C. Dividing an integer by
 //!   zero is undefined; `INT_MIN / -1` wraps.
-//! - Floats are IEEE, and under `fast_math` back ends may reassociate, contract, and assume no NaN or infinity.
-//! - `Min` and `Max` of a number and a NaN are the number. `Round` takes ties away from zero. `IsNan` and `IsInf` look
-//!   at the bits, so they hold under `fast_math` too.
-//! - `Cast` float to integer truncates toward zero, to `u1` it tests for non-zero; integer narrowing keeps low bits.
-//! - `Pow` on integers multiplies repeatedly; a negative exponent yields 0, or +-1 for a base of +-1.
+//! - Floats are IEEE; under `fast_math`, back ends may reassociate, contract, and assume no NaN or infinity.
+//! - `Min` and `Max` of a number and a NaN yield the number. `Round` rounds ties away from zero. `IsNan` and `IsInf`
+//!   test the bits, so they work under `fast_math` too.
+//! - `Cast` from float to integer truncates toward zero, and to `u1` tests for non-zero; integer narrowing keeps the
+//!   low bits.
+//! - `Pow` on integers multiplies repeatedly; a negative exponent yields 0, or ±1 for a base of ±1.
 //! - `u1` arithmetic is modulo 2: `true + true` is `false`, as in any other integer type that wraps.
 //! - A tensor operand works component by component. `MatMul` sums in index order.
-//! - The IR has no implicit conversion. The language's is [`Scalar::promote`]: floats win over integers and keep their
-//!   width, the wider of two integers wins, unsigned wins at equal width; so `-1 < 1` is false between `i32` and `u32`.
-//! - Bounds and indices of a `For` are i32 or i64, one type for each axis. `Shape` as an i32 is only asked for where
-//!   the extent at launch is known to fit; the front end takes i64 for an axis that may be longer.
+//! - The IR has no implicit conversion. The language's promotion is [`Scalar::promote`]: floats win over integers and
+//!   keep their width, the wider of two integers wins, and unsigned wins at equal width. So `-1 < 1` is false between
+//!   `i32` and `u32`.
+//! - Bounds and indices of a `For` are i32 or i64, one type for each axis. `Shape` yields an i32 only if the extent at
+//!   launch is known to fit; for an axis that may be longer, the front end uses i64.
 //! - Locals start as zero at each execution of the body that declares them.
 //! - A plain load or store that races with another thread's store of the same address is undefined, except that threads
 //!   storing the same value leave that value. Atomics are relaxed and device-wide. A `VolatileLoad` may race with them
-//!   and with stores: it is executed as often as it is written, and orders nothing else.
-//! - `AddressBits` neither reads nor writes. The number is that of this launch, and useful for arithmetic only.
-//! - Iterations of a parallel `For` run in any order and at once; a task sees all effects of tasks before it.
-//!   [`task_graph`] says which tasks come before it.
+//!   and with stores. It is never merged, hoisted or removed, and orders no other access.
+//! - `AddressBits` neither reads nor writes memory. Its value is valid for this launch, and for arithmetic only.
+//! - Iterations of a parallel `For` run in any order and concurrently. A task sees all effects of the tasks before it;
+//!   [`task_graph`] says which tasks these are.
 //! - A parallel `For` with groups splits the iterations of its last axis. Each group, in order, runs its body once per
 //!   `factor` adjacent iterations while at least `factor` iterations remain. The loop's own body runs the remainder.
 //!   An aligned group starts at a multiple of `factor`. Tiles only choose the threads that run the groups.
-//! - `Assert` that fails ends the iteration of the parallel loop that it is in, and the task where it is in
-//!   none; in a function it returns zero, and the caller ends in the same way. Nothing after it in the iteration is
-//!   executed; other iterations go on, whatever thread runs them. Of a launch's failures one is reported, and no task
+//! - An `Assert` that fails ends the iteration of the parallel loop that it is in, or the task if it is in none. In a
+//!   function, it returns zero, and the caller ends in the same way. Nothing after it in the iteration is executed.
+//!   Other iterations continue, no matter which thread runs them. One of a launch's failures is reported, and no task
 //!   that comes after the one that failed is executed.
 //! - Threads of a device form subgroups, which run in step, and blocks, which share memory and meet at barriers. All
-//!   threads of a subgroup or block reach its `Barrier`, `BlockCount` and `Subgroup` operations together: these are
-//!   under no divergent condition (`AllHere` and `IsWhole` apart). A shuffle from a lane outside the subgroup yields
-//!   the thread's own value.
-//! - Products of matrices are of fragments, which a subgroup holds together: see [`matrix_product`]. All threads of the
-//!   subgroup are there.
+//!   threads of a subgroup or block reach its `Barrier`, `BlockCount` and `Subgroup` operations together: these must
+//!   not be under a divergent condition (except for `AllHere` and `IsWhole`). A shuffle from a lane outside the
+//!   subgroup yields the thread's own value.
+//! - The operands of matrix products are fragments, which a subgroup holds together: see [`matrix_product`]. All
+//!   threads of the subgroup must reach them together.
 //! - Shared memory is undefined when its block starts. A plain access that races with another thread of the block is
 //!   undefined; a barrier orders accesses before it with accesses after it.
-//! - Private memory that a caller gives a thread is zero at first. The buffers of `copies` are that memory of all
-//!   threads, by thread and scalar, for code that runs when these have ended. It leaves zeros behind.
-//! - `VectorLoad` and `VectorStore` access the scalars of a vector one after the other in memory, from the address on.
-//!   `Prefetch` does nothing that a program could see, wherever its address is.
+//! - Private memory that a caller gives to a thread is initially zero. The buffers in `copies` are the private memory
+//!   of all threads, indexed by thread and scalar, for code that runs after these threads have ended. This code must
+//!   leave zeros in it.
+//! - `VectorLoad` and `VectorStore` access the scalars of a vector at consecutive locations, from the address on.
+//!   `Prefetch` has no observable effect, even if its address is invalid.
 //! - `Freeze` of an undefined value is one value of its type, the same at each use.
-//! - `Random` depends on the seed, the launch number, the linear index of the iteration and the count of draws before
-//!   it in that iteration; never on the schedule.
+//! - `Random` depends on the seed, the launch number, the linear index of the iteration and the number of earlier draws
+//!   in that iteration, and never on the schedule.
 //!
 //! Reading order: [`types`], [`op`], [`mod@operation_table`], [`mod@instruction_table`], [`body`], [`kept_facts`],
-//! [`kernel`],
-//! [`task_graph`], [`mod@launch_count`], [`mod@task_blocks`]; then [`mod@print`] (the text), [`parse`]; [`verify`]
-//! lists what must hold; [`copy_code`], [`plain_update`] and [`mod@run_pipeline`] serve passes. [`affine`],
-//! [`schedule`], [`target_info`] and [`codegen_options`] are what later stages exchange.
+//! [`kernel`], [`task_graph`], [`mod@launch_count`], [`mod@task_blocks`]; then [`mod@print`] (the text form),
+//! [`parse`]; [`verify`], which lists the rules; [`copy_code`], [`plain_update`] and [`mod@run_pipeline`] serve passes.
+//! [`affine`], [`schedule`], [`target_info`] and [`codegen_options`] are data that later stages exchange.
 
 #![allow(missing_docs)] // Names of operations are their documentation; semantics are above.
 

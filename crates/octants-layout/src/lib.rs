@@ -1,24 +1,26 @@
 //! The tree of levels: where each element of a field lies in memory, as data.
 //!
 //! A tree is described level by level ([`LevelTree`]). A level is a block of cells: extents along axes, the first axis
-//! outermost in memory. A cell holds the levels and places below it side by side, in the order of their addition, each
-//! at its alignment. Levels that share an axis nest: an index along the axis is a number in mixed radix. The extents of
-//! the levels are its radices, outermost first.
+//! outermost in memory. A cell contains the levels and components below it one after the other, in the order in which
+//! they were added, each with its alignment. Levels that share an axis nest: an index along the axis is a mixed-radix
+//! number. The extents of the levels are its radices, outermost first.
 //!
-//! [`LevelTree::lay_out`] fixes what follows from the description, a [`TreeLayout`]:
+//! [`LevelTree::lay_out`] computes a [`TreeLayout`] from the description:
 //!
 //! - sizes and alignment of cells, and the [`Placement`] of each component;
-//! - for each level or place the [`CellIndex`] of each sparse level above it: the digits of an index that name a cell;
-//! - for each sparse level a [`SparseArea`] behind the data: which cells are active, and room for a list of them.
+//! - for each level or component, the [`CellIndex`] of each sparse level above it: the digits of an index that select a
+//!   cell;
+//! - for each sparse level, a [`SparseArea`] after the data: which cells are active, and space for a list of them.
 //!
-//! The data of a sparse level lies at full extent, as if the level were dense. The [`Activity`] of a kind of level says
-//! what its area keeps. The rest of the crate asks for the activity and not for the kind, so that a further kind of
-//! sparse level (`hash`) is a further variant there.
+//! The data of a sparse level has its full extent, as if the level were dense. The [`Activity`] of a kind of level says
+//! what its area contains. The rest of the crate depends on the activity and not on the kind, so another kind of sparse
+//! level (`hash`) would need only another variant there.
 //!
-//! The crate holds no memory. Sizes have 64 bits; what does not fit is a [`LayoutError`].
+//! The crate allocates no memory. Sizes have 64 bits; overflow is a [`LayoutError`].
 //!
 //! Modules in reading order: `index_digit`, `placement`, `shared_axes`, `level`, `error`, `tree` (the description),
-//! `cells` (what an index names), `measure` (sizes and places), `areas` (behind the data), `tree_layout`.
+//! `cells` (the cells that an index selects), `measure` (sizes and placements), `areas` (the metadata after the data),
+//! `tree_layout`.
 
 mod areas;
 mod cells;

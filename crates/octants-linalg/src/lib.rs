@@ -1,10 +1,11 @@
 //! Sparse matrices on the host, and direct solvers of linear systems.
 //!
-//! [`SparseMatrix`] holds a matrix by columns and knows its algebra. [`Solver`] factorizes one in two steps, first its
-//! pattern and then its values, and solves systems with the result. Both are for `f32` and `f64`, the two types that
-//! implement [`Real`].
+//! [`SparseMatrix`] stores a matrix by columns and implements its algebra. [`Solver`] factorizes a matrix in two steps,
+//! first its pattern and then its values, and solves systems with the factors. Both support `f32` and `f64`, the two
+//! types that implement [`Real`].
 //!
-//! Iterative solvers and products with vectors are not here: they are kernels, which run where their vectors are.
+//! Iterative solvers and products with vectors are not in this crate: they are kernels, which run on the device of
+//! their vectors.
 
 mod compressed_columns;
 mod solver;

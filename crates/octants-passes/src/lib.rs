@@ -7,9 +7,9 @@
 //! [`find_divergent_barriers()`], [`find_partial_products()`], [`find_carried_locals()`], [`find_races`],
 //! [`offload()`]. `octants_ir::insert_code` serves several of them.
 //!
-//! Differentiation has its own pass table in another crate, and shares the simplification passes. Three entry points
-//! here are used by that table only: [`inline_calls::inline_all_calls`], [`make_updates_atomic::make_sums_atomic`] and
-//! [`demote_atomics::demote_unshared_atomics`].
+//! Differentiation has its own pass table, in octants-autodiff, and shares the simplification passes. Three entry
+//! points here are used by that table only: [`inline_calls::inline_all_calls`],
+//! [`make_updates_atomic::make_sums_atomic`] and [`demote_atomics::demote_unshared_atomics`].
 
 mod check_bounds;
 mod check_convergence;

@@ -15,8 +15,8 @@
 //! [`event`], [`concurrency`], `conductor`, [`kept_counters`], [`launch_order`], [`worker_pool`], `fork`, [`pattern`],
 //! `transfer`, [`sparse`], `foreign`, `host_work`, `peer_waits`, `peer_copies`, `assemble`, [`race`], `race_at_site`,
 //! [`races`], [`witness`], `watch_launches`, [`profile`], `measure`, [`profiler`], [`report`], [`render_site`],
-//! `site_messages`, [`nesting`], `poll`, `interruptible_wait`, [`renewable`]. A stream is `scratch`, `staging`,
-//! `stage_arguments`, `channel`, `listen` and `adopted` besides.
+//! `site_messages`, [`nesting`], `poll`, `interruptible_wait`, [`renewable`]. The modules `scratch`, `staging`,
+//! `stage_arguments`, `channel`, `listen` and `adopted` also belong to streams.
 
 mod adopted;
 mod assemble;

@@ -1,20 +1,20 @@
-//! How the tasks of a program run on a kind of machine: [`schedule_program()`] decides, code generators carry out.
+//! Scheduling: how the tasks of a program run on a kind of machine. [`schedule_program()`] decides; code generators
+//! carry out the decisions.
 //!
-//! First it is decided what runs how: data beside the program, a [`Schedule`](octants_ir::Schedule), in which each task
-//! has variants with bodies of their own. Then the passes of [`PASSES`] rewrite these bodies, and functions. Both ask a
-//! [`TargetInfo`](octants_ir::TargetInfo), and never for the vendor of a machine.
+//! The first step computes a [`Schedule`](octants_ir::Schedule), which is separate from the program: each task has
+//! variants, each with its own body. Then the passes of [`PASSES`] rewrite these bodies, and functions. Both steps
+//! query the capabilities in a [`TargetInfo`](octants_ir::TargetInfo), and never the vendor of a machine.
 //!
 //! Reading order: [`mod@schedule_program`], `decide_schedule`, `schedule_task`, `facts`, `scheduling`; for tasks
 //! `shape_launches`; for fragments of matrices `lay_out_fragments`, `load_matrices`; for blocks of threads
 //! `form_thread_loops`, [`mod@block_memory`]; for parallel loops `find_unroll_and_jam`, `unroll_and_jam`,
 //! `scatter_privatization`, `privatize_scatter`, `merge_copies`, `privatize_in_shared_memory`, `reduce_in_blocks`,
 //! `find_tiling`, `tile_in_shared_memory`, `find_coarsening`, `coarsen_threads`, `merge_accesses`, `iteration_groups`,
-//! `intra_iteration_dependence`; for serial loops
-//! `hint_loops`, `prefetch`, `split_remainders`, `unroll_arrays`, `full_unroll`, `find_converged_loops`,
-//! `converge_loops`, `subgroup_steps`, `reduce_in_subgroups`, `software_pipelining`; for single instructions
-//! `balance_threads`, `narrow_barriers`, `demote_atomics`, `freeze_conditional_loads`.
-//! `copy_asynchronously`; `clone_code`, `index_offsets` and `shared_buffers` serve several of them;
-//! [`describe_schedule()`] is for people and tests.
+//! `intra_iteration_dependence`; for serial loops `hint_loops`, `prefetch`, `split_remainders`, `unroll_arrays`,
+//! `full_unroll`, `find_converged_loops`, `converge_loops`, `subgroup_steps`, `reduce_in_subgroups`,
+//! `software_pipelining`; for single instructions `balance_threads`, `narrow_barriers`, `demote_atomics`,
+//! `freeze_conditional_loads`, `copy_asynchronously`. `clone_code`, `index_offsets` and `shared_buffers` serve several
+//! of them; [`describe_schedule()`] prints a schedule for users and tests.
 
 mod balance_threads;
 pub mod block_memory;

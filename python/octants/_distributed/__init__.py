@@ -1,1 +1,1 @@
-"""Programs of several processes: ranks, arrays that are split over them, and what passes between them."""
+"""Programs with several processes: ranks, arrays that are split over the ranks, and communication between ranks."""

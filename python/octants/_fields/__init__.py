@@ -1,1 +1,1 @@
-"""Fields and the trees of levels that they lie in."""
+"""Fields, and the trees of levels in which they are placed."""

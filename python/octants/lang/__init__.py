@@ -1,6 +1,6 @@
-"""Import paths by which programs written for Quadrants reach its internals, such as `qd.lang.ops.logical_not`.
+"""Import paths that programs written for Quadrants use for its internals, such as `qd.lang.ops.logical_not`.
 
-Every name here belongs to another module; new programs do not need this package.
+Every name here is defined in another module. New programs do not need this package.
 """
 
 import sys

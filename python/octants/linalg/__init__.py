@@ -1,8 +1,9 @@
 """Sparse matrices and solvers of linear systems: `qd.linalg`.
 
-A `SparseMatrix` is built by a `SparseMatrixBuilder` that kernels fill, or from triplets in an ndarray. Its algebra and
-its direct solver (`SparseSolver`) run on the host. Products with vectors on the device, `SparseCG` and the matrix-free
-solvers (`MatrixFreeCG`, `MatrixFreeBICGSTAB`) are kernels, and run on the program's device.
+A `SparseMatrix` is built from a `SparseMatrixBuilder` that kernels fill, or from triplets in an ndarray. Its algebra
+runs on the host. Its direct solver (`SparseSolver`) runs on the host, or on an NVIDIA GPU if cuDSS is installed.
+`SparseCG` and the matrix-free solvers (`MatrixFreeCG`, `MatrixFreeBICGSTAB`) run as kernels on the program's device. So
+do products with vectors on the device, unless the GPU vendor's library computes them.
 """
 
 from octants.linalg.linear_operator import LinearOperator

@@ -1,7 +1,7 @@
-"""Kernels as plain Python, for `qd.init(arch=qd.python)`: to step through a kernel in a debugger.
+"""Kernels as plain Python, for `qd.init(arch=qd.python)`, so that a debugger can step through a kernel.
 
-Fields and ndarrays are in the memory of a CPU program, and are accessed as from Python. `rewrite` changes the
-constructs that have another meaning in the kernel language, and then the kernel's Python function runs. `stand_ins`
+Fields and ndarrays are in the memory of a CPU program, and are accessed as in Python scope. `rewrite` changes the
+constructs that have a different meaning in the kernel language; then the kernel runs as a Python function. `stand_ins`
 implements the built-in functions of the kernel language. Everything runs in order, on one thread.
 """
 

@@ -1,4 +1,4 @@
-"""Checks a device with the installed package alone: `python -m octants.selftest --arch cpu`, or `cuda`, or `amdgpu`.
+"""Checks a device using only the installed package: `python -m octants.selftest --arch cpu`, or `cuda`, or `amdgpu`.
 
 Each kind of device operation is compiled and run, and compared with numpy. Use it on machines that have not been
 tested yet: the last lines say what to report.

@@ -1,12 +1,12 @@
 """Cooperating threads: blocks, subgroups and the grid.
 
 The threads that run a parallel loop form blocks, which share memory (`block.SharedArray`) and synchronize at barriers
-(`block.sync`). The threads of a block form subgroups (32 or 64 threads), which exchange values in registers
-(`subgroup.shuffle`). With `qd.loop_config(block_dim=n)`, block `b` runs iterations `n * b` to `n * b + n - 1` if the
-loop has no more iterations than the launch has threads.
+(`block.sync`). The threads of a block form subgroups, which exchange values in registers (`subgroup.shuffle`). With
+`qd.loop_config(block_dim=n)`, block `b` runs iterations `n * b` to `n * b + n - 1` if the number of iterations is known
+when the launch begins.
 
-All of it needs a GPU and is for kernels and `@qd.func` functions. Collective operations must be in uniform control
-flow: under no condition that differs among the threads of the block or subgroup.
+These functions are for kernels and `@qd.func` functions, on GPUs and on the CPU. Collective operations must be in
+uniform control flow: not under a condition that differs among the threads of the block or subgroup.
 """
 
 from octants.simt import block, grid, subgroup, warp
