@@ -97,7 +97,8 @@ impl Given {
             set(&mut arguments, hidden.offset, hidden.size, value);
         }
         let mut packet: Vec<u64> = (0..8).map(|_| chance.draw()).collect();
-        for (offset, value) in [(4, grid.threads), (6, 1), (8, 1)] {
+        // Threads of a block along each axis, and a reserved half word, which is zero.
+        for (offset, value) in [(4, grid.threads), (6, 1), (8, 1), (10, 0)] {
             set(&mut packet, offset, 2, value.into());
         }
         for (offset, value) in [(12, grid.blocks * grid.threads), (16, 1), (20, 1)] {

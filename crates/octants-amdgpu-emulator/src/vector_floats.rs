@@ -5,18 +5,18 @@
 use crate::lanewise::{Lanewise, op};
 use crate::number::{Half, bf16_bits, exp2, half_bits, half_bits_toward_zero};
 
-/// The bits of a float of 32 bits, off by at most one unit in the last place, in a way that follows from the bits.
+/// One of the two floats of 32 bits next to a number, so less than a unit in the last place off. Which one follows from
+/// its bits.
 fn nearly(exact: f64) -> f32 {
     let rounded = exact as f32;
-    let is_exact = f64::from(rounded) == exact;
-    if !rounded.is_normal() || is_exact {
+    if !rounded.is_normal() || f64::from(rounded) == exact {
         return rounded;
     }
-    match (exact.to_bits() ^ exact.to_bits() >> 17) % 4 {
-        0 => f32::from_bits(rounded.to_bits() + 1),
-        1 => f32::from_bits(rounded.to_bits() - 1),
-        _ => rounded,
+    if (exact.to_bits() ^ exact.to_bits() >> 17) % 2 == 0 {
+        return rounded;
     }
+    let is_short = f64::from(rounded).abs() < exact.abs();
+    f32::from_bits(if is_short { rounded.to_bits() + 1 } else { rounded.to_bits() - 1 })
 }
 
 /// A float of 64 bits with as many good bits as the hardware's first guesses have: 24 at least.
@@ -285,5 +285,24 @@ fn fixup(quotient: f64, denominator: f64, numerator: f64) -> f64 {
         sign * 0.0
     } else {
         quotient.abs() * sign
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn approximations_are_less_than_a_unit_in_the_last_place_off() {
+        let mut inexact = 0;
+        for n in 1..2000 {
+            let exact = 1.0 / f64::from(n);
+            let found = nearly(exact);
+            let unit = f64::from(f32::from_bits(found.to_bits() + 1)) - f64::from(found);
+            let off = (f64::from(found) - exact).abs() / unit;
+            assert!(off < 1.0, "1 / {n} is {off} units off");
+            inexact += usize::from(off > 0.5);
+        }
+        assert!(inexact > 500);
     }
 }

@@ -15,9 +15,9 @@ use crate::symbols::{RawDevice, RawEvent, RawPool, RawStream, code, number};
 /// Which part of the device's memory is kept for later, at most.
 const KEPT_PART: u64 = 8;
 
-/// Bytes that an atomic operation accesses at least: one on a narrower type accesses the word around its element, also
-/// at the end of the memory.
-const WORD: u64 = 4;
+/// What sizes are a multiple of, for code reads more than its elements at the end of the memory: an atomic operation on
+/// a narrow type accesses the word around its element, and AMD's scalar loads fetch four words in place of three.
+const GRANULE: u64 = 16;
 
 /// A device's memory.
 #[derive(Debug)]
@@ -98,7 +98,7 @@ impl Memory {
         bytes: u64,
         contents: Contents,
     ) -> Result<DevicePtr> {
-        let bytes = bytes.checked_next_multiple_of(WORD).unwrap_or(bytes);
+        let bytes = bytes.checked_next_multiple_of(GRANULE).unwrap_or(bytes);
         let calls = context.enter_aside()?;
         let on = stream.unwrap_or(self.setup);
         // SAFETY: the contract above; the context is entered.
