@@ -318,15 +318,9 @@ fn the_words_within_a_cell_are_those_of_nested_levels() {
                 assert_eq!(area.around, Some(outer.level), "seed {seed}");
                 assert_eq!(area.candidates, outer.flat_state.shape()[0]);
                 for (number, words) in words_within(&outer.state, &area.state, &inner.axes) {
-                    let (mut rest, mut first) = (number, 0);
-                    for (extent, step) in &area.first_inside {
-                        first += rest % extent * step;
-                        rest /= extent;
-                    }
-                    let extents: Vec<(u8, u64)> = area.inside.iter().map(|(extent, _)| (0, *extent)).collect();
-                    let step =
-                        |place: Vec<u64>| place.iter().zip(&area.inside).map(|(n, (_, step))| n * step).sum::<u64>();
-                    let found: BTreeSet<u64> = cells(&extents).into_iter().map(|place| first + step(place)).collect();
+                    let extents: Vec<(u8, u64)> = area.inside.iter().map(|extent| (0, *extent)).collect();
+                    let word = |place: Vec<u64>| area.word_inside.number(&[vec![number], place].concat());
+                    let found: BTreeSet<u64> = cells(&extents).into_iter().map(word).collect();
                     assert_eq!(found, words, "seed {seed}");
                     nested += 1;
                 }
