@@ -220,17 +220,18 @@ class Compiler(CallCompiler):
             result = self.operator(op, Value(place.type, place.get), value)
             return self.put_selected(place, self.converted(Value(result.type, result.get), place.type))
         slot, compute = self.slot(), value.get
+        # The place is found once, and first: a call in an index is made once.
+        found, locate = self.slot(), place.locate
+        place = self.read_place(place.type, lambda f: f[found], place.is_global)
         if is_update and isinstance(place.type, str):
             update = self.update(place, op, lambda f: f[slot], False)
 
             def run(f):
+                f[found] = locate(f)
                 f[slot] = compute(f)
                 update(f)
 
             return run
-        # The place is found once: a call in an index is made once.
-        found, locate = self.slot(), place.locate
-        place = self.read_place(place.type, lambda f: f[found], place.is_global)
         result = self.operator(op, Value(place.type, place.get), Value(value.type, lambda f: f[slot], value.literal))
         get, put = self.converted(Value(result.type, result.get), place.type), self.writer(place)
 

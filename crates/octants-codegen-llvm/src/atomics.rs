@@ -7,6 +7,15 @@ use crate::emit::{IntCmp, V};
 use crate::lowering::Lowering;
 use crate::place::{LeafAt, Place};
 
+/// The word of four bytes around a narrower element.
+struct Word {
+    at: V,
+    /// The lowest bit of the element.
+    shift: V,
+    /// The bits of its neighbors.
+    others: V,
+}
+
 impl Lowering<'_, '_> {
     /// What an update stores.
     pub fn updated(&self, op: AtomicOp, s: Scalar, old: V, operand: V) -> V {
@@ -31,6 +40,9 @@ impl Lowering<'_, '_> {
             AtomicOp::Sub if s.is_float() => (AtomicOp::Add, self.e.fneg(operand)),
             _ => (op, operand),
         };
+        if self.is_in_word(Some(op), s) {
+            return self.cas_loop(op, ptr, leaf, operand);
+        }
         let rmw = match (op, s) {
             (AtomicOp::Add, s) if s.is_float() => Rmw::LLVMAtomicRMWBinOpFAdd,
             (_, Scalar::U1 | Scalar::F16) | (AtomicOp::Mul, _) => return self.cas_loop(op, ptr, leaf, operand),
@@ -84,30 +96,60 @@ impl Lowering<'_, '_> {
 
     /// Repeats a compare-and-swap until no other thread came between. An update that changes nothing is not stored.
     fn cas_loop(&self, op: AtomicOp, ptr: V, leaf: &LeafAt, operand: V) -> V {
+        let s = leaf.scalar;
+        self.swap_repeatedly(Some(op), ptr, leaf, |old| {
+            let new = self.updated(op, s, self.of_bits(old, s), operand);
+            self.to_bits(new, s)
+        })
+    }
+
+    /// Replaces the bits of an element by those that `new` makes of them; yields the old value.
+    fn swap_repeatedly(&self, op: Option<AtomicOp>, ptr: V, leaf: &LeafAt, new: impl Fn(V) -> V) -> V {
         let e = self.e;
         let s = leaf.scalar;
-        let bits = e.bits(s);
+        let word = self.is_in_word(op, s).then(|| self.word_around(ptr, s));
+        let (ty, at, align) = word.as_ref().map_or((e.bits(s), ptr, s.bytes()), |word| (e.i32, word.at, 4));
         let head = self.new_block(c"cas");
         let attempt = self.new_block(c"cas.try");
         let done = self.new_block(c"cas.done");
-        let first = e.load(bits, ptr, s.bytes());
+        let first = e.load(ty, at, align);
         e.set_monotonic(first);
         self.mark(first, leaf);
         let from = e.block();
         e.br(head);
         e.position(head);
-        let old_bits = e.phi(bits);
-        e.add_incoming(old_bits, first, from);
-        let old = self.of_bits(old_bits, s);
-        let new_bits = self.to_bits(self.updated(op, s, old, operand), s);
-        e.cond_br(e.icmp(IntCmp::LLVMIntEQ, old_bits, new_bits), done, attempt);
+        let before = e.phi(ty);
+        e.add_incoming(before, first, from);
+        let old = word.as_ref().map_or(before, |word| e.trunc(e.lshr(before, word.shift), e.bits(s)));
+        let new = new(old);
+        let after = word.as_ref().map_or(new, |word| {
+            let element = e.shl(e.zext(new, e.i32), word.shift);
+            e.or(e.and(before, word.others), element)
+        });
+        e.cond_br(e.icmp(IntCmp::LLVMIntEQ, before, after), done, attempt);
         e.position(attempt);
-        let pair = e.cmpxchg(ptr, old_bits, new_bits);
+        let pair = e.cmpxchg(at, before, after);
         self.mark(pair, leaf);
-        e.add_incoming(old_bits, e.extract_value(pair, 0), attempt);
+        e.add_incoming(before, e.extract_value(pair, 0), attempt);
         e.cond_br(e.extract_value(pair, 1), done, head);
         e.position(done);
-        old
+        self.of_bits(old, s)
+    }
+
+    /// Whether an operation (`None`: a compare-and-swap) accesses the word around an element, for the machine has none
+    /// of this width. LLVM's own expansion masks the pointer, and its GVN takes the masked pointer for the pointer: it
+    /// then finds other elements in the word than there are.
+    fn is_in_word(&self, op: Option<AtomicOp>, s: Scalar) -> bool {
+        s.bytes() < 4 && !self.u.target.has_narrow_atomic(op, s)
+    }
+
+    fn word_around(&self, ptr: V, s: Scalar) -> Word {
+        let e = self.e;
+        let offset = e.and(e.ptrtoint(ptr, e.i64), e.i64c(3));
+        let at = e.gep(e.i8, ptr, e.neg(offset));
+        let shift = e.shl(e.trunc(offset, e.i32), e.i32c(3));
+        let others = e.not(e.shl(e.i32c((1 << (8 * s.bytes())) - 1), shift));
+        Word { at, shift, others }
     }
 
     /// Stores `desired` if the value is `expected`; yields the old values.
@@ -118,6 +160,11 @@ impl Lowering<'_, '_> {
             let ptr = self.leaf_pointer(place, leaf);
             let s = leaf.scalar;
             let (expected, desired) = (self.to_bits(*expected, s), self.to_bits(*desired, s));
+            if self.is_in_word(None, s) {
+                let new = |old| e.select(e.icmp(IntCmp::LLVMIntEQ, old, expected), desired, old);
+                out.push(self.swap_repeatedly(None, ptr, leaf, new));
+                continue;
+            }
             let pair = e.cmpxchg(ptr, expected, desired);
             self.mark(pair, leaf);
             out.push(self.of_bits(e.extract_value(pair, 0), s));

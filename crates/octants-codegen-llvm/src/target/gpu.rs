@@ -101,6 +101,10 @@ pub(super) trait Maker {
     fn has_launch_memory(&self) -> bool {
         false
     }
+    /// Whether there is an atomic addition of floats of 16 bits.
+    fn adds_half_floats(&self) -> bool {
+        false
+    }
     /// What the driver of this vendor's GPUs takes.
     fn code_form(&self) -> CodeForm;
     /// Binary logarithm of the threads in a warp.
@@ -524,6 +528,10 @@ impl Target for Gpu {
     fn thread_of_block(&self, e: &Emitter) -> (V, V) {
         let wide = |register| e.zext(self.maker.register(e, register), e.i64);
         (wide(Register::Thread), wide(Register::BlockSize))
+    }
+
+    fn has_narrow_atomic(&self, op: Option<AtomicOp>, s: Scalar) -> bool {
+        op == Some(AtomicOp::Add) && s == Scalar::F16 && self.maker.adds_half_floats()
     }
 
     fn atomic_float_extremum(&self, e: &Emitter, op: AtomicOp, s: Scalar, ptr: V, operand: V) -> Option<V> {

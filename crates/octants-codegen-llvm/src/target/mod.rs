@@ -244,6 +244,10 @@ pub(crate) trait Target {
     fn thread_of_block(&self, _e: &Emitter) -> (V, V) {
         panic!("compiler bug: this target has no blocks of threads")
     }
+    /// Whether there is an atomic operation (`None`: compare-and-swap) on a type of less than four bytes.
+    fn has_narrow_atomic(&self, _op: Option<AtomicOp>, _s: Scalar) -> bool {
+        true
+    }
     /// Atomically updates a float by the smaller or larger of two in another way than by compare and swap; yields the
     /// old value.
     fn atomic_float_extremum(&self, _e: &Emitter, _op: AtomicOp, _s: Scalar, _ptr: V, _operand: V) -> Option<V> {

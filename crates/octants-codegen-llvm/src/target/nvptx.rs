@@ -97,6 +97,10 @@ impl Maker for Nvptx {
         true
     }
 
+    fn adds_half_floats(&self) -> bool {
+        true
+    }
+
     fn atomic_style(&self) -> AtomicStyle {
         // Only threads of the device change the channel while it works. Atomics for the host too would want a bus on
         // which host and device take turns, which few machines have.
