@@ -16,7 +16,7 @@ use crate::symbols::{RawDevice, RawEvent, RawPool, RawStream, code, number};
 const KEPT_PART: u64 = 8;
 
 /// What sizes are a multiple of, for code reads more than its elements at the end of the memory: an atomic operation on
-/// a narrow type accesses the word around its element, and AMD's scalar loads fetch four words in place of three.
+/// a narrow type accesses the word around its element, and a load of three words may fetch four.
 const GRANULE: u64 = 16;
 
 /// A device's memory.

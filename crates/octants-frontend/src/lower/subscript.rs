@@ -63,17 +63,7 @@ impl Lowerer<'_> {
             return self.err(Code::Syntax, text);
         }
         match base {
-            Value::Str(_) => {
-                let key = match &index[..] {
-                    [one] => self.to_host(one),
-                    _ => None,
-                };
-                let (Some(text), Some(key)) = (self.to_host(base), key) else {
-                    return self.err(Code::Type, "a string is indexed by one value that is known at compile time");
-                };
-                let found = self.world.subscript(text, key).map_err(|e| self.host_error(e))?;
-                Ok(self.lift(found))
-            }
+            Value::Str(_) => self.character(base, &index),
             Value::Tuple(items) | Value::List(items) | Value::Static(items) => self.sequence_item(items, base, &index),
             Value::Range(_) if base.is_compile_time() => {
                 let items = self.compile_time_items(base)?;
@@ -137,6 +127,19 @@ impl Lowerer<'_> {
             Entity::Bool(b) => Some(Value::Bool(*b)),
             _ => None,
         }
+    }
+
+    /// What a string known at compile time has at an index.
+    fn character(&mut self, base: &Value, index: &[Value]) -> Result<Value> {
+        let key = match index {
+            [one] => self.to_host(one),
+            _ => None,
+        };
+        let (Some(text), Some(key)) = (self.to_host(base), key) else {
+            return self.err(Code::Type, "a string is indexed by one value that is known at compile time");
+        };
+        let found = self.world.subscript(text, key).map_err(|e| self.host_error(e))?;
+        Ok(self.lift(found))
     }
 
     fn sequence_item(&mut self, items: &[Value], base: &Value, index: &[Value]) -> Result<Value> {

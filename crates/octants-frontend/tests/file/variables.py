@@ -19,8 +19,8 @@ def annotated(a: qd.i32) -> qd.f64:
 @qd.kernel
 def keeps_its_type(a: qd.f32) -> qd.i32:
     i = 1
-    i = a
-    i += a
+    i = a  #~ WARN Assign may lose precision: i32 <- f32
+    i += a  #~ WARN Atomic add may lose precision: i32 <- f32
     return i
 
 
@@ -100,10 +100,10 @@ def zero_and_one(w: qd.types.vector(2, qd.f64)) -> qd.types.vector(2, qd.f64):
 @qd.kernel
 def promoted_updates(y: qd.types.ndarray(qd.i32, 1)) -> qd.i32:
     i = 3
-    i += 0.7
-    i *= 2.5
-    y[0] += 0.7
-    y[0] *= 2.5
+    i += 0.7  #~ WARN Atomic add may lose precision: i32 <- f32
+    i *= 2.5  #~ WARN Atomic mul may lose precision: i32 <- f32
+    y[0] += 0.7  #~ WARN Atomic add may lose precision: i32 <- f32
+    y[0] *= 2.5  #~ WARN Atomic mul may lose precision: i32 <- f32
     y[0] *= i
     x[0] *= 2
     return i
