@@ -186,3 +186,32 @@ def test_chains_of_values_that_no_iteration_changes_compile(tmp_path):
     script.write_text(CHAIN)
     env = os.environ | {"PYTHONPATH": str(Path(qd.__file__).parents[1])}
     subprocess.run([sys.executable, str(script)], check=True, timeout=60, env=env)
+
+
+@pytest.mark.parametrize("dtype", [qd.u8, qd.i16], ids=str)
+def test_atomics_on_narrow_types_do_not_mask_pointers(dtype):
+    """GVN takes a masked pointer for the pointer, and finds other elements in the word there than there are."""
+    x, y = qd.field(dtype), qd.field(dtype)
+    qd.root.dense(qd.i, 8).place(x, y)
+
+    @qd.kernel
+    def add():
+        qd.loop_config(serialize=True)
+        for i in range(5):
+            y[i] += x[i]
+
+    text = qd.inspect(add, target="sm_90", emit="asm")
+    assert "atom.relaxed.gpu.global.cas.b32" in text
+    assert not re.search(r"and\.b64\s+%rd\d+, %rd\d+, -4;", text)
+
+
+def test_integers_of_nvidia_gpus_are_subtracted_from_zero():
+    """NVIDIA's assembler takes a signed negation for one that does not overflow, and loses it in three-way maxima."""
+
+    @qd.kernel
+    def negate(a: qd.i16, b: qd.i32) -> qd.i32:
+        return qd.max(-b, b // 2, b) + abs(a) - (-a) % 17
+
+    text = qd.inspect(negate, -32768, 8, target="sm_90", emit="asm")
+    assert not re.search(r"\b(neg\.s\d+|abs\.s16)\b", text)
+    assert text.count("sub.u32") + text.count("sub.u16") >= 3

@@ -12,7 +12,7 @@ fn nearly(exact: f64) -> f32 {
     if !rounded.is_normal() || f64::from(rounded) == exact {
         return rounded;
     }
-    if (exact.to_bits() ^ exact.to_bits() >> 17) % 2 == 0 {
+    if (exact.to_bits() ^ exact.to_bits() >> 17).is_multiple_of(2) {
         return rounded;
     }
     let is_short = f64::from(rounded).abs() < exact.abs();

@@ -240,7 +240,10 @@ pub(crate) fn list(
             lowered.optimize()?;
         }
         if listing == Listing::Assembly {
-            let text = emit_code(lowered.module, &lowered.workshop.machine, FileType::Assembly)?;
+            let text = match lowered.workshop.target.code_form() {
+                CodeForm::Object => emit_code(lowered.module, &lowered.workshop.machine, FileType::Assembly)?,
+                CodeForm::Text => lowered.emit()?,
+            };
             return Ok(String::from_utf8_lossy(&text).into_owned());
         }
         Ok(lowered.module.print_to_string().to_string())

@@ -12,6 +12,7 @@ mod inline_math;
 mod link_code_object;
 mod nvptx;
 mod nvptx_math;
+mod nvptx_text;
 mod processors;
 mod products;
 mod rocm_library;

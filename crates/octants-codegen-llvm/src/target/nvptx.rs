@@ -10,6 +10,7 @@ use octants_ir::{ProductKind, Scalar, TargetInfo, ThreadScope};
 
 use super::device_library::link_device_library;
 use super::gpu::{self, BLOCK, GLOBAL, Gpu, Maker, Register, THREADS, open_machine};
+use super::nvptx_text::replace_negations;
 use super::{AtomicStyle, CodeForm, Target, products};
 use crate::emit::{Emitter, IntCmp, T, V};
 use crate::{CodegenError, CodegenOptions};
@@ -105,6 +106,10 @@ impl Maker for Nvptx {
         // Only threads of the device change the channel while it works. Atomics for the host too would want a bus on
         // which host and device take turns, which few machines have.
         AtomicStyle { scope: "device", scope_with_host: "device", promises: &[] }
+    }
+
+    fn package(&self, code: Vec<u8>) -> Result<Vec<u8>, CodegenError> {
+        Ok(replace_negations(&String::from_utf8_lossy(&code)).into_bytes())
     }
 
     fn code_form(&self) -> CodeForm {
