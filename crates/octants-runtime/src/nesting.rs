@@ -2,8 +2,8 @@
 //!
 //! Compiled code can call back into the host (a print sink, say), and the host's thread pool runs tasks on its own
 //! threads. A launch from such a thread would wait for a lock that its own launch holds. The launcher therefore asks
-//! here first, and runs a nested launch inline without waiting. A thread that captures records its launches: see
-//! [`crate::capture`].
+//! here first, and runs a nested launch inline without waiting. A launch between the tasks of a launch on split arrays
+//! is queued like those tasks. A thread that captures records its launches: see [`crate::capture`].
 
 use std::cell::Cell;
 
@@ -14,6 +14,7 @@ const CAPTURING: u8 = 2;
 const CONCURRENT: u8 = 4;
 const ORDERED: u8 = 8;
 const SUBMITTING: u8 = 16;
+const CONDUCTING: u8 = 32;
 
 thread_local! {
     static MARKS: Cell<u8> = const { Cell::new(0) };
@@ -84,6 +85,11 @@ pub fn set_concurrency(concurrent: Option<bool>) -> Option<bool> {
     before
 }
 
+/// True when this thread's nested launches are queued, for it runs no task.
+pub(crate) fn conducting() -> bool {
+    MARKS.with(Cell::get) & CONDUCTING != 0
+}
+
 /// True when this thread submits launches that were held.
 pub(crate) fn submitting() -> bool {
     MARKS.with(Cell::get) & SUBMITTING != 0
@@ -126,7 +132,13 @@ impl Inside {
     /// Marks this thread.
     #[inline]
     pub fn enter() -> Inside {
-        Inside(MARKS.with(|c| c.replace(c.get() | INSIDE)))
+        Inside(MARKS.with(|c| c.replace(c.get() & !CONDUCTING | INSIDE)))
+    }
+
+    /// Marks this thread, which launches and runs no task, as one whose launches go between those of its own launch's
+    /// tasks: they are queued there on a device with queues.
+    pub(crate) fn conduct() -> Inside {
+        Inside(MARKS.with(|c| c.replace(c.get() | INSIDE | CONDUCTING)))
     }
 }
 
@@ -151,7 +163,13 @@ mod tests {
                 let _inner = Inside::enter();
                 assert!(inside() && !is_plain());
             }
-            assert!(inside());
+            assert!(inside() && !conducting());
+            {
+                let _conducts = Inside::conduct();
+                assert!(inside() && conducting());
+                let _runs_a_task = Inside::enter();
+                assert!(inside() && !conducting());
+            }
         }
         assert!(!inside() && is_plain());
         mark_capturing(true);

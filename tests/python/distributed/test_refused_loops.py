@@ -145,14 +145,42 @@ def test_rows_wrap_around_in_periodic_arrays():
             y[(i + 1) % y.shape[0]] += x[i]
 
     around = split(8, periodic=True)
-    around.fill(1)
-    for rounds in (1, 2):
-        add(x, around)
-        assert around.to_numpy().tolist() == [1 + rounds * value for value in [7, 0, 1, 2, 3, 4, 5, 6]]
+    for _ in range(20):
+        around.fill(1)
+        for rounds in (1, 2):
+            add(x, around)
+            assert around.to_numpy().tolist() == [1 + rounds * value for value in [7, 0, 1, 2, 3, 4, 5, 6]]
     with pytest.raises(qd.OctantsDistributedError, match="modulo 8 in an array with 9 rows"):
         by_constant(split(9, periodic=True), split(9))
     with pytest.raises(qd.OctantsRuntimeError, match="launches cannot be captured"), qd.graph.capture():
         shift(x, y)
+
+
+def test_ghost_rows_are_summed_behind_the_loops_of_stream_parallel_blocks():
+    rows = 20_000
+
+    @qd.kernel
+    def add(x: qd.types.ndarray(), y: qd.types.ndarray(), z: qd.types.ndarray()):
+        with qd.stream_parallel():
+            for i in x:
+                y[(i + 1) % y.shape[0]] += x[i]
+        with qd.stream_parallel():
+            for i in x:
+                late = x[i]
+                for turn in range(100):
+                    late = (late * 3 + turn) % 7
+                z[(i + 1) % z.shape[0]] += x[i] + late // 7
+
+    x, y, z = (split(rows, periodic=True) for _ in range(3))
+    x.from_numpy(np.arange(rows, dtype=np.int32))
+    for _ in range(10):
+        y.fill(1)
+        z.fill(1)
+        for _ in range(2):
+            add(x, y, z)
+        expected = 1 + 2 * np.roll(np.arange(rows), 1)
+        assert (y.to_numpy() == expected).all()
+        assert (z.to_numpy() == expected).all()
 
 
 def test_loops_in_which_rows_wrap_around_run_over_rows():

@@ -368,9 +368,10 @@ impl StreamCore {
     #[cold]
     unsafe fn launch_nested(self: &Arc<Self>, kernel: &LoadedKernel, args: &[u64]) -> Result<Option<Results>> {
         let mut scratch = Scratch::default();
+        let inline = self.device.immediate || !nesting::conducting();
         // SAFETY: the caller's contract; the scratch is new.
-        let end = unsafe { self.run(kernel, (args, &[]), &mut scratch, &Patient, true) };
-        if !self.device.immediate && args.len() == kernel.meta.arg_slots as usize {
+        let end = unsafe { self.run(kernel, (args, &[]), &mut scratch, &Patient, inline) };
+        if inline && !self.device.immediate && args.len() == kernel.meta.arg_slots as usize {
             self.device.note_uses(self, kernel, args, &[]);
         }
         scratch.free(&*self.device.driver, self.handle);

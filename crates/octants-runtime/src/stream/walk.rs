@@ -21,6 +21,7 @@ use crate::fork::Fork;
 use crate::interruptible_wait::{LOOK, leave_if_interrupted};
 use crate::kernel::LoadedKernel;
 use crate::measure::Measured;
+use crate::nesting::Inside;
 use crate::scratch::Scratch;
 use crate::sections::{Section, conditions_at_once, round_number};
 
@@ -154,6 +155,14 @@ impl<'a> Walk<'a> {
     /// # Safety
     /// As [`Walk::run`].
     async unsafe fn groups(&self, at: Place, groups: &[Box<[Section]>], launch: &Launch<'_>) -> Result<()> {
+        if launch.caller.conductor().is_some() {
+            // What goes between the tasks is queued on one stream.
+            for sections in groups {
+                // SAFETY: the contract above.
+                unsafe { self.sections(at, sections, launch).await? };
+            }
+            return Ok(());
+        }
         let Pace::Queued { captured } = self.pace else {
             let what = "groups of a kernel on a device that does everything at once";
             return Err(ErrorKind::CompilerBug(what.into()).into());
@@ -270,6 +279,7 @@ impl<'a> Walk<'a> {
             // SAFETY: as above.
             unsafe { self.finish_on_host(on)? };
             let mut args = launch.args.to_vec();
+            let _conducts = Inside::conduct();
             conductor.conduct(task, &mut |first, end| {
                 let rows = args.len() - 2;
                 args[rows..].copy_from_slice(&[first as u64, end as u64]);
