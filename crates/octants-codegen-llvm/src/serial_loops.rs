@@ -2,7 +2,7 @@
 
 use octants_ir::{CodeSizeHint, ForLoop, Scalar, ValueId};
 
-use crate::emit::{Bb, IntCmp, V};
+use crate::emit::{Bb, Emitter, IntCmp, V};
 use crate::lowering::{Index, LoopTargets, Lowering};
 
 /// A loop that is being lowered.
@@ -42,7 +42,9 @@ impl<'p> Lowering<'_, 'p> {
         }
     }
 
-    /// Counts through an axis, and runs the axes inside for each index; `done` follows.
+    /// Counts through an axis, and runs the axes inside for each index; `done` follows. The condition is in front of the
+    /// loop and at its end: LLVM would bring it there for one loop after the other, which takes time quadratic in the
+    /// number of loops.
     fn serial_axis(&mut self, nest: &Nest<'p>, axis: usize, done: Bb) {
         let e = self.e;
         let (begin, end, s) = nest.bounds[axis];
@@ -52,15 +54,21 @@ impl<'p> Lowering<'_, 'p> {
         let unroll = nest.of.hints.unroll.filter(|_| is_last);
         let (head, inside, next) = (self.new_block(c"for"), self.new_block(c"for.body"), self.new_block(c"for.next"));
         let ty = e.type_of(begin);
+        if !has_iterations(e, begin, end) {
+            let enter = self.new_block(c"for.enter");
+            e.cond_br(e.icmp(IntCmp::LLVMIntSLT, begin, end), enter, done);
+            e.position(enter);
+        }
         let from = e.block();
         e.br(head);
         e.position(head);
         let counter = e.phi(ty);
         e.add_incoming(counter, begin, from);
-        e.cond_br(e.icmp(IntCmp::LLVMIntSLT, counter, end), inside, done);
+        e.br(inside);
         e.position(next);
-        e.add_incoming(counter, e.add_nsw(counter, e.int(ty, 1)), next);
-        let back = e.br(head);
+        let following = e.add_nsw(counter, e.int(ty, 1));
+        e.add_incoming(counter, following, next);
+        let back = e.cond_br(e.icmp(IntCmp::LLVMIntSLT, following, end), head, done);
         if nest.of.hints.code_size == CodeSizeHint::VectorsFirst {
             self.u.metadata.mark_thread_loop(e, back, nest.of.hints);
         } else if nest.of.hints.no_vectors {
@@ -90,4 +98,9 @@ impl<'p> Lowering<'_, 'p> {
         }
         self.open.indices.get_mut(&nest.number).expect("compiler bug: the loop is open").pop();
     }
+}
+
+/// Whether a range between constants is not empty.
+fn has_iterations(e: &Emitter, begin: V, end: V) -> bool {
+    matches!((e.as_int(begin), e.as_int(end)), (Some(begin), Some(end)) if begin < end)
 }

@@ -21,9 +21,15 @@ mod value;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use octants_analysis::{body_effects, function_effects, runs_once, unproved_buffers};
+use octants_analysis::{
+    Place, body_effects, function_effects, locals_of_all_iterations, runs_once, shared_locals, trace_address,
+    unproved_buffers,
+};
 use octants_diag::Span;
-use octants_ir::{BlockId, BufferId, Const, Effect, ForLoop, Kernel, Op, ValueId, task_blocks};
+use octants_ir::{
+    BlockId, Body, Buffer, BufferId, Const, Effect, ForLoop, Kernel, Layout, LocalId, MemorySpace, Op, ValueId,
+    task_blocks,
+};
 
 use crate::fold_constants::fold_constants;
 use crate::inline_calls::inline_calls;
@@ -32,7 +38,7 @@ use crate::merge_aliased_buffers::merge_aliased_buffers;
 use crate::simplify_locals::simplify_locals;
 use choose_iterations::choose_iterations;
 use observed::Observed;
-use run_iteration::{Flow, Run};
+use run_iteration::{Flow, Run, SharedLocal};
 
 /// What a launch gives a kernel.
 pub trait LaunchValues {
@@ -116,6 +122,8 @@ pub struct RaceSearch {
     kernel: Kernel,
     /// Loops that are not proved safe.
     loops: HashSet<ValueId>,
+    /// For each of these the kernel's locals that its iterations share. A buffer that is no memory has their name.
+    shared: HashMap<ValueId, HashMap<LocalId, SharedLocal>>,
     /// Groups that may touch what others do.
     overlap_allowed: BTreeSet<u32>,
 }
@@ -140,20 +148,26 @@ impl RaceSearch {
                 |b: &&BufferId| !matches!(kernel.buffers[b.index()].layout, octants_ir::Layout::Dense { .. });
             effects.access.writes.iter().filter(is_array).count() > 0 && kernel.buffers.len() > 1
         };
-        let mut loops = HashSet::new();
+        let (mut loops, mut shared) = (HashSet::new(), HashMap::new());
         for v in task_blocks(body).into_iter().flat_map(|b| body.block(b).iter().copied()) {
             let Op::For(l) = &body.inst(v).op else { continue };
             if l.is_parallel() && !is_on_one_thread(l) && !runs_once(body, l) && !cooperates(&kernel, l.body) {
+                let locals = locals_shared_by(body, v, l);
+                if !locals.is_empty() {
+                    loops.insert(v);
+                    shared.insert(v, locals);
+                }
                 let unproved = unproved_buffers(body, v, &functions);
                 let of = |b: &BufferId| &kernel.buffers[b.index()];
-                let shared = |b: &BufferId| !of(b).space.is_temporary() && !of(b).is_metadata;
+                let is_memory = |b: &BufferId| !of(b).space.is_temporary() && !of(b).is_metadata;
                 // Two arrays may be one.
-                if arrays_written || unproved.iter().any(shared) {
+                if arrays_written || unproved.iter().any(is_memory) {
                     loops.insert(v);
                 }
             }
         }
-        RaceSearch { kernel, loops, overlap_allowed: overlap_allowed.clone() }
+        let shared = name_locals(&mut kernel, shared);
+        RaceSearch { kernel, loops, shared, overlap_allowed: overlap_allowed.clone() }
     }
 
     /// No loop can have a race, whatever the arguments, as long as arrays that are distinguished are different memory.
@@ -169,6 +183,30 @@ impl RaceSearch {
     /// The buffers of the kernel.
     pub fn buffers(&self) -> &[octants_ir::Buffer] {
         &self.kernel.buffers
+    }
+
+    /// Parameters of which nothing depends but what is stored to arrays and fields.
+    pub fn params_only_stored(&self) -> Vec<u32> {
+        let body = &self.kernel.body;
+        let mut decides: HashSet<ValueId> = HashSet::new();
+        let mut open: Vec<ValueId> = Vec::new();
+        body.visit(body.root, &mut |_, inst| match &inst.op {
+            Op::Store(a, value) | Op::Atomic(_, a, value) => {
+                open.push(*a);
+                if !matches!(trace_address(body, *a), Place::Buffer(_)) {
+                    open.push(*value);
+                }
+            }
+            op if op.effect() != Effect::Pure || !op.blocks().is_empty() => op.for_each_operand(|u| open.push(u)),
+            _ => {}
+        });
+        while let Some(v) = open.pop() {
+            if decides.insert(v) {
+                body.inst(v).op.for_each_operand(|u| open.push(u));
+            }
+        }
+        let decides = |p: u32| decides.iter().any(|v| body.inst(*v).op == Op::Param(p));
+        (0..self.kernel.params.len() as u32).filter(|p| !decides(*p)).collect()
     }
 
     /// The races of a launch, at most one for each loop and buffer.
@@ -278,7 +316,7 @@ impl RaceSearch {
         if ranges.iter().any(|(begin, end)| begin >= end) {
             return;
         }
-        run.begin_loop(v, l);
+        run.begin_loop(v, l, self.shared.get(&v).cloned().unwrap_or_default());
         observed.begin_loop();
         let mut tried: BTreeSet<Vec<i64>> = BTreeSet::new();
         run.steps_left = MOST_STEPS;
@@ -292,7 +330,62 @@ impl RaceSearch {
                 }
             }
         }
+        run.end_loop();
     }
+}
+
+/// The locals that iterations of a loop store to, and that others see: in the loop (true), or only code behind it.
+fn locals_shared_by(body: &Body, v: ValueId, l: &ForLoop) -> Vec<(LocalId, bool)> {
+    let (seen_inside, used_outside) = (locals_of_all_iterations(body, v), shared_locals(body, v));
+    let (mut stored, mut inside) = (BTreeSet::new(), HashSet::new());
+    body.visit(l.body, &mut |inner, inst| {
+        inside.insert(inner);
+        if let Op::Store(a, _) | Op::Atomic(_, a, _) | Op::AtomicCas(a, ..) = inst.op
+            && let Place::Local(l) = trace_address(body, a)
+        {
+            stored.insert(l);
+        }
+    });
+    let mut read_outside = HashSet::new();
+    body.visit(body.root, &mut |other, inst| {
+        if let Op::Load(a) = inst.op
+            && !inside.contains(&other)
+            && let Place::Local(l) = trace_address(body, a)
+        {
+            read_outside.insert(l);
+        }
+    });
+    let is_seen = |l: &LocalId| seen_inside.contains(l) || used_outside.contains(l) && read_outside.contains(l);
+    stored.into_iter().filter(is_seen).map(|l| (l, seen_inside.contains(&l))).collect()
+}
+
+/// Adds a buffer for each local, which has its name and is no memory.
+fn name_locals(
+    kernel: &mut Kernel,
+    shared: HashMap<ValueId, Vec<(LocalId, bool)>>,
+) -> HashMap<ValueId, HashMap<LocalId, SharedLocal>> {
+    let mut named: HashMap<LocalId, BufferId> = HashMap::new();
+    let mut name = |l: LocalId| {
+        *named.entry(l).or_insert_with(|| {
+            let local = &kernel.body.locals[l.index()];
+            let (name, elem) = (local.name.clone(), local.ty.clone());
+            kernel.buffers.push(Buffer {
+                name,
+                elem,
+                ndim: 0,
+                layout: Layout::Contiguous,
+                space: MemorySpace::Global,
+                short_offsets: false,
+                is_metadata: false,
+            });
+            BufferId(kernel.buffers.len() as u32 - 1)
+        })
+    };
+    let of_loop = |locals: Vec<(LocalId, bool)>| -> HashMap<LocalId, SharedLocal> {
+        locals.into_iter().map(|(l, is_read)| (l, SharedLocal { name: name(l), is_read })).collect()
+    };
+    let mut of_loop = of_loop;
+    shared.into_iter().map(|(v, locals)| (v, of_loop(locals))).collect()
 }
 
 fn is_on_one_thread(l: &ForLoop) -> bool {

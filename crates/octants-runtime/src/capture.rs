@@ -41,6 +41,8 @@ pub(crate) struct Step {
     /// Steps before it that it waits for.
     pub(crate) behind: Vec<usize>,
     pub(crate) work: Work,
+    /// Where in the program it was asked for, where races are looked for.
+    pub(crate) site: Option<String>,
 }
 
 impl Step {
@@ -94,8 +96,6 @@ pub(crate) struct CapturedLaunch {
     pub(crate) buffers: Box<[(Buffer, bool)]>,
     /// It uses memory of the host that is not among `arrays`.
     pub(crate) foreign: bool,
-    /// Where in the program it was asked for, where races are looked for.
-    pub(crate) site: Option<String>,
 }
 
 /// Launches that are noted, of all threads that take part.
@@ -147,11 +147,11 @@ impl Noted {
         })
     }
 
-    fn add(&mut self, stream: &Arc<StreamCore>, work: Work) -> usize {
+    fn add(&mut self, stream: &Arc<StreamCore>, work: Work, site: Option<String>) -> usize {
         let (lane, step) = (self.lane(stream), self.steps.len());
         let lane = &mut self.lanes[lane];
         let behind = std::mem::replace(&mut lane.ends, vec![step]);
-        self.steps.push(Step { lane: lane.number, behind, work });
+        self.steps.push(Step { lane: lane.number, behind, work, site });
         step
     }
 
@@ -281,9 +281,8 @@ impl Capture {
             arrays: arrays.into(),
             buffers: buffers.into(),
             foreign,
-            site: SITE.take(),
         };
-        let step = self.noted()?.add(stream, Work::Launch(Arc::new(launch)));
+        let step = self.noted()?.add(stream, Work::Launch(Arc::new(launch)), SITE.take());
         LAST_STEP.set(Some(step));
         Ok(())
     }
@@ -297,7 +296,8 @@ impl Capture {
     ) -> Result<()> {
         self.check(&stream.device, "stream")?;
         if bytes > 0 {
-            let _ = self.noted()?.add(stream, Work::Copy { to: to.clone(), at, from: from.clone(), from_at, bytes });
+            let copy = Work::Copy { to: to.clone(), at, from: from.clone(), from_at, bytes };
+            let _ = self.noted()?.add(stream, copy, SITE.take());
         }
         Ok(())
     }
@@ -311,7 +311,7 @@ impl Capture {
         // SAFETY: the contract above.
         let ready = unsafe { self.device.driver.ready_foreign_graph(graph)? };
         let foreign = ForeignGraph { device: self.device.clone(), ready };
-        let _ = self.noted()?.add(stream, Work::Foreign(Arc::new(foreign)));
+        let _ = self.noted()?.add(stream, Work::Foreign(Arc::new(foreign)), None);
         Ok(())
     }
 
@@ -334,9 +334,9 @@ impl Capture {
         count: u64,
     ) -> Result<()> {
         self.check(&stream.device, "stream")?;
-        let mut noted = self.noted()?;
+        let (mut noted, site) = (self.noted()?, SITE.take());
         for work in self.fill(&mut noted, (to, at), element, count)? {
-            let _ = noted.add(stream, work);
+            let _ = noted.add(stream, work, site.clone());
         }
         Ok(())
     }
@@ -351,7 +351,7 @@ impl Capture {
         let mut behind = Vec::new();
         for work in works {
             let step = noted.steps.len();
-            noted.steps.push(Step { lane: 0, behind: std::mem::replace(&mut behind, vec![step]), work });
+            noted.steps.push(Step { lane: 0, behind: std::mem::replace(&mut behind, vec![step]), work, site: None });
         }
         behind.into_iter().for_each(|last| noted.precede(last));
         Ok(())
@@ -468,7 +468,12 @@ impl Capture {
             ends.retain(|end| !own.contains(end));
             ends.push(place);
             let behind = if own.is_empty() { before.clone() } else { own };
-            noted.steps.push(Step { lane: number_of(step.lane), behind, work: step.work.clone() });
+            noted.steps.push(Step {
+                lane: number_of(step.lane),
+                behind,
+                work: step.work.clone(),
+                site: step.site.clone(),
+            });
         }
         if !ends.is_empty() {
             noted.lanes[lane].ends = ends;

@@ -216,6 +216,11 @@ impl CapturedGraph {
         self.lock().steps.clone()
     }
 
+    /// The stream of the last launch, if it is alive.
+    pub(crate) fn last_stream(&self) -> Option<Arc<StreamCore>> {
+        self.lock().last.upgrade()
+    }
+
     pub(crate) fn lock(&self) -> MutexGuard<'_, Plan> {
         self.plan.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -214,7 +214,10 @@ impl Device {
     /// # Errors
     /// Those of [`Device::check_launch`].
     pub fn check_graph(&self, stream: &Stream, graph: &CapturedGraph, caller: &dyn Caller) -> Result<()> {
-        if self.0.watch.checks() { self.0.watch.graph(stream.core(), &graph.steps_now(), caller) } else { Ok(()) }
+        if !self.0.watch.checks() {
+            return Ok(());
+        }
+        self.0.watch.graph(stream.core(), (&graph.steps_now(), graph.last_stream().as_deref()), caller)
     }
 
     /// Lets launches on the default stream run concurrently where what they touch allows it: see

@@ -121,7 +121,7 @@ fn rebind(work: &mut Work, pairs: &[(Buffer, Buffer)]) {
             }
             let buffers = launch.buffers.iter().map(|(b, writes)| (other(b).unwrap_or(b.clone()), *writes)).collect();
             let (kernel, arrays) = (launch.kernel.clone(), launch.arrays.clone());
-            *launch = Arc::new(CapturedLaunch { kernel, args, arrays, buffers, foreign: launch.foreign, site: None });
+            *launch = Arc::new(CapturedLaunch { kernel, args, arrays, buffers, foreign: launch.foreign });
         }
         Work::Fill { to, at, .. } => exchange(to, at),
         Work::Copy { to, at, from, from_at, .. } => {
@@ -277,7 +277,7 @@ impl Loading<'_> {
                 Work::Copy { to, at, from, from_at, bytes: *bytes }
             }
         };
-        Ok(Step { lane: saved.lane as usize, behind, work })
+        Ok(Step { lane: saved.lane as usize, behind, work, site: None })
     }
 
     fn launch(&self, kernel: u32, saved: &[SavedSlot]) -> Result<Work> {
@@ -306,7 +306,6 @@ impl Loading<'_> {
             arrays: Box::default(),
             buffers: buffers.into(),
             foreign: false,
-            site: None,
         };
         Ok(Work::Launch(Arc::new(launch)))
     }

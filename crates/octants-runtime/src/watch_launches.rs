@@ -25,7 +25,7 @@ use clock::{Clock, StreamId};
 use crate::capture::{self, Step, Work as StepWork};
 use crate::concurrency::elements::Elements;
 use crate::cores::{DeviceCore, OrderWatch, StreamCore};
-use crate::driver::{Caller, EventHandle};
+use crate::driver::{Caller, EventHandle, ModuleHandle};
 use crate::error::Result;
 use crate::kernel::{LoadedKernel, Pointer};
 use crate::nesting;
@@ -39,6 +39,10 @@ const MOST_USES: usize = 64;
 const MOST_STEPS: usize = 512;
 /// Launches that are remembered before those are forgotten that the host has waited for.
 const MANY_LAUNCHES: usize = 4096;
+/// Different arguments of two kernels with which their launches are compared element by element without finding one
+/// that both touch. With more they are not compared any longer: where indices come from memory, each comparison takes
+/// its time and finds nothing.
+const MOST_SEARCHES: u32 = 256;
 
 /// What orders the work of the devices of a program.
 #[derive(Default)]
@@ -70,6 +74,8 @@ struct State {
     uses: HashMap<BufferId, Vec<Use>>,
     /// Pairs of works that do not meet for certain.
     refuted: HashSet<(u64, u64)>,
+    /// For pairs of kernels how often their launches were found not to meet for certain.
+    searches: HashMap<[ModuleHandle; 2], u32>,
     /// The watches of the devices.
     watches: Vec<Weak<DeviceWatch>>,
     /// For each device the pieces of work on all streams that use its memory.
@@ -244,13 +250,23 @@ impl DeviceWatch {
     }
 
     /// To be called before a graph is launched: its steps are watched as work of the stream, and those that no wait
-    /// orders are compared with each other.
+    /// orders are compared with each other. The launch waits for the graph's last one, which was on another stream.
     ///
     /// # Errors
     /// As [`Self::launch`].
-    pub(crate) fn graph(&self, stream: &StreamCore, steps: &[Step], caller: &dyn Caller) -> Result<()> {
+    pub(crate) fn graph(
+        &self,
+        stream: &StreamCore,
+        (steps, last): (&[Step], Option<&StreamCore>),
+        caller: &dyn Caller,
+    ) -> Result<()> {
         if !is_watched(stream) {
             return Ok(());
+        }
+        if let Some(last) = last {
+            let mut state = lock(&self.all.state);
+            let clock = state.clock_of(self.id(last));
+            state.stream(self.id(stream)).clock.join(&clock);
         }
         stream.device.races.tell(races_of_steps(steps))?;
         for step in steps {
@@ -391,7 +407,7 @@ impl State {
         let site = caller.call_site().unwrap_or_else(|| "<unknown>".into());
         let own = key.0.device;
         let others: HashSet<u32> = used.iter().map(|((device, _), ..)| *device).filter(|n| *n != own).collect();
-        let mut work = Work {
+        let work = Work {
             stream: key.0,
             device: (self.watches.len() > 1).then(|| device.label().to_string()),
             key: key.1,
@@ -405,10 +421,6 @@ impl State {
         device.races.tell(races)?;
         *lock(&work.last) = self.next(key.0);
         others.into_iter().for_each(|device| *self.totals.entry(device).or_default() += 1);
-        if let Some(known) = self.launches.get(&key) {
-            // The first place stands for all: reports do not change with time.
-            work.site.clone_from(&known.site);
-        }
         self.note(key, work, used);
         Ok(())
     }
@@ -428,7 +440,7 @@ impl State {
             let uses = self.uses.entry(*buffer).or_default();
             uses.retain(|u| (u.work.stream, u.work.key) != key);
             if uses.len() >= MOST_USES {
-                uses.remove(0);
+                uses.remove(least_use(&self.host, uses));
             }
             uses.push(Use { work: work.clone(), pointer: *pointer, written: *written });
         }
@@ -460,15 +472,37 @@ impl State {
             if races.iter().any(|(known, _)| *known == stream) {
                 continue;
             }
-            match race_of(&earlier, work) {
+            let kernels = kernels_of(&earlier, work);
+            let searches = kernels.map_or(0, |k| self.searches.get(&k).copied().unwrap_or(0));
+            let race = if searches < MOST_SEARCHES { race_of(&earlier, work) } else { None };
+            match race {
                 Some(race) => races.push((stream, race)),
                 None => {
                     self.refuted.insert((earlier.key, work.key));
+                    kernels.into_iter().for_each(|k| *self.searches.entry(k).or_default() += 1);
                 }
             }
         }
         races.into_iter().map(|(_, race)| race).collect()
     }
+}
+
+fn kernels_of(a: &Work, b: &Work) -> Option<[ModuleHandle; 2]> {
+    match (&a.doing, &b.doing) {
+        (Doing::Launch(a, _), Doing::Launch(b, _)) => Some([a.module, b.module]),
+        _ => None,
+    }
+}
+
+/// The use that is missed least: one that the host has waited for, or else one with a later use on its stream, for a
+/// wait for that orders both.
+fn least_use(host: &Clock, uses: &[Use]) -> usize {
+    let is_done = |u: &Use| host.holds(u.work.stream, lock(&u.work.last).number);
+    let has_later = |(n, u): (usize, &Use)| {
+        uses[n + 1..].iter().any(|later| later.work.stream == u.work.stream && (later.written || !u.written))
+    };
+    let superseded = || (0..uses.len()).find(|n| has_later((*n, &uses[*n])));
+    uses.iter().position(is_done).or_else(superseded).unwrap_or(0)
 }
 
 /// The races of steps of a graph that are on different lanes, with no path of waits.
@@ -499,10 +533,16 @@ fn races_of_steps(steps: &[Step]) -> Vec<Race> {
 }
 
 fn work_of_step(step: &Step) -> Option<Work> {
-    let (doing, site) = match &step.work {
-        StepWork::Launch(l) => (Doing::Launch(l.kernel.clone(), l.args.clone()), l.site.clone()?),
-        _ => return None,
+    let doing = match &step.work {
+        StepWork::Launch(l) => Doing::Launch(l.kernel.clone(), l.args.clone()),
+        StepWork::Fill { at, bytes, .. } => Doing::Ranges("a fill", [(at.0, at.0 + bytes, true)].into()),
+        StepWork::Copy { at, from_at, bytes, .. } => {
+            let ranges = [(from_at.0, from_at.0 + bytes, false), (at.0, at.0 + bytes, true)];
+            Doing::Ranges("a copy", ranges.into())
+        }
+        StepWork::Foreign(_) => return None,
     };
+    let site = step.site.clone()?;
     let last = Mutex::new(Last { number: 0, elsewhere: 0 });
     let stream = StreamId { device: 0, stream: step.lane as u32 };
     Some(Work { stream, device: None, key: 0, last, doing, site, in_graph: true, crosses: false })
@@ -512,7 +552,13 @@ fn work_of_step(step: &Step) -> Option<Work> {
 fn key_of(kernel: &LoadedKernel, args: &[u64]) -> u64 {
     let mut hasher = DefaultHasher::new();
     kernel.module.hash(&mut hasher);
-    args.hash(&mut hasher);
+    match &kernel.witness {
+        Some(witness) => {
+            let decides = args.iter().enumerate().filter(|(slot, _)| witness.is_decided_by(*slot));
+            decides.for_each(|(_, value)| value.hash(&mut hasher));
+        }
+        None => args.hash(&mut hasher),
+    }
     hasher.finish()
 }
 

@@ -29,6 +29,9 @@ pub struct Touched {
 pub trait Witness: fmt::Debug + Send + Sync {
     /// Some elements that a launch with these arguments touches, and more of those whose indices are near some numbers.
     fn touches(&self, args: &[u64], near: &[i64]) -> Vec<Touched>;
+
+    /// Whether what a slot of arguments holds decides which elements are touched.
+    fn is_decided_by(&self, slot: usize) -> bool;
 }
 
 impl Touched {
@@ -39,16 +42,29 @@ impl Touched {
     }
 }
 
+/// What two launches call the same element by: its address, or the array and the index in it.
+#[derive(PartialEq, Eq, Hash)]
+enum Key<'a> {
+    At(u64),
+    In(u64, &'a [i64]),
+}
+
+impl Touched {
+    fn keys(&self) -> impl Iterator<Item = Key<'_>> {
+        self.address.map(Key::At).into_iter().chain([Key::In(self.memory, &self.index)])
+    }
+}
+
 /// An element that two launches touch; two writes rather than a write and a read.
 pub(crate) fn meet<'a>(a: &'a [Touched], b: &'a [Touched]) -> Option<(&'a Touched, &'a Touched)> {
-    let mut known: HashMap<(u64, &[i64]), Vec<&Touched>> = HashMap::new();
+    let mut known: HashMap<Key<'_>, Vec<&Touched>> = HashMap::new();
     for touched in a {
-        known.entry((touched.memory, &touched.index)).or_default().push(touched);
+        touched.keys().for_each(|key| known.entry(key).or_default().push(touched));
     }
     let mut found = None;
     for touched in b {
-        let others = known.get(&(touched.memory, &touched.index[..])).map_or(&[][..], Vec::as_slice);
-        for other in others.iter().filter(|o| o.races_with(touched)) {
+        let others = touched.keys().filter_map(|key| known.get(&key)).flatten();
+        for other in others.filter(|o| o.races_with(touched)) {
             if (other.touch, touched.touch) == (Touch::Write, Touch::Write) {
                 return Some((other, touched));
             }

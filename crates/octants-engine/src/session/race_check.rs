@@ -54,7 +54,8 @@ impl RaceCheck {
         found.into_iter().map(|race| self.race(race)).collect()
     }
 
-    /// A hash of what decides which elements a launch touches: numbers, extents, which arrays are the same.
+    /// A hash of what decides which elements a launch touches: numbers, extents, which arrays are the same or overlap,
+    /// and by how much.
     fn shape_of(&self, slots: &[u64]) -> u64 {
         let mut hasher = DefaultHasher::new();
         let addresses: Vec<usize> = self.layout.buffers.iter().flatten().map(|s| *s as usize).collect();
@@ -62,6 +63,24 @@ impl RaceCheck {
             match addresses.contains(&i) {
                 true => addresses.iter().position(|a| slots[*a] == *slot).hash(&mut hasher),
                 false => slot.hash(&mut hasher),
+            }
+        }
+        let ranges: Vec<(u64, u64)> = self
+            .search
+            .buffers()
+            .iter()
+            .zip(&self.layout.buffers)
+            .filter_map(|(buffer, slot)| {
+                let slot = (*slot)? as usize;
+                let extents = slots.get(slot + 1..slot + 1 + buffer.ndim as usize)?;
+                let bytes: u64 = buffer.elem.leaves().iter().map(|s| u64::from(s.bytes())).sum();
+                Some((slots[slot], extents.iter().fold(bytes, |all, n| all.saturating_mul(*n))))
+            })
+            .collect();
+        for (n, (a, a_bytes)) in ranges.iter().enumerate() {
+            for (b, b_bytes) in &ranges[n + 1..] {
+                let apart = a.abs_diff(*b);
+                (apart < if a < b { *a_bytes } else { *b_bytes }).then(|| b.wrapping_sub(*a)).hash(&mut hasher);
             }
         }
         hasher.finish()
@@ -203,6 +222,8 @@ pub(super) struct KernelWitness {
     search: Arc<RaceSearch>,
     sources: Sources,
     layout: ArgLayout,
+    /// Slots of parameters that do not decide which elements a launch touches.
+    stored_only: HashSet<usize>,
 }
 
 impl fmt::Debug for KernelWitness {
@@ -213,7 +234,13 @@ impl fmt::Debug for KernelWitness {
 
 impl KernelWitness {
     pub fn new(search: Arc<RaceSearch>, sources: Sources, layout: ArgLayout) -> KernelWitness {
-        KernelWitness { search, sources, layout }
+        let slots_of = |p: u32| {
+            let first = layout.params.get(p as usize).copied().unwrap_or(0) as usize;
+            let count = layout.param_leaves.get(p as usize).map_or(0, |leaves| leaves.len());
+            first..first + count
+        };
+        let stored_only = search.params_only_stored().into_iter().flat_map(slots_of).collect();
+        KernelWitness { search, sources, layout, stored_only }
     }
 
     /// What tells a buffer from others.
@@ -261,6 +288,10 @@ impl KernelWitness {
 }
 
 impl Witness for KernelWitness {
+    fn is_decided_by(&self, slot: usize) -> bool {
+        !self.stored_only.contains(&slot)
+    }
+
     fn touches(&self, args: &[u64], near: &[i64]) -> Vec<Touched> {
         let launch = Given { layout: &self.layout, slots: args };
         let mut places: HashMap<Span, Arc<str>> = HashMap::new();

@@ -264,7 +264,7 @@ fn meeting(body: &Body, block: BlockId) -> Meeting {
     body.visit(block, &mut |_, inst| match inst.op {
         Op::Barrier(ThreadScope::Block) | Op::BlockCount(_) if found == Meeting::Never => found = Meeting::InBlocks,
         Op::Barrier(ThreadScope::Block) | Op::BlockCount(_) => {}
-        Op::Barrier(_) | Op::Fence(_) | Op::Subgroup(..) | Op::CopyAsync(..) => found = Meeting::Otherwise,
+        Op::Barrier(_) | Op::Subgroup(..) | Op::CopyAsync(..) => found = Meeting::Otherwise,
         _ => {}
     });
     found

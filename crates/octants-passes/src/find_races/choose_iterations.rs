@@ -39,7 +39,7 @@ fn distances(observed: &Observed) -> BTreeSet<i64> {
     let mut found = BTreeSet::new();
     for (n, a) in firsts.iter().enumerate() {
         for b in &firsts[n + 1..] {
-            if a.memory == b.memory {
+            if a.place.0 == b.place.0 {
                 let apart = a.index.iter().zip(&b.index).filter_map(|(x, y)| x.checked_sub(*y)?.checked_abs());
                 found.extend(apart.filter(|d| *d > 0 && *d < i64::MAX / 4));
             }

@@ -12,8 +12,8 @@ use super::{Doing, IterationRace, RaceBetween, RacingIteration, TouchedElement};
 #[derive(Debug, Clone)]
 pub(super) struct Seen {
     pub buffer: BufferId,
-    /// The memory: arrays that are the same in the launch have one number.
-    pub memory: u64,
+    /// The element's memory: equal for elements that are the same in the launch.
+    pub place: (u64, Vec<i64>),
     pub index: Vec<i64>,
     /// The part of the element, by its path.
     pub path: Vec<i64>,
@@ -98,7 +98,7 @@ impl Observed {
             }
             return;
         }
-        let known = self.elements.entry((seen.memory, seen.index.clone())).or_default();
+        let known = self.elements.entry(seen.place.clone()).or_default();
         let both_write = |a: &Seen, b: &Seen| (a.doing, b.doing) == (Doing::Writes, Doing::Writes);
         let racing = known.iter().filter(|other| other.races_with(&seen));
         if let Some(other) = racing.max_by_key(|other| both_write(other, &seen)) {

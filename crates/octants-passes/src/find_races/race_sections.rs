@@ -55,14 +55,14 @@ impl RaceSearch {
     }
 
     fn races_between(&self, first: &[Seen], second: &[Seen], between: RaceBetween) -> Vec<IterationRace> {
-        let mut known: HashMap<(u64, &[i64]), Vec<&Seen>> = HashMap::new();
+        let mut known: HashMap<&(u64, Vec<i64>), Vec<&Seen>> = HashMap::new();
         for seen in first {
-            known.entry((seen.memory, &seen.index)).or_default().push(seen);
+            known.entry(&seen.place).or_default().push(seen);
         }
         let both_write = |a: &Seen, b: &Seen| (a.doing, b.doing) == (Doing::Writes, Doing::Writes);
         let mut worst: BTreeMap<BufferId, (&Seen, &Seen)> = BTreeMap::new();
         for seen in second {
-            for other in known.get(&(seen.memory, &seen.index[..])).map_or(&[][..], Vec::as_slice) {
+            for other in known.get(&seen.place).map_or(&[][..], Vec::as_slice) {
                 let graver = |(a, b): &(&Seen, &Seen)| !both_write(a, b) && both_write(other, seen);
                 if other.conflicts_with(seen) && worst.get(&other.buffer).is_none_or(graver) {
                     worst.insert(other.buffer, (*other, seen));

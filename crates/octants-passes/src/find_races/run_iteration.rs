@@ -45,6 +45,15 @@ struct Frame<'a> {
 #[derive(Clone, Default)]
 pub(super) struct State(HashMap<LocalId, Value>, HashMap<ValueId, Value>);
 
+/// A local that iterations share.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct SharedLocal {
+    /// What it is called in reports.
+    pub name: BufferId,
+    /// Iterations read what others have stored.
+    pub is_read: bool,
+}
+
 /// Code that is run.
 pub(super) struct Run<'a> {
     kernel: &'a Kernel,
@@ -55,6 +64,8 @@ pub(super) struct Run<'a> {
     outside: State,
     /// Buffers that the loop writes.
     written: HashSet<BufferId>,
+    /// Locals of the kernel that the iterations of the loop share.
+    shared: HashMap<LocalId, SharedLocal>,
     fresh: u64,
     pub steps_left: u32,
     iteration: Rc<[i64]>,
@@ -72,6 +83,7 @@ impl<'a> Run<'a> {
             frames: Vec::new(),
             outside: Default::default(),
             written,
+            shared: HashMap::new(),
             fresh: 0,
             steps_left: 0,
             iteration: Rc::from([]),
@@ -149,8 +161,9 @@ impl<'a> Run<'a> {
     }
 
     /// To be called before iterations of a loop are run.
-    pub fn begin_loop(&mut self, v: ValueId, l: &ForLoop) {
+    pub fn begin_loop(&mut self, v: ValueId, l: &ForLoop, shared: HashMap<LocalId, SharedLocal>) {
         self.forget_stores(l.body);
+        self.shared = shared;
         let frame = self.top();
         frame.indices.remove(&v);
         self.outside = State(frame.locals.clone(), frame.values.clone());
@@ -165,6 +178,11 @@ impl<'a> Run<'a> {
         self.block(l.body);
         self.frames.truncate(1);
         *observed = self.observed.take().unwrap_or_default();
+    }
+
+    /// To be called behind the iterations of a loop.
+    pub fn end_loop(&mut self) {
+        self.shared.clear();
     }
 
     fn block(&mut self, block: BlockId) -> Flow {
@@ -310,6 +328,9 @@ impl<'a> Run<'a> {
         let address = self.address(a);
         match &address.place {
             Place::Local(frame, l) => {
+                if self.shared_local(*frame, *l).is_some_and(|s| s.is_read) {
+                    self.observe(v, &address, Doing::Reads, 0);
+                }
                 let known = self.frames.get(*frame).and_then(|f| f.locals.get(l)).cloned();
                 match (known, &address.path) {
                     (Some(known), Some(path)) => known.at(path),
@@ -328,13 +349,15 @@ impl<'a> Run<'a> {
         let address = self.address(a);
         match &address.place {
             Place::Local(frame, l) => {
+                self.observe(v, &address, Doing::Writes, value.token());
                 let old = self.frames.get(*frame).and_then(|f| f.locals.get(l)).cloned();
                 let new = match (&address.path, old) {
                     (Some(path), _) if path.is_empty() => Some(value),
                     (Some(path), Some(old)) => old.with(path, value),
                     _ => None,
                 };
-                let new = new.unwrap_or_else(|| self.unknown());
+                let shared = self.shared_local(*frame, *l);
+                let new = new.filter(|_| shared.is_none_or(|s| !s.is_read)).unwrap_or_else(|| self.unknown());
                 if let Some(frame) = self.frames.get_mut(*frame) {
                     frame.locals.insert(*l, new);
                 }
@@ -346,25 +369,39 @@ impl<'a> Run<'a> {
 
     fn update(&mut self, v: ValueId, a: ValueId) {
         let address = self.address(a);
-        if let Place::Local(..) = address.place {
-            let value = self.unknown();
-            return self.store(v, a, value);
-        }
         self.observe(v, &address, Doing::Updates, 0);
+        if let Place::Local(frame, l) = address.place {
+            let value = self.unknown();
+            if let Some(frame) = self.frames.get_mut(frame) {
+                frame.locals.insert(l, value);
+            }
+        }
+    }
+
+    fn shared_local(&self, frame: usize, l: LocalId) -> Option<SharedLocal> {
+        if frame == 0 { self.shared.get(&l).copied() } else { None }
     }
 
     fn observe(&mut self, v: ValueId, address: &Address, doing: Doing, value: u64) {
-        let (Place::Buffer(b, Some(index)), Some(path)) = (&address.place, &address.path) else { return };
-        let buffer = &self.kernel.buffers[b.index()];
-        if buffer.space.is_temporary() || buffer.is_metadata || !self.is_inside(*b, index) {
+        let Some(path) = address.path.clone() else { return };
+        let (buffer, index) = match &address.place {
+            Place::Buffer(b, Some(index)) => (*b, index.clone()),
+            Place::Local(frame, l) => match self.shared_local(*frame, *l) {
+                Some(local) => (local.name, Vec::new()),
+                None => return,
+            },
+            _ => return,
+        };
+        let of = &self.kernel.buffers[buffer.index()];
+        if of.space.is_temporary() || of.is_metadata || !self.is_inside(buffer, &index) {
             return;
         }
         let frame = &self.frames[self.frames.len() - 1];
         let seen = Seen {
-            buffer: *b,
-            memory: self.memory(*b),
-            index: index.clone(),
-            path: path.clone(),
+            buffer,
+            place: self.place(buffer, &index),
+            index,
+            path,
             doing,
             inst: (frame.number, v),
             span: frame.body.inst(v).span,
@@ -388,14 +425,24 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// Equal for arrays that are the same memory with the same shape.
-    fn memory(&self, b: BufferId) -> u64 {
-        match self.launch.address(b) {
-            Some(address) => {
-                let axes = 0..self.kernel.buffers[b.index()].ndim;
-                token((address, axes.map(|axis| self.extent(b, axis)).collect::<Vec<_>>()))
+    /// Equal for elements that are the same memory: by its address where that is known, else by array and index.
+    fn place(&self, b: BufferId, index: &[i64]) -> (u64, Vec<i64>) {
+        let of = &self.kernel.buffers[b.index()];
+        let Some(address) = self.launch.address(b) else { return (u64::from(b.0), index.to_vec()) };
+        let bytes: i64 = of.elem.leaves().iter().map(|s| i64::from(s.bytes())).sum();
+        let position = index
+            .iter()
+            .zip(0..)
+            .try_fold(0_i64, |sum, (i, axis)| sum.checked_mul(self.extent(b, axis)?)?.checked_add(*i));
+        match (&of.layout, position) {
+            (Layout::Contiguous, Some(position)) => {
+                let offset = position.wrapping_mul(bytes);
+                (token("address"), vec![(address as i64).wrapping_add(offset)])
             }
-            None => u64::from(b.0),
+            _ => {
+                let axes = 0..of.ndim;
+                (token((address, axes.map(|axis| self.extent(b, axis)).collect::<Vec<_>>())), index.to_vec())
+            }
         }
     }
 

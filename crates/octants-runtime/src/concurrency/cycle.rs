@@ -238,7 +238,7 @@ pub(super) fn steps_of(launches: &[Arc<CapturedLaunch>], behind: &[Vec<usize>], 
             None => ends.push(place),
         }
         behind.sort_unstable();
-        steps.push(Step { lane, behind, work: Work::Launch(launch.clone()) });
+        steps.push(Step { lane, behind, work: Work::Launch(launch.clone()), site: None });
     }
     steps
 }

@@ -21,6 +21,7 @@ impl Stream {
         let (_pinned, address) = core.range(to, offset, bytes)?;
         core.check_ranges("a copy from the host", &[(address, bytes, true)], caller)?;
         if let Some(capture) = capture::current() {
+            core.note_site(caller);
             return capture.note_upload(&self.0, (to, address), from);
         }
         core.in_order(caller, || {
@@ -79,6 +80,7 @@ impl Stream {
             return Ok(());
         }
         if let Some(capture) = capture::current() {
+            core.note_site(caller);
             return capture.note_fill(&self.0, (to, start), element, count);
         }
         core.check_ranges("a fill", &[(start, bytes, true)], caller)?;
@@ -162,6 +164,7 @@ impl Stream {
         let (_to_pinned, to_address) = core.range(to, to_offset, bytes)?;
         let (_from_pinned, from_address) = core.range(from, from_offset, bytes)?;
         if let Some(capture) = capture::current() {
+            core.note_site(caller);
             return capture.note_copy(&self.0, (to, to_address), (from, from_address), bytes);
         }
         core.check_ranges("a copy", &[(from_address, bytes, false), (to_address, bytes, true)], caller)?;
@@ -189,6 +192,13 @@ impl StreamCore {
         let Some(watch) = self.device.watch.get() else { return Ok(()) };
         let ranges: Vec<_> = ranges.iter().map(|(at, bytes, written)| (at.0, at.0 + bytes, *written)).collect();
         watch.check_ranges(self, what, &ranges, caller)
+    }
+
+    /// With race checks on, says where in the program the work is asked for that a capture notes next.
+    fn note_site(&self, caller: &dyn Caller) {
+        if self.device.watch.get().is_some() {
+            capture::set_site(caller.call_site());
+        }
     }
 
     pub(super) fn range(&self, buffer: &Buffer, offset: u64, bytes: u64) -> Result<(PinnedBuffer, DevicePtr)> {
