@@ -462,7 +462,7 @@ def test_a_condition_that_no_round_changes_is_refused():
 
     x = array([1, 2])
     for kernel, args in ((by_argument, (x, 3)), (by_shape, (x,))):
-        with pytest.raises(qd.QuadrantsSyntaxError, match="what it is given is the same in each round"):
+        with pytest.raises(qd.QuadrantsSyntaxError, match="this condition never changes"):
             kernel(*args)
     by_variable(x, 3)
     assert x.to_numpy().tolist() == [4, 5]

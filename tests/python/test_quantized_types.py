@@ -440,5 +440,5 @@ def test_a_few_bits_have_no_address() -> None:
         return qd.volatile_load(x[None])
 
     for kernel, name in ((swap, "atomic_cas"), (address, "get_addr"), (watch, "volatile_load")):
-        with pytest.raises(qd.OctantsTypeError, match=f"`{name}` takes no element of a quantized type"):
+        with pytest.raises(qd.OctantsTypeError, match=f"`{name}` does not support elements of quantized types"):
             kernel()

@@ -108,7 +108,7 @@ def test_elements_of_a_builder_take_additions_alone():
 
     with pytest.raises(qd.OctantsSyntaxError, match="no elements to read or assign"):
         assign(builder)
-    with pytest.raises(qd.OctantsSyntaxError, match=r"`\+=` and `-=` alone, not `\*=`"):
+    with pytest.raises(qd.OctantsSyntaxError, match=r"only `\+=` and `-=`, not `\*=`"):
         multiply(builder)
     with pytest.raises(qd.OctantsIndexError, match="two indices, not 1"):
         one_index(builder)

@@ -183,7 +183,7 @@ def test_lists_change_while_the_kernel_is_compiled():
         items.pop()
 
     assert changed(3) == 1234895
-    with pytest.raises(qd.OctantsIndexError, match="`items` has no item to take away there"):
+    with pytest.raises(qd.OctantsIndexError, match="pop from an empty list or index out of range: `items`"):
         empty()
 
 

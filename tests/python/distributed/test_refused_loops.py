@@ -104,7 +104,7 @@ def test_local_rows_are_read_and_added_to_in_a_loop_over_rows():
         for i in x:
             x[qd.distributed.assume_local(x, 0.5 * i)] += 1
 
-    with pytest.raises(qd.OctantsTypeError, match="a row is an integer"):
+    with pytest.raises(qd.OctantsTypeError, match="row index of `assume_local` must be an integer"):
         by_float(split(8))
 
 
@@ -222,7 +222,7 @@ def test_debug_mode_checks_local_rows():
     qd.init(arch=qd.cpu, debug=True)
     x, y = split(8), split(8)
     x.from_numpy(np.array([0, 1, 1, 7, 3, 3, 3, 40], np.int32))
-    with pytest.raises(AssertionError, match="Row 40 of `y` is neither this rank's nor one of its ghost rows.*0 to 7"):
+    with pytest.raises(AssertionError, match="Row 40 of `y` is neither owned by this rank nor one of its.*0 to 7"):
         scatter(x, y)
     whole = qd.ndarray(qd.i32, shape=(8,))
     x.from_numpy(np.arange(8, dtype=np.int32))

@@ -222,15 +222,15 @@ TOP_LEVEL = (
 SECTIONS = {
     "mixed": TOP_LEVEL,
     "nested": "Nested 'with qd.stream_parallel()' blocks are not supported",
-    "in_loop": "qd.stream_parallel() must stand at the top level of the kernel",
-    "in_branch": "qd.stream_parallel() must stand at the top level of the kernel",
+    "in_loop": "qd.stream_parallel() must be at the top level of the kernel",
+    "in_branch": "qd.stream_parallel() must be at the top level of the kernel",
     "in_func": "qd.stream_parallel() can only be used inside @qd.kernel, not @qd.func",
     "named": "'with ... as ...' is not supported in Quadrants kernels",
     "several": "'with' in Quadrants kernels only supports a single context manager",
     "returns": TOP_LEVEL,
     "returns_within": "`return` is not supported in a kernel with qd.stream_parallel()",
     "graph": "qd.stream_parallel() is not compatible with graph=True kernels help: leave out `graph=True`",
-    "option": "qd.stream_parallel() takes only `allow_overlap=`",
+    "option": "qd.stream_parallel() takes only the keyword argument `allow_overlap`",
     "other": "'with' in Quadrants kernels only supports qd.stream_parallel(), qd.graph.parallel_context(), "
     "qd.graph.parallel() and qd.checkpoint()",
 }

@@ -147,9 +147,14 @@ impl Lowerer<'_> {
             p.body.iter().any(|s| any_static_with(s, is_here))
         });
         if !stands_in_body {
-            return self.err(Code::Syntax, "qd.stream_parallel() must stand at the top level of the kernel");
+            return self.err(Code::Syntax, "qd.stream_parallel() must be at the top level of the kernel");
         }
-        if self.flag_argument(arguments, "stream_parallel", "allow_overlap", "only `allow_overlap=`")? {
+        if self.flag_argument(
+            arguments,
+            "stream_parallel",
+            "allow_overlap",
+            "only the keyword argument `allow_overlap`",
+        )? {
             self.overlap_allowed.insert(self.next_group);
         }
         match self.lower_group(None, body)? {

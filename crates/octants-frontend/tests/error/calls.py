@@ -31,7 +31,7 @@ def itself(a):
 
 @qd.func
 def forever(n: qd.template()):
-    return forever(n + 1)  #~ ERROR recursive call of `forever`: 32 calls inside each other
+    return forever(n + 1)  #~ ERROR recursive call of `forever`: more than 32 nested calls
 
 
 @qd.func

@@ -70,7 +70,7 @@ def returns_without_annotation(n: qd.i32):
 
 @qd.kernel
 def never_returns(n: qd.i32) -> qd.i32:
-    pass  #~ ERROR Kernel has a return type but does not have a return statement #~ HINT drop the annotation
+    pass  #~ ERROR Kernel has a return type but does not have a return statement #~ HINT remove the return annotation
 
 
 @qd.kernel
@@ -95,7 +95,7 @@ def returns_text() -> qd.f32:
 
 @qd.kernel
 def static_of_a_run_time_value(a: qd.i32):
-    if qd.static(a > 0):  #~ ERROR must be compile-time constants #~ AT qd.static(a > 0) #~ HINT drop `qd.static`
+    if qd.static(a > 0):  #~ ERROR must be compile-time constants #~ AT qd.static(a > 0) #~ HINT remove `qd.static`
         pass
 
 

@@ -20,7 +20,7 @@ def shapes_differ(a: vec2, b: vec3):
 
 @qd.kernel
 def matrix_product(a: mat23, b: mat2):
-    c = a @ b  #~ ERROR dimension mismatch between #~ HINT the columns of the left side #~ AT a @ b
+    c = a @ b  #~ ERROR dimension mismatch between #~ HINT the left operand must have #~ AT a @ b
 
 
 @qd.kernel
@@ -398,4 +398,4 @@ def cast_to_value(a: qd.f32):
 
 @qd.kernel
 def what_a_view_is_of(v: qd.types.ndarray(qd.f32, 1)):
-    v.get_ndarray()[0] = 1.0  #~ ERROR `v` is an array, which has no `get_ndarray`: only views have #~ HINT annotate the parameter
+    v.get_ndarray()[0] = 1.0  #~ ERROR `v` is an array without `get_ndarray`: only a `qd.BufferView` has it #~ HINT annotate the parameter

@@ -117,12 +117,12 @@ def with_other(n: qd.i32):
 
 @qd.kernel
 def star_expression(n: qd.i32):
-    a = *x  #~ ERROR `*` is not supported here
+    a = *x  #~ ERROR unpacking with `*` is not supported here
 
 
 @qd.kernel
 def declaration():
-    a: qd.i32  #~ ERROR a declaration without a value is not supported
+    a: qd.i32  #~ ERROR a variable declaration needs a value
 
 
 @qd.kernel
