@@ -95,7 +95,7 @@ def test_misuse_in_kernels() -> None:
             u = v
             u.x = 1
 
-    check(assigned_element, TypeError, "holds one of `verts`")
+    check(assigned_element, TypeError, "holds an element of `verts`")
 
     @qd.kernel
     def assigned_loop_variable():
@@ -116,7 +116,7 @@ def test_misuse_in_kernels() -> None:
         for e in qd.grouped(mesh.edges):
             e.y = 1
 
-    check(grouped, qd.OctantsSyntaxError, "no indices to group")
+    check(grouped, qd.OctantsSyntaxError, "does not support mesh elements")
 
     @qd.kernel
     def no_such_elements():
@@ -130,7 +130,7 @@ def test_misuse_in_kernels() -> None:
         for i in values:
             values[i] = qd.mesh_patch_idx()
 
-    check(no_loop, qd.OctantsSyntaxError, "there is no such loop", "qd.mesh_patch_idx()")
+    check(no_loop, qd.OctantsSyntaxError, "can only be called inside a loop over mesh elements", "qd.mesh_patch_idx()")
 
     @qd.kernel
     def no_field():
@@ -138,7 +138,7 @@ def test_misuse_in_kernels() -> None:
         for v in mesh.verts:
             v.x = 1
 
-    check(no_field, TypeError, "qd.mesh_local() takes attributes of meshes and fields")
+    check(no_field, TypeError, "qd.mesh_local() takes mesh attributes and fields")
 
     @qd.kernel
     def whole_mesh():

@@ -217,7 +217,7 @@ def what(lines):
 TOP_LEVEL = (
     "When using qd.stream_parallel(), all top-level statements must be 'with qd.stream_parallel():' blocks "
     "help: move non-parallel code to a separate kernel; `qd.static_assert`, `if qd.static(...)` and "
-    "`for ... in qd.static(...)` may stand here"
+    "`for ... in qd.static(...)` are allowed here"
 )
 SECTIONS = {
     "mixed": TOP_LEVEL,
@@ -225,13 +225,13 @@ SECTIONS = {
     "in_loop": "qd.stream_parallel() must be at the top level of the kernel",
     "in_branch": "qd.stream_parallel() must be at the top level of the kernel",
     "in_func": "qd.stream_parallel() can only be used inside @qd.kernel, not @qd.func",
-    "named": "'with ... as ...' is not supported in Quadrants kernels",
-    "several": "'with' in Quadrants kernels only supports a single context manager",
+    "named": "'with ... as ...' is not supported in kernels",
+    "several": "a `with` statement in a kernel only supports a single context manager",
     "returns": TOP_LEVEL,
     "returns_within": "`return` is not supported in a kernel with qd.stream_parallel()",
     "graph": "qd.stream_parallel() is not compatible with graph=True kernels help: leave out `graph=True`",
     "option": "qd.stream_parallel() takes only the keyword argument `allow_overlap`",
-    "other": "'with' in Quadrants kernels only supports qd.stream_parallel(), qd.graph.parallel_context(), "
+    "other": "a `with` statement in a kernel only supports qd.stream_parallel(), qd.graph.parallel_context(), "
     "qd.graph.parallel() and qd.checkpoint()",
 }
 

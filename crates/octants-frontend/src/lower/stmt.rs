@@ -80,7 +80,7 @@ impl Lowerer<'_> {
             }
             StmtKind::Unsupported(what) => {
                 return Err(Diagnostic::new(Code::Syntax, s.span, format!("Unsupported node \"{what}\""))
-                    .with_hint("this statement of Python is not part of the kernel language"));
+                    .with_hint("kernels do not support this Python statement"));
             }
         }
         Ok(Flow::Normal)
@@ -101,17 +101,17 @@ impl Lowerer<'_> {
             )
             .with_hint(
                 "move non-parallel code to a separate kernel; `qd.static_assert`, `if qd.static(...)` and \
-                 `for ... in qd.static(...)` may stand here",
+                 `for ... in qd.static(...)` are allowed here",
             )),
         }
     }
 
     fn lower_with(&mut self, items: &[(Expr, Option<Expr>)], body: &[Stmt]) -> Result<Flow> {
         let [(item, target)] = items else {
-            return self.err(Code::Syntax, "'with' in Quadrants kernels only supports a single context manager");
+            return self.err(Code::Syntax, "a `with` statement in a kernel only supports a single context manager");
         };
         let ExprKind::Call(func, arguments) = &item.kind else {
-            return self.err(Code::Syntax, "'with' in Quadrants kernels requires a call expression");
+            return self.err(Code::Syntax, "a `with` statement in a kernel requires a call expression");
         };
         let callee = self.lower_expr(func)?;
         let builtin = match &callee {
@@ -124,12 +124,12 @@ impl Lowerer<'_> {
         let Some(name) = builtin.filter(|n| n == "stream_parallel" || is_graph_block(n)) else {
             return self.err(
                 Code::Syntax,
-                "'with' in Quadrants kernels only supports qd.stream_parallel(), qd.graph.parallel_context(), \
+                "a `with` statement in a kernel only supports qd.stream_parallel(), qd.graph.parallel_context(), \
                  qd.graph.parallel() and qd.checkpoint()",
             );
         };
         if target.is_some() {
-            return self.err(Code::Syntax, "'with ... as ...' is not supported in Quadrants kernels");
+            return self.err(Code::Syntax, "'with ... as ...' is not supported in kernels");
         }
         if is_graph_block(&name) {
             self.warn_of_flat_name(func, &name);

@@ -169,7 +169,7 @@ def too_few_targets(n: qd.i32):
 
 @qd.kernel
 def too_many_targets(n: qd.i32):
-    for i, j in range(n):  #~ ERROR a range has one index #~ AT i, j
+    for i, j in range(n):  #~ ERROR a loop over `range` takes one variable #~ AT i, j
         pass
 
 

@@ -230,7 +230,7 @@ def annotated_type(a: qd.f32):
 
 @qd.kernel
 def bad_annotation(a: qd.f32):
-    b: x = a  #~ ERROR is not a type of the kernel language
+    b: x = a  #~ ERROR is not a type that kernels support
 
 
 @qd.kernel
@@ -240,7 +240,7 @@ def annotated_static(a: qd.f32):
 
 @qd.kernel
 def ragged():
-    m = qd.Matrix([[1, 2], [3]])  #~ ERROR the rows of a matrix must have one length
+    m = qd.Matrix([[1, 2], [3]])  #~ ERROR all rows of a matrix must have the same length
 
 
 @qd.kernel
@@ -250,7 +250,7 @@ def empty_row():
 
 @qd.kernel
 def vector_of_number(a: qd.i32):
-    m = qd.Vector(a)  #~ ERROR is made from a list
+    m = qd.Vector(a)  #~ ERROR take a list of components
 
 
 @qd.kernel

@@ -20,7 +20,7 @@ def inner_function():
 @qd.kernel
 def deletes(a: qd.i32):
     b = a
-    del b  #~ ERROR Unsupported node "Delete" #~ AT del b #~ HINT not part of the kernel language
+    del b  #~ ERROR Unsupported node "Delete" #~ AT del b #~ HINT kernels do not support this Python statement
 
 
 @qd.kernel
