@@ -161,9 +161,9 @@ def test_what_cannot_be_compiled_is_refused_at_once():
         qd.compile(len, x)
     with pytest.raises(qd.QuadrantsTypeError, match="only kernels have code"):
         qd.precompile([(print, 3)])
-    with pytest.raises(qd.QuadrantsTypeError, match="got an empty one"):
+    with pytest.raises(qd.QuadrantsTypeError, match="got an empty tuple"):
         qd.precompile([()])
-    with pytest.raises(ValueError, match="threads is at least 1"):
+    with pytest.raises(ValueError, match="threads must be at least 1"):
         qd.precompile([], threads=0)
     assert qd.precompile([]).wait()
     with pytest.raises(qd.QuadrantsSyntaxError, match="Missing argument 'n'"):

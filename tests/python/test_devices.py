@@ -487,7 +487,7 @@ def test_devices_that_are_not_there_are_no_other_ones():
     qd.init(arch=qd.cpu)
     with pytest.raises(RuntimeError, match="not available"):
         qd.device("cuda:77")
-    for name, match in [("cuda:x", "kind and number"), ("toaster", "toaster"), (3, "kind and number")]:
+    for name, match in [("cuda:x", "a kind and a number"), ("toaster", "toaster"), (3, "a kind and a number")]:
         with pytest.raises((ValueError, TypeError), match=match):
             qd.device(name)
     with pytest.raises(qd.OctantsOptionError, match="`default_fp` is not one of a single device"):

@@ -207,7 +207,7 @@ def test_levels_hang_only_under_levels_that_can_hold_them():
     lists = qd.FieldsBuilder().dynamic(qd.i, 4)
     with pytest.raises(qd.OctantsRuntimeError, match="a bitmasked level cannot hang under a dynamic one"):
         lists.dense(qd.j, 2).bitmasked(qd.k, 2)
-    with pytest.raises(qd.OctantsRuntimeError, match="a dynamic level has one axis"):
+    with pytest.raises(qd.OctantsRuntimeError, match="a dynamic level must have exactly one axis"):
         qd.FieldsBuilder().dynamic(qd.ij, 4)
 
 

@@ -84,7 +84,7 @@ def refuse_unplaced_fields() -> None:
     if problems:
         lines = [line for heading, fields in problems.items() for line in (heading, *(f"  {text}" for text in fields))]
         lines.append(
-            "Give them a shape=, or place them: qd.root.dense(qd.i, 4).place(x); gradients by qd.root.lazy_grad()"
+            "Give them a shape=, or place them: qd.root.dense(qd.i, 4).place(x). For gradients, call qd.root.lazy_grad()."
         )
         raise OctantsRuntimeError("\n".join(lines))
 
@@ -96,7 +96,7 @@ def _refuse_open_builders() -> None:
             _unfinished.remove(entry)
         elif not builder.empty:
             raise OctantsRuntimeError(
-                "a FieldsBuilder is not finalized: call its finalize() before fields are used; it was made at "
+                "a FieldsBuilder is not finalized: call its finalize() before its fields are used; it was created at "
                 f"{made_at}"
             )
 

@@ -136,7 +136,7 @@ def test_rows_wrap_around_in_periodic_arrays():
         y.fill(0)
         kernel(x, y)
         assert y.to_numpy().tolist() == [1, 2, 3, 4, 5, 6, 7, 0]
-        with pytest.raises(qd.OctantsDistributedError, match=r"shape \(8,\): make it with periodic=True"):
+        with pytest.raises(qd.OctantsDistributedError, match=r"shape \(8,\): create the array with periodic=True"):
             kernel(split(8), y)
 
     @qd.kernel
@@ -290,15 +290,15 @@ def test_clamping_to_a_row_that_is_not_the_last_is_an_error():
             y[i] = x[qd.min(i + 1, 5)]
 
     with pytest.raises(
-        qd.OctantsDistributedError, match="kernel `clamped`.*clamped to 5, which is not the last one of 8"
+        qd.OctantsDistributedError, match="kernel `clamped`.*clamped to 5, but only clamping to the last row, 7"
     ):
         clamped(split(8), split(8))
 
 
 def test_what_cannot_be_split_says_so():
     for arguments, said in (
-        ({"shape": (4, 4), "split": 1}, "split=1: arrays are split along their first axis"),
-        ({"shape": (), "split": 0}, "an array without axes cannot be split"),
+        ({"shape": (4, 4), "split": 1}, "split=1: arrays can only be split along their first axis"),
+        ({"shape": (), "split": 0}, "a 0-dimensional array cannot be split"),
         ({"shape": (4,), "split": 0, "halo": -1}, "halo=-1"),
     ):
         with pytest.raises(ValueError, match=re.escape(said)):
@@ -329,7 +329,7 @@ def test_ghost_rows_have_to_reach():
         for i in range(3, 8):
             y[i] = x[i - 3]
 
-    with pytest.raises(qd.OctantsDistributedError, match="with 2 ghost rows: make it with halo=3"):
+    with pytest.raises(qd.OctantsDistributedError, match="with 2 ghost rows: create it with halo=3"):
         far(split(8), split(8))
     x, y = split(8, halo=3), split(8)
     x.from_numpy(np.arange(8, dtype=np.int32))
