@@ -371,7 +371,7 @@ def test_what_is_wrong_is_said():
     with qd.ad.FwdMode(y, x, seed=[1, 0]) as mode:
         with pytest.raises(RuntimeError, match=r"cannot be entered inside a qd\.ad\.FwdMode"):
             qd.ad.FwdMode(y, x, seed=[1, 0]).__enter__()
-        with pytest.raises(qd.OctantsAssertionError, match="was entered before"):
+        with pytest.raises(qd.OctantsAssertionError, match="was already used"):
             mode.__enter__()
 
 

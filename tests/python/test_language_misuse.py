@@ -121,7 +121,7 @@ def test_vectors_and_matrices_where_the_other_is_needed():
             getattr(wrong, name)(*args)
     with pytest.raises(qd.OctantsTypeError, match=r"dimension mismatch between \(2, 2\) and \(3,\)"):
         m @ qd.Vector([1, 2, 3])
-    with pytest.raises(ValueError, match="one shape is needed"):
+    with pytest.raises(ValueError, match="must have the same shape"):
         v.dot(qd.Vector([1, 2, 3]))
     with pytest.raises(IndexError):
         qd.Vector.unit(3, 3)

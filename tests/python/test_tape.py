@@ -183,7 +183,7 @@ def test_tapes_do_not_nest(scaling):
             qd.ad.FwdMode(total, x).__enter__()
         forward(2)
     assert x.grad[0] == 2
-    with pytest.raises(qd.OctantsAssertionError, match="this qd.ad.Tape was entered before"):
+    with pytest.raises(qd.OctantsAssertionError, match="this qd.ad.Tape was already used"):
         tape.__enter__()
     with pytest.raises(qd.OctantsAssertionError, match="evaluated once"):
         tape.grad()
