@@ -40,7 +40,7 @@ def test_hidden_devices_are_not_listed():
 
 
 def test_numbers_of_visible_devices_are_checked():
-    with pytest.raises(ValueError, match=r"numbers between commas, such as `2,0`, got `x`"):
+    with pytest.raises(ValueError, match=r"comma-separated numbers, such as `2,0`, got `x`"):
         qd.init(arch=qd.vulkan, visible_devices="1,x")
     init = getattr(qd.init, "original", qd.init)
     with pytest.raises(RuntimeError, match=r"no device 2: `visible_devices` \(1,0\) shows 2"):

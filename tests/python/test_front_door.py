@@ -167,7 +167,7 @@ def test_quadrants_variables_that_cannot_be_followed_are_told_of():
     assert "started" in found.stdout
     found = run(code, {"QD_LOAD_IR": "1"})
     assert found.returncode
-    assert "kernels cannot be run from files" in found.stderr
+    assert "running kernels from code files is not supported" in found.stderr
     assert "started" not in found.stdout
 
 

@@ -58,7 +58,7 @@ def test_misuse_in_kernels() -> None:
         for e in mesh.edges:
             e.y = e.verts[2].id
 
-    check(index_too_large, IndexError, "index 2 is out of bounds: 2 elements")
+    check(index_too_large, IndexError, "index 2 is out of bounds for a mesh relation with 2 elements")
 
     @qd.kernel
     def negative_index():

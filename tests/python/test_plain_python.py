@@ -270,7 +270,7 @@ def test_what_does_not_run_as_python_says_so():
     def wrong():
         qd.atomic_add(1 + 2, 3)
 
-    with pytest.raises(qd.OctantsSyntaxError, match=r"qd.atomic_add\(\) changes a variable"):
+    with pytest.raises(qd.OctantsSyntaxError, match=r"qd.atomic_add\(\) needs a variable"):
         wrong()
 
     @qd.kernel

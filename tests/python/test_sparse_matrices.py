@@ -187,7 +187,7 @@ def test_misuse_of_matrices_is_refused():
         A @ qd.ndarray(qd.f32, 3)
     with pytest.raises(qd.OctantsRuntimeError, match="does not support <class 'list'>"):
         A @ [1, 2, 3, 4]
-    with pytest.raises(qd.OctantsRuntimeError, match="two types cannot be combined: f32 and f64"):
+    with pytest.raises(qd.OctantsRuntimeError, match="different types cannot be combined: f32 and f64"):
         A + sparse(sample((3, 4), 1), qd.f64)
     with pytest.raises(IndexError, match="row 3 is out of bounds for a sparse matrix"):
         A[3, 0]

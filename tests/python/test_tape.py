@@ -216,7 +216,7 @@ def test_losses():
     ]:
         with pytest.raises(RuntimeError, match=text):
             qd.ad.Tape(loss).__enter__()
-    with pytest.raises(TypeError, match="the loss of a tape is a field, an ndarray or a torch tensor, got list"):
+    with pytest.raises(TypeError, match="the loss of a tape must be a field, an ndarray or a torch tensor, got list"):
         qd.ad.Tape([1]).__enter__()
     with qd.ad.Tape(good):
         pass

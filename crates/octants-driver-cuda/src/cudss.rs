@@ -79,7 +79,7 @@ impl Cudss {
     /// The library is cuDSS and stays loaded. The device is the thread's own.
     pub unsafe fn open(library: &'static Library) -> std::result::Result<Cudss, String> {
         // SAFETY: the contract above.
-        unsafe { Cudss::of(Functions::find(library).map_err(|name| format!("it has no {name}, and is too old"))?) }
+        unsafe { Cudss::of(Functions::find(library).map_err(|name| format!("it is too old: it has no {name}"))?) }
     }
 
     /// # Safety
@@ -90,7 +90,7 @@ impl Cudss {
         unsafe {
             let told = (functions.property)(number::MAJOR_VERSION, &mut version);
             if told != 0 || version != 1 {
-                return Err(format!("version {version} was found, and version 1 is needed"));
+                return Err(format!("version {version} was found, but version 1 is needed"));
             }
             let made = (functions.create)(&mut handle);
             check("cudssCreate", made, "making its state for the device").map_err(|e| e.to_string())?;

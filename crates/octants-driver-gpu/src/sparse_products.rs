@@ -152,7 +152,7 @@ impl ProductLibrary {
         // SAFETY: the contract above.
         let (functions, code) = unsafe {
             let found = Functions::find(library, names);
-            let functions = found.map_err(|name| format!("it has no {name}, and is too old"))?;
+            let functions = found.map_err(|name| format!("it is too old: it has no {name}"))?;
             let code = (functions.create)(&mut handle);
             (functions, code)
         };

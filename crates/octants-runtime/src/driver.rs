@@ -533,7 +533,7 @@ pub trait Driver: Send + Sync + 'static {
     /// Why there is no library of the vendor's for this work with sparse matrices: a sentence that says what to
     /// install. `None` where there is one.
     fn missing_sparse_library(&self, _work: SparseWork) -> Option<String> {
-        Some(format!("there is no library for sparse matrices on {}", self.name()))
+        Some(format!("there is no sparse matrix library for {}", self.name()))
     }
 
     /// Tells the vendor's library of a matrix, for products. The matrix's memory lives as long as the result.

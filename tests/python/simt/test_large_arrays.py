@@ -137,5 +137,7 @@ def test_each_chip_has_its_limit(group_size: int, target: str) -> None:
     assert (".extern .shared" in code(most // 4)) == target.startswith("sm_")
     assert ".extern .shared" not in code(48 * KIB // 4)
     if most < 227 * KIB:
-        with pytest.raises(qd.OctantsRuntimeError, match=f"share {most + 4} bytes in `k`.*has {most} bytes"):
+        with pytest.raises(
+            qd.OctantsRuntimeError, match=f"uses {most + 4} bytes of shared memory in `k`.*supports {most} bytes"
+        ):
             code(most // 4 + 1)

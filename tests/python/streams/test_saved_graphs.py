@@ -170,7 +170,7 @@ def test_a_loaded_graph_takes_other_arrays_and_exchanges_them_at_once(tmp_path):
     loaded.update(x=other)
     loaded.launch()
     assert (held(other), held(x)) == (13.0, 3.0)
-    with pytest.raises(TypeError, match=r"takes the arrays that it was loaded with \(x, y\), not `k`"):
+    with pytest.raises(TypeError, match=r"can only update the arrays that it was loaded with \(x, y\), not `k`"):
         loaded.update(k=2.0)
     with pytest.raises(TypeError, match="got an ndarray of f32 with shape"):
         loaded.update(x=array(0, 51))
@@ -196,7 +196,7 @@ def test_what_does_not_fit_is_said_by_name(tmp_path):
     saved = bytearray((tmp_path / "g").read_bytes())
     saved[-1] ^= 1
     (tmp_path / "damaged").write_bytes(saved)
-    with pytest.raises(RuntimeError, match="holds no graph, or is damaged"):
+    with pytest.raises(RuntimeError, match="contains no graph, or is damaged"):
         qd.graph.load(tmp_path / "damaged", x=x, y=y)
     with pytest.raises(FileNotFoundError):
         qd.graph.load(tmp_path / "absent", x=x, y=y)

@@ -229,7 +229,7 @@ SECTIONS = {
     "several": "a `with` statement in a kernel only supports a single context manager",
     "returns": TOP_LEVEL,
     "returns_within": "`return` is not supported in a kernel with qd.stream_parallel()",
-    "graph": "qd.stream_parallel() is not compatible with graph=True kernels help: leave out `graph=True`",
+    "graph": "qd.stream_parallel() is not compatible with graph=True kernels help: remove `graph=True`",
     "option": "qd.stream_parallel() takes only the keyword argument `allow_overlap`",
     "other": "a `with` statement in a kernel only supports qd.stream_parallel(), qd.graph.parallel_context(), "
     "qd.graph.parallel() and qd.checkpoint()",
@@ -275,7 +275,7 @@ def test_s13_sections_that_touch_the_same(program):
             for i in y:
                 y[i] = 2
 
-    hint = "put both into one block, or say `qd.stream_parallel(allow_overlap=True)` where this is meant"
+    hint = "put both into one block, or write `qd.stream_parallel(allow_overlap=True)` if this is intended"
 
     def other(text):
         """The line of the other block, which the message names."""

@@ -80,7 +80,7 @@ def returns_nothing(n: qd.i32) -> qd.i32:
 
 @qd.kernel
 def returns_too_many(n: qd.i32) -> (qd.i32, qd.f32):
-    return n, n, n  #~ ERROR returns 3 values, its annotation has 2 #~ AT n, n, n
+    return n, n, n  #~ ERROR returns 3 values, but its annotation has 2 #~ AT n, n, n
 
 
 @qd.kernel

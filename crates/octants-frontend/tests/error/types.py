@@ -290,7 +290,7 @@ def struct_keyword() -> qd.i32:
 
 @qd.kernel
 def struct_count() -> qd.i32:
-    return Q(1, 2).a  #~ ERROR has 1 members, 2 values given
+    return Q(1, 2).a  #~ ERROR has 1 members, but 2 values are given
 
 
 @qd.kernel
