@@ -490,7 +490,7 @@ def test_devices_that_are_not_there_are_no_other_ones():
     for name, match in [("cuda:x", "a kind and a number"), ("toaster", "toaster"), (3, "a kind and a number")]:
         with pytest.raises((ValueError, TypeError), match=match):
             qd.device(name)
-    with pytest.raises(qd.OctantsOptionError, match="`default_fp` is not one of a single device"):
+    with pytest.raises(qd.OctantsOptionError, match="`default_fp` cannot be set for a single device"):
         qd.device("cpu:7", default_fp="f64")
     with pytest.raises(qd.OctantsOptionError, match="no_such_option"):
         qd.device("cpu:7", no_such_option=True)

@@ -182,7 +182,7 @@ def test_quadrants_variables_set_options():
     assert found.stdout.split("\n")[-2] == "True f64 False True", found
     found = run(code.replace("OPTIONS", "dict(arch=qd.cpu)"), {**env, "QD_ARCH": "cuda"})
     assert found.stdout.split("\n")[-2] == "True f64 False True", found
-    assert "replaces that of the environment, cuda" in found.stdout + found.stderr
+    assert "overrides that of the environment, cuda" in found.stdout + found.stderr
     found = run(code.replace("OPTIONS", "dict(arch=qd.cpu, debug=False)"), {**env, "OCTANTS_DEFAULT_FP": "f16"})
     assert found.stdout.split("\n")[-2] == "False f16 False True", found
     found = run(code.replace("OPTIONS", "dict(arch=qd.cpu)"), {"QD_DEBUG": "perhaps"})

@@ -87,7 +87,7 @@ def test_a_builder_has_room_for_what_it_was_made_for():
         builder.build()
     outside = qd.linalg.SparseMatrixBuilder(2, 2, max_num_triplets=9)
     add_all(outside, np.ones((1, 3), np.float32))
-    with pytest.raises(IndexError, match=r"element \(0, 2\) is outside a sparse matrix of shape \(2, 2\)"):
+    with pytest.raises(IndexError, match=r"element \(0, 2\) is out of bounds for a sparse matrix of shape \(2, 2\)"):
         outside.build()
 
 

@@ -129,7 +129,7 @@ def test_messages_say_what_to_do():
     def between():
         pass
 
-    with pytest.raises(qd.OctantsSyntaxError, match="write the other decorator above"):
+    with pytest.raises(qd.OctantsSyntaxError, match="put the other decorator above"):
         qd.kernel(between)
 
     @qd.data_oriented

@@ -454,7 +454,7 @@ def test_events_of_a_capture_order_nothing_outside():
         event.record()
     g.launch()
     for use in (event.wait, event.synchronize, event.query):
-        with pytest.raises(RuntimeError, match="recorded last in a capture"):
+        with pytest.raises(RuntimeError, match="last recorded in a capture"):
             use()
     event.record()
     event.synchronize()

@@ -48,7 +48,7 @@ def test_s2_s3_s4_wrong_types(mode):
     assert said(lambda: qd.stream_scope(None), TypeError) == f"stream must be {STREAM}, got NoneType"
     assert said(lambda: s.wait(1.5), TypeError) == f"event_or_stream must be an Event or {STREAM}, got float"
     assert said(lambda: e.elapsed_ms(s), TypeError) == "later must be an Event, got Stream"
-    version = "version 9 of __cuda_stream__ is not known"
+    version = "version 9 of __cuda_stream__ is not supported"
     assert said(lambda: fill(x, 1, qd_stream=Versioned()), TypeError) == f"qd_stream: {version}"
     assert x[0] == 0
 
@@ -58,12 +58,12 @@ def test_s3_s4_wrong_order(mode):
         outer, inner = qd.stream_scope(s), qd.stream_scope(t)
         with outer:
             inner.__enter__()
-            order = "a stream scope ends on the thread it began on, after the scopes within it"
+            order = "a `with stream:` block must end on the thread on which it began, after the blocks inside it"
             assert said(outer.__exit__) == order
             inner.__exit__()
     plain, timed = qd.create_event(), qd.create_event(timing=True)
     plain.record()
-    timing = "elapsed_ms() needs events with timing: make them with create_event(timing=True)"
+    timing = "elapsed_ms() needs events with timing: create them with create_event(timing=True)"
     assert said(lambda: plain.elapsed_ms(timed)) == timing
     unrecorded = "elapsed_ms() needs two recorded events: call record() on both"
     assert said(lambda: timed.elapsed_ms(timed)) == unrecorded
