@@ -183,7 +183,7 @@ impl ProductLibrary {
         };
         let at = |address: octants_runtime::DevicePtr| address.0 as *mut c_void;
         let extents = (matrix.rows as i64, matrix.columns as i64, matrix.entries as i64);
-        let doing = "telling of a sparse matrix";
+        let doing = "describing a sparse matrix";
         // SAFETY: the contract above; the pointers are to members. Vectors get their memory with each product: until
         // then they have some that nothing reads.
         unsafe {
