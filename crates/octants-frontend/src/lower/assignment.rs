@@ -144,10 +144,9 @@ impl Lowerer<'_> {
                 return self.err(Code::Syntax, format!("Recreating variables is not allowed: `{name}` exists already"));
             }
             if !matches!(old, Value::Var(_) | Value::Place(_) | Value::Members(_) | Value::Element(_)) {
-                return self.err(
-                    Code::Syntax,
-                    format!("Variable '{name}' cannot be assigned. Maybe it is not a Quadrants object?"),
-                );
+                let what = self.describe(&old);
+                let message = format!("Variable '{name}' cannot be assigned: it holds {what}; use a new variable");
+                return self.err(Code::Syntax, message);
             }
             return self.store(&old, &value);
         }
@@ -252,7 +251,7 @@ impl Lowerer<'_> {
         }
         let Some(place) = self.place(target) else {
             let what = self.describe(target);
-            return self.err(Code::Syntax, format!("{what} cannot be assigned. Maybe it is not a Quadrants object?"));
+            return self.err(Code::Syntax, format!("{what} cannot be assigned in a kernel"));
         };
         let to = self.b.pointee(place.addr).clone();
         if matches!(to, Type::Struct(_)) && matches!(self.runtime_type(value), Some(Type::Scalar(_))) {

@@ -183,7 +183,9 @@ impl Lowerer<'_> {
         let message = match index {
             [Value::Int(i)] if (0..n as i128).contains(i) => return Ok(()),
             [Value::Int(i)] => format!("unpacked vector index out of bounds: {name}[{i}] (count={n})"),
-            _ => format!("unpacked vector {name}[i] requires a python-int index (possibly via qd.static)"),
+            _ => format!(
+                "unpacked vector {name}[i] requires a python-int index known at compile time, e.g. from qd.static"
+            ),
         };
         Err(Diagnostic::new(Code::Syntax, self.b.span, message)
             .with_hint("remove `unpacked=True` if the vector is indexed at run time"))
