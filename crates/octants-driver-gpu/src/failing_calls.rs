@@ -385,11 +385,11 @@ fn out_of_memory_says_so_wherever_it_happens() {
     FAILS.set(("allocate", code::OUT_OF_MEMORY));
     // SAFETY: the functions do nothing.
     let text = unsafe { memory.allocate(&context, None, 3 << 30, Contents::Zeroed) }.unwrap_err().to_string();
-    assert!(text.starts_with("out of memory: 3.0 GiB asked for on a GPU, "), "{text}");
+    assert!(text.starts_with("out of memory: 3.0 GiB requested on a GPU, "), "{text}");
     assert!(text.ends_with("0 bytes of the device's 0 bytes are free"), "{text}");
     FAILS.set(("host_allocate", code::OUT_OF_MEMORY));
     let text = Pinned::default().allocate(&context, 1 << 20).unwrap_err().to_string();
-    assert!(text.starts_with("out of memory: 1.0 MiB asked for on a GPU, "), "{text}");
+    assert!(text.starts_with("out of memory: 1.0 MiB requested on a GPU, "), "{text}");
 }
 
 #[test]

@@ -116,7 +116,7 @@ fn cure_of(race: &IterationRace, of_loop: &str) -> String {
             "use the value that the atomic update returns, move the other access of `{name}` to a separate loop, or \
              {serial}"
         ),
-        _ => format!("write to another array than `{name}`, split the loop where it reads, or {serial}"),
+        _ => format!("write to a different array than `{name}`, split the loop where it reads, or {serial}"),
     }
 }
 

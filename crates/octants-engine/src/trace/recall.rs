@@ -112,7 +112,7 @@ pub(crate) fn search<'w>(
 ) -> Search<'w> {
     let mut watch = Stopwatch::default();
     let (Some(cache), Some(mut key)) = (cache, common) else {
-        let reason = String::from("compiled kernels are not kept");
+        let reason = String::from("compiled kernels are not cached");
         let tracing = Tracing::new(world, None, Vec::new());
         return Search { tracing, recalled: Vec::new(), watch, reason, outdated: Vec::new() };
     };
