@@ -224,7 +224,7 @@ def changed(path: str, value: Any) -> dict[str, Any]:
         ("relations.1.offset", lambda old: [old[1] + 1, *old[1:]], "`offset` must increase"),
         ("relations.1.patch_offset", [0], "`patch_offset` must have an entry"),
         ("relations.1.patch_offset", None, "relation VE: `patch_offset` is missing"),
-        ("attrs.x", [1.0, 2.0], "3 numbers for each of 27 verts"),
+        ("attrs.x", [1.0, 2.0], "3 numbers for each of the 27 verts"),
     ],
 )
 def test_bad_metadata(path: str, value: Any, message: str) -> None:

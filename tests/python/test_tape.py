@@ -503,7 +503,7 @@ def test_s21_failures_of_launches_in_flight_keep_their_names(seed):
             kernel(out, qd_stream=stream)
             kernel(out, qd_stream=stream)
         with pytest.raises(
-            Exception, match=rf"kernel `deep` needs .* to keep `speed` of the loop at .*:{line(deep, 4)}"
+            Exception, match=rf"kernel `deep` needs .* to store `speed` of the loop at .*:{line(deep, 4)}"
         ):
             deep.grad()
         read, written = line(careless, 2), line(careless, 3)

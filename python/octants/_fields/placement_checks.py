@@ -37,11 +37,11 @@ class _Waiting:
         wanted = (("", made, True), (".grad", made.grad, self.needs_grad), (".dual", made.dual, self.needs_dual))
         for suffix, part, is_needed in wanted:
             if is_needed and any(component.node is None for component in part._parts):
-                return _UNPLACED[suffix], f"{made._name or 'a field'}{suffix}, made at {self.made_at}"
+                return _UNPLACED[suffix], f"{made._name or 'a field'}{suffix}, created at {self.made_at}"
         shapes = dict.fromkeys(component.node.shape for component in made._parts if component.node is not None)
         if len(shapes) > 1:
             listed = ", ".join(map(str, shapes))
-            return _DIFFERENT_SHAPES, f"{made._name or 'a field'} of shapes {listed}, made at {self.made_at}"
+            return _DIFFERENT_SHAPES, f"{made._name or 'a field'} of shapes {listed}, created at {self.made_at}"
         return None
 
 

@@ -305,7 +305,7 @@ def test_what_cannot_be_split_says_so():
     for arguments, said in (
         ({"shape": (4, 4), "split": 1}, "split=1: arrays can only be split along their first axis"),
         ({"shape": (), "split": 0}, "a 0-dimensional array cannot be split"),
-        ({"shape": (4,), "split": 0, "halo": -1}, "halo=-1"),
+        ({"shape": (4,), "split": 0, "halo": -1}, "halo must be a number of rows"),
     ):
         with pytest.raises(ValueError, match=re.escape(said)):
             qd.ndarray(qd.f32, **arguments)
