@@ -18,7 +18,7 @@ def _with_layout(wrapped: Any, layout: Any) -> Any:
     axes.
     """
     if not isinstance(wrapped, Tensor) or wrapped._is_field():
-        raise TypeError(f"a tensor of qd.Backend.NDARRAY is given a layout, not {wrapped!r}")
+        raise TypeError(f"expected a tensor of qd.Backend.NDARRAY, got {wrapped!r}")
     order = permutation(layout, wrapped.shape)
     if order is not None:
         wrapped._impl = with_layout(wrapped._unwrap(), order)

@@ -59,7 +59,7 @@ def install_for_all_programs() -> Path:
             refused = error
         else:
             return folder / _PTH
-    raise refused or OSError("this Python has no folder of packages")
+    raise refused or OSError("this Python has no site-packages folder")
 
 
 def uninstall_for_all_programs() -> list[Path]:
@@ -85,7 +85,7 @@ def main(arguments: list[str]) -> None:
     install()
     if arguments[0] == "-m":
         if len(arguments) < 2:
-            sys.exit("-m needs the name of a module")
+            sys.exit("-m needs a module name")
         sys.argv = arguments[1:]
         sys.path.insert(0, os.getcwd())
         runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)

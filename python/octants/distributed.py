@@ -127,9 +127,9 @@ def all_reduce(array: Any, op: str = "sum", *, qd_stream: Any = None) -> None:
     memory is combined on the stream, the default one for None. Ranks add floats in an order of the library's.
     """
     if op not in _OPERATIONS:
-        raise ValueError(f"op={op!r}: one of {', '.join(_OPERATIONS)}")
+        raise ValueError(f"op must be one of {', '.join(_OPERATIONS)}, got {op!r}")
     if isinstance(array, SplitNdarray):
-        raise TypeError("all_reduce() combines arrays that each rank has; a split array has one owner for each row")
+        raise TypeError("all_reduce() needs an array that every rank holds in full, not a split array")
     with memory_of(array, writes=True) as memory:
         if memory.count:
             _world.agree(f"all_reduce({op}) of {memory.count} {memory.dtype}", "all_reduce()")
@@ -151,7 +151,7 @@ def broadcast(array: Any, source: int = 0, *, qd_stream: Any = None) -> None:
     """Sets a field, ndarray or numpy array to that of a rank."""
     ranks = _world.world()
     if not 0 <= source < ranks.size:
-        raise ValueError(f"source={source}: a rank from 0 to {ranks.size - 1}")
+        raise ValueError(f"source must be a rank from 0 to {ranks.size - 1}, got {source}")
     with memory_of(array, writes=ranks.rank != source) as memory:
         _world.agree(f"broadcast() of {memory.count} {memory.dtype} from {source}", "broadcast()")
         others = [(other, memory) for other in range(ranks.size) if other != source]
@@ -196,7 +196,7 @@ def _pass(array: Any, peer: int, sends: bool, qd_stream: Any) -> None:
     ranks = _world.world()
     what = "send()" if sends else "recv()"
     if not 0 <= peer < ranks.size or peer == ranks.rank:
-        raise ValueError(f"{what}: rank {peer} is not another one of {ranks.size}")
+        raise ValueError(f"{what}: the rank must be another one of the {ranks.size} ranks, got {peer}")
     with memory_of(array, writes=not sends) as memory:
         message = [(peer, memory)]
         stream = _handle(qd_stream)

@@ -107,7 +107,7 @@ def main(argv: list[str] | None = None) -> int:
     finally:
         _octants.observe_compilations(None)
     if writer.missing:
-        print(f"the script ended without compiling {', '.join(sorted(writer.missing))}", file=sys.stderr)
+        print(f"the script ended before it compiled {', '.join(sorted(writer.missing))}", file=sys.stderr)
         return 1
     return 0
 

@@ -10,6 +10,6 @@ __all__ = ["get_mps_command_queue"]
 def get_mps_command_queue() -> int:
     """The queue of torch's Metal device. Always raises `OctantsRuntimeError`: Octants does not drive Metal."""
     raise OctantsRuntimeError(
-        "Octants does not drive Metal, so that no queue of torch's Metal device can be shared; on the CPU and on "
-        "NVIDIA and AMD GPUs use qd.init(follow_torch_stream=True)"
+        "Octants does not support Metal, so it cannot share torch's MPS command queue; on the CPU and on "
+        "NVIDIA and AMD GPUs, use qd.init(follow_torch_stream=True)"
     )

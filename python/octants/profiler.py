@@ -85,7 +85,7 @@ def timeline(streams: Mapping[str, Any] | None = None) -> Timeline:
 def _is_on() -> bool:
     if _octants.config()["kernel_profiler"]:
         return True
-    _logging.warn("kernels are not measured: begin the program with qd.init(kernel_profiler=True)")
+    _logging.warn("kernels are not measured: call qd.init(kernel_profiler=True) at the start of the program")
     return False
 
 
@@ -109,7 +109,7 @@ def print_kernel_profiler_info(mode: Literal["count", "trace"] = "count") -> Non
     each task of a kernel with several. `"trace"`: a line for each task that ran, in the order in which they began.
     """
     if mode not in ("count", "trace"):
-        raise ValueError(f"mode is 'count' or 'trace', not {mode!r}")
+        raise ValueError(f"mode must be 'count' or 'trace', not {mode!r}")
     if _is_on():
         (_print_sums if mode == "count" else _print_tasks)()
 
@@ -153,7 +153,7 @@ def query_kernel_profiler_info(name: str) -> KernelInfo:
         return nothing
     known = {info.name: info for kernel, tasks in _kernels() for info in (kernel, *tasks)}
     if name not in known:
-        _logging.warn(f"no kernel or task named {name!r} was measured; there are {', '.join(known) or 'none'}")
+        _logging.warn(f"no kernel or task named {name!r} was measured; measured: {', '.join(known) or 'none'}")
     return known.get(name, nothing)
 
 

@@ -20,11 +20,11 @@ def require_version(required: str | None) -> None:
         return
     parts = re.match(r"(\d+)\.(\d+)\.(\d+)", required) if isinstance(required, str) else None
     if parts is None:
-        raise ValueError(f"require_version is a string of the form major.minor.patch, got {required!r}")
+        raise ValueError(f"require_version must be a string of the form major.minor.patch, got {required!r}")
     major, minor, patch = map(int, parts.groups())
     if major != COMPATIBLE_WITH[0] or (minor, patch) > COMPATIBLE_WITH[1:]:
         has = ".".join(map(str, COMPATIBLE_WITH))
         raise Exception(
-            f"version mismatch: require_version={required} was asked for, Octants {VERSION_TEXT} has the interface of "
+            f"version mismatch: require_version={required} was requested, but Octants {VERSION_TEXT} has the interface of "
             f"Quadrants {has}"
         )

@@ -157,13 +157,13 @@ def test_errors_come_in_the_order_of_the_calls_when_all_else_is_compiled():
 
 def test_what_cannot_be_compiled_is_refused_at_once():
     x = qd.ndarray(qd.f32, 4)
-    with pytest.raises(qd.QuadrantsTypeError, match="only kernels have code: expected what @qd.kernel makes"):
+    with pytest.raises(qd.QuadrantsTypeError, match="expected a function decorated with @qd.kernel"):
         qd.compile(len, x)
-    with pytest.raises(qd.QuadrantsTypeError, match="only kernels have code"):
+    with pytest.raises(qd.QuadrantsTypeError, match="expected a function decorated with @qd.kernel"):
         qd.precompile([(print, 3)])
-    with pytest.raises(qd.QuadrantsTypeError, match="got an empty one"):
+    with pytest.raises(qd.QuadrantsTypeError, match="got an empty tuple"):
         qd.precompile([()])
-    with pytest.raises(ValueError, match="threads is at least 1"):
+    with pytest.raises(ValueError, match="threads must be at least 1"):
         qd.precompile([], threads=0)
     assert qd.precompile([]).wait()
     with pytest.raises(qd.QuadrantsSyntaxError, match="Missing argument 'n'"):

@@ -176,5 +176,5 @@ def test_refusals():
     def run():
         qd.algorithms.reduce_add(arr, out, scratch, 4, qd.u1, 1)
 
-    with pytest.raises(Exception, match="the algorithms work on"):
+    with pytest.raises(Exception, match="the algorithms support"):
         run()

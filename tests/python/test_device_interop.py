@@ -445,7 +445,7 @@ def test_another_librarys_graph_is_a_step_of_a_captured_graph(library):
         copy(y, x)
         step.add_graph(graph.graph.value)
         add(x, 10.0)
-    with pytest.raises(RuntimeError, match="in the `with` block"):
+    with pytest.raises(RuntimeError, match="inside the `with` block"):
         step.add_graph(graph.graph.value)
     # It was taken as it was.
     graph.destroy()
@@ -457,7 +457,7 @@ def test_another_librarys_graph_is_a_step_of_a_captured_graph(library):
     assert [what for what, *_ in step.steps][1] == "graph of another library"
     with pytest.raises(RuntimeError, match="no gradient if another library's graph"):
         step.grad()
-    with qd.graph.capture() as other, pytest.raises(TypeError, match="shows no handle"):
+    with qd.graph.capture() as other, pytest.raises(TypeError, match="has no graph handle"):
         other.add_graph("a graph")
 
 

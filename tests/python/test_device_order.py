@@ -213,7 +213,7 @@ def test_what_belongs_to_another_device_is_refused(two):
         s.wait(event)
         with pytest.raises(RuntimeError, match=f"qd_stream is a stream of {second.name}"):
             add_to(made(first), 1, qd_stream=t)
-        with pytest.raises(RuntimeError, match="another device's work cannot be noted while this thread captures"):
+        with pytest.raises(RuntimeError, match="another device's work cannot be recorded while this thread captures"):
             with qd.graph.capture():
                 qd.default_stream().wait(t)
     with pytest.raises(RuntimeError, match="destroyed"):

@@ -40,7 +40,7 @@ def test_hidden_devices_are_not_listed():
 
 
 def test_numbers_of_visible_devices_are_checked():
-    with pytest.raises(ValueError, match=r"numbers between commas, such as `2,0`, got `x`"):
+    with pytest.raises(ValueError, match=r"comma-separated numbers, such as `2,0`, got `x`"):
         qd.init(arch=qd.vulkan, visible_devices="1,x")
     init = getattr(qd.init, "original", qd.init)
     with pytest.raises(RuntimeError, match=r"no device 2: `visible_devices` \(1,0\) shows 2"):
@@ -487,10 +487,10 @@ def test_devices_that_are_not_there_are_no_other_ones():
     qd.init(arch=qd.cpu)
     with pytest.raises(RuntimeError, match="not available"):
         qd.device("cuda:77")
-    for name, match in [("cuda:x", "kind and number"), ("toaster", "toaster"), (3, "kind and number")]:
+    for name, match in [("cuda:x", "a kind and a number"), ("toaster", "toaster"), (3, "a kind and a number")]:
         with pytest.raises((ValueError, TypeError), match=match):
             qd.device(name)
-    with pytest.raises(qd.OctantsOptionError, match="`default_fp` is not one of a single device"):
+    with pytest.raises(qd.OctantsOptionError, match="`default_fp` cannot be set for a single device"):
         qd.device("cpu:7", default_fp="f64")
     with pytest.raises(qd.OctantsOptionError, match="no_such_option"):
         qd.device("cpu:7", no_such_option=True)

@@ -416,7 +416,7 @@ def test_a_loop_without_end_is_ended_with_the_name_and_the_value():
             going[None] += 1 if a[0] > 5 else -1
 
     a, going = np.zeros(3, np.int32), np.array(6, np.int32)
-    with pytest.raises(AssertionError, match=r"`going` is still 3 after 7 rounds, .*`graph_max_iterations`"):
+    with pytest.raises(AssertionError, match=r"`going` is still 3 after 7 iterations, .*`graph_max_iterations`"):
         run(a, going)
     assert a.tolist() == [7, 7, 7]
     # One that ends in its last round is none of these.
@@ -462,7 +462,7 @@ def test_a_condition_that_no_round_changes_is_refused():
 
     x = array([1, 2])
     for kernel, args in ((by_argument, (x, 3)), (by_shape, (x,))):
-        with pytest.raises(qd.QuadrantsSyntaxError, match="what it is given is the same in each round"):
+        with pytest.raises(qd.QuadrantsSyntaxError, match="this condition never changes"):
             kernel(*args)
     by_variable(x, 3)
     assert x.to_numpy().tolist() == [4, 5]

@@ -37,7 +37,7 @@ def test_kernels_are_not_compiled_while_a_field_is_not_placed():
         pass
 
     with pytest.raises(
-        RuntimeError, match=r"not placed:\n.*test_fields.py:\d+\nThese .* grad .*:\n  a field.grad, made at"
+        RuntimeError, match=r"not placed:\n.*test_fields.py:\d+\nThese .* grad .*:\n  a field.grad, created at"
     ):
         nothing()
     qd.root.dense(qd.i, 3).place(x, y.grad)
@@ -48,7 +48,7 @@ def test_members_of_a_field_have_one_shape():
     m = qd.Matrix.field(1, 2, qd.i32)
     qd.root.dense(qd.i, 3).place(m.get_scalar_field(0, 0))
     qd.root.dense(qd.i, 4).place(m.get_scalar_field(0, 1))
-    with pytest.raises(RuntimeError, match=r"have different shapes:\n  a field of shapes \(3,\), \(4,\), made at"):
+    with pytest.raises(RuntimeError, match=r"have different shapes:\n  a field of shapes \(3,\), \(4,\), created at"):
         qd.sync()
 
 
@@ -62,7 +62,7 @@ def test_fields_are_not_used_before_their_builder_is_finalized():
         pass
 
     for use in (nothing, lambda: x[0], qd.sync):
-        with pytest.raises(qd.OctantsRuntimeError, match=r"not finalized: .* made at .*test_fields.py"):
+        with pytest.raises(qd.OctantsRuntimeError, match=r"not finalized: .* created at .*test_fields.py"):
             use()
     builder.finalize()
     nothing()

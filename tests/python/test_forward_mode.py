@@ -366,12 +366,12 @@ def test_what_is_wrong_is_said():
         qd.ad.FwdMode(y, plain).__enter__()
     with pytest.raises(RuntimeError, match="`seed` is not set for a param of 2 elements"):
         qd.ad.FwdMode(y, x).__enter__()
-    with pytest.raises(ValueError, match="seed has 3 numbers, param has 2 elements"):
+    with pytest.raises(ValueError, match="seed has 3 numbers, but param has 2 elements"):
         qd.ad.FwdMode(y, x, seed=[1, 2, 3]).__enter__()
     with qd.ad.FwdMode(y, x, seed=[1, 0]) as mode:
         with pytest.raises(RuntimeError, match=r"cannot be entered inside a qd\.ad\.FwdMode"):
             qd.ad.FwdMode(y, x, seed=[1, 0]).__enter__()
-        with pytest.raises(qd.OctantsAssertionError, match="was entered before"):
+        with pytest.raises(qd.OctantsAssertionError, match="was already used"):
             mode.__enter__()
 
 

@@ -167,7 +167,7 @@ def test_quadrants_variables_that_cannot_be_followed_are_told_of():
     assert "started" in found.stdout
     found = run(code, {"QD_LOAD_IR": "1"})
     assert found.returncode
-    assert "kernels cannot be run from files" in found.stderr
+    assert "running kernels from code files is not supported" in found.stderr
     assert "started" not in found.stdout
 
 
@@ -182,7 +182,7 @@ def test_quadrants_variables_set_options():
     assert found.stdout.split("\n")[-2] == "True f64 False True", found
     found = run(code.replace("OPTIONS", "dict(arch=qd.cpu)"), {**env, "QD_ARCH": "cuda"})
     assert found.stdout.split("\n")[-2] == "True f64 False True", found
-    assert "replaces that of the environment, cuda" in found.stdout + found.stderr
+    assert "overrides that of the environment, cuda" in found.stdout + found.stderr
     found = run(code.replace("OPTIONS", "dict(arch=qd.cpu, debug=False)"), {**env, "OCTANTS_DEFAULT_FP": "f16"})
     assert found.stdout.split("\n")[-2] == "False f16 False True", found
     found = run(code.replace("OPTIONS", "dict(arch=qd.cpu)"), {"QD_DEBUG": "perhaps"})

@@ -55,7 +55,7 @@ def test_a_bound_that_changes_is_reported_at_the_first_gradient(fields, measure)
     measure()
     count[None] = 5
     with pytest.raises(
-        RuntimeError, match=f"`measure`.* the loop at line {line} ran 3 times in all, and would run 5 times now"
+        RuntimeError, match=f"`measure`.* the loop at line {line} ran 3 times in total, but would run 5 times now"
     ):
         gradient(measure, fields)
     count[None] = 3

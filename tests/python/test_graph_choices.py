@@ -296,7 +296,7 @@ def test_what_cannot_be_a_choice_is_refused(program):
         for i in x:
             x[i] += 1
 
-    refused("cannot be left by a jump", left, x, flag)
+    refused("cannot leave an `if qd.graph.cond", left, x, flag)
 
     @qd.kernel(graph=True)
     def in_a_section(x: A, flag: C):

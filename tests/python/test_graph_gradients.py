@@ -195,7 +195,9 @@ def test_rounds_that_the_gradient_cannot_count_are_refused():
 
     x, y = (qd.ndarray(qd.f64, N, needs_grad=True) for _ in range(2))
     (error,) = counters(1)
-    with pytest.raises(qd.OctantsCompilationError, match="cannot tell the number of rounds: it depends on.*`y`"):
+    with pytest.raises(
+        qd.OctantsCompilationError, match="cannot determine the number of iterations: it depends on.*`y`"
+    ):
         until.grad(x, y, error)
 
 
@@ -228,7 +230,7 @@ def test_a_counter_that_was_not_set_back_is_an_error_of_a_gradient_by_hand():
         powers.grad(x, t, left)
         qd.sync()
 
-    with pytest.raises(AssertionError, match="begins with its counter `left` as it is, which is 0"):
+    with pytest.raises(AssertionError, match="starts from its counter `left`, which is now 0"):
         gradient()
     for kernel, begin in ((powers, ROUNDS), (by_flag, 0)):
         t.fill(0)

@@ -110,7 +110,7 @@ def test_capsules_are_the_memory_and_outlive_the_program(library):
 def test_what_dlpack_cannot_describe_is_refused(library):
     a, b = qd.field(qd.f32), qd.field(qd.f32)
     qd.root.dense(qd.ij, 2).dense(qd.ij, 2).place(a, b)
-    with pytest.raises(ValueError, match="one array with a stride per axis"):
+    with pytest.raises(ValueError, match="one stride per axis"):
         a.__dlpack__()
     c, d = qd.field(qd.f64), qd.field(qd.i8)
     qd.root.dense(qd.i, 4).place(c, d)
@@ -371,7 +371,7 @@ def test_following_needs_a_torch_that_tells(torch_like, monkeypatch):
     qd.init(arch=qd.cpu, cpu_separate_memory=True, follow_torch_stream=True)
     x = qd.ndarray(qd.f32, shape=(64,))
     torch_like.Tensor = object
-    with pytest.raises(RuntimeError, match="follow_torch_stream=True needs a torch that tells its stream"):
+    with pytest.raises(RuntimeError, match="follow_torch_stream=True needs torch 2.10"):
         slow_ones(x, 10)
     monkeypatch.delitem(sys.modules, "torch")
     slow_ones(x, 10)

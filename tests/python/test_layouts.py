@@ -200,14 +200,14 @@ def test_trees_whose_size_does_not_fit_are_refused(shape):
 
 def test_levels_hang_only_under_levels_that_can_hold_them():
     x = qd.field(qd.i32, shape=3)
-    with pytest.raises(qd.OctantsRuntimeError, match="a field's place has no levels below it"):
+    with pytest.raises(qd.OctantsRuntimeError, match="a place level cannot have levels below it"):
         x.snode.dense(qd.i, 3)
-    with pytest.raises(qd.OctantsRuntimeError, match="a field's place has no levels below it"):
+    with pytest.raises(qd.OctantsRuntimeError, match="a place level cannot have levels below it"):
         x.snode.place()
     lists = qd.FieldsBuilder().dynamic(qd.i, 4)
-    with pytest.raises(qd.OctantsRuntimeError, match="a bitmasked level cannot hang under a dynamic one"):
+    with pytest.raises(qd.OctantsRuntimeError, match="a bitmasked level cannot be placed below a dynamic level"):
         lists.dense(qd.j, 2).bitmasked(qd.k, 2)
-    with pytest.raises(qd.OctantsRuntimeError, match="a dynamic level has one axis"):
+    with pytest.raises(qd.OctantsRuntimeError, match="a dynamic level must have exactly one axis"):
         qd.FieldsBuilder().dynamic(qd.ij, 4)
 
 

@@ -58,7 +58,7 @@ def test_misuse_in_kernels() -> None:
         for e in mesh.edges:
             e.y = e.verts[2].id
 
-    check(index_too_large, IndexError, "index 2 is out of bounds: 2 elements")
+    check(index_too_large, IndexError, "index 2 is out of bounds for a mesh relation with 2 elements")
 
     @qd.kernel
     def negative_index():
@@ -95,7 +95,7 @@ def test_misuse_in_kernels() -> None:
             u = v
             u.x = 1
 
-    check(assigned_element, TypeError, "holds one of `verts`")
+    check(assigned_element, TypeError, "holds an element of `verts`")
 
     @qd.kernel
     def assigned_loop_variable():
@@ -116,7 +116,7 @@ def test_misuse_in_kernels() -> None:
         for e in qd.grouped(mesh.edges):
             e.y = 1
 
-    check(grouped, qd.OctantsSyntaxError, "no indices to group")
+    check(grouped, qd.OctantsSyntaxError, "does not support mesh elements")
 
     @qd.kernel
     def no_such_elements():
@@ -130,7 +130,7 @@ def test_misuse_in_kernels() -> None:
         for i in values:
             values[i] = qd.mesh_patch_idx()
 
-    check(no_loop, qd.OctantsSyntaxError, "there is no such loop", "qd.mesh_patch_idx()")
+    check(no_loop, qd.OctantsSyntaxError, "can only be called inside a loop over mesh elements", "qd.mesh_patch_idx()")
 
     @qd.kernel
     def no_field():
@@ -138,7 +138,7 @@ def test_misuse_in_kernels() -> None:
         for v in mesh.verts:
             v.x = 1
 
-    check(no_field, TypeError, "qd.mesh_local() takes attributes of meshes and fields")
+    check(no_field, TypeError, "qd.mesh_local() takes mesh attributes and fields")
 
     @qd.kernel
     def whole_mesh():
@@ -166,10 +166,10 @@ def test_misuse_in_python() -> None:
         mesh.verts.place({"y": qd.i32}, needs_grad=True)
     with pytest.raises(AttributeError, match="`verts` of this mesh has no attribute 'z'"):
         _ = mesh.verts.z
-    with pytest.raises(qd.OctantsScopeError, match="loop over `verts` of a mesh in a kernel"):
+    with pytest.raises(qd.OctantsScopeError, match="`verts` of a mesh can only be looped over in a kernel"):
         list(mesh.verts)
     for function in (qd.mesh_patch_idx, lambda: qd.mesh_local(mesh.verts.x)):
-        with pytest.raises(qd.OctantsScopeError, match="it cannot be called from Python"):
+        with pytest.raises(qd.OctantsScopeError, match="can only be called in kernels and @qd.func functions"):
             function()
     with pytest.raises(TypeError, match="load_meta"):
         qd.Mesh.create({})
@@ -211,20 +211,20 @@ def changed(path: str, value: Any) -> dict[str, Any]:
         ("elements.2.l2g_mapping", None, "faces: `l2g_mapping` is missing"),
         ("elements.2.l2g_mapping", lambda old: [*old[:-1], 10**6], "integers from 0 to"),
         ("elements.2.l2g_mapping", lambda old: [old[1], *old[1:]], "each element must be owned by one patch"),
-        ("elements.0.g2r_mapping", lambda old: [old[1], *old[1:]], "must hold each number below 27 once"),
+        ("elements.0.g2r_mapping", lambda old: [old[1], *old[1:]], "must contain each number below 27 exactly once"),
         ("elements.0.l2r_mapping", lambda old: [*old[1:], old[0]], "`l2r_mapping`"),
-        ("elements.0.owned_offsets", lambda old: [*old[:-1], 3], "`owned_offsets` must rise from 0 to 27"),
+        ("elements.0.owned_offsets", lambda old: [*old[:-1], 3], "entries that increase from 0 to 27"),
         ("elements.0.total_offsets", lambda old: [0.5, *old[1:]], "must be a list of integers"),
         ("relations.0.from_order", 7, "a relation: `from_order`"),
         ("relations.1.to_order", 0, "relation VV: it is listed twice"),
         ("relations.4.value", lambda old: old[1:], "relation EV: `value` must have 2 entries"),
-        ("relations.4.value", lambda old: [60000, *old[1:]], "a patch does not list so many verts"),
-        ("relations.1.value", lambda old: [60000, *old[1:]], "a patch does not list so many edges"),
+        ("relations.4.value", lambda old: [60000, *old[1:]], "exceeds the number of verts in its patch"),
+        ("relations.1.value", lambda old: [60000, *old[1:]], "exceeds the number of edges in its patch"),
         ("relations.1.offset", lambda old: old[1:], "`offset` must have an entry for each of 27"),
-        ("relations.1.offset", lambda old: [old[1] + 1, *old[1:]], "`offset` must rise"),
+        ("relations.1.offset", lambda old: [old[1] + 1, *old[1:]], "`offset` must increase"),
         ("relations.1.patch_offset", [0], "`patch_offset` must have an entry"),
         ("relations.1.patch_offset", None, "relation VE: `patch_offset` is missing"),
-        ("attrs.x", [1.0, 2.0], "3 numbers for each of 27 verts"),
+        ("attrs.x", [1.0, 2.0], "3 numbers for each of the 27 verts"),
     ],
 )
 def test_bad_metadata(path: str, value: Any, message: str) -> None:
@@ -236,13 +236,13 @@ def test_bad_metadata(path: str, value: Any, message: str) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, "give one of"),
-        ({"faces": TRIANGLES, "cells": CELLS}, "give one of"),
+        ({}, "pass exactly one of"),
+        ({"faces": TRIANGLES, "cells": CELLS}, "pass exactly one of"),
         ({"faces": CELLS}, r"integers of shape \(faces, 3\)"),
-        ({"faces": TRIANGLES + 30}, "name vertices from 0 to 35"),
+        ({"faces": TRIANGLES + 30}, "contain vertex indices from 0 to 35"),
         ({"faces": TRIANGLES * 1.0}, "must be integers"),
-        ({"faces": [[0, 1, 1]]}, "different vertices each: row 0"),
-        ({"faces": [[0, 1, 2], [2, 0, 1]]}, "same vertices twice"),
+        ({"faces": [[0, 1, 1]]}, "different vertices: row 0"),
+        ({"faces": [[0, 1, 2], [2, 0, 1]]}, "two rows with the same vertices"),
         ({"faces": TRIANGLES, "patch_size": 0}, "patch_size"),
         ({"vertices": FLAT[:, 0], "faces": TRIANGLES}, "`vertices` must have the shape"),
         ({"vertices": FLAT * np.nan, "faces": TRIANGLES}, "finite"),

@@ -238,7 +238,7 @@ def test_a_failed_assertion_ends_the_loops_of_all_sections():
         qd.sync()
 
     a, b = (zeros() for _ in range(2))
-    with pytest.raises(AssertionError, match="`n` is still 1 after 10000 rounds"):
+    with pytest.raises(AssertionError, match="`n` is still 1 after 10000 iterations"):
         run_to_the_end()
     assert (b.to_numpy() <= 3).all()
 

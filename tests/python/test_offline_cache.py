@@ -218,7 +218,7 @@ def test_processes_that_compile_the_same_at_once(start, tmp_path):
 def test_without_a_home_it_works_and_says_so_once(run):
     result, counts, err = run(PROGRAM, HOME=None, OCTANTS_OFFLINE_CACHE_FILE_PATH=None)
     assert (result, counts) == (EXPECTED, None)
-    assert err.count("compiled kernels are not kept") == 1
+    assert err.count("compiled kernels are not cached") == 1
     assert "offline_cache_file_path" in err
 
 
@@ -226,7 +226,7 @@ def test_a_folder_that_refuses_is_told_once(run, tmp_path):
     (tmp_path / "kept").write_text("a file in the folder's place")
     result, counts, err = run(PROGRAM)
     assert (result, counts["stored"]) == (EXPECTED, 0)
-    assert err.count("compiled kernels are not kept") == 1
+    assert err.count("compiled kernels are not cached") == 1
 
 
 def test_the_folder_is_in_the_user_s_cache_folder(run, tmp_path):
@@ -334,7 +334,7 @@ def test_code_of_another_user_is_not_loaded(run, tmp_path):
         os.chown(path, OTHER, -1)
     result, counts, err = run(PROGRAM)
     assert (result, counts["hits"]) == (EXPECTED, 0)
-    assert err.count("compiled kernels of other users are not loaded") == 1
+    assert err.count("cached kernels are not loaded, because other users can write them") == 1
 
 
 @pytest.mark.skipif(os.name != "posix", reason="modes are those of POSIX")
@@ -343,7 +343,7 @@ def test_a_folder_that_everybody_may_write_to_is_not_used(run, tmp_path):
     (tmp_path / "kept").chmod(0o1777)
     result, counts, err = run(PROGRAM)
     assert (result, counts) == (EXPECTED, None)
-    assert err.count("everybody may write to it") == 1
+    assert err.count("everyone can write to it") == 1
 
 
 @only_root

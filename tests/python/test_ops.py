@@ -552,8 +552,8 @@ def test_keyword_arguments_go_to_their_parameters():
 
     for kernel, message in (
         (unknown, "`pow` has no parameter `power`"),
-        (twice, "`pow` got `base` twice"),
-        (missing, "`atan2` wants `x1` too"),
+        (twice, "`pow` got multiple values for argument `base`"),
+        (missing, "`atan2` is missing the argument `x1`"),
     ):
         with pytest.raises(qd.OctantsTypeError, match=message):
             kernel(1.0)

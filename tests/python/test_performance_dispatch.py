@@ -157,7 +157,7 @@ def test_parameters_must_agree(clock):
     @qd.perf_dispatch(get_geometry_hash=lambda n: 0)
     def op(n): ...
 
-    with pytest.raises(qd.OctantsSyntaxError, match="takes the parameters"):
+    with pytest.raises(qd.OctantsSyntaxError, match="must take the parameters"):
 
         @op.register
         def other(m):

@@ -39,7 +39,7 @@ def test_arrays_have_lengths_and_items():
     assert numbers.size(0) == 4
     assert vectors.size(1) == 2
     assert vectors.size() == (3, 2)
-    with pytest.raises(TypeError, match="without axes"):
+    with pytest.raises(TypeError, match="0-dimensional array"):
         len(qd.field(qd.f32, ()))
 
 
@@ -263,14 +263,14 @@ def test_what_does_not_run_as_python_says_so():
             x[i] = i
 
     run()
-    with pytest.raises(qd.OctantsRuntimeError, match="kernels that run as Python .* have no derivatives"):
+    with pytest.raises(qd.OctantsRuntimeError, match="arch=qd.python does not support derivatives"):
         run.grad()
 
     @qd.kernel
     def wrong():
         qd.atomic_add(1 + 2, 3)
 
-    with pytest.raises(qd.OctantsSyntaxError, match=r"qd.atomic_add\(\) changes a variable"):
+    with pytest.raises(qd.OctantsSyntaxError, match=r"qd.atomic_add\(\) needs a variable"):
         wrong()
 
     @qd.kernel

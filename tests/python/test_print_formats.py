@@ -55,7 +55,7 @@ def test_what_is_not_a_format_of_numbers(spec):
     def show(x: qd.f32):
         print(("{:" + spec + "}").format(x))
 
-    with pytest.raises(qd.OctantsTypeError, match="is not a format of numbers"):
+    with pytest.raises(qd.OctantsTypeError, match="is not a valid number format"):
         show(1)
 
 

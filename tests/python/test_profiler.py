@@ -234,9 +234,9 @@ def test_misuse_of_a_timeline_is_told():
     with pytest.raises(RuntimeError, match="was not started"):
         t.stop()
     with t:
-        with pytest.raises(RuntimeError, match="after its end"):
+        with pytest.raises(RuntimeError, match="after it has stopped"):
             t.tasks  # noqa: B018
-        with pytest.raises(RuntimeError, match="starts once"):
+        with pytest.raises(RuntimeError, match="can only be started once"):
             t.start()
     qd.reset()
     with pytest.raises(RuntimeError, match="program of this timeline has ended"):

@@ -280,7 +280,7 @@ def test_parameters_of_functions_for_kernels_show():
     assert str(inspect.signature(qd.graph.do_while)) == "(condition)"
     with pytest.raises(TypeError, match="missing a required argument: 'y'"):
         qd.atomic_add(1)
-    with pytest.raises(qd.OctantsScopeError, match=r"qd\.simt\.block\.sync\(\) is for kernels"):
+    with pytest.raises(qd.OctantsScopeError, match=r"qd\.simt\.block\.sync\(\) can only be called in kernels"):
         qd.simt.block.sync()
 
 

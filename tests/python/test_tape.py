@@ -183,7 +183,7 @@ def test_tapes_do_not_nest(scaling):
             qd.ad.FwdMode(total, x).__enter__()
         forward(2)
     assert x.grad[0] == 2
-    with pytest.raises(qd.OctantsAssertionError, match="this qd.ad.Tape was entered before"):
+    with pytest.raises(qd.OctantsAssertionError, match="this qd.ad.Tape was already used"):
         tape.__enter__()
     with pytest.raises(qd.OctantsAssertionError, match="evaluated once"):
         tape.grad()
@@ -216,7 +216,7 @@ def test_losses():
     ]:
         with pytest.raises(RuntimeError, match=text):
             qd.ad.Tape(loss).__enter__()
-    with pytest.raises(TypeError, match="the loss of a tape is a field, an ndarray or a torch tensor, got list"):
+    with pytest.raises(TypeError, match="the loss of a tape must be a field, an ndarray or a torch tensor, got list"):
         qd.ad.Tape([1]).__enter__()
     with qd.ad.Tape(good):
         pass
@@ -503,7 +503,7 @@ def test_s21_failures_of_launches_in_flight_keep_their_names(seed):
             kernel(out, qd_stream=stream)
             kernel(out, qd_stream=stream)
         with pytest.raises(
-            Exception, match=rf"kernel `deep` needs .* to keep `speed` of the loop at .*:{line(deep, 4)}"
+            Exception, match=rf"kernel `deep` needs .* to store `speed` of the loop at .*:{line(deep, 4)}"
         ):
             deep.grad()
         read, written = line(careless, 2), line(careless, 3)

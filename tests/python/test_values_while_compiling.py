@@ -129,7 +129,7 @@ def test_messages_say_what_to_do():
     def between():
         pass
 
-    with pytest.raises(qd.OctantsSyntaxError, match="write the other decorator above"):
+    with pytest.raises(qd.OctantsSyntaxError, match="put the other decorator above"):
         qd.kernel(between)
 
     @qd.data_oriented
@@ -183,7 +183,7 @@ def test_lists_change_while_the_kernel_is_compiled():
         items.pop()
 
     assert changed(3) == 1234895
-    with pytest.raises(qd.OctantsIndexError, match="`items` has no item to take away there"):
+    with pytest.raises(qd.OctantsIndexError, match="pop from an empty list or index out of range: `items`"):
         empty()
 
 

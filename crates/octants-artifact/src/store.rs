@@ -183,14 +183,16 @@ impl Store {
     /// Why the folder must not be used: others than those whom the user trusts may have written to it.
     pub fn distrust(&self) -> Option<String> {
         let why = self.trust().err()?;
-        Some(format!("compiled kernels are not kept in {}: {why}", self.folder().display()))
+        Some(format!("compiled kernels are not cached in {}: {why}", self.folder().display()))
     }
 
     fn refuse(&self, path: &Path, why: String) {
         let mut refusals = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         if !std::mem::replace(&mut refusals.told, true) {
-            refusals.notice =
-                Some(format!("compiled kernels of other users are not loaded: {} ({why})", path.display()));
+            refusals.notice = Some(format!(
+                "cached kernels are not loaded, because other users can write them: {} ({why})",
+                path.display()
+            ));
         }
     }
 

@@ -53,13 +53,13 @@ mod unix {
         pub(crate) fn of(folder: &Metadata, named: bool) -> Result<Trust, String> {
             let (owner, mode) = (folder.uid(), folder.mode() & 0o7777);
             if mode & OTHERS_WRITE != 0 {
-                return Err(format!("everybody may write to it (mode {mode:o})"));
+                return Err(format!("everyone can write to it (mode {mode:o})"));
             }
             if !named && !is_own(owner) {
                 return Err(format!("it belongs to another user (number {owner})"));
             }
             if !named && mode & GROUP_WRITES != 0 {
-                return Err(format!("its group may write to it (mode {mode:o})"));
+                return Err(format!("its group can write to it (mode {mode:o})"));
             }
             Ok(Trust { owner, group: mode & GROUP_WRITES != 0, mode })
         }

@@ -63,8 +63,8 @@ fn refuse_zero(kernel: &mut Kernel, counter: LocalId, rounds: &[BlockId]) {
             let zero = body.add_inst(Op::Const(Const::Int(0)), ty, span);
             let counts = body.add_inst(Op::Binary(BinaryOp::Ne, value, zero), Type::U1, span);
             let text = format!(
-                "the gradient of a qd.graph.do_while() loop begins with its counter `{name}` as it is, which is 0: \
-                 set it to what it was when the kernel was launched, or use a tape"
+                "the gradient of a qd.graph.do_while() loop starts from its counter `{name}`, which is now 0: \
+                 reset it to its value at the launch of the kernel, or use a tape"
             );
             let check = body.add_inst(Op::Assert(counts, vec![TextPart::Text(text)]), Type::Unit, span);
             let statements = &mut body.blocks[block.index()];

@@ -23,10 +23,10 @@ pub fn refuse_cooperation(kernel: &mut Kernel) -> Result<(), Box<Diagnostic>> {
         });
     }
     let Some(span) = found else { return Ok(()) };
-    let message = "a kernel whose threads share memory of their block or wait for each other (`qd.simt`) has no \
-                   derivatives";
+    let message = "a kernel that uses shared memory or barriers of a block (`qd.simt`) cannot be \
+                   differentiated";
     Err(Diagnostic::new(Code::Derivative, span, message)
-        .with_hint("move this into a kernel of its own and give its derivative by hand, with `@qd.ad.grad_replaced`"))
+        .with_hint("move this to a separate kernel, and define its gradient with `@qd.ad.grad_replaced`"))
 }
 
 #[cfg(test)]

@@ -36,11 +36,11 @@ pub fn refuse_shared_writes(kernel: &mut Kernel, aliases: &[Alias]) -> Result<()
         if let Some(other) = pairs.iter().filter_map(other).find(|b| used.contains(b)) {
             let (own, other) = (&names[written.index()], &names[other.index()]);
             let message = format!(
-                "`{own}` and `{other}` share memory in this call, and their gradients do not: the gradient would \
-                 leave out what flows from one to the other"
+                "`{own}` and `{other}` share memory in this call, but their gradients do not: the gradient would \
+                 miss the dependence between them"
             );
             return Err(Diagnostic::new(Code::Derivative, span, message)
-                .with_hint("pass arrays of their own, or one array with ranges of indices"));
+                .with_hint("pass arrays that do not overlap, or one array and index ranges"));
         }
     }
     Ok(())

@@ -103,8 +103,8 @@ fn check(b: &mut Builder, buffer: &Buffer, marks: BufferId, indices: Vec<ValueId
     text.push(TextPart::Text("] is overwritten after line ".into()));
     text.push(TextPart::Value(line, None));
     text.push(TextPart::Text(
-        " has read it: the gradient of that line would see the new value. Write to memory of its own, or keep what \
-         was read and use `@qd.ad.grad_replaced`"
+        " has read it: the gradient of that line would see the new value. Write to other memory, or save the value \
+         and use `@qd.ad.grad_replaced`"
             .into(),
     ));
     b.push(Op::Assert(unread, text), Type::Unit);

@@ -46,10 +46,10 @@ pub(crate) fn warn_of_stored_bits(kernel: &Kernel) -> Vec<Diagnostic> {
     body.visit(body.root, &mut |_, inst| {
         let (Op::Store(a, x) | Op::Atomic(_, a, x) | Op::AtomicCas(a, _, x)) = inst.op else { return };
         if bits[x.index()] && matches!(trace_address(body, a), Place::Buffer(_)) {
-            let message = "bits of a number with a derivative are stored here as an integer, and no derivative flows \
-                           through them: it will be wrong for what is computed from them";
+            let message = "the bits of a value with a derivative are stored here as an integer, and no derivative \
+                           flows through them: the derivatives of values computed from them will be wrong";
             warnings.push(*Diagnostic::new(Code::Compilation, inst.span, message).with_hint(
-                "store the number itself, or say `qd.stop_grad(x)` where it is to count as a constant; \
+                "store the value itself, or use `qd.stop_grad(x)` to treat it as a constant; \
                  `qd.algorithms` have no derivatives: write the sum as a loop, or give its gradient with \
                  `qd.ad.grad_for`",
             ));

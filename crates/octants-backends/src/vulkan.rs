@@ -34,7 +34,7 @@ impl CodeGenerator for Spirv {
     }
 
     fn check_processor(&self, processor: &str) -> Result<(), CodegenError> {
-        Err(CodegenError::new(format!("SPIR-V is not made for processors such as `{processor}`")))
+        Err(CodegenError::new(format!("SPIR-V code cannot be generated for processors such as `{processor}`")))
     }
 
     fn compile(
@@ -67,9 +67,7 @@ impl CodeGenerator for Spirv {
                 let artifact = spirv::compile(scheduled, &|_| String::new(), options, target)?;
                 Ok(artifact.modules.into_iter().next().unwrap_or_default())
             }
-            other => {
-                Err(CodegenError::new(format!("there is no code as `{}` for Vulkan: ask for `spirv`", other.name)))
-            }
+            other => Err(CodegenError::new(format!("`{}` is not available for Vulkan: use `spirv`", other.name))),
         }
     }
 
@@ -112,7 +110,7 @@ impl Backend for Vulkan {
     fn devices(&self, settings: &DeviceSettings) -> Result<Vec<DeviceInfo>, String> {
         let found = driver::list(&self.instances, &gpu_config(settings)).map_err(|Unavailable(reason)| reason)?;
         let info = |device: driver::Listed| {
-            let kind = if device.is_processor { ", played by the processor" } else { "" };
+            let kind = if device.is_processor { ", emulated by the CPU" } else { "" };
             let lacks = device.lacks.map_or_else(String::new, |reason| format!("; cannot be used: {reason}"));
             let note = Some(format!("Vulkan {}{kind}{lacks}", device.version));
             DeviceInfo { name: device.name, memory_bytes: Some(device.memory_bytes).filter(|n| *n > 0), note }

@@ -101,7 +101,7 @@ pub(crate) fn on_threads(
             }
             Event::Lost(message) => {
                 running -= 1;
-                lost = Some(compiler_bug(&format!("LLVM cannot make code: {message}")));
+                lost = Some(compiler_bug(&format!("LLVM cannot generate code: {message}")));
             }
         }
     }
@@ -226,7 +226,7 @@ mod tests {
     fn a_fatal_error_of_llvm_is_an_error_and_what_follows_works() {
         for _ in 0..3 {
             let error = on_a_thread(&mut |_| (), |_| fail()).unwrap_err().to_string();
-            assert!(error.contains("compiler bug: LLVM cannot make code: ") && error.contains("PTX"), "{error}");
+            assert!(error.contains("compiler bug: LLVM cannot generate code: ") && error.contains("PTX"), "{error}");
             assert!(check_target(&CodeTarget::Host).is_ok());
         }
     }

@@ -77,7 +77,7 @@ const HUGE: usize = 40_000;
 /// Verifies a module that `maker` has made: LLVM's passes and its code generator do not ask, and crash on an invalid
 /// one. Takes less than one hundredth of their time.
 pub(crate) fn check_module(module: &Module<'_>, maker: &str) -> Result<(), CodegenError> {
-    module.verify().map_err(|e| compiler_bug(&format!("{maker} made an invalid module: {e}")))
+    module.verify().map_err(|e| compiler_bug(&format!("{maker} produced an invalid module: {e}")))
 }
 
 fn emit_huge_functions_plainly(module: &Module<'_>) {

@@ -362,7 +362,7 @@ fn the_librarys_constants_are_those_of_the_chip_and_the_options() {
     }
     let unknown = Constant::named("__oclc_of_tomorrow");
     let error = unknown.value(&target("gfx90a"), true).unwrap_err();
-    assert!(error.contains("wants __oclc_of_tomorrow, which is not known here"), "{error}");
+    assert!(error.contains("needs __oclc_of_tomorrow, which is unknown here"), "{error}");
 }
 
 #[test]

@@ -18,7 +18,7 @@ use crate::{CodegenError, CodegenOptions, ENTRY_POINT, MOST_ARGUMENT_BYTES};
 pub(crate) const CONTEXT_WORDS: u32 = DeviceContext::BYTES as u32 / 8;
 
 /// The message of a loop that the device has left too early.
-const LEFT_EARLY: &str = "the device has left this loop too early: Mesa's lavapipe runs at most 65535 rounds of all \
+const LEFT_EARLY: &str = "the device left this loop too early: Mesa's lavapipe runs at most 65535 iterations of all \
                           loops of a thread together";
 
 /// So many argument slots are after the context. Of more the address is there.

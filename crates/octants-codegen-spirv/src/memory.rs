@@ -97,7 +97,7 @@ impl Lowering<'_, '_> {
         match s.bytes() {
             1 => {
                 if !e.features.int8 {
-                    e.refuse("this device has no 8-bit integers in memory, which truth values and bytes need");
+                    e.refuse("this device has no 8-bit integers in memory, which bools and 8-bit types need");
                 }
                 e.need(Capability::StorageBuffer8BitAccess);
             }

@@ -123,9 +123,9 @@ impl DeviceFeatures {
     /// The features of a target.
     pub fn of(target: &CodeTarget) -> Result<DeviceFeatures, CodegenError> {
         let CodeTarget::Device { triple, cpu, features } = target else {
-            return Err(CodegenError::new("the CPU runs no SPIR-V"));
+            return Err(CodegenError::new("the CPU cannot run SPIR-V"));
         };
-        let unknown = |what: &str| CodegenError::new(format!("`{what}` is no target of SPIR-V"));
+        let unknown = |what: &str| CodegenError::new(format!("`{what}` is not a SPIR-V target"));
         if triple != TRIPLE {
             return Err(unknown(triple));
         }

@@ -55,7 +55,7 @@ fn called<T>(name: &'static str, code: c_int, value: T) -> Called<T> {
 }
 
 fn explain_missing(symbol: &str) -> String {
-    format!("the NVIDIA driver has no {symbol}: a driver for CUDA 11.2 or newer is needed")
+    format!("the NVIDIA driver is too old: it has no {symbol}; install a driver for CUDA 11.2 or newer")
 }
 
 impl Vendor for Cuda {
@@ -150,6 +150,8 @@ mod tests {
     #[test]
     fn s23_what_an_old_driver_lacks_is_named_with_what_has_it() {
         let text = explain_missing(NAMES.pool_allocate);
-        assert_eq!(text, "the NVIDIA driver has no cuMemAllocFromPoolAsync: a driver for CUDA 11.2 or newer is needed");
+        let expected =
+            "the NVIDIA driver is too old: it has no cuMemAllocFromPoolAsync; install a driver for CUDA 11.2 or newer";
+        assert_eq!(text, expected);
     }
 }

@@ -79,7 +79,7 @@ impl Cudss {
     /// The library is cuDSS and stays loaded. The device is the thread's own.
     pub unsafe fn open(library: &'static Library) -> std::result::Result<Cudss, String> {
         // SAFETY: the contract above.
-        unsafe { Cudss::of(Functions::find(library).map_err(|name| format!("it has no {name}, and is too old"))?) }
+        unsafe { Cudss::of(Functions::find(library).map_err(|name| format!("it is too old: it has no {name}"))?) }
     }
 
     /// # Safety
@@ -90,10 +90,10 @@ impl Cudss {
         unsafe {
             let told = (functions.property)(number::MAJOR_VERSION, &mut version);
             if told != 0 || version != 1 {
-                return Err(format!("version {version} was found, and version 1 is needed"));
+                return Err(format!("version {version} was found, but version 1 is needed"));
             }
             let made = (functions.create)(&mut handle);
-            check("cudssCreate", made, "making its state for the device").map_err(|e| e.to_string())?;
+            check("cudssCreate", made, "creating its state for the device").map_err(|e| e.to_string())?;
         }
         Ok(Cudss(Arc::new(Shared { functions, handle: Mutex::new(handle as usize) })))
     }
@@ -124,7 +124,7 @@ impl Cudss {
         };
         let at = |address: octants_runtime::DevicePtr| address.0 as *const c_void;
         let (rows, columns, entries) = (matrix.rows as i64, matrix.columns as i64, matrix.entries as i64);
-        let doing = "telling cuDSS of a sparse matrix";
+        let doing = "describing a sparse matrix to cuDSS";
         let handle = self.0.handle.lock().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: the contract above; the pointers are to members. Vectors get their memory with each solution: until
         // then they have some that nothing reads.
@@ -195,7 +195,7 @@ impl Solver {
             let to = (&raw mut number).cast();
             (self.library.functions.get)(*handle as Handle, self.data, which, to, size_of::<c_int>(), &mut written)
         };
-        check("cudssDataGet", c, "asking how a factorization ended").map(|()| number)
+        check("cudssDataGet", c, "querying the status of a factorization").map(|()| number)
     }
 }
 

@@ -43,7 +43,7 @@ fn start(config: &GpuConfig) -> Result<(Library, i32), Unavailable> {
         Err(name) => {
             let needed = version(OLDEST_DRIVER);
             return no(format!(
-                "the NVIDIA driver is too old: it has no {name}; a driver for CUDA {needed} or newer is needed"
+                "the NVIDIA driver is too old: it has no {name}; install a driver for CUDA {needed} or newer"
             ));
         }
     };
@@ -53,7 +53,7 @@ fn start(config: &GpuConfig) -> Result<(Library, i32), Unavailable> {
     let driver = library.driver_version().map_err(|e| Unavailable(e.to_string()))?;
     if driver < OLDEST_DRIVER {
         return no(format!(
-            "the NVIDIA driver is too old: it supports CUDA {}, and {} or newer is needed",
+            "the NVIDIA driver is too old: it supports CUDA {}, but {} or newer is needed",
             version(driver),
             version(OLDEST_DRIVER)
         ));
@@ -73,7 +73,7 @@ pub fn open(config: &GpuConfig) -> Result<GpuDriver, Unavailable> {
     let (major, minor) = capability(&context).map_err(|e| Unavailable(e.to_string()))?;
     if major * 10 + minor < OLDEST_CHIP {
         return Err(Unavailable(format!(
-            "{} has compute capability {major}.{minor}, and {}.{} or newer is needed",
+            "{} has compute capability {major}.{minor}, but {}.{} or newer is needed",
             context.name,
             OLDEST_CHIP / 10,
             OLDEST_CHIP % 10
@@ -100,13 +100,13 @@ fn why_not_started(c: i32, describe: impl Fn(i32) -> String) -> Option<String> {
         code::SUCCESS => return None,
         code::NO_DEVICE => "no NVIDIA GPU was found".into(),
         code::STUB_LIBRARY => {
-            "the CUDA library that was found is a toolkit's stand-in: no NVIDIA driver is installed".into()
+            "the CUDA library found is a stub library of the toolkit: no NVIDIA driver is installed".into()
         }
         code::SYSTEM_DRIVER_MISMATCH => {
-            "the NVIDIA driver in the kernel has another version than its library: reboot, or reinstall the driver"
+            "the NVIDIA kernel module and the driver library have different versions: reboot, or reinstall the driver"
                 .into()
         }
-        c => format!("the NVIDIA driver cannot be started: cuInit failed with code {c} ({})", describe(c)),
+        c => format!("the NVIDIA driver cannot be initialized: cuInit failed with code {c} ({})", describe(c)),
     })
 }
 
@@ -126,7 +126,7 @@ mod tests {
         let why = |c| why_not_started(c, |_| "CUDA_ERROR_UNKNOWN".into());
         assert_eq!(why(0), None);
         assert!(why(code::NO_DEVICE).is_some_and(|t| t.contains("no NVIDIA GPU")));
-        assert!(why(code::STUB_LIBRARY).is_some_and(|t| t.contains("stand-in")));
+        assert!(why(code::STUB_LIBRARY).is_some_and(|t| t.contains("stub library")));
         assert!(why(999).is_some_and(|t| t.contains("code 999 (CUDA_ERROR_UNKNOWN)")));
     }
 }

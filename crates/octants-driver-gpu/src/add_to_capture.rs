@@ -31,7 +31,7 @@ pub unsafe fn add_to_capture(
         let mut description = Description::within(graphs, graph, &calls);
         let Ok(ends) = description.add(behind, (tasks, sections), launch) else {
             let message = format!(
-                "kernel `{}` has data-dependent loops or branches, and the device refused to make it a part of the \
+                "kernel `{}` has data-dependent loops or branches, but the device cannot add it to the \
                  graph that another library captures",
                 launch.kernel.name
             );

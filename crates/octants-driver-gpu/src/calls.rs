@@ -77,14 +77,14 @@ impl Entered<'_> {
     /// The lowest and the highest priority; higher ones are smaller numbers.
     pub unsafe fn priorities(&self) -> Result<(i32, i32)> {
         let (mut least, mut greatest) = (0, 0);
-        let doing = "asking for the range of priorities";
+        let doing = "querying stream priorities";
         call!(self.library(), priority_range(&mut least, &mut greatest), doing).map(|()| (least, greatest))
     }
 
     /// Free and total bytes.
     pub unsafe fn memory_info(&self) -> Result<(u64, u64)> {
         let (mut free, mut total) = (0, 0);
-        let doing = "asking how much memory is free";
+        let doing = "querying free memory";
         call!(self.library(), memory_info(&mut free, &mut total), doing).map(|()| (free as u64, total as u64))
     }
 
@@ -96,7 +96,7 @@ impl Entered<'_> {
 
     /// Gives it back.
     pub unsafe fn free(&self, at: u64) -> Result<()> {
-        call!(self.library(), free(at), "giving memory back")
+        call!(self.library(), free(at), "freeing memory")
     }
 
     /// Pinned memory, at the same address for host and devices.
@@ -109,7 +109,7 @@ impl Entered<'_> {
 
     /// Gives it back.
     pub unsafe fn free_pinned(&self, at: *mut c_void) -> Result<()> {
-        call!(self.library(), host_free(at), "giving pinned memory back")
+        call!(self.library(), host_free(at), "freeing pinned memory")
     }
 
     /// A new pool of a device's memory. It keeps up to `keep` bytes for later.
@@ -117,31 +117,35 @@ impl Entered<'_> {
         let properties =
             PoolProperties { allocation: 1, handles: 0, location: 1, device, security: null_mut(), rest: [0; 8] };
         let mut pool = null_mut();
-        call!(self.library(), pool_create?(&mut pool, &properties), "making a pool of memory")?;
+        call!(self.library(), pool_create?(&mut pool, &properties), "creating a memory pool")?;
         let mut keep = keep;
         let at = (&raw mut keep).cast();
-        call!(self.library(), pool_set?(pool, number::POOL_RELEASE_THRESHOLD, at), "setting what a pool keeps")?;
+        call!(
+            self.library(),
+            pool_set?(pool, number::POOL_RELEASE_THRESHOLD, at),
+            "setting the release threshold of a memory pool"
+        )?;
         let mut no: c_int = 0;
         let at = (&raw mut no).cast();
-        let doing = "setting what a pool may reuse";
+        let doing = "setting the reuse rules of a memory pool";
         call!(self.library(), pool_set?(pool, number::POOL_REUSE_ALLOW_INTERNAL_DEPENDENCIES, at), doing)?;
         Ok(pool)
     }
 
     /// Gives a pool back, with its memory when that is.
     pub unsafe fn destroy_pool(&self, pool: RawPool) -> Result<()> {
-        call!(self.library(), pool_destroy?(pool), "giving a pool of memory back")
+        call!(self.library(), pool_destroy?(pool), "destroying a memory pool")
     }
 
     /// Gives back what a pool keeps for later.
     pub unsafe fn trim_pool(&self, pool: RawPool) -> Result<()> {
-        call!(self.library(), pool_trim?(pool, 0), "giving back what a pool keeps")
+        call!(self.library(), pool_trim?(pool, 0), "trimming a memory pool")
     }
 
     /// Lets another device access the memory of a pool. An error if the devices cannot reach each other's memory.
     pub unsafe fn share_pool(&self, pool: RawPool, device: RawDevice) -> Result<()> {
         let access = PoolAccess { location: 1, device, flags: 3 };
-        call!(self.library(), pool_access?(pool, &access, 1), "sharing a pool of memory with another GPU")
+        call!(self.library(), pool_access?(pool, &access, 1), "sharing a memory pool with another GPU")
     }
 
     /// Memory for work after this on the stream.
@@ -153,7 +157,7 @@ impl Entered<'_> {
 
     /// Gives it back after the stream's work.
     pub unsafe fn free_on(&self, at: u64, stream: RawStream) -> Result<()> {
-        call!(self.library(), pool_free?(at, stream), "giving memory back")
+        call!(self.library(), pool_free?(at, stream), "freeing memory")
     }
 
     /// Fills memory.
@@ -202,12 +206,12 @@ impl Entered<'_> {
     /// A new stream.
     pub unsafe fn create_stream(&self, flags: u32, priority: i32) -> Result<RawStream> {
         let mut stream = null_mut();
-        call!(self.library(), stream_create(&mut stream, flags, priority), "making a stream").map(|()| stream)
+        call!(self.library(), stream_create(&mut stream, flags, priority), "creating a stream").map(|()| stream)
     }
 
     /// Gives it back once its work is done.
     pub unsafe fn destroy_stream(&self, stream: RawStream) -> Result<()> {
-        call!(self.library(), stream_destroy(stream), "giving a stream back")
+        call!(self.library(), stream_destroy(stream), "destroying a stream")
     }
 
     /// Waits for a stream.
@@ -231,14 +235,14 @@ impl Entered<'_> {
     /// Whether a stream is captured into a graph.
     pub unsafe fn is_capturing(&self, stream: RawStream) -> Result<bool> {
         let mut status = 0;
-        call!(self.library(), stream_capturing(stream, &mut status), "asking whether a stream is captured")
+        call!(self.library(), stream_capturing(stream, &mut status), "querying the capture status of a stream")
             .map(|()| status != 0)
     }
 
     /// A graph that another library has described, ready to be launched.
     pub unsafe fn instantiate_graph(&self, graph: u64) -> Result<RawGraphExec> {
         let (mut ready, graph) = (null_mut(), graph as RawGraphHandle);
-        let doing = "making another library's graph ready";
+        let doing = "instantiating another library's graph";
         call!(self.library(), graph_instantiate?(&mut ready, graph, 0), doing).map(|()| ready)
     }
 
@@ -249,19 +253,19 @@ impl Entered<'_> {
 
     /// Gives it back.
     pub unsafe fn destroy_graph(&self, ready: RawGraphExec) -> Result<()> {
-        call!(self.library(), graph_exec_destroy?(ready), "giving another library's graph back")
+        call!(self.library(), graph_exec_destroy?(ready), "destroying another library's graph")
     }
 
     /// A new event.
     pub unsafe fn create_event(&self, timing: bool) -> Result<RawEvent> {
         let flags = if timing { number::EVENT_DEFAULT } else { number::EVENT_DISABLE_TIMING };
         let mut event = null_mut();
-        call!(self.library(), event_create(&mut event, flags), "making an event").map(|()| event)
+        call!(self.library(), event_create(&mut event, flags), "creating an event").map(|()| event)
     }
 
     /// Gives it back.
     pub unsafe fn destroy_event(&self, event: RawEvent) -> Result<()> {
-        call!(self.library(), event_destroy(event), "giving an event back")
+        call!(self.library(), event_destroy(event), "destroying an event")
     }
 
     /// Lets it stand for a stream's work.
@@ -285,7 +289,7 @@ impl Entered<'_> {
     /// Milliseconds between two.
     pub unsafe fn elapsed(&self, from: RawEvent, to: RawEvent) -> Result<f32> {
         let mut ms = 0.0;
-        call!(self.library(), event_elapsed(&mut ms, from, to), "asking for the time between two events").map(|()| ms)
+        call!(self.library(), event_elapsed(&mut ms, from, to), "reading the time between two events").map(|()| ms)
     }
 
     /// Loads text, which ends with a zero, or a binary. The error has what the driver's compiler said.
@@ -315,7 +319,7 @@ impl Entered<'_> {
     /// A property of a function.
     pub unsafe fn function_attribute(&self, function: RawFunction, attribute: i32) -> Result<i32> {
         let mut value = 0;
-        call!(self.library(), function_attribute(&mut value, attribute, function), "asking what a function needs")
+        call!(self.library(), function_attribute(&mut value, attribute, function), "querying function attributes")
             .map(|()| value)
     }
 
@@ -323,7 +327,7 @@ impl Entered<'_> {
     /// multiprocessor holds at once.
     pub unsafe fn blocks_per_multiprocessor(&self, function: RawFunction, threads: u32, bytes: u32) -> Result<u32> {
         let mut blocks = 0;
-        let doing = "asking how many blocks fit the GPU";
+        let doing = "querying occupancy";
         call!(self.library(), occupancy(&mut blocks, function, threads as c_int, bytes as usize), doing)?;
         Ok(blocks.max(1) as u32)
     }
@@ -332,7 +336,7 @@ impl Entered<'_> {
     pub unsafe fn allow_block_memory(&self, function: RawFunction, bytes: u32) -> Result<()> {
         // SAFETY: the contract at the top.
         let allowed = unsafe { self.library().vendor.allow_block_memory(function, bytes) };
-        self.library().check_own(allowed, "asking for shared memory of a launch")
+        self.library().check_own(allowed, "setting the shared memory of a launch")
     }
 
     /// Launches a grid of blocks in one dimension. `parameter` is the function's only one.

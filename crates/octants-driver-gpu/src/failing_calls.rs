@@ -243,57 +243,57 @@ fn cases<'a>(context: &'a Context, e: &'a Entered<'a>) -> Vec<Case<'a>> {
     // SAFETY: the functions do nothing.
     unsafe {
         vec![
-            case("own_open", "making the GPU's context", || l.open(0)),
-            case("own_current", "asking for the thread's device", || context.enter().map(drop)),
-            case("own_switch", "giving the thread its device", || context.enter().map(drop)),
-            case("driver_version", "asking for the driver's version", || l.driver_version()),
+            case("own_open", "creating the GPU's context", || l.open(0)),
+            case("own_current", "querying the current device", || context.enter().map(drop)),
+            case("own_switch", "setting the current device", || context.enter().map(drop)),
+            case("driver_version", "querying the driver version", || l.driver_version()),
             case("device_get", "looking for GPU 3", || l.device(3)),
-            case("device_name", "asking for the GPU's name", || l.device_name(0)),
-            case("device_attribute", "asking what the GPU can do", || l.device_attribute(0, 1)),
-            case("device_memory", "asking for the GPU's memory", || l.device_memory(0)),
-            case("capture_mode", "setting what captures forbid", || context.enter_aside().map(drop)),
+            case("device_name", "querying the GPU's name", || l.device_name(0)),
+            case("device_attribute", "querying GPU attributes", || l.device_attribute(0, 1)),
+            case("device_memory", "querying the GPU's memory size", || l.device_memory(0)),
+            case("capture_mode", "setting the capture mode", || context.enter_aside().map(drop)),
             case("synchronize_all", "waiting for all work", || e.synchronize_all()),
-            case("priority_range", "asking for the range of priorities", || e.priorities()),
-            case("memory_info", "asking how much memory is free", || e.memory_info()),
+            case("priority_range", "querying stream priorities", || e.priorities()),
+            case("memory_info", "querying free memory", || e.memory_info()),
             case("allocate", "allocating 77 bytes", || e.allocate(77)),
-            case("free", "giving memory back", || e.free(0)),
+            case("free", "freeing memory", || e.free(0)),
             case("host_allocate", "allocating 77 bytes of pinned memory", || e.allocate_pinned(77)),
-            case("host_free", "giving pinned memory back", move || e.free_pinned(none)),
+            case("host_free", "freeing pinned memory", move || e.free_pinned(none)),
             case("memset", "filling 8 bytes", move || e.fill(0, Pattern::Byte(1), 8, none)),
             case("memset16", "filling 8 bytes", move || e.fill(0, Pattern::Half(1), 8, none)),
             case("memset32", "filling 8 bytes", move || e.fill(0, Pattern::Word(1), 8, none)),
             case("copy_to_device", "copying 8 bytes to the GPU", move || e.copy_to_device(0, to, 8, none)),
             case("copy_to_host", "copying 8 bytes from the GPU", move || e.copy_to_host(to, 0, 8, none)),
             case("copy_on_device", "copying 8 bytes on the GPU", move || e.copy_on_device(0, 0, 8, none)),
-            case("stream_create", "making a stream", || e.create_stream(0, 0)),
-            case("stream_destroy", "giving a stream back", move || e.destroy_stream(none)),
+            case("stream_create", "creating a stream", || e.create_stream(0, 0)),
+            case("stream_destroy", "destroying a stream", move || e.destroy_stream(none)),
             case("stream_synchronize", "waiting for a stream", move || e.synchronize_stream(none)),
-            case("stream_query", "asking whether a stream is done", move || e.query_stream(none)),
+            case("stream_query", "querying whether a stream is done", move || e.query_stream(none)),
             case("stream_wait", "making a stream wait for an event", move || e.wait_event(none, none)),
-            case("stream_capturing", "asking whether a stream is captured", move || e.is_capturing(none)),
-            case("event_create", "making an event", || e.create_event(true)),
-            case("event_destroy", "giving an event back", move || e.destroy_event(none)),
+            case("stream_capturing", "querying the capture status of a stream", move || e.is_capturing(none)),
+            case("event_create", "creating an event", || e.create_event(true)),
+            case("event_destroy", "destroying an event", move || e.destroy_event(none)),
             case("event_record", "recording an event", move || e.record_event(none, none)),
             case("event_synchronize", "waiting for an event", move || e.synchronize_event(none)),
-            case("event_query", "asking whether an event is done", move || e.query_event(none)),
-            case("event_elapsed", "asking for the time between two events", move || e.elapsed(none, none)),
+            case("event_query", "querying whether an event is done", move || e.query_event(none)),
+            case("event_elapsed", "reading the time between two events", move || e.elapsed(none, none)),
             case("module_unload", "unloading code", move || e.unload_module(none)),
             case("module_function", "looking for `f` in loaded code", move || e.function(none, "f")),
-            case("function_attribute", "asking what a function needs", move || e.function_attribute(none, 0)),
-            case("occupancy", "asking how many blocks fit the GPU", move || e.blocks_per_multiprocessor(none, 32, 0)),
+            case("function_attribute", "querying function attributes", move || e.function_attribute(none, 0)),
+            case("occupancy", "querying occupancy", move || e.blocks_per_multiprocessor(none, 32, 0)),
             case("launch", "launching kernel `scale`", move || {
                 e.launch(none, GridShape::ONE, none, none, e.library().last.number_of("scale", None))
             }),
-            case("pool_create", "making a pool of memory", || e.create_pool(0, 0)),
-            case("pool_set", "setting what a pool keeps", || e.create_pool(0, 0)),
-            case("pool_destroy", "giving a pool of memory back", move || e.destroy_pool(none)),
-            case("pool_trim", "giving back what a pool keeps", move || e.trim_pool(none)),
-            case("pool_access", "sharing a pool of memory with another GPU", move || e.share_pool(none, 1)),
+            case("pool_create", "creating a memory pool", || e.create_pool(0, 0)),
+            case("pool_set", "setting the release threshold of a memory pool", || e.create_pool(0, 0)),
+            case("pool_destroy", "destroying a memory pool", move || e.destroy_pool(none)),
+            case("pool_trim", "trimming a memory pool", move || e.trim_pool(none)),
+            case("pool_access", "sharing a memory pool with another GPU", move || e.share_pool(none, 1)),
             case("pool_allocate", "allocating 77 bytes", move || e.allocate_on(none, 77, none)),
-            case("pool_free", "giving memory back", move || e.free_on(0, none)),
-            case("graph_instantiate", "making another library's graph ready", || e.instantiate_graph(1)),
+            case("pool_free", "freeing memory", move || e.free_on(0, none)),
+            case("graph_instantiate", "instantiating another library's graph", || e.instantiate_graph(1)),
             case("graph_launch", "launching another library's graph", move || e.launch_graph(none, none)),
-            case("graph_exec_destroy", "giving another library's graph back", move || e.destroy_graph(none)),
+            case("graph_exec_destroy", "destroying another library's graph", move || e.destroy_graph(none)),
         ]
     }
 }
@@ -385,11 +385,11 @@ fn out_of_memory_says_so_wherever_it_happens() {
     FAILS.set(("allocate", code::OUT_OF_MEMORY));
     // SAFETY: the functions do nothing.
     let text = unsafe { memory.allocate(&context, None, 3 << 30, Contents::Zeroed) }.unwrap_err().to_string();
-    assert!(text.starts_with("out of memory: 3.0 GiB asked for on a GPU, "), "{text}");
+    assert!(text.starts_with("out of memory: 3.0 GiB requested on a GPU, "), "{text}");
     assert!(text.ends_with("0 bytes of the device's 0 bytes are free"), "{text}");
     FAILS.set(("host_allocate", code::OUT_OF_MEMORY));
     let text = Pinned::default().allocate(&context, 1 << 20).unwrap_err().to_string();
-    assert!(text.starts_with("out of memory: 1.0 MiB asked for on a GPU, "), "{text}");
+    assert!(text.starts_with("out of memory: 1.0 MiB requested on a GPU, "), "{text}");
 }
 
 #[test]
@@ -416,9 +416,9 @@ fn a_device_that_is_lost_says_why_once_and_then_that_it_is_lost() {
 fn a_device_that_cannot_be_opened_says_at_which_call() {
     let open = |context| GpuDriver::new(context, CodeTarget::Host, &GpuConfig::default());
     for (name, doing) in [
-        ("priority_range", "asking for the range of priorities"),
-        ("stream_create", "making a stream"),
-        ("own_current", "asking for the thread's device"),
+        ("priority_range", "querying stream priorities"),
+        ("stream_create", "creating a stream"),
+        ("own_current", "querying the current device"),
     ] {
         let context = context();
         FAILS.set((name, INVALID_VALUE));

@@ -78,7 +78,7 @@ impl GpuDriver {
 
     fn sparse(&self) -> Result<&dyn SparseLibraries> {
         self.sparse.as_deref().ok_or_else(|| {
-            let message = format!("there is no library for sparse matrices on {}", self.context.name);
+            let message = format!("there is no sparse matrix library for {}", self.context.name);
             ErrorKind::Misuse { message }.into()
         })
     }

@@ -119,7 +119,7 @@ impl Library {
             self.vendor.forget_error();
             return Ok(false);
         }
-        self.check(call, c, stream, || format!("asking whether {what} is done")).map(|()| true)
+        self.check(call, c, stream, || format!("querying whether {what} is done")).map(|()| true)
     }
 
     /// Starts the library. The code alone, since the reason is put into other words.
@@ -131,7 +131,7 @@ impl Library {
     /// The version that the driver supports, as the vendor writes it.
     pub fn driver_version(&self) -> Result<i32> {
         let mut version = 0;
-        call!(self, driver_version(&mut version), "asking for the driver's version").map(|()| version)
+        call!(self, driver_version(&mut version), "querying the driver version").map(|()| version)
     }
 
     /// How many devices there are, or the code.
@@ -154,7 +154,7 @@ impl Library {
     /// Its name.
     pub fn device_name(&self, device: RawDevice) -> Result<String> {
         let mut name = [0u8; 128];
-        call!(self, device_name(name.as_mut_ptr().cast(), 127, device), "asking for the GPU's name")?;
+        call!(self, device_name(name.as_mut_ptr().cast(), 127, device), "querying the GPU's name")?;
         let text = CStr::from_bytes_until_nul(&name).map(|t| t.to_string_lossy().into_owned());
         Ok(text.unwrap_or_default())
     }
@@ -162,37 +162,37 @@ impl Library {
     /// What it is able to do.
     pub fn device_attribute(&self, device: RawDevice, attribute: DeviceAttribute) -> Result<i32> {
         let mut value = 0;
-        call!(self, device_attribute(&mut value, attribute, device), "asking what the GPU can do").map(|()| value)
+        call!(self, device_attribute(&mut value, attribute, device), "querying GPU attributes").map(|()| value)
     }
 
     /// Its memory.
     pub fn device_memory(&self, device: RawDevice) -> Result<u64> {
         let mut bytes = 0;
-        call!(self, device_memory(&mut bytes, device), "asking for the GPU's memory").map(|()| bytes as u64)
+        call!(self, device_memory(&mut bytes, device), "querying the GPU's memory size").map(|()| bytes as u64)
     }
 
     /// Makes a device usable.
     pub(crate) fn open(&self, device: RawDevice) -> Result<Place> {
-        self.check_own(self.vendor.open(device), "making the GPU's context")
+        self.check_own(self.vendor.open(device), "creating the GPU's context")
     }
 
     /// What this thread works on.
     #[inline]
     pub(crate) fn current(&self) -> Result<Place> {
-        self.check_own(self.vendor.current(), "asking for the thread's device")
+        self.check_own(self.vendor.current(), "querying the current device")
     }
 
     /// Makes `to` what this thread works on. True when that has to be undone.
     pub(crate) unsafe fn switch(&self, from: Place, to: Place) -> Result<bool> {
         // SAFETY: the contract is the vendor's.
-        self.check_own(unsafe { self.vendor.switch(from, to) }, "giving the thread its device")
+        self.check_own(unsafe { self.vendor.switch(from, to) }, "setting the current device")
     }
 
     /// Sets what captures of other threads keep this thread from, and returns what it was.
     #[inline]
     pub(crate) fn exchange_capture_mode(&self, mode: CaptureMode) -> Result<CaptureMode> {
         let mut mode = mode;
-        call!(self, capture_mode(&mut mode), "setting what captures forbid").map(|()| mode)
+        call!(self, capture_mode(&mut mode), "setting the capture mode").map(|()| mode)
     }
 
     /// True when the driver has memory in the order of streams.

@@ -139,7 +139,7 @@ unsafe fn form(
         let asked = match meta.block_dim {
             Some(asked) if meta.cooperates && asked > most => {
                 let message = format!(
-                    "the loop asks for blocks of {asked} threads that work together, but this device runs at most \
+                    "the loop needs blocks of {asked} cooperating threads, but this device supports at most \
                      {most} threads per block"
                 );
                 return Err(ErrorKind::Misuse { message }.into());

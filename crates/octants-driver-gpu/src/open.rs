@@ -96,7 +96,7 @@ pub fn open_context(library: Library, config: &GpuConfig) -> Result<Context, Una
 
 fn why_no_such_device(ordinal: u32, count: u32, (gpu, visible): (&str, &str)) -> Option<String> {
     match count {
-        0 => Some(format!("no {gpu} was found ({visible} may hide those that there are)")),
+        0 => Some(format!("no {gpu} was found ({visible} may hide existing ones)")),
         n if ordinal >= n => Some(format!("there is no GPU {ordinal}: this process sees {n}, counted from 0")),
         _ => None,
     }

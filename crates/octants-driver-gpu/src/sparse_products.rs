@@ -152,7 +152,7 @@ impl ProductLibrary {
         // SAFETY: the contract above.
         let (functions, code) = unsafe {
             let found = Functions::find(library, names);
-            let functions = found.map_err(|name| format!("it has no {name}, and is too old"))?;
+            let functions = found.map_err(|name| format!("it is too old: it has no {name}"))?;
             let code = (functions.create)(&mut handle);
             (functions, code)
         };
@@ -183,7 +183,7 @@ impl ProductLibrary {
         };
         let at = |address: octants_runtime::DevicePtr| address.0 as *mut c_void;
         let extents = (matrix.rows as i64, matrix.columns as i64, matrix.entries as i64);
-        let doing = "telling of a sparse matrix";
+        let doing = "describing a sparse matrix";
         // SAFETY: the contract above; the pointers are to members. Vectors get their memory with each product: until
         // then they have some that nothing reads.
         unsafe {

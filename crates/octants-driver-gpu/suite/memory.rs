@@ -92,7 +92,7 @@ fn out_of_memory_says_how_much_there_is_and_leaves_the_program_usable() {
         };
         assert!(*requested == 1 << 50 && 0 < *free && free <= total, "{error}");
         let said = error.to_string();
-        assert!(said.contains("1.0 PiB asked for") && said.contains("are free"), "{said}");
+        assert!(said.contains("1.0 PiB requested") && said.contains("are free"), "{said}");
         let (kernel, x) = (mad(gpu), gpu.numbers(8));
         launch(gpu.device.default_stream(), &kernel, &x, (1, 6)).unwrap();
         assert_eq!(values(&x), [6; 8]);

@@ -48,9 +48,7 @@ pub fn open(config: &GpuConfig) -> Result<GpuDriver, Unavailable> {
     let architecture = architecture(loaded, context.device)?;
     let Some(target) = choose_target(&architecture, version) else {
         let name = context.name;
-        return Err(Unavailable(format!(
-            "{name} calls its architecture `{architecture}`, for which no code can be made"
-        )));
+        return Err(Unavailable(format!("{name} has the architecture `{architecture}`, which is not supported")));
     };
     let plain_memory = config.plain_memory || version < POOLS;
     let driver = GpuDriver::new(context, target, &GpuConfig { plain_memory, ..config.clone() })?;
@@ -63,10 +61,10 @@ fn why_not_started(c: i32, describe: impl Fn(i32) -> String) -> Option<String> {
         code::SUCCESS => return None,
         code::NO_DEVICE | code::INVALID_DEVICE => {
             "no AMD GPU was found (the kernel's driver may be missing, this user may have no access to /dev/kfd, or \
-             HIP_VISIBLE_DEVICES may hide those that there are)"
+             HIP_VISIBLE_DEVICES may hide existing ones)"
                 .into()
         }
-        c => format!("HIP cannot be started: hipInit failed with code {c} ({})", describe(c)),
+        c => format!("HIP cannot be initialized: hipInit failed with code {c} ({})", describe(c)),
     })
 }
 

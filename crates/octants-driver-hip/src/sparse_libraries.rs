@@ -57,7 +57,7 @@ impl HipSparse {
     }
 }
 
-const NO_SOLVERS: &str = "there is no library of direct solvers for AMD GPUs: the host factorizes";
+const NO_SOLVERS: &str = "there is no direct solver library for AMD GPUs: the host factorizes";
 
 fn misuse(message: String) -> DeviceError {
     ErrorKind::Misuse { message }.into()

@@ -262,7 +262,7 @@ impl Driver for HostDriver {
 
     fn adopt_stream(&self, handle: u64) -> Result<StreamHandle> {
         let message =
-            format!("no stream of this program has the handle {handle}: on the CPU only its own streams have one");
+            format!("no stream of this program has the handle {handle}: the CPU does not support other streams");
         Err(ErrorKind::Misuse { message }.into())
     }
 

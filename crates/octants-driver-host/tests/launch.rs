@@ -302,7 +302,7 @@ fn objects_of_a_closed_device_are_refused() {
 fn memory_is_checked_and_counted() {
     let (device, _) = device(Some(1));
     let error = device.allocate(1 << 60).unwrap_err();
-    assert!(error.to_string().starts_with("out of memory: 1024.0 PiB asked for on the CPU"), "{error}");
+    assert!(error.to_string().starts_with("out of memory: 1024.0 PiB requested on the CPU"), "{error}");
     let buffer = device.allocate(100).unwrap();
     device.default_stream().write(&buffer, 90, &[7; 10], &Patient).unwrap();
     let mut read = [0; 12];

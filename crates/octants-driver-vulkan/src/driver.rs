@@ -197,7 +197,8 @@ impl Driver for VulkanDriver {
         if handle == 0 || self.live().contains(&handle) {
             return Ok(StreamHandle(handle));
         }
-        let message = format!("{handle} is not the handle of a stream of this program: Vulkan has none of others");
+        let message =
+            format!("{handle} is not the handle of a stream of this program: Vulkan does not support other streams");
         Err(ErrorKind::Misuse { message }.into())
     }
 

@@ -25,7 +25,7 @@ impl Event {
             let info = vk::QueryPoolCreateInfo::default().query_type(vk::QueryType::TIMESTAMP).query_count(1);
             // SAFETY: the structures are whole.
             let made = unsafe { gpu.device.create_query_pool(&info, None) };
-            Some(made.map_err(|code| failed("vkCreateQueryPool", code, "making an event"))?)
+            Some(made.map_err(|code| failed("vkCreateQueryPool", code, "creating an event"))?)
         } else {
             None
         };

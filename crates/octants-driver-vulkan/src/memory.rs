@@ -292,5 +292,5 @@ impl Drop for Memory {
 
 /// The error for an address that nothing has.
 pub(crate) fn no_memory(what: &'static str) -> DeviceError {
-    ErrorKind::Misuse { message: format!("{what} is no address of memory that this device gave out") }.into()
+    ErrorKind::Misuse { message: format!("{what} is not an address of memory allocated on this device") }.into()
 }

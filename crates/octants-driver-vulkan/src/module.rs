@@ -102,7 +102,8 @@ impl LoadedTask {
         let Some((blocks, threads)) = grid.and_then(|grid| grid.plan(iterations)) else { return Ok(None) };
         if blocks > self.gpu.max_blocks && meta.cooperates {
             let most = self.gpu.max_blocks;
-            let message = format!("a loop whose threads work together has {blocks} blocks; this device runs {most}");
+            let message =
+                format!("a loop with cooperating threads needs {blocks} blocks, but this device supports {most}");
             return Err(ErrorKind::Misuse { message }.into());
         }
         let least = match iterations {
@@ -197,7 +198,7 @@ fn plan(gpu: &Gpu, meta: &ParallelMeta, lanes: u32) -> Result<GridPlan> {
     let block = match meta.block_dim {
         Some(asked) if meta.cooperates && asked > most => {
             let message = format!(
-                "the loop asks for blocks of {asked} threads that work together, but this device runs at most {most} \
+                "the loop needs blocks of {asked} cooperating threads, but this device supports at most {most} \
                  threads per block"
             );
             return Err(ErrorKind::Misuse { message }.into());

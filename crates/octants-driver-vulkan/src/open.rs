@@ -101,7 +101,7 @@ fn devices(instance: &ash::Instance) -> Result<Vec<Found>, Unavailable> {
 fn choose(instance: &ash::Instance, config: &GpuConfig, takes_processor: bool) -> Result<Found, Unavailable> {
     let found = devices(instance)?;
     if found.is_empty() {
-        return Err(Unavailable("Vulkan finds no device on this machine".into()));
+        return Err(Unavailable("Vulkan found no device on this machine".into()));
     }
     let count = found.len();
     let chosen = match config.device {
@@ -116,7 +116,7 @@ fn choose(instance: &ash::Instance, config: &GpuConfig, takes_processor: bool) -
         .expect("compiler bug: there is a device"),
     };
     if !takes_processor && chosen.properties.device_type == vk::PhysicalDeviceType::CPU {
-        return Err(Unavailable("the only device of Vulkan is played by the processor".into()));
+        return Err(Unavailable("the only Vulkan device is emulated by the CPU".into()));
     }
     Ok(chosen)
 }

@@ -88,7 +88,7 @@ impl Stream {
         let timeline = Arc::new(Timeline::new(gpu)?);
         // SAFETY: the structures are whole.
         let pool = unsafe { gpu.device.create_command_pool(&info, None) }
-            .map_err(|code| failed("vkCreateCommandPool", code, "making a stream"))?;
+            .map_err(|code| failed("vkCreateCommandPool", code, "creating a stream"))?;
         let state = State { pool, submitted: 0, open: None, in_flight: VecDeque::new(), free: Vec::new() };
         let queue = queue % gpu.queues.len();
         let (follower, state) = (follower.clone(), Mutex::new(state));

@@ -23,7 +23,7 @@ impl Timeline {
         let info = vk::SemaphoreCreateInfo::default().push_next(&mut kind);
         // SAFETY: the structures are whole.
         let semaphore = unsafe { gpu.device.create_semaphore(&info, None) }
-            .map_err(|code| failed("vkCreateSemaphore", code, "making a stream"))?;
+            .map_err(|code| failed("vkCreateSemaphore", code, "creating a stream"))?;
         Ok(Timeline { gpu: gpu.clone(), semaphore })
     }
 
@@ -36,7 +36,7 @@ impl Timeline {
     pub fn has_reached(&self, value: u64) -> Result<bool> {
         // SAFETY: the semaphore is alive.
         let now = unsafe { self.gpu.device.get_semaphore_counter_value(self.semaphore) }
-            .map_err(|code| failed("vkGetSemaphoreCounterValue", code, "asking whether work is done"))?;
+            .map_err(|code| failed("vkGetSemaphoreCounterValue", code, "querying whether work is done"))?;
         Ok(now >= value)
     }
 

@@ -37,7 +37,7 @@ pub fn open_store(config: &Config) -> Result<Option<Store>, String> {
     }
     let folder = match config.offline_cache_file_path.as_str() {
         "" => user_cache_folder().ok_or(
-            "compiled kernels are not kept: neither XDG_CACHE_HOME nor HOME names a folder. Give one with \
+            "compiled kernels are not cached: neither XDG_CACHE_HOME nor HOME is set. Pass a folder with \
              `offline_cache_file_path`, or pass `offline_cache=False`",
         )?,
         // As it is meant now: a program may change its working folder.
@@ -149,8 +149,8 @@ impl ArtifactCache {
 
     fn not_kept(&self, error: &std::io::Error) -> String {
         format!(
-            "compiled kernels are not kept in {}: {error}. Give another folder with `offline_cache_file_path`, or pass \
-             `offline_cache=False`",
+            "compiled kernels are not cached in {}: {error}. Pass another folder with `offline_cache_file_path`, or \
+             pass `offline_cache=False`",
             self.store.folder().display()
         )
     }

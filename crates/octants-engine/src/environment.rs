@@ -37,7 +37,7 @@ pub fn check_variables() -> Result<Vec<String>, Error> {
 
 fn check(is_set: impl Fn(&str) -> bool) -> Result<Vec<String>, Error> {
     if let Some(name) = REFUSED.iter().find(|name| is_set(name)) {
-        let reason = "kernels cannot be run from files with their code: unset the variable".into();
+        let reason = "running kernels from code files is not supported: unset the variable".into();
         return Err(Error::BadOption { name: (*name).into(), reason });
     }
     let told = WITHOUT_EFFECT.iter().filter(|name| is_set(name));
@@ -133,7 +133,7 @@ mod tests {
         let told = check(|name| name == "QD_DUMP_CFG").expect("a notice");
         assert_eq!(told, ["QD_DUMP_CFG has no effect here: QD_DUMP_IR=1 writes the stages of compiled kernels"]);
         let refused = check(|name| name == "QD_LOAD_IR").unwrap_err().to_string();
-        assert!(refused.contains("QD_LOAD_IR") && refused.contains("cannot be run from files"), "{refused}");
+        assert!(refused.contains("QD_LOAD_IR") && refused.contains("is not supported"), "{refused}");
         assert!(is_on("1") && !is_on("0") && !is_on(""));
     }
 

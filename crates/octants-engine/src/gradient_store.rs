@@ -144,8 +144,8 @@ impl GradientStore {
         let limit = cause.unwrap_or_else(|| format!("the option `ad_store_bytes` allows {most}"));
         Error::OutOfMemory {
             message: format!(
-                "the gradient of kernel `{}` needs {bytes} bytes for each thread, to keep {}: {limit}. Split the loop \
-                 into several kernel calls, or keep less from one iteration to the next",
+                "the gradient of kernel `{}` needs {bytes} bytes per thread to store {}: {limit}. Split the loop \
+                 into several kernel calls, or carry less from one iteration to the next",
                 self.count.name().trim_end_matches("_grad_count"),
                 self.kept,
             ),

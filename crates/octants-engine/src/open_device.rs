@@ -31,5 +31,5 @@ pub(crate) fn open_device(config: &Config, packages: &[PathBuf]) -> Result<(Box<
             Err(reason) => reasons.push(reason),
         }
     }
-    Err(if reasons.is_empty() { "this build does not drive it".into() } else { reasons.join("; ") })
+    Err(if reasons.is_empty() { "this build does not support it".into() } else { reasons.join("; ") })
 }

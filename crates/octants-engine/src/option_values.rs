@@ -96,7 +96,7 @@ pub fn int<T: TryFrom<i64>>(low: i64, high: i64) -> impl Fn(&str, &OptionValue) 
             Ok(fits) => Ok(fits),
             Err(_) => unreachable!("compiler bug: the bounds of `{name}` are those of another type"),
         },
-        OptionValue::Int(i) => bad(name, format!("{i} is not within {low} and {high}")),
+        OptionValue::Int(i) => bad(name, format!("{i} is not between {low} and {high}")),
         other => bad(name, format!("expected an integer, got {}", show(other))),
     }
 }
@@ -113,7 +113,7 @@ pub fn numbers(name: &str, value: &OptionValue) -> Result<String, Error> {
     };
     match text.split(',').find(|n| n.trim().parse::<u32>().is_err()) {
         Some(wrong) if !text.trim().is_empty() => {
-            bad(name, format!("expected numbers between commas, such as `2,0`, got `{}`", wrong.trim()))
+            bad(name, format!("expected comma-separated numbers, such as `2,0`, got `{}`", wrong.trim()))
         }
         _ => Ok(text),
     }
@@ -131,7 +131,7 @@ pub fn part(name: &str, value: &OptionValue) -> Result<f64, Error> {
         OptionValue::Float(x) => *x,
         other => return bad(name, format!("expected a number, got {}", show(other))),
     };
-    if (0.0..=1.0).contains(&part) { Ok(part) } else { bad(name, format!("{part} is not within 0 and 1")) }
+    if (0.0..=1.0).contains(&part) { Ok(part) } else { bad(name, format!("{part} is not between 0 and 1")) }
 }
 
 pub fn text(name: &str, value: &OptionValue) -> Result<String, Error> {

@@ -25,7 +25,7 @@ pub fn parse_function(file: &SourceFile, index: u32) -> Result<Vec<Stmt>> {
     match body.into_iter().next() {
         Some(r::Stmt::FunctionDef(def)) if def.is_async => {
             Err(Diagnostic::new(Code::Syntax, cx.span(def.range()), "Unsupported node \"AsyncFunctionDef\"")
-                .with_hint("write `def`: a launch returns at once by itself, and `qd.sync()` waits for it"))
+                .with_hint("write `def`: launches are asynchronous anyway, and `qd.sync()` waits for them"))
         }
         Some(r::Stmt::FunctionDef(def)) => Ok(cx.stmts(&def.body)),
         Some(other) => Err(Diagnostic::new(
@@ -33,8 +33,10 @@ pub fn parse_function(file: &SourceFile, index: u32) -> Result<Vec<Stmt>> {
             cx.span(other.range()),
             "a kernel or function must be written with `def`",
         )
-        .with_hint("generated functions have no source that can be compiled")),
-        None => Err(Diagnostic::new(Code::Syntax, Span { file: index, start: 0, end: 0 }, "there is no function here")),
+        .with_hint("lambdas and generated functions cannot be compiled")),
+        None => {
+            Err(Diagnostic::new(Code::Syntax, Span { file: index, start: 0, end: 0 }, "expected a function definition"))
+        }
     }
 }
 

@@ -283,7 +283,7 @@ mod tests {
         tree.add_place(level, 4).unwrap();
         let error = tree.lay_out(|_| true).unwrap_err();
         assert_eq!(error, LayoutError::TooManyCells(LevelKind::Bitmasked, 1 << 80));
-        let text = "a bitmasked level may have 2^31 - 1 cells, and this one has 1208925819614629174706176";
+        let text = "a bitmasked level can have at most 2^31 - 1 cells, but this one has 1208925819614629174706176";
         assert_eq!(error.to_string(), text);
     }
 }

@@ -22,15 +22,15 @@ pub enum LayoutError {
 impl fmt::Display for LayoutError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            LayoutError::BelowPlace => write!(f, "a field's place has no levels below it"),
+            LayoutError::BelowPlace => write!(f, "a place level cannot have levels below it"),
             LayoutError::BelowDynamic(kind) => {
-                write!(f, "a {} level cannot hang under a dynamic one", kind.name())
+                write!(f, "a {} level cannot be placed below a dynamic level", kind.name())
             }
-            LayoutError::DynamicAxes => write!(f, "a dynamic level has one axis"),
+            LayoutError::DynamicAxes => write!(f, "a dynamic level must have exactly one axis"),
             LayoutError::TooManyCells(kind, cells) => {
-                write!(f, "a {} level may have 2^31 - 1 cells, and this one has {cells}", kind.name())
+                write!(f, "a {} level can have at most 2^31 - 1 cells, but this one has {cells}", kind.name())
             }
-            LayoutError::TooLarge => write!(f, "a tree of levels has at most 2^63 - 1 bytes"),
+            LayoutError::TooLarge => write!(f, "a tree of levels can have at most 2^63 - 1 bytes"),
         }
     }
 }

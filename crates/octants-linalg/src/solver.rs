@@ -57,7 +57,7 @@ impl std::fmt::Display for Failure {
             }
             Failure::Singular(step) => write!(f, "the matrix is singular (step {step} of the elimination)"),
             Failure::NotInvertible => write!(f, "the matrix is singular, or holds values that are not finite"),
-            Failure::OtherPattern => write!(f, "the matrix has another pattern than the one that was analyzed"),
+            Failure::OtherPattern => write!(f, "the sparsity pattern of the matrix differs from the analyzed one"),
             Failure::OutOfMemory => write!(f, "there is not enough memory for the factors"),
         }
     }

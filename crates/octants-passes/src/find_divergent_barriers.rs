@@ -65,7 +65,10 @@ impl Search<'_> {
                 }
                 Op::For(l) if l.dims.iter().any(|d| self.differs(d.begin) || self.differs(d.end)) => {
                     if let Some(span) = self.barrier(l.body) {
-                        self.report(span, "threads of the block run the loop around this barrier differently often");
+                        self.report(
+                            span,
+                            "threads of the block run different numbers of iterations of the loop around this barrier",
+                        );
                         continue;
                     }
                 }
@@ -76,8 +79,9 @@ impl Search<'_> {
     }
 
     fn report(&mut self, span: Span, what: &str) {
-        let message = format!("{what}: each barrier waits for all of them");
-        let hint = "call it where all threads come, and put what only some of them do in branches before and after";
+        let message = format!("{what}, but a barrier waits for all threads");
+        let hint =
+            "call it where all threads of the block reach it, and move conditional work before or after the barrier";
         self.found.push(*Diagnostic::new(Code::Compilation, span, message).with_hint(hint));
     }
 
@@ -158,7 +162,7 @@ mod tests {
     fn conditions_of_the_thread_index_are_seen_through() {
         assert_eq!(found("%7: u1 = lt %3, %4\n if %7", "").len(), 1);
         assert_eq!(found("%7: i32 = mod %3, %4\n %8: u1 = eq %7, %0\n if %8", "").len(), 1);
-        assert!(found("%9 = for [%0..%3]", "")[0].contains("differently often"));
+        assert!(found("%9 = for [%0..%3]", "")[0].contains("different numbers of iterations"));
     }
 
     #[test]

@@ -17,10 +17,10 @@ pub fn find_partial_products(kernel: &Kernel, subgroup_size: u32) -> Vec<Diagnos
         }
         if has_product(kernel, &kernel.body, l.body, &mut HashSet::new()) {
             let message = format!(
-                "a product of matrices needs whole subgroups of {subgroup_size} threads, and the blocks of this loop \
-                 have {block_dim}"
+                "a matrix product needs whole subgroups of {subgroup_size} threads, but the blocks of this loop \
+                 have {block_dim} threads"
             );
-            let hint = "let `block_dim` be a multiple of `subgroup.group_size()`";
+            let hint = "make `block_dim` a multiple of `subgroup.group_size()`";
             found.push(*Diagnostic::new(Code::Compilation, inst.span, message).with_hint(hint));
         }
     });

@@ -163,9 +163,9 @@ impl<'a> SplitCode<'a> {
             Some(buffer) => Err(Diagnostic::new(
                 Code::Compilation,
                 inst.span,
-                format!("`{}` is split over ranks and is used outside of a parallel loop", self.name(buffer)),
+                format!("`{}` is split over ranks but used outside of a parallel loop", self.name(buffer)),
             )
-            .with_hint("index it in a parallel loop, by the index of the loop")),
+            .with_hint("use it in a parallel loop, indexed by the loop variable")),
         }
     }
 
@@ -190,17 +190,19 @@ impl<'a> SplitCode<'a> {
             .collect();
         for (access, &place) in split.iter().zip(&places) {
             if scattered.contains(&access.buffer) && access.kind != Kind::Add {
-                let text =
-                    format!("`{}` is added to at rows of other ranks in the same loop", self.name(access.buffer));
+                let text = format!("the same loop adds to rows of `{}` that other ranks own", self.name(access.buffer));
                 return Err(Diagnostic::new(Code::Compilation, access.span, text)
-                    .with_hint("use it in a loop of its own: its sums are complete after the loop only"));
+                    .with_hint("read or write it in a separate loop: its sums are complete only after this loop"));
             }
             self.add_access(&mut found, access, place, scattered.contains(&access.buffer))?;
             if let Some(count) = place.row().and_then(|row| row.modulus) {
                 let end = rows.stays_inside(of.dims[found.axis as usize], found.shift).ok_or_else(|| {
-                    let text = format!("rows of `{}` wrap around in a loop over other rows", self.name(access.buffer));
+                    let text = format!(
+                        "row indices of `{}` wrap around, but the loop does not run over its rows",
+                        self.name(access.buffer)
+                    );
                     Diagnostic::new(Code::Compilation, access.span, text)
-                        .with_hint("loop over rows of the array: `for i in x`, or `range(x.shape[0])`")
+                        .with_hint("loop over the rows of the array: `for i in x`, or `range(x.shape[0])`")
                 })?;
                 let modulus = match count {
                     RowCount::Constant(count) => Some(count),
@@ -211,16 +213,20 @@ impl<'a> SplitCode<'a> {
         }
         for (buffer, op, span) in plain {
             let message = match (op, found.updates.get(&buffer)) {
-                (None, _) => "is written in a loop over a split array, and is not split itself",
-                (Some(AtomicOp::Exchange), _) => "is exchanged in a loop over a split array",
-                (Some(op), Some(other)) if *other != op => "is updated by two operations in a loop over a split array",
+                (None, _) => "is written in a loop over a split array, but is not split itself",
+                (Some(AtomicOp::Exchange), _) => "is updated by an atomic exchange in a loop over a split array",
+                (Some(op), Some(other)) if *other != op => {
+                    "is updated by two different operations in a loop over a split array"
+                }
                 (Some(op), _) => {
                     found.updates.insert(buffer, op);
                     continue;
                 }
             };
             return Err(Diagnostic::new(Code::Compilation, span, format!("`{}` {message}", self.name(buffer)))
-                .with_hint("each rank runs a part of the loop: split that array too, or reduce into it"));
+                .with_hint(
+                    "each rank runs only a part of the loop: split this array too, or reduce into it with one operator",
+                ));
         }
         Ok(Some(found))
     }
@@ -236,7 +242,10 @@ impl<'a> SplitCode<'a> {
             }
         };
         if row.axis != found.axis {
-            let message = format!("`{}` is indexed by another axis of the loop here", self.name(access.buffer));
+            let message = format!(
+                "the rows of `{}` are indexed by a different loop variable than those of the other split arrays",
+                self.name(access.buffer)
+            );
             return Err(self.unbounded(access.span, message));
         }
         match access.kind {
@@ -270,7 +279,8 @@ impl<'a> SplitCode<'a> {
         let used = used_values(body, of);
         body.visit(of.body, &mut |v, inst| {
             if matches!(inst.op.effect(), Effect::Draw) && refused.is_ok() {
-                let text = "random numbers in a loop over a split array would be the same on each rank";
+                let text =
+                    "random numbers are not supported in a loop over a split array: each rank would draw the same ones";
                 refused = Err(Diagnostic::new(Code::Compilation, inst.span, text)
                     .with_hint("compute them from the index, or fill the array from Python"));
             }
@@ -285,14 +295,19 @@ impl<'a> SplitCode<'a> {
                     split.push(Access { buffer, index, kind, span: inst.span });
                 } else if is_split {
                     passes_on = true;
-                    let message =
-                        format!("`{}` is split over ranks, and a function is called with it", self.name(buffer));
+                    let message = format!(
+                        "`{}` is split over ranks and cannot be passed to a function that is compiled separately",
+                        self.name(buffer)
+                    );
                     refused = Err(self.unbounded(inst.span, message));
                 } else if let Some(op) = update
                     && !self.buffers[buffer.index()].space.is_temporary()
                 {
                     if op.is_some() && used.contains(&v) && refused.is_ok() {
-                        let text = format!("the old value of `{}` depends on the ranks before", self.name(buffer));
+                        let text = format!(
+                            "the value that an atomic operation on `{}` returns would depend on the other ranks",
+                            self.name(buffer)
+                        );
                         refused = Err(Diagnostic::new(Code::Compilation, inst.span, text));
                     }
                     plain.push((buffer, op, inst.span));
@@ -343,15 +358,20 @@ impl<'a> SplitCode<'a> {
         let mut owner = None;
         for (access, place) in placed().filter(|(a, _)| a.kind == Kind::Write) {
             let Some(row) = place.row().filter(|row| row.is_exact()) else {
-                let message = format!("`{}` is written at a row that is not the loop's", self.name(access.buffer));
+                let message = format!(
+                    "`{}` is written at a row that does not follow from the loop variable",
+                    self.name(access.buffer)
+                );
                 return Err(self.unbounded(access.span, message));
             };
             match owner {
                 None => owner = Some((row.axis, row.distance)),
                 Some(known) if known == (row.axis, row.distance) => {}
                 Some(_) => {
-                    let message =
-                        format!("an iteration writes two rows of split arrays (`{}`)", self.name(access.buffer));
+                    let message = format!(
+                        "an iteration writes two different rows of split arrays (`{}`)",
+                        self.name(access.buffer)
+                    );
                     return Err(Diagnostic::new(Code::Compilation, access.span, message).with_hint(
                         "gather instead: let each iteration write its own row and read its neighbors; or add to rows \
                          of neighbors with `+=`",
@@ -377,12 +397,12 @@ impl<'a> SplitCode<'a> {
         nearest.map(|row| (row.axis, distance(row))).ok_or_else(|| {
             let access = accesses.first().expect("compiler bug: there are accesses");
             let text = format!(
-                "which rank runs an iteration does not follow from its index: no split array is indexed by it beside \
-                 `{}`",
+                "cannot decide which rank runs an iteration: apart from `{}`, no split array is indexed by the loop \
+                 variable",
                 self.name(access.buffer)
             );
             Diagnostic::new(Code::Compilation, access.span, text)
-                .with_hint("loop over the rows of a split array, and read that array at the index of the loop")
+                .with_hint("loop over the rows of a split array, and index that array by the loop variable")
         })
     }
 
@@ -394,7 +414,7 @@ impl<'a> SplitCode<'a> {
             return Ok(Place::Local(first, last));
         }
         let name = self.name(access.buffer);
-        let text = format!("the first index of `{name}`, which is split over ranks, cannot be bounded");
+        let text = format!("cannot bound the first index of `{name}`, which is split over ranks");
         Err(self.unbounded(access.span, text))
     }
 
@@ -418,9 +438,9 @@ impl<'a> SplitCode<'a> {
 
     fn unbounded(&self, span: Span, message: String) -> Box<Diagnostic> {
         Diagnostic::new(Code::Compilation, span, message).with_hint(
-            "index it by one index of the parallel loop, plus a constant; `max(i - 1, 0)`, `min(i + 1, n - 1)` \
-             and `(i + 1) % n` are bounded too. A row from elsewhere that is this rank's or one of its ghost rows can \
-             be read and added to as `qd.distributed.assume_local(array, row)`",
+            "index it by one variable of the parallel loop plus a constant, or by `max(i - 1, 0)`, `min(i + 1, n - 1)` \
+             or `(i + 1) % n`. Use `qd.distributed.assume_local(array, row)` to read or add to any other row that \
+             this rank has, ghost rows included",
         )
     }
 

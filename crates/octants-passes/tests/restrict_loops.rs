@@ -157,7 +157,7 @@ fn rows_that_wrap_around_go_on() {
     assert_eq!(ends, [Some(20)]);
 
     let error = restrict_loops(&mut wrapped("param 0"), &split()).unwrap_err();
-    assert_eq!(error.message, "rows of `x` wrap around in a loop over other rows");
+    assert_eq!(error.message, "row indices of `x` wrap around, but the loop does not run over its rows");
 }
 
 #[test]
@@ -183,7 +183,7 @@ fn writes_of_other_memory_are_refused() {
     let body = stencil(0)
         .replace("store %18, %15", "store %18, %15\n      %20: ref f32 = buffer_addr @2[]\n      store %20, %15");
     let error = restrict_loops(&mut kernel(&body), &split()).unwrap_err();
-    assert_eq!(error.message, "`s` is written in a loop over a split array, and is not split itself");
+    assert_eq!(error.message, "`s` is written in a loop over a split array, but is not split itself");
 }
 
 #[test]
@@ -195,5 +195,5 @@ fn serial_code_is_refused() {
     store %3, %2
 ";
     let error = restrict_loops(&mut kernel(body), &split()).unwrap_err();
-    assert_eq!(error.message, "`x` is split over ranks and is used outside of a parallel loop");
+    assert_eq!(error.message, "`x` is split over ranks but used outside of a parallel loop");
 }

@@ -171,8 +171,8 @@ pub fn param_kind(annotation: &Bound<'_, PyAny>, config: &Config) -> PyResult<Op
         Some("template") => return Ok(Some(ParamKind::Template)),
         Some("ndarray_type") => return array_kind(annotation, config).map(|a| Some(ParamKind::Array(a))),
         Some("unpacked_vector") => {
-            let message = "a vector declared with unpacked=True is the type of a member of a @qd.dataclass, not of a \
-                           parameter: drop unpacked=True";
+            let message = "a vector declared with unpacked=True can only be the type of a @qd.dataclass member, not of \
+                           a parameter: remove unpacked=True";
             return Ok(Some(ParamKind::Refused(String::from(message))));
         }
         Some("struct_type") => {
@@ -198,8 +198,8 @@ pub fn param_kind(annotation: &Bound<'_, PyAny>, config: &Config) -> PyResult<Op
                 if ty.is_instance_of::<PyType>() && ty.hasattr(pyo3::intern!(py, "_octants_data_oriented"))? {
                     let message = format!(
                         "field '{name}' of dataclass {} has a @qd.data_oriented type, which cannot be flattened into a \
-                         typed-dataclass kernel arg: such objects are \
-                         passed in a parameter of their own, annotated qd.template()",
+                         typed-dataclass kernel arg: pass such an object as a separate parameter, annotated \
+                         qd.template()",
                         annotation.cast::<PyType>()?.name()?
                     );
                     members.push((PyString::intern(py, &name).unbind(), ParamKind::Refused(message)));

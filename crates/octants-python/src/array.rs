@@ -25,7 +25,7 @@ pub fn view(value: &Bound<'_, PyAny>) -> PyResult<Option<ArrayView>> {
         // Only a class of its own can have a mask.
         if !value.get_type().is(numpy) && value.is_instance(&py.import("numpy.ma")?.getattr("MaskedArray")?)? {
             return Err(PyValueError::new_err(
-                "a masked array cannot be used in a kernel, which would not see its mask: pass `array.filled(...)`",
+                "a masked array cannot be used in a kernel, which ignores its mask: pass `array.filled(...)`",
             ));
         }
         return from_numpy(value).map(Some);

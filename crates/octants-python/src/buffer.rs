@@ -70,7 +70,7 @@ impl Buffer {
 /// The bytes of an object.
 fn contiguous(data: &PyUntypedBuffer) -> PyResult<&[u8]> {
     if !data.is_c_contiguous() {
-        return Err(PyBufferError::new_err("the bytes to write are contiguous"));
+        return Err(PyBufferError::new_err("the bytes to write must be contiguous"));
     }
     Ok(match data.len_bytes() {
         0 => &[],
@@ -153,7 +153,7 @@ impl Buffer {
         self.settle(py)?;
         let to = PyUntypedBuffer::get(to)?;
         if !to.is_c_contiguous() || to.readonly() {
-            return Err(PyBufferError::new_err("bytes are read into an array that is contiguous and writable"));
+            return Err(PyBufferError::new_err("the array to read into must be contiguous and writable"));
         }
         let to = match to.len_bytes() {
             0 => &mut [],
@@ -250,9 +250,7 @@ impl Buffer {
         let scalar = scalar_by_name(dtype_name)?;
         let size = i64::from(scalar.bytes());
         if strides.iter().any(|s| s % size != 0) || offset % size as u64 != 0 {
-            return Err(PyBufferError::new_err(
-                "DLPack has no arrays whose strides are no multiples of the element's size",
-            ));
+            return Err(PyBufferError::new_err("DLPack needs strides that are multiples of the element size"));
         }
         let memory = self.memory.pin().map_err(|_| errors::dead_object(py, "array"))?;
         if stream != Some(-1) {

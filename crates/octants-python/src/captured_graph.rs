@@ -135,7 +135,7 @@ pub struct CapturedGraph {
 
 impl CapturedGraph {
     fn graph(&self, py: Python<'_>) -> PyResult<&runtime::CapturedGraph> {
-        let ended = "the capture has not ended: a graph is launched after the `with` block that captures it";
+        let ended = "the capture has not ended: launch a graph after the `with` block that captures it";
         self.graph.get().ok_or_else(|| errors::runtime_error(py, ended))
     }
 
@@ -152,7 +152,7 @@ impl CapturedGraph {
         let run = |(call, args): &(usize, Bound<'_, PyTuple>)| {
             let known = lock(&self.calls).get(*call).map(|c| (c.kernel.clone_ref(py), c.stream.clone(), c.mode));
             let Some((kernel, stream, mode)) = known else {
-                return Err(PyValueError::new_err("no such call was noted"));
+                return Err(PyValueError::new_err("no such call was captured"));
             };
             Kernel::run(kernel.bind(py), args.as_slice(), stream, mode).map(drop)
         };
@@ -191,7 +191,10 @@ impl CapturedGraph {
     /// Lets this thread note its launches here.
     fn begin(&self, py: Python<'_>) -> PyResult<()> {
         if self.graph.get().is_some() {
-            return Err(errors::runtime_error(py, "this capture has ended: a graph does not change, capture another"));
+            return Err(errors::runtime_error(
+                py,
+                "this capture has ended, and a graph cannot be extended: capture another",
+            ));
         }
         self.capture.begin_here().map_err(|e| raised(py, e))?;
         NOTES.set(Some(Notes::default()));
@@ -201,7 +204,7 @@ impl CapturedGraph {
     /// Ends what `begin` began, on the same thread.
     fn end(&self, py: Python<'_>) -> PyResult<()> {
         if !self.capture.end_here() {
-            return Err(errors::runtime_error(py, "a capture ends on the thread that it began on"));
+            return Err(errors::runtime_error(py, "a capture must end on the thread on which it began"));
         }
         if let Some(notes) = NOTES.take() {
             lock(&self.calls).extend(notes.calls);
@@ -276,7 +279,7 @@ impl CapturedGraph {
             calls.get(call).map(clone)
         };
         let Some((kernel, args, stream, mode)) = known else {
-            return Err(PyValueError::new_err("no such call was noted"));
+            return Err(PyValueError::new_err("no such call was captured"));
         };
         if mode != AutodiffMode::None {
             let text = "a captured graph has no gradient if a derivative is among its launches";
@@ -308,7 +311,7 @@ impl CapturedGraph {
         let (mut made, again) = self.make_again(py, &calls)?;
         let mut known = lock(&self.calls);
         let places: Option<Vec<usize>> = calls.iter().map(|(call, _)| Some(known.get(*call)?.step)).collect();
-        let places = places.ok_or_else(|| PyValueError::new_err("no such call was noted"))?;
+        let places = places.ok_or_else(|| PyValueError::new_err("no such call was captured"))?;
         let same = graph.exchange(&places, &again).map_err(|e| raised(py, e))?;
         for (((call, _), step), new) in calls.iter().zip(places).zip(&mut made) {
             new.step = step;

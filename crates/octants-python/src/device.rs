@@ -92,7 +92,7 @@ impl Device {
         if leave_device(self.serial) {
             return Ok(());
         }
-        let text = "a device's block ends on the thread it began on, after the scopes within it";
+        let text = "a `with device:` block must end on the thread on which it began, after the blocks inside it";
         Err(errors::runtime_error(py, text))
     }
 
@@ -159,7 +159,7 @@ pub fn device_of(py: Python<'_>, serial: u64) -> PyResult<Device> {
 #[pyo3(signature = (name, options = None))]
 pub fn open_device(py: Python<'_>, name: &str, options: Option<&Bound<'_, PyDict>>) -> PyResult<Device> {
     if plain_python::is_active() {
-        return Err(errors::runtime_error(py, "kernels that run as Python (arch=qd.python) have one device"));
+        return Err(errors::runtime_error(py, "arch=qd.python has only one device"));
     }
     let epoch = program::current_epoch();
     let default = program::default(py)?;
@@ -198,9 +198,7 @@ pub fn device_argument(value: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Py<D
     }
     match value.cast::<PyString>() {
         Ok(name) => Py::new(py, open_device(py, name.to_str()?, None)?).map(Some),
-        Err(_) => {
-            Err(PyTypeError::new_err(format!("device is what qd.device() returns, or its name; got {}", value.repr()?)))
-        }
+        Err(_) => Err(PyTypeError::new_err(format!("device must be a qd.device() or its name; got {}", value.repr()?))),
     }
 }
 
@@ -218,7 +216,7 @@ fn configuration(py: Python<'_>, name: &str, default: &Program) -> PyResult<(Con
         Some((kind, number)) => {
             let number = number.parse().map_err(|_| {
                 PyValueError::new_err(format!(
-                    "a device is named by its kind and number, as in \"gpu:1\"; got {name:?}"
+                    "a device name must be a kind and a number, as in \"gpu:1\"; got {name:?}"
                 ))
             })?;
             (kind, Some(number))
@@ -244,7 +242,7 @@ impl Options {
         for (name, value) in given.into_iter().flat_map(|d| d.iter()) {
             let name: String = name.extract()?;
             if SHARED.contains(&name.as_str()) {
-                let text = format!("option `{name}` is not one of a single device: give it to qd.init()");
+                let text = format!("option `{name}` cannot be set for a single device: pass it to qd.init()");
                 return Err(errors::exception(value.py(), "OctantsOptionError", text));
             }
             let value = option_value(&name, &value)?;
@@ -267,8 +265,8 @@ impl Options {
             None => Ok(()),
             Some((name, _)) => {
                 let text = format!(
-                    "{} is in use with another value of `{name}`: options are given when a device is used for the \
-                     first time",
+                    "{} is in use with another value of `{name}`: pass options when a device is used for the first \
+                     time",
                     program.name
                 );
                 Err(errors::exception(py, "OctantsOptionError", text))

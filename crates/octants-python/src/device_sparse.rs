@@ -17,7 +17,7 @@ pub fn missing_sparse_library(py: Python<'_>, work: &str) -> PyResult<Option<Str
     let work = match work {
         "products" => SparseWork::Products,
         "solvers" => SparseWork::Solvers,
-        other => return Err(PyValueError::new_err(format!("{other} is no work with sparse matrices"))),
+        other => return Err(PyValueError::new_err(format!("{other} is not an operation on sparse matrices"))),
     };
     let program = program::require(py)?;
     Ok(program.session.device().missing_sparse_library(work))
@@ -30,7 +30,11 @@ fn rows(shape: (u64, u64), entries: u64, (starts, columns, values): Arrays, dtyp
     let real = match dtype_name {
         "f32" => RealType::F32,
         "f64" => RealType::F64,
-        other => return Err(PyTypeError::new_err(format!("a sparse matrix has elements of f32 or f64, not {other}"))),
+        other => {
+            return Err(PyTypeError::new_err(format!(
+                "the elements of a sparse matrix must be f32 or f64, not {other}"
+            )));
+        }
     };
     Ok(RowBuffers {
         rows: shape.0,
@@ -87,7 +91,7 @@ impl DeviceSolver {
             "LLT" => Factors::Llt,
             "LDLT" => Factors::Ldlt,
             "LU" => Factors::Lu,
-            other => return Err(PyValueError::new_err(format!("{other} is no method of factorizing"))),
+            other => return Err(PyValueError::new_err(format!("{other} is not a factorization method"))),
         };
         let matrix = rows((extent, extent), entries, arrays, dtype_name)?;
         let program = program::require(py)?;

@@ -287,14 +287,14 @@ pub fn import(value: &Bound<'_, PyAny>) -> PyResult<ArrayView> {
         let (tensor, readonly) = if valid(NAME_VERSIONED) {
             let made = ffi::PyCapsule_GetPointer(pointer, NAME_VERSIONED.as_ptr()).cast::<Versioned>();
             if (*made).version.major != MAJOR {
-                let message = format!("DLPack of version {} is not known", (*made).version.major);
+                let message = format!("DLPack version {} is not supported", (*made).version.major);
                 return Err(PyBufferError::new_err(message));
             }
             (&(*made).tensor, (*made).flags & READ_ONLY != 0)
         } else if valid(NAME) {
             (&(*ffi::PyCapsule_GetPointer(pointer, NAME.as_ptr()).cast::<Managed>()).tensor, false)
         } else {
-            return Err(PyBufferError::new_err("__dlpack__() gave no DLPack capsule"));
+            return Err(PyBufferError::new_err("__dlpack__() did not return a DLPack capsule"));
         };
         view_of(tensor, readonly, Some(capsule.unbind()))?.ok_or_else(|| {
             let Element { code, bits, lanes } = tensor.element;
@@ -311,7 +311,8 @@ pub fn import(value: &Bound<'_, PyAny>) -> PyResult<ArrayView> {
 /// The tensor is one that a library has described. Its memory is alive while `owner` is.
 pub unsafe fn view_of(tensor: &Tensor, readonly: bool, owner: Option<Py<PyAny>>) -> PyResult<Option<ArrayView>> {
     let Some(scalar) = scalar_of(tensor.element) else { return Ok(None) };
-    let n = usize::try_from(tensor.ndim).map_err(|_| PyBufferError::new_err("a DLPack tensor of negative rank"))?;
+    let n = usize::try_from(tensor.ndim)
+        .map_err(|_| PyBufferError::new_err("a DLPack tensor must not have a negative rank"))?;
     let list = |at: *const i64| match n {
         0 => &[],
         // SAFETY: DLPack's contract: as many entries as axes.

@@ -13,7 +13,7 @@ pub fn scalar_by_name(name: &str) -> PyResult<Scalar> {
 pub fn element_type(scalar: Scalar, shape: &[u32]) -> PyResult<Type> {
     match shape.len() {
         0..=2 => Ok(Type::tensor(scalar, shape)),
-        n => Err(PyValueError::new_err(format!("an element has at most two axes, not {n}"))),
+        n => Err(PyValueError::new_err(format!("an element can have at most two axes, not {n}"))),
     }
 }
 

@@ -55,7 +55,10 @@ impl ElementView {
         let reach: u64 = shape.iter().zip(&strides).map(|(n, s)| n.saturating_sub(1).saturating_mul(*s)).sum();
         let end = offset.saturating_add(reach).saturating_add(scalar.bytes().into());
         if shape.len() != strides.len() || end > buffer.get().len() {
-            return Err(PyValueError::new_err(format!("no such elements in a buffer of {} bytes", buffer.get().len())));
+            return Err(PyValueError::new_err(format!(
+                "the elements are outside a buffer of {} bytes",
+                buffer.get().len()
+            )));
         }
         Ok(ElementView {
             buffer: buffer.clone().unbind(),

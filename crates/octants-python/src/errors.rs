@@ -36,8 +36,8 @@ pub fn syntax_error(py: Python<'_>, message: impl Into<String>) -> PyErr {
 /// Use before `init`.
 pub fn no_program(py: Python<'_>, forked: bool) -> PyErr {
     if forked {
-        let text = "this process was forked from one whose program has real streams, which are served by threads that \
-            a fork does not copy: call `init()` here, or start processes with the `spawn` method";
+        let text = "this process was forked from one with real CPU streams, whose threads a fork does not copy: call \
+            `init()` in this process, or start processes with the `spawn` method";
         return runtime_error(py, text);
     }
     runtime_error(py, "Octants is not initialized. Maybe you forgot to call `qd.init()` first?")

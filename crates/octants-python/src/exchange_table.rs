@@ -114,8 +114,8 @@ pub fn torch_stream(py: Python<'_>, device: (i32, i32)) -> PyResult<Option<u64>>
     let Some(ask) = ask else {
         return Err(errors::runtime_error(
             py,
-            "follow_torch_stream=True needs a torch that tells its stream by DLPack's table of functions (2.10 or \
-             newer); pass qd_stream=torch's stream instead",
+            "follow_torch_stream=True needs torch 2.10 or newer (DLPack's C exchange API); pass torch's stream as \
+             qd_stream= instead",
         ));
     };
     let mut stream = std::ptr::null_mut();
@@ -123,7 +123,7 @@ pub fn torch_stream(py: Python<'_>, device: (i32, i32)) -> PyResult<Option<u64>>
     match unsafe { ask(device.0, device.1, &mut stream) } {
         0 => Ok(Some(stream as u64)),
         _ => {
-            Err(PyErr::take(py).unwrap_or_else(|| errors::runtime_error(py, "torch does not tell its current stream")))
+            Err(PyErr::take(py).unwrap_or_else(|| errors::runtime_error(py, "torch did not return its current stream")))
         }
     }
 }

@@ -209,7 +209,7 @@ fn torch_scalar(dtype: &Bound<'_, PyAny>) -> PyResult<Scalar> {
 /// contents are ready on.
 fn from_protocol(shown: &Bound<'_, PyAny>, name: &str) -> PyResult<ArrayView> {
     let wrong = |what: &str| PyTypeError::new_err(format!("{name}: {what}"));
-    let shown = shown.cast::<PyDict>().map_err(|_| wrong("a dictionary is expected"))?;
+    let shown = shown.cast::<PyDict>().map_err(|_| wrong("expected a dictionary"))?;
     let entry = |key: &str| -> PyResult<Option<Bound<'_, PyAny>>> { Ok(shown.get_item(key)?.filter(|v| !v.is_none())) };
     let needed = |key: &str| entry(key)?.ok_or_else(|| wrong(&format!("`{key}` is missing")));
     if entry("mask")?.is_some() {

@@ -123,10 +123,7 @@ impl Func {
         Err(errors::exception(
             py,
             "OctantsScopeError",
-            format!(
-                "`{name}` is a function of the kernel language (@func): it can be called from a kernel or another \
-                 @func, not from Python"
-            ),
+            format!("`{name}` is a @qd.func: it can only be called from a kernel or another @qd.func, not from Python"),
         ))
     }
 

@@ -441,7 +441,7 @@ impl LiveNumber {
     pub fn read(&self, args: &[Bound<'_, PyAny>], slots: &mut [u64]) -> PyResult<()> {
         let Some(object) = self.route.follow(args)? else {
             return Err(PyTypeError::new_err(format!(
-                "attribute `{}` is gone, which a kernel reads at launch",
+                "attribute `{}`, which a kernel reads at launch, no longer exists",
                 self.name()
             )));
         };
@@ -453,7 +453,7 @@ impl LiveNumber {
             ScalarError::WrongType => PyTypeError::new_err(format!(
                 "Primitive member '{}' of a @qd.data_oriented(template_primitives=False) object was lifted as a kernel \
                  argument of type {} (its type at first compile), but is now a {}; coercing it would truncate: keep \
-                 the type of numbers that kernels read at launch",
+                 the type of values that kernels read at launch",
                 self.name(),
                 self.scalar,
                 object.get_type()

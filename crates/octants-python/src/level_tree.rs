@@ -28,7 +28,7 @@ fn mapped<T>(py: Python<'_>, result: Result<T, LayoutError>) -> PyResult<T> {
 
 fn kind_of(name: &str) -> PyResult<LevelKind> {
     let kind = LevelKind::from_name(name);
-    kind.ok_or_else(|| PyValueError::new_err(format!("{name} is no kind of level")))
+    kind.ok_or_else(|| PyValueError::new_err(format!("{name} is not a kind of level")))
 }
 
 #[pymethods]

@@ -135,7 +135,7 @@ impl Ndarray {
         let scalar = scalar_by_name(dtype_name)?;
         let elem = element_type(scalar, &element_shape)?;
         if shape.len() > 12 {
-            return Err(PyValueError::new_err(format!("an ndarray has at most 12 axes, not {}", shape.len())));
+            return Err(PyValueError::new_err(format!("an ndarray can have at most 12 axes, not {}", shape.len())));
         }
         let mut extents = SmallVec::new();
         let mut bytes = u64::from(scalar.bytes()) * elem.leaf_count() as u64;
@@ -153,7 +153,9 @@ impl Ndarray {
             Some(local) if first_row.is_some() => {
                 let local = local.get();
                 if local.elem != elem || local.shape.is_empty() || local.shape[1..] != extents[1..] {
-                    return Err(PyValueError::new_err("the rows of a split array have the shape of the array's"));
+                    return Err(PyValueError::new_err(
+                        "the rows of a split array must have the shape of those of the array",
+                    ));
                 }
                 bytes = local.bytes;
                 (local.buffer.clone_ref(py), local.offset)
@@ -168,7 +170,7 @@ impl Ndarray {
                 let whole = whole.get();
                 let offset = (u64::from(scalar.bytes()) * elem.leaf_count() as u64).saturating_mul(first);
                 if offset.checked_add(bytes).is_none_or(|end| end > whole.bytes) {
-                    return Err(PyValueError::new_err("a part of an ndarray must be within it"));
+                    return Err(PyValueError::new_err("a part of an ndarray must be inside the ndarray"));
                 }
                 (whole.buffer.clone_ref(py), whole.offset + offset)
             }
@@ -208,7 +210,7 @@ impl Ndarray {
         sorted.sort_unstable();
         if sorted != (0..n).collect::<Vec<_>>() {
             return Err(PyValueError::new_err(format!(
-                "a layout of {n} axes is a permutation of 0 to {n}, got {order:?}"
+                "a layout of {n} axes must be a permutation of range({n}), got {order:?}"
             )));
         }
         if order == sorted {

@@ -13,7 +13,7 @@ pub fn other_device(py: Python<'_>, kernel: Option<&str>, runs: u64, what: &str,
     let kernel = kernel.map_or_else(|| String::from("a kernel"), |name| format!("kernel `{name}`"));
     let text = format!(
         "{kernel} runs on {runs}, the current device, and {what} is on {lies}: call it in `with \
-         qd.device(\"{lies}\"):`, or copy what it needs to one device with copy_from()"
+         qd.device(\"{lies}\"):`, or copy the data to one device with copy_from()"
     );
     exception(py, "OctantsRuntimeTypeError", text)
 }

@@ -76,10 +76,7 @@ pub fn init(py: Python<'_>, options: Option<&Bound<'_, PyDict>>) -> PyResult<Vec
     let mut notices = session.take_notices();
     notices.extend(unheeded);
     if is_overridden {
-        notices.push(format!(
-            "the program gives `arch`, which replaces that of the environment, {}",
-            of_environment.name()
-        ));
+        notices.push(format!("`arch` of the program overrides that of the environment, {}", of_environment.name()));
     }
     begin(session);
     Ok(notices)

@@ -50,8 +50,8 @@ pub fn parameter_names(function: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
         return Err(errors::syntax_error(
             py,
             format!(
-                "another decorator stands between `{name}` and @qd.kernel or @qd.func, which must be given the \
-                 function itself: write the other decorator above"
+                "another decorator is between `{name}` and @qd.kernel or @qd.func, which must decorate the function \
+                 directly: put the other decorator above"
             ),
         ));
     }
@@ -181,7 +181,7 @@ fn meaning<'py>(function: &Bound<'py, PyAny>, annotation: Bound<'py, PyAny>) -> 
         }
         let name = text_attribute(function, pyo3::intern!(py, "__qualname__")).unwrap_or_default();
         let text =
-            format!("Invalid type annotation in `{name}`: {}. Define what it names before the function", e.value(py));
+            format!("Invalid type annotation in `{name}`: {}. Define its names before the function", e.value(py));
         errors::syntax_error(py, text)
     })
 }
@@ -251,7 +251,7 @@ impl Signature {
             if p.name == "qd_stream" {
                 return Err(errors::syntax_error(
                     py,
-                    format!("kernel `{kernel}`: every kernel takes `qd_stream=`, so a parameter needs another name"),
+                    format!("kernel `{kernel}`: every kernel takes `qd_stream=`: rename the parameter"),
                 ));
             }
             if p.default.is_some() {

@@ -44,13 +44,13 @@ macro_rules! map_two {
         match ($left, $right) {
             (Elements::F32($a), Elements::F32($b)) => Ok(HostMatrix { elements: Elements::F32($body) }),
             (Elements::F64($a), Elements::F64($b)) => Ok(HostMatrix { elements: Elements::F64($body) }),
-            _ => Err(PyTypeError::new_err("the matrices have elements of two types")),
+            _ => Err(PyTypeError::new_err("the matrices have different element types")),
         }
     };
 }
 
 fn unknown_type(name: &str) -> PyErr {
-    PyTypeError::new_err(format!("a sparse matrix has elements of f32 or f64, not {name}"))
+    PyTypeError::new_err(format!("the elements of a sparse matrix must be f32 or f64, not {name}"))
 }
 
 /// Indices as numpy has them.
@@ -75,7 +75,9 @@ impl HostMatrix {
             return Ok(());
         }
         let (rows, columns) = (shape.rows, shape.columns);
-        Err(PyIndexError::new_err(format!("element ({i}, {j}) of a sparse matrix of shape ({rows}, {columns})")))
+        Err(PyIndexError::new_err(format!(
+            "element ({i}, {j}) is out of bounds for a sparse matrix of shape ({rows}, {columns})"
+        )))
     }
 }
 
@@ -98,7 +100,9 @@ fn gather<T: Real + numpy::Element>(
     });
     made.map_err(|(i, j)| {
         let (rows, columns) = (shape.rows, shape.columns);
-        PyIndexError::new_err(format!("element ({i}, {j}) is outside a sparse matrix of shape ({rows}, {columns})"))
+        PyIndexError::new_err(format!(
+            "element ({i}, {j}) is out of bounds for a sparse matrix of shape ({rows}, {columns})"
+        ))
     })
 }
 
@@ -224,12 +228,12 @@ impl DirectSolver {
             "LLT" => Method::Llt,
             "LDLT" => Method::Ldlt,
             "LU" => Method::Lu,
-            other => return Err(PyValueError::new_err(format!("{other} is no method of factorizing"))),
+            other => return Err(PyValueError::new_err(format!("{other} is not a factorization method"))),
         };
         let ordering = match ordering {
             "minimum_degree" => Ordering::MinimumDegree,
             "column_minimum_degree" => Ordering::ColumnMinimumDegree,
-            other => return Err(PyValueError::new_err(format!("{other} is no ordering"))),
+            other => return Err(PyValueError::new_err(format!("{other} is not an ordering"))),
         };
         let solver = match dtype_name {
             "f32" => AnySolver::F32(Solver::new(method, ordering)),
@@ -302,7 +306,7 @@ impl DirectSolver {
         });
         match made {
             Some(made) => Ok(made.err().map(|failure| failure.to_string())),
-            None => Err(PyTypeError::new_err("the solver and the matrix have elements of two types")),
+            None => Err(PyTypeError::new_err("the solver and the matrix have different element types")),
         }
     }
 }

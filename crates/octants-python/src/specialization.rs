@@ -259,7 +259,7 @@ impl Specialization {
             if guard.fills_slots() {
                 let (_, path) = guard.path();
                 return Err(PyTypeError::new_err(format!(
-                    "`{}` is no array of the type that the kernel was compiled for",
+                    "`{}` is not an array of the type that the kernel was compiled for",
                     path.trim_start_matches('.')
                 )));
             }
@@ -334,7 +334,7 @@ impl Specialization {
         let written = |leaf| self.arrays.iter().any(|a| a.leaf == leaf && a.written);
         match spans.iter().find(|s| s.readonly && written(s.leaf)) {
             Some(span) => Err(PyValueError::new_err(format!(
-                "the array given for `{}` is read-only, and the kernel writes to it: pass a writable copy",
+                "the array given for `{}` is read-only, but the kernel writes to it: pass a writable copy",
                 names(span.leaf)
             ))),
             None => Ok(()),

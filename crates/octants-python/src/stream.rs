@@ -158,7 +158,9 @@ fn foreign_stream(value: &Bound<'_, PyAny>, name: &str) -> PyResult<runtime::Str
         Some(protocol) => {
             let (version, handle): (i64, u64) = protocol.call0()?.extract()?;
             if version != 0 {
-                return Err(PyTypeError::new_err(format!("{name}: version {version} of __cuda_stream__ is not known")));
+                return Err(PyTypeError::new_err(format!(
+                    "{name}: version {version} of __cuda_stream__ is not supported"
+                )));
             }
             Some(handle)
         }

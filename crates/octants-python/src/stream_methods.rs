@@ -153,7 +153,7 @@ impl StreamScope {
     #[pyo3(signature = (*_exception))]
     fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, pyo3::types::PyTuple>) -> PyResult<()> {
         if !leave_scope(&self.stream) {
-            let text = "a stream scope ends on the thread it began on, after the scopes within it";
+            let text = "a `with stream:` block must end on the thread on which it began, after the blocks inside it";
             return Err(errors::runtime_error(py, text));
         }
         Ok(())

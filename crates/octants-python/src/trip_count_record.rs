@@ -37,20 +37,20 @@ impl TripCountRecord {
         if *is_read != 0 {
             let text = format!(
                 "the gradient of kernel `{kernel}` would be wrong: what line {line} read from memory was overwritten \
-                 after the launch, and the gradient reads it again. Write to memory of its own, or keep what was read \
-                 and use `@qd.ad.grad_replaced`"
+                 after the launch, and the gradient reads it again. Write to other memory, or save the value and use \
+                 `@qd.ad.grad_replaced`"
             );
             return Err(errors::exception(py, "OctantsAssertionError", text));
         }
         let times = |n: i64| if n == 1 { String::from("1 time") } else { format!("{n} times") };
         let change = if old == new {
-            format!("ran {} in all, and would again, but in other places", times(*old))
+            format!("ran {} in total, and would again, but distributed differently", times(*old))
         } else {
-            format!("ran {} in all, and would run {} now", times(*old), times(*new))
+            format!("ran {} in total, but would run {} now", times(*old), times(*new))
         };
         let text = format!(
-            "the gradient of kernel `{kernel}` cannot be computed: the loop at line {line} {change}. What its length \
-             is read from was written after the kernel read it: give each launch memory of its own for that, or \
+            "the gradient of kernel `{kernel}` cannot be computed: the loop at line {line} {change}. The memory that \
+             determines its length was overwritten after the kernel read it: use separate memory for each launch, or \
              compute the gradient before it changes"
         );
         Err(errors::runtime_error(py, text))

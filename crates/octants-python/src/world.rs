@@ -422,8 +422,8 @@ impl World for PyWorld<'_> {
             {
                 let name = text_attribute(&function, pyo3::intern!(self.py, "__name__")).unwrap_or_default();
                 let text = format!(
-                    "{name}() cannot be called in Quadrants-scope: it would run once, while the kernel is compiled. \
-                     Call it before the kernel, or after it"
+                    "{name}() cannot be called in Quadrants-scope, because it would run only once, at compile time. \
+                     Call it before or after the kernel"
                 );
                 return Err(errors::exception(self.py, "OctantsScopeError", text));
             }

@@ -204,7 +204,7 @@ impl Buffer {
     /// Reports failures of theirs that were not reported yet.
     #[inline]
     pub fn wait(&self, access: HostAccess, caller: &dyn Caller) -> Result<()> {
-        refuse_while_capturing("the host cannot use an array's memory")?;
+        refuse_while_capturing("the host cannot access an array's memory")?;
         if self.0.device.immediate { Ok(()) } else { self.wait_for_streams(access, caller) }
     }
 

@@ -182,8 +182,8 @@ impl Capture {
     pub fn begin_here(self: &Arc<Self>) -> Result<()> {
         self.device.check_open("capture")?;
         if nesting::inside() || nesting::capturing() {
-            let message = "this thread captures a graph already: a capture begins outside of others, and launches \
-                           graphs that were captured before"
+            let message = "this thread is already capturing a graph: captures cannot be nested, but a capture can \
+                           launch graphs captured earlier"
                 .into();
             return Err(ErrorKind::Misuse { message }.into());
         }
@@ -405,8 +405,8 @@ impl Capture {
         self.check(&stream.device, "stream")?;
         let mut noted = self.noted()?;
         let Some(ends) = noted.events.get(&event).cloned() else {
-            let message = "an event that this capture has not recorded cannot be waited for in it: let the stream \
-                           that the graph is launched on wait for it, ahead of the launch"
+            let message = "a capture can only wait for events that it recorded itself: before the launch, let the \
+                           stream that the graph is launched on wait for the event"
                 .into();
             return Err(ErrorKind::Misuse { message }.into());
         };

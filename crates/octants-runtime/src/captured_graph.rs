@@ -166,12 +166,12 @@ impl CapturedGraph {
         let mut noted = by.end();
         let mut guard = self.lock();
         let plan = &mut *guard;
-        let bug = |what: &str| Err(ErrorKind::CompilerBug(format!("a step is exchanged {what}")).into());
+        let bug = |what: &str| Err(ErrorKind::CompilerBug(format!("a step cannot be updated {what}")).into());
         if noted.steps.len() != steps.len() || !noted.steps.iter().all(|s| matches!(s.work, Work::Launch(_))) {
-            return bug("for what is no launch");
+            return bug("with something that is not a launch");
         }
         if !steps.iter().all(|s| matches!(plan.steps.get(*s), Some(Step { work: Work::Launch(_), .. }))) {
-            return bug("that is no launch");
+            return bug("that is not a launch");
         }
         plan.own.append(&mut noted.own);
         for handle in noted.behind_handles {

@@ -112,7 +112,7 @@ impl Channel {
         match lost.swap(0, Ordering::Relaxed) {
             0 => {}
             n => printer.print(&format!(
-                "({n} more lines were lost: what kernels print between two waits of the host must fit {} KiB)\n",
+                "({n} more lines were lost: kernels can print at most {} KiB between two host synchronizations)\n",
                 BYTES >> 10
             )),
         }

@@ -344,7 +344,7 @@ impl Device {
             sections,
         };
         if code.tasks.len() != artifact.tasks.len() {
-            let what = format!("the driver gave {} of {} tasks", code.tasks.len(), artifact.tasks.len());
+            let what = format!("the driver returned {} of {} tasks", code.tasks.len(), artifact.tasks.len());
             return Err(ErrorKind::CompilerBug(what).into());
         }
         Ok(LoadedKernel::new(code))

@@ -431,7 +431,7 @@ pub trait Driver: Send + Sync + 'static {
         _from: DevicePtr,
         _bytes: u64,
     ) -> Result<()> {
-        Err(ErrorKind::CompilerBug("this driver copies from no other device".into()).into())
+        Err(ErrorKind::CompilerBug("this driver cannot copy from other devices".into()).into())
     }
 
     /// Queues that a range becomes copies of a pattern; its address and its size are multiples of the pattern's. False,
@@ -518,7 +518,7 @@ pub trait Driver: Send + Sync + 'static {
 
     /// Makes a graph ready that another library has described, as it is now.
     unsafe fn ready_foreign_graph(&self, _graph: u64) -> Result<GraphHandle> {
-        let message = format!("there are no graphs of other libraries on {}", self.name());
+        let message = format!("graphs of other libraries are not supported on {}", self.name());
         Err(ErrorKind::Misuse { message }.into())
     }
 
@@ -533,7 +533,7 @@ pub trait Driver: Send + Sync + 'static {
     /// Why there is no library of the vendor's for this work with sparse matrices: a sentence that says what to
     /// install. `None` where there is one.
     fn missing_sparse_library(&self, _work: SparseWork) -> Option<String> {
-        Some(format!("there is no library for sparse matrices on {}", self.name()))
+        Some(format!("there is no sparse matrix library for {}", self.name()))
     }
 
     /// Tells the vendor's library of a matrix, for products. The matrix's memory lives as long as the result.

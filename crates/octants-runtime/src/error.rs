@@ -109,8 +109,8 @@ impl fmt::Display for DeviceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &*self.0 {
             ErrorKind::OutOfMemory { device, requested, in_use, free, capacity } => {
-                write!(f, "out of memory: {} asked for on {device}", Bytes(*requested))?;
-                write!(f, ", this program holds {} already", Bytes(*in_use))?;
+                write!(f, "out of memory: {} requested on {device}", Bytes(*requested))?;
+                write!(f, ", this program already uses {}", Bytes(*in_use))?;
                 match (free, capacity) {
                     (Some(free), Some(c)) => write!(f, ", {} of the device's {} are free", Bytes(*free), Bytes(*c)),
                     (None, Some(c)) => write!(f, ", the device has {}", Bytes(*c)),
@@ -184,7 +184,7 @@ mod tests {
         });
         assert_eq!(
             e.to_string(),
-            "out of memory: 3.0 GiB asked for on the CPU, this program holds 512 bytes already, the device has 1.0 TiB"
+            "out of memory: 3.0 GiB requested on the CPU, this program already uses 512 bytes, the device has 1.0 TiB"
         );
         let e = DeviceError::from(ErrorKind::OutOfMemory {
             device: "a GPU".into(),

@@ -66,7 +66,7 @@ impl Event {
         let core = self.check(stream)?;
         if let Some(capture) = capture::current() {
             if self.timing {
-                let message = "an event with timing cannot be recorded in a capture: the profiler tells the times of a \
+                let message = "an event with timing cannot be recorded in a capture: use the profiler to time a \
                                graph's launches";
                 return Err(ErrorKind::Misuse { message: message.into() }.into());
             }
@@ -154,7 +154,7 @@ impl Event {
         }
         for event in [self, later] {
             let missing = if !event.timing {
-                "elapsed_ms() needs events with timing: make them with create_event(timing=True)"
+                "elapsed_ms() needs events with timing: create them with create_event(timing=True)"
             } else if lock(&event.stream).is_none() {
                 "elapsed_ms() needs two recorded events: call record() on both"
             } else {
@@ -179,8 +179,8 @@ impl Event {
             return Ok(());
         }
         let message =
-            "this event was recorded last in a capture, where it orders steps of that graph and nothing else: \
-                       record it again behind the graph's launch"
+            "this event was last recorded in a capture, where it only orders steps of that graph: record it again \
+                       after the graph's launch"
                 .into();
         Err(ErrorKind::Misuse { message }.into())
     }

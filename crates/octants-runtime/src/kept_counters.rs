@@ -32,8 +32,8 @@ impl KeptCounters {
             let address = counter.address(args, 0).unwrap_or(0);
             let Some(core) = device.find_buffer(address) else {
                 let message = format!(
-                    "the gradient of kernel `{}` begins with what the counters of its loops were, which are kept only \
-                     of fields and ndarrays: pass one of these in the place of another library's array",
+                    "the gradient of kernel `{}` needs the initial counters of its loops, which are saved only for \
+                     fields and ndarrays: pass one of these instead of another library's array",
                     kernel.meta.name
                 );
                 return Err(ErrorKind::Misuse { message }.into());

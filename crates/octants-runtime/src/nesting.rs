@@ -47,8 +47,8 @@ pub(crate) fn refuse_while_capturing(what: &str) -> Result<()> {
 #[cold]
 pub(crate) fn capture_refusal(what: &str) -> DeviceError {
     let message = format!(
-        "{what} while this thread captures a graph: launches are noted then, and do not run. Do so before the capture, \
-         or once the graph was launched"
+        "{what} while this thread captures a graph, which records launches without running them. Do this before the \
+         capture, or after the graph was launched"
     );
     ErrorKind::Misuse { message }.into()
 }

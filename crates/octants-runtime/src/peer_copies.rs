@@ -41,7 +41,7 @@ impl Device {
         ranges: &[CopiedRange],
         caller: &dyn Caller,
     ) -> Result<bool> {
-        refuse_while_capturing("a copy between devices cannot be noted")?;
+        refuse_while_capturing("a copy between devices cannot be recorded")?;
         let (here, there) = (self.core(), source.core());
         if !to.is_of(here) || !from.is_of(there) {
             return Err(ErrorKind::ForeignDevice { what: "array" }.into());

@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::nesting::refuse_while_capturing;
 
 /// What a capture refuses.
-pub(crate) const OTHER_DEVICE: &str = "a wait for another device's work cannot be noted";
+pub(crate) const OTHER_DEVICE: &str = "a wait for another device's work cannot be recorded";
 
 impl DeviceCore {
     /// Streams of this device can wait for the other one's events, and the other way round.

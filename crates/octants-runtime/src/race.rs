@@ -111,7 +111,7 @@ impl fmt::Display for Race {
             let index: Vec<String> = index.iter().map(i64::to_string).collect();
             write!(f, " at index [{}]", index.join(", "))?;
         }
-        writeln!(f, ": {} touch it in no order", self.kind.subject())?;
+        writeln!(f, ": {} access it in undefined order", self.kind.subject())?;
         writeln!(f, "  {}", self.first)?;
         writeln!(f, "  {}", self.second)?;
         write!(f, "  help: {}", self.cure)

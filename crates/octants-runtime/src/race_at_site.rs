@@ -44,14 +44,14 @@ fn access(text: &str, by: &str) -> RaceAccess {
 fn cure(first: Touch, second: Touch) -> &'static str {
     match (first, second) {
         (Touch::Write, Touch::Write) => {
-            "let each iteration write elements of its own, update them by one atomic operation such as \
+            "let each iteration write different elements, update them by one atomic operation such as \
              `qd.atomic_add`, or put `qd.loop_config(serialize=True)` above the loop"
         }
         (Touch::Update, _) | (_, Touch::Update) => {
-            "use the value that the atomic operation returns, or move the plain access to a loop of its own"
+            "use the value that the atomic operation returns, or move the plain access to a separate loop"
         }
         _ => {
-            "read from a copy, write in a loop of its own behind this one, or put `qd.loop_config(serialize=True)` \
+            "read from a copy, write in a separate loop after this one, or put `qd.loop_config(serialize=True)` \
              above the loop"
         }
     }

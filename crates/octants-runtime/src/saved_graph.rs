@@ -56,7 +56,7 @@ impl CapturedGraph {
                 other.address() == from.address() && target.address() != to.address()
             };
             if pairs.iter().find(differs).is_some() {
-                return refused("two fields of one tree cannot be given fields of two".into());
+                return refused("two fields of one tree cannot be replaced by fields of different trees".into());
             }
         }
         let mut plan = self.lock();
@@ -80,7 +80,9 @@ impl CapturedGraph {
                     Some(buffer) if buffer.bytes() == *bytes && buffer.is_of(device.core()) => buffer.clone(),
                     Some(buffer) => {
                         let given = buffer.bytes();
-                        return refused(format!("`{name}` has {bytes} bytes in the graph, and {given} here"));
+                        return refused(format!(
+                            "`{name}` has {bytes} bytes in the graph, but {given} bytes were passed"
+                        ));
                     }
                     None => return refused(format!("the graph needs `{name}`")),
                 },
@@ -160,9 +162,7 @@ impl<'a> Saving<'a> {
                     SavedWork::Copy { to, from, bytes: *bytes }
                 }
                 Work::Foreign(_) => {
-                    return refused(
-                        "a graph of another library is among the steps: it exists in this process alone".into(),
-                    );
+                    return refused("one step is a graph of another library, which exists only in this process".into());
                 }
             };
             let behind = step.behind.iter().map(|b| *b as u32).collect();
@@ -176,7 +176,7 @@ impl<'a> Saving<'a> {
         let (kernel, name) = (&launch.kernel, &launch.kernel.meta.name);
         if !launch.arrays.is_empty() || launch.foreign {
             let what = "memory that is not the device's own (a numpy array, or an array of another library)";
-            return refused(format!("kernel `{name}` uses {what}: give it an ndarray or a field"));
+            return refused(format!("kernel `{name}` uses {what}: pass an ndarray or a field"));
         }
         let is_address = |slot: usize| kernel.pointers.iter().any(|p| p.slot as usize == slot);
         let user = format!("kernel `{name}`");
@@ -187,12 +187,12 @@ impl<'a> Saving<'a> {
                 (Some(buffer), true) => SavedSlot::At(self.place(&buffer, DevicePtr(value), &user)?),
                 (None, true) if value != 0 => {
                     return refused(format!(
-                        "{user} uses memory that is not the device's own: give it an ndarray or a field"
+                        "{user} uses memory that is not the device's own: pass an ndarray or a field"
                     ));
                 }
                 (Some(_), false) => {
                     return refused(format!(
-                        "{user} keeps values of its own in memory, which exists in this process alone"
+                        "{user} keeps its own values in memory, which exists only in this process"
                     ));
                 }
                 (None, _) => SavedSlot::Value(value),
@@ -211,8 +211,7 @@ impl<'a> Saving<'a> {
         let kept = kernel.kept_under.and_then(|key| Some((key, (self.code)(&key)?)));
         let Some((key, artifact)) = kept else {
             return refused(format!(
-                "the code of kernel `{name}` is not kept: graphs are saved with code of the cache on disk \
-                 (`offline_cache=True`)"
+                "the code of kernel `{name}` is not cached on disk, which saving a graph needs (`offline_cache=True`)"
             ));
         };
         let place = self.saved.kernels.len() as u32;
@@ -240,8 +239,8 @@ impl<'a> Saving<'a> {
             }
             (None, None) => {
                 return refused(format!(
-                    "{user} uses {bytes} bytes of memory that no name stands for: name its array, or a field of its \
-                     tree, as in `g.save(path, x=x)`"
+                    "{user} uses {bytes} bytes of memory without a name: name its array, or a field of its tree, as in \
+                     `g.save(path, x=x)`"
                 ));
             }
         };

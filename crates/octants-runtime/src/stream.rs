@@ -304,7 +304,7 @@ impl StreamCore {
             return Ok(());
         }
         let message =
-            format!("a stream that is being captured into a graph cannot {doing}: do so before the capture begins");
+            format!("a stream that is being captured into a graph cannot {doing}: do this before the capture begins");
         Err(ErrorKind::Misuse { message }.into())
     }
 
@@ -380,7 +380,7 @@ impl StreamCore {
     /// The stream is alive.
     pub(crate) unsafe fn wait(&self, caller: &dyn Caller) -> Result<()> {
         if !self.device.immediate {
-            self.check_not_capturing("be waited for, nor launch what returns a value or writes to the host's memory")?;
+            self.check_not_capturing("be waited for, nor launch kernels that return a value or write to host memory")?;
             caller.will_block();
         }
         // SAFETY: the contract above.

@@ -39,7 +39,7 @@ impl DeviceCore {
             let address = args[p.slot as usize];
             if address != 0 && !self.driver.reaches(DevicePtr(address)) {
                 let (name, slot, device) = (&kernel.meta.name, p.slot, self.driver.name());
-                let what = format!("kernel `{name}`, argument slot {slot}: {address:#x} is no address of {device}");
+                let what = format!("kernel `{name}`, argument slot {slot}: {address:#x} is not an address of {device}");
                 return Err(ErrorKind::CompilerBug(what).into());
             }
         }

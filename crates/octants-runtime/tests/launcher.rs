@@ -109,7 +109,7 @@ fn errors_of_calls_come_back_and_leave_the_stream_usable() {
     let error = device.allocate(1 << 40).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "out of memory: 1.0 TiB asked for on the recorder, this program holds 1000 bytes already"
+        "out of memory: 1.0 TiB requested on the recorder, this program already uses 1000 bytes"
     );
     drop(held);
 }

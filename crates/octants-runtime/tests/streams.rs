@@ -311,7 +311,7 @@ fn s1_s4_handles_queries_and_waits() {
     two.synchronize(&Patient).unwrap();
     assert!(one.query().unwrap() && event.query().unwrap());
     let asked = |a: &octants_runtime::Event, b| a.elapsed_ms(b, &Patient).map_err(|e| e.to_string());
-    let timing = "elapsed_ms() needs events with timing: make them with create_event(timing=True)";
+    let timing = "elapsed_ms() needs events with timing: create them with create_event(timing=True)";
     assert_eq!(asked(&event, &timed), Err(timing.into()));
     assert_eq!(asked(&timed, &timed), Err("elapsed_ms() needs two recorded events: call record() on both".into()));
     timed.record(&one).unwrap();

@@ -30,9 +30,9 @@ class BufferView(Ndarray):
             raise TypeError("Cannot nest BufferView(view, ...); use view.subview(offset, size) instead")
         ndarray = getattr(arr, "_impl", arr)
         if not isinstance(ndarray, Ndarray):
-            raise TypeError(f"qd.BufferView is a view of an ndarray, got {type(ndarray).__name__}")
+            raise TypeError(f"qd.BufferView takes an ndarray, got {type(ndarray).__name__}")
         if len(ndarray.shape) != 1:
-            raise TypeError(f"qd.BufferView is a view of a 1-dimensional ndarray, got one of shape {ndarray.shape}")
+            raise TypeError(f"qd.BufferView takes a 1-dimensional ndarray, got shape {ndarray.shape}")
         if ndarray.needs_grad:
             raise TypeError("BufferView does not support ndarrays with gradients (needs_grad=True)")
         length = ndarray.shape[0]
@@ -78,14 +78,14 @@ class BufferView(Ndarray):
     def __getitem__(self, key: slice) -> BufferView:
         if not isinstance(key, slice):
             raise TypeError(
-                f"BufferView host-side indexing requires a slice, got {type(key).__name__}: to_numpy() has the elements"
+                f"BufferView host-side indexing requires a slice, got {type(key).__name__}: use to_numpy() to read elements"
             )
         return self.subview(*_offset_and_size(key, self.size))
 
     def __iter__(self) -> Iterator[Any]:
         if runs_as_python():
             return iter(self.to_numpy(copy=None))
-        raise TypeError("BufferView host-side indexing requires a slice: in Python loop over to_numpy()")
+        raise TypeError("BufferView host-side indexing requires a slice: in Python, loop over to_numpy()")
 
     def __class_getitem__(cls, dtype: Any) -> BufferViewType:
         return BufferViewType(dtype)

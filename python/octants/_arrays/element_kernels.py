@@ -55,7 +55,9 @@ def copy_parts(stream, to, source, copy=None):
 def add_back(to, source):
     """Queues that the elements of one array are added to those of another, and are zero then."""
     if not copy_parts(None, to._elements(), source._elements(), _add_back(source.dtype)):
-        raise OctantsRuntimeError("the gradient of a copy between these layouts cannot be captured: copy by a kernel")
+        raise OctantsRuntimeError(
+            "the gradient of a copy between these layouts cannot be captured: copy with a kernel instead"
+        )
 
 
 def copy_array(stream, buffer, dtype, place, source):

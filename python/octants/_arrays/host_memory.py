@@ -59,9 +59,7 @@ def _repeat(memory: np.ndarray[Any, Any], element: np.ndarray[Any, Any]) -> None
 class HostMemory:
     """Reads and writes elements in memory that the host can address; indices count from zero on every axis."""
 
-    NO_VIEW = (
-        "copy=False needs one numpy array that describes the memory, without a conversion; use copy=None or copy=True"
-    )
+    NO_VIEW = "copy=False: no numpy array can describe this memory without a conversion; use copy=None or copy=True"
 
     at_once = False
     """Streams make no difference to this memory: all work is done within the call that asks for it."""
@@ -277,9 +275,7 @@ class CopiedMemory:
         """A DLPack capsule of the memory, on the device."""
         place = self._layout()
         if place is None:
-            raise ValueError(
-                "DLPack describes one array with a stride per axis, which this memory is not; use copy=True"
-            )
+            raise ValueError("DLPack needs one stride per axis, which this memory layout does not have; use copy=True")
         return interchange.export_device(self._buffer, place, self.dtype, keywords, self.read)
 
     def torch(self, whole: Any, device: Any, copy: bool | None) -> Any:
@@ -301,7 +297,7 @@ class CopiedMemory:
         """What the attribute shows by which libraries on this device take arrays."""
         place = self._layout()
         if place is None:
-            raise AttributeError("no single array describes this memory")
+            raise AttributeError("this memory layout cannot be described by one strided array")
         offset, shape, strides = place
         stream = self._buffer.hand_over()
         if stream == 0:

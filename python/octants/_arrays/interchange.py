@@ -18,7 +18,7 @@ def converted(arr: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> np.ndarray[Any
     if arr.dtype == dtype:
         return arr
     if arr.dtype.kind not in "biuf":
-        raise TypeError(f"an array of numbers is needed, got dtype {arr.dtype}")
+        raise TypeError(f"expected an array of numbers, got dtype {arr.dtype}")
     with np.errstate(invalid="ignore", over="ignore"):
         return arr.astype(dtype)
 
@@ -28,7 +28,7 @@ def to_torch(arr: np.ndarray[Any, Any], device: Any, copy: bool | None) -> Any:
     import torch
 
     if arr.dtype.kind == "u" and arr.dtype.itemsize > 1 and not hasattr(torch, arr.dtype.name):
-        raise TypeError(f"this torch has no type for {arr.dtype}")
+        raise TypeError(f"this version of torch has no type for {arr.dtype}")
     tensor = torch.from_numpy(arr)
     if device is None or torch.device(device).type == "cpu":
         return tensor
@@ -77,7 +77,7 @@ def export_dlpack(arr: np.ndarray[Any, Any], keywords: dict[str, Any]) -> Any:
     """numpy's own export, with the consumer's keywords."""
     keywords = dict(keywords)
     if keywords.get("stream") is not None:
-        raise BufferError("memory of the CPU has no streams")
+        raise BufferError("CPU memory has no streams: pass stream=None")
     try:
         return arr.__dlpack__(**keywords)
     except TypeError:
@@ -101,7 +101,9 @@ def export_device(
             raise BufferError(f"the memory is on device {buffer.dlpack_device}, not on {tuple(wanted)}")
         return export_dlpack(read(), {"max_version": keywords.get("max_version")})
     if copy is True:
-        raise BufferError("__dlpack__(copy=True): copy the tensor that the capsule makes, or use to_torch()")
+        raise BufferError(
+            "__dlpack__(copy=True) is not supported: copy the imported tensor, or use to_torch(copy=True)"
+        )
     version = keywords.get("max_version")
     versioned = version is not None and version[0] >= 1
     return buffer.dlpack(place, BY_NUMPY[dtype].name, versioned, keywords.get("stream"))

@@ -173,7 +173,7 @@ class Ndarray(WholeArray, _octants.Ndarray):
 
     def _index(self, key: Any) -> tuple[int, ...]:
         shape = self.shape
-        flat = flat_index(key, lambda item: f"an ndarray is indexed with integers, got {item!r}")
+        flat = flat_index(key, lambda item: f"ndarray indices must be integers, got {item!r}")
         if not shape and flat == [0] and runs_as_python():
             return ()
         if len(flat) != len(shape):
@@ -192,7 +192,7 @@ class Ndarray(WholeArray, _octants.Ndarray):
     def __iter__(self) -> Iterator[Any]:
         if runs_as_python():
             return items_in_python(self)
-        raise NotImplementedError("an ndarray is looped over in a kernel; in Python loop over to_numpy()")
+        raise NotImplementedError("an ndarray can only be looped over in a kernel; in Python, loop over to_numpy()")
 
     # Whole arrays
 
@@ -247,7 +247,7 @@ class Ndarray(WholeArray, _octants.Ndarray):
                 self.dtype.check_element(value)
             return self.dtype.convert(values.item())
         if values.shape != tuple(self.element_shape):
-            raise ValueError(f"an element has the shape {tuple(self.element_shape)}, got {value!r}")
+            raise ValueError(f"an element must have shape {tuple(self.element_shape)}, got {value!r}")
         return components_array(values.ravel().tolist(), self.dtype).reshape(values.shape)
 
     # Copies
@@ -318,7 +318,7 @@ class _CompoundNdarray(Ndarray):
         index = self._index(key)
         element = self._element(value)
         if not isinstance(element, np.ndarray):
-            raise TypeError(f"an element has the shape {tuple(self.element_shape)}, got {value!r}")
+            raise TypeError(f"an element must have shape {tuple(self.element_shape)}, got {value!r}")
         self.dtype.check_components(self._values(value))
         self._memory().set(index, element)
         if shadow_buffers.open_scopes:
@@ -470,7 +470,9 @@ def _checked_shape(shape: Any) -> tuple[int, ...]:
     extents = tuple(shape) if isinstance(shape, (tuple, list, np.ndarray)) else (shape,)
     for extent in extents:
         if isinstance(extent, (bool, float)) or not hasattr(extent, "__index__") or extent < 1:
-            raise OctantsRuntimeError(f"{extents} is not a valid shape for ndarray: extents are integers of at least 1")
+            raise OctantsRuntimeError(
+                f"{extents} is not a valid shape for ndarray: extents must be integers of at least 1"
+            )
     return tuple(int(extent) for extent in extents)
 
 

@@ -114,7 +114,7 @@ class Tensor:
     def __iter__(self) -> Iterator[Any]:
         if runs_as_python():
             return items_in_python(self)
-        raise TypeError("a tensor is looped over in a kernel; in Python loop over to_numpy()")
+        raise TypeError("a tensor can only be looped over in a kernel; in Python, loop over to_numpy()")
 
     @only_in_python
     def to_numpy(self, dtype: Any = None, *, copy: bool | None = True) -> np.ndarray[Any, Any]:
@@ -261,7 +261,7 @@ def tensor(
     if isinstance(dtype, MatrixType):
         if layout is not None:
             raise TypeError(
-                "layout= is not supported with compound dtypes (vectors and matrices): leave it out, or make a "
+                "layout= is not supported with compound dtypes (vectors and matrices): omit it, or create a "
                 "tensor of scalars"
             )
         order = None

@@ -161,11 +161,9 @@ class WholeArray:
 def len_in_python(array: Any) -> int:
     """The extent of the first axis, where kernels run as Python. Elsewhere only kernels have `len` of an array."""
     if not runs_as_python():
-        raise TypeError(
-            f"object of type '{type(array).__name__}' has no len(): its `shape` has the extents of its axes"
-        )
+        raise TypeError(f"object of type '{type(array).__name__}' has no len(): use its `shape`")
     if not array.shape:
-        raise TypeError("len() of an array without axes")
+        raise TypeError("len() of a 0-dimensional array")
     return int(array.shape[0])
 
 

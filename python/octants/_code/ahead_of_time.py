@@ -37,7 +37,7 @@ def precompile(
     kernels compiled at a time, by default one per processor."""
     unmade = [_unmade(call) for call in calls]
     if threads is not None and threads < 1:
-        raise ValueError(f"threads is at least 1, not {threads}")
+        raise ValueError(f"threads must be at least 1, not {threads}")
     if not _octants.is_initialized():
         raise OctantsRuntimeError("call qd.init() before qd.precompile()")
     if progress is None:
@@ -137,6 +137,8 @@ def _unmade(call: Any) -> _octants.UnmadeCall:
         return _octants.UnmadeCall(call.func, call.args, call.keywords)
     if isinstance(call, (tuple, list)):
         if not call:
-            raise OctantsTypeError("a call to compile for is a tuple of a kernel and its arguments, got an empty one")
+            raise OctantsTypeError(
+                "each call to precompile must be a tuple of a kernel and its arguments, got an empty tuple"
+            )
         return _octants.UnmadeCall(call[0], tuple(call[1:]))
     return _octants.UnmadeCall(call, ())

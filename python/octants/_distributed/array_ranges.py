@@ -32,7 +32,7 @@ def memory_of(array: Any, *, writes: bool) -> Iterator[MemoryRange]:
         yield MemoryRange(address, count, np.dtype(array.dtype.numpy), buffer.host_addressable, array)
         return
     if not hasattr(array, "to_numpy") or not hasattr(array, "from_numpy"):
-        raise TypeError(f"a field, an ndarray or a numpy array was expected, got {type(array).__name__}")
+        raise TypeError(f"expected a field, an ndarray or a numpy array, got {type(array).__name__}")
     copy = np.ascontiguousarray(array.to_numpy())
     yield range_of_numpy(copy)
     if writes:

@@ -51,10 +51,10 @@ def find_position(environment: Mapping[str, str] = os.environ) -> Position:
             local = int(environment.get(local_rank, number))
         except ValueError:
             raise OctantsDistributedError(
-                f"{launcher}: {rank}={environment[rank]!r} and {size}={environment[size]!r} are not a rank and a "
-                "number of ranks"
+                f"{launcher}: {rank}={environment[rank]!r} and {size}={environment[size]!r} are not a "
+                "valid rank and number of ranks"
             ) from None
         if not 0 <= number < count:
-            raise OctantsDistributedError(f"{launcher}: rank {number} is not one of {count}")
+            raise OctantsDistributedError(f"{launcher}: rank {number} is out of range for {count} ranks")
         return Position(number, count, local, launcher)
     return Position(0, 1, 0, "")

@@ -88,7 +88,7 @@ class MpiCommunicator:
 
     def _host(self, memory: MemoryRange, what: str) -> np.ndarray[Any, Any]:
         if not memory.on_host:
-            raise failed(self, what, "this backend passes the host's memory; use backend='torch' on GPUs")
+            raise failed(self, what, "the MPI backend supports only host memory; use backend='torch' on GPUs")
         return memory.numpy().view(np.uint8)
 
 

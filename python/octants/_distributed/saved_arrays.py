@@ -51,9 +51,9 @@ def load(folder: str | os.PathLike[str], arrays: Mapping[str, Any]) -> None:
     try:
         index = json.loads((place / _INDEX).read_text())
     except (OSError, ValueError) as error:
-        raise OctantsDistributedError(f"{place} holds no saved arrays ({error}), at {user_line()}") from error
+        raise OctantsDistributedError(f"{place} contains no saved arrays ({error}), at {user_line()}") from error
     if index.get("format") != _FORMAT:
-        raise OctantsDistributedError(f"{place} was written in another format, {index.get('format')!r}")
+        raise OctantsDistributedError(f"{place} has an unknown format, {index.get('format')!r}")
     files = [np.load(place / _file_of(rank)) for rank in range(index["ranks"])]
     try:
         for name, array in arrays.items():
@@ -61,7 +61,9 @@ def load(folder: str | os.PathLike[str], arrays: Mapping[str, Any]) -> None:
             if saved is None:
                 raise OctantsDistributedError(f"{place} has no array {name!r}; it has {', '.join(index['arrays'])}")
             if saved != (wanted := _described(array)):
-                raise OctantsDistributedError(f"{place}: {name!r} was saved as {saved}, and is {wanted}")
+                raise OctantsDistributedError(
+                    f"{place}: {name!r} was saved as {saved}, but the array to load into is {wanted}"
+                )
             if _is_split(array):
                 array.from_numpy(_rows_of_files(files, name, array.rows), local=True)
             elif isinstance(array, np.ndarray):

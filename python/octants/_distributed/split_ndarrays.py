@@ -38,7 +38,7 @@ def rows_of_rank(extent: int, rank: int, size: int) -> tuple[int, int]:
 def split_axis(split: int | str) -> None:
     """Raises for an axis that cannot be split."""
     if isinstance(split, bool) or split not in (0, "x", "i"):
-        raise ValueError(f"split={split!r}: arrays are split along their first axis, split=0")
+        raise ValueError(f"split={split!r}: arrays can only be split along their first axis, split=0")
 
 
 def split_ndarray(dtype: Any, shape: Any, split: int | str = 0, halo: int = 2, periodic: bool = False) -> SplitNdarray:
@@ -47,10 +47,10 @@ def split_ndarray(dtype: Any, shape: Any, split: int | str = 0, halo: int = 2, p
     """
     split_axis(split)
     if isinstance(halo, bool) or not isinstance(halo, int) or halo < 0:
-        raise ValueError(f"halo={halo!r}: a number of rows")
+        raise ValueError(f"halo must be a number of rows (an integer of at least 0), got {halo!r}")
     extents = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
     if not extents:
-        raise ValueError("an array without axes cannot be split")
+        raise ValueError("a 0-dimensional array cannot be split")
     ranks = world()
     first, end = rows_of_rank(int(extents[0]), ranks.rank, ranks.size)
     local = make_ndarray(dtype, (max(1, end - first + 2 * halo), *extents[1:]))
@@ -246,7 +246,7 @@ class SplitNdarray(_octants.Ndarray):
     def copy_from(self, other: SplitNdarray) -> None:
         """Sets the elements from another array that is split in the same way."""
         if not isinstance(other, SplitNdarray) or (other.shape, other.halo) != (self.shape, self.halo):
-            raise ValueError("copy_from() takes a split array of the same shape and halo")
+            raise ValueError("copy_from() needs a split array of the same shape and halo")
         self._local.copy_from(other._local)
         self.forget_ghosts()
 
@@ -266,7 +266,7 @@ class SplitNdarray(_octants.Ndarray):
         self.forget_ghosts()
 
     def __iter__(self) -> NoReturn:
-        raise NotImplementedError("a split array is looped over in a kernel; in Python loop over to_numpy()")
+        raise NotImplementedError("a split array can only be looped over in a kernel; in Python, loop over to_numpy()")
 
     def __repr__(self) -> str:
         return f"<qd.ndarray of shape {self.shape}, rows {self._rows[0]} to {self._rows[1]} on rank {world().rank}>"
@@ -285,10 +285,10 @@ class SplitNdarray(_octants.Ndarray):
     def _index(self, key: Any) -> tuple[int, ...]:
         index = tuple(key) if isinstance(key, (tuple, list)) else (key,)
         if len(index) != len(self.shape) or not all(hasattr(i, "__index__") for i in index):
-            raise OctantsIndexError(f"a split array of {len(self.shape)} axes indexed with {key!r}")
+            raise OctantsIndexError(f"a split array with {len(self.shape)} axes cannot be indexed with {key!r}")
         for i, extent in zip(index, self.shape, strict=True):
             if not 0 <= i < extent:
-                raise OctantsIndexError(f"index {key!r} is outside of an array of shape {self.shape}")
+                raise OctantsIndexError(f"index {key!r} is out of bounds for an array of shape {self.shape}")
         return tuple(int(i) for i in index)
 
     def _in_memory(self, index: tuple[int, ...]) -> tuple[int, ...]:

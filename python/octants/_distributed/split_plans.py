@@ -128,7 +128,7 @@ class SplitPlan:
             if not (is_argument and seen.get(id(array), True)):
                 if id(array) in seen:
                     raise OctantsDistributedError(
-                        f"kernel `{self._kernel}` takes a split array as an argument that it also uses by its name"
+                        f"kernel `{self._kernel}` uses a split array both as an argument and as a global"
                     )
             seen[id(array)] = is_argument
 
@@ -138,41 +138,40 @@ class SplitPlan:
         if len({self._arrays[buffer].shape[0] for buffer in used}) > 1:
             shapes = ", ".join(sorted({str(self._arrays[buffer].shape) for buffer in used}))
             raise self._error(
-                f"one loop uses arrays of different numbers of rows ({shapes}), which ranks split elsewhere"
+                f"one loop uses arrays with different numbers of rows ({shapes}), whose rows are split differently"
             )
         for buffer, row in task.last_rows:
             extent = self._arrays[buffer].shape[0]
             if row != extent - 1:
                 raise self._error(
-                    f"a row is clamped to {row}, which is not the last one of {extent}: ranks do not have it"
+                    f"a row index is clamped to {row}, but only clamping to the last row, {extent - 1}, is supported"
                 )
         for buffer, modulus, end in task.wraps:
             array = self._arrays[buffer]
             if not array.periodic:
                 raise self._error(
-                    f"a row is taken modulo the number of rows of an array of shape {array.shape}: make it with "
-                    "periodic=True"
+                    f"a row index wraps around in an array of shape {array.shape}: create the array with periodic=True"
                 )
             if modulus not in (None, array.shape[0]):
-                raise self._error(f"a row is taken modulo {modulus} in an array with {array.shape[0]} rows")
+                raise self._error(f"a row index is taken modulo {modulus} in an array with {array.shape[0]} rows")
             if end is not None and end > array.shape[0]:
                 raise self._error(
-                    f"rows wrap around in a loop over rows up to {end - 1} of an array with {array.shape[0]} rows"
+                    f"row indices wrap around in a loop over rows up to {end - 1} of an array with {array.shape[0]} rows"
                 )
         for halos, verb in ((task.reads, "read of"), (task.adds, "added to in")):
             for buffer, before, after in halos:
                 width, halo = max(before, after), self._arrays[buffer].halo
                 if width > halo:
                     raise self._error(
-                        f"rows up to {width} away are {verb} an array with {halo} ghost rows: make it with halo={width}"
+                        f"rows up to {width} away are {verb} an array with {halo} ghost rows: create it with halo={width}"
                     )
         for buffer, _, first, last in task.local:
             array = self._arrays[buffer]
             low, end = array.rows[0] - array.halo, array.rows[1] + array.halo
             if first < low or last >= end:
                 raise self._error(
-                    f"a row is clamped to {first} to {last}, and this rank has rows {low} to {end - 1} with ghost "
-                    "rows; qd.distributed.assume_local(array, row) is a row that it has"
+                    f"a row index is clamped to {first} to {last}, but this rank has only rows {low} to {end - 1} "
+                    "(with ghost rows); use qd.distributed.assume_local(array, row) for a row that it has"
                 )
 
     def _agree(self) -> None:

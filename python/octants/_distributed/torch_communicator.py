@@ -160,7 +160,7 @@ class TorchCommunicator:
         if on_host:
             return self._host
         if self._device is None:
-            raise failed(self, what, "torch has no NCCL here for memory of a device")
+            raise failed(self, what, "this torch build has no NCCL, which GPU memory needs")
         return self._device
 
     def _on(self, stream: int) -> AbstractContextManager[Any]:
@@ -183,6 +183,6 @@ def _tensor_of(memory: MemoryRange, op: str, of: Communicator, what: str) -> Any
     name = memory.dtype.name
     if name in _SIGNED:
         if op in ("min", "max"):
-            raise failed(of, what, f"torch has no {op} of {name}; use backend='mpi'")
+            raise failed(of, what, f"torch does not support {op} of {name}; use backend='mpi'")
         memory = replace(memory, dtype=np.dtype(_SIGNED[name]), views={})
     return torch.from_numpy(memory.numpy()) if memory.on_host else torch.as_tensor(memory, device="cuda")

@@ -33,7 +33,7 @@ def world() -> Communicator:
         if find_position().size > 1:
             raise OctantsDistributedError(
                 f"this process was started by {find_position().launcher} as one of {find_position().size}: call "
-                "qd.distributed.init() before arrays are split"
+                "qd.distributed.init() before splitting arrays"
             )
         _world = Alone(60.0)
     return _world
@@ -48,9 +48,9 @@ def join(backend: str | None, timeout: float, group: Any = None) -> Communicator
     """Makes this process one of the ranks that its launcher started."""
     global _world, _position
     if _world is not None and _world.size > 1:
-        raise OctantsDistributedError("qd.distributed.init() was called before; qd.distributed.finalize() ends that")
+        raise OctantsDistributedError("qd.distributed.init() was already called; call qd.distributed.finalize() first")
     if not timeout > 0:
-        raise ValueError(f"timeout={timeout!r}: seconds, more than 0")
+        raise ValueError(f"timeout must be a positive number of seconds, got {timeout!r}")
     place = find_position()
     name = backend or _default_backend(place)
     if name == "mpi":
@@ -60,7 +60,8 @@ def join(backend: str | None, timeout: float, group: Any = None) -> Communicator
     elif name == "none" and place.size == 1:
         made = Alone(timeout)
     else:
-        raise ValueError(f"backend={backend!r}: 'mpi' or 'torch'" + (", or 'none' for one process" * (place.size == 1)))
+        alone = ", or 'none' for one process" if place.size == 1 else ""
+        raise ValueError(f"backend must be 'mpi' or 'torch'{alone}, got {backend!r}")
     _world, _position = made, place._replace(rank=made.rank, size=made.size)
     _agreed.clear()
     if made.size > 1:
@@ -88,7 +89,7 @@ def _default_backend(place: Position) -> str:
 
 def _load(module: str, library: str) -> Any:
     if importlib.util.find_spec(library) is None:
-        raise OctantsDistributedError(f"qd.distributed needs {library} here: pip install {library}")
+        raise OctantsDistributedError(f"qd.distributed needs {library}: pip install {library}")
     return importlib.import_module(f"octants._distributed.{module}")
 
 
@@ -114,7 +115,7 @@ def broadcast_array(array: Array, source: int, what: str) -> None:
     """Sets a contiguous array to that of a rank."""
     ranks = world()
     if not 0 <= source < ranks.size:
-        raise ValueError(f"source={source}: a rank from 0 to {ranks.size - 1}")
+        raise ValueError(f"source must be a rank from 0 to {ranks.size - 1}, got {source}")
     memory = range_of_numpy(array)
     if ranks.rank == source:
         others = [(rank, memory) for rank in range(ranks.size) if rank != source]
@@ -135,5 +136,5 @@ def agree(text: str, what: str) -> None:
         lengths = gather_arrays(np.array([len(text.encode())]), [(1,)] * ranks.size, what)
         texts = gather_arrays(np.frombuffer(text.encode(), np.uint8), [(int(n[0]),) for n in lengths], what)
         said = [bytes(t).decode() for t in texts]
-        raise failed(ranks, what, f"rank {differs[0]} runs {said[differs[0]]}, and rank 0 runs {said[0]}")
+        raise failed(ranks, what, f"rank {differs[0]} runs {said[differs[0]]}, but rank 0 runs {said[0]}")
     _agreed.add(text)

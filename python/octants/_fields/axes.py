@@ -17,7 +17,7 @@ class Axis:
 
     def __init__(self, value: int) -> None:
         if not 0 <= value < MAX_AXES:
-            raise ValueError(f"an axis is a number from 0 to {MAX_AXES - 1}, got {value}")
+            raise ValueError(f"an axis must be a number from 0 to {MAX_AXES - 1}, got {value}")
         self.value = value
 
     def __repr__(self) -> str:

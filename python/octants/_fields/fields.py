@@ -110,7 +110,7 @@ class TensorField(Field, WholeArray):
             tree = self._root
             nodes = [part.node for part in self._parts]
             if any(node is None or node._tree is not tree for node in nodes):
-                raise OctantsRuntimeError(self._named("all components of a field are placed in the same tree"))
+                raise OctantsRuntimeError(self._named("all components of a field must be placed in the same tree"))
             tree.finalize()
             self._placements = [node.placement() for node in nodes if node is not None]
         return self._placements
@@ -355,7 +355,7 @@ class TensorField(Field, WholeArray):
         if values.shape != shape and values.size == int(np.prod(shape)) and values.ndim <= 2:
             values = values.reshape(shape)
         if values.shape != shape:
-            raise ValueError(self._named(f"an element has the shape {shape}, got {value!r}"))
+            raise ValueError(self._named(f"an element must have shape {shape}, got {value!r}"))
         return components_array(values.ravel().tolist(), self._dtype).reshape(shape)
 
     def __copy__(self) -> TensorField:
@@ -379,7 +379,7 @@ class ScalarField(TensorField):
         memory = self._memory()
         index = self._index(memory, key)
         if isinstance(value, (str, bytes, list, tuple, dict, Matrix)):
-            raise TypeError(self._named(f"an element is a number, got {value!r}"))
+            raise TypeError(self._named(f"an element must be a number, got {value!r}"))
         self._dtype.check_element(value)
         memory.set(index, self._dtype.convert(value))
         if self._is_sparse:
@@ -419,7 +419,7 @@ class MatrixField(TensorField):
     def get_scalar_field(self, *indices: int) -> ScalarField:
         """The field of one component. It shares this field's memory."""
         if len(indices) not in (1, 2) or (len(indices) == 2 and len(self._element_shape) == 1 and indices[1] != 0):
-            raise IndexError(f"an element has the shape {self._element_shape}, got the indices {indices}")
+            raise IndexError(f"indices {indices} do not fit the element shape {self._element_shape}")
         place = indices[0] * self.m + (indices[1] if len(indices) == 2 else 0)
         # One object per component: a kernel is compiled for each object it is given.
         if place in self._scalar_fields:
@@ -458,7 +458,7 @@ class MatrixField(TensorField):
         index = self._index(memory, key)
         element = self._element(value)
         if not isinstance(element, np.ndarray):
-            raise TypeError(self._named(f"an element has the shape {self._element_shape}, got {value!r}"))
+            raise TypeError(self._named(f"an element must have shape {self._element_shape}, got {value!r}"))
         self._dtype.check_components(self._values(value))
         memory.set(index, element)
         if self._is_sparse:

@@ -51,9 +51,9 @@ def _split_field(dtype: Any, shape: Any, split: Any, device: Any, args: tuple[An
     kwargs.pop("name", None)
     given = [name for name, value in kwargs.items() if value]
     if args or given or shape is None:
-        what = ", ".join(given) or ("arguments by position" if args else "no shape")
+        what = ", ".join(given) or ("positional arguments" if args else "no shape")
         raise OctantsRuntimeError(
-            f"a field that is split over ranks takes a shape, and halo=, periodic=, name=, device=; not {what}"
+            f"a field that is split over ranks takes a shape, halo=, periodic=, name= and device=, but got {what}"
         )
     with on(device):
         return makers.split_ndarray(dtype, shape, split, halo, periodic)
@@ -100,7 +100,7 @@ def make_matrix_field(
         )
     count = int(np.prod(element_shape))
     if count < 1:
-        raise ValueError(f"an element has at least one component, got the shape {element_shape}")
+        raise ValueError(f"an element must have at least one component, got the shape {element_shape}")
     scalar, quants = _component_types(dtype, count)
     made = _with_shadow_buffers(
         lambda parts: MatrixField(scalar, element_shape, parts, name), scalar, quants, name, needs_grad or needs_dual

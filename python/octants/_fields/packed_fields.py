@@ -102,7 +102,7 @@ class BitpackedFields:
         Raises `OctantsRuntimeError` for fields of other types, for more bits than the word has, and once the word is
         placed; `OctantsCompilationError` for an exponent that fewer than two components would share."""
         if self._is_placed:
-            raise OctantsRuntimeError("these BitpackedFields are placed already, and take no more fields")
+            raise OctantsRuntimeError("these BitpackedFields are already placed and cannot take more fields")
         components = [part for arg in args for part in _components_of(arg)]
         types = [_quant_type(part) for part in components]
         if not shared_exponent:
@@ -117,7 +117,7 @@ class BitpackedFields:
         widths = {quant.exponent_bits for quant in types}
         if len(widths) > 1 or 0 in widths:
             raise OctantsRuntimeError(
-                f"an exponent is shared by floats with the same exponent bits, not by {', '.join(map(str, types))}"
+                f"only floats with the same exponent bits can share an exponent, got {', '.join(map(str, types))}"
             )
         exponent = self._take(widths.pop())
         shared: list[Digits] = []
@@ -130,7 +130,7 @@ class BitpackedFields:
         """The next bits of the word."""
         first, self._free = self._free, self._free + bits
         if self._free > self._word.bits:
-            raise OctantsRuntimeError(f"the fields take {self._free} bits, and the word has {self._word.bits}")
+            raise OctantsRuntimeError(f"the fields take {self._free} bits, but the word has only {self._word.bits}")
         return first, bits
 
     def _place_in(self, level: SNode, offset: Any) -> None:
@@ -138,7 +138,7 @@ class BitpackedFields:
         if self._is_placed:
             raise OctantsRuntimeError("these BitpackedFields have been placed already")
         if not self._components:
-            raise OctantsRuntimeError("these BitpackedFields hold no fields: place some in them first")
+            raise OctantsRuntimeError("these BitpackedFields are empty: place fields in them first")
         for component, *_ in self._components:
             _quant_type(component)
         self._is_placed = True
@@ -154,16 +154,18 @@ def place_in_array(component: Component, level: SNode) -> PlacedBits:
     assert words is not None
     assert words._dtype is not None
     if not quant.digits_are_integers:
-        raise OctantsRuntimeError(f"a quant_array takes integers and fixed-point numbers, not {quant}")
+        raise OctantsRuntimeError(
+            f"a quant_array supports only quantized integers and fixed-point numbers, not {quant}"
+        )
     if level._get_children():
-        raise OctantsRuntimeError("a quant_array holds one component, and has one already")
+        raise OctantsRuntimeError("a quant_array holds only one component, and already has one")
     count = 1
     for _, extent in level._within:
         count *= extent
     if count * quant.bits > words._dtype.bits:
         raise OctantsRuntimeError(
-            f"{count} elements of {quant} take {count * quant.bits} bits, and the word of the quant_array has "
-            f"{words._dtype.bits}"
+            f"{count} elements of {quant} take {count * quant.bits} bits, but the word of the quant_array has "
+            f"only {words._dtype.bits}"
         )
     return PlacedBits(words, (0, quant.bits, quant.signed))
 
@@ -171,7 +173,7 @@ def place_in_array(component: Component, level: SNode) -> PlacedBits:
 def word_of(max_num_bits: Any) -> DataType:
     """The type of words of so many bits."""
     if isinstance(max_num_bits, bool) or max_num_bits not in _WORDS:
-        raise OctantsRuntimeError(f"max_num_bits is 8, 16, 32 or 64, got {max_num_bits!r}")
+        raise OctantsRuntimeError(f"max_num_bits must be 8, 16, 32 or 64, got {max_num_bits!r}")
     return _WORDS[max_num_bits]
 
 
@@ -189,7 +191,7 @@ def _quant_type(component: Component) -> QuantType:
     name = component.name or "(unnamed)"
     if component.quant is None:
         raise OctantsRuntimeError(
-            f"the field {name} has the type {component.dtype}: fields of quantized types are packed, others are placed "
+            f"the field {name} has the type {component.dtype}: only fields of quantized types can be packed; place it "
             "in a level"
         )
     if component.node is not None or component.bits is not None:
@@ -200,7 +202,7 @@ def _quant_type(component: Component) -> QuantType:
 class PackedMemory:
     """Reads and writes elements of a quantized type by kernels. The same interface as `HostMemory`."""
 
-    NO_VIEW = "copy=False: elements of a quantized type are some bits of a word; use copy=None or copy=True"
+    NO_VIEW = "copy=False: elements of a quantized type are stored as bits of a word; use copy=None or copy=True"
 
     at_once = False
 
@@ -273,7 +275,7 @@ class PackedMemory:
 
     def dlpack(self, keywords: dict[str, Any]) -> NoReturn:
         """Raises: no array describes the memory."""
-        raise OctantsRuntimeError("DLPack cannot describe elements of a quantized type: export to_numpy()")
+        raise OctantsRuntimeError("DLPack cannot describe elements of a quantized type: use to_numpy()")
 
     def torch(self, whole: Any, device: Any, copy: bool | None) -> Any:
         """A torch tensor on `device` (the CPU by default) with the elements of `whole`, whose memory this is."""

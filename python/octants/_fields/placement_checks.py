@@ -37,11 +37,11 @@ class _Waiting:
         wanted = (("", made, True), (".grad", made.grad, self.needs_grad), (".dual", made.dual, self.needs_dual))
         for suffix, part, is_needed in wanted:
             if is_needed and any(component.node is None for component in part._parts):
-                return _UNPLACED[suffix], f"{made._name or 'a field'}{suffix}, made at {self.made_at}"
+                return _UNPLACED[suffix], f"{made._name or 'a field'}{suffix}, created at {self.made_at}"
         shapes = dict.fromkeys(component.node.shape for component in made._parts if component.node is not None)
         if len(shapes) > 1:
             listed = ", ".join(map(str, shapes))
-            return _DIFFERENT_SHAPES, f"{made._name or 'a field'} of shapes {listed}, made at {self.made_at}"
+            return _DIFFERENT_SHAPES, f"{made._name or 'a field'} of shapes {listed}, created at {self.made_at}"
         return None
 
 
@@ -84,7 +84,7 @@ def refuse_unplaced_fields() -> None:
     if problems:
         lines = [line for heading, fields in problems.items() for line in (heading, *(f"  {text}" for text in fields))]
         lines.append(
-            "Give them a shape=, or place them: qd.root.dense(qd.i, 4).place(x); gradients by qd.root.lazy_grad()"
+            "Give them a shape=, or place them: qd.root.dense(qd.i, 4).place(x). For gradients, call qd.root.lazy_grad()."
         )
         raise OctantsRuntimeError("\n".join(lines))
 
@@ -96,7 +96,7 @@ def _refuse_open_builders() -> None:
             _unfinished.remove(entry)
         elif not builder.empty:
             raise OctantsRuntimeError(
-                "a FieldsBuilder is not finalized: call its finalize() before fields are used; it was made at "
+                "a FieldsBuilder is not finalized: call its finalize() before its fields are used; it was created at "
                 f"{made_at}"
             )
 

@@ -86,7 +86,9 @@ class SNode:
         tree = self._tree
         tree.check_open()
         if self._kind == "quant_array":
-            raise OctantsRuntimeError("a quant_array has no levels below it: place a field of a quantized type in it")
+            raise OctantsRuntimeError(
+                "a quant_array cannot have levels below it: place a field of a quantized type in it"
+            )
         tree.levels.check_parent(self._number, kind)
         numbers = axis_numbers(axes)
         number = tree.levels.add_level(self._number, kind, numbers, _sizes(dimensions, len(numbers)))
@@ -119,7 +121,7 @@ class SNode:
         offsets = () if offset is None else _offsets(offset)
         ndim = len(self.shape)
         if offsets and len(offsets) != ndim:
-            raise OctantsRuntimeError(f"offset {offset} has {len(offsets)} entries, the field has {ndim} axes")
+            raise OctantsRuntimeError(f"offset {offset} has {len(offsets)} entries, but the field has {ndim} axes")
         if component.role is SNodeGradType.PRIMAL and (self._kind == "quant_array" or component.quant is not None):
             self._check_packed(component)
         nbytes = component.dtype.nbytes if component.quant is None else 0
@@ -137,7 +139,7 @@ class SNode:
         elif component.bits is None:
             raise OctantsRuntimeError(
                 f"the field {component.name or '(unnamed)'} has the quantized type {component.quant}: place it in "
-                "qd.BitpackedFields(...) and those in a level, or place it in a quant_array level"
+                "qd.BitpackedFields(...), which is then placed in a level, or in a quant_array level"
             )
 
     def _place_words(self, word: DataType) -> SNode:
@@ -195,9 +197,9 @@ class SNode:
         """A list in each cell of this level, of at most `dimension` elements along one axis. `qd.append` and stores
         make it longer. `chunk_size` is of no effect: lists have memory for all their elements."""
         if chunk_size is not None and (isinstance(chunk_size, bool) or int(chunk_size) < 1):
-            raise OctantsRuntimeError(f"chunk_size is a positive integer, got {chunk_size!r}")
+            raise OctantsRuntimeError(f"chunk_size must be a positive integer, got {chunk_size!r}")
         if len(axis_numbers(axis)) != 1:
-            raise OctantsAssertionError("a dynamic level has one axis")
+            raise OctantsAssertionError("a dynamic level must have exactly one axis")
         for what, number in (("dimension of a dynamic level", dimension), ("chunk_size", chunk_size)):
             if number is not None and int(number) > 2**31 - 1:
                 raise OctantsRuntimeError(f"the {what} cannot exceed 2**31-1, got {number}")
@@ -323,7 +325,7 @@ def checked_shape(shape: Any) -> tuple[int, ...]:
     extents = tuple(shape) if isinstance(shape, (tuple, list, np.ndarray)) else (shape,)
     for number, extent in enumerate(extents):
         if isinstance(extent, (bool, float, str)) or not hasattr(extent, "__index__"):
-            raise TypeError(f"the extent of an axis is an integer, got {extent!r}")
+            raise TypeError(f"the extent of an axis must be an integer, got {extent!r}")
         if int(extent) < 1:
             raise OctantsRuntimeError(
                 f"Every dimension of a Quadrants field should be positive: axis {number} has extent {extent}"
@@ -335,5 +337,5 @@ def _offsets(offset: Any) -> tuple[int, ...]:
     given = tuple(offset) if isinstance(offset, (tuple, list)) else (offset,)
     for item in given:
         if isinstance(item, (bool, float)) or not hasattr(item, "__index__"):
-            raise TypeError(f"the offset of an axis is an integer, got {item!r}")
+            raise TypeError(f"the offset of an axis must be an integer, got {item!r}")
     return tuple(int(item) for item in given)

@@ -60,7 +60,7 @@ class SNodeTree:
         self.check_alive()
         if self.finalized:
             raise OctantsRuntimeError(
-                "FieldsBuilder finalized: this tree is in use, and it takes no more levels or fields; start again from "
+                "FieldsBuilder finalized: this tree is in use and cannot take more levels or fields; use "
                 "qd.root or a new FieldsBuilder"
             )
 

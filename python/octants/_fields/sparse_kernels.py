@@ -34,7 +34,9 @@ def _level(node, name, indices, lists=None):
         raise OctantsTypeError(f"qd.{name} takes {wanted}, not {node!r}")
     expected = level.axes if name == "is_active" else len(level.state.shape)
     if indices != expected:
-        raise OctantsRuntimeError(f"{node} has {expected} indices. Indexed with {indices}: qd.{name} needs as many")
+        raise OctantsRuntimeError(
+            f"{node} has {expected} indices. Indexed with {indices}: qd.{name} needs {expected} indices"
+        )
     return level
 
 
@@ -184,7 +186,7 @@ def _visit(level: template(), visit: template(), candidate: template(), state: t
 def _listable(level):
     if not level.can_be_listed:
         raise OctantsRuntimeError(
-            "loops over the elements of lists take 2^31 - 1 elements at most, of all lists together"
+            "a loop over a dynamic level supports at most 2^31 - 1 elements in all its lists together"
         )
     return level
 

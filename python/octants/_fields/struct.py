@@ -118,7 +118,7 @@ class StructField(Field):
         members = object.__getattribute__(self, "__dict__").get("field_dict", {})
         if name in members:
             return members[name]
-        raise AttributeError(f"this field of structs has no member {name!r}; it has {', '.join(members)}")
+        raise AttributeError(f"this struct field has no member {name!r}; it has {', '.join(members)}")
 
     @property
     def struct_methods(self) -> dict[str, Any]:
@@ -131,14 +131,16 @@ class StructField(Field):
         return str(self.field_dict.get("name", self._name))
 
     def __setattr__(self, name: str, value: Any) -> NoReturn:
-        raise AttributeError(f"a field of structs cannot be assigned to: use .{name}.fill(...) or .{name}[...] = ...")
+        raise AttributeError(
+            f"members of a struct field cannot be assigned: use .{name}.fill(...) or .{name}[...] = ..."
+        )
 
     def __getitem__(self, key: Any) -> Struct:
         return Struct._element(self, key)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         if not isinstance(value, (dict, Struct)):
-            raise TypeError(f"an element of a field of structs is set from a Struct or a dict, got {value!r}")
+            raise TypeError(f"an element of a struct field can only be set to a Struct or a dict, got {value!r}")
         given = value if isinstance(value, dict) else value.entries
         for name in self.field_dict:
             if name not in given:
@@ -189,7 +191,7 @@ class StructField(Field):
 
     def to_dlpack(self, versioned: bool = False) -> NoReturn:
         """Refused: a field of structs is several arrays. Its members have `to_dlpack`."""
-        raise NotImplementedError("a field of structs has no one DLPack capsule: use `.member.to_dlpack()`")
+        raise NotImplementedError("a struct field cannot be exported as one DLPack capsule: use `.member.to_dlpack()`")
 
     def __str__(self) -> str:
         first = self._leaves()[0]

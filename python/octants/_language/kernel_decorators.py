@@ -110,7 +110,7 @@ def data_oriented(cls: Any = None, *, stable_members: bool = False, template_pri
 
     def decorate(target: T) -> T:
         if not isinstance(target, type):
-            raise OctantsSyntaxError(f"@qd.data_oriented decorates classes, got {target!r}")
+            raise OctantsSyntaxError(f"@qd.data_oriented can only decorate classes, got {target!r}")
         target._octants_data_oriented = True  # type: ignore[attr-defined]
         target._octants_template_primitives = template_primitives  # type: ignore[attr-defined]
         return target
@@ -135,9 +135,9 @@ def _named(made: Any) -> Any:
 def _plain(fn: Any, decorator: str) -> Callable[..., Any]:
     function = fn.__func__ if isinstance(fn, (staticmethod, classmethod)) else fn
     if not inspect.isfunction(function):
-        raise OctantsTypeError(f"{decorator} decorates functions written with `def`, got {fn!r}")
+        raise OctantsTypeError(f"{decorator} can only decorate functions written with `def`, got {fn!r}")
     if getattr(function, "_octants_registered", False):
         raise OctantsSyntaxError(
-            f"{decorator} is above `.register` of a perf_dispatch: put `.register` on top [KERNEL_ANNOTATION_ORDER]"
+            f"{decorator} must be below `.register` of a perf_dispatch: put `.register` on top [KERNEL_ANNOTATION_ORDER]"
         )
     return function

@@ -71,7 +71,7 @@ def kernel_only(name: str, doc: str, like: Callable[..., Any], path: str | None 
             raise TypeError(f"qd.{shown}{signature}: {error}") from None
         if name in STAND_INS:
             return STAND_INS[name](*args, **kwargs)
-        raise OctantsScopeError(f"qd.{shown}() is for kernels and @qd.func functions; it cannot be called from Python")
+        raise OctantsScopeError(f"qd.{shown}() can only be called in kernels and @qd.func functions, not from Python")
 
     op.__signature__ = signature  # type: ignore[attr-defined]
     return _named(op, name, doc)
@@ -193,7 +193,7 @@ def min(*args: Any) -> Any:
 
 def _extremum(over_arrays: Callable[[Any, Any], Any], over_scalars: Callable[..., Any], args: tuple[Any, ...]) -> Any:
     if not args:
-        raise OctantsTypeError("min() and max() need an argument")
+        raise OctantsTypeError("min() and max() need at least one argument")
     if len(args) == 1:
         (values,) = args
         if isinstance(values, (int, float, np.generic)):
@@ -297,7 +297,9 @@ def loop_config(
     """
     if "loop_config" in STAND_INS:
         return
-    raise OctantsScopeError("qd.loop_config() is written in a kernel, before the loop it is about")
+    raise OctantsScopeError(
+        "qd.loop_config() can only be used in a kernel, directly before the loop that it configures"
+    )
 
 
 @known_to_compiler("assume_in_range")

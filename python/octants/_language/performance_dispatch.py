@@ -107,7 +107,7 @@ class PerformanceDispatcher:
         parameters = list(inspect.signature(wrapped).parameters)
         if parameters != self.parameters:
             raise OctantsSyntaxError(
-                f"perf_dispatch `{self.name}`: an implementation takes the parameters {self.parameters}, "
+                f"perf_dispatch `{self.name}`: an implementation must take the parameters {self.parameters}, but "
                 f"`{getattr(function, '__name__', function)}` takes {parameters} "
                 "[PERFDISPATCH_ANNOTATION_SEQUENCE_MISMATCH]"
             )
@@ -252,7 +252,8 @@ class PerformanceDispatcher:
                 return implementation
         names = [i.name for i in self.implementations]
         _logging.warn(
-            f"perf_dispatch `{self.name}` has no implementation `{self._forced_name}` to force; it has {names}"
+            f"perf_dispatch `{self.name}` has no implementation `{self._forced_name}` to force; it has "
+            f"{', '.join(names)}"
         )
         self._forced_name = None
         return None

@@ -149,7 +149,7 @@ def from_elements(vertices: Any, faces: Any, cells: Any, edges: Any, patch_size:
     given = {2: edges, 3: faces, 4: cells}
     wanted = [(width, value) for width, value in given.items() if value is not None]
     if len(wanted) != 1:
-        _wrong("give one of `faces`, `cells` and `edges`: the elements of lower order follow from it")
+        _wrong("pass exactly one of `faces`, `cells` and `edges`: elements of lower order are derived from it")
     if isinstance(patch_size, bool) or not hasattr(patch_size, "__index__") or patch_size < 1:
         _wrong(f"`patch_size` must be a number of vertices, not {patch_size!r}")
     top = _corners(wanted[0][1], wanted[0][0], len(positions))
@@ -169,13 +169,13 @@ def _corners(values: Any, width: int, num_verts: int) -> Array:
         _wrong(f"`{name}` must be integers of shape ({name}, {width}), not {found.dtype} of shape {found.shape}")
     found = found.astype(np.int64)
     if found.min() < 0 or found.max() >= num_verts:
-        _wrong(f"`{name}` must name vertices from 0 to {num_verts - 1}")
+        _wrong(f"`{name}` must contain vertex indices from 0 to {num_verts - 1}")
     in_order = np.sort(found, axis=1)
     if np.any(in_order[:, 1:] == in_order[:, :-1]):
         row = int(np.argmax(np.any(in_order[:, 1:] == in_order[:, :-1], axis=1)))
-        _wrong(f"`{name}` must have {width} different vertices each: row {row} is {found[row].tolist()}")
+        _wrong(f"each row of `{name}` must have {width} different vertices: row {row} is {found[row].tolist()}")
     if len(np.unique(in_order, axis=0)) != len(found):
-        _wrong(f"`{name}` must not name the same vertices twice")
+        _wrong(f"`{name}` must not contain two rows with the same vertices")
     return found
 
 

@@ -71,7 +71,9 @@ class MeshElementField:
             check_name(name, vars(self._attributes))
         numbering = self._known()
         if reorder and any(isinstance(dtype, StructType) for dtype in members.values()):
-            raise OctantsRuntimeError("an attribute of a struct type cannot be reordered: place its members apart")
+            raise OctantsRuntimeError(
+                "an attribute of a struct type cannot be reordered: place its members as separate attributes"
+            )
         if not members:
             return
         with _octants.on_program(self.mesh._serial):
@@ -139,7 +141,9 @@ class MeshElementField:
         if "mesh_elements" in STAND_INS:
             found: Iterator[Any] = STAND_INS["mesh_elements"](self)
             return found
-        raise OctantsScopeError(f"loop over `{self._kind}` of a mesh in a kernel; Python reads attributes by number")
+        raise OctantsScopeError(
+            f"`{self._kind}` of a mesh can only be looped over in a kernel; in Python, index the attributes"
+        )
 
     def __repr__(self) -> str:
         return f"<{self._count} {self._kind} of a mesh: {', '.join(self.keys)}>"
@@ -226,10 +230,8 @@ _RESERVED = (*KINDS, "id", "mesh")
 def check_name(name: Any, taken: Mapping[str, Any]) -> None:
     """Raises `OctantsSyntaxError` unless an attribute can have this name."""
     if not isinstance(name, str) or not name.isidentifier():
-        raise OctantsSyntaxError(f"an attribute's name is an identifier, not {name!r}")
+        raise OctantsSyntaxError(f"an attribute name must be an identifier, not {name!r}")
     if name in _RESERVED or hasattr(MeshElementField, name):
-        raise OctantsSyntaxError(
-            f"'{name}' cannot use as attribute name: it means something else for elements of meshes"
-        )
+        raise OctantsSyntaxError(f"'{name}' cannot be used as an attribute name: mesh elements reserve it")
     if name in taken:
-        raise OctantsSyntaxError(f"'{name}' has already use as attribute name: these elements have it")
+        raise OctantsSyntaxError(f"'{name}' is already used as an attribute name of these elements")

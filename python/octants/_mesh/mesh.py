@@ -30,7 +30,9 @@ class MeshInstance:
     @only_in_python
     def __init__(self, metadata: MeshMetadata) -> None:
         if not isinstance(metadata, MeshMetadata):
-            raise TypeError(f"a mesh is made from what qd.Mesh.load_meta() returns, not from {type(metadata).__name__}")
+            raise TypeError(
+                f"a mesh needs the metadata that qd.Mesh.load_meta() returns, not {type(metadata).__name__}"
+            )
         require_program()
         self._metadata = metadata
         self._serial = _octants.program_serial()

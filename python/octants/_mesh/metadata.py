@@ -124,5 +124,5 @@ class MeshMetadata:
 
     def _positions_of_vertices(self) -> Array:
         if "x" not in self.attrs:
-            raise OctantsRuntimeError("the metadata of this mesh has no vertex positions: its `attrs` have no `x`")
+            raise OctantsRuntimeError("the metadata of this mesh has no vertex positions: `x` is missing in `attrs`")
         return self.attrs["x"]

@@ -46,16 +46,16 @@ class _Patches:
             _wrong(self.what, "each element must be owned by one patch")
         self.positions = _integers(data, "g2r_mapping", self.what, self.count)
         if not _is_permutation(self.positions, self.count):
-            _wrong(self.what, f"`g2r_mapping` must hold each number below {self.count} once")
+            _wrong(self.what, f"`g2r_mapping` must contain each number below {self.count} exactly once")
         if "l2r_mapping" in data:
             reordered = _integers(data, "l2r_mapping", self.what, self.count)
             if not np.array_equal(reordered, self.positions[self.local_to_global]):
-                _wrong(self.what, "`l2r_mapping` must be what `g2r_mapping` has for the elements of `l2g_mapping`")
+                _wrong(self.what, "`l2r_mapping` must be `g2r_mapping` applied to `l2g_mapping`")
 
     def _offsets(self, data: Any, key: str, num_patches: int, end: int) -> Array:
         offsets = _integers(data, key, self.what, end + 1)
         if len(offsets) != num_patches + 1 or offsets[0] != 0 or offsets[-1] != end or np.any(np.diff(offsets) < 0):
-            _wrong(self.what, f"`{key}` must rise from 0 to {end} in {num_patches + 1} entries")
+            _wrong(self.what, f"`{key}` must have {num_patches + 1} entries that increase from 0 to {end}")
         return offsets
 
     def numbering(self) -> Numbering:
@@ -66,7 +66,7 @@ class _Patches:
     def numbers(self, local: Array, patches: Array, what: str) -> Array:
         """The numbers of elements from their local numbers in patches."""
         if np.any(local >= np.diff(self.total)[patches]):
-            _wrong(what, f"a patch does not list so many {self.what}")
+            _wrong(what, f"a local index exceeds the number of {self.what} in its patch")
         return np.asarray(self.local_to_global[self.total[patches] + local])
 
 
@@ -103,7 +103,9 @@ def _read_fixed(data: Any, source: _Patches, target: _Patches, what: str) -> Rel
     values = _integers(data, "value", what, 1 << 31)
     listed = len(source.local_to_global)
     if len(values) != listed * width:
-        _wrong(what, f"`value` must have {width} entries for each of {listed} elements, not {len(values)} in all")
+        _wrong(
+            what, f"`value` must have {width} entries for each of the {listed} elements, but has {len(values)} in total"
+        )
     rows = values.reshape(-1, width)[source.slots]
     indices = np.empty_like(rows)
     indices[source.ids] = target.numbers(rows, source.owner[:, None], what)
@@ -123,7 +125,7 @@ def _read_ranges(data: Any, source: _Patches, target: _Patches, what: str) -> Re
     begin = patch_offset[source.owner] + offset[entries]
     counts = offset[entries + 1] - offset[entries]
     if np.any(counts < 0) or np.any(begin + counts > len(values)):
-        _wrong(what, "`offset` must rise within each patch, and end within `value`")
+        _wrong(what, "`offset` must increase within each patch, and must not exceed the length of `value`")
     # The owned elements in the order of their numbers.
     order = np.argsort(source.ids)
     begin, counts, owner = begin[order], counts[order], source.owner[order]
@@ -140,13 +142,13 @@ def _vertex_positions(values: Any, kinds: Mapping[int, _Patches]) -> Array:
     found = np.asarray(values, dtype=np.float64)
     count = kinds[0].count if 0 in kinds else found.size // 3
     if found.size != count * 3:
-        _wrong("attribute x", f"it must have 3 numbers for each of {count} verts, not {found.size} in all")
+        _wrong("attribute x", f"it must have 3 numbers for each of the {count} verts, but has {found.size} in total")
     return found.reshape(-1, 3)
 
 
 def _get(data: Any, key: str, what: str) -> Any:
     if not isinstance(data, Mapping):
-        _wrong(what, f"a dict is expected, not {type(data).__name__}")
+        _wrong(what, f"expected a dict, got {type(data).__name__}")
     if key not in data:
         _wrong(what, f"`{key}` is missing")
     return data[key]
@@ -173,7 +175,7 @@ def _integers(data: Any, key: str, what: str, limit: int) -> Array:
         _wrong(what, f"`{key}` must be a list of integers")
     found = found.astype(np.int64)
     if np.any((found < 0) | (found >= limit)):
-        _wrong(what, f"`{key}` must hold integers from 0 to {limit - 1}")
+        _wrong(what, f"`{key}` must contain integers from 0 to {limit - 1}")
     return found
 
 

@@ -20,7 +20,7 @@ class _Reordered(TensorField):
     """What reordered fields of scalars, vectors and matrices share."""
 
     _octants_entity = "reordered_field"
-    _NO_VIEW = "no array describes the memory of a reordered attribute: export to_numpy()"
+    _NO_VIEW = "no array can describe the memory of a reordered attribute: use to_numpy()"
 
     _stored: TensorField
     """The field in the order of memory."""

@@ -116,7 +116,7 @@ class CompileReport:
         path = Path(path)
         writers = {".txt": self.text, ".svg": self._drawing}
         if path.suffix not in writers:
-            raise ValueError(f"a report is saved as .svg (drawing) or .txt (table), not as {path.name!r}")
+            raise ValueError(f"a report can only be saved as .svg (drawing) or .txt (table), not as {path.name!r}")
         text = writers[path.suffix]()
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text + "\n", encoding="utf-8")

@@ -63,7 +63,7 @@ class Timeline:
     def start(self) -> None:
         """Tasks launched from now on are part of the timeline."""
         if self._first is not None:
-            raise OctantsRuntimeError("a timeline starts once: make another with qd.profiler.timeline()")
+            raise OctantsRuntimeError("a timeline can only be started once: create another with qd.profiler.timeline()")
         # Where all work is done in order every stream has the number of the default one, which keeps its own name.
         default = _octants.default_stream()
         self._named = {s.number: name for name, s in self._streams.items() if s.number or s == default}
@@ -100,7 +100,9 @@ class Timeline:
         if self._read is not None:
             return self._read
         if self._first is None or (self._last is None and self._program == _octants.generation()):
-            raise OctantsRuntimeError("a timeline can be read after its end: leave the with block, or call stop()")
+            raise OctantsRuntimeError(
+                "a timeline can only be read after it has stopped: leave the with block, or call stop()"
+            )
         if self._program != _octants.generation():
             raise OctantsRuntimeError(
                 "the program of this timeline has ended: read or save timelines before qd.reset()"
@@ -140,7 +142,7 @@ class Timeline:
         name = os.path.basename(os.fspath(path))
         suffix = os.path.splitext(name)[1]
         if suffix not in writers:
-            raise ValueError(f"a timeline is saved as .json (Chrome trace) or .svg, not as {name!r}")
+            raise ValueError(f"a timeline can only be saved as .json (Chrome trace) or .svg, not as {name!r}")
         write_text(path, writers[suffix]())
 
     def _edges(self) -> list[tuple[Task, Task]]:

@@ -36,12 +36,14 @@ def device(name: Any, /, **options: Any) -> _octants.Device:
     """
     if isinstance(name, _octants.Device):
         if options:
-            raise OctantsRuntimeError(f"{name.name} is in use: options are given with the name of a device")
+            raise OctantsRuntimeError(
+                f"options can only be passed with the name of a device, not with the device object of {name.name}"
+            )
         return name
     if isinstance(name, Arch):
         name = "cpu" if name in (Arch.x64, Arch.arm64) else name.name
     if not isinstance(name, str):
-        raise TypeError(f'a device is named by its kind and number, as in "cuda:1"; got {name!r}')
+        raise TypeError(f'a device name must be a kind and a number, as in "cuda:1"; got {name!r}')
     return _octants.open_device(name, options)
 
 
@@ -55,5 +57,5 @@ def on(chosen: Any) -> contextlib.AbstractContextManager[Any]:
     if chosen is None:
         return _NOWHERE
     if not isinstance(chosen, (str, Arch, _octants.Device)):
-        raise TypeError(f"device= is what qd.device() returns, or its name; got {chosen!r}")
+        raise TypeError(f"device= must be a qd.device() or its name; got {chosen!r}")
     return device(chosen)

@@ -55,7 +55,7 @@ class Config:
 
     def __setattr__(self, name: str, value: Any) -> None:
         if _configs.get(self._serial) is not self or self._serial not in _octants.program_serials():
-            raise AttributeError("these options are of a program that has ended: qd.cfg has those of the running one")
+            raise AttributeError("these options belong to a program that has ended: use qd.cfg for the running one")
         if name not in self._values:
             raise AttributeError(f"qd.cfg has no option {name!r}")
         value = _arch_name(value) if name == "arch" else value
@@ -148,7 +148,7 @@ def clock_freq_hz() -> float:
     """
     rate = _octants.clock_hz()
     if rate is None:
-        raise NotImplementedError("clock_freq_hz() is for NVIDIA GPUs: the clock of this device has no known rate")
+        raise NotImplementedError("clock_freq_hz() supports only NVIDIA GPUs: the clock rate of this device is unknown")
     return rate
 
 
@@ -227,13 +227,13 @@ def _arch_name(arch: Any) -> str:
         return "cpu" if arch in (Arch.x64, Arch.arm64) else arch.name
     if isinstance(arch, str):
         return arch
-    raise TypeError(f"arch is one of qd.cpu, qd.gpu, qd.cuda, ..., got {arch!r}")
+    raise TypeError(f"arch must be one of qd.cpu, qd.gpu, qd.cuda, ..., got {arch!r}")
 
 
 def _default_type(name: str, dtype: Any) -> str:
     resolved = resolve_dtype(dtype)
     if resolved.is_float != (name == "default_fp"):
-        raise ValueError(f"{name} is {'a float' if name == 'default_fp' else 'an integer'} type, got {resolved}")
+        raise ValueError(f"{name} must be {'a float' if name == 'default_fp' else 'an integer'} type, got {resolved}")
     if resolved.name.startswith("u"):
-        raise ValueError(f"{name} is qd.i32 or qd.i64, got {resolved}")
+        raise ValueError(f"{name} must be qd.i32 or qd.i64, got {resolved}")
     return resolved.name

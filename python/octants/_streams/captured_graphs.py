@@ -81,7 +81,7 @@ class CapturedGraph:
         """
         if _capturing.get(threading.get_ident()) is not self:
             raise OctantsRuntimeError(
-                "a graph is added in the `with` block that captures this one, on a thread that takes part"
+                "a graph can only be added inside the `with` block that captures this one, on a capturing thread"
             )
         self._graph.add_foreign(_graph_handle(graph), graph, stream)
         self._note(_refuse_gradient)
@@ -99,7 +99,9 @@ class CapturedGraph:
         Raises RuntimeError where a launch is a derivative itself, or keeps values whose number depends on memory.
         """
         if self._loaded is not None:
-            saved_graphs.refuse_loaded("has no gradient: capture its launches here, or save its gradient too")
+            saved_graphs.refuse_loaded(
+                "has no gradient: capture its launches in this process, or save its gradient graph too"
+            )
         notes = [(step, number) for number, (*_, step) in enumerate(self._graph.calls())]
         entries: list[tuple[int, int, int | Callable[[], None]]] = [(step, 1, number) for step, number in notes]
         # Behind the steps that they made.
@@ -156,7 +158,7 @@ class CapturedGraph:
         Raises RuntimeError if a step has no meaning in another process: an array or graph of another library, memory
         without a name, or code that is not cached (`offline_cache=False`)."""
         if self._loaded is not None:
-            saved_graphs.refuse_loaded("is not saved again: copy its file")
+            saved_graphs.refuse_loaded("cannot be saved again: copy its file")
         calls = [(kernel, names, list(args)) for kernel, names, args, _ in self._graph.calls()]
         memory = saved_graphs.named_memory({**self._named, **named}, calls)
         write_whole(path, self._graph.save(memory))
@@ -167,7 +169,7 @@ class CapturedGraph:
             if name not in loaded:
                 known = ", ".join(loaded)
                 raise TypeError(
-                    f"a graph that was loaded takes the arrays that it was loaded with ({known}), not `{name}`"
+                    f"a loaded graph can only update the arrays that it was loaded with ({known}), not `{name}`"
                 )
             others[name] = saved_graphs.check_array(name, saved_graphs.description(loaded[name]), value)
         memory = saved_graphs.memory_of
@@ -215,7 +217,7 @@ class CapturedGraph:
             named = self._named[name]
             found = [(n, i) for n, (_, _, args) in enumerate(calls) for i, arg in enumerate(args) if arg is named]
             if not found:
-                raise TypeError(f"what was named `{name}` is no argument of a captured launch")
+                raise TypeError(f"the object named `{name}` is not an argument of any captured launch")
         else:
             found = [(n, names.index(name)) for n, (_, names, _) in enumerate(calls) if name in names]
             if not found:
@@ -224,8 +226,8 @@ class CapturedGraph:
             if not all(_is_same(values[0], value) for value in values):
                 kernels = sorted({calls[n][0].__name__ for n, _ in found})
                 raise TypeError(
-                    f"captured launches of {', '.join(kernels)} were given different values of `{name}`: name those "
-                    "that are to change, as in qd.graph.capture(name=array)"
+                    f"captured launches of {', '.join(kernels)} were given different values of `{name}`: name the "
+                    "ones to update, as in qd.graph.capture(name=array)"
                 )
         self._places[name] = found
         return found
@@ -260,7 +262,7 @@ def _graph_handle(graph: Any) -> int:
     handle = raw() if callable(raw) else getattr(graph, "graph", None)
     if not isinstance(handle, int):
         raise TypeError(
-            f"{type(graph).__name__!r} object shows no handle of a graph: give an int, a CuPy graph, or a torch graph "
+            f"{type(graph).__name__!r} object has no graph handle: pass an int, a CuPy graph, or a torch graph "
             "made with `torch.cuda.CUDAGraph(keep_graph=True)`"
         )
     return handle
@@ -293,7 +295,7 @@ def capture(**named: Any) -> Iterator[CapturedGraph]:
     available during the capture: kernels that return values, element access and `qd.sync()` raise RuntimeError.
     ndarrays created in the block are zeroed at each launch. `named` gives objects names for `g.update`."""
     if runs_as_python():
-        raise OctantsRuntimeError("graphs are captured of compiled kernels: under arch=qd.python kernels run as Python")
+        raise OctantsRuntimeError("graphs need compiled kernels: arch=qd.python runs kernels as Python")
     graph = CapturedGraph(named)
     with graph.on_this_thread():
         yield graph
@@ -310,7 +312,7 @@ def load(path: AnyPath, **arrays: Any) -> CapturedGraph:
     load only files that you trust. Raises TypeError if an array is missing or does not match, and RuntimeError if the
     file is damaged, or was written by another version of Octants or for another device."""
     if runs_as_python():
-        raise OctantsRuntimeError("graphs are of compiled kernels: under arch=qd.python kernels run as Python")
+        raise OctantsRuntimeError("graphs need compiled kernels: arch=qd.python runs kernels as Python")
     graph = CapturedGraph.__new__(CapturedGraph)
     graph._named, graph._calls, graph._places, graph._told, graph._others = {}, [], {}, False, []
     found: dict[str, saved_graphs.Array] = {}

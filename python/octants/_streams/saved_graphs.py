@@ -46,7 +46,7 @@ def find_memory(
         first, *members = path.split(".")
         if first not in given:
             needed = ", ".join(sorted({p.split(".")[0] for p, _ in wanted}))
-            raise TypeError(f"the graph uses `{path}`, {what}: give it by that name (it needs {needed})")
+            raise TypeError(f"the graph uses `{path}`, {what}: pass it as `{first}=` (the graph needs {needed})")
         thing = given[first]
         for member in members:
             thing = getattr(_bare(thing), member, None)
@@ -62,7 +62,7 @@ def check_array(path: str, what: str, thing: Any) -> Array:
     array = _bare(thing)
     is_ = description(array) if isinstance(array, (TensorField, Ndarray)) else f"a {type(thing).__name__!r} object"
     if is_ != what:
-        raise TypeError(f"the graph uses `{path}`, {what}: it cannot use {is_}")
+        raise TypeError(f"the graph uses `{path}`, {what}: got {is_}")
     return array
 
 
@@ -83,7 +83,7 @@ def description(array: Array) -> str:
 
 def refuse_loaded(what: str) -> None:
     """Raises the error of what a loaded graph does not have."""
-    raise OctantsRuntimeError(f"a graph that was loaded {what}")
+    raise OctantsRuntimeError(f"a loaded graph {what}")
 
 
 def _bare(thing: Any) -> Any:

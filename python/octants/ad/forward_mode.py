@@ -40,7 +40,7 @@ class FwdMode(Scope):
         for role, whole in [("loss", each) for each in self.loss] + [("param", self.param)]:
             if shadow_buffer(whole, "dual") is None:
                 raise OctantsRuntimeError(
-                    f"the {role} of a qd.ad.FwdMode has no dual: make the field with needs_dual=True, or call "
+                    f"the {role} of a qd.ad.FwdMode has no dual: create the field with needs_dual=True, or call "
                     "qd.root.lazy_dual() before its memory is used"
                 )
         seed = self._seed()
@@ -64,12 +64,12 @@ class FwdMode(Scope):
         if self.seed is None or len(self.seed) == 0:
             if count != 1:
                 raise OctantsRuntimeError(
-                    f"`seed` is not set for a param of {count} elements: give one number for each, for example [1, 0, "
-                    "...] for the derivative by the first"
+                    f"`seed` is not set for a param of {count} elements: pass one number for each, for example [1, 0, "
+                    "...] for the derivative with respect to the first"
                 )
             return np.ones(shape, param.dtype.numpy)
         if len(self.seed) != count:
-            raise ValueError(f"seed has {len(self.seed)} numbers, param has {count} elements")
+            raise ValueError(f"seed has {len(self.seed)} numbers, but param has {count} elements")
         return np.asarray(self.seed, param.dtype.numpy).reshape(shape)
 
     def _host_wrote(self, whole: Any, key: Any, component: Any) -> None:

@@ -27,7 +27,7 @@ class GradientCheck:
         """Keeps the values of all fields."""
         if getattr(self.loss, "dtype", None) is not f64:
             raise OctantsAssertionError(
-                "gradients are checked in f64: make the fields of the loss and of what it depends on f64"
+                "gradients can only be checked in f64: use f64 for the loss and all fields that it depends on"
             )
         self.saved = [(field, field.to_numpy()) for field in fields_in_memory("field")]
 
@@ -53,7 +53,7 @@ class GradientCheck:
                 nearest = min(slopes, key=lambda slope: abs(slope - expected))
                 name = field._name or f"number {self.fields.index(field)} of grad_check"
                 wrong.append(
-                    f"field {name}: the gradient along a direction is {expected}, differences come to {nearest}"
+                    f"field {name}: the directional derivative is {expected}, but finite differences give {nearest}"
                 )
         for field, values in now:
             field.from_numpy(values)

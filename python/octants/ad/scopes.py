@@ -25,7 +25,7 @@ class Scope(abc.ABC):
 
     def _check_entry(self) -> None:
         if self._entered:
-            raise OctantsAssertionError(f"this {self._name()} was entered before: make a new one for each use")
+            raise OctantsAssertionError(f"this {self._name()} was already used: create a new one for each use")
         other = current()
         if other is not None:
             raise OctantsRuntimeError(

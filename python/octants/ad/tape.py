@@ -58,7 +58,7 @@ class Tape(Scope):
             )
             self.validation = False
         if grad_check is not None and not isinstance(grad_check, list):
-            raise TypeError("grad_check is a list of the fields whose gradients are to be checked")
+            raise TypeError("grad_check must be a list of the fields whose gradients are checked")
         self._check = None if grad_check is None else GradientCheck(self.loss, [unwrapped(x) for x in grad_check])
 
     def __enter__(self) -> Tape:
@@ -112,7 +112,7 @@ class Tape(Scope):
         if not self._entered:
             raise OctantsAssertionError("this tape has recorded nothing: enter it first (`with qd.ad.Tape(loss): ...`)")
         if self.gradient_evaluated:
-            raise OctantsAssertionError("the gradients of a tape are evaluated once")
+            raise OctantsAssertionError("the gradients of a tape can only be evaluated once")
         self.gradient_evaluated = True
         if self.loss is not None:
             _seed(self.loss)
@@ -245,14 +245,16 @@ def _check_loss(loss: Any) -> None:
             )
     elif hasattr(loss, "requires_grad"):
         if loss.numel() != 1:
-            raise OctantsRuntimeError("The loss of `Tape` must be a tensor only contains one element")
+            raise OctantsRuntimeError(
+                "The loss of `Tape` must be a tensor only contains one element: reduce it to one, e.g. by sum()"
+            )
         if not loss.requires_grad:
             raise OctantsRuntimeError(
                 "Gradients of loss are not allocated, please set requires_grad=True for all tensors that are "
                 "required by autodiff."
             )
     else:
-        raise TypeError(f"the loss of a tape is a field, an ndarray or a torch tensor, got {type(loss).__name__}")
+        raise TypeError(f"the loss of a tape must be a field, an ndarray or a torch tensor, got {type(loss).__name__}")
 
 
 def _set(loss: Any, value: float) -> None:

@@ -47,7 +47,7 @@ def torch_function(
             given = dict(zip(input_names, inputs, strict=True))
             first = next((value for value in inputs if isinstance(value, torch.Tensor)), None)
             if first is None:
-                raise OctantsTypeError(f"no input of `{kernel.__name__}` is a tensor")
+                raise OctantsTypeError(f"at least one input of `{kernel.__name__}` must be a tensor")
             made = {}
             for name, shape in shapes.items():
                 extents = tuple(first.shape) if shape is None else shape(*inputs) if callable(shape) else shape

@@ -28,7 +28,7 @@ def _check(log256_max_n: int | None) -> int:
 
 def _check_value(dtype: Any) -> int:
     if dtype is None:
-        raise NotImplementedError("reduce_by_key_add sums numbers, whose type it is told")
+        raise NotImplementedError("reduce_by_key_add needs the type of the values")
     check_type(dtype)
     return 0
 

@@ -22,13 +22,13 @@ def _is_number(dtype: Any) -> bool:
 def check_type(dtype: Any) -> None:
     """Raises `NotImplementedError` for an element type that reductions and scans do not take."""
     if not _is_number(dtype):
-        raise NotImplementedError(f"the algorithms work on integers and floats of 8 to 64 bits, not on {dtype}")
+        raise NotImplementedError(f"the algorithms support integers and floats of 8 to 64 bits, not {dtype}")
 
 
 def check_key(dtype: Any) -> None:
     """Raises `NotImplementedError` for a type that is not a number's."""
     if not _is_number(dtype):
-        raise NotImplementedError(f"keys are integers or floats, not {dtype}")
+        raise NotImplementedError(f"keys must be integers or floats, not {dtype}")
 
 
 def bits_type(dtype: Any) -> Any:
@@ -77,7 +77,7 @@ def identity(op: str, dtype: Any) -> int | float:
     Raises `TypeError` for a bitwise operator on a float type.
     """
     if op in ("and", "or", "xor") and is_float(dtype):
-        raise TypeError(f"`{op}` combines integers, not {dtype}")
+        raise TypeError(f"`{op}` supports only integers, not {dtype}")
     if op in ("add", "or", "xor"):
         return 0.0 if is_float(dtype) else 0
     if op == "mul":

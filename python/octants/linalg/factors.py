@@ -78,7 +78,7 @@ class DeviceFactors:
         self.is_factorized = False
         rows = matrix._rows_on_device()
         if not rows.has_pattern_of(self._rows):
-            return "the matrix has another pattern than the one that was analyzed"
+            return "the sparsity pattern of the matrix differs from the analyzed one"
         failure = self._solver.factorize(rows.values.buffer)
         self.is_factorized = failure is None
         return failure

@@ -23,11 +23,11 @@ def _work_vectors(b: Any, x: Any, count: int, solver: str) -> list[Any]:
     if b.dtype != x.dtype:
         raise OctantsTypeError(f"Dtype mismatch b.dtype({b.dtype}) != x.dtype({x.dtype}).")
     if b.dtype.name not in ("f32", "f64"):
-        raise OctantsTypeError(f"Not supported dtype: {b.dtype}")
+        raise OctantsTypeError(f"Not supported dtype: {b.dtype}, expected f32 or f64")
     if b.shape != x.shape:
         raise OctantsRuntimeError(f"Dimension mismatch b.shape{b.shape} != x.shape{x.shape}.")
     if not 1 <= len(b.shape) <= 3:
-        raise OctantsRuntimeError(f"{solver} only support 1D, 2D, 3D inputs; your inputs is {len(b.shape)}-D.")
+        raise OctantsRuntimeError(f"{solver} only supports 1D, 2D and 3D inputs, got {len(b.shape)}D.")
     make = make_ndarray if isinstance(b, Ndarray) else field
     return [make(b.dtype, shape=b.shape) for _ in range(count)]
 

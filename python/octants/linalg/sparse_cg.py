@@ -29,7 +29,7 @@ class SparseCG:
 
     def __init__(self, A: SparseMatrix, b: Any, x0: Any = None, max_iter: int = 50, atol: float = 1e-6) -> None:
         if not isinstance(A, SparseMatrix) or A.n != A.m:
-            raise OctantsRuntimeError(f"SparseCG solves for square sparse matrices, got {type(A)} {np.shape(A)}")
+            raise OctantsRuntimeError(f"SparseCG needs a square sparse matrix, got {type(A)} {np.shape(A)}")
         self.matrix, self.dtype, self.b = A, A.dtype, b
         self._right = self._vector(b, "RHS")
         self._guess = None if x0 is None else self._vector(x0, "initial guess")

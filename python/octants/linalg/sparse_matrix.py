@@ -29,7 +29,7 @@ def real_type(dtype: Any, storage_format: str) -> DataType:
     """The type of elements, checked, as is the storage format."""
     resolved = resolve_dtype(dtype)
     if resolved.name not in ("f32", "f64"):
-        raise OctantsRuntimeError(f"Unsupported sparse matrix data type: {resolved}: the elements are of f32 or f64")
+        raise OctantsRuntimeError(f"Unsupported sparse matrix data type: {resolved}: the elements must be f32 or f64")
     if storage_format not in _FORMATS:
         raise OctantsRuntimeError(f"Unsupported storage format {storage_format!r}: one of {', '.join(_FORMATS)}")
     return resolved
@@ -58,7 +58,7 @@ class SparseMatrix:
         self._rows: DeviceRows | None = None
         if sm is None:
             if n is None:
-                raise OctantsRuntimeError("a sparse matrix needs a number of rows: qd.linalg.SparseMatrix(n, m)")
+                raise OctantsRuntimeError("a sparse matrix needs its number of rows: qd.linalg.SparseMatrix(n, m)")
             sm = _octants.HostMatrix(n, m or n, real_type(dtype, storage_format).name)
         self.matrix: _octants.HostMatrix = sm
 
@@ -110,7 +110,7 @@ class SparseMatrix:
         index = int(index)
         if not 0 <= index < extent:
             what = "column" if axis else "row"
-            raise IndexError(f"{what} {index} of a sparse matrix of shape {self.shape}")
+            raise IndexError(f"{what} {index} is out of bounds for a sparse matrix of shape {self.shape}")
         return index
 
     def build_from_ndarray(self, ndarray: Ndarray) -> None:
@@ -217,7 +217,9 @@ class SparseMatrix:
 
     def _same_shape(self, other: SparseMatrix) -> SparseMatrix:
         if not isinstance(other, SparseMatrix):
-            raise OctantsRuntimeError(f"a sparse matrix is combined with sparse matrices, not with {type(other)}")
+            raise OctantsRuntimeError(
+                f"a sparse matrix can only be combined with another sparse matrix, not with {type(other)}"
+            )
         assert self.shape == other.shape, f"Dimension mismatch between sparse matrices {self.shape} and {other.shape}"
         self._same_type(other)
         return self
@@ -225,7 +227,7 @@ class SparseMatrix:
     def _same_type(self, other: SparseMatrix) -> None:
         if self.dtype != other.dtype:
             raise OctantsRuntimeError(
-                f"sparse matrices of two types cannot be combined: {self.dtype} and {other.dtype}"
+                f"sparse matrices of different types cannot be combined: {self.dtype} and {other.dtype}"
             )
 
     def _rows_on_device(self) -> DeviceRows:

@@ -37,7 +37,7 @@ class SparseMatrixBuilder:
 
     def __init__(self, num_rows=None, num_cols=None, max_num_triplets=0, dtype=f32, storage_format="col_major") -> None:
         if num_rows is None:
-            raise OctantsRuntimeError("a sparse matrix builder needs a number of rows")
+            raise OctantsRuntimeError("a sparse matrix builder needs its number of rows: num_rows=")
         self.num_rows = num_rows
         self.num_cols = num_cols or num_rows
         self.max_num_triplets = max_num_triplets
@@ -63,8 +63,8 @@ class SparseMatrixBuilder:
         count = self._triplet_count[0]
         if count > self.max_num_triplets:
             raise OctantsRuntimeError(
-                f"{count} elements were added to a sparse matrix builder that has room for {self.max_num_triplets}: "
-                f"make it with max_num_triplets={count} or more"
+                f"{count} elements were added to a sparse matrix builder with room for {self.max_num_triplets}: "
+                f"create it with max_num_triplets={count} or more"
             )
         arrays = self._triplet_rows, self._triplet_columns, self._triplet_values
         return tuple(array.to_numpy()[:count] for array in arrays)

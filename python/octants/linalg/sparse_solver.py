@@ -46,12 +46,12 @@ class SparseSolver:
             )
         self.dtype = resolve_dtype(dtype)
         if self.dtype.name not in ("f32", "f64"):
-            raise OctantsRuntimeError(f"a sparse solver works in f32 or f64, not in {self.dtype}")
+            raise OctantsRuntimeError(f"a sparse solver supports f32 and f64, not {self.dtype}")
         if runs_on not in _PLACES:
-            raise OctantsRuntimeError(f"a sparse solver runs_on one of {_PLACES}, not on {runs_on!r}")
+            raise OctantsRuntimeError(f"runs_on must be one of {_PLACES}, got {runs_on!r}")
         missing = _octants.missing_sparse_library("solvers") if runs_on == "device" else None
         if missing is not None:
-            raise OctantsRuntimeError(f'{missing}. With runs_on="host" the host computes the factors')
+            raise OctantsRuntimeError(f'{missing}. Use runs_on="host" to factorize on the host')
         self.matrix: SparseMatrix | None = None
         self._method, self._ordering, self._runs_on = solver_type, ordering, runs_on
         self._failure: str | None = None
@@ -125,7 +125,7 @@ class SparseSolver:
         if sparse_matrix._rows_on_device().may_use_library("solvers"):
             return True
         if self._runs_on == "device":
-            raise OctantsRuntimeError("the device's solver takes matrices of 1 to 2^31 - 1 entries")
+            raise OctantsRuntimeError("the device solver supports matrices with 1 to 2^31 - 1 entries")
         return False
 
     def _take(self, sparse_matrix: SparseMatrix) -> None:

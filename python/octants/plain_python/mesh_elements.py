@@ -38,7 +38,7 @@ class Element:
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "id" or name in KINDS:
-            raise OctantsSyntaxError(f"`{name}` of an element of a mesh cannot be assigned")
+            raise OctantsSyntaxError(f"`{name}` of a mesh element cannot be assigned")
         getattr(self._elements, name)[self.id] = value
 
 
@@ -59,7 +59,9 @@ class Neighbors:
 
     def __getitem__(self, index: int) -> Element:
         if not 0 <= index < len(self._row):
-            raise OctantsIndexError(f"index {index} is out of bounds: {len(self._row)} elements are next to this one")
+            raise OctantsIndexError(
+                f"index {index} is out of bounds for a mesh relation with {len(self._row)} elements"
+            )
         return Element(self._elements, int(self._row[index]))
 
     def __iter__(self) -> Iterator[Element]:
@@ -80,5 +82,5 @@ def loop_over(elements: MeshElementField) -> Iterator[Element]:
 def patch_index() -> int:
     """The patch of the element that the innermost loop is at."""
     if not _patches:
-        raise OctantsSyntaxError("qd.mesh_patch_idx() is the patch of a loop over elements of a mesh")
+        raise OctantsSyntaxError("qd.mesh_patch_idx() can only be called inside a loop over mesh elements")
     return _patches[-1]

@@ -58,7 +58,7 @@ def _grouped(looped: Any) -> Iterator[Any]:
 def _atomic(name: str, operation: Operation) -> Callable[[Any, Any], Any]:
     def apply(place: Any, value: Any) -> Any:
         if not isinstance(place, Place):
-            raise OctantsSyntaxError(f"qd.{name}() changes a variable, an element or a member, not {place!r}")
+            raise OctantsSyntaxError(f"qd.{name}() needs a variable, an element or a member to change, not {place!r}")
         old = place.get()
         place.put(elementwise(operation, old, value))
         return old
@@ -68,7 +68,7 @@ def _atomic(name: str, operation: Operation) -> Callable[[Any, Any], Any]:
 
 def _compare_and_exchange(place: Any, expected: Any, desired: Any) -> Any:
     if not isinstance(place, Place):
-        raise OctantsSyntaxError(f"qd.atomic_cas() changes a variable, an element or a member, not {place!r}")
+        raise OctantsSyntaxError(f"qd.atomic_cas() needs a variable, an element or a member to change, not {place!r}")
     old = place.get()
     if old == expected:
         place.put(desired)

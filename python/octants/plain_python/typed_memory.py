@@ -30,7 +30,7 @@ class ArrayArgument:
         self.shape = values.shape[: self._axes]
 
     def _place(self, key: Any) -> tuple[int, ...]:
-        return tuple(flat_index(key, lambda item: f"an array is indexed with integers, got {item!r}"))
+        return tuple(flat_index(key, lambda item: f"array indices must be integers, got {item!r}"))
 
     def __getitem__(self, key: Any) -> Any:
         place = self._place(key)

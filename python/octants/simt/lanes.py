@@ -33,7 +33,7 @@ def group_size() -> int:
     """
     size = _octants.subgroup_size()
     if size == 0:
-        raise OctantsRuntimeError("group_size() asks the program's device: call qd.init() first")
+        raise OctantsRuntimeError("group_size() depends on the program's device: call qd.init() first")
     return size
 
 

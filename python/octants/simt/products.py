@@ -129,7 +129,7 @@ def _mark_of(kind: str, role: str) -> str:
 def _methods_of_sums(kind: str) -> dict[str, Any]:
     """Products that are added to and subtracted from sums."""
     left_mark, right_mark = _mark_of(kind, "a"), _mark_of(kind, "b")
-    message = "a product is of a fragment `a` and a fragment `b`, both of the sums' own MatrixProduct"
+    message = "the operands must be an `a` and a `b` fragment of the same MatrixProduct as the accumulator"
 
     @func
     def _add_product(self: Any, a: template(), b: template()) -> None:
@@ -198,8 +198,8 @@ class MatrixProduct:
         if kind is None:
             asked = f" with precision={precision!r}" if precision is not None else ""
             raise OctantsTypeError(
-                f"there is no MatrixProduct of {dtype}{asked}: it is of qd.f16, qd.f32 or qd.f64, and "
-                "precision='tf32' is for qd.f32"
+                f"MatrixProduct does not support {dtype}{asked}: use qd.f16, qd.f32 or qd.f64, or qd.f32 with "
+                "precision='tf32'"
             )
         self.dtype, self.precision = dtype, precision
         given = f"{dtype}" if precision is None else f"{dtype}, precision={precision!r}"

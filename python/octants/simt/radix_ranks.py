@@ -39,8 +39,8 @@ def radix_rank_match_atomic_or(
     The block has `1 << radix_bits` threads. `bins` and `excl_prefix` are shared arrays of as many i32: for each digit,
     how many keys have it, and how many have a smaller one. They may be read right after the call.
     """
-    static_assert(block_dim == 1 << radix_bits, "the block has a thread for each digit: block_dim == 1 << radix_bits")
-    static_assert(num_bits <= radix_bits, "num_bits is at most radix_bits")
+    static_assert(block_dim == 1 << radix_bits, "the block needs one thread per digit: block_dim == 1 << radix_bits")
+    static_assert(num_bits <= radix_bits, "num_bits must be at most radix_bits")
     groups = static(block_dim // group_size())
     # For each subgroup how many of its keys have a digit; then how many keys of the subgroups before have it.
     counts = SharedArray((static(block_dim // group_size()), block_dim), i32)

@@ -20,7 +20,7 @@ def bitonic_sort_kv_tiled(key: Any, value: Any, log2_size: template()) -> Any:
     """The pair of the tile that has the thread's place in ascending order of keys, and of values where keys are
     equal.
     """
-    static_assert(log2_size <= log2_group_size(), "a tile has at most the threads of a subgroup")
+    static_assert(log2_size <= log2_group_size(), "a tile cannot be larger than a subgroup")
     lane = invocation_id() & static((1 << log2_size) - 1)
     own_key = key
     own_value = value

@@ -24,7 +24,9 @@ __all__ = ["Tile16x16", "Tile32x32", "TileType"]
 @func
 def _load3d(self: Any, array: template(), batch: template(), r0: Any, r1: Any, c0: Any, c1: Any) -> None:
     """The rows `r0` to `r1` and columns `c0` to `c1` of an array; what is outside of the array stays as it is."""
-    static_assert(self.row.n <= group_size(), "a tile's rows are threads of one subgroup: this device's have fewer")
+    static_assert(
+        self.row.n <= group_size(), "a tile needs one thread of a subgroup per row: this device's subgroups are smaller"
+    )
     row = r0 + invocation_id()
     end = min(c1, array.shape[static(len(array.shape) - 1)])
     if invocation_id() < self.row.n and row < r1 and row < array.shape[static(len(array.shape) - 2)]:
@@ -39,7 +41,9 @@ def _load3d(self: Any, array: template(), batch: template(), r0: Any, r1: Any, c
 @func
 def _store3d(self: Any, array: template(), batch: template(), r0: Any, r1: Any, c0: Any, c1: Any) -> None:
     """Into the rows `r0` to `r1` and columns `c0` to `c1` of an array, as far as they are in the array."""
-    static_assert(self.row.n <= group_size(), "a tile's rows are threads of one subgroup: this device's have fewer")
+    static_assert(
+        self.row.n <= group_size(), "a tile needs one thread of a subgroup per row: this device's subgroups are smaller"
+    )
     row = r0 + invocation_id()
     end = min(c1, array.shape[static(len(array.shape) - 1)])
     if invocation_id() < self.row.n and row < r1 and row < array.shape[static(len(array.shape) - 2)]:
@@ -71,7 +75,9 @@ def _ger_sub(self: Any, a: Any, b: Any) -> None:
 @func
 def _add_product(self: Any, a: template(), b: template()) -> None:
     """Adds the product of two tiles; their elements are converted to this tile's type before."""
-    static_assert(self.row.n <= group_size(), "a tile's rows are threads of one subgroup: this device's have fewer")
+    static_assert(
+        self.row.n <= group_size(), "a tile needs one thread of a subgroup per row: this device's subgroups are smaller"
+    )
     factor, others = self.row[0], self.row
     for k in static(range(self.row.n)):
         factor = a.row[k]
@@ -82,7 +88,9 @@ def _add_product(self: Any, a: template(), b: template()) -> None:
 @func
 def _subtract_product(self: Any, a: template(), b: template()) -> None:
     """Subtracts the product of two tiles; their elements are converted to this tile's type before."""
-    static_assert(self.row.n <= group_size(), "a tile's rows are threads of one subgroup: this device's have fewer")
+    static_assert(
+        self.row.n <= group_size(), "a tile needs one thread of a subgroup per row: this device's subgroups are smaller"
+    )
     factor, others = self.row[0], self.row
     for k in static(range(self.row.n)):
         factor = a.row[k]
@@ -118,7 +126,7 @@ def _cholesky_(self: Any, eps: Any) -> None:
 @func
 def _solve_triangular_(self: Any, b: template(), lower: template() = True) -> None:
     """Replaces the tile `b` by the solution `x` of `x @ transpose(self) == b`; the tile itself is a lower triangle."""
-    static_assert(lower, "solve_triangular_() is for lower triangles")
+    static_assert(lower, "solve_triangular_() supports only lower triangles")
     for k in static(range(self.row.n)):
         b.row[k] = b.row[k] / shuffle(self.row[k], k)
         for j in static(range(k + 1, self.row.n)):

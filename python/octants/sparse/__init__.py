@@ -24,7 +24,7 @@ def grid(field_dict: dict[str, Any], shape: tuple[int, ...]) -> StructField:
         OctantsValueError: with another number of axes.
     """
     if len(shape) not in (2, 3):
-        raise OctantsValueError(f"a sparse grid has two or three axes, not {len(shape)}")
+        raise OctantsValueError(f"a sparse grid must have two or three axes, not {len(shape)}")
     made = Struct.field(field_dict)
     root.bitmasked(axes(*range(len(shape))), shape).place(made)
     return made

@@ -32,9 +32,9 @@ class PLYWriter:
         self, num_vertices: int, num_faces: int = 0, face_type: str = "tri", comment: str = "created by PLYWriter"
     ) -> None:
         if num_vertices < 1 or num_faces < 0:
-            raise ValueError("a PLY file has at least one vertex and no negative number of faces")
+            raise ValueError("a PLY file needs at least one vertex and a non-negative number of faces")
         if face_type not in _CORNERS:
-            raise ValueError(f"face_type is 'tri' or 'quad', got {face_type!r}")
+            raise ValueError(f"face_type must be 'tri' or 'quad', got {face_type!r}")
         self.num_vertices = num_vertices
         self.num_faces = num_faces
         self.corners = _CORNERS[face_type]
@@ -89,12 +89,13 @@ class PLYWriter:
     def add_faces(self, indices: Any) -> None:
         """The vertices of each face, one face after the other."""
         values = np.asarray(indices).ravel()
-        if values.size != self.num_faces * self.corners:
+        needed = self.num_faces * self.corners
+        if values.size != needed:
             raise ValueError(
-                f"{self.num_faces} faces of {self.corners} corners need that many indices, got {values.size}"
+                f"{self.num_faces} faces of {self.corners} corners need {needed} indices, got {values.size}"
             )
         if values.size and not 0 <= values.min() <= values.max() < self.num_vertices:
-            raise ValueError(f"a face names a vertex that is not among the {self.num_vertices}")
+            raise ValueError(f"a face index is out of range for {self.num_vertices} vertices")
         self._indices = values.astype("<i4").reshape(self.num_faces, self.corners)
 
     def add_face_channel(self, key: str, data_type: str, data: Any) -> None:
@@ -162,10 +163,10 @@ class PLYWriter:
 
 def _add(channels: _Channels, key: str, data_type: str, data: Any, count: int) -> None:
     if not isinstance(key, str):
-        raise ValueError(f"a channel's name is a string, got {key!r}")
+        raise ValueError(f"a channel name must be a string, got {key!r}")
     if data_type not in _TYPES:
         kinds = ", ".join(_TYPES)
-        text = f"channel {key} is left out: {data_type!r} is not a type of PLY, which are {kinds}"
+        text = f"channel {key} is skipped: {data_type!r} is not a PLY type; use one of {kinds}"
         warnings.warn(text, stacklevel=3)
         return
     values = np.asarray(data).ravel()

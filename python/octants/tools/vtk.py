@@ -20,7 +20,9 @@ def write_vtk(scalar_field: Any, filename: str) -> str:
     """
     values = np.asarray(scalar_field.to_numpy() if hasattr(scalar_field, "to_numpy") else scalar_field)
     if values.ndim not in (2, 3) or values.dtype.kind not in "fiu":
-        raise ValueError(f"write_vtk takes numbers with 2 or 3 axes, got {values.dtype} of shape {values.shape}")
+        raise ValueError(
+            f"write_vtk needs a 2- or 3-dimensional array of numbers, got {values.dtype} of shape {values.shape}"
+        )
     cells = values if values.ndim == 3 else values[:, :, np.newaxis]
     extent = " ".join(f"0 {count}" for count in cells.shape)
     axes = [np.arange(count + 1, dtype=np.float64) for count in cells.shape]

@@ -54,7 +54,7 @@ class NdarrayType:
         if element_shape is not None and element_dim is not None and len(element_shape) != element_dim:
             raise ValueError(f"element_shape {element_shape} does not have element_dim={element_dim} axes")
         if isinstance(dtype, MatrixType) and (element_shape is not None or element_dim is not None):
-            raise TypeError(f"dtype={dtype} has the shape of elements: leave out element_shape and element_dim")
+            raise TypeError(f"dtype={dtype} already specifies the element shape: remove element_shape and element_dim")
         if element_shape:
             dtype = (
                 vector(element_shape[0], dtype)

@@ -64,13 +64,15 @@ class DataType:
         """Refuses a Python float where an element of an integer type is to be set: its fraction would be lost."""
         if self.kind != "float" and isinstance(value, float):
             raise TypeError(
-                f"an element of type {self.name} takes an integer, got {value!r}: write int(...) or round(...)"
+                f"an element of type {self.name} must be set to an integer, got {value!r}: use int(...) or round(...)"
             )
 
     def check_components(self, values: np.ndarray[Any, Any]) -> None:
         """The same for the components of a vector or matrix."""
         if self.kind != "float" and values.dtype == np.float64:
-            raise TypeError(f"components of type {self.name} take integers, got {values.tolist()}: write int(...)")
+            raise TypeError(
+                f"components of type {self.name} must be set to integers, got {values.tolist()}: use int(...)"
+            )
 
 
 def wrap_integer(value: int, dtype: DataType) -> int:
@@ -136,7 +138,9 @@ def resolve_dtype(dtype: Any) -> DataType:
     if dtype is bool:
         return u1
     if getattr(type(dtype), "_octants_entity", None) == "quant_type":
-        raise ValueError(f"Invalid data type {dtype!r}: quantized types are for fields, in qd.BitpackedFields")
+        raise ValueError(
+            f"Invalid data type {dtype!r}: quantized types are only for fields in qd.BitpackedFields or quant_array levels"
+        )
     raise ValueError(f"Invalid data type {dtype!r}: expected one of {', '.join(BY_NAME)}, int, float or bool")
 
 

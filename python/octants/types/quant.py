@@ -64,7 +64,9 @@ class QuantType:
         return self.name
 
     def __call__(self, *args: object) -> NoReturn:
-        raise OctantsRuntimeError(f"{self.name} is a type of fields only: convert to {self.compute.name} instead")
+        raise OctantsRuntimeError(
+            f"{self.name} can only be the type of a field: convert to {self.compute.name} instead"
+        )
 
 
 def int(bits: builtins.int, signed: bool = True, compute: Any = None) -> QuantType:
@@ -79,7 +81,7 @@ def int(bits: builtins.int, signed: bool = True, compute: Any = None) -> QuantTy
     else:
         dtype = resolve_dtype(compute)
     if dtype.kind not in ("signed", "unsigned"):
-        raise OctantsRuntimeError(f"a quantized integer is computed with in an integer type, not {dtype.name}")
+        raise OctantsRuntimeError(f"the compute type of a quantized integer must be an integer type, not {dtype.name}")
     return QuantType(f"q{'i' if signed else 'u'}{bits}", bits, bool(signed), dtype)
 
 
@@ -102,7 +104,7 @@ def fixed(
     step = max_value / 2 ** (bits - 1 if signed else bits) if scale is None else scale
     step = builtins.float(step)
     if not (math.isfinite(step) and step > 0):
-        raise OctantsRuntimeError(f"the scale of a fixed-point number is positive, got {step}")
+        raise OctantsRuntimeError(f"the scale of a fixed-point type must be positive and finite, got {step}")
     return QuantType(f"q{'fx' if signed else 'ufx'}{bits}", bits, bool(signed), dtype, scale=step)
 
 
@@ -117,7 +119,7 @@ def float(exp: builtins.int, frac: builtins.int, signed: bool = True, compute: A
     exp = _count(exp, "exponent bits", _MOST_EXPONENT_BITS)
     frac = _count(frac, "fraction bits", _MOST_FRACTION_BITS + (1 if signed else 0))
     if signed and frac < 2:
-        raise OctantsRuntimeError("a signed float has at least 2 fraction bits: one is the sign")
+        raise OctantsRuntimeError("a signed float needs at least 2 fraction bits: one is the sign")
     dtype = _float_type(compute)
     name = f"q{'f' if signed else 'uf'}{frac}e{exp}"
     return QuantType(name, frac, bool(signed), dtype, exponent_bits=exp)
@@ -125,12 +127,12 @@ def float(exp: builtins.int, frac: builtins.int, signed: bool = True, compute: A
 
 def _count(given: Any, what: str, most: builtins.int) -> builtins.int:
     if isinstance(given, bool) or not isinstance(given, builtins.int) or not 1 <= given <= most:
-        raise OctantsRuntimeError(f"a quantized type has 1 to {most} {what}, got {given!r}")
+        raise OctantsRuntimeError(f"this quantized type needs 1 to {most} {what}, got {given!r}")
     return given
 
 
 def _float_type(compute: Any) -> DataType:
     dtype = default_fp() if compute is None else resolve_dtype(compute)
     if dtype not in (f16, f32, f64):
-        raise OctantsRuntimeError(f"this quantized type is computed with in a float type, not {dtype.name}")
+        raise OctantsRuntimeError(f"the compute type of this quantized type must be a float type, not {dtype.name}")
     return dtype

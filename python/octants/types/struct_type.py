@@ -31,7 +31,7 @@ class StructType:
     def __init__(self, members: dict[str, Any], methods: dict[str, Any] | None = None, name: str = "struct") -> None:
         if not isinstance(members, dict):
             # Python calls the type of a base for `class Derived(Base)`, with name, bases and body.
-            raise TypeError(f"class {members}: a struct type cannot be a base class; a member may be of its type")
+            raise TypeError(f"class {members}: a struct type cannot be a base class; make it a member instead")
         self.name = name
         self._declared: dict[str, Any] = {}
         for key, value in members.items():
@@ -54,7 +54,7 @@ class StructType:
     def _declare(self, key: str, type_: Any) -> None:
         if key in self._declared:
             raise OctantsSyntaxError(
-                f"member {key} of {self.name} is there twice: components of an unpacked vector are named so"
+                f"duplicate member {key} of {self.name}: an unpacked vector already has a component of that name"
             )
         self._declared[key] = type_
 
@@ -213,11 +213,11 @@ class Struct:
         if name in self.methods:
             method = self.methods[name]
             return types.MethodType(method, self) if isinstance(method, types.FunctionType) else method.__get__(self)
-        raise AttributeError(f"this struct has no member {name!r}; it has {', '.join(self.entries)}")
+        raise AttributeError(f"this struct has no member {name!r}; members: {', '.join(self.entries)}")
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name not in self.entries:
-            raise AttributeError(f"this struct has no member {name!r}; it has {', '.join(self.entries)}")
+            raise AttributeError(f"this struct has no member {name!r}; members: {', '.join(self.entries)}")
         self[name] = value
 
     def __getitem__(self, key: str) -> Any:

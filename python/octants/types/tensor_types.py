@@ -85,7 +85,7 @@ class MatrixType:
         if len(flat) == 1 and size > 1 and np.ndim(_plain(args[0])) == 0:
             flat *= size
         if len(flat) != size:
-            raise IndexError(f"{self!r} has {size} components, {len(flat)} were given")
+            raise IndexError(f"{self!r} has {size} components, but {len(flat)} were given")
         return components_array(flat, self.dtype).reshape(self.shape)
 
     def field(self, **kwargs: Any) -> MatrixField:
@@ -181,7 +181,7 @@ class UnpackedVectorType:
         return f"qd.types.vector({self.n}, {_dtype_name(self.dtype)}, unpacked=True)"
 
 
-UNPACKED_USE = "it is the type of a member of a @qd.dataclass; drop unpacked=True where a value is meant"
+UNPACKED_USE = "use it only as the type of a @qd.dataclass member, or remove unpacked=True"
 
 
 @overload
@@ -242,10 +242,10 @@ def _check_dtype(dtype: Any) -> None:
 
 def _size(value: Any) -> int:
     if isinstance(value, (bool, float, str)) or not hasattr(value, "__index__"):
-        raise TypeError(f"the size of a vector or matrix type is an integer, got {value!r}")
+        raise TypeError(f"the size of a vector or matrix type must be an integer, got {value!r}")
     size = int(value.__index__())
     if size < 1:
-        raise ValueError(f"the size of a vector or matrix type is at least 1, got {size}")
+        raise ValueError(f"the size of a vector or matrix type must be at least 1, got {size}")
     return size
 
 

@@ -50,8 +50,8 @@ class Matrix:
         entries = _as_entries(arr, declared)
         if entries.size > _MANY_COMPONENTS:
             warnings.warn(
-                f"a vector or matrix of {entries.size} components: kernels hold all of them in registers, and take "
-                f"long to compile; a field or an ndarray is better for more than {_MANY_COMPONENTS}",
+                f"a vector or matrix of {entries.size} components: kernels keep all of them in registers and take "
+                f"long to compile; use a field or an ndarray for more than {_MANY_COMPONENTS}",
                 UserWarning,
                 stacklevel=2,
             )
@@ -118,7 +118,7 @@ class Matrix:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         if copy is False and dtype is not None and np.dtype(dtype) != self.entries.dtype:
-            raise ValueError("converting to another type needs a copy")
+            raise ValueError("copy=False: converting to another type needs a copy")
         return np.array(self.entries, dtype=dtype, copy=copy is not False)
 
     def __copy__(self) -> Matrix:
@@ -158,7 +158,9 @@ class Matrix:
     def __setitem__(self, key: Any, value: Any) -> None:
         key = self._key(key)
         if self._write_back is not None and isinstance(value, float) and self.entries.dtype.kind != "f":
-            raise TypeError(f"a component of type {self.entries.dtype} takes an integer, got {value!r}: write int(...)")
+            raise TypeError(
+                f"a component of type {self.entries.dtype} must be set to an integer, got {value!r}: use int(...)"
+            )
         self.entries[key] = _operand(value)
         if self._write_back is not None:
             self._write_back(key, self.entries[key])
@@ -172,7 +174,7 @@ class Matrix:
                 key = key[0]
         count = len(key) if isinstance(key, tuple) else 1
         if count != self.entries.ndim:
-            raise OctantsIndexError(f"a value of shape {self.shape} takes {self.entries.ndim} indices, got {count}")
+            raise OctantsIndexError(f"a value of shape {self.shape} needs {self.entries.ndim} indices, got {count}")
         return key
 
     def __getattr__(self, name: str) -> Any:
@@ -192,14 +194,14 @@ class Matrix:
         self._check_swizzle(name, places)
         values = [value] if len(places) == 1 else list(value)
         if len(values) != len(places):
-            raise OctantsRuntimeError(f"value len does not match the swizzle pattern={name}")
+            raise OctantsRuntimeError(f"value len does not match the swizzle pattern={name}: got {len(values)} values")
         for place, item in zip(places, values, strict=True):
             self[place] = item
 
     def _check_swizzle(self, name: str, places: tuple[int, ...]) -> None:
         letters = next(group for group in SWIZZLES if name[0] in group)
         if self.entries.ndim != 1:
-            raise OctantsSyntaxError(f".{name} is for vectors, not for a value of shape {self.shape}")
+            raise OctantsSyntaxError(f".{name} is only for vectors, not for shape {self.shape}")
         if max(places) >= self.n:
             raise OctantsSyntaxError(f"vec{self.n} only has attributes={tuple(letters[: self.n])}, got={tuple(name)}")
 
@@ -313,7 +315,7 @@ class Matrix:
 
     def __matmul__(self, other: Any) -> Any:
         if not isinstance(other, (Matrix, np.ndarray, list, tuple)):
-            raise OctantsTypeError(f"@ multiplies matrices and vectors, not {type(other).__name__}")
+            raise OctantsTypeError(f"@ multiplies only matrices and vectors, not {type(other).__name__}")
         return _product(self.entries, _operand(other))
 
     def __rmatmul__(self, other: Any) -> Any:
@@ -367,7 +369,7 @@ class Matrix:
         """Sum of the products of the components at the same place."""
         operand = _operand(other)
         if np.shape(operand) != self.shape:
-            raise ValueError(f"operands have shapes {self.shape} and {np.shape(operand)}: one shape is needed")
+            raise ValueError(f"operands must have the same shape, got {self.shape} and {np.shape(operand)}")
         return (self.entries * operand).sum()
 
     def cross(self, other: Any) -> Any:
@@ -377,7 +379,7 @@ class Matrix:
             return a[0] * b[1] - a[1] * b[0]
         if a.shape == b.shape == (3,):
             return tensor(np.cross(a, b))
-        raise OctantsTypeError(f"cross() is for vectors of 2 or 3 components, got {a.shape} and {b.shape}")
+        raise OctantsTypeError(f"cross() needs two vectors of 2 or 3 components, got {a.shape} and {b.shape}")
 
     def outer_product(self, other: Any) -> Matrix:
         """The matrix of all products of a component here and one there."""
@@ -406,12 +408,12 @@ class Matrix:
 
     def _square(self, what: str) -> np.ndarray[Any, Any]:
         if self.entries.ndim != 2 or self.n != self.m:
-            raise OctantsTypeError(f"{what}() is for matrices: expected a square matrix, got shape {self.shape}")
+            raise OctantsTypeError(f"{what}() needs a square matrix, got shape {self.shape}")
         return self.entries
 
     def _check_vector(self, what: str) -> None:
         if self.entries.ndim != 1:
-            raise OctantsTypeError(f"{what}() is for vectors, not for a value of shape {self.shape}")
+            raise OctantsTypeError(f"{what}() is only for vectors, not for shape {self.shape}")
 
     def cast(self, dtype: Any) -> Matrix:
         """The components converted to a scalar type."""
@@ -438,7 +440,7 @@ class Matrix:
     def unit(n: int, i: int, dt: Any = None) -> Matrix:
         """The vector with a one at place `i` and zeros elsewhere."""
         if not 0 <= i < n:
-            raise OctantsIndexError(f"place {i} of a unit vector of {n} components")
+            raise OctantsIndexError(f"index {i} is out of range for a unit vector of {n} components")
         return Vector([int(place == i) for place in range(n)], int if dt is None else dt)
 
     @staticmethod
@@ -584,17 +586,18 @@ def _as_entries(arr: Any, declared: DataType | None) -> np.ndarray[Any, Any]:
     if isinstance(arr, Matrix):
         arr = arr.entries
     if not isinstance(arr, (list, tuple, np.ndarray)):
-        raise OctantsTypeError(f"An Matrix/Vector can only be initialized with an array-like object, not with {arr!r}")
+        raise OctantsTypeError(
+            f"a Matrix or Vector can only be initialized with an array-like object, not with {arr!r}"
+        )
     if isinstance(arr, (list, tuple)):
         arr = [_operand(item) for item in arr]
     entries = np.array(arr)
     if entries.ndim not in (1, 2) or 0 in entries.shape[1:] or (entries.ndim == 2 and entries.size == 0):
         raise OctantsTypeError(
-            "a Matrix has one or two axes and at least one component, got an array-like object of shape "
-            f"{entries.shape}"
+            f"a Matrix must have one or two axes and at least one component, got shape {entries.shape}"
         )
     if entries.dtype == object or entries.dtype not in BY_NUMPY:
-        raise OctantsTypeError(f"the components of a Vector or Matrix are numbers, got {arr!r}")
+        raise OctantsTypeError(f"the components of a Vector or Matrix must be numbers, got {arr!r}")
     if declared is None or entries.dtype == declared.numpy:
         return entries
     if declared.kind in ("signed", "unsigned") and entries.dtype.kind == "f":

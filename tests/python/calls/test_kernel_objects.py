@@ -171,7 +171,7 @@ def test_functions_of_the_kernel_language_are_not_called_from_python():
     def inner(x):
         return x
 
-    with pytest.raises(qd.OctantsRuntimeError, match="`inner` is a function of the kernel language"):
+    with pytest.raises(qd.OctantsRuntimeError, match="`inner` is a @qd.func"):
         inner(1)
 
 

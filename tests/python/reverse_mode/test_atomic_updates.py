@@ -202,9 +202,7 @@ def test_what_updates_found_and_overwrote_is_refused_where_its_value_is_needed(f
         y[0] = found * x[1]
 
     for kernel, line in [(of_sums, "atomic_add"), (of_products, "atomic_mul"), (of_exchanges, "atomic_exchange")]:
-        message = (
-            rf"found = qd.{line}(.|\n)*what an atomic operation on memory found there and overwrote(.|\n)*`s = 0.0`"
-        )
+        message = rf"found = qd.{line}(.|\n)*a value in memory that an atomic operation overwrote(.|\n)*`s = 0.0`"
         with pytest.raises(qd.OctantsCompilationError, match=message):
             kernel.grad()
 
@@ -245,7 +243,7 @@ def test_factors_that_need_what_a_product_overwrote_are_a_warning_as_for_assignm
         y.fill(2.0)
         x.grad.fill(0)
         y.grad.fill(1)
-        with pytest.warns(UserWarning, match="what is read of `y` here, and the same kernel overwrites it later"):
+        with pytest.warns(UserWarning, match="the value of `y` read here, but the same kernel overwrites it later"):
             kernel.grad()
         gradients.append((x.grad.to_numpy(), y.grad.to_numpy()))
     np.testing.assert_array_equal(*gradients)
@@ -278,14 +276,14 @@ def test_updates_that_iterations_share_are_refused_with_what_helps(fields):
         (
             products,
             "iterations of a parallel loop may share",
-            r"write it `x\[i\] = x\[i\] \* c` if each .*serialize=True",
+            r"write `x\[i\] = x\[i\] \* c` if iterations .*serialize=True",
         ),
         (
             exchanges,
             "iterations of a parallel loop may share",
-            r"write it `x\[i\] = c` if each iteration .*serialize=True",
+            r"write `x\[i\] = c` if iterations .*serialize=True",
         ),
-        (found_products, "what atomic_mul.* returned", "read the element before"),
+        (found_products, "the return value of atomic_mul", "read the element first"),
         (swaps, "compare-and-swap", "grad_replaced"),
     ]:
         with pytest.raises(qd.OctantsCompilationError, match=rf"{message}(.|\n)*cannot be differentiated(.|\n)*{hint}"):

@@ -405,7 +405,7 @@ def test_tapes(validation):
             a, slope = a + 0.1 * np.sin(a), slope * (1 + 0.1 * np.cos(a))
         np.testing.assert_allclose(x.grad[i], slope, rtol=1e-12)
     line = compute.fn.__code__.co_firstlineno + 4
-    message = f"the loop at line {line} ran 172 times in all, and would run 174 times now"
+    message = f"the loop at line {line} ran 172 times in total, but would run 174 times now"
 
     def change():
         with qd.ad.Tape(loss, validation=validation):

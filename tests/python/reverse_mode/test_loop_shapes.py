@@ -320,7 +320,7 @@ def test_the_store_is_bounded_and_says_what_it_keeps():
     n[None] = 16000
     # On GPUs every eighth state is kept.
     size = 64000 if qd.cfg.arch == qd.cpu else 8000
-    message = rf"kernel `compute` needs {size} bytes for each thread, to keep `speed` of the loop at .*:\d+"
+    message = rf"kernel `compute` needs {size} bytes per thread to store `speed` of the loop at .*:\d+"
     with pytest.raises(Exception, match=message):
         compute.grad()
 

@@ -19,7 +19,7 @@ def test_a_position_from_an_atomic_is_refused(fields):
             at = qd.atomic_add(n[0], 1)
             y[at] = x[i]
 
-    with pytest.raises(qd.OctantsCompilationError, match="what an atomic operation on memory returned") as error:
+    with pytest.raises(qd.OctantsCompilationError, match="the return value of an atomic operation on memory") as error:
         compact.grad()
     assert "qd.atomic_add(n[0], 1)" in str(error.value)
 
@@ -69,7 +69,9 @@ def test_a_position_from_a_variable_that_iterations_share_is_refused(fields):
             at = qd.atomic_add(n, 1)
             y[at] += x[i]
 
-    with pytest.raises(qd.OctantsCompilationError, match="on a variable that iterations share returned") as error:
+    with pytest.raises(
+        qd.OctantsCompilationError, match="on a variable that iterations share, which cannot be recomputed"
+    ) as error:
         compact.grad()
     assert "qd.atomic_add(n, 1)" in str(error.value)
 
@@ -84,7 +86,7 @@ def test_an_atomic_that_is_no_sum_is_refused_with_a_constant_too(fields, name):
         for _ in y:
             update(y[0], 0.5)
 
-    with pytest.raises(qd.OctantsCompilationError, match=f"the atomic {name} of a number with a gradient"):
+    with pytest.raises(qd.OctantsCompilationError, match=f"the atomic {name} of a value with a gradient"):
         overwrite.grad()
 
 
@@ -96,7 +98,7 @@ def test_a_compare_and_swap_is_refused(fields):
         for i in y:
             qd.atomic_cas(y[i], 0.0, x[i])
 
-    with pytest.raises(qd.OctantsCompilationError, match="the compare-and-swap of a number with a gradient"):
+    with pytest.raises(qd.OctantsCompilationError, match="the compare-and-swap of a value with a gradient"):
         fill.grad()
 
 
@@ -115,7 +117,7 @@ def test_a_running_sum_of_a_parallel_loop_is_refused(fields):
             y[i] = qd.atomic_add(total, x[i])
 
     for kernel in [of_a_field, of_a_variable]:
-        with pytest.raises(qd.OctantsCompilationError, match="the order in which iterations of a parallel loop added"):
+        with pytest.raises(qd.OctantsCompilationError, match="the order in which iterations of a parallel loop add"):
             kernel.grad()
 
 
@@ -141,14 +143,14 @@ def test_extremes_that_cannot_be_told_are_refused(fields):
             x[i] = qd.atomic_min(m[None], x[i])
 
     for kernel, text in [
-        (in_several_steps, r"looks for the number that was the minimum[\s\S]*write the numbers to a field"),
+        (in_several_steps, r"must find the value that was the minimum[\s\S]*write the values to a field"),
         (
             of_a_variable,
-            r"the minimum that the iterations of a parallel loop leave in `smallest` [\s\S]*keep it in a field",
+            r"the minimum that the iterations of a parallel loop compute in the variable `smallest` [\s\S]*keep it in a field",
         ),
         (
             what_was_there,
-            r"what atomic_min\(\) returned cannot be differentiated[\s\S]*read the element in a kernel of its own",
+            r"the return value of atomic_min\(\) cannot be differentiated[\s\S]*read the element in a separate kernel",
         ),
     ]:
         kernel()
@@ -170,7 +172,9 @@ def test_what_is_read_and_then_overwritten_is_a_warning(fields):
         for i in x:
             x[i] = x[i] * 3.0 + y[i]
 
-    with pytest.warns(UserWarning, match="what is read of `.*` here, and the same kernel overwrites it later") as found:
+    with pytest.warns(
+        UserWarning, match="the value of `.*` read here, but the same kernel overwrites it later"
+    ) as found:
         bad.grad()
     assert found[0].filename == __file__
     x.grad.fill(1)
@@ -249,7 +253,7 @@ def test_what_a_later_loop_overwrites_for_certain_is_a_warning(fields):
             x[i] = 0.0
 
     for kernel, arguments in [(same_range, ()), (same_ranges, ()), (of_an_array, (array,)), (one_element, ())]:
-        with pytest.warns(UserWarning, match="what is read of `.*` here, and the same kernel overwrites it later"):
+        with pytest.warns(UserWarning, match="the value of `.*` read here, but the same kernel overwrites it later"):
             kernel.grad(*arguments)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -370,7 +374,7 @@ def test_bits_of_a_number_that_go_to_memory_are_a_warning(mode):
 
     # Blocks of threads work together on GPUs, which has no derivatives at all.
     for kernel in [through_a_variable] if runs_in_blocks() else [reduce, through_a_variable]:
-        with pytest.warns(UserWarning, match="bits of a number with a derivative are stored here as an integer"):
+        with pytest.warns(UserWarning, match="bits of a value with a derivative are stored here as an integer"):
             differentiate(kernel)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -44,7 +44,7 @@ def reverse_in_blocks(words: int) -> None:
 def test_a_block_may_use_all_its_memory(group_size: int, kibibytes: int) -> None:
     most = qd.lang.impl.get_max_shared_memory_bytes()
     if kibibytes * KIB > most:
-        with pytest.raises(qd.OctantsCompilationError, match=f"does not fit into a block's memory of {most} bytes"):
+        with pytest.raises(qd.OctantsCompilationError, match=f"exceeds the {most} bytes of shared memory"):
             reverse_in_blocks(kibibytes * KIB // 4)
     else:
         reverse_in_blocks(kibibytes * KIB // 4)
@@ -54,7 +54,7 @@ def test_debug_mode_leaves_room_for_its_assertions() -> None:
     qd.init(arch=qd.cpu, debug=True)
     most = qd.lang.impl.get_max_shared_memory_bytes()
     reverse_in_blocks(most // 4)
-    with pytest.raises(qd.OctantsCompilationError, match=f"does not fit into a block's memory of {most} bytes"):
+    with pytest.raises(qd.OctantsCompilationError, match=f"exceeds the {most} bytes of shared memory"):
         reverse_in_blocks(most // 4 + 1)
     qd.reset()
 
@@ -76,7 +76,7 @@ def test_several_arrays_fit_together_or_not_at_all(group_size: int) -> None:
     y = np.zeros(128, np.int32)
     k(y, 0)
     assert (y.reshape(2, 64) == 3 * np.arange(128).reshape(2, 64)[:, ::-1]).all()
-    with pytest.raises(qd.OctantsCompilationError, match=f"beside {4 * half} bytes of others"):
+    with pytest.raises(qd.OctantsCompilationError, match=f"plus {4 * half} bytes of other shared arrays"):
         k(y, 1)
 
 
@@ -137,5 +137,7 @@ def test_each_chip_has_its_limit(group_size: int, target: str) -> None:
     assert (".extern .shared" in code(most // 4)) == target.startswith("sm_")
     assert ".extern .shared" not in code(48 * KIB // 4)
     if most < 227 * KIB:
-        with pytest.raises(qd.OctantsRuntimeError, match=f"share {most + 4} bytes in `k`.*has {most} bytes"):
+        with pytest.raises(
+            qd.OctantsRuntimeError, match=f"uses {most + 4} bytes of shared memory in `k`.*supports {most} bytes"
+        ):
             code(most // 4 + 1)

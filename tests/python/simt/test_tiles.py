@@ -148,8 +148,8 @@ def test_pivots_are_at_least_eps(group_size: int) -> None:
     "statement, text",
     [
         ("t = a[0:16, 0:16]", "t\\[:\\] = "),
-        ("t[:] = a[:16, 0:16]", "begin and its end"),
-        ("t[:] = a[0:16:2, 0:16]", "no step"),
+        ("t[:] = a[:16, 0:16]", "needs both bounds"),
+        ("t[:] = a[0:16:2, 0:16]", "cannot have a step"),
         ("t += qd.outer(1.0, 1.0)", "subtracted from a tile"),
         ("t[:] = qd.outer(1.0, 1.0)", "subtracted from a tile"),
         ("s = 1.0; s -= qd.outer(1.0, 1.0)", "subtracted from a tile"),

@@ -46,9 +46,9 @@ def peek(x: qd.Ndarray) -> int:
 def unknown_handle(handle: int) -> str:
     """What is said of a number that is not a stream's."""
     if qd.cfg.arch == qd.cpu:
-        return f"no stream of this program has the handle {handle}: on the CPU only its own streams have one"
+        return f"no stream of this program has the handle {handle}: the CPU does not support other streams"
     if qd.cfg.arch == qd.vulkan:
-        return f"{handle} is not the handle of a stream of this program: Vulkan has none of others"
+        return f"{handle} is not the handle of a stream of this program: Vulkan does not support other streams"
     return f"{handle} is not the handle of a {'HIP' if qd.cfg.arch == qd.amdgpu else 'CUDA'} stream"
 
 

@@ -151,7 +151,7 @@ def test_arguments_change_by_parameter_or_by_name():
     assert (held(x), held(y), held(z)) == (60, 250, 160)
     with qd.graph.capture(other=z) as g:
         scale(x, 2.0)
-    with pytest.raises(TypeError, match="`other` is no argument"):
+    with pytest.raises(TypeError, match="`other` is not an argument"):
         g.update(other=x)
 
 
@@ -454,7 +454,7 @@ def test_events_of_a_capture_order_nothing_outside():
         event.record()
     g.launch()
     for use in (event.wait, event.synchronize, event.query):
-        with pytest.raises(RuntimeError, match="recorded last in a capture"):
+        with pytest.raises(RuntimeError, match="last recorded in a capture"):
             use()
     event.record()
     event.synchronize()

@@ -48,7 +48,7 @@ def test_s2_s3_s4_wrong_types(mode):
     assert said(lambda: qd.stream_scope(None), TypeError) == f"stream must be {STREAM}, got NoneType"
     assert said(lambda: s.wait(1.5), TypeError) == f"event_or_stream must be an Event or {STREAM}, got float"
     assert said(lambda: e.elapsed_ms(s), TypeError) == "later must be an Event, got Stream"
-    version = "version 9 of __cuda_stream__ is not known"
+    version = "version 9 of __cuda_stream__ is not supported"
     assert said(lambda: fill(x, 1, qd_stream=Versioned()), TypeError) == f"qd_stream: {version}"
     assert x[0] == 0
 
@@ -58,12 +58,12 @@ def test_s3_s4_wrong_order(mode):
         outer, inner = qd.stream_scope(s), qd.stream_scope(t)
         with outer:
             inner.__enter__()
-            order = "a stream scope ends on the thread it began on, after the scopes within it"
+            order = "a `with stream:` block must end on the thread on which it began, after the blocks inside it"
             assert said(outer.__exit__) == order
             inner.__exit__()
     plain, timed = qd.create_event(), qd.create_event(timing=True)
     plain.record()
-    timing = "elapsed_ms() needs events with timing: make them with create_event(timing=True)"
+    timing = "elapsed_ms() needs events with timing: create them with create_event(timing=True)"
     assert said(lambda: plain.elapsed_ms(timed)) == timing
     unrecorded = "elapsed_ms() needs two recorded events: call record() on both"
     assert said(lambda: timed.elapsed_ms(timed)) == unrecorded
@@ -217,21 +217,21 @@ def what(lines):
 TOP_LEVEL = (
     "When using qd.stream_parallel(), all top-level statements must be 'with qd.stream_parallel():' blocks "
     "help: move non-parallel code to a separate kernel; `qd.static_assert`, `if qd.static(...)` and "
-    "`for ... in qd.static(...)` may stand here"
+    "`for ... in qd.static(...)` are allowed here"
 )
 SECTIONS = {
     "mixed": TOP_LEVEL,
     "nested": "Nested 'with qd.stream_parallel()' blocks are not supported",
-    "in_loop": "qd.stream_parallel() must stand at the top level of the kernel",
-    "in_branch": "qd.stream_parallel() must stand at the top level of the kernel",
+    "in_loop": "qd.stream_parallel() must be at the top level of the kernel",
+    "in_branch": "qd.stream_parallel() must be at the top level of the kernel",
     "in_func": "qd.stream_parallel() can only be used inside @qd.kernel, not @qd.func",
-    "named": "'with ... as ...' is not supported in Quadrants kernels",
-    "several": "'with' in Quadrants kernels only supports a single context manager",
+    "named": "'with ... as ...' is not supported in kernels",
+    "several": "a `with` statement in a kernel only supports a single context manager",
     "returns": TOP_LEVEL,
     "returns_within": "`return` is not supported in a kernel with qd.stream_parallel()",
-    "graph": "qd.stream_parallel() is not compatible with graph=True kernels help: leave out `graph=True`",
-    "option": "qd.stream_parallel() takes only `allow_overlap=`",
-    "other": "'with' in Quadrants kernels only supports qd.stream_parallel(), qd.graph.parallel_context(), "
+    "graph": "qd.stream_parallel() is not compatible with graph=True kernels help: remove `graph=True`",
+    "option": "qd.stream_parallel() takes only the keyword argument `allow_overlap`",
+    "other": "a `with` statement in a kernel only supports qd.stream_parallel(), qd.graph.parallel_context(), "
     "qd.graph.parallel() and qd.checkpoint()",
 }
 
@@ -275,7 +275,7 @@ def test_s13_sections_that_touch_the_same(program):
             for i in y:
                 y[i] = 2
 
-    hint = "put both into one block, or say `qd.stream_parallel(allow_overlap=True)` where this is meant"
+    hint = "put both into one block, or write `qd.stream_parallel(allow_overlap=True)` if this is intended"
 
     def other(text):
         """The line of the other block, which the message names."""

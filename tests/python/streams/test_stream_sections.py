@@ -87,7 +87,7 @@ def test_s9_misuse(mode):
             with qd.stream_parallel():
                 x[i] = 1
 
-    refused(in_loop, "must stand at the top level of the kernel")
+    refused(in_loop, "must be at the top level of the kernel")
 
     @qd.kernel
     def in_branch(x: Ints):
@@ -96,7 +96,7 @@ def test_s9_misuse(mode):
                 for i in x:
                     x[i] = 1
 
-    refused(in_branch, "must stand at the top level of the kernel")
+    refused(in_branch, "must be at the top level of the kernel")
 
     @qd.func
     def helper(x: qd.template()):
@@ -156,7 +156,7 @@ def test_s9_misuse(mode):
             for i in x:
                 x[i] = 1
 
-    refused(option, "takes only `allow_overlap=`")
+    refused(option, "takes only the keyword argument `allow_overlap`")
     with pytest.raises(qd.OctantsScopeError, match="belongs in a kernel"):
         qd.stream_parallel()
     assert x[0] == 0

@@ -324,11 +324,11 @@ def test_traces_that_are_damaged_or_lead_nowhere_are_made_anew(run, tmp_path):
 def test_why_a_kernel_is_compiled_is_said_to_who_asks(run):
     ask = {"OCTANTS_LOG_LEVEL": "debug"}
     wanted = {
-        "a global": "value of type int is another",
+        "a global": "value of type int changed",
         "a function's text, two calls deep": "the text or the signature of `inner` changed",
         "a function's meaning": "text or the signature of",
-        "a class attribute": "a value of type int is another",
-        "one object or two": "`b` in `result` is another object",
+        "a class attribute": "a value of type int changed",
+        "one object or two": "`b` in `result` is a different object",
     }
     all_changes = {name: case for table in TABLES.values() for name, case in table.items()}
     changes = {name: all_changes[name] for name in wanted}

@@ -77,8 +77,8 @@ pub(super) fn check_overwritten(
                     name(load.buffer)
                 );
                 return Err(Diagnostic::new(Code::Derivative, plan.body.inst(load.inst).span, message).with_hint(
-                    "put `qd.loop_config(serialize=True)` before the loop, or compute each step in a kernel call of \
-                     its own",
+                    "put `qd.loop_config(serialize=True)` before the loop, or compute each step in a separate kernel \
+                     call",
                 ));
             }
         }
@@ -86,10 +86,14 @@ pub(super) fn check_overwritten(
             continue;
         }
         if adds_to(plan, buffers, gradients, load.buffer) {
-            let message =
-                format!("the gradient needs what is read of `{}` here, and adds to it itself", name(load.buffer));
-            return Err(Diagnostic::new(Code::Derivative, plan.body.inst(load.inst).span, message)
-                .with_hint("copy the gradient to another field in a kernel of its own, called before, and read that"));
+            let message = format!(
+                "the gradient needs the value of `{}` read here, but also adds to `{}` itself",
+                name(load.buffer),
+                name(load.buffer)
+            );
+            return Err(Diagnostic::new(Code::Derivative, plan.body.inst(load.inst).span, message).with_hint(
+                "copy the gradient to another field in a separate kernel before this one, and read the copy",
+            ));
         }
         if stores
             .iter()
@@ -98,7 +102,7 @@ pub(super) fn check_overwritten(
             .filter(of_same)
             .any(|write| overwrites(plan, &dependence, load, write))
         {
-            warn(*warning(plan, load, &format!("what is read of `{}` here", name(load.buffer))));
+            warn(*warning(plan, load, &format!("the value of `{}` read here", name(load.buffer))));
         }
     }
     // Who was the smallest or largest is told by what is there in the end.
@@ -107,7 +111,7 @@ pub(super) fn check_overwritten(
             |w: &&Access| w.buffer == update.buffer && kind_of_update(plan, w) != kind_of_update(plan, update);
         let writes = stores.iter().chain(&updates).chain(&extremes);
         if writes.filter(is_other).any(|write| overwrites(plan, &dependence, update, write)) {
-            warn(*warning(plan, update, &format!("what becomes of `{}` here", name(update.buffer))));
+            warn(*warning(plan, update, &format!("the value that `{}` gets here", name(update.buffer))));
         }
     }
     Ok(())
@@ -137,9 +141,9 @@ fn kind_of_update(plan: &Plan, access: &Access) -> Option<AtomicOp> {
 }
 
 fn warning(plan: &Plan, access: &Access, what: &str) -> Box<Diagnostic> {
-    let message = format!("the gradient needs {what}, and the same kernel overwrites it later: it will be wrong");
+    let message = format!("the gradient will be wrong: it needs {what}, but the same kernel overwrites it later");
     Diagnostic::new(Code::Derivative, plan.body.inst(access.inst).span, message)
-        .with_hint("overwrite it in a kernel of its own, called afterwards, or write the new values to another array")
+        .with_hint("overwrite it in a separate kernel after this one, or write the new values to another array")
 }
 
 fn indices(body: &Body, addr: ValueId) -> &[ValueId] {

@@ -23,13 +23,13 @@ pub(super) fn check_rounds(plan: &Plan, buffers: &[Buffer]) -> Result<(), Box<Di
         }
         let Some((read, buffer)) = overwritten_read(plan, v) else { continue };
         let message = format!(
-            "the gradient cannot tell the number of rounds: it depends on what is read of `{}` here, which the rounds \
-             overwrite",
+            "the gradient cannot determine the number of iterations: it depends on `{}`, which is read here and which \
+             the iterations overwrite",
             buffers[buffer.index()].name
         );
         return Err(Diagnostic::new(Code::Derivative, plan.body.inst(read).span, message).with_hint(
-            "let the loop go on by an integer that its rounds count (`left[()] -= 1`), or keep in each round what \
-             decides about it in an element of its own (`error[step[()]]`)",
+            "control the loop with an integer counter (`left[()] -= 1`), or store the value that each iteration tests \
+             in a separate element (`error[step[()]]`)",
         ));
     }
     Ok(())

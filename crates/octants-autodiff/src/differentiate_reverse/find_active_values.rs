@@ -217,44 +217,44 @@ pub(super) fn refuse_unsupported(body: &Body, activity: &Activity) -> Result<(),
             MemoryUse::Update { op, address, .. } if is_extreme(op) => match trace_address(body, address) {
                 Place::Local(l) => (
                     format!(
-                        "the {}imum that the iterations of a parallel loop leave in `{}`",
+                        "the {}imum that the iterations of a parallel loop compute in the variable `{}`",
                         op.name(),
                         body.locals[l.index()].name
                     ),
                     "keep it in a field, or put `qd.loop_config(serialize=True)` before the loop",
                 ),
                 _ if activity.value(v) => (
-                    format!("what atomic_{}() returned", op.name()),
-                    "read the element in a kernel of its own, called afterwards",
+                    format!("the return value of atomic_{}()", op.name()),
+                    "read the element in a separate kernel after this one",
                 ),
                 _ => return,
             },
             // Where nobody asks, only what iterations may share is still atomic.
             MemoryUse::Update { op, .. } if used.contains(&v) => (
-                format!("what atomic_{}() of a number with a gradient returned", op.name()),
-                "read the element before, and write the new value with `=`, in a loop whose iterations have elements \
-                 of their own or run in order",
+                format!("the return value of atomic_{}() on a value with a gradient", op.name()),
+                "read the element first, and write the new value with `=`, in a loop that runs in order or whose \
+                 iterations use different elements",
             ),
             MemoryUse::Update { op, .. } => (
                 format!(
-                    "the atomic {} of a number with a gradient that iterations of a parallel loop may share",
+                    "the atomic {} of a value with a gradient that iterations of a parallel loop may share",
                     op.name()
                 ),
                 if op == AtomicOp::Mul {
-                    "write it `x[i] = x[i] * c` if each iteration has elements of its own, or put \
+                    "write `x[i] = x[i] * c` if iterations use different elements, or put \
                      `qd.loop_config(serialize=True)` before the loop"
                 } else {
-                    "write it `x[i] = c` if each iteration has elements of its own, or put \
+                    "write `x[i] = c` if iterations use different elements, or put \
                      `qd.loop_config(serialize=True)` before the loop"
                 },
             ),
             MemoryUse::CompareAndSwap { .. } => (
-                "the compare-and-swap of a number with a gradient".to_string(),
-                "put it into a kernel of its own, and give its gradient under `qd.ad.grad_replaced`",
+                "the compare-and-swap of a value with a gradient".to_string(),
+                "move it to a separate kernel, and define its gradient with `qd.ad.grad_replaced`",
             ),
             MemoryUse::Load(_) | MemoryUse::VolatileLoad(_) | MemoryUse::Store { .. } | MemoryUse::Nothing => return,
         };
-        let message = format!("{what} cannot be differentiated in reverse");
+        let message = format!("{what} cannot be differentiated in reverse mode");
         found = Some(Diagnostic::new(Code::Derivative, inst.span, message).with_hint(hint));
     });
     for v in task_statements(body) {
@@ -286,7 +286,7 @@ fn find_running_sum(body: &Body, activity: &Activity, parallel: ValueId, inner: 
             _ => true,
         };
         if is_shared {
-            let message = "the gradient depends on the order in which iterations of a parallel loop added to this";
+            let message = "the gradient depends on the order in which iterations of a parallel loop add to this";
             found = Some(
                 Diagnostic::new(Code::Derivative, inst.span, message)
                     .with_hint("put `qd.loop_config(serialize=True)` before the loop"),

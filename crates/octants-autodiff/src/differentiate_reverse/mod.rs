@@ -106,9 +106,9 @@ pub(crate) fn gradients(kernel: &Kernel) -> Vec<Option<BufferId>> {
 /// The first such call.
 pub fn refuse_recursion(kernel: &Kernel) -> Result<(), Box<Diagnostic>> {
     let Some(call) = kernel.body.insts.iter().find(|i| matches!(i.op, Op::Call(..))) else { return Ok(()) };
-    let message = "a function that calls itself cannot be differentiated in reverse";
+    let message = "a recursive function cannot be differentiated in reverse mode";
     Err(Diagnostic::new(Code::Derivative, call.span, message)
-        .with_hint("write it as a loop, or give its gradient with `qd.ad.grad_for`"))
+        .with_hint("write it as a loop, or define its gradient with `qd.ad.grad_for`"))
 }
 
 /// Makes of a kernel its adjoint, which keeps states as `keeping` says. Of buffers without a shadow buffer there is no

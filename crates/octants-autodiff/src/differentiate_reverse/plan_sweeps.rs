@@ -169,9 +169,9 @@ impl<'a> Plan<'a> {
     /// Refuses what a sweep with this need cannot do again.
     pub fn refuse_in(&self, need: &Need, overwritten: &HashSet<ValueId>) -> Result<(), Box<Diagnostic>> {
         const GONE: (&str, &str) = (
-            "what an atomic operation on memory found there and overwrote",
-            "update a variable that begins with a constant (`s = 0.0`) in its place, whose values are kept, and \
-             store that to memory",
+            "a value in memory that an atomic operation overwrote",
+            "accumulate in a local variable instead (`s = 0.0`), whose values are kept, and store the result to \
+             memory",
         );
         let mut values: Vec<ValueId> = need.values.iter().copied().collect();
         values.sort_by_key(|v| self.layout.position[v.index()]);
@@ -183,29 +183,29 @@ impl<'a> Plan<'a> {
                 MemoryUse::Update { address, .. } if self.activity.value(v) && in_buffer(address) => GONE,
                 MemoryUse::Update { address, .. } | MemoryUse::CompareAndSwap { address, .. } if in_buffer(address) => {
                     (
-                        "what an atomic operation on memory returned",
-                        "write it to a field, and read that in a kernel of its own, which is then differentiated",
+                        "the return value of an atomic operation on memory",
+                        "write it to a field, and read the field in a separate kernel that is differentiated",
                     )
                 }
                 MemoryUse::Update { address, .. } | MemoryUse::CompareAndSwap { address, .. }
                     if need.read.contains(&v) && self.is_shared(v, address) =>
                 {
                     (
-                        "what an atomic operation on a variable that iterations share returned",
-                        "write it to a field, and read that in a kernel of its own, which is then differentiated",
+                        "the return value of an atomic operation on a variable that iterations share",
+                        "write it to a field, and read the field in a separate kernel that is differentiated",
                     )
                 }
                 MemoryUse::Nothing if inst.op.effect() == Effect::Draw => (
                     "a random number (RandStmt not supported)",
-                    "draw it in a kernel of its own, and read it from a field",
+                    "draw it in a separate kernel, store it in a field, and read it from there",
                 ),
                 MemoryUse::Nothing if inst.op.effect() == Effect::ReadClock => {
-                    ("the clock", "read it in a kernel of its own, and pass what that gives by a field")
+                    ("the clock", "read it in a separate kernel, and pass the value through a field")
                 }
                 MemoryUse::Load(_) | MemoryUse::VolatileLoad(_) | MemoryUse::Store { .. } => continue,
                 MemoryUse::Update { .. } | MemoryUse::CompareAndSwap { .. } | MemoryUse::Nothing => continue,
             };
-            let message = format!("the gradient depends on {what}, which cannot be had again when it is computed");
+            let message = format!("the gradient depends on {what}, which cannot be recomputed");
             return Err(Diagnostic::new(Code::Derivative, inst.span, message).with_hint(hint));
         }
         Ok(())

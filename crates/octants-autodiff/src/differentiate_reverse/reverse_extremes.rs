@@ -32,13 +32,13 @@ pub(super) fn refuse_rounded_extremes(plan: &Plan) -> Result<(), Box<Diagnostic>
             && !comes_out_the_same(plan, x, false, &mut HashSet::new())
         {
             let message = format!(
-                "the gradient of atomic_{0}() looks for the number that was the {0}imum, and this one is computed in \
-                 several steps, whose rounding may differ when it is computed again",
+                "the gradient of atomic_{0}() must find the value that was the {0}imum, but recomputing this value may \
+                 round differently",
                 op.name()
             );
             let hint = format!(
-                "write the numbers to a field in a kernel of its own, and take atomic_{}() of what the field holds \
-                 in the next one",
+                "write the values to a field in a separate kernel, and apply atomic_{}() to the field in the next \
+                 kernel",
                 op.name()
             );
             found = Some(Diagnostic::new(Code::Derivative, inst.span, message).with_hint(hint));

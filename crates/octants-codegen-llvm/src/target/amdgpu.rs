@@ -78,7 +78,10 @@ pub(super) fn open(
 ) -> Result<(Box<dyn Target>, TargetMachine), CodegenError> {
     let Some(warp_bits) = subgroup_bits(cpu) else {
         let known: Vec<&str> = chips().collect();
-        return Err(CodegenError::new(format!("no code is made for the AMD GPU {cpu}, only for {}", known.join(", "))));
+        return Err(CodegenError::new(format!(
+            "code generation does not support the AMD GPU {cpu}, only {}",
+            known.join(", ")
+        )));
     };
     static ONCE: Once = Once::new();
     // SAFETY: these register LLVM's own tables; once in a process.

@@ -59,7 +59,7 @@ impl Processor {
         let known = processors::names(triple);
         if cpu != "generic" && !known.iter().any(|name| name == cpu) {
             return Err(CodegenError::new(format!(
-                "no code is made for the processor {cpu}, only for {}",
+                "code generation does not support the processor {cpu}, only {}",
                 known.join(", ")
             )));
         }
@@ -74,7 +74,7 @@ impl Processor {
         let known = |feature: &str| host.features.split(',').any(|f| f.get(1..) == Some(feature));
         for change in without.split(',').filter(|f| !f.is_empty()) {
             if !change.strip_prefix('-').is_some_and(known) {
-                return Err(CodegenError::new(format!("`{change}` is not a minus sign and a feature of processors")));
+                return Err(CodegenError::new(format!("`{change}` must be a minus sign and a processor feature")));
             }
         }
         let named = Processor::named(&host.processor.triple, name)?;
@@ -83,7 +83,7 @@ impl Processor {
         let lacking: Vec<&str> = missing.filter(|f| chosen.has(&[f])).collect();
         if !lacking.is_empty() {
             return Err(CodegenError::new(format!(
-                "this machine ({}) does not run code for {text}: it lacks {}",
+                "this machine ({}) cannot run code for {text}: it lacks {}",
                 host.processor.cpu,
                 lacking.join(", ")
             )));

@@ -79,7 +79,7 @@ fn define_controls(module: LLVMModuleRef, path: &Path, controls: &Controls) -> R
         let name = name_of(global);
         if llvm!(LLVMIsDeclaration(global)) != 0 && name.starts_with("__oclc_") {
             let Some(value) = controls.value(&name) else {
-                return Err(CodegenError::new(format!("{} wants {name}, which is not known here", path.display())));
+                return Err(CodegenError::new(format!("{} needs {name}, which is unknown here", path.display())));
             };
             llvm!({
                 LLVMSetInitializer(global, LLVMConstInt(LLVMGlobalGetValueType(global), value as u64, 1));

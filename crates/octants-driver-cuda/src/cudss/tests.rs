@@ -291,7 +291,7 @@ fn another_version_is_refused() {
     }
     // SAFETY: as above.
     let refused = unsafe { Cudss::of(Functions { property: zero, ..PLAYERS() }) };
-    assert_eq!(refused.map(|_| ()).unwrap_err(), "version 0 was found, and version 1 is needed");
+    assert_eq!(refused.map(|_| ()).unwrap_err(), "version 0 was found, but version 1 is needed");
 }
 
 #[test]

@@ -22,7 +22,7 @@ pub(super) fn check_block_dims(program: &Program, info: &TargetInfo) -> Result<(
             && own_behavior(&task.body).behavior.cooperates
         {
             let message = format!(
-                "the loop asks for blocks of {dim} threads that work together, but this device runs at most \
+                "the loop needs blocks of {dim} cooperating threads, but this device supports at most \
                  {MOST_THREADS} threads per block"
             );
             return Err(Error::Device(message));
@@ -48,8 +48,8 @@ pub(super) fn check_cooperating_functions(program: &Program, info: &TargetInfo) 
         };
         if let Some(f) = called.iter().find(|f| cooperates(f)) {
             let message = format!(
-                "threads of a block meet in the function `{}`, or share memory there, and it calls itself: on this \
-                 device such a function cannot",
+                "the recursive function `{}` uses a block barrier or shared memory, which this device does not \
+                 support",
                 program.functions[f.index()].name
             );
             return Err(Error::Device(message));
@@ -77,13 +77,13 @@ pub(crate) fn check_fragments(program: &Program, info: &TargetInfo, sources: &So
     }
     let Some((span, components)) = wrong else { return Ok(()) };
     let message = format!(
-        "the fragments of this product, in kernel `{}`, are made for subgroups of {} threads, but a subgroup of this \
-         machine has {}",
+        "the fragments of this product, in kernel `{}`, were created for subgroups of {} threads, but this machine has \
+         subgroups of {}",
         program.name,
         ELEMENTS / components.max(1),
         info.subgroup_size
     );
-    let hint = "run the program on a device of that kind: `qd.simt` takes the size of subgroups from there";
+    let hint = "initialize the program with a device of that kind, from which `qd.simt` takes the subgroup size";
     Err(Error::Device(Diagnostic::new(Code::Compilation, span, message).with_hint(hint).render(sources)))
 }
 
@@ -101,8 +101,8 @@ pub(crate) fn check_block_memory(scheduled: &Scheduled, info: &TargetInfo) -> Re
     let (shared, most) = (block_memory(scheduled, MemorySpace::Shared) + counts, info.max_shared_bytes);
     if shared > most {
         let message = format!(
-            "the threads of a block share {shared} bytes in `{}`, but a block of this device has {most} bytes of \
-             shared memory: use smaller arrays",
+            "a block uses {shared} bytes of shared memory in `{}`, but this device supports {most} bytes per block: \
+             use smaller arrays",
             scheduled.program.name
         );
         return Err(Error::Device(message));
@@ -112,8 +112,8 @@ pub(crate) fn check_block_memory(scheduled: &Scheduled, info: &TargetInfo) -> Re
         return Ok(());
     }
     let message = format!(
-        "the threads of a block keep {bytes} bytes, more than the {MOST_BYTES} that this device has for a block: use \
-         a smaller block_dim"
+        "the threads of a block need {bytes} bytes of local memory, but this device supports {MOST_BYTES} per block: \
+         use a smaller block_dim"
     );
     Err(Error::Device(message))
 }

@@ -183,8 +183,8 @@ impl Session {
         };
         if nesting::capturing() && !counts_by_arguments {
             let message = format!(
-                "the gradient of kernel `{}` keeps values whose number depends on memory and is counted first, which a \
-                 graph cannot wait for: launch it outside of the capture",
+                "the gradient of kernel `{}` stores a number of values that depends on memory and must be counted \
+                 first, which a graph cannot do: launch it outside of the capture",
                 code.name()
             );
             return Err(DeviceError::from(ErrorKind::Misuse { message }).into());

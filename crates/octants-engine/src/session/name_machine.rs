@@ -88,7 +88,7 @@ impl Session {
         };
         let lists: String = kinds.iter().map(list).collect();
         let all = "`python -m octants.inspect --list` prints all";
-        bad_target(format!("no code is made for `{target}`{hint}. There are ({all}):{lists}"))
+        bad_target(format!("`{target}` is not a supported target{hint}. Supported ({all}):{lists}"))
     }
 }
 

@@ -128,20 +128,20 @@ fn cure_of(race: &IterationRace, of_loop: &str) -> String {
     let serial = format!("write `qd.loop_config(serialize=True)` above the loop at {of_loop} to run it in order");
     match (race.first.doing, race.second.doing) {
         (Doing::Writes, Doing::Writes) => format!(
-            "give each iteration an element of its own, update `{name}` by one atomic operation such as \
+            "let each iteration use a different element, update `{name}` by one atomic operation such as \
              `qd.atomic_add`, or {serial}"
         ),
         (Doing::Updates, _) | (_, Doing::Updates) => format!(
-            "use the value that the atomic update returns, move the other access of `{name}` to a loop of its own, or \
+            "use the value that the atomic update returns, move the other access of `{name}` to a separate loop, or \
              {serial}"
         ),
-        _ => format!("write to another array than `{name}`, split the loop where it reads, or {serial}"),
+        _ => format!("write to a different array than `{name}`, split the loop where it reads, or {serial}"),
     }
 }
 
 /// What to write instead of groups that touch the same elements.
 pub(super) fn cure_of_overlap(with: &str, block: &str) -> String {
-    format!("put both into one {block}, or say `{with}(allow_overlap=True)` where this is meant")
+    format!("put both into one {block}, or write `{with}(allow_overlap=True)` if this is intended")
 }
 
 fn indices(of: &[i64]) -> String {

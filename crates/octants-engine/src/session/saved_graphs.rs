@@ -29,7 +29,7 @@ impl Session {
                 UnreadableGraph::Foreign => {
                     "the graph was saved by another version of Octants or for another device: capture it here".into()
                 }
-                UnreadableGraph::Damaged => "the file holds no graph, or is damaged".into(),
+                UnreadableGraph::Damaged => "the file contains no graph, or is damaged".into(),
             })
         })
     }
@@ -40,7 +40,8 @@ impl Session {
     }
 
     fn made_for(&self) -> Result<Key, Error> {
-        let unknown = || Error::Device("graphs cannot be saved or loaded: the compiler cannot tell what it is".into());
+        let unknown =
+            || Error::Device("graphs cannot be saved or loaded: the compiler cannot identify its own version".into());
         made_for(&self.machine).ok_or_else(unknown)
     }
 }

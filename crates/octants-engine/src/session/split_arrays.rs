@@ -34,8 +34,8 @@ fn to_meta(program: &Program, layout: &ArgLayout, of: &SplitLoop) -> Result<Spli
         let memory = memory_of(program, layout, buffer).ok_or_else(|| {
             let name = &program.buffers[buffer.index()].name;
             Error::Device(format!(
-                "kernel `{}` reduces into `{name}`, whose elements are not one after the other in memory: ranks \
-                 cannot sum it. Place it alone, or use an ndarray without a layout",
+                "kernel `{}` reduces into `{name}`, whose elements are not contiguous in memory: ranks \
+                 cannot sum it. Place it separately, or use an ndarray without a layout",
                 program.name
             ))
         })?;

@@ -21,7 +21,7 @@ impl Lowering {
     pub fn refuse_groups(&self) -> Result<(), CompileError> {
         let Some((_, span)) = group_loops(&self.lowered).next() else { return Ok(()) };
         let message = "qd.stream_parallel() is not compatible with graph=True kernels";
-        let diagnostic = Diagnostic::new(Code::Syntax, span, message).with_hint("leave out `graph=True`");
+        let diagnostic = Diagnostic::new(Code::Syntax, span, message).with_hint("remove `graph=True`");
         Err(CompileError::User(vec![*diagnostic], self.lowered.sources.clone()))
     }
 }

@@ -112,7 +112,7 @@ pub(crate) fn search<'w>(
 ) -> Search<'w> {
     let mut watch = Stopwatch::default();
     let (Some(cache), Some(mut key)) = (cache, common) else {
-        let reason = String::from("compiled kernels are not kept");
+        let reason = String::from("compiled kernels are not cached");
         let tracing = Tracing::new(world, None, Vec::new());
         return Search { tracing, recalled: Vec::new(), watch, reason, outdated: Vec::new() };
     };
@@ -196,20 +196,22 @@ fn difference(world: &dyn World, lookup: &Lookup, answered: &[(Lookup, Answer)])
     };
     let kind = |obj: u32| world.type_name(Obj(obj));
     match lookup {
-        Lookup::Entity(obj) => format!("a value of type {} is another", kind(*obj)),
-        Lookup::Global(func, global) => format!("`{global}` in {} is another object", name(*func)),
-        Lookup::Attribute(obj, attribute) => format!("attribute `{attribute}` of {} is another", kind(*obj)),
-        Lookup::Subscript(obj, _) | Lookup::Iterate(obj) => format!("items of {} are others", kind(*obj)),
+        Lookup::Entity(obj) => format!("a value of type {} changed", kind(*obj)),
+        Lookup::Global(func, global) => format!("`{global}` in {} is a different object", name(*func)),
+        Lookup::Attribute(obj, attribute) => format!("attribute `{attribute}` of {} changed", kind(*obj)),
+        Lookup::Subscript(obj, _) | Lookup::Iterate(obj) => format!("items of {} changed", kind(*obj)),
         Lookup::Call { function, .. } => {
-            format!("a call of {} at compile time returned another object", kind(*function))
+            format!("a call of {} at compile time returned a different object", kind(*function))
         }
-        Lookup::Binary(op, ..) | Lookup::Unary(op, _) => format!("`{op}` at compile time has another result"),
-        Lookup::Truth(obj) => format!("the truth of {} is another", kind(*obj)),
-        Lookup::Format(obj, _) => format!("the text of {} is another", kind(*obj)),
+        Lookup::Binary(op, ..) | Lookup::Unary(op, _) => format!("the result of `{op}` at compile time changed"),
+        Lookup::Truth(obj) => format!("the truth value of {} changed", kind(*obj)),
+        Lookup::Format(obj, _) => format!("the text of {} changed", kind(*obj)),
         Lookup::Source(func) => format!("the text or the signature of {} changed", name(*func)),
-        Lookup::Freeze(obj) => format!("a number of type {} is another", kind(*obj)),
-        Lookup::TensorMethod(method) => format!("the method `{method}` is another"),
-        Lookup::Dtype(_) | Lookup::Make(_) | Lookup::TypeName(_) => String::from("objects are related in another way"),
+        Lookup::Freeze(obj) => format!("a number of type {} changed", kind(*obj)),
+        Lookup::TensorMethod(method) => format!("the method `{method}` changed"),
+        Lookup::Dtype(_) | Lookup::Make(_) | Lookup::TypeName(_) => {
+            String::from("the relations between objects changed")
+        }
     }
 }
 

@@ -26,7 +26,7 @@ pub fn unsupported(b: &Builder, symbol: &str, l: ValueId, r: ValueId) -> Box<Dia
     );
     match (lt.scalar(), rt.scalar()) {
         (Some(_), Some(_)) if lt.is_tensor() && rt.is_tensor() && lt.shape() != rt.shape() => error.with_hint(format!(
-            "the shapes {} and {} differ; a tensor goes together with a tensor of the same shape or with a scalar",
+            "the shapes {} and {} differ: combine a tensor with a tensor of the same shape or with a scalar",
             shape_text(lt),
             shape_text(rt)
         )),
@@ -96,7 +96,10 @@ pub fn cast(b: &mut Builder, v: ValueId, to: Scalar) -> Result<ValueId> {
         None => Err(Diagnostic::new(
             Code::Type,
             b.span,
-            format!("cannot convert '{}' to {to}: only numbers and tensors of numbers convert", type_name(b.ty(v))),
+            format!(
+                "cannot convert '{}' to {to}: only scalars, vectors and matrices can be converted",
+                type_name(b.ty(v))
+            ),
         )),
         // "Is it non-zero" says the same as the cast and folds with comparisons around it.
         Some(s) if to == Scalar::U1 && s != Scalar::U1 => Ok(non_zero(b, v, s)),
@@ -146,7 +149,7 @@ pub fn to_condition(b: &mut Builder, what: &str, v: ValueId) -> Result<ValueId> 
         ty => {
             let message = format!("`{what}` conditions must be an integer; found {}", type_name(ty));
             Err(Diagnostic::new(Code::Type, b.span, message).with_hint(match ty {
-                t if t.is_tensor() => String::from("say which components count: `x.any()` or `x.all()`"),
+                t if t.is_tensor() => String::from("reduce it to one truth value: `x.any()` or `x.all()`"),
                 _ => format!("Consider using `{what} x != 0` instead of `{what} x` for float values."),
             }))
         }

@@ -153,7 +153,7 @@ fn number(b: &Builder, name: &str, v: ValueId) -> Result<Scalar> {
         Diagnostic::new(
             Code::Type,
             b.span,
-            format!("'{name}' takes numbers and tensors of numbers, however '{}' is provided", type_name(b.ty(v))),
+            format!("'{name}' takes scalars, vectors and matrices only, however '{}' is provided", type_name(b.ty(v))),
         )
     })
 }
@@ -206,7 +206,7 @@ pub fn select(b: &mut Builder, _o: &Options, c: ValueId, x: ValueId, y: ValueId)
                 type_name(b.ty(y))
             ),
         )
-        .with_hint("the tensors among them must have one shape")
+        .with_hint("all vectors and matrices in a `select` must have the same shape")
     };
     let s = xs.promote(ys);
     let (x2, y2) = (b.cast(x, s), b.cast(y, s));

@@ -298,7 +298,7 @@ fn matmul(b: &mut Builder, l: ValueId, r: ValueId) -> Result<ValueId> {
                     format!("unsupported operand type(s) for '@': '{}' and '{}'", type_name(&lt), type_name(&rt))
                 },
             )
-            .with_hint("the columns of the left side must be as many as the rows of the right side"));
+            .with_hint("the left operand must have as many columns as the right operand has rows"));
         }
     };
     let (l, r) = (b.cast(l, s), b.cast(r, s));

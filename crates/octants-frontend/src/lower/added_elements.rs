@@ -37,7 +37,7 @@ impl Lowerer<'_> {
             Operator::Sub => self.unary_value(UnaryOperator::Neg, &value)?,
             _ => {
                 let symbol = op.symbol();
-                let text = format!("elements of a sparse matrix builder take `+=` and `-=` alone, not `{symbol}=`");
+                let text = format!("elements of a sparse matrix builder support only `+=` and `-=`, not `{symbol}=`");
                 return self.err(Code::Syntax, text);
             }
         });

@@ -11,6 +11,7 @@ use octants_ir::{BinaryOp, BufferId, Layout, Op, Scalar, TextPart, Type, ValueId
 
 use super::Lowerer;
 use super::builtins::Call;
+use crate::arith::type_name;
 use crate::value::{ArrayView, Value};
 
 /// What a part is taken of, for the message of debug mode.
@@ -48,7 +49,7 @@ impl Lowerer<'_> {
         }
         let Some(view) = self.as_view(&array) else {
             let what = self.describe(&array);
-            return self.err(Code::Type, format!("`qd.BufferView` is a view of an array with one axis, not of {what}"));
+            return self.err(Code::Type, format!("`qd.BufferView` takes a one-dimensional array, not {what}"));
         };
         self.lower_range_of(&view, &args, &call.kwargs, Around::Array)
     }
@@ -86,7 +87,7 @@ impl Lowerer<'_> {
         if !matches!(step, Value::None | Value::Int(1)) {
             let shown = match step {
                 Value::Int(n) => format!("step={n}"),
-                _ => String::from("another step"),
+                _ => String::from("a run-time step"),
             };
             let message = format!("BufferView slice does not support an explicit step in kernels: {shown}");
             return self.err(Code::Syntax, message);
@@ -252,7 +253,13 @@ impl Lowerer<'_> {
         match self.b.ty(found) {
             Type::Scalar(s) if s.is_int() && s.bits() == 64 => Ok(found),
             Type::Scalar(s) if s.is_int() => Ok(self.b.cast(found, Scalar::I32)),
-            _ => self.err(Code::Type, "the bounds of a view are integers"),
+            ty => {
+                let ty = type_name(ty);
+                self.err(
+                    Code::Type,
+                    format!("offsets, sizes and indices of a `qd.BufferView` must be integers, not {ty}"),
+                )
+            }
         }
     }
 
@@ -285,7 +292,7 @@ impl Lowerer<'_> {
     /// Only a parameter that is annotated as one is known to be a view.
     pub(super) fn no_view(&self, array: BufferId, name: &str) -> Box<Diagnostic> {
         let array = &self.buffers[array.index()].name;
-        let text = format!("`{array}` is an array, which has no `{name}`: only views have");
+        let text = format!("`{array}` is an array without `{name}`: only a `qd.BufferView` has it");
         Diagnostic::new(Code::Attribute, self.b.span, text).with_hint("annotate the parameter with `qd.BufferView`")
     }
 

@@ -144,10 +144,9 @@ impl Lowerer<'_> {
                 return self.err(Code::Syntax, format!("Recreating variables is not allowed: `{name}` exists already"));
             }
             if !matches!(old, Value::Var(_) | Value::Place(_) | Value::Members(_) | Value::Element(_)) {
-                return self.err(
-                    Code::Syntax,
-                    format!("Variable '{name}' cannot be assigned. Maybe it is not a Quadrants object?"),
-                );
+                let what = self.describe(&old);
+                let message = format!("Variable '{name}' cannot be assigned: it holds {what}; use a new variable");
+                return self.err(Code::Syntax, message);
             }
             return self.store(&old, &value);
         }
@@ -164,13 +163,15 @@ impl Lowerer<'_> {
     pub(super) fn variable(&mut self, name: &str, value: Value) -> Result<Value> {
         Ok(match value {
             Value::Tile(_) => {
-                return self.err(Code::Syntax, "a slice of an array is loaded into a tile that exists: `t[:] = ...`");
+                let text = "cannot store a slice of an array in a new variable: load it into an existing tile, \
+                            `t[:] = a[r0:r1, c0:c1]`";
+                return self.err(Code::Syntax, text);
             }
             Value::Rt(_) | Value::Var(_) | Value::Place(_) | Value::Int(_) | Value::Float(_) | Value::Bool(_) => {
                 let v = self.rt(&value)?;
                 if *self.b.ty(v) == Type::Unit {
                     return self
-                        .err(Code::Type, "the function called here returns nothing: there is no value to assign");
+                        .err(Code::Type, "cannot assign the result of this call: the function returns no value");
                 }
                 Value::Var(self.new_local(name, v))
             }
@@ -233,7 +234,10 @@ impl Lowerer<'_> {
         }
         if let Value::Members(m) = target {
             if m.is_array {
-                return self.err(Code::Syntax, "a struct field cannot be assigned in a kernel; assign its elements");
+                return self.err(
+                    Code::Syntax,
+                    "a struct field cannot be assigned as a whole in a kernel: assign its elements",
+                );
             }
             return self.store_members(m, value);
         }
@@ -247,7 +251,7 @@ impl Lowerer<'_> {
         }
         let Some(place) = self.place(target) else {
             let what = self.describe(target);
-            return self.err(Code::Syntax, format!("{what} cannot be assigned. Maybe it is not a Quadrants object?"));
+            return self.err(Code::Syntax, format!("{what} cannot be assigned in a kernel"));
         };
         let to = self.b.pointee(place.addr).clone();
         if matches!(to, Type::Struct(_)) && matches!(self.runtime_type(value), Some(Type::Scalar(_))) {
@@ -272,12 +276,14 @@ impl Lowerer<'_> {
                 .map(|(_, value)| value.clone())
         };
         if items.len() > s.members.len() {
-            return self
-                .err(Code::Type, format!("the struct has {} members, the dict {}", s.members.len(), items.len()));
+            return self.err(
+                Code::Type,
+                format!("the struct has {} members, but the dict has {} keys", s.members.len(), items.len()),
+            );
         }
         for (name, _) in &s.members {
             let Some(value) = named(name) else {
-                return self.err(Code::Type, format!("the dict has no `{name}`, which is a member of the struct"));
+                return self.err(Code::Type, format!("the dict has no key `{name}`, which the struct has as a member"));
             };
             let member = self.attribute(target, name)?;
             self.store(&member, &value)?;
@@ -322,7 +328,8 @@ impl Lowerer<'_> {
             _ => self.unpack(value)?,
         };
         if values.len() != items.len() {
-            return self.err(Code::Type, format!("a slice of {} is assigned {} values", items.len(), values.len()));
+            return self
+                .err(Code::Type, format!("cannot assign {} values to a slice of {} items", values.len(), items.len()));
         }
         let values = values.into_iter().map(|v| self.detach(v)).collect::<Result<Vec<_>>>()?;
         items.iter().zip(&values).try_for_each(|(p, v)| self.store_slice(p, v))
@@ -339,7 +346,7 @@ impl Lowerer<'_> {
             _ => self.unpack(value)?,
         };
         if values.len() != n {
-            return self.err(Code::Type, format!("{n} components are assigned {} values", values.len()));
+            return self.err(Code::Type, format!("cannot assign {} values to {n} components", values.len()));
         }
         values.into_iter().map(|v| self.detach_deep(v)).collect()
     }
@@ -348,7 +355,7 @@ impl Lowerer<'_> {
         let values = self.member_values(value)?;
         for (name, member) in &target.items {
             let Some((_, v)) = values.iter().find(|(n, _)| n == name) else {
-                return self.err(Code::Type, format!("the struct assigned here has no member `{name}`"));
+                return self.err(Code::Type, format!("the assigned struct has no member `{name}`"));
             };
             self.store(member, v)?;
         }
@@ -401,7 +408,7 @@ impl Lowerer<'_> {
     pub(super) fn annotated_assign(&mut self, target: &Expr, annotation: &Expr, value: Option<&Expr>) -> Result<()> {
         let annotation_value = self.lower_expr(annotation)?;
         let Some(value) = value else {
-            return self.err(Code::Syntax, "a declaration without a value is not supported")?;
+            return self.err(Code::Syntax, "a variable declaration needs a value, as in `x: qd.f32 = 0.0`")?;
         };
         if is_static_call(value) {
             return self.err(Code::Syntax, "Static assign cannot be used on annotated assignment");
@@ -485,7 +492,7 @@ impl Lowerer<'_> {
     pub(super) fn aug_store(&mut self, target: &Value, op: Operator, value: &Value) -> Result<()> {
         let Some(place) = self.place(target) else {
             let what = self.describe(target);
-            return self.err(Code::Syntax, format!("{what} cannot be changed by `{}=`", op.symbol()));
+            return self.err(Code::Syntax, format!("cannot apply `{}=` to {what}", op.symbol()));
         };
         let ty = self.b.pointee(place.addr).clone();
         let atomic = op.operation().and_then(AtomicOp::from_binary);

@@ -13,11 +13,15 @@ use crate::value::{Place, Value};
 impl Lowerer<'_> {
     pub(super) fn lower_atomic(&mut self, op: AtomicOp, call: Call) -> Result<Value> {
         let name = &call.name;
-        let [x, y] = &call.args[..] else { return self.err(Code::Type, format!("`{name}` takes a place and a value")) };
+        let [x, y] = &call.args[..] else {
+            let message =
+                format!("`{name}` takes two arguments: an element of a field or array, or a variable; and a value");
+            return self.err(Code::Type, message);
+        };
         let Some(place) = self.place(x) else { return self.not_a_place(name, x) };
         let ty = self.b.pointee(place.addr).clone();
         let Some(scalar) = ty.scalar() else {
-            return self.err(Code::Type, format!("`{name}` on a value of type {ty}", ty = type_name(&ty)));
+            return self.err(Code::Type, format!("`{name}` does not support type {ty}", ty = type_name(&ty)));
         };
         if !op.domain().contains(scalar) {
             return self.err(Code::Type, format!("'{name}' requires integer operands, got {ty}", ty = type_name(&ty)));
@@ -63,8 +67,8 @@ impl Lowerer<'_> {
         let x = &call.args[0];
         let place = self.place(x);
         if place.is_some_and(|place| !place.global) {
-            let message = "qd.volatile_load() requires a global lvalue (field / ndarray subscript): no other thread \
-                           sees a local variable";
+            let message = "qd.volatile_load() requires a global lvalue (field / ndarray subscript): other threads \
+                           cannot see a local variable";
             return self.err(Code::Type, message);
         }
         let Some(place) = place else {
@@ -109,8 +113,9 @@ impl Lowerer<'_> {
         if !self.is_packed(place.addr) {
             return Ok(());
         }
-        let message = format!("`{name}` takes no element of a quantized type: it is a few bits of a word");
-        Err(Diagnostic::new(Code::Type, self.b.span, message).with_hint("use a field of a machine type"))
+        let message = format!("`{name}` does not support elements of quantized types, which share a word with others");
+        Err(Diagnostic::new(Code::Type, self.b.span, message)
+            .with_hint("use a field of a primitive type such as `qd.i32`"))
     }
 
     fn not_a_place<T>(&mut self, name: &str, v: &Value) -> Result<T> {

@@ -53,7 +53,7 @@ const fn row(name: &'static str, arity: Arity, lower: fn(&mut Lowerer<'_>, Call)
 }
 
 /// Functions without arguments.
-const NONE: Arity = Exactly(0, "this function takes no argument");
+const NONE: Arity = Exactly(0, "this function takes no arguments");
 
 /// A hint that changes nothing on any back end.
 fn ignore_hint(_: &mut Lowerer<'_>, _: Call) -> Result<Value> {
@@ -69,12 +69,12 @@ static BUILTINS: &[Builtin] = &[
     row("all", Exactly(1, "`all` takes one argument"), |l, c| l.lower_fold(c)),
     row("any", Exactly(1, "`any` takes one argument"), |l, c| l.lower_fold(c)),
     row("assume_in_range", AtLeast(1, "`assume_in_range` takes a value"), |l, c| l.lower_promise(c)),
-    row("assume_local", Exactly(2, "`assume_local` takes an array that may be split over ranks, and a row"), |l, c| {
-        l.lower_assume_local(c)
-    }),
-    row("atomic_cas", Exactly(3, "`atomic_cas` takes a place, the expected and the desired value"), |l, c| {
-        l.lower_compare_and_swap(c)
-    }),
+    row("assume_local", Exactly(2, "`assume_local` takes an array and a row index"), |l, c| l.lower_assume_local(c)),
+    row(
+        "atomic_cas",
+        Exactly(3, "`atomic_cas` takes an element or a variable, the expected value and the new value"),
+        |l, c| l.lower_compare_and_swap(c),
+    ),
     row("bit_cast", Exactly(2, "`bit_cast` takes a value and a type"), |l, c| l.lower_bit_cast(c)),
     row("block_dim_adaptive", Any, ignore_hint),
     row("block_local", Any, ignore_hint),
@@ -106,7 +106,7 @@ static BUILTINS: &[Builtin] = &[
     row("ndrange", Any, |l, c| l.lower_ndrange(c)),
     row("no_activate", Any, ignore_hint),
     row("one", Exactly(1, "`one` takes one argument"), |l, c| l.constant_like(&c.args[0], 1)),
-    row("outer", Exactly(2, "`outer` takes two values"), |l, c| l.lower_outer(c)),
+    row("outer", Exactly(2, "`outer` takes two vectors"), |l, c| l.lower_outer(c)),
     row("print", Any, |l, c| l.lower_print(&c.args, &c.kwargs).map(|()| Value::None)),
     row("random", Any, |l, c| l.lower_random(c)),
     row("range", Any, |l, c| l.lower_range(c)),
@@ -382,11 +382,11 @@ impl Lowerer<'_> {
             };
             placed.resize(placed.len().max(at + 1), None);
             if placed[at].replace(value).is_some() {
-                return self.err(Code::Type, format!("`{name}` got `{key}` twice"));
+                return self.err(Code::Type, format!("`{name}` got multiple values for argument `{key}`"));
             }
         }
         if let Some(missing) = placed.iter().position(Option::is_none) {
-            return self.err(Code::Type, format!("`{name}` wants `{}` too", parameters[missing]));
+            return self.err(Code::Type, format!("`{name}` is missing the argument `{}`", parameters[missing]));
         }
         args.extend(placed.into_iter().flatten());
         Ok(())
@@ -407,7 +407,7 @@ impl Lowerer<'_> {
             self.b.span,
             format!("`{name}` cannot be called with these values in a kernel"),
         )
-        .with_hint("it works on values known at compile time only"))
+        .with_hint("it accepts only values known at compile time"))
     }
 }
 

@@ -49,8 +49,12 @@ impl References {
 impl Lowerer<'_> {
     pub(super) fn lower_call(&mut self, func: &Expr, arguments: &Arguments) -> Result<Value> {
         if matches!(&func.kind, ExprKind::Name(name) if name == "super") && arguments.positional.is_empty() {
-            return Err(Diagnostic::new(Code::Syntax, self.b.span, "super() needs its arguments in a kernel")
-                .with_hint("write `super(Class, self).method()`, or `Base.method(self)`"));
+            return Err(Diagnostic::new(
+                Code::Syntax,
+                self.b.span,
+                "super() without arguments is not supported in a kernel",
+            )
+            .with_hint("write `super(Class, self).method()`, or `Base.method(self)`"));
         }
         if let Some(done) = self.lower_list_operation(func, arguments)? {
             return Ok(done);
@@ -76,9 +80,9 @@ impl Lowerer<'_> {
             drop(callee);
             let span = self.b.span;
             let Some(Value::List(items)) = self.lookup_mut(name) else { return Ok(Value::None) };
-            return change
-                .apply(Rc::make_mut(items))
-                .ok_or_else(|| Diagnostic::new(Code::Index, span, format!("`{name}` has no item to take away there")));
+            return change.apply(Rc::make_mut(items)).ok_or_else(|| {
+                Diagnostic::new(Code::Index, span, format!("pop from an empty list or index out of range: `{name}`"))
+            });
         }
         self.call(&callee, args, kwargs)
     }
@@ -104,8 +108,8 @@ impl Lowerer<'_> {
         }
         let name = dotted_name(func).unwrap_or_else(|| self.describe(callee));
         let text = format!(
-            "Calling non-quadrants function \"{name}\": it runs in Python while the kernel is compiled if all its \
-             arguments are known by then, and is compiled like a @qd.func otherwise"
+            "Calling non-quadrants function \"{name}\": if all its arguments are known at compile time, it runs in \
+             Python during compilation; otherwise it is compiled like a @qd.func"
         );
         let hint = "make it a @qd.func, or call it in qd.static(...)";
         self.world.warn(*Diagnostic::new(Code::Syntax, func.span, text).with_hint(hint));
@@ -287,7 +291,7 @@ impl Lowerer<'_> {
         let (what, hint) = match (self.class_module(obj), name) {
             (Some(_), Some(Entity::Str(name))) => (
                 format!("the class `{name}`"),
-                "make it a @qd.dataclass, or make the object before the kernel is called",
+                "make it a @qd.dataclass, or create the object before the kernel is called",
             ),
             (_, Some(Entity::Str(name))) => (
                 format!("`{name}`, an object of type {},", self.world.type_name(obj)),
@@ -295,7 +299,7 @@ impl Lowerer<'_> {
             ),
             _ => (format!("an object of type {}", self.world.type_name(obj)), "write it as a @qd.func"),
         };
-        let text = format!("{what} cannot be called with values that are known only at run time");
+        let text = format!("{what} cannot be called with run-time values in a kernel");
         Diagnostic::new(Code::Type, self.b.span, text).with_hint(hint)
     }
 
@@ -333,9 +337,9 @@ impl Lowerer<'_> {
             Some(Entity::Func(FuncKind::Func | FuncKind::Real)) => Err(Diagnostic::new(
                 Code::Syntax,
                 self.b.span,
-                "this is a decorator's Python function around a @qd.func (functools.wraps), which a kernel cannot run",
+                "a decorator (functools.wraps) replaced this @qd.func by a Python function, which a kernel cannot call",
             )
-            .with_hint("call the @qd.func without the other decorator, or do what that does in a @qd.func")),
+            .with_hint("call the undecorated @qd.func, or move the decorator's code into a @qd.func")),
             _ => Ok(()),
         }
     }

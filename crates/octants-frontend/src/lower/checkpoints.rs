@@ -34,7 +34,7 @@ impl Lowerer<'_> {
         if self.options.mode == AutodiffMode::None && !self.at_top_level() {
             return self.err(
                 Code::Syntax,
-                "qd.checkpoint() must stand at the kernel top level or directly in a qd.graph.do_while() loop",
+                "qd.checkpoint() must be at the kernel top level or directly in a qd.graph.do_while() loop",
             );
         }
         let (label, yield_on) = self.checkpoint_arguments(arguments)?;
@@ -64,7 +64,9 @@ impl Lowerer<'_> {
         self.graph_section = GraphSection::Outside;
         match flow? {
             Flow::Normal => Ok(Flow::Normal),
-            _ => self.err(Code::Syntax, "a 'with qd.checkpoint():' block cannot be left by a jump or a `return`"),
+            _ => {
+                self.err(Code::Syntax, "`return`, `break` and `continue` cannot leave a 'with qd.checkpoint():' block")
+            }
         }
     }
 
@@ -80,12 +82,12 @@ impl Lowerer<'_> {
                 Some("yield_on") => &mut given[1],
                 name => {
                     let name = name.unwrap_or("**");
-                    return self.err(Code::Syntax, format!("qd.checkpoint() takes no argument `{name}`"));
+                    return self.err(Code::Syntax, format!("qd.checkpoint() got an unexpected argument `{name}`"));
                 }
             };
             if slot.replace(value).is_some() {
                 let name = name.as_deref().unwrap_or_default();
-                return self.err(Code::Syntax, format!("qd.checkpoint() got `{name}` twice"));
+                return self.err(Code::Syntax, format!("qd.checkpoint() got multiple values for argument `{name}`"));
             }
         }
         let [label, flag] = given;
@@ -122,7 +124,7 @@ impl Lowerer<'_> {
             }
             None => self.err(
                 Code::Syntax,
-                "qd.checkpoint() first argument must be an int literal or an IntEnum value, known while compiling",
+                "qd.checkpoint() first argument must be an int literal or an IntEnum value, known at compile time",
             ),
         }
     }
@@ -140,8 +142,8 @@ impl Lowerer<'_> {
         self.err(
             Code::Syntax,
             format!(
-                "qd.checkpoint() body cannot contain a bare top-level {what} statement, which would be a task of its \
-                 own: write `for _ in range(1):` around it"
+                "qd.checkpoint() body cannot contain a bare top-level {what} statement, which would be a separate \
+                 task: wrap it in `for _ in range(1):`"
             ),
         )
     }

@@ -134,7 +134,11 @@ impl Lowerer<'_> {
                 Comparison::Ge => a >= b,
                 Comparison::Is => a == b,
                 Comparison::IsNot => a != b,
-                _ => return self.err(Code::Type, "an int is not a container"),
+                _ => {
+                    let message =
+                        format!("the right side of `{}` must be a container such as a list, not an int", op.symbol());
+                    return self.err(Code::Type, message);
+                }
             };
             return Ok(Some(Value::Bool(v)));
         }
@@ -168,7 +172,7 @@ impl Lowerer<'_> {
                     self.b.span,
                     format!("{what} must be a compile-time constant, but this value is known only at run time"),
                 )
-                .with_hint("drop `qd.static`, or make the value a `qd.Template` argument"));
+                .with_hint("remove `qd.static`, or pass the value as a `qd.Template` argument"));
             }
         })
     }
@@ -237,9 +241,9 @@ impl Lowerer<'_> {
             return Err(Diagnostic::new(
                 Code::Value,
                 self.b.span,
-                "a generator cannot be used in a kernel: it can be read once only",
+                "a generator cannot be used in a kernel, because it can be iterated only once",
             )
-            .with_hint("make it a list"));
+            .with_hint("convert it to a list"));
         }
         self.world.iterate(obj).map_err(|e| self.host_error(e))
     }
@@ -251,9 +255,9 @@ impl Lowerer<'_> {
                  runtime kernel argument and cannot be used inside qd.static()"
             );
             return Err(Diagnostic::new(Code::Syntax, self.b.span, message)
-                .with_hint("decorate the class with @qd.data_oriented, which compiles numbers in"));
+                .with_hint("use plain @qd.data_oriented, which makes such members compile-time constants"));
         }
-        Err(Diagnostic::new(Code::Type, self.b.span, "what is iterated here must be known at compile time")
+        Err(Diagnostic::new(Code::Type, self.b.span, "the items of this iterable must be known at compile time")
             .with_hint("use a run-time `for` over `range(...)` or `qd.ndrange(...)`"))
     }
 

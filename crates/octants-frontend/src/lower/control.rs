@@ -39,7 +39,7 @@ impl Lowerer<'_> {
                          non-static `if`."
                     );
                     return Err(Diagnostic::new(Code::Syntax, self.b.span, message)
-                        .with_hint("decide it at compile time by `if qd.static(...)`, or loop at run time"));
+                        .with_hint("use `if qd.static(...)`, or a run-time loop"));
                 }
             }
         }

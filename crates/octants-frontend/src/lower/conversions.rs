@@ -51,7 +51,9 @@ impl Lowerer<'_> {
         let v = self.rt(v)?;
         let ty = self.b.ty(v).clone();
         let Some(s) = ty.scalar() else {
-            return self.err(Code::Type, format!("a value of type {ty} has no such constant", ty = type_name(&ty)));
+            let name = if n == 0 { "zero" } else { "one" };
+            let ty = type_name(&ty);
+            return self.err(Code::Type, format!("`qd.{name}` does not support type {ty}"));
         };
         let c = self.b.int(n, s);
         Ok(Value::Rt(self.b.splat(c, &ty)))

@@ -29,7 +29,7 @@ impl Lowerer<'_> {
                     Some(entries) => {
                         entries.iter().try_for_each(|(k, v)| self.set_entry(&mut out, k.clone(), v.clone()))?
                     }
-                    None => return self.err(Code::Syntax, "`**` in a dict takes a dict"),
+                    None => return self.err(Code::Syntax, "the operand of `**` in a dict must be a dict"),
                 },
             }
         }
@@ -101,7 +101,7 @@ impl Lowerer<'_> {
             let is_made = matches!(items, [Expr { kind: ExprKind::Starred(_), .. }]);
             let node = if is_made { "SetComp" } else { "Set" };
             return Err(Diagnostic::new(Code::Syntax, self.b.span, format!("Unsupported node \"{node}\""))
-                .with_hint("a set is possible inside `qd.static(...)`"));
+                .with_hint("sets are supported only inside `qd.static(...)`"));
         }
         let items = Value::list(self.lower_exprs(items)?);
         let func = self.frame_ref().func;

@@ -94,10 +94,12 @@ impl Lowerer<'_> {
         if changes {
             return Ok(());
         }
-        let message = "qd.graph.do_while() does not resolve to an ndarray kernel parameter: what it is given is the \
-                       same in each round";
+        let message = "qd.graph.do_while() does not resolve to an ndarray kernel parameter: this condition never \
+                       changes";
         let refused = Diagnostic::new(Code::Syntax, span, message);
-        Err(refused.with_hint("give it a 0-dimensional i32 ndarray, or an expression of what the rounds change"))
+        Err(refused.with_hint(
+            "pass a 0-dimensional i32 ndarray, or an expression that depends on data that the loop body changes",
+        ))
     }
 
     /// What is tested, and whether it is not zero.
@@ -119,7 +121,7 @@ impl Lowerer<'_> {
         let is_last = self.b.binary(BinaryOp::Ge, count, most);
         let exceeds = self.b.binary(BinaryOp::And, again, is_last);
         let fits = self.b.unary(UnaryOp::LogicNot, exceeds);
-        let end = format!(" after {limit} rounds, which are the most that `graph_max_iterations` allows");
+        let end = format!(" after {limit} iterations, the limit set by `graph_max_iterations`");
         let parts = match condition {
             Condition::Counter(buffer) => {
                 let name = self.buffers[buffer.index()].name.clone();

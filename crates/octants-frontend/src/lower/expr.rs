@@ -105,7 +105,7 @@ impl Lowerer<'_> {
                 };
                 Value::Slice(std::rc::Rc::new([part(a)?, part(b)?, part(c)?]))
             }
-            ExprKind::Starred(_) => return self.err(Code::Syntax, "`*` is not supported here"),
+            ExprKind::Starred(_) => return self.err(Code::Syntax, "unpacking with `*` is not supported here"),
             ExprKind::Unsupported(what) => return Err(self.unsupported(what, e.span)),
         })
     }
@@ -144,7 +144,7 @@ impl Lowerer<'_> {
                 let d = Diagnostic::new(Code::Name, self.b.span, format!("Name \"{name}\" is not defined"));
                 Err(match self.frame_ref().left.get(name) {
                     Some(_) => d.with_hint(format!(
-                        "`{name}` is defined inside an `if`, a loop or a branch only; give it a value before"
+                        "`{name}` is defined only inside an `if` or a loop: assign a value before it"
                     )),
                     None => d,
                 })
@@ -232,7 +232,7 @@ impl Lowerer<'_> {
 
     fn lower_logic(&mut self, operands: &[Expr], is_and: bool) -> Result<Value> {
         let Some((last, init)) = operands.split_last() else {
-            return self.err(Code::Syntax, "an empty logical expression");
+            return self.err(Code::Syntax, "`and` and `or` need operands");
         };
         let Some((first, middle)) = init.split_first() else { return self.lower_expr(last) };
         let rest: Vec<&Expr> = middle.iter().chain(std::iter::once(last)).collect();
@@ -265,7 +265,7 @@ impl Lowerer<'_> {
             };
             let v = match arith::math(&mut self.b, &self.options, name, &[l, r]) {
                 Some(v) => v?,
-                None => return self.err(Code::Type, "these operands cannot be combined"),
+                None => return Err(arith::unsupported(&self.b, if is_and { "and" } else { "or" }, l, r)),
             };
             return self.logic_rest(Value::Rt(v), more, is_and);
         }
@@ -328,7 +328,7 @@ impl Lowerer<'_> {
 
     pub(super) fn compare_value(&mut self, op: Comparison, l: &Value, r: &Value) -> Result<Value> {
         if matches!(op, Comparison::Is | Comparison::IsNot) && self.static_depth == 0 {
-            let hint = "use `==`, or decide it at compile time: `qd.static(x is None)`";
+            let hint = "use `==`, or evaluate it at compile time: `qd.static(x is None)`";
             return Err(Diagnostic::new(
                 Code::Syntax,
                 self.b.span,
@@ -374,9 +374,9 @@ impl Lowerer<'_> {
         let cond_value = self.rt(&cond)?;
         if self.b.ty(cond_value).is_tensor() {
             let ty = type_name(self.b.ty(cond_value));
-            let message = format!("the condition of a conditional expression is one truth value, not {ty}");
+            let message = format!("the condition of a conditional expression must be a scalar, not {ty}");
             return Err(Diagnostic::new(Code::Syntax, test.span, message)
-                .with_hint("use `qd.select(condition, x, y)` to choose component by component"));
+                .with_hint("use `qd.select(condition, x, y)` to select component by component"));
         }
         let cond = arith::to_condition(&mut self.b, "if", cond_value)?;
         // Both sides are lowered in blocks of their own: only one of them runs.

@@ -84,7 +84,10 @@ impl Lowerer<'_> {
             }
             return self.err(
                 Code::Compilation,
-                format!("recursive call of `{name}`: {MAX_TEMPLATE_RECURSION} calls inside each other, which is as far as templates go"),
+                format!(
+                    "recursive call of `{name}`: more than {MAX_TEMPLATE_RECURSION} nested calls, the \
+                     limit for recursion over template arguments"
+                ),
             );
         }
         let message = format!("recursive call of `{name}`: a function cannot call itself in a kernel");
@@ -393,7 +396,7 @@ impl Lowerer<'_> {
         let name = &parsed.source.name;
         let message = format!("Function has a return type but does not have a return statement: `{name}`");
         Err(Diagnostic::new(Code::Syntax, self.b.span, message)
-            .with_hint("add a `return` as the last statement, or drop the annotation"))
+            .with_hint("add a `return` as the last statement, or remove the return annotation"))
     }
 
     /// Copied when the callee changes its parameter.
@@ -417,8 +420,10 @@ impl Lowerer<'_> {
         }
         let items = self.unpack(&v)?;
         if items.len() != parts.len() {
-            return self
-                .err(Code::Type, format!("{} values returned, the annotation has {}", items.len(), parts.len()));
+            return self.err(
+                Code::Type,
+                format!("the function returns {} values, but its annotation has {}", items.len(), parts.len()),
+            );
         }
         let items = parts.into_iter().zip(items).map(|(part, v)| self.annotated_item(part, v));
         Ok(Value::tuple(items.collect::<Result<Vec<_>>>()?))

@@ -52,10 +52,11 @@ impl Lowerer<'_> {
             let message = "qd.graph.cond() must be at the kernel top level, or directly in a qd.graph.do_while() loop, \
                            a section, a checkpoint or another `if qd.graph.cond(...)`";
             let refused = Diagnostic::new(Code::Syntax, self.b.span, message);
-            return Err(refused.with_hint("a plain `if` may stand anywhere: its loops run on one thread"));
+            return Err(refused.with_hint("use a plain `if` here: its loops run on one thread"));
         }
         if syntax_facts::jumps(then) || syntax_facts::jumps(orelse) {
-            return self.err(Code::Syntax, "an `if qd.graph.cond(...)` cannot be left by a jump or a `return`");
+            return self
+                .err(Code::Syntax, "`return`, `break` and `continue` cannot leave an `if qd.graph.cond(...)` block");
         }
         let span = self.b.span;
         if let Ok(known) = self.lower_expr(condition)

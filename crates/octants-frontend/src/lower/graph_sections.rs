@@ -53,14 +53,15 @@ impl Lowerer<'_> {
         };
         match flow? {
             Flow::Normal => Ok(Flow::Normal),
-            _ => self.err(Code::Syntax, "a 'with qd.graph.parallel():' block cannot be left by a jump or a `return`"),
+            _ => self
+                .err(Code::Syntax, "`return`, `break` and `continue` cannot leave a 'with qd.graph.parallel():' block"),
         }
     }
 
     fn lower_context(&mut self, arguments: &Arguments, body: &[Stmt]) -> Result<Flow> {
         let outer = self.graph_section;
         let within = matches!(outer, GraphSection::Section { nests: true });
-        let takes = "no arguments but `allow_nesting=`";
+        let takes = "only the keyword argument `allow_nesting`";
         let nests = self.flag_argument(arguments, "graph.parallel_context", "allow_nesting", takes)? || within;
         let is_nested = matches!(outer, GraphSection::Context { .. } | GraphSection::Section { .. });
         if is_nested && !within {
@@ -93,7 +94,7 @@ impl Lowerer<'_> {
                 );
             }
         };
-        let takes = "no arguments but `allow_overlap=`";
+        let takes = "only the keyword argument `allow_overlap`";
         if self.flag_argument(arguments, "graph.parallel", "allow_overlap", takes)? {
             self.overlap_allowed.insert(self.next_group);
         }
@@ -136,7 +137,7 @@ impl Lowerer<'_> {
 
     /// The error of what Quadrants refuses, and contexts with `allow_nesting=True` have.
     pub(super) fn refuse_nesting<T>(&self, message: &str, context: &str) -> Result<T> {
-        let hint = format!("{context} may say `qd.graph.parallel_context(allow_nesting=True)`");
+        let hint = format!("write `qd.graph.parallel_context(allow_nesting=True)` for {context}");
         Err(Diagnostic::new(Code::Syntax, self.b.span, message).with_hint(hint))
     }
 
@@ -157,8 +158,8 @@ impl Lowerer<'_> {
         }
         self.err(
             Code::Syntax,
-            "qd.graph.parallel_context() may contain only 'with qd.graph.parallel():' blocks, in `if qd.static(...)` \
-             and `for ... in qd.static(...)` where wanted",
+            "qd.graph.parallel_context() may contain only 'with qd.graph.parallel():' blocks, also inside `if \
+             qd.static(...)` and `for ... in qd.static(...)`",
         )
     }
 }

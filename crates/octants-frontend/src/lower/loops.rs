@@ -47,7 +47,7 @@ impl Lowerer<'_> {
         {
             let message = "Using non static inlined if statement as for-loop iterable is not currently supported.";
             return Err(Diagnostic::new(Code::Syntax, iter.span, message)
-                .with_hint("decide it at compile time: `... if qd.static(...) else ...`"));
+                .with_hint("choose at compile time: `... if qd.static(...) else ...`"));
         }
         self.refuse_repeated_targets(target)?;
         self.refuse_nested_decorators(iter)?;
@@ -135,7 +135,7 @@ impl Lowerer<'_> {
                 "'qd.static' is not allowed inside 'qd.grouped': write `qd.static(qd.grouped(...))`"
             }
             Some("ndrange") if ["static", "grouped", "ndrange"].into_iter().any(inner) => {
-                "No decorator is allowed inside 'qd.ndrange': it takes numbers and pairs of numbers"
+                "No decorator is allowed inside 'qd.ndrange': its arguments are integers or pairs of integers"
             }
             _ => return Ok(()),
         };
@@ -199,7 +199,8 @@ impl Lowerer<'_> {
                 Value::Ndrange(n) => self.ndrange_box(n, true)?,
                 other => match self.loop_box(other)? {
                     Some(b) if b.kind == BoxKind::Mesh => {
-                        return self.err(Code::Syntax, "elements of a mesh have no indices to group");
+                        return self
+                            .err(Code::Syntax, "`qd.grouped` does not support mesh elements, which have no indices");
                     }
                     Some(b) => LoopBox { grouped: true, ..b },
                     None => return Ok(None),
@@ -447,7 +448,7 @@ impl Lowerer<'_> {
                 Code::Syntax,
                 target.span,
                 match bounds.kind {
-                    BoxKind::Range => format!("a range has one index, and there are {} loop variables", names.len()),
+                    BoxKind::Range => format!("a loop over `range` takes one variable, found {}", names.len()),
                     BoxKind::Ndrange => format!(
                         "Ndrange for loop with number of the loop variables not equal to the dimension of the ndrange \
                          is not supported: {} variables, {axes} axes",

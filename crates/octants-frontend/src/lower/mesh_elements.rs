@@ -99,9 +99,10 @@ impl Lowerer<'_> {
     /// `v.cells.size`.
     pub(super) fn neighbors_attribute(&mut self, neighbors: &Neighbors, name: &str) -> Result<Value> {
         if name != "size" {
-            let message = format!("a relation of elements of a mesh has no attribute `{name}`");
-            return Err(Diagnostic::new(Code::Attribute, self.b.span, message)
-                .with_hint("it has `size`; index it or loop over it for the elements"));
+            let message = format!("a mesh relation has no attribute `{name}`");
+            return Err(
+                Diagnostic::new(Code::Attribute, self.b.span, message).with_hint("use `size`, an index or a loop")
+            );
         }
         Ok(match self.width(neighbors.relation)? {
             Some(width) => Value::Int(width),
@@ -116,17 +117,18 @@ impl Lowerer<'_> {
     pub(super) fn neighbor(&mut self, neighbors: &Neighbors, index: &[Value]) -> Result<Value> {
         let [index] = index else {
             let count = index.len();
-            return self.err(Code::Index, format!("a relation of elements of a mesh takes one index, not {count}"));
+            return self.err(Code::Index, format!("a mesh relation takes one index, not {count}"));
         };
         let width = self.width(neighbors.relation)?;
         if let Value::Int(i) = index {
             if *i < 0 {
                 let message = "Negative indices are not supported in Quadrants kernels.";
                 return Err(Diagnostic::new(Code::Syntax, self.b.span, message)
-                    .with_hint("count from the end by the size: `v.cells[v.cells.size - 1]`"));
+                    .with_hint("count from the end with the size: `v.cells[v.cells.size - 1]`"));
             }
             if let Some(width) = width.filter(|width| i >= width) {
-                return self.err(Code::Index, format!("index {i} is out of bounds: {width} elements are next to it"));
+                return self
+                    .err(Code::Index, format!("index {i} is out of bounds for a mesh relation with {width} elements"));
             }
         }
         let index = match index {
@@ -167,12 +169,16 @@ impl Lowerer<'_> {
                 let position = e.position.clone();
                 self.store(&target.position, &position)
             }
-            Value::Element(_) => {
-                self.err(Code::Type, format!("a variable that holds one of `{kind}` holds elements of these alone"))
-            }
+            Value::Element(_) => self.err(
+                Code::Type,
+                format!("a variable that holds an element of `{kind}` cannot hold an element of another kind or mesh"),
+            ),
             _ => {
                 let what = self.describe(value);
-                self.err(Code::Type, format!("{what} cannot be assigned to a variable that holds one of `{kind}`"))
+                self.err(
+                    Code::Type,
+                    format!("{what} cannot be assigned to a variable that holds an element of `{kind}`"),
+                )
             }
         }
     }
@@ -182,7 +188,7 @@ impl Lowerer<'_> {
         let Value::Obj(obj) = base else { return Ok(None) };
         let Entity::ReorderedField { field, positions } = self.world.entity(*obj) else { return Ok(None) };
         let Some((first, rest)) = index.split_first() else {
-            return self.err(Code::Index, "an index is missing");
+            return self.err(Code::Index, "a subscript needs at least one index");
         };
         let position = self.subscript(&Value::Obj(positions), vec![first.clone()])?;
         let position = Value::Rt(self.rt(&position)?);
@@ -192,8 +198,7 @@ impl Lowerer<'_> {
     /// `qd.mesh_patch_idx()`.
     pub(super) fn lower_patch_index(&mut self) -> Result<Value> {
         let Some((elements, position)) = self.mesh_loop else {
-            let message =
-                "qd.mesh_patch_idx() is the patch of a loop over elements of a mesh, and there is no such loop";
+            let message = "qd.mesh_patch_idx() can only be called inside a loop over mesh elements";
             return Err(Diagnostic::new(Code::Syntax, self.b.span, message)
                 .with_hint("call it in the body of `for v in mesh.verts:`, and pass the result to functions"));
         };
@@ -214,7 +219,7 @@ impl Lowerer<'_> {
             };
             if !is_field {
                 let what = self.describe(field);
-                let message = format!("qd.mesh_local() takes attributes of meshes and fields, not {what}");
+                let message = format!("qd.mesh_local() takes mesh attributes and fields, not {what}");
                 return self.err(Code::Type, message);
             }
         }
@@ -293,11 +298,11 @@ impl Lowerer<'_> {
         let inside = arith::to_condition(&mut self.b, "assert", inside)?;
         let text = |t: &str| TextPart::Text(t.to_string());
         let parts = vec![
-            text("(relation of a mesh) index "),
+            text("index "),
             TextPart::Value(index, None),
-            text(" is out of bounds: "),
+            text(" is out of bounds for a mesh relation with "),
             TextPart::Value(count, None),
-            text(" elements are next to this one"),
+            text(" elements"),
         ];
         self.b.push(Op::Assert(inside, parts), Type::Unit);
         Ok(())

@@ -381,7 +381,7 @@ impl<'w> Lowerer<'w> {
                 span,
                 format!("Kernel has a return type but does not have a return statement: `{}`", parsed.source.name),
             )
-            .with_hint("add a `return` as the last statement, or drop the annotation"));
+            .with_hint("add a `return` as the last statement, or remove the return annotation"));
         }
         Ok(returns.into_iter().map(|(o, _)| o).collect())
     }
@@ -446,7 +446,7 @@ impl<'w> Lowerer<'w> {
         }
         if self.stacks == MOST_STACKS || !self.world.runs_on_any_stack() {
             let depth = self.frames.len();
-            let message = format!("this is nested too deep for the compiler: {depth} calls inside each other");
+            let message = format!("too deeply nested for the compiler: {depth} nested calls");
             return self.err(Code::Compilation, message);
         }
         self.stacks += 1;

@@ -214,7 +214,9 @@ impl Lowerer<'_> {
             (Some(Type::Struct(s)), Value::Tuple(items)) if s.name == "tuple" => {
                 let (s, items) = (s.clone(), items.clone());
                 if s.members.len() != items.len() {
-                    return self.err(Code::Type, "this `return` has another number of values than the one before");
+                    let (wanted, found) = (s.members.len(), items.len());
+                    return self
+                        .err(Code::Type, format!("this `return` has {found} values, but {wanted} are expected"));
                 }
                 let parts = s
                     .members

@@ -260,9 +260,9 @@ impl Lowerer<'_> {
                 Err(Diagnostic::new(
                     Code::Type,
                     self.b.span,
-                    format!("argument `{name}` cannot be {what} in a function that is compiled on its own"),
+                    format!("argument `{name}` cannot be {what} in a function that is compiled separately"),
                 )
-                .with_hint("a function is compiled on its own when it is a `@qd.real_func` or returns from inside a branch or loop"))
+                .with_hint("a function is compiled separately if it is a `@qd.real_func` or returns from inside a branch or loop"))
             }
             _ => Ok(ParamKey::Fixed(format!("{v:?}"))),
         }

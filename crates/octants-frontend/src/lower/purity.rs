@@ -17,7 +17,7 @@ impl Lowerer<'_> {
         }
         self.note_outer(found);
         if self.is_variable(found) && !self.is_of_package(self.frame_ref().func, "__module__") {
-            return self.impure(name, &format!("uses `{name}` of the scope around it"));
+            return self.impure(name, &format!("it uses `{name}` from an outer scope"));
         }
         Ok(())
     }
@@ -32,7 +32,7 @@ impl Lowerer<'_> {
             || self.is_of_package(owner, "__module__")
             || self.is_of_package(owner, "__name__");
         if self.is_variable(found) && !constant {
-            return self.impure(name, &format!("uses attribute `{name}` of an object of the scope around it"));
+            return self.impure(name, &format!("it uses the attribute `{name}` of an object from an outer scope"));
         }
         Ok(())
     }
@@ -69,10 +69,9 @@ impl Lowerer<'_> {
     /// Names in capitals are taken for constants, and what is in `qd.static` is often one: these are warnings.
     fn impure(&mut self, name: &str, what: &str) -> Result<()> {
         let kernel = self.parsed.get(&self.kernel_obj).map_or_else(String::new, |p| p.source.name.clone());
-        let message =
-            format!("[PURE.VIOLATION] kernel `{kernel}` is declared to depend on its arguments alone, but {what}");
+        let message = format!("[PURE.VIOLATION] kernel `{kernel}` may depend only on its arguments, but {what}");
         let diagnostic = Diagnostic::new(Code::Compilation, self.b.span, message)
-            .with_hint(format!("pass `{name}` as an argument, or leave out `fastcache=True` (`pure=True`)"));
+            .with_hint(format!("pass `{name}` as an argument, or remove `fastcache=True` (`pure=True`)"));
         if self.static_depth > 0 || name.to_uppercase() == name {
             self.world.warn(*diagnostic);
             return Ok(());

@@ -43,7 +43,7 @@ impl Lowerer<'_> {
                 self.b.span,
                 format!("Range should have 1 or 2 arguments, found {}", args.len()),
             )
-            .with_hint("a step is possible in `qd.static(range(...))`, or multiply the index in the loop")),
+            .with_hint("multiply the index inside the loop, or use `qd.static(range(...))`, which supports a step")),
         }
     }
 
@@ -131,7 +131,7 @@ impl Lowerer<'_> {
         match &call.args[..] {
             [Value::Static(items)] => Ok(Value::Static(items.clone())),
             [Value::Range(_)] => {
-                self.err(Code::Syntax, "Only 'qd.ndrange' is allowed in 'qd.grouped(...)', beside fields and arrays")
+                self.err(Code::Syntax, "Only 'qd.ndrange', fields and arrays are allowed in 'qd.grouped(...)'")
             }
             [v] => {
                 if let Value::Obj(o) = v

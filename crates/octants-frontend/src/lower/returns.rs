@@ -78,7 +78,7 @@ impl Lowerer<'_> {
         if values.len() != types.len() {
             return self.err(
                 Code::Type,
-                format!("the kernel returns {} values, its annotation has {}", values.len(), types.len()),
+                format!("the kernel returns {} values, but its annotation has {}", values.len(), types.len()),
             );
         }
         let mut parts = Vec::new();

@@ -96,7 +96,7 @@ impl Lowerer<'_> {
                     };
                     match arith::math(&mut self.b, &self.options, op, &[a, b]) {
                         Some(v) => Value::Rt(v?),
-                        None => return self.err(Code::Type, format!("`{name}` of these values")),
+                        None => return self.err(Code::Type, format!("`{name}` does not support these values")),
                     }
                 }
             };
@@ -133,7 +133,8 @@ impl Lowerer<'_> {
     /// The attribute that a call names, or the error that there is none.
     fn named_attribute(&mut self, call: &Call) -> Result<Result<Value>> {
         let (Some(v), Some(Value::Str(attribute))) = (call.args.first(), call.args.get(1)) else {
-            return self.err(Code::Type, format!("`{}` takes a value and a constant name", call.name));
+            return self
+                .err(Code::Type, format!("`{}` takes a value and an attribute name known at compile time", call.name));
         };
         Ok(self.attribute(v, attribute))
     }

@@ -69,7 +69,7 @@ impl Lowerer<'_> {
                 return Ok(SparseLevel { obj, state, index });
             }
         }
-        self.err(Code::Type, "this is no sparse level")
+        self.err(Code::Type, "this is not a sparse level")
     }
 
     /// Remembers that stores to a field activate cells.
@@ -118,7 +118,7 @@ impl Lowerer<'_> {
         if !self.at_top_level() {
             return self.err(
                 Code::Syntax,
-                "a loop over sparse cells (struct_for) cannot be nested inside a kernel's loops and conditions",
+                "a loop over sparse cells (struct_for) must be at the top level of a kernel, not in a loop or condition",
             );
         }
         let of = Value::Obj(cells.level.obj);

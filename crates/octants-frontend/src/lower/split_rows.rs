@@ -9,6 +9,7 @@ use octants_ir::{BinaryOp, BufferId, Op, Scalar, TextPart, Type, ValueId};
 
 use super::Lowerer;
 use super::builtins::Call;
+use crate::arith::type_name;
 use crate::value::Value;
 use crate::world::{ArgSpec, Capture};
 
@@ -18,11 +19,12 @@ const BOUNDS: [&str; 2] = ["_first_local_row", "_last_local_row"];
 impl Lowerer<'_> {
     pub(super) fn lower_assume_local(&mut self, call: Call) -> Result<Value> {
         let Some(array) = self.as_array(&call.args[0])? else {
-            return self.err(Code::Type, "`assume_local` takes an array that may be split over ranks, and a row");
+            return self.err(Code::Type, "`assume_local` takes an array and a row index");
         };
         let row = self.rt(&call.args[1])?;
         if !matches!(self.b.ty(row), Type::Scalar(s) if s.is_int()) {
-            return self.err(Code::Type, "a row is an integer");
+            let ty = type_name(self.b.ty(row));
+            return self.err(Code::Type, format!("the row index of `assume_local` must be an integer, not {ty}"));
         }
         if !self.split_arrays.contains(&array) {
             return Ok(Value::Rt(row));
@@ -34,7 +36,7 @@ impl Lowerer<'_> {
             let (above, below) = (self.b.binary(BinaryOp::Ge, row, low), self.b.binary(BinaryOp::Le, row, high));
             let inside = self.b.binary(BinaryOp::And, above, below);
             let name = &self.buffers[array.index()].name;
-            let text = format!(" of `{name}` is neither this rank's nor one of its ghost rows: it has rows ");
+            let text = format!(" of `{name}` is neither owned by this rank nor one of its ghost rows: it has rows ");
             let parts = vec![
                 TextPart::Text("Row ".into()),
                 TextPart::Value(row, None),
@@ -65,8 +67,10 @@ impl Lowerer<'_> {
             }
             (None, Some(object)) => self.host_attribute(object, attribute)?,
             _ => {
-                return self
-                    .err(Code::Type, "`assume_local` is written in a kernel or a `qd.func`, not in a `qd.real_func`");
+                return self.err(
+                    Code::Type,
+                    "`assume_local` is not supported in a `qd.real_func`: use a kernel or a `qd.func`",
+                );
             }
         };
         let value = self.rt(&value)?;

@@ -37,7 +37,7 @@ impl Lowerer<'_> {
                             ),
                         )
                         .with_hint(
-                            "the value is known only at run time: drop `qd.static`, or make it a `qd.Template` \
+                            "the value is known only at run time: remove `qd.static`, or pass it as a `qd.Template` \
                              argument",
                         ));
                     }

@@ -80,7 +80,7 @@ impl Lowerer<'_> {
             }
             StmtKind::Unsupported(what) => {
                 return Err(Diagnostic::new(Code::Syntax, s.span, format!("Unsupported node \"{what}\""))
-                    .with_hint("this statement of Python is not part of the kernel language"));
+                    .with_hint("kernels do not support this Python statement"));
             }
         }
         Ok(Flow::Normal)
@@ -101,17 +101,17 @@ impl Lowerer<'_> {
             )
             .with_hint(
                 "move non-parallel code to a separate kernel; `qd.static_assert`, `if qd.static(...)` and \
-                 `for ... in qd.static(...)` may stand here",
+                 `for ... in qd.static(...)` are allowed here",
             )),
         }
     }
 
     fn lower_with(&mut self, items: &[(Expr, Option<Expr>)], body: &[Stmt]) -> Result<Flow> {
         let [(item, target)] = items else {
-            return self.err(Code::Syntax, "'with' in Quadrants kernels only supports a single context manager");
+            return self.err(Code::Syntax, "a `with` statement in a kernel only supports a single context manager");
         };
         let ExprKind::Call(func, arguments) = &item.kind else {
-            return self.err(Code::Syntax, "'with' in Quadrants kernels requires a call expression");
+            return self.err(Code::Syntax, "a `with` statement in a kernel requires a call expression");
         };
         let callee = self.lower_expr(func)?;
         let builtin = match &callee {
@@ -124,12 +124,12 @@ impl Lowerer<'_> {
         let Some(name) = builtin.filter(|n| n == "stream_parallel" || is_graph_block(n)) else {
             return self.err(
                 Code::Syntax,
-                "'with' in Quadrants kernels only supports qd.stream_parallel(), qd.graph.parallel_context(), \
+                "a `with` statement in a kernel only supports qd.stream_parallel(), qd.graph.parallel_context(), \
                  qd.graph.parallel() and qd.checkpoint()",
             );
         };
         if target.is_some() {
-            return self.err(Code::Syntax, "'with ... as ...' is not supported in Quadrants kernels");
+            return self.err(Code::Syntax, "'with ... as ...' is not supported in kernels");
         }
         if is_graph_block(&name) {
             self.warn_of_flat_name(func, &name);
@@ -147,9 +147,14 @@ impl Lowerer<'_> {
             p.body.iter().any(|s| any_static_with(s, is_here))
         });
         if !stands_in_body {
-            return self.err(Code::Syntax, "qd.stream_parallel() must stand at the top level of the kernel");
+            return self.err(Code::Syntax, "qd.stream_parallel() must be at the top level of the kernel");
         }
-        if self.flag_argument(arguments, "stream_parallel", "allow_overlap", "only `allow_overlap=`")? {
+        if self.flag_argument(
+            arguments,
+            "stream_parallel",
+            "allow_overlap",
+            "only the keyword argument `allow_overlap`",
+        )? {
             self.overlap_allowed.insert(self.next_group);
         }
         match self.lower_group(None, body)? {

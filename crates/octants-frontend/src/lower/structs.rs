@@ -35,7 +35,7 @@ impl Lowerer<'_> {
             }
             _ => {
                 let what = self.world.type_name(obj);
-                return Err(Diagnostic::new(Code::Type, span, format!("{what} is not a type of the kernel language")));
+                return Err(Diagnostic::new(Code::Type, span, format!("{what} is not a type that kernels support")));
             }
         })
     }
@@ -70,7 +70,8 @@ impl Lowerer<'_> {
             let mut parts = Vec::new();
             for (name, ty) in &s.members {
                 let Some((_, v)) = m.items.iter().find(|(n, _)| n == name) else {
-                    return self.err(Code::Type, format!("struct `{}` needs the member `{name}`", s.name));
+                    return self
+                        .err(Code::Type, format!("struct `{}` is missing a value for the member `{name}`", s.name));
                 };
                 parts.push(self.value_for(v, ty)?);
             }
@@ -119,7 +120,7 @@ impl Lowerer<'_> {
     /// `StructType(a, b, c=...)`.
     pub(super) fn construct_struct(&mut self, obj: Obj, args: &[Value], kwargs: &[(String, Value)]) -> Result<Value> {
         let Type::Struct(s) = self.type_of_object(obj, self.b.span)? else {
-            return self.err(Code::Type, "not a struct type");
+            return self.err(Code::Type, "expected a struct type");
         };
         if let ([one], true) = (args, kwargs.is_empty()) {
             if let Value::Dict(_) | Value::Members(_) = one {
@@ -135,7 +136,7 @@ impl Lowerer<'_> {
         if args.len() > s.members.len() {
             return self.err(
                 Code::Type,
-                format!("struct `{}` has {} members, {} values given", s.name, s.members.len(), args.len()),
+                format!("struct `{}` has {} members, but {} values are given", s.name, s.members.len(), args.len()),
             );
         }
         for (name, _) in kwargs {

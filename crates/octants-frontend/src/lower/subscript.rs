@@ -70,7 +70,7 @@ impl Lowerer<'_> {
                 self.sequence_item(&items, base, &index)
             }
             Value::Dict(items) => {
-                let [key] = &index[..] else { return self.err(Code::Index, "a dict takes one key") };
+                let [key] = &index[..] else { return self.err(Code::Index, "a subscript of a dict takes one key") };
                 match self.position_of_key(items, key)? {
                     Some(i) => Ok(items[i].1.clone()),
                     None => self.err(Code::Index, "this key is not in the dict"),
@@ -136,7 +136,7 @@ impl Lowerer<'_> {
             _ => None,
         };
         let (Some(text), Some(key)) = (self.to_host(base), key) else {
-            return self.err(Code::Type, "a string is indexed by one value that is known at compile time");
+            return self.err(Code::Type, "a string can only be indexed by one value known at compile time");
         };
         let found = self.world.subscript(text, key).map_err(|e| self.host_error(e))?;
         Ok(self.lift(found))
@@ -169,7 +169,7 @@ impl Lowerer<'_> {
                 let v = self.make_tensor(items, None)?;
                 self.component(&Value::Rt(v), index)
             }
-            _ => self.err(Code::Index, "an index is missing"),
+            _ => self.err(Code::Index, "a subscript needs at least one index"),
         }
     }
 
@@ -183,10 +183,12 @@ impl Lowerer<'_> {
         let message = match index {
             [Value::Int(i)] if (0..n as i128).contains(i) => return Ok(()),
             [Value::Int(i)] => format!("unpacked vector index out of bounds: {name}[{i}] (count={n})"),
-            _ => format!("unpacked vector {name}[i] requires a python-int index (possibly via qd.static)"),
+            _ => format!(
+                "unpacked vector {name}[i] requires a python-int index known at compile time, e.g. from qd.static"
+            ),
         };
         Err(Diagnostic::new(Code::Syntax, self.b.span, message)
-            .with_hint("drop `unpacked=True` for a vector that is indexed at run time"))
+            .with_hint("remove `unpacked=True` if the vector is indexed at run time"))
     }
 
     fn slice_positions(&mut self, slice: &Value, len: usize) -> Result<Vec<usize>> {
@@ -262,7 +264,7 @@ impl Lowerer<'_> {
             return Ok(());
         }
         Err(Diagnostic::new(Code::Syntax, self.b.span, "Negative indices are not supported in Quadrants kernels.")
-            .with_hint("count from the end by the shape: `x[x.shape[0] - 1]`"))
+            .with_hint("count from the end with the shape: `x[x.shape[0] - 1]`"))
     }
 
     fn bad_index<T>(&mut self, s: Scalar) -> Result<T> {
@@ -394,7 +396,7 @@ impl Lowerer<'_> {
                         self.b.span,
                         "Negative indices are not supported in Quadrants kernels.",
                     )
-                    .with_hint(format!("the last of {n} components has the index {}", n - 1)));
+                    .with_hint(format!("the last of the {n} components has index {}", n - 1)));
                 }
                 let at = *i;
                 if at >= i128::from(*n) {
@@ -483,7 +485,10 @@ impl Lowerer<'_> {
             index.push(full.clone());
         }
         if index.len() > shape.len() {
-            return self.err(Code::Index, format!("{} indices for a value of {} axes", index.len(), shape.len()));
+            return self.err(
+                Code::Index,
+                format!("too many indices: {} for a value with {} dimensions", index.len(), shape.len()),
+            );
         }
         let mut axes: Vec<Vec<Value>> = Vec::new();
         let mut extents = Vec::new();

@@ -62,7 +62,7 @@ impl Lowerer<'_> {
         }
         let columns = rows[0].len();
         if rows.iter().any(|r| r.len() != columns) {
-            return self.err(Code::Value, "the rows of a matrix must have one length");
+            return self.err(Code::Value, "all rows of a matrix must have the same length");
         }
         let flat: Vec<ValueId> = rows.into_iter().flatten().collect();
         let s = scalar.unwrap_or_else(|| {
@@ -81,7 +81,7 @@ impl Lowerer<'_> {
     pub(super) fn lower_matrix(&mut self, args: &[Value], kwargs: &[(String, Value)]) -> Result<Value> {
         let keyword = |n: &str| kwargs.iter().find(|(k, _)| k == n).map(|(_, v)| v.clone());
         let Some(items) = args.first().cloned().or_else(|| keyword("arr")) else {
-            return self.err(Code::Type, "a vector or matrix is made from a list of components");
+            return self.err(Code::Type, "`qd.Vector` and `qd.Matrix` take a list of components");
         };
         let s = match args.get(1).cloned().or_else(|| keyword("dt")) {
             Some(Value::None) | None => None,
@@ -103,7 +103,7 @@ impl Lowerer<'_> {
                     _ => self.rt(&items)?,
                 };
                 if !self.b.ty(v).is_tensor() {
-                    return self.err(Code::Type, "a vector or matrix is made from a list of components");
+                    return self.err(Code::Type, "`qd.Vector` and `qd.Matrix` take a list of components");
                 }
                 match s {
                     Some(s) => arith::cast(&mut self.b, v, s)?,
@@ -116,7 +116,7 @@ impl Lowerer<'_> {
 
     /// `vec3(...)`, `mat2(...)`: scalars, vectors and lists in order; one scalar fills all.
     pub(super) fn construct_tensor(&mut self, ty: &Type, args: &[Value]) -> Result<Value> {
-        let Some(s) = ty.scalar() else { return self.err(Code::Type, "not a vector or matrix type") };
+        let Some(s) = ty.scalar() else { return self.err(Code::Type, "expected a vector or matrix type") };
         let mut flat = Vec::new();
         for a in args {
             self.flatten_components(a, &mut flat)?;
@@ -130,7 +130,7 @@ impl Lowerer<'_> {
             return self.err(
                 Code::Value,
                 format!(
-                    "Incompatible arguments for {ty}: it has {wanted} components, {} given",
+                    "Incompatible arguments for {ty}: it has {wanted} components, but {} are given",
                     flat.len(),
                     ty = type_name(ty)
                 ),

@@ -58,7 +58,7 @@ impl Lowerer<'_> {
     fn sqrt(&mut self, v: ValueId) -> Result<ValueId> {
         match arith::math(&mut self.b, &self.options, "sqrt", &[v]) {
             Some(v) => v,
-            None => self.err(Code::Type, "sqrt of this value"),
+            None => self.err(Code::Type, "`sqrt` does not support this value"),
         }
     }
 
@@ -177,14 +177,16 @@ impl Lowerer<'_> {
             "to_list" => return Ok(Some(Value::list(self.unpack(&Value::Rt(base_value))?))),
             "fill" => {
                 let (Some(place), Some(x)) = (self.place(base), arg(0, "val")) else {
-                    return self.err(Code::Type, "`fill` takes a value and changes a variable or element");
+                    return self.err(Code::Type, "`fill` takes one value, and works only on a variable or an element");
                 };
                 let x = self.cast_value(&x, ty.scalar().unwrap_or(Scalar::F32))?;
                 let x = self.b.splat(x, &ty);
                 self.b.store(place.addr, x);
                 return Ok(Some(Value::None));
             }
-            "_augassign" | "_assign" => return self.err(Code::Syntax, "write the assignment as a statement"),
+            "_augassign" | "_assign" => {
+                return self.err(Code::Syntax, "kernels do not support this method: write an assignment statement");
+            }
             _ => {
                 if let Some(f) = self.world.tensor_method(name) {
                     let mut all = vec![Value::Rt(base_value)];
@@ -225,7 +227,7 @@ impl Lowerer<'_> {
             (ta, tb) => self.err(
                 Code::Type,
                 format!(
-                    "cross takes two vectors of 2 or of 3 components, got {ta} and {tb}",
+                    "`cross` takes two vectors of 2 or 3 components, got {ta} and {tb}",
                     ta = type_name(&ta),
                     tb = type_name(&tb)
                 ),
@@ -235,7 +237,7 @@ impl Lowerer<'_> {
 
     fn outer_product(&mut self, a: ValueId, b: ValueId) -> Result<ValueId> {
         let (Type::Vector(_, n), Type::Vector(_, m)) = (self.b.ty(a).clone(), self.b.ty(b).clone()) else {
-            return self.err(Code::Type, "outer_product takes two vectors");
+            return self.err(Code::Type, "`outer_product` takes two vectors");
         };
         let (a, b, s) = self.pair(a, b);
         let mut parts = Vec::new();

@@ -66,7 +66,7 @@ impl Lowerer<'_> {
             Some('o' | 'x' | 'X' | 'u') => !scalar.is_float() && !scalar.is_signed(),
             Some('f' | 'F' | 'e' | 'E' | 'a' | 'A' | 'g' | 'G') => scalar.is_float(),
             Some(c) if !c.is_ascii_digit() => {
-                return self.err(Code::Type, format!("'{spec}' is not a format of numbers."));
+                return self.err(Code::Type, format!("'{spec}' is not a valid number format."));
             }
             _ => true,
         };
@@ -147,7 +147,10 @@ impl Lowerer<'_> {
         let (mut sep, mut end) = (String::from(" "), String::from("\n"));
         for (name, v) in kwargs {
             let (Value::Str(s), "sep" | "end") = (v, name.as_str()) else {
-                return self.err(Code::Type, "print takes `sep=` and `end=` as constant strings, nothing else");
+                return self.err(
+                    Code::Type,
+                    "`print` takes only the keyword arguments `sep` and `end`, which must be constant strings",
+                );
             };
             if name == "sep" { sep = s.to_string() } else { end = s.to_string() }
         }

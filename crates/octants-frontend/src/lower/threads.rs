@@ -55,7 +55,7 @@ impl Lowerer<'_> {
         let ty = self.b.ty(value).clone();
         if ty.scalar().is_none() {
             let what = type_name(&ty);
-            return self.err(Code::Type, format!("a shuffle moves numbers, vectors and matrices, not {what}"));
+            return self.err(Code::Type, format!("a shuffle takes a scalar, vector or matrix, not {what}"));
         }
         let other = self.lane_operand(&call.args[1])?;
         Ok(Value::Rt(self.b.push(Op::Subgroup(op, vec![value, other]), ty)))
@@ -79,7 +79,10 @@ impl Lowerer<'_> {
         let elem = self.type_of_value(&dtype)?;
         let Some(scalar) = elem.scalar() else {
             let what = type_name(&elem);
-            return self.err(Code::Type, format!("a `SharedArray` holds numbers, vectors or matrices, not {what}"));
+            return self.err(
+                Code::Type,
+                format!("the elements of a `SharedArray` must be scalars, vectors or matrices, not {what}"),
+            );
         };
         let element = elem.leaf_count() as u64 * u64::from(scalar.bytes());
         let bytes = shape.iter().fold(element, |n, extent| n.saturating_mul(*extent));
@@ -115,13 +118,15 @@ impl Lowerer<'_> {
         if self.shared_bytes <= most {
             return Ok(());
         }
-        let others = if before > 0 { format!(" beside {before} bytes of others") } else { String::new() };
+        let others = if before > 0 { format!(" (plus {before} bytes of other shared arrays)") } else { String::new() };
         Err(Diagnostic::new(
             Code::Value,
             self.b.span,
-            format!("a `SharedArray` of {bytes} bytes{others} does not fit into a block's memory of {most} bytes"),
+            format!(
+                "a `SharedArray` of {bytes} bytes{others} exceeds the {most} bytes of shared memory that a block has"
+            ),
         )
-        .with_hint("`qd.lang.impl.get_max_shared_memory_bytes()` tells how many bytes a block has"))
+        .with_hint("`qd.lang.impl.get_max_shared_memory_bytes()` returns the limit"))
     }
 
     /// Extents, known at compile time and above zero.
@@ -138,7 +143,7 @@ impl Lowerer<'_> {
             Some(extents) if !extents.is_empty() => Ok(extents),
             _ => self.err(
                 Code::Value,
-                "the shape of a `SharedArray` is one or several positive integers, known at compile time",
+                "the shape of a `SharedArray` must be one or more positive integers known at compile time",
             ),
         }
     }
@@ -150,7 +155,7 @@ impl Lowerer<'_> {
             Type::Scalar(s) if s.is_int() => arith::cast(&mut self.b, v, Scalar::I32),
             other => {
                 let what = type_name(other);
-                self.err(Code::Type, format!("the index of a thread is an integer, not {what}"))
+                self.err(Code::Type, format!("a thread index or offset must be an integer, not {what}"))
             }
         }
     }
@@ -172,7 +177,7 @@ impl Lowerer<'_> {
             return Ok(());
         }
         Err(Diagnostic::new(Code::Compilation, self.b.span, format!("`{name}` of `qd.simt` needs a GPU"))
-            .with_hint("the threads of a CPU form no blocks: use qd.init(arch=qd.gpu), or a loop without `qd.simt`"))
+            .with_hint("CPU threads do not form blocks: use qd.init(arch=qd.gpu), or a loop without `qd.simt`"))
     }
 
     /// The code is in a parallel loop, or in a function, which one may call.
@@ -188,7 +193,11 @@ impl Lowerer<'_> {
         if self.may_be_in_parallel_loop() {
             return Ok(());
         }
-        Err(Diagnostic::new(Code::Syntax, self.b.span, format!("`{name}` of `qd.simt` is outside of a parallel loop"))
-            .with_hint("blocks and subgroups are of the threads that run the iterations of a parallel loop"))
+        Err(Diagnostic::new(
+            Code::Syntax,
+            self.b.span,
+            format!("`{name}` of `qd.simt` can only be used inside a parallel loop"),
+        )
+        .with_hint("blocks and subgroups consist of the threads that run a parallel loop"))
     }
 }

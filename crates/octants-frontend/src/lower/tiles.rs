@@ -51,7 +51,9 @@ impl Lowerer<'_> {
             self.b.span,
             format!("arrays and fields cannot be sliced in a kernel: {shown}"),
         )
-        .with_hint("tiles of `qd.simt`, on a GPU, load `a[r0:r1, c0:c1]`, and `a[r0:r1, c]` is a column of a tile"))
+        .with_hint(
+            "on a GPU, a tile of `qd.simt` can load `a[r0:r1, c0:c1]`, and `a[r0:r1, c]` is a column for a tile",
+        ))
     }
 
     /// Begin and end of a slice, both given.
@@ -59,10 +61,10 @@ impl Lowerer<'_> {
         match slice {
             Value::Slice(parts) => match &**parts {
                 [Value::None, ..] | [_, Value::None, _] => {
-                    self.err(Code::Syntax, "a tile's slice names both its begin and its end: `a[r0:r1, c0:c1]`")
+                    self.err(Code::Syntax, "a slice for a tile needs both bounds: `a[r0:r1, c0:c1]`")
                 }
                 [begin, end, Value::None] => Ok([self.detach(begin.clone())?, self.detach(end.clone())?]),
-                _ => self.err(Code::Syntax, "a tile's slice has no step"),
+                _ => self.err(Code::Syntax, "a slice for a tile cannot have a step"),
             },
             _ => panic!("compiler bug: not a slice"),
         }
@@ -129,8 +131,10 @@ impl Lowerer<'_> {
         };
         if !self.is_tile(tile)? {
             let what = self.describe(tile);
-            return self
-                .err(Code::Type, format!("a slice of an array is loaded into or stored from a tile, not {what}"));
+            return self.err(
+                Code::Type,
+                format!("a slice of an array can only be loaded into or stored from a tile, not {what}"),
+            );
         }
         let bounds = [r0, r1, c0, c1].map(Value::clone);
         let args = [Value::Array(*array)].into_iter().chain(batch.clone()).chain(bounds).collect();
@@ -169,15 +173,12 @@ impl Lowerer<'_> {
 
     fn refuse_operand<T>(&mut self, operand: &TileOperand) -> Result<T> {
         let text = match operand {
-            TileOperand::Outer(..) => {
-                "`qd.outer(a, b)` is subtracted from a tile, `t -= qd.outer(a, b)`, and nothing else"
-            }
+            TileOperand::Outer(..) => "`qd.outer(a, b)` can only be subtracted from a tile: `t -= qd.outer(a, b)`",
             TileOperand::Product(..) => {
-                "a product of tiles is added to or subtracted from a tile, `t += a @ b` or `t -= a @ b`, and nothing \
-                 else"
+                "a product of tiles can only be added to or subtracted from a tile: `t += a @ b` or `t -= a @ b`"
             }
             TileOperand::Slice { .. } => {
-                "a slice of an array is loaded into a tile, `t[:] = a[r0:r1, c0:c1]`, or stored from one"
+                "a slice of an array can only be loaded into a tile (`t[:] = a[r0:r1, c0:c1]`) or stored from one"
             }
         };
         self.err(Code::Type, text)

@@ -187,7 +187,7 @@ impl Lowerer<'_> {
             let (base, name) = &**method;
             let text = format!("{} has no attribute `{name}`", self.describe(base));
             return Diagnostic::new(Code::Attribute, self.b.span, text)
-                .with_hint(format!("a method is called: `{name}()`"));
+                .with_hint(format!("call the method: `{name}()`"));
         }
         Diagnostic::new(Code::Type, self.b.span, format!("{} {why}", self.describe(value)))
     }
@@ -212,10 +212,10 @@ impl Lowerer<'_> {
     pub(super) fn unsupported(&self, what: &str, span: Span) -> Box<Diagnostic> {
         if matches!(what, "Complex" | "Bytes") {
             let text = format!("Invalid constant scalar data type: <class '{}'>", what.to_lowercase());
-            return Diagnostic::new(Code::Type, span, text).with_hint("literals are integers, floats and truth values");
+            return Diagnostic::new(Code::Type, span, text).with_hint("literals must be ints, floats or bools");
         }
         Diagnostic::new(Code::Syntax, span, format!("Unsupported node \"{what}\"")).with_hint(
-            "this expression of Python is not part of the kernel language; compute it outside, or at compile time with \
+            "kernels do not support this Python expression: compute it outside the kernel, or at compile time with \
              `qd.static(...)`",
         )
     }
@@ -319,9 +319,9 @@ impl Lowerer<'_> {
             Value::Dataclass(_) => "a dataclass".into(),
             Value::Range(_) | Value::Ndrange(_) | Value::Grouped(_) => "a loop range".into(),
             Value::Method(m) => format!("the method `{}`", m.1),
-            Value::Tile(_) => "a slice or an outer product for a tile".into(),
+            Value::Tile(_) => "a tile operand (a slice of an array, an outer product or a product of tiles)".into(),
             Value::Element(e) => format!("an element of `{}`", self.kind_of(e.elements)),
-            Value::Neighbors(_) => "the elements next to an element of a mesh".into(),
+            Value::Neighbors(_) => "a mesh relation".into(),
             v => self.runtime_type(v).map_or_else(|| "a value".into(), |t| type_name(&t)),
         }
     }

@@ -31,7 +31,7 @@ def itself(a):
 
 @qd.func
 def forever(n: qd.template()):
-    return forever(n + 1)  #~ ERROR recursive call of `forever`: 32 calls inside each other
+    return forever(n + 1)  #~ ERROR recursive call of `forever`: more than 32 nested calls
 
 
 @qd.func
@@ -65,7 +65,7 @@ def mixed_returns(a):
 def mixed_counts(a):
     if a > 0:
         return 1, 2
-    return 1, 2, 3  #~ ERROR another number of values
+    return 1, 2, 3  #~ ERROR this `return` has 3 values
 
 
 @qd.real_func
@@ -210,7 +210,7 @@ def positional_cast(a: qd.i32):
 
 @qd.kernel
 def print_option(a: qd.i32):
-    print(a, file=3)  #~ ERROR print takes `sep=` and `end=`
+    print(a, file=3)  #~ ERROR `print` takes only the keyword arguments `sep` and `end`
 
 
 @qd.kernel
@@ -238,7 +238,7 @@ def prints_if(a, what):
 
 @qd.kernel
 def run_time_text_to_an_outlined_function(a: qd.i32):
-    prints_if(a, f"a={a}")  #~ ERROR argument `what` cannot be a string in a function that is compiled on its own #~ HINT returns from inside a branch
+    prints_if(a, f"a={a}")  #~ ERROR argument `what` cannot be a string in a function that is compiled separately #~ HINT returns from inside a branch
 
 
 @qd.kernel

@@ -70,7 +70,7 @@ def returns_without_annotation(n: qd.i32):
 
 @qd.kernel
 def never_returns(n: qd.i32) -> qd.i32:
-    pass  #~ ERROR Kernel has a return type but does not have a return statement #~ HINT drop the annotation
+    pass  #~ ERROR Kernel has a return type but does not have a return statement #~ HINT remove the return annotation
 
 
 @qd.kernel
@@ -80,7 +80,7 @@ def returns_nothing(n: qd.i32) -> qd.i32:
 
 @qd.kernel
 def returns_too_many(n: qd.i32) -> (qd.i32, qd.f32):
-    return n, n, n  #~ ERROR returns 3 values, its annotation has 2 #~ AT n, n, n
+    return n, n, n  #~ ERROR returns 3 values, but its annotation has 2 #~ AT n, n, n
 
 
 @qd.kernel
@@ -95,7 +95,7 @@ def returns_text() -> qd.f32:
 
 @qd.kernel
 def static_of_a_run_time_value(a: qd.i32):
-    if qd.static(a > 0):  #~ ERROR must be compile-time constants #~ AT qd.static(a > 0) #~ HINT drop `qd.static`
+    if qd.static(a > 0):  #~ ERROR must be compile-time constants #~ AT qd.static(a > 0) #~ HINT remove `qd.static`
         pass
 
 
@@ -169,7 +169,7 @@ def too_few_targets(n: qd.i32):
 
 @qd.kernel
 def too_many_targets(n: qd.i32):
-    for i, j in range(n):  #~ ERROR a range has one index #~ AT i, j
+    for i, j in range(n):  #~ ERROR a loop over `range` takes one variable #~ AT i, j
         pass
 
 

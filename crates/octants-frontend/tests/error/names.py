@@ -40,7 +40,7 @@ def augmented_unknown():
 def in_one_branch(a: qd.i32) -> qd.i32:
     if a > 0:
         b = 1
-    return b  #~ ERROR Name "b" is not defined #~ AT b #~ HINT give it a value before
+    return b  #~ ERROR Name "b" is not defined #~ AT b #~ HINT assign a value before it
 
 
 @qd.kernel
@@ -49,14 +49,14 @@ def in_both_branches(a: qd.i32) -> qd.i32:
         b = 1
     else:
         b = 2
-    return b  #~ ERROR Name "b" is not defined #~ HINT give it a value before
+    return b  #~ ERROR Name "b" is not defined #~ HINT assign a value before it
 
 
 @qd.kernel
 def after_the_loop(n: qd.i32) -> qd.i32:
     for i in range(n):
         last = i
-    return last  #~ ERROR Name "last" is not defined #~ HINT inside an `if`, a loop
+    return last  #~ ERROR Name "last" is not defined #~ HINT only inside an `if` or a loop
 
 
 @qd.kernel

@@ -9,22 +9,22 @@ thing = qd.opaque(n=3)
 
 @qd.func
 def uses_a_global(a):
-    return a + scale  #~ ERROR [PURE.VIOLATION] kernel `in_a_function` is declared to depend on its arguments alone #~ AT scale
+    return a + scale  #~ ERROR [PURE.VIOLATION] kernel `in_a_function` may depend only on its arguments #~ AT scale
 
 
 @qd.kernel(fastcache=True)
 def a_number() -> qd.i32:
-    return scale  #~ ERROR but uses `scale` of the scope around it #~ AT scale #~ HINT pass `scale` as an argument
+    return scale  #~ ERROR but it uses `scale` from an outer scope #~ AT scale #~ HINT pass `scale` as an argument
 
 
 @qd.kernel(fastcache=True)
 def a_field():
-    x[0] = 1.0  #~ ERROR but uses `x` of the scope around it #~ AT x
+    x[0] = 1.0  #~ ERROR but it uses `x` from an outer scope #~ AT x
 
 
 @qd.kernel(fastcache=True)
 def an_attribute() -> qd.i32:
-    return thing.n  #~ ERROR but uses attribute `n` of an object of the scope around it #~ AT thing.n
+    return thing.n  #~ ERROR but it uses the attribute `n` of an object from an outer scope #~ AT thing.n
 
 
 @qd.kernel(fastcache=True)

@@ -41,14 +41,14 @@ def nested(n: qd.i32):
 @qd.kernel
 def in_a_loop(n: qd.i32):
     for i in range(n):
-        with qd.stream_parallel():  #~ ERROR must stand at the top level
+        with qd.stream_parallel():  #~ ERROR must be at the top level
             x[i] = 1
 
 
 @qd.kernel
 def in_a_branch(n: qd.i32):
     if n > 0:
-        with qd.stream_parallel():  #~ ERROR must stand at the top level
+        with qd.stream_parallel():  #~ ERROR must be at the top level
             x[0] = 1
 
 
@@ -56,7 +56,7 @@ def in_a_branch(n: qd.i32):
 def in_a_loop_of_a_static_branch(n: qd.i32):
     if qd.static(True):
         for k in range(n):
-            with qd.stream_parallel():  #~ ERROR must stand at the top level
+            with qd.stream_parallel():  #~ ERROR must be at the top level
                 x[0] = 1
 
 
@@ -91,13 +91,13 @@ def not_a_call(n: qd.i32):
 
 @qd.kernel
 def positional(n: qd.i32):
-    with qd.stream_parallel(3):  #~ ERROR takes only `allow_overlap=`
+    with qd.stream_parallel(3):  #~ ERROR takes only the keyword argument `allow_overlap`
         x[0] = 1
 
 
 @qd.kernel
 def unknown_option(n: qd.i32):
-    with qd.stream_parallel(overlap=True):  #~ ERROR takes only `allow_overlap=`
+    with qd.stream_parallel(overlap=True):  #~ ERROR takes only the keyword argument `allow_overlap`
         x[0] = 1
 
 

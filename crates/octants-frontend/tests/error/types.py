@@ -20,7 +20,7 @@ def shapes_differ(a: vec2, b: vec3):
 
 @qd.kernel
 def matrix_product(a: mat23, b: mat2):
-    c = a @ b  #~ ERROR dimension mismatch between #~ HINT the columns of the left side #~ AT a @ b
+    c = a @ b  #~ ERROR dimension mismatch between #~ HINT the left operand must have #~ AT a @ b
 
 
 @qd.kernel
@@ -230,7 +230,7 @@ def annotated_type(a: qd.f32):
 
 @qd.kernel
 def bad_annotation(a: qd.f32):
-    b: x = a  #~ ERROR is not a type of the kernel language
+    b: x = a  #~ ERROR is not a type that kernels support
 
 
 @qd.kernel
@@ -240,7 +240,7 @@ def annotated_static(a: qd.f32):
 
 @qd.kernel
 def ragged():
-    m = qd.Matrix([[1, 2], [3]])  #~ ERROR the rows of a matrix must have one length
+    m = qd.Matrix([[1, 2], [3]])  #~ ERROR all rows of a matrix must have the same length
 
 
 @qd.kernel
@@ -250,7 +250,7 @@ def empty_row():
 
 @qd.kernel
 def vector_of_number(a: qd.i32):
-    m = qd.Vector(a)  #~ ERROR is made from a list
+    m = qd.Vector(a)  #~ ERROR take a list of components
 
 
 @qd.kernel
@@ -290,7 +290,7 @@ def struct_keyword() -> qd.i32:
 
 @qd.kernel
 def struct_count() -> qd.i32:
-    return Q(1, 2).a  #~ ERROR has 1 members, 2 values given
+    return Q(1, 2).a  #~ ERROR has 1 members, but 2 values are given
 
 
 @qd.kernel
@@ -398,4 +398,4 @@ def cast_to_value(a: qd.f32):
 
 @qd.kernel
 def what_a_view_is_of(v: qd.types.ndarray(qd.f32, 1)):
-    v.get_ndarray()[0] = 1.0  #~ ERROR `v` is an array, which has no `get_ndarray`: only views have #~ HINT annotate the parameter
+    v.get_ndarray()[0] = 1.0  #~ ERROR `v` is an array without `get_ndarray`: only a `qd.BufferView` has it #~ HINT annotate the parameter

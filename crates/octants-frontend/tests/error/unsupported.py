@@ -20,7 +20,7 @@ def inner_function():
 @qd.kernel
 def deletes(a: qd.i32):
     b = a
-    del b  #~ ERROR Unsupported node "Delete" #~ AT del b #~ HINT not part of the kernel language
+    del b  #~ ERROR Unsupported node "Delete" #~ AT del b #~ HINT kernels do not support this Python statement
 
 
 @qd.kernel
@@ -117,12 +117,12 @@ def with_other(n: qd.i32):
 
 @qd.kernel
 def star_expression(n: qd.i32):
-    a = *x  #~ ERROR `*` is not supported here
+    a = *x  #~ ERROR unpacking with `*` is not supported here
 
 
 @qd.kernel
 def declaration():
-    a: qd.i32  #~ ERROR a declaration without a value is not supported
+    a: qd.i32  #~ ERROR a variable declaration needs a value
 
 
 @qd.kernel

@@ -118,11 +118,7 @@ fn not_an_array(value: &Bound<'_, PyAny>, place: &Place<'_>) -> PyErr {
     errors::exception(
         value.py(),
         "OctantsRuntimeTypeError",
-        format!(
-            "Invalid type for argument {}, got {shown}: kernel `{}` takes an array there",
-            place.path(),
-            place.kernel
-        ),
+        format!("Invalid type for argument {}, got {shown}: kernel `{}` expects an array", place.path(), place.kernel),
     )
 }
 
@@ -168,8 +164,8 @@ fn wrong_elements(view: &ArrayView, elem: &Type, ndim: Option<u32>, own: bool, p
         ));
     }
     PyValueError::new_err(format!(
-        "Invalid value for argument {name} - the components of each element must lie one after the other in memory: \
-         pass numpy.ascontiguousarray(...) of it (kernel `{kernel}`)"
+        "Invalid value for argument {name} - the components of each element must be contiguous in memory: pass \
+         numpy.ascontiguousarray(...) of it (kernel `{kernel}`)"
     ))
 }
 

@@ -60,7 +60,7 @@ pub fn tensor_words(words: &mut SmallVec<[u64; 48]>, ty: &Type, value: &Bound<'_
             .collect::<PyResult<_>>()
             .map_err(raised)?;
         if out.len() != n as usize {
-            return Err(raised(PyValueError::new_err(format!("{} components given where {n} are wanted", out.len()))));
+            return Err(raised(PyValueError::new_err(format!("{} components given, but {n} are needed", out.len()))));
         }
         Ok(out)
     };

@@ -110,8 +110,7 @@ impl Kernel {
         mode: AutodiffMode,
     ) -> PyResult<Py<PyAny>> {
         if mode != AutodiffMode::None {
-            let text =
-                format!("kernel `{}`: kernels that run as Python (arch=qd.python) have no derivatives", self.name);
+            let text = format!("kernel `{}`: arch=qd.python does not support derivatives", self.name);
             return Err(errors::runtime_error(py, text));
         }
         let named = named.map(|named| named.copy()).transpose()?;

@@ -100,8 +100,8 @@ impl Kernel {
         let Some((param, path)) = same[0].changed(args) else { return Ok(()) };
         let owner = prepared.signature.params.get(param as usize).map_or("", |p| p.text.as_str());
         let text = format!(
-            "kernel `{}` was compiled {MANY_CHANGES} times for different values of `{owner}{path}`: what changes \
-             often is better passed as an argument, or kept in a field",
+            "kernel `{}` was compiled {MANY_CHANGES} times for different values of `{owner}{path}`: pass values that \
+             change often as arguments, or store them in a field",
             self.name
         );
         let text = std::ffi::CString::new(text).unwrap_or_default();
@@ -295,12 +295,12 @@ impl Kernel {
             let any = alias || !aliases.is_empty();
             // A derivative depends on which arrays are the same, which is not stored.
             if !found.fits(any) || any && mode != AutodiffMode::None {
-                search.reason = String::from("arrays share memory in another way than before");
+                search.reason = String::from("arrays share memory differently than before");
                 continue;
             }
             let watch = search.watch.clone();
             let Some(code) = detached::working(world.py(), || session.load_recalled(&found, watch)) else {
-                search.reason = String::from("its code is no longer kept");
+                search.reason = String::from("its code is no longer cached");
                 continue;
             };
             world.repeat(&found.printed, &found.warnings)?;

@@ -134,8 +134,8 @@ impl RecordedLaunch {
         };
         let what = name.map_or_else(|| String::from("an argument, or what one holds"), |name| format!("`{name}`"));
         let text = format!(
-            "the gradient of kernel `{}` cannot be computed: {what} was changed after the launch was recorded. Leave \
-             it as it is until the tape's block has ended, or pass a copy",
+            "the gradient of kernel `{}` cannot be computed: {what} was changed after the launch was recorded. Do not \
+             change it before the tape's block ends, or pass a copy",
             this.name
         );
         Err(errors::runtime_error(py, text))

@@ -47,7 +47,7 @@ impl Kernel {
         let shown = |o: &Bound<'_, PyAny>| o.repr().map_or_else(|_| "?".into(), |r| r.to_string());
         let known: Vec<String> = spec.checkpoints.iter().map(|(_, o)| shown(o.bind(py))).collect();
         let text = if known.is_empty() {
-            "`from_checkpoint=` is only valid for kernels with at least one qd.checkpoint(), and this one has none"
+            "`from_checkpoint=` is only valid for kernels with at least one qd.checkpoint(), but this one has none"
                 .into()
         } else {
             format!(

@@ -50,7 +50,7 @@ impl UnmadeCall {
             let (kernel, instance) = gradient.get().parts(py);
             (kernel, instance, AutodiffMode::Reverse)
         } else {
-            let text = format!("only kernels have code: expected what @qd.kernel makes, got {}", callee.repr()?);
+            let text = format!("expected a function decorated with @qd.kernel, got {}", callee.repr()?);
             return Err(errors::exception(py, "OctantsTypeError", text));
         };
         let args: Vec<_> = instance.into_iter().chain(args.as_slice()).collect();

@@ -231,7 +231,7 @@ impl StreamCore {
         }
         // SAFETY: the contract above. `finish` below queues what gives the staged memory back, whatever comes between.
         unsafe {
-            self.check_not_capturing("take copies of host arrays, or of more arguments than travel by value")?;
+            self.check_not_capturing("copy host arrays, or more arguments than are passed by value")?;
             let staged = stage(device, self.handle, kernel, (args, arrays), scratch, caller);
             if is_interrupt(&staged) {
                 // Nothing was queued yet.
@@ -394,6 +394,6 @@ impl StreamCore {
             return ErrorKind::ProgramGone { what: "stream" }.into();
         }
         let (name, want, got) = (&kernel.meta.name, kernel.meta.arg_slots, args.len());
-        ErrorKind::CompilerBug(format!("kernel `{name}` takes {want} argument slots and was given {got}")).into()
+        ErrorKind::CompilerBug(format!("kernel `{name}` takes {want} argument slots, but {got} were given")).into()
     }
 }

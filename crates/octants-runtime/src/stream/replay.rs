@@ -86,7 +86,7 @@ impl Stream {
             // SAFETY: the contract above.
             Some(capture) => unsafe { capture.note_foreign_graph(&self.0, graph) },
             None => {
-                let message = "this thread captures nothing that a graph could be added to".into();
+                let message = "this thread is not capturing a graph".into();
                 Err(ErrorKind::Misuse { message }.into())
             }
         }

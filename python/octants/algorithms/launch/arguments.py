@@ -40,7 +40,7 @@ MOST_INDEXED = 1 << 32
 def length_of(name: str, arr: Any) -> int:
     """The elements of a one-dimensional array. Raises `ValueError` for another shape."""
     if len(arr.shape) != 1:
-        raise ValueError(f"`{name}` is a one-dimensional array, not one of shape {tuple(arr.shape)}")
+        raise ValueError(f"`{name}` must be one-dimensional, but has shape {tuple(arr.shape)}")
     return int(arr.shape[0])
 
 
@@ -51,7 +51,7 @@ def counted(arr: Any, n: Any, capacity: int) -> tuple[Any, int, bool]:
     if not isinstance(n, (int, np.integer)):
         return n, capacity, True
     if not 0 <= n <= capacity:
-        raise ValueError(f"`n` is from 0 to the {capacity} elements of the array, not {n}")
+        raise ValueError(f"`n` must be from 0 to {capacity}, the length of the array, not {n}")
     return arr, int(n), False
 
 
@@ -68,7 +68,7 @@ def dtype_of(arr: Any) -> DataType:
     for dtype in BY_NAME.values():
         if dtype.numpy == named:
             return dtype
-    raise NotImplementedError(f"the algorithms do not work on elements of type {arr.dtype}")
+    raise NotImplementedError(f"the algorithms do not support elements of type {arr.dtype}")
 
 
 @func
@@ -84,5 +84,5 @@ def indexed_length(name: str, arr: Any) -> int:
     """The elements of an array whose indices take 32 bits. Raises `ValueError` for a longer one."""
     length = length_of(name, arr)
     if length >= MOST_INDEXED:
-        raise ValueError(f"`{name}` has {length} elements: this algorithm counts fewer than 2**32")
+        raise ValueError(f"`{name}` has {length} elements: this algorithm supports fewer than 2**32")
     return length

@@ -30,10 +30,10 @@ def _operator(op: Any, dtype: DataType, neutral: Any) -> tuple[Any, Any]:
     check_type(dtype)
     if isinstance(op, str):
         if op not in OPERATORS:
-            raise ValueError(f"`op` is one of {', '.join(OPERATORS)} or a @qd.func, not {op!r}")
+            raise ValueError(f"`op` must be one of {', '.join(OPERATORS)} or a @qd.func, not {op!r}")
         return OPERATORS[op], identity_of(op, dtype)
     if neutral is None:
-        raise ValueError("an operator of your own needs its `identity`: the value that changes no other")
+        raise ValueError("a custom operator needs `identity`: the value for which op(identity, x) == x")
     return op, neutral
 
 
@@ -124,6 +124,6 @@ def histogram(arr: Any, counts: Any, lower: float, upper: float, *, n: Any = Non
     left out. `counts` is an array of integers. Raises `ValueError` if `upper` is not larger, or for a wrong `n`.
     """
     if not upper > lower:
-        raise ValueError(f"`upper` is larger than `lower`: {upper} and {lower} are not")
+        raise ValueError(f"`upper` must be larger than `lower`, got upper={upper} and lower={lower}")
     size_at, size, on_device = counted(arr, n, length_of("arr", arr))
     _run_histogram(arr, counts, lower, upper, size_at, size, on_device, **on(qd_stream))

@@ -86,7 +86,7 @@ def sort(keys: Any, values: Any = None, *, descending: bool = False, n: Any = No
     moved, tmp_moved = keys, tmp_keys
     if values is not None:
         if length_of("values", values) < length:
-            raise ValueError(f"{length} keys have as many values, not {values.shape[0]}")
+            raise ValueError(f"{length} keys need as many values, got {values.shape[0]}")
         moved, tmp_moved = values, ndarray(dtype_of(values), length)
     scratch = _sort_scratch(length)
     has_values = values is not None
@@ -174,7 +174,7 @@ def sort_segments(
     moved, kept_moved = keys, kept_keys
     if values is not None:
         if length_of("values", values) < length:
-            raise ValueError(f"{length} keys have as many values, not {values.shape[0]}")
+            raise ValueError(f"{length} keys need as many values, got {values.shape[0]}")
         moved, kept_moved = values, ndarray(dtype_of(values), length)
     indices = [ndarray(u32, length) for _ in range(4)]
     segment_bits = 16 if length_of("offsets", offsets) <= 1 << 16 else 32
