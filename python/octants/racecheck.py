@@ -1,7 +1,8 @@
 """Finds races in a whole program: `python -m octants.racecheck program.py args...` (or `-m module args...`).
 
-The program runs with `check_races="full"`, regardless of the environment, and continues after each race. Its own
-output comes first. Then each race that occurred is reported once on standard error, with both lines, the element and a
+The program runs with `check_races="full"`, regardless of the environment, and continues after each race. On the CPU it
+runs with `cpu_streams=True` unless it says otherwise, so that missing waits between streams are found. Its own output
+comes first. Then each race that occurred is reported once on standard error, with both lines, the element and a
 fix. `--static` only looks for races that can be proved, which costs nothing while kernels run.
 
 The exit status is the program's own if it fails, otherwise 3 if there were races, 0 if there were none.
@@ -31,6 +32,7 @@ def run_program(arguments: list[str], mode: str = "full") -> tuple[list[Race], i
     were met and the status with which the program ended. Errors of the program go through.
     """
     os.environ["OCTANTS_CHECK_RACES"] = mode
+    os.environ.setdefault("OCTANTS_CPU_STREAMS", "1")
     _octants.collect_races()
     status = 0
     try:

@@ -523,7 +523,7 @@ def test_misuse_names_the_line():
     # What raised at compile time is caught under its own class, too.
     with pytest.raises(qd.OctantsRuntimeError, match="Indexed with 1"):
         one_index()
-    with refused(r"for i, j in x(.|\n)*cannot be nested"):
+    with refused(r"for i, j in x(.|\n)*must be at the top level of a kernel"):
         nested()
     with pytest.raises(qd.OctantsAssertionError, match="a dynamic level must have exactly one axis"):
         qd.root.dynamic(qd.ij, 4)

@@ -105,8 +105,7 @@ options! {
     concurrency: String = String::from("off"), choice(CONCURRENCY),
         "auto: launches on the default stream run side by side where what they touch allows it; off: in order.";
     check_races: String = String::from("off"), choice(CHECK_RACES),
-        "static: races that are proved are errors ahead of the launch; full: kernels also look for races while they run; \
-         both imply cpu_streams.";
+        "static: races that are proved are errors ahead of the launch; full: kernels also look for races while they run.";
     cpu_stream_schedule: String = String::new(), schedule,
         "For tests, `seed:N`: work of real CPU streams is done late and in an order shuffled by N.";
     cpu_separate_memory: bool = false, flag,

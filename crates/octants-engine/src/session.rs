@@ -98,8 +98,8 @@ impl Session {
             let checked = host.code_generator().check_processor(&config.cpu_target);
             checked.map_err(|e| Error::BadOption { name: "cpu_target".into(), reason: e.to_string() })?;
         }
-        // A device with memory of its own works asynchronously. Where all work is done in order, no wait is missed.
-        config.cpu_streams |= config.cpu_separate_memory || config.checks_races();
+        // A device with memory of its own works asynchronously.
+        config.cpu_streams |= config.cpu_separate_memory;
         let driver = host.open(&config.device_settings(packages)).map_err(Error::Unavailable)?;
         let machine = Machine::new(host, driver.code_target());
         Session::over(driver, machine, config, notices, (sink, shared))

@@ -107,7 +107,7 @@ impl Race {
 impl fmt::Display for Race {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "race on `{}`", self.buffer)?;
-        if let Some(index) = &self.index {
+        if let Some(index) = self.index.as_ref().filter(|index| !index.is_empty()) {
             let index: Vec<String> = index.iter().map(i64::to_string).collect();
             write!(f, " at index [{}]", index.join(", "))?;
         }

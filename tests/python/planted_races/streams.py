@@ -548,4 +548,101 @@ PROGRAMS = [
         """,
         cpu_streams=True,
     ),
+    planted(
+        "static",
+        """
+        # views on streams that overlap
+        x = qd.ndarray(qd.f32, 64)
+        View = qd.BufferView[qd.f32]
+        s1, s2 = qd.create_stream(), qd.create_stream()
+
+        @qd.kernel
+        def number(to: View, first: qd.f32):
+            for i in range(to.size):
+                to[i] = first + i  # here
+
+        number(x[0:32], 1.0, qd_stream=s1)  # launch
+        number(x[31:64], 2.0, qd_stream=s2)  # racy launch
+        number(x[32:64], 2.0, qd_stream=s2)  # safe
+        """,
+        cpu_streams=True,
+    ),
+    planted(
+        "static",
+        """
+        # second launch from another line
+        x, y = qd.ndarray(qd.f32, 64), qd.ndarray(qd.f32, 64)
+        A = qd.types.ndarray(qd.f32, ndim=1)
+        s1, s2 = qd.create_stream(), qd.create_stream()
+
+        @qd.kernel
+        def fill(to: A):
+            for i in to:
+                to[i] = 1.0 * i  # here
+
+        @qd.kernel
+        def copy(to: A, source: A):
+            for i in to:
+                to[i] = source[i]  # here
+
+        fill(x, qd_stream=s1)
+        s2.wait(s1)
+        copy(y, x, qd_stream=s2)
+        s1.wait(s2)
+        fill(x, qd_stream=s1)  # launch
+        s2.wait(s1)  # safe
+        copy(y, x, qd_stream=s2)  # launch
+        """,
+        cpu_streams=True,
+    ),
+    planted(
+        "static",
+        """
+        # read before many others
+        x = qd.ndarray(qd.f32, 64)
+        copies = [qd.ndarray(qd.f32, 64) for _ in range(80)]
+        A = qd.types.ndarray(qd.f32, ndim=1)
+        s1, s2, s3 = (qd.create_stream() for _ in range(3))
+
+        @qd.kernel
+        def fill(to: A):
+            for i in to:
+                to[i] = 1.0 * i  # here
+
+        @qd.kernel
+        def copy(to: A, source: A):
+            for i in to:
+                to[i] = source[i]  # here
+
+        copy(copies[0], x, qd_stream=s1)  # launch
+        for one in copies[1:]:
+            copy(one, x, qd_stream=s2)
+        s3.wait(s2)
+        s3.wait(s1)  # safe
+        fill(x, qd_stream=s3)  # launch
+        """,
+        cpu_streams=True,
+    ),
+    planted(
+        "static",
+        """
+        # fill in a captured graph
+        x = qd.ndarray(qd.f32, 64)
+        A = qd.types.ndarray(qd.f32, ndim=1)
+        s1, s2 = qd.create_stream(), qd.create_stream()
+
+        @qd.kernel
+        def number(to: A):
+            for i in to:
+                to[i] = 1.0 * i  # here
+
+        with qd.graph.capture() as graph:
+            x.fill(0.5, qd_stream=s1)  # launch here
+            s2.wait(s1)  # safe
+            number(x, qd_stream=s2)  # launch
+        graph.launch()
+        graph.launch(s2)  # safe
+        """,
+        cpu_streams=True,
+    ),
 ]

@@ -138,3 +138,20 @@ def test_off_watches_nothing():
     data_dependent.scatter_through_an_index_array(True)
     data_dependent.histogram_by_plain_sums(True)
     qd.sync()
+
+
+def test_launches_whose_indices_come_from_memory_are_compared_a_bounded_number_of_times():
+    qd.init(arch=qd.cpu, check_races="static", cpu_streams=True)
+
+    @qd.kernel
+    def scatter(x: ints, at: ints, value: qd.i32):
+        for i in at:
+            x[at[i]] = value
+
+    x, streams = array(np.zeros(N)), [qd.create_stream() for _ in range(2)]
+    indices = [array(shuffled(seed)) for seed in range(2)]
+    for value in range(400):
+        for at, stream in zip(indices, streams, strict=True):
+            scatter(x, at, value, qd_stream=stream)
+    qd.sync()
+    assert set(x.to_numpy()) == {399}

@@ -255,7 +255,7 @@ def vector_of_number(a: qd.i32):
 
 @qd.kernel
 def wrong_component_count(a: vec2):
-    b = vec3(a)  #~ ERROR it has 3 components, 2 given #~ AT vec3(a)
+    b = vec3(a)  #~ ERROR it has 3 components, but 2 are given #~ AT vec3(a)
 
 
 @qd.kernel

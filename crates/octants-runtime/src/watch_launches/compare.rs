@@ -1,0 +1,84 @@
+//! Whether two pieces of work touch the same element.
+
+use super::{Doing, Work};
+use crate::concurrency::elements::Elements;
+use crate::kernel::{LoadedKernel, Pointer};
+use crate::race::{Race, RaceAccess, RaceKind, Touch};
+use crate::witness::{Touched, ends, meet};
+
+/// Two pieces of work may meet in a buffer, as far as access sets tell.
+pub(super) fn may_meet((a, of_a): (&Doing, Option<Pointer>), (b, of_b): (&Doing, Option<Pointer>)) -> bool {
+    let (Doing::Launch(a, a_args), Doing::Launch(b, b_args), Some(of_a), Some(of_b)) = (a, b, of_a, of_b) else {
+        return true;
+    };
+    Elements { kernel: a, args: a_args, of: of_a }.meet(&Elements { kernel: b, args: b_args, of: of_b })
+}
+
+fn touches(kernel: &LoadedKernel, args: &[u64], near: &[i64]) -> Vec<Touched> {
+    kernel.witness.as_ref().map(|w| w.touches(args, near)).unwrap_or_default()
+}
+
+/// The race of two pieces of work that are not ordered, if they meet for certain.
+pub(super) fn race_of(earlier: &Work, later: &Work) -> Option<Race> {
+    let (buffer, index, [first, second]) = match (&earlier.doing, &later.doing) {
+        (Doing::Launch(a, a_args), Doing::Launch(b, b_args)) => {
+            let mut in_a = touches(a, a_args, &[]);
+            let mut in_b = touches(b, b_args, &ends(&in_a));
+            if meet(&in_a, &in_b).is_none() {
+                in_a = touches(a, a_args, &ends(&in_b));
+                in_b = touches(b, b_args, &ends(&in_a));
+            }
+            let (x, y) = meet(&in_a, &in_b)?;
+            let sides = [side(earlier, Some(x), x.touch), side(later, Some(y), y.touch)];
+            (x.buffer.to_string(), Some(x.index.clone()), sides)
+        }
+        (Doing::Launch(a, args), Doing::Ranges(_, ranges)) => {
+            let (x, touch) = find_in(&touches(a, args, &[]), ranges)?;
+            let sides = [side(earlier, Some(&x), x.touch), side(later, None, touch)];
+            (x.buffer.to_string(), Some(x.index), sides)
+        }
+        (Doing::Ranges(_, ranges), Doing::Launch(b, args)) => {
+            let (y, touch) = find_in(&touches(b, args, &[]), ranges)?;
+            let sides = [side(earlier, None, touch), side(later, Some(&y), y.touch)];
+            (y.buffer.to_string(), Some(y.index), sides)
+        }
+        (Doing::Ranges(_, a), Doing::Ranges(_, b)) => {
+            let meets = |x: &(u64, u64, bool), y: &(u64, u64, bool)| x.0 < y.1 && y.0 < x.1 && (x.2 || y.2);
+            let (x, y) = a.iter().find_map(|x| b.iter().find(|y| meets(x, y)).map(|y| (x, y)))?;
+            let sides = [side(earlier, None, touch_of(x.2)), side(later, None, touch_of(y.2))];
+            ("an array".into(), None, sides)
+        }
+    };
+    let (a, b) = (earlier.stream_name(), later.stream_name());
+    let cure = format!(
+        "{b} does not wait for {a}: between the two launches call `.wait(...)` of the stream of {} with the stream of \
+         {}, or with an event that was recorded there behind it, or wait on the host with `qd.sync()`",
+        later.site, earlier.site
+    );
+    Some(Race { kind: RaceKind::Launches, buffer, index, first, second, cure })
+}
+
+/// An element that is in one of some ranges, and what is done to the range, where one of the two is a change.
+fn find_in(touched: &[Touched], ranges: &[(u64, u64, bool)]) -> Option<(Touched, Touch)> {
+    let races = |t: &Touched, &(begin, end, written): &(u64, u64, bool)| {
+        t.address.is_some_and(|at| (begin..end).contains(&at)) && (written || t.touch != Touch::Read)
+    };
+    touched.iter().find_map(|t| {
+        let range = ranges.iter().find(|range| races(t, range))?;
+        Some((t.clone(), touch_of(range.2)))
+    })
+}
+
+fn touch_of(written: bool) -> Touch {
+    if written { Touch::Write } else { Touch::Read }
+}
+
+fn side(work: &Work, touched: Option<&Touched>, touch: Touch) -> RaceAccess {
+    let stream = work.stream_name();
+    let by = match &work.doing {
+        Doing::Launch(kernel, _) => format!("kernel `{}` on {stream}", kernel.name()),
+        Doing::Ranges(what, _) => format!("{what} on {stream}"),
+    };
+    let at = touched.map_or_else(|| work.site.clone(), |t| t.at.to_string());
+    RaceAccess { touch, at, by, launched_at: Some(work.site.clone()) }
+}
