@@ -266,5 +266,5 @@ def test_grids_are_written_for_viewers(tmp_path):
     text = path.read_text()
     assert 'WholeExtent="0 2 0 3 0 1"' in text
     assert 'type="Float32"' in text
-    with pytest.raises(ValueError, match="axes"):
+    with pytest.raises(ValueError, match="2- or 3-dimensional"):
         qd.tools.write_vtk(values[0], str(tmp_path / "line"))

@@ -311,7 +311,7 @@ def test_what_cannot_be_split_says_so():
             qd.ndarray(qd.f32, **arguments)
     with pytest.raises(qd.OctantsRuntimeError, match="have no gradients"):
         qd.ndarray(qd.f32, (4,), True, split=0)
-    with pytest.raises(qd.OctantsRuntimeError, match="not order"):
+    with pytest.raises(qd.OctantsRuntimeError, match="but got order"):
         qd.field(qd.f32, shape=(4, 4), order="ji", split=0)
     with pytest.raises(qd.OctantsIndexError, match="outside"):
         split(4)[4]

@@ -102,7 +102,7 @@ def test_blocks_have_the_threads_asked_for(group_size: int) -> None:
             block.sync()
             y[i] = 1
 
-    with pytest.raises(qd.OctantsRuntimeError, match="blocks of 4096 threads"):
+    with pytest.raises(qd.OctantsRuntimeError, match="blocks of 4096 cooperating threads"):
         too_many(np.zeros(4096, np.int32))
 
 

@@ -278,6 +278,6 @@ def test_code_for_subgroups_of_another_size_is_refused(group_size: int) -> None:
     other, size = ("gfx90a", 64) if group_size == 32 else ("sm_90", 32)
     with pytest.raises(
         qd.OctantsRuntimeError,
-        match=f"kernel `multiply`, .* for subgroups of {group_size} threads, .* machine has {size}",
+        match=f"kernel `multiply`, .* for subgroups of {group_size} threads, .* machine has subgroups of {size}",
     ):
         qd.inspect(multiply, a, c, target=other)
