@@ -132,7 +132,7 @@ def test_what_may_not_stand_where():
     refused(nested, "cannot be nested")
     refused(loop, "may contain only")
     refused(choice, "may contain only")
-    refused(arguments, r"parallel_context\(\) takes only the keyword argument `allow_nesting`")
+    refused(arguments, r"parallel_context\(\) takes no arguments except `allow_nesting`")
 
 
 def test_sections_that_touch_the_same_elements_are_found():

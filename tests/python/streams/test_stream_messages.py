@@ -230,7 +230,7 @@ SECTIONS = {
     "returns": TOP_LEVEL,
     "returns_within": "`return` is not supported in a kernel with qd.stream_parallel()",
     "graph": "qd.stream_parallel() is not compatible with graph=True kernels help: remove `graph=True`",
-    "option": "qd.stream_parallel() takes only the keyword argument `allow_overlap`",
+    "option": "qd.stream_parallel() takes no arguments except `allow_overlap`",
     "other": "a `with` statement in a kernel only supports qd.stream_parallel(), qd.graph.parallel_context(), "
     "qd.graph.parallel() and qd.checkpoint()",
 }

@@ -156,7 +156,7 @@ def test_s9_misuse(mode):
             for i in x:
                 x[i] = 1
 
-    refused(option, "takes only the keyword argument `allow_overlap`")
+    refused(option, "takes no arguments except `allow_overlap`")
     with pytest.raises(qd.OctantsScopeError, match="belongs in a kernel"):
         qd.stream_parallel()
     assert x[0] == 0

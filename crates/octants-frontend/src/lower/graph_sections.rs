@@ -61,7 +61,7 @@ impl Lowerer<'_> {
     fn lower_context(&mut self, arguments: &Arguments, body: &[Stmt]) -> Result<Flow> {
         let outer = self.graph_section;
         let within = matches!(outer, GraphSection::Section { nests: true });
-        let takes = "only the keyword argument `allow_nesting`";
+        let takes = "no arguments except `allow_nesting`";
         let nests = self.flag_argument(arguments, "graph.parallel_context", "allow_nesting", takes)? || within;
         let is_nested = matches!(outer, GraphSection::Context { .. } | GraphSection::Section { .. });
         if is_nested && !within {
@@ -94,7 +94,7 @@ impl Lowerer<'_> {
                 );
             }
         };
-        let takes = "only the keyword argument `allow_overlap`";
+        let takes = "no arguments except `allow_overlap`";
         if self.flag_argument(arguments, "graph.parallel", "allow_overlap", takes)? {
             self.overlap_allowed.insert(self.next_group);
         }

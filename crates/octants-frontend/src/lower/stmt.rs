@@ -149,12 +149,7 @@ impl Lowerer<'_> {
         if !stands_in_body {
             return self.err(Code::Syntax, "qd.stream_parallel() must be at the top level of the kernel");
         }
-        if self.flag_argument(
-            arguments,
-            "stream_parallel",
-            "allow_overlap",
-            "only the keyword argument `allow_overlap`",
-        )? {
+        if self.flag_argument(arguments, "stream_parallel", "allow_overlap", "no arguments except `allow_overlap`")? {
             self.overlap_allowed.insert(self.next_group);
         }
         match self.lower_group(None, body)? {

@@ -91,13 +91,13 @@ def not_a_call(n: qd.i32):
 
 @qd.kernel
 def positional(n: qd.i32):
-    with qd.stream_parallel(3):  #~ ERROR takes only the keyword argument `allow_overlap`
+    with qd.stream_parallel(3):  #~ ERROR takes no arguments except `allow_overlap`
         x[0] = 1
 
 
 @qd.kernel
 def unknown_option(n: qd.i32):
-    with qd.stream_parallel(overlap=True):  #~ ERROR takes only the keyword argument `allow_overlap`
+    with qd.stream_parallel(overlap=True):  #~ ERROR takes no arguments except `allow_overlap`
         x[0] = 1
 
 
