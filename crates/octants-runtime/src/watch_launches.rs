@@ -34,7 +34,7 @@ use crate::race::Race;
 use crate::report::lock;
 
 /// Uses of a buffer that are remembered.
-const MOST_USES: usize = 64;
+const MOST_USES: usize = 256;
 /// Steps of a graph that are compared with each other.
 const MOST_STEPS: usize = 512;
 /// Launches that are remembered before those are forgotten that the host has waited for.
