@@ -645,4 +645,23 @@ PROGRAMS = [
         """,
         cpu_streams=True,
     ),
+    planted(
+        "static",
+        """
+        # fill in the middle of a large array
+        x = qd.ndarray(qd.f32, 100_000)
+        A = qd.types.ndarray(qd.f32, ndim=1)
+        s1, s2 = qd.create_stream(), qd.create_stream()
+
+        @qd.kernel
+        def number(to: A):
+            for i in to:
+                to[i] = 1.0 * i  # here
+
+        number(x, qd_stream=s1)  # launch
+        s2.wait(s1)  # safe
+        x[40_000:60_000].fill(0.5, qd_stream=s2)  # launch here
+        """,
+        cpu_streams=True,
+    ),
 ]

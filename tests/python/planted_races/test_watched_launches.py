@@ -155,3 +155,25 @@ def test_launches_whose_indices_come_from_memory_are_compared_a_bounded_number_o
             scatter(x, at, value, qd_stream=stream)
     qd.sync()
     assert set(x.to_numpy()) == {399}
+
+
+def test_fills_of_fields_between_others_are_compared():
+    qd.init(arch=qd.cpu, check_races="static", cpu_streams=True)
+    x, y = qd.Vector.field(2, qd.f32), qd.field(qd.f32)
+    qd.root.dense(qd.i, N).place(x, y)
+    s1, s2 = qd.create_stream(), qd.create_stream()
+
+    @qd.kernel
+    def number():
+        for i in x:
+            x[i][0] = 1.0 * i
+
+    number(qd_stream=s1)
+    y.fill(0.5, qd_stream=s2)
+    with pytest.raises(qd.RaceError, match="race on `x`") as raised:
+        x.fill(0.5, qd_stream=s2)
+    (race,) = raised.value.races
+    assert race.first.launched_at.startswith(__file__)
+    assert race.second.launched_at.startswith(__file__)
+    s2.wait(s1)
+    x.fill(0.5, qd_stream=s2)

@@ -282,7 +282,17 @@ impl KernelWitness {
                 })?;
                 Some(slots.get(slot)? + position * element)
             }
-            _ => None,
+            Layout::Strided => {
+                let slot = (*self.layout.buffers.get(buffer.index())?)? as usize;
+                let first = slot + 1 + of.ndim as usize;
+                let strides = slots.get(first..first + index.len())?;
+                let offset = index
+                    .iter()
+                    .zip(strides)
+                    .try_fold(0, |sum: i64, (i, stride)| sum.checked_add(i.checked_mul(*stride as i64)?))?;
+                slots.get(slot)?.checked_add_signed(offset)
+            }
+            Layout::Flat(_) => None,
         }
     }
 }

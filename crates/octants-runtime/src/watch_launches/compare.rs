@@ -6,6 +6,9 @@ use crate::kernel::{LoadedKernel, Pointer};
 use crate::race::{Race, RaceAccess, RaceKind, Touch};
 use crate::witness::{Touched, ends, meet};
 
+/// Indices near which elements are looked for.
+const MOST_NEAR: usize = 16;
+
 /// Two pieces of work may meet in a buffer, as far as access sets tell.
 pub(super) fn may_meet((a, of_a): (&Doing, Option<Pointer>), (b, of_b): (&Doing, Option<Pointer>)) -> bool {
     let (Doing::Launch(a, a_args), Doing::Launch(b, b_args), Some(of_a), Some(of_b)) = (a, b, of_a, of_b) else {
@@ -33,12 +36,12 @@ pub(super) fn race_of(earlier: &Work, later: &Work) -> Option<Race> {
             (x.buffer.to_string(), Some(x.index.clone()), sides)
         }
         (Doing::Launch(a, args), Doing::Ranges(_, ranges)) => {
-            let (x, touch) = find_in(&touches(a, args, &[]), ranges)?;
+            let (x, touch) = find_in(&touches_near(a, args, ranges), ranges)?;
             let sides = [side(earlier, Some(&x), x.touch), side(later, None, touch)];
             (x.buffer.to_string(), Some(x.index), sides)
         }
         (Doing::Ranges(_, ranges), Doing::Launch(b, args)) => {
-            let (y, touch) = find_in(&touches(b, args, &[]), ranges)?;
+            let (y, touch) = find_in(&touches_near(b, args, ranges), ranges)?;
             let sides = [side(earlier, None, touch), side(later, Some(&y), y.touch)];
             (y.buffer.to_string(), Some(y.index), sides)
         }
@@ -56,6 +59,30 @@ pub(super) fn race_of(earlier: &Work, later: &Work) -> Option<Race> {
         later.site, earlier.site
     );
     Some(Race { kind: RaceKind::Launches, buffer, index, first, second, cure })
+}
+
+/// Elements that a launch touches, with those at the ends of ranges of addresses where an array has one axis.
+fn touches_near(kernel: &LoadedKernel, args: &[u64], ranges: &[(u64, u64, bool)]) -> Vec<Touched> {
+    let found = touches(kernel, args, &[]);
+    let mut near: Vec<i64> = Vec::new();
+    for pair in found.windows(2) {
+        let ([i], [j], Some(x), Some(y)) = (&pair[0].index[..], &pair[1].index[..], pair[0].address, pair[1].address)
+        else {
+            continue;
+        };
+        let (apart, bytes) = (j - i, y.wrapping_sub(x) as i64);
+        if pair[0].memory != pair[1].memory || apart == 0 || bytes / apart <= 0 {
+            continue;
+        }
+        let index_of = |address: u64| i + (address.wrapping_sub(x) as i64) / (bytes / apart);
+        near.extend(ranges.iter().flat_map(|(begin, end, _)| [index_of(*begin), index_of(end - 1)]));
+        near.sort_unstable();
+        near.dedup();
+        if near.len() >= MOST_NEAR {
+            break;
+        }
+    }
+    if near.is_empty() || find_in(&found, ranges).is_some() { found } else { touches(kernel, args, &near) }
 }
 
 /// An element that is in one of some ranges, and what is done to the range, where one of the two is a change.
