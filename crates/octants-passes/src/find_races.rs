@@ -11,25 +11,20 @@
 //!
 //! The same evaluation finds the elements that a launch certainly touches, for races between launches.
 //!
-//! Reading order: `value`, `observed`, `run_iteration`, `choose_iterations`, `race_sections`.
+//! Reading order: `value`, `observed`, `shared_locals`, `run_iteration`, `choose_iterations`, `race_sections`.
 
 mod choose_iterations;
 mod observed;
 mod race_sections;
 mod run_iteration;
+mod shared_locals;
 mod value;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use octants_analysis::{
-    Place, body_effects, function_effects, locals_of_all_iterations, runs_once, shared_locals, trace_address,
-    unproved_buffers,
-};
+use octants_analysis::{Place, body_effects, function_effects, runs_once, trace_address, unproved_buffers};
 use octants_diag::Span;
-use octants_ir::{
-    BlockId, Body, Buffer, BufferId, Const, Effect, ForLoop, Kernel, Layout, LocalId, MemorySpace, Op, ValueId,
-    task_blocks,
-};
+use octants_ir::{BlockId, BufferId, Const, Effect, ForLoop, Kernel, LocalId, Op, ValueId, task_blocks};
 
 use crate::fold_constants::fold_constants;
 use crate::inline_calls::inline_calls;
@@ -38,7 +33,8 @@ use crate::merge_aliased_buffers::merge_aliased_buffers;
 use crate::simplify_locals::simplify_locals;
 use choose_iterations::choose_iterations;
 use observed::Observed;
-use run_iteration::{Flow, Run, SharedLocal};
+use run_iteration::{Flow, Run};
+use shared_locals::{SharedLocal, locals_shared_by, name_locals};
 
 /// What a launch gives a kernel.
 pub trait LaunchValues {
@@ -122,7 +118,9 @@ pub struct RaceSearch {
     kernel: Kernel,
     /// Loops that are not proved safe.
     loops: HashSet<ValueId>,
-    /// For each of these the kernel's locals that its iterations share. A buffer that is no memory has their name.
+    /// Buffers of the kernel. Those behind them are no memory, and have the names of locals.
+    own_buffers: usize,
+    /// For each of these loops the kernel's locals that its iterations share.
     shared: HashMap<ValueId, HashMap<LocalId, SharedLocal>>,
     /// Groups that may touch what others do.
     overlap_allowed: BTreeSet<u32>,
@@ -166,8 +164,9 @@ impl RaceSearch {
                 }
             }
         }
+        let own_buffers = kernel.buffers.len();
         let shared = name_locals(&mut kernel, shared);
-        RaceSearch { kernel, loops, shared, overlap_allowed: overlap_allowed.clone() }
+        RaceSearch { kernel, loops, own_buffers, shared, overlap_allowed: overlap_allowed.clone() }
     }
 
     /// No loop can have a race, whatever the arguments, as long as arrays that are distinguished are different memory.
@@ -224,7 +223,7 @@ impl RaceSearch {
         let mut observed = Observed::of_touches(near);
         self.walk_touches(self.kernel.body.root, &mut run, &mut observed);
         let mut found: HashMap<TouchedElement, ()> = HashMap::new();
-        for seen in observed.all() {
+        for seen in observed.all().iter().filter(|seen| seen.buffer.index() < self.own_buffers) {
             found.insert(TouchedElement::of(seen), ());
         }
         let mut found: Vec<TouchedElement> = found.into_keys().collect();
@@ -332,60 +331,6 @@ impl RaceSearch {
         }
         run.end_loop();
     }
-}
-
-/// The locals that iterations of a loop store to, and that others see: in the loop (true), or only code behind it.
-fn locals_shared_by(body: &Body, v: ValueId, l: &ForLoop) -> Vec<(LocalId, bool)> {
-    let (seen_inside, used_outside) = (locals_of_all_iterations(body, v), shared_locals(body, v));
-    let (mut stored, mut inside) = (BTreeSet::new(), HashSet::new());
-    body.visit(l.body, &mut |inner, inst| {
-        inside.insert(inner);
-        if let Op::Store(a, _) | Op::Atomic(_, a, _) | Op::AtomicCas(a, ..) = inst.op
-            && let Place::Local(l) = trace_address(body, a)
-        {
-            stored.insert(l);
-        }
-    });
-    let mut read_outside = HashSet::new();
-    body.visit(body.root, &mut |other, inst| {
-        if let Op::Load(a) = inst.op
-            && !inside.contains(&other)
-            && let Place::Local(l) = trace_address(body, a)
-        {
-            read_outside.insert(l);
-        }
-    });
-    let is_seen = |l: &LocalId| seen_inside.contains(l) || used_outside.contains(l) && read_outside.contains(l);
-    stored.into_iter().filter(is_seen).map(|l| (l, seen_inside.contains(&l))).collect()
-}
-
-/// Adds a buffer for each local, which has its name and is no memory.
-fn name_locals(
-    kernel: &mut Kernel,
-    shared: HashMap<ValueId, Vec<(LocalId, bool)>>,
-) -> HashMap<ValueId, HashMap<LocalId, SharedLocal>> {
-    let mut named: HashMap<LocalId, BufferId> = HashMap::new();
-    let mut name = |l: LocalId| {
-        *named.entry(l).or_insert_with(|| {
-            let local = &kernel.body.locals[l.index()];
-            let (name, elem) = (local.name.clone(), local.ty.clone());
-            kernel.buffers.push(Buffer {
-                name,
-                elem,
-                ndim: 0,
-                layout: Layout::Contiguous,
-                space: MemorySpace::Global,
-                short_offsets: false,
-                is_metadata: false,
-            });
-            BufferId(kernel.buffers.len() as u32 - 1)
-        })
-    };
-    let of_loop = |locals: Vec<(LocalId, bool)>| -> HashMap<LocalId, SharedLocal> {
-        locals.into_iter().map(|(l, is_read)| (l, SharedLocal { name: name(l), is_read })).collect()
-    };
-    let mut of_loop = of_loop;
-    shared.into_iter().map(|(v, locals)| (v, of_loop(locals))).collect()
 }
 
 fn is_on_one_thread(l: &ForLoop) -> bool {

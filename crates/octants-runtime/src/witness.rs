@@ -42,7 +42,8 @@ impl Touched {
     }
 }
 
-/// What two launches call the same element by: its address, or the array and the index in it.
+/// What two launches call the same element by: its address, or the array and the index in it. Parts behind the beginning
+/// of an element have no address here, for another array may have no such parts.
 #[derive(PartialEq, Eq, Hash)]
 enum Key<'a> {
     At(u64),
@@ -51,7 +52,8 @@ enum Key<'a> {
 
 impl Touched {
     fn keys(&self) -> impl Iterator<Item = Key<'_>> {
-        self.address.map(Key::At).into_iter().chain([Key::In(self.memory, &self.index)])
+        let begins = self.path.iter().all(|part| *part == 0);
+        self.address.filter(|_| begins).map(Key::At).into_iter().chain([Key::In(self.memory, &self.index)])
     }
 }
 

@@ -177,3 +177,85 @@ def test_fills_of_fields_between_others_are_compared():
     assert race.second.launched_at.startswith(__file__)
     s2.wait(s1)
     x.fill(0.5, qd_stream=s2)
+
+
+def test_locals_that_are_set_first_and_not_read_behind_the_loop_do_not_race():
+    qd.init(arch=qd.cpu, check_races="static")
+    x, y, z = (qd.field(qd.f32, N) for _ in range(3))
+
+    @qd.kernel
+    def in_two_loops():
+        now = 0.0
+        for i in x:
+            now = x[i] + i
+            y[i] = now
+        for i in x:
+            now = x[i] - i
+            z[i] = now
+
+    @qd.kernel
+    def read_before(n: qd.i32):
+        now = x[0]
+        if n > 0:
+            now = 2.0
+        y[0] = now
+        for i in x:
+            now = x[i] + i
+            z[i] = now
+
+    @qd.kernel
+    def set_behind(n: qd.i32) -> qd.f32:
+        now = 0.0
+        for i in x:
+            now = x[i] + i
+            z[i] = now
+        if n > 0:
+            now = 5.0
+        else:
+            now = 6.0
+        return now
+
+    in_two_loops()
+    read_before(1)
+    assert set_behind(1) == 5
+    assert (z.to_numpy() == np.arange(N)).all()
+
+
+def test_components_and_scalar_views_of_others_are_told_apart():
+    qd.init(arch=qd.cpu, check_races="static", cpu_streams=True)
+    x = qd.Vector.field(2, qd.f32, shape=N)
+    first, second = (x.get_scalar_field(i) for i in range(2))
+    s1, s2 = qd.create_stream(), qd.create_stream()
+
+    @qd.kernel
+    def number_seconds():
+        for i in x:
+            x[i][1] = 1.0 * i
+
+    number_seconds(qd_stream=s1)
+    first.fill(0.5, qd_stream=s2)
+    with pytest.raises(qd.RaceError):
+        x.fill(0.5, qd_stream=s2)
+    qd.sync()
+    assert (first.to_numpy() == 0.5).all()
+    assert (second.to_numpy() == np.arange(N)).all()
+
+
+def test_flags_and_fences_order_what_blocks_write():
+    qd.init(arch=qd.cpu, check_races="full")
+    data, flags, copies = (qd.field(qd.i32, 64) for _ in range(3))
+
+    @qd.kernel
+    def pass_on():
+        qd.loop_config(block_dim=32)
+        for i in range(64):
+            data[i] = i + 1
+            qd.simt.grid.mem_fence()
+            qd.atomic_add(flags[i], 1)
+            before = qd.max(i - 1, 0)
+            if qd.atomic_add(flags[before], 0) > 0:
+                qd.simt.grid.mem_fence()
+                copies[i] = data[before]
+
+    pass_on()
+    assert (data.to_numpy() == np.arange(1, 65)).all()

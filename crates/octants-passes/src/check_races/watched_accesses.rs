@@ -261,13 +261,17 @@ impl Search<'_> {
 /// How threads meet in code.
 fn meeting(body: &Body, block: BlockId) -> Meeting {
     let mut found = Meeting::Never;
+    let (mut has_fence, mut has_flags) = (false, false);
     body.visit(block, &mut |_, inst| match inst.op {
         Op::Barrier(ThreadScope::Block) | Op::BlockCount(_) if found == Meeting::Never => found = Meeting::InBlocks,
         Op::Barrier(ThreadScope::Block) | Op::BlockCount(_) => {}
         Op::Barrier(_) | Op::Subgroup(..) | Op::CopyAsync(..) => found = Meeting::Otherwise,
-        _ => {}
+        Op::Fence(_) => has_fence = true,
+        Op::Atomic(..) | Op::AtomicCas(..) => has_flags = true,
+        _ => has_flags |= matches!(inst.op.effect(), Effect::ReadVolatile(_)),
     });
-    found
+    // A fence alone orders no threads. With flags, one may tell another what it has written.
+    if has_fence && has_flags { Meeting::Otherwise } else { found }
 }
 
 /// Bytes and scalars of an array of a block.

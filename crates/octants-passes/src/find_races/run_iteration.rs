@@ -10,6 +10,7 @@ use octants_analysis::{Effects, body_effects, function_effects, inst_effects};
 use octants_ir::{BlockId, Body, BufferId, Const, ForLoop, FuncId, Kernel, Layout, LocalId, Op, Type, ValueId};
 
 use super::observed::{Observed, Seen};
+use super::shared_locals::SharedLocal;
 use super::value::{Address, Place, Value, token};
 use super::{Doing, LaunchValues};
 use crate::evaluate;
@@ -44,15 +45,6 @@ struct Frame<'a> {
 /// What is known of locals and values.
 #[derive(Clone, Default)]
 pub(super) struct State(HashMap<LocalId, Value>, HashMap<ValueId, Value>);
-
-/// A local that iterations share.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct SharedLocal {
-    /// What it is called in reports.
-    pub name: BufferId,
-    /// Iterations read what others have stored.
-    pub is_read: bool,
-}
 
 /// Code that is run.
 pub(super) struct Run<'a> {
@@ -384,22 +376,24 @@ impl<'a> Run<'a> {
 
     fn observe(&mut self, v: ValueId, address: &Address, doing: Doing, value: u64) {
         let Some(path) = address.path.clone() else { return };
-        let (buffer, index) = match &address.place {
-            Place::Buffer(b, Some(index)) => (*b, index.clone()),
+        let (buffer, index, place) = match &address.place {
+            Place::Buffer(b, Some(index)) => {
+                let of = &self.kernel.buffers[b.index()];
+                if of.space.is_temporary() || of.is_metadata || !self.is_inside(*b, index) {
+                    return;
+                }
+                (*b, index.clone(), self.place(*b, index))
+            }
             Place::Local(frame, l) => match self.shared_local(*frame, *l) {
-                Some(local) => (local.name, Vec::new()),
+                Some(local) => (local.name, Vec::new(), (token(("shared", l)), Vec::new())),
                 None => return,
             },
             _ => return,
         };
-        let of = &self.kernel.buffers[buffer.index()];
-        if of.space.is_temporary() || of.is_metadata || !self.is_inside(buffer, &index) {
-            return;
-        }
         let frame = &self.frames[self.frames.len() - 1];
         let seen = Seen {
             buffer,
-            place: self.place(buffer, &index),
+            place,
             index,
             path,
             doing,
@@ -425,17 +419,16 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// Equal for elements that are the same memory: by its address where that is known, else by array and index.
+    /// Equal for elements that are the same memory: scalars by their address where that is known, others by array and
+    /// index.
     fn place(&self, b: BufferId, index: &[i64]) -> (u64, Vec<i64>) {
         let of = &self.kernel.buffers[b.index()];
         let Some(address) = self.launch.address(b) else { return (u64::from(b.0), index.to_vec()) };
         let bytes: i64 = of.elem.leaves().iter().map(|s| i64::from(s.bytes())).sum();
-        let position = index
-            .iter()
-            .zip(0..)
-            .try_fold(0_i64, |sum, (i, axis)| sum.checked_mul(self.extent(b, axis)?)?.checked_add(*i));
+        let row = |sum: i64, (i, axis): (&i64, u32)| sum.checked_mul(self.extent(b, axis)?)?.checked_add(*i);
+        let position = index.iter().zip(0..).try_fold(0, row);
         match (&of.layout, position) {
-            (Layout::Contiguous, Some(position)) => {
+            (Layout::Contiguous, Some(position)) if of.elem.leaf_count() == 1 => {
                 let offset = position.wrapping_mul(bytes);
                 (token("address"), vec![(address as i64).wrapping_add(offset)])
             }

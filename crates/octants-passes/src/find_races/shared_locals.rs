@@ -1,0 +1,101 @@
+//! The kernel's local variables that the iterations of a parallel loop share.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use octants_analysis::{Place, locals_of_all_iterations, trace_address};
+use octants_ir::{
+    Body, Buffer, BufferId, ForLoop, Kernel, Layout, LocalId, MemorySpace, Op, Type, ValueId, task_blocks,
+};
+
+/// A local that iterations share.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct SharedLocal {
+    /// What it is called in reports.
+    pub name: BufferId,
+    /// Iterations read what others have stored. Otherwise only code behind the loop reads it.
+    pub is_read: bool,
+}
+
+/// The locals that iterations of a loop store to and that others see: in the loop (true), or only code behind it.
+pub(super) fn locals_shared_by(body: &Body, v: ValueId, l: &ForLoop) -> Vec<(LocalId, bool)> {
+    let seen_inside: HashSet<LocalId> = locals_of_all_iterations(body, v);
+    let mut stored = BTreeSet::new();
+    body.visit(l.body, &mut |_, inst| {
+        if let Op::Store(a, _) | Op::Atomic(_, a, _) | Op::AtomicCas(a, ..) = inst.op
+            && let Place::Local(local) = trace_address(body, a)
+        {
+            stored.insert(local);
+        }
+    });
+    let behind = task_blocks(body).into_iter().find_map(|b| {
+        let statements = body.block(b);
+        let position = statements.iter().position(|s| *s == v)?;
+        Some(&statements[position + 1..])
+    });
+    let behind = behind.unwrap_or_default();
+    let is_seen = |local: &LocalId| seen_inside.contains(local) || first_use(body, behind, *local) == Some(Use::Read);
+    stored.into_iter().filter(is_seen).map(|local| (local, seen_inside.contains(&local))).collect()
+}
+
+/// What code does first with a local.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Use {
+    /// It may read it.
+    Read,
+    /// It sets it, whatever was stored before.
+    Set,
+}
+
+/// `None` if the statements do not use the local, or not for certain.
+fn first_use(body: &Body, statements: &[ValueId], local: LocalId) -> Option<Use> {
+    let is_of = |a: ValueId| trace_address(body, a) == Place::Local(local);
+    for &v in statements {
+        let op = &body.inst(v).op;
+        match op {
+            Op::Load(a) | Op::Atomic(_, a, _) | Op::AtomicCas(a, ..) if is_of(*a) => return Some(Use::Read),
+            Op::Store(a, _) if body.inst(*a).op == Op::LocalAddr(local) => return Some(Use::Set),
+            _ => {}
+        }
+        let inside: Vec<Option<Use>> = op.blocks().into_iter().map(|b| first_use(body, body.block(b), local)).collect();
+        if inside.contains(&Some(Use::Read)) {
+            return Some(Use::Read);
+        }
+        // A loop may have no iterations.
+        if matches!(op, Op::If(..)) && inside.iter().all(|first| *first == Some(Use::Set)) {
+            return Some(Use::Set);
+        }
+    }
+    None
+}
+
+/// Adds a buffer for each local, which has its name and is no memory.
+pub(super) fn name_locals(
+    kernel: &mut Kernel,
+    shared: HashMap<ValueId, Vec<(LocalId, bool)>>,
+) -> HashMap<ValueId, HashMap<LocalId, SharedLocal>> {
+    let mut named: HashMap<LocalId, BufferId> = HashMap::new();
+    let mut name = |local: LocalId| {
+        *named.entry(local).or_insert_with(|| {
+            let of = &kernel.body.locals[local.index()];
+            let buffer = buffer_named(of.name.clone(), of.ty.clone());
+            kernel.buffers.push(buffer);
+            BufferId(kernel.buffers.len() as u32 - 1)
+        })
+    };
+    let mut with_names = |locals: Vec<(LocalId, bool)>| -> HashMap<LocalId, SharedLocal> {
+        locals.into_iter().map(|(local, is_read)| (local, SharedLocal { name: name(local), is_read })).collect()
+    };
+    shared.into_iter().map(|(v, locals)| (v, with_names(locals))).collect()
+}
+
+fn buffer_named(name: String, elem: Type) -> Buffer {
+    Buffer {
+        name,
+        elem,
+        ndim: 0,
+        layout: Layout::Contiguous,
+        space: MemorySpace::Global,
+        short_offsets: false,
+        is_metadata: false,
+    }
+}
