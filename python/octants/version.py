@@ -25,6 +25,7 @@ def require_version(required: str | None) -> None:
     if major != COMPATIBLE_WITH[0] or (minor, patch) > COMPATIBLE_WITH[1:]:
         has = ".".join(map(str, COMPATIBLE_WITH))
         raise Exception(
-            f"version mismatch: require_version={required} was requested, but Octants {VERSION_TEXT} has the interface of "
+            f"version mismatch: require_version={required} was requested, "
+            f"but Octants {VERSION_TEXT} has the interface of "
             f"Quadrants {has}"
         )

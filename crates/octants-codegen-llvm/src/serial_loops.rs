@@ -42,9 +42,8 @@ impl<'p> Lowering<'_, 'p> {
         }
     }
 
-    /// Counts through an axis, and runs the axes inside for each index; `done` follows. The condition is in front of the
-    /// loop and at its end: LLVM would bring it there for one loop after the other, which takes time quadratic in the
-    /// number of loops.
+    /// Counts through an axis, and runs the axes inside for each index; `done` follows. The condition is tested before
+    /// the loop and at its end. LLVM's loop rotation would do the same, in time quadratic in the number of loops.
     fn serial_axis(&mut self, nest: &Nest<'p>, axis: usize, done: Bb) {
         let e = self.e;
         let (begin, end, s) = nest.bounds[axis];

@@ -42,8 +42,8 @@ impl Touched {
     }
 }
 
-/// What two launches call the same element by: its address, or the array and the index in it. Parts behind the beginning
-/// of an element have no address here, for another array may have no such parts.
+/// By what two launches refer to the same element: its address, or the array and the index in it. Only the first part
+/// of an element has an address here, because an overlapping array may have elements without parts.
 #[derive(PartialEq, Eq, Hash)]
 enum Key<'a> {
     At(u64),

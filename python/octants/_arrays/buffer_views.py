@@ -78,7 +78,8 @@ class BufferView(Ndarray):
     def __getitem__(self, key: slice) -> BufferView:
         if not isinstance(key, slice):
             raise TypeError(
-                f"BufferView host-side indexing requires a slice, got {type(key).__name__}: use to_numpy() to read elements"
+                f"BufferView host-side indexing requires a slice, got {type(key).__name__}: "
+                "use to_numpy() to read elements"
             )
         return self.subview(*_offset_and_size(key, self.size))
 

@@ -126,7 +126,8 @@ def await_end(of: Communicator, what: str, has_ended: Callable[[], bool], peers:
             raise failed(
                 of,
                 what,
-                f"no answer from rank {others} after {of.timeout:g} s; it has ended, hangs, or runs a different operation",
+                f"no answer from rank {others} after {of.timeout:g} s; it has ended, hangs, "
+                "or runs a different operation",
             )
         time.sleep(pause)
         pause = min(2 * pause, _LATER)

@@ -156,14 +156,16 @@ class SplitPlan:
                 raise self._error(f"a row index is taken modulo {modulus} in an array with {array.shape[0]} rows")
             if end is not None and end > array.shape[0]:
                 raise self._error(
-                    f"row indices wrap around in a loop over rows up to {end - 1} of an array with {array.shape[0]} rows"
+                    f"row indices wrap around in a loop over rows up to {end - 1} "
+                    f"of an array with {array.shape[0]} rows"
                 )
         for halos, verb in ((task.reads, "read of"), (task.adds, "added to in")):
             for buffer, before, after in halos:
                 width, halo = max(before, after), self._arrays[buffer].halo
                 if width > halo:
                     raise self._error(
-                        f"rows up to {width} away are {verb} an array with {halo} ghost rows: create it with halo={width}"
+                        f"rows up to {width} away are {verb} an array with {halo} ghost rows: "
+                        f"create it with halo={width}"
                     )
         for buffer, _, first, last in task.local:
             array = self._arrays[buffer]

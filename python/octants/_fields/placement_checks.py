@@ -84,7 +84,8 @@ def refuse_unplaced_fields() -> None:
     if problems:
         lines = [line for heading, fields in problems.items() for line in (heading, *(f"  {text}" for text in fields))]
         lines.append(
-            "Give them a shape=, or place them: qd.root.dense(qd.i, 4).place(x). For gradients, call qd.root.lazy_grad()."
+            "Give them a shape=, or place them: qd.root.dense(qd.i, 4).place(x). "
+            "For gradients, call qd.root.lazy_grad()."
         )
         raise OctantsRuntimeError("\n".join(lines))
 

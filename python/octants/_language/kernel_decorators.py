@@ -138,6 +138,7 @@ def _plain(fn: Any, decorator: str) -> Callable[..., Any]:
         raise OctantsTypeError(f"{decorator} can only decorate functions written with `def`, got {fn!r}")
     if getattr(function, "_octants_registered", False):
         raise OctantsSyntaxError(
-            f"{decorator} must be below `.register` of a perf_dispatch: put `.register` on top [KERNEL_ANNOTATION_ORDER]"
+            f"{decorator} must be below `.register` of a perf_dispatch: "
+            "put `.register` on top [KERNEL_ANNOTATION_ORDER]"
         )
     return function

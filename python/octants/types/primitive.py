@@ -139,7 +139,8 @@ def resolve_dtype(dtype: Any) -> DataType:
         return u1
     if getattr(type(dtype), "_octants_entity", None) == "quant_type":
         raise ValueError(
-            f"Invalid data type {dtype!r}: quantized types are only for fields in qd.BitpackedFields or quant_array levels"
+            f"Invalid data type {dtype!r}: quantized types are only for "
+            "fields in qd.BitpackedFields or quant_array levels"
         )
     raise ValueError(f"Invalid data type {dtype!r}: expected one of {', '.join(BY_NAME)}, int, float or bool")
 

@@ -262,7 +262,7 @@ impl Lowerer<'_> {
                     self.b.span,
                     format!("argument `{name}` cannot be {what} in a function that is compiled separately"),
                 )
-                .with_hint("a function is compiled separately if it is a `@qd.real_func` or returns from inside a branch or loop"))
+                .with_hint("a `@qd.real_func`, or a function that returns from inside a branch or loop, is compiled separately"))
             }
             _ => Ok(ParamKey::Fixed(format!("{v:?}"))),
         }

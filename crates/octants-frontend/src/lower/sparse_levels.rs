@@ -118,7 +118,7 @@ impl Lowerer<'_> {
         if !self.at_top_level() {
             return self.err(
                 Code::Syntax,
-                "a loop over sparse cells (struct_for) must be at the top level of a kernel, not in a loop or condition",
+                "a loop over sparse cells (struct_for) must be at the top level of a kernel, not in a loop or branch",
             );
         }
         let of = Value::Obj(cells.level.obj);

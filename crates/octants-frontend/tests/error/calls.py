@@ -238,7 +238,7 @@ def prints_if(a, what):
 
 @qd.kernel
 def run_time_text_to_an_outlined_function(a: qd.i32):
-    prints_if(a, f"a={a}")  #~ ERROR argument `what` cannot be a string in a function that is compiled separately #~ HINT returns from inside a branch
+    prints_if(a, f"a={a}")  #~ ERROR argument `what` cannot be a string in a function that is compiled separately #~ HINT inside a branch
 
 
 @qd.kernel
