@@ -146,7 +146,7 @@ def test_extremes_that_cannot_be_told_are_refused(fields):
         (in_several_steps, r"must find the value that was the minimum[\s\S]*write the values to a field"),
         (
             of_a_variable,
-            r"the minimum that the iterations of a parallel loop compute in the variable `smallest` [\s\S]*keep it in a field",
+            r"the iterations of a parallel loop compute in the variable `smallest` [\s\S]*keep it in a field",
         ),
         (
             what_was_there,

@@ -262,7 +262,7 @@ impl Lowerer<'_> {
                     self.b.span,
                     format!("argument `{name}` cannot be {what} in a function that is compiled separately"),
                 )
-                .with_hint("a `@qd.real_func`, or a function that returns from inside a branch or loop, is compiled separately"))
+                .with_hint("a `@qd.real_func`, or a function that returns inside a branch or loop, is compiled apart"))
             }
             _ => Ok(ParamKey::Fixed(format!("{v:?}"))),
         }
