@@ -3,12 +3,18 @@
 import warnings
 
 import pytest
-from planted_races import graphs, iterations, sections, streams
+from planted_races import graphs, iterations, local_variables, sections, streams
 from planted_races.planted import Planted, launch_lines_of, lines_of, run
 
 pytestmark = pytest.mark.on_cpu
 
-PROGRAMS = [*iterations.PROGRAMS, *sections.PROGRAMS, *streams.PROGRAMS, *graphs.PROGRAMS]
+PROGRAMS = [
+    *iterations.PROGRAMS,
+    *local_variables.PROGRAMS,
+    *sections.PROGRAMS,
+    *streams.PROGRAMS,
+    *graphs.PROGRAMS,
+]
 
 
 def named(programs: list[Planted]):
