@@ -53,4 +53,25 @@ PROGRAMS = [
         double()
         """,
     ),
+    planted(
+        "static",
+        """
+        # last index in rounds of a graph
+        x, rounds = qd.field(qd.i32, 64), qd.ndarray(qd.i32, ())
+        Rounds = qd.types.ndarray(qd.i32, ndim=0)
+
+        @qd.kernel(graph=True)
+        def last(n: Rounds):
+            found = 0
+            while qd.graph.do_while(n):
+                for i in range(64):
+                    found = i  # racy here
+                    qd.atomic_max(found, i)  # safe
+                n[()] -= 1
+            x[0] = found
+
+        rounds.fill(2)
+        last(rounds)
+        """,
+    ),
 ]

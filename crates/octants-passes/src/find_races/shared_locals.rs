@@ -3,9 +3,7 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use octants_analysis::{Place, locals_of_all_iterations, trace_address};
-use octants_ir::{
-    Body, Buffer, BufferId, ForLoop, Kernel, Layout, LocalId, MemorySpace, Op, Type, ValueId, task_blocks,
-};
+use octants_ir::{BlockId, Body, Buffer, BufferId, ForLoop, Kernel, Layout, LocalId, MemorySpace, Op, Type, ValueId};
 
 /// A local that iterations share.
 #[derive(Debug, Clone, Copy)]
@@ -27,14 +25,25 @@ pub(super) fn locals_shared_by(body: &Body, v: ValueId, l: &ForLoop) -> Vec<(Loc
             stored.insert(local);
         }
     });
-    let behind = task_blocks(body).into_iter().find_map(|b| {
-        let statements = body.block(b);
-        let position = statements.iter().position(|s| *s == v)?;
-        Some(&statements[position + 1..])
-    });
-    let behind = behind.unwrap_or_default();
-    let is_seen = |local: &LocalId| seen_inside.contains(local) || first_use(body, behind, *local) == Some(Use::Read);
+    let behind = statements_behind(body, body.root, v).unwrap_or_default();
+    let use_behind = |local: LocalId| behind.iter().find_map(|statements| first_use(body, statements, local));
+    let is_seen = |local: &LocalId| seen_inside.contains(local) || use_behind(*local) == Some(Use::Read);
     stored.into_iter().filter(is_seen).map(|local| (local, seen_inside.contains(&local))).collect()
+}
+
+/// The statements behind one in its block, then those behind that block, and so on outwards.
+fn statements_behind(body: &Body, block: BlockId, v: ValueId) -> Option<Vec<&[ValueId]>> {
+    let statements = body.block(block);
+    statements.iter().enumerate().find_map(|(n, &statement)| {
+        let mut inside = match statement == v {
+            true => Vec::new(),
+            false => {
+                body.inst(statement).op.blocks().into_iter().find_map(|inner| statements_behind(body, inner, v))?
+            }
+        };
+        inside.push(&statements[n + 1..]);
+        Some(inside)
+    })
 }
 
 /// What code does first with a local.
