@@ -215,3 +215,31 @@ def test_integers_of_nvidia_gpus_are_subtracted_from_zero():
     text = qd.inspect(negate, -32768, 8, target="sm_90", emit="asm")
     assert not re.search(r"\b(neg\.s\d+|abs\.s16)\b", text)
     assert text.count("sub.u32") + text.count("sub.u16") >= 3
+
+
+def test_complements_of_nvidia_gpus_are_subtractions():
+    """NVIDIA's assembler drops the complement of a number that a branch has compared with a constant."""
+
+    @qd.kernel
+    def masked(a: qd.i32, b: qd.i64) -> qd.i64:
+        return (~a & 5) + (~b | 3)
+
+    text = qd.inspect(masked, 1, 2, target="sm_90", emit="asm")
+    assert not re.search(r"\bnot\.b\d+\b", text)
+    assert re.search(r"sub\.u32\s+%r\d+, -1,", text) and re.search(r"sub\.u64\s+%rd\d+, -1,", text)
+
+
+def test_nvidia_gpus_add_halves_of_words_one_by_one():
+    """NVIDIA's assembler adds 0 instead of a constant to a pair of 16-bit numbers if one of the two is used."""
+    x, y, z = (qd.field(qd.i8, 32) for _ in range(3))
+    out = qd.field(qd.u16, 32)
+
+    @qd.kernel
+    def pairs():
+        qd.loop_config(serialize=True)
+        for i in range(31):
+            out[i] = (x[i] >> (y[i] & 7)) * x[i] + (qd.cast(i, qd.i8) + (z[i] + z[i]))
+
+    text = qd.inspect(pairs, target="sm_90", emit="asm")
+    assert "add.s16x2" not in text
+    assert "%low0" in text or "add.s16" in text

@@ -10,7 +10,7 @@ use octants_ir::{ProductKind, Scalar, TargetInfo, ThreadScope};
 
 use super::device_library::link_device_library;
 use super::gpu::{self, BLOCK, GLOBAL, Gpu, Maker, Register, THREADS, open_machine};
-use super::nvptx_text::replace_negations;
+use super::nvptx_text::replace_miscompiled;
 use super::{AtomicStyle, CodeForm, Target, products};
 use crate::emit::{Emitter, IntCmp, T, V};
 use crate::{CodegenError, CodegenOptions};
@@ -109,7 +109,7 @@ impl Maker for Nvptx {
     }
 
     fn package(&self, code: Vec<u8>) -> Result<Vec<u8>, CodegenError> {
-        Ok(replace_negations(&String::from_utf8_lossy(&code)).into_bytes())
+        Ok(replace_miscompiled(&String::from_utf8_lossy(&code)).into_bytes())
     }
 
     fn code_form(&self) -> CodeForm {
