@@ -214,6 +214,13 @@ class CapturedGraph:
     def rebind(self, pairs: list[tuple[Buffer, Buffer, Any]]) -> None:
         """Replaces memory in the steps, and keeps the new owners alive: old, new, owner."""
 
+    def transfers(self, buffer: Buffer, first: int, bytes: int) -> int:
+        """How many fills and copies begin in `bytes` of a buffer, from byte `first` on."""
+
+    def move_transfers(self, parts: list[tuple[tuple[Buffer, int], tuple[Buffer, int], int, Any]]) -> None:
+        """Lets fills and copies use other memory, and keeps the new owners alive: buffer and first byte before and
+        after, the number of bytes, owner."""
+
     def steps(self) -> list[tuple[str, int, list[int]]]:
         """What each step does, its lane, and the steps that it waits for."""
 

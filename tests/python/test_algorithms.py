@@ -163,6 +163,20 @@ def test_host_side_algorithms(n, offset):
     assert keys.to_numpy().tolist() == np.cumsum(a).tolist()
 
 
+def test_arrays_without_elements():
+    launch = qd.algorithms.launch
+    none, counts = np.zeros(0, np.float32), np.full(1, 7, np.int32)
+    launch.sort(none)
+    launch.sort(none, np.zeros(0, np.int32), descending=True)
+    launch.sort_segments(none, np.zeros(1, np.int32))
+    launch.unique(none, none, counts)
+    assert counts[0] == 0
+    largest = np.full(2, 3.0, np.float32)
+    launch.top_k(none, largest)
+    launch.top_k(largest, none)
+    assert largest.tolist() == [3.0, 3.0]
+
+
 def test_least_capacity():
     assert [least_capacity(n) for n in (0, 1, 256, 257, 65_536, 65_537, 1 << 32)] == [1, 1, 1, 2, 2, 3, 4]
 

@@ -460,8 +460,15 @@ def test_a_condition_that_no_round_changes_is_refused():
                 x[i] += 1
             left -= 1
 
+    @qd.kernel(graph=True)
+    def by_constant_variable(x: I32, n: qd.i32):
+        left = 5 + n
+        while qd.graph.do_while(left > 3):
+            for i in x:
+                x[i] += left
+
     x = array([1, 2])
-    for kernel, args in ((by_argument, (x, 3)), (by_shape, (x,))):
+    for kernel, args in ((by_argument, (x, 3)), (by_shape, (x,)), (by_constant_variable, (x, 3))):
         with pytest.raises(qd.QuadrantsSyntaxError, match="this condition never changes"):
             kernel(*args)
     by_variable(x, 3)

@@ -442,3 +442,24 @@ def test_a_few_bits_have_no_address() -> None:
     for kernel, name in ((swap, "atomic_cas"), (address, "get_addr"), (watch, "volatile_load")):
         with pytest.raises(qd.OctantsTypeError, match=f"`{name}` does not support elements of quantized types"):
             kernel()
+
+
+def test_bounds_errors_name_the_field() -> None:
+    qd.init(arch=qd.cpu, debug=True)
+    x, y, z = qd.field(Q.int(7)), qd.field(Q.int(9)), qd.field(Q.int(5))
+    qd.root.dense(qd.i, 8).quant_array(qd.i, 4, max_num_bits=32).place(x)
+    word = qd.BitpackedFields(max_num_bits=32)
+    word.place(y, z)
+    qd.root.dense(qd.i, 8).place(word)
+
+    @qd.kernel
+    def of_array(i: qd.i32):
+        x[i] = 1
+
+    @qd.kernel
+    def of_words(i: qd.i32):
+        y[i] = z[i]
+
+    for kernel, i, name in ((of_array, 32, "x"), (of_words, 8, "z, y")):
+        with pytest.raises(qd.OctantsAssertionError, match=f"`{name}` at"):
+            kernel(i)

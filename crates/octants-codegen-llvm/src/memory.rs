@@ -359,7 +359,8 @@ impl Lowering<'_, '_> {
         {
             return self.e.byte_offset(base, offset as i64);
         }
-        let bytes = self.u.facts.shared_bytes[root as usize];
+        // Atomics on narrow elements access the word around them.
+        let bytes = self.u.facts.shared_bytes[root as usize].next_multiple_of(4);
         self.u.target.shared_memory(self.e, &format!("octants_block_root_{root}"), bytes)
     }
 

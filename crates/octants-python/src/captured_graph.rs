@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use octants_engine::artifact::SavedMemory;
 use octants_engine::ir::AutodiffMode;
-use octants_engine::runtime::{self, nesting};
+use octants_engine::runtime::{self, MovedPart, nesting};
 use pyo3::exceptions::PyValueError;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
@@ -117,6 +117,8 @@ pub fn capturing() -> bool {
 
 /// What memory is for: its name, what it is in words, and the memory.
 type Named<'py> = (String, String, Bound<'py, Buffer>);
+/// Buffer and first byte of memory that is used, those of the memory in its place, the size of both, and what holds that.
+type Moved<'py> = ((Bound<'py, Buffer>, u64), (Bound<'py, Buffer>, u64), u64, Bound<'py, PyAny>);
 /// Memory, other memory, and what holds that.
 type Exchanged<'py> = (Bound<'py, Buffer>, Bound<'py, Buffer>, Bound<'py, PyAny>);
 /// The name of memory, the memory, and what holds it.
@@ -365,6 +367,26 @@ impl CapturedGraph {
         let buffers: Vec<_> = pairs.iter().map(|(from, to, _)| (memory(from), memory(to))).collect();
         self.graph(py)?.rebind(&buffers).map_err(|e| raised(py, e))?;
         lock(&self.held).extend(pairs.into_iter().map(|(_, _, holder)| holder.unbind()));
+        Ok(())
+    }
+
+    /// How many fills and copies begin in `bytes` of a buffer, from byte `first` on.
+    fn transfers(&self, py: Python<'_>, buffer: &Buffer, first: u64, bytes: u64) -> PyResult<usize> {
+        Ok(self.graph(py)?.transfers(buffer.memory(), first, bytes))
+    }
+
+    /// Lets fills and copies use other memory, and keeps what holds it: buffer and first byte before and after, the
+    /// number of bytes, and the owner.
+    fn move_transfers(&self, py: Python<'_>, parts: Vec<Moved<'_>>) -> PyResult<()> {
+        let part = |((from, from_first), (to, to_first), bytes, _): &Moved<'_>| MovedPart {
+            from: from.get().memory().clone(),
+            to: to.get().memory().clone(),
+            first: (*from_first, *to_first),
+            bytes: *bytes,
+        };
+        let moved: Vec<MovedPart> = parts.iter().map(part).collect();
+        self.graph(py)?.move_transfers(&moved).map_err(|e| raised(py, e))?;
+        lock(&self.held).extend(parts.into_iter().map(|(.., holder)| holder.unbind()));
         Ok(())
     }
 

@@ -93,7 +93,7 @@ pub use race::{Race, RaceAccess, RaceKind, Touch};
 pub use races::{RaceSink, Races};
 pub use renewable::Renewable;
 pub use report::{Failure, Failures, Printer, TextSink};
-pub use saved_graph::NamedMemory;
+pub use saved_graph::{MovedPart, NamedMemory};
 pub use sections::{Section, checkpoint_labels, loops_of};
 pub use sparse::{RowBuffers, SparseProduct, SparseSolver};
 pub use stage_arguments::HostArray;

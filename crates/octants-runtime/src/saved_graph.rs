@@ -27,6 +27,30 @@ fn refused<T>(message: String) -> Result<T> {
     Err(ErrorKind::Misuse { message }.into())
 }
 
+/// A part of a buffer, and the part of another one that takes its place.
+pub struct MovedPart {
+    /// The buffer that is used.
+    pub from: Buffer,
+    /// The buffer that will be used.
+    pub to: Buffer,
+    /// Where the parts begin, in bytes from the buffers' beginnings.
+    pub first: (u64, u64),
+    /// Their size.
+    pub bytes: u64,
+}
+
+impl MovedPart {
+    /// Moves an address and the buffer that it is in.
+    fn exchange(&self, buffer: &mut Buffer, at: &mut DevicePtr) -> bool {
+        let within = at.0.wrapping_sub(self.from.address().0 + self.first.0);
+        if within >= self.bytes {
+            return false;
+        }
+        (*buffer, at.0) = (self.to.clone(), self.to.address().0 + self.first.1 + within);
+        true
+    }
+}
+
 impl CapturedGraph {
     /// What the graph does. Steps use memory that is `named`, or the graph's own; `code` finds what is kept under a
     /// key.
@@ -61,6 +85,38 @@ impl CapturedGraph {
         }
         let mut plan = self.lock();
         plan.steps.iter_mut().for_each(|step| rebind(&mut step.work, pairs));
+        plan.layout = None;
+        Ok(())
+    }
+
+    /// How many fills and copies begin in a part of a buffer.
+    pub fn transfers(&self, buffer: &Buffer, first: u64, bytes: u64) -> usize {
+        let within = |at: &DevicePtr| at.0.wrapping_sub(buffer.address().0 + first) < bytes;
+        let is_one = |step: &&Step| match &step.work {
+            Work::Fill { at, .. } => within(at),
+            Work::Copy { at, from_at, .. } => within(at) || within(from_at),
+            Work::Launch(_) | Work::Foreign(_) => false,
+        };
+        self.lock().steps.iter().filter(is_one).count()
+    }
+
+    /// Lets fills and copies use other memory, from the next launch on.
+    pub fn move_transfers(&self, parts: &[MovedPart]) -> Result<()> {
+        if parts.iter().any(|part| !part.to.is_of(self.device())) {
+            return Err(ErrorKind::ForeignDevice { what: "array" }.into());
+        }
+        let move_one = |buffer: &mut Buffer, at: &mut DevicePtr| _ = parts.iter().any(|part| part.exchange(buffer, at));
+        let mut plan = self.lock();
+        for step in &mut plan.steps {
+            match &mut step.work {
+                Work::Fill { to, at, .. } => move_one(to, at),
+                Work::Copy { to, at, from, from_at, .. } => {
+                    move_one(to, at);
+                    move_one(from, from_at);
+                }
+                Work::Launch(_) | Work::Foreign(_) => {}
+            }
+        }
         plan.layout = None;
         Ok(())
     }

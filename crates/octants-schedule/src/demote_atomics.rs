@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use octants_ir::schedule::{FunctionSchedule, Role};
-use octants_ir::{Body, Effect, FuncId, Op, Program, Scheduled, ValueId, push_plain_swap, push_plain_update};
+use octants_ir::{BlockId, Body, Effect, FuncId, Op, Program, Scheduled, ValueId, push_plain_swap, push_plain_update};
 
 /// Demotes the atomics of variants that run on one thread, or on memory of one thread.
 pub(crate) fn demote_atomics(scheduled: &mut Scheduled) {
@@ -21,8 +21,8 @@ pub(crate) fn demote_atomics(scheduled: &mut Scheduled) {
                 Role::Main => runs_alone,
                 Role::Coarse | Role::Merge(_) => false,
             };
-            if is_alone && functions.demote(&mut variant.body) {
-                forget_independence(&mut variant.body);
+            if is_alone {
+                functions.demote(&mut variant.body);
             }
         }
     }
@@ -67,20 +67,16 @@ impl Functions<'_> {
         }
     }
 
-    /// Whether there were updates to demote, those of reductions aside.
-    fn demote(&mut self, body: &mut Body) -> bool {
-        let (mut used, mut updates, mut reduces) = (HashSet::new(), false, false);
+    fn demote(&mut self, body: &mut Body) {
+        let (mut used, mut reduces) = (HashSet::new(), false);
         body.visit(body.root, &mut |_, inst| {
             inst.op.for_each_operand(|v| _ = used.insert(v));
-            match inst.op.effect() {
-                Effect::Update(_) => updates = true,
-                Effect::For(l) => reduces |= !l.reductions.is_empty(),
-                Effect::Call(f, _) => updates |= self.schedules[f.index()].behavior.atomics > 0,
-                _ => {}
+            if let Op::For(l) = &inst.op {
+                reduces |= !l.reductions.is_empty();
             }
         });
-        if !updates && !reduces {
-            return false;
+        if !self.forget_independence(body, body.root) && !reduces {
+            return;
         }
         for block in 0..body.blocks.len() {
             let mut rebuilt = Vec::with_capacity(body.blocks[block].len());
@@ -88,6 +84,25 @@ impl Functions<'_> {
                 self.inst(body, v, used.contains(&v), &mut rebuilt);
             }
             body.blocks[block] = rebuilt;
+        }
+    }
+
+    /// Whether a block updates memory. Loops in it that do are no longer independent.
+    fn forget_independence(&self, body: &mut Body, block: BlockId) -> bool {
+        let mut updates = false;
+        for v in body.block(block).to_vec() {
+            let updates_here = match body.inst(v).op.effect() {
+                Effect::Update(_) => true,
+                Effect::Call(f, _) => self.schedules[f.index()].behavior.atomics > 0,
+                _ => {
+                    let blocks: Vec<BlockId> = body.inst(v).op.blocks().into_iter().collect();
+                    blocks.into_iter().fold(false, |found, inner| self.forget_independence(body, inner) || found)
+                }
+            };
+            if updates_here && let Op::For(l) = &mut body.inst_mut(v).op {
+                l.hints.independent = false;
+            }
+            updates |= updates_here;
         }
         updates
     }
@@ -121,12 +136,5 @@ impl Functions<'_> {
             }
             _ => out.push(v),
         }
-    }
-}
-
-fn forget_independence(body: &mut Body) {
-    let Some(&last) = body.block(body.root).last() else { return };
-    if let Op::For(l) = &mut body.inst_mut(last).op {
-        l.hints.independent = false;
     }
 }

@@ -3,32 +3,65 @@
 //!
 //! The variant becomes code that each thread of the grid runs, because all threads of a block reach the barrier after
 //! the loop, those without iterations too. A loop that runs in order keeps its reductions.
+//!
+//! The last subgroup of a block may have fewer threads than others, where the loop's `block_dim` is no multiple of
+//! their size, and a block may have more subgroups than a subgroup has threads.
 
 use std::collections::HashMap;
 
 use octants_ir::insert_code::{push_if, rebuild_blocks};
+use octants_ir::schedule::LaunchShape;
 use octants_ir::{
     AtomicOp, BinaryOp, BlockId, Body, BufferId, Builder, Const, GridValue, LocalId, Op, Reduction, Scalar, Scheduled,
     ThreadScope, Type, ValueId, fold_identity,
 };
 
-use crate::reduce_in_subgroups::shuffle_fold;
+use crate::reduce_in_subgroups::{shuffle_fold, shuffle_fold_of_some};
 use crate::scheduling::Scheduling;
 use crate::shared_buffers::{add_shared_buffer, flat_buffer};
 
-/// Buffers for the values of a block's subgroups, by the number of a reduction and the type in which it folds.
-type Partials = HashMap<(usize, Scalar), BufferId>;
+/// The most threads that a block has whose size the driver chooses, where subgroups have fewer than 32 threads.
+const MOST_THREADS: u32 = 256;
+
+/// Buffers for the values of a block's subgroups, by the number of a reduction, the type in which it folds, and the
+/// number of elements.
+type Partials = HashMap<(usize, Scalar, u32), BufferId>;
+
+/// The threads of a block.
+#[derive(Clone, Copy)]
+struct Threads {
+    subgroup_size: u32,
+    /// The driver chooses a multiple of `subgroup_size` if there is none.
+    block_size: Option<u32>,
+}
+
+impl Threads {
+    /// All subgroups have as many threads.
+    fn are_whole_subgroups(self) -> bool {
+        self.block_size.is_none_or(|n| n.is_multiple_of(self.subgroup_size))
+    }
+
+    /// How many values each thread of the first subgroup takes, for all subgroups of the block.
+    fn values_of_each(self) -> u32 {
+        self.block_size.unwrap_or(MOST_THREADS).div_ceil(self.subgroup_size).div_ceil(self.subgroup_size).max(1)
+    }
+}
 
 /// Reduces in the variants of tasks.
 pub(crate) fn reduce_in_blocks(scheduled: &mut Scheduled, of: &Scheduling) {
     let mut partials = Partials::new();
     for task in 0..scheduled.schedule.tasks.len() {
-        for variant in 0..scheduled.schedule.tasks[task].variants.len() {
-            let body = &mut scheduled.schedule.tasks[task].variants[variant].body;
-            if !has_reductions(body) {
+        for number in 0..scheduled.schedule.tasks[task].variants.len() {
+            let variant = &mut scheduled.schedule.tasks[task].variants[number];
+            if !has_reductions(&variant.body) {
                 continue;
             }
-            let mut body = std::mem::take(body);
+            let block_size = match variant.shape {
+                LaunchShape::Grid { block_size } => block_size,
+                _ => None,
+            };
+            let threads = Threads { subgroup_size: of.target.subgroup_size, block_size };
+            let mut body = std::mem::take(&mut variant.body);
             rebuild_blocks(&mut body, |b, v| {
                 let reductions = reductions_of(&b.body, v);
                 if reductions.is_empty() {
@@ -38,14 +71,15 @@ pub(crate) fn reduce_in_blocks(scheduled: &mut Scheduled, of: &Scheduling) {
                 fold_in_locals(b, v, &folds);
                 b.place(v);
                 for (slot, fold) in folds.iter().enumerate() {
-                    let partials = *partials.entry((slot, fold.scalar)).or_insert_with(|| {
-                        let elements = of.target.subgroup_size.into();
-                        add_shared_buffer(scheduled, of, flat_buffer("partial results", fold.scalar.into(), elements))
+                    let elements = threads.subgroup_size * threads.values_of_each();
+                    let partials = *partials.entry((slot, fold.scalar, elements)).or_insert_with(|| {
+                        let buffer = flat_buffer("partial results", fold.scalar.into(), elements.into());
+                        add_shared_buffer(scheduled, of, buffer)
                     });
-                    fold.combine(b, partials, of.target.subgroup_size);
+                    fold.combine(b, partials, threads);
                 }
             });
-            scheduled.schedule.tasks[task].variants[variant].body = body;
+            scheduled.schedule.tasks[task].variants[number].body = body;
         }
     }
 }
@@ -126,17 +160,28 @@ impl Fold {
     }
 
     /// Combines the values of all threads into the target. All threads of a block run this.
-    fn combine(&self, b: &mut Builder, partials: BufferId, subgroup_size: u32) {
+    fn combine(&self, b: &mut Builder, partials: BufferId, of: Threads) {
         // What was subtracted has been summed as negative.
         let op = if self.of.op == AtomicOp::Sub { AtomicOp::Add } else { self.of.op };
         let joins = op.binary().expect("compiler bug: a reduction combines");
-        let bits = subgroup_size.trailing_zeros();
+        let bits = of.subgroup_size.trailing_zeros();
         let value = b.load_local(self.local);
-        let of_subgroup = shuffle_fold(b, value, joins, bits);
         let [thread, threads, lane] =
             [GridValue::Thread, GridValue::BlockSize, GridValue::Lane].map(|g| b.push(Op::Grid(g), Type::I32));
         let shift = b.int(bits.into(), Scalar::I32);
-        let [subgroup, subgroups] = [thread, threads].map(|v| b.binary(BinaryOp::UShr, v, shift));
+        let subgroup = b.binary(BinaryOp::UShr, thread, shift);
+        let some = (!of.are_whole_subgroups()).then(|| {
+            let first = b.binary(BinaryOp::Shl, subgroup, shift);
+            (lane, b.binary(BinaryOp::Sub, threads, first))
+        });
+        let fold = |b: &mut Builder, value| match some {
+            Some((lane, threads)) => shuffle_fold_of_some(b, value, joins, bits, lane, threads),
+            None => shuffle_fold(b, value, joins, bits),
+        };
+        let of_subgroup = fold(b, value);
+        let last = b.int(i64::from(of.subgroup_size) - 1, Scalar::I32);
+        let rounded_up = b.binary(BinaryOp::Add, threads, last);
+        let subgroups = b.binary(BinaryOp::UShr, rounded_up, shift);
         let none = b.int(0, Scalar::I32);
         let [is_first, is_in_first] = [lane, subgroup].map(|v| b.binary(BinaryOp::Eq, v, none));
         let at = |b: &mut Builder, i: ValueId| {
@@ -148,12 +193,18 @@ impl Fold {
         });
         b.push(Op::Barrier(ThreadScope::Block), Type::Unit);
         push_if(b, is_in_first, |b| {
-            let address = at(b, lane);
-            let partial = b.load(address);
-            let identity = self.identity(b);
-            let is_written = b.binary(BinaryOp::Lt, lane, subgroups);
-            let partial = b.push(Op::Select(is_written, partial, identity), self.scalar.into());
-            let all = shuffle_fold(b, partial, joins, bits);
+            let mut partial = None;
+            for n in 0..of.values_of_each() {
+                let first = b.int((n * of.subgroup_size).into(), Scalar::I32);
+                let number = if n == 0 { lane } else { b.binary(BinaryOp::Add, lane, first) };
+                let address = at(b, number);
+                let loaded = b.load(address);
+                let identity = self.identity(b);
+                let is_written = b.binary(BinaryOp::Lt, number, subgroups);
+                let value = b.push(Op::Select(is_written, loaded, identity), self.scalar.into());
+                partial = Some(partial.map_or(value, |before| b.binary(joins, before, value)));
+            }
+            let all = fold(b, partial.expect("each thread takes at least one value"));
             push_if(b, is_first, |b| {
                 let of_target = b.pointee(self.of.target).clone();
                 let all = b.cast(all, of_target.scalar().expect("compiler bug: a reduction is of scalars"));

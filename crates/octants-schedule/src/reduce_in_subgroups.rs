@@ -27,6 +27,27 @@ pub(crate) fn shuffle_fold(b: &mut Builder, value: ValueId, op: BinaryOp, subgro
     })
 }
 
+/// As [`shuffle_fold`] for a subgroup of which only the first threads exist, as many as `threads` if that is less than
+/// all. The first thread has the result.
+pub(crate) fn shuffle_fold_of_some(
+    b: &mut Builder,
+    value: ValueId,
+    op: BinaryOp,
+    subgroup_bits: u32,
+    lane: ValueId,
+    threads: ValueId,
+) -> ValueId {
+    (0..subgroup_bits).rev().fold(value, |v, bit| {
+        let other = shuffle_xor(b, v, 1 << bit);
+        let both = b.binary(op, v, other);
+        let bit = b.int(1 << bit, Scalar::I32);
+        let partner = b.binary(BinaryOp::Xor, lane, bit);
+        let exists = b.binary(BinaryOp::Lt, partner, threads);
+        let ty = b.ty(v).clone();
+        b.push(Op::Select(exists, both, v), ty)
+    })
+}
+
 fn shuffle_xor(b: &mut Builder, value: ValueId, bits: i64) -> ValueId {
     let ty = b.ty(value).clone();
     let bits = b.int(bits, Scalar::I32);

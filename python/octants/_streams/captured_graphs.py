@@ -40,6 +40,8 @@ class CapturedGraph:
         # What has a gradient beside the calls: the steps before it, and what its gradient is, or the graph that was
         # launched.
         self._others: list[tuple[int, Callable[[], None] | CapturedGraph]] = []
+        # Fills and copies use other memory than when they were captured.
+        self._moved = False
         # Of a graph that was loaded, what was given for the names of its arrays.
         self._loaded: dict[str, saved_graphs.Array] | None = None
 
@@ -102,6 +104,11 @@ class CapturedGraph:
             saved_graphs.refuse_loaded(
                 "has no gradient: capture its launches in this process, or save its gradient graph too"
             )
+        if self._moved:
+            raise OctantsRuntimeError(
+                "this graph has no gradient any more: `update` has replaced an array that it fills or copies. Call "
+                "`grad` before, or capture the graph again"
+            )
         notes = [(step, number) for number, (*_, step) in enumerate(self._graph.calls())]
         entries: list[tuple[int, int, int | Callable[[], None]]] = [(step, 1, number) for step, number in notes]
         # Behind the steps that they made.
@@ -126,17 +133,21 @@ class CapturedGraph:
     def update(self, **arguments: Any) -> None:
         """Replaces arguments of the recorded launches, from the next launch of the graph on.
 
-        A name passed to `capture` refers to all uses of that object as an argument. The name of a parameter refers to
-        it in every kernel that has it. Raises TypeError if there is no such argument, or if launches had different
-        arguments of that name. A loaded graph takes arrays, by the names that it was loaded with."""
+        A name passed to `capture` refers to all uses of that object: as an argument, in fills and in copies. The name
+        of a parameter refers to it in every kernel that has it. Raises TypeError if there is no such argument, if
+        launches had different arguments of that name, or if an array that is filled or copied is replaced by one of
+        another type or shape. A loaded graph takes arrays, by the names that it was loaded with."""
         if self._loaded is not None:
             self._rebind(self._loaded, arguments)
             return
         if self._calls is None:
             self._calls = [(kernel, names, list(args)) for kernel, names, args, _ in self._graph.calls()]
         changed: dict[int, list[Any]] = {}
+        moved = []
         for name, value in arguments.items():
-            for number, place in self._places.get(name) or self._find_places(name, self._calls):
+            if name in self._named:
+                moved += saved_graphs.moved_parts(self._graph, name, self._named[name], value)
+            for number, place in self._places.get(name) or self._find_places(name, self._calls, bool(moved)):
                 changed.setdefault(number, list(self._calls[number][2]))[place] = value
         same = self._graph.exchange([(number, tuple(args)) for number, args in changed.items()])
         for (number, args), is_same in zip(changed.items(), same, strict=True):
@@ -146,6 +157,10 @@ class CapturedGraph:
                 text = "graph: kernel `%s` has different code for these arguments, so the graph is rebuilt"
                 logging.getLogger("octants").info(text, kernel.__name__)
             self._calls[number] = (kernel, names, args)
+        if moved:
+            self._graph.move_transfers(moved)
+            self._moved = True
+        self._named.update((name, value) for name, value in arguments.items() if name in self._named)
 
     def save(self, path: AnyPath, **named: Any) -> None:
         """Writes the graph to a file that other processes load by `qd.graph.load`, with the same version of Octants and
@@ -211,12 +226,13 @@ class CapturedGraph:
         except RuntimeError:
             return "<octants captured graph, being captured>"
 
-    def _find_places(self, name: str, calls: list[_Call]) -> list[tuple[int, int]]:
-        """The arguments that a name stands for, as numbers of calls and of parameters, from now on."""
+    def _find_places(self, name: str, calls: list[_Call], is_moved: bool) -> list[tuple[int, int]]:
+        """The arguments that a name stands for, as numbers of calls and of parameters, from now on. None are needed for
+        an object that is filled or copied."""
         if name in self._named:
             named = self._named[name]
             found = [(n, i) for n, (_, _, args) in enumerate(calls) for i, arg in enumerate(args) if arg is named]
-            if not found:
+            if not found and not is_moved:
                 raise TypeError(f"the object named `{name}` is not an argument of any captured launch")
         else:
             found = [(n, names.index(name)) for n, (_, names, _) in enumerate(calls) if name in names]

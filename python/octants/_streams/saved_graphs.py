@@ -14,6 +14,7 @@ from octants import _octants
 from octants._arrays.ndarrays import Ndarray
 from octants._fields.fields import TensorField
 from octants.exceptions import OctantsRuntimeError
+from octants.types.primitive import numpy_dtype
 
 Array = TensorField | Ndarray
 Call = tuple[Any, list[str], list[Any]]
@@ -69,6 +70,43 @@ def check_array(path: str, what: str, thing: Any) -> Array:
 def memory_of(array: Array) -> _octants.Buffer:
     """The buffer that an array is in: of a field that of its tree."""
     return array._root.buffer if isinstance(array, TensorField) else array.buffer
+
+
+def part_of(array: Array) -> tuple[_octants.Buffer, int, int]:
+    """The buffer that an array is in, its first byte there, and the number of bytes up to its last."""
+    spans = [placement.span(numpy_dtype(array.dtype).itemsize) for placement in array._placed()]
+    first = min(low for low, _ in spans)
+    return memory_of(array), first, max(high for _, high in spans) - first
+
+
+def moved_parts(
+    graph: _octants.CapturedGraph, name: str, old: Any, new: Any
+) -> list[tuple[tuple[_octants.Buffer, int], tuple[_octants.Buffer, int], int, Any]]:
+    """For `move_transfers`: the arrays of an object that a graph fills or copies, and those of the object that takes
+    its place. Raises TypeError where one is of another type or shape."""
+    parts = []
+    others = dict(_arrays(name, new))
+    for path, array in _arrays(name, old):
+        buffer, first, size = part_of(array)
+        if not graph.transfers(buffer, first, size):
+            continue
+        other = others.get(path)
+        if other is None or _form(other) != _form(array):
+            is_ = f"a {type(new).__name__!r} object without it" if other is None else _form(other)
+            raise TypeError(f"the graph fills or copies `{path}`, {_form(array)}: it cannot be replaced by {is_}")
+        to, to_first, to_size = part_of(other)
+        if to_size != size:
+            raise TypeError(
+                f"the graph fills or copies `{path}`: its elements are not laid out like those of the other"
+            )
+        parts.append(((buffer, first), (to, to_first), size, other))
+    return parts
+
+
+def _form(array: Array) -> str:
+    kind = "a field" if isinstance(array, TensorField) else "an ndarray"
+    element = array._element_shape if isinstance(array, TensorField) else getattr(array, "element_shape", ())
+    return f"{kind} of {array.dtype.name}{''.join(f'[{n}]' for n in element)} with shape {tuple(array.shape)}"
 
 
 def description(array: Array) -> str:

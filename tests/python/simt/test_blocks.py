@@ -10,6 +10,7 @@ import octants as qd
 from octants.simt import block, grid
 
 N = 512
+NUMPY = {"i32": np.int32, "f32": np.float32, "i64": np.int64}
 FOLDS: dict[str, Any] = {"add": np.add, "min": np.minimum, "max": np.maximum}
 
 
@@ -327,3 +328,51 @@ def test_functions_with_barriers_return_from_branches(group_size: int) -> None:
     t = np.arange(128) % 64
     expected = np.where(t == 0, -1, np.where(t > 50, -2, np.where(t > 40, -3, np.arange(128) - 1)))
     assert (y == expected).all()
+
+
+@pytest.mark.parametrize("block_dim", [1, 16, 31, 33, 48, 96, 100, 128])
+@pytest.mark.parametrize("dtype", ["i32", "f32", "i64"])
+def test_sums_in_blocks_with_a_part_of_a_subgroup(group_size: int, dtype: str, block_dim: int) -> None:
+    """The last subgroup of such a block lacks threads; a block may be smaller than a subgroup."""
+    n, scalar = 3 * block_dim, getattr(qd, dtype)
+
+    @qd.kernel
+    def fold(x: qd.types.ndarray(dtype=scalar, ndim=1), out: qd.types.ndarray(dtype=scalar, ndim=1)):
+        qd.loop_config(block_dim=block_dim)
+        for i in range(n):
+            out[0] += x[i]
+            qd.atomic_max(out[1], x[i])
+            qd.atomic_min(out[2], x[i])
+            block.sync()
+
+    x = ((np.arange(n) * 7) % 31 + 5).astype(NUMPY[dtype])
+    out = np.array([0, 0, 1000], NUMPY[dtype])
+    fold(x, out)
+    assert out.tolist() == [x.sum(), x.max(), x.min()]
+
+
+def test_sums_by_index_in_blocks(group_size: int) -> None:
+    """Threads of a block that add to one element do so one after the other."""
+
+    @qd.kernel
+    def scatter(bins: qd.types.ndarray(dtype=qd.i32, ndim=1)):
+        qd.loop_config(block_dim=64)
+        for i in range(256):
+            t = block.thread_idx()
+            bins[(t // 32 ^ t) % 4] += i
+            block.sync()
+            bins[4 + add_once(bins, t % 3)] += 1
+            block.sync()
+
+    bins = np.zeros(8, np.int32)
+    scatter(bins)
+    i = np.arange(256)
+    t = i % 64
+    want = [int(i[(t // 32 ^ t) % 4 == b].sum()) for b in range(4)]
+    assert bins.tolist() == [*want, *[int((t % 3 == k).sum()) for k in range(3)], 256]
+
+
+@qd.func
+def add_once(bins: qd.template(), k: qd.i32) -> qd.i32:
+    bins[7] += 1
+    return k

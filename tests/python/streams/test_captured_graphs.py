@@ -522,3 +522,48 @@ def test_a_thread_that_outlives_the_capture_is_refused():
     assert len(errors) == 1
     assert "has ended" in errors[0]
     assert len(g) == 0
+
+
+def test_update_replaces_what_is_filled_and_copied():
+    x, y, z, other = (qd.ndarray(qd.f32, 4) for _ in range(4))
+    z.fill(5.0)
+    with qd.graph.capture(state=x) as g:
+        x.copy_from(z)
+        add(x, z, 2.0)
+        y.copy_from(x)
+        x.fill(1.0)
+    g.launch()
+    assert y[0] == 15.0 and x[0] == 1.0
+    x.fill(-1.0)
+    g(state=other)
+    assert other[3] == 1.0 and y[3] == 15.0 and x[0] == -1.0
+    # Two at once change places.
+    with qd.graph.capture(a=x, b=other) as swap:
+        x.fill(2.0)
+        other.fill(3.0)
+    swap(a=other, b=x)
+    assert x[0] == 3.0 and other[0] == 2.0
+    with pytest.raises(TypeError, match=r"the graph fills or copies `state`, an ndarray of f32 with shape \(4,\)"):
+        g.update(state=qd.ndarray(qd.f32, 5))
+    with pytest.raises(RuntimeError, match="`update` has replaced an array that it fills or copies"):
+        g.grad()
+
+
+def test_update_replaces_fields_that_are_filled():
+    x, y = qd.field(qd.i32, 6), qd.field(qd.i32, 6)
+    v = qd.Vector.field(2, qd.i32, 6)
+
+    @qd.kernel
+    def double(x: qd.template()):
+        for i in x:
+            x[i] *= 2
+
+    with qd.graph.capture(state=x) as g:
+        x.fill(4)
+        double(x)
+    g(state=y)
+    assert y.to_numpy().tolist() == [8] * 6 and x.to_numpy().tolist() == [0] * 6
+    with pytest.raises(TypeError, match=r"cannot be replaced by a field of i32\[2\]"):
+        g.update(state=v)
+    g.launch()
+    assert y.to_numpy().tolist() == [8] * 6

@@ -21,13 +21,18 @@ impl Lowerer<'_> {
             return self.scoped(|s| s.lower_stmts(if cond { then } else { orelse }));
         }
         self.b.span = test.span;
+        let known = match cond {
+            Value::Bool(holds) => Some(holds),
+            Value::Int(n) => Some(n != 0),
+            _ => None,
+        };
         let cond = self.condition("if", &cond)?;
-        let (a, flow_a) = self.in_block(|s| s.lower_stmts(then))?;
+        let (a, flow_a) = self.in_block(|s| s.in_branch(known == Some(false), |s| s.lower_stmts(then)))?;
         let (b, flow_b) = self.in_block(|s| {
             if orelse.is_empty() {
                 s.mark_skipped(test.span)?;
             }
-            s.lower_stmts(orelse)
+            s.in_branch(known == Some(true), |s| s.lower_stmts(orelse))
         })?;
         for flow in [flow_a, flow_b] {
             match flow {
@@ -45,6 +50,15 @@ impl Lowerer<'_> {
         }
         self.b.push(Op::If(cond, a, b), Type::Unit);
         Ok(Flow::Normal)
+    }
+
+    /// Lowers a branch, which may be one that never runs.
+    fn in_branch<T>(&mut self, never_runs: bool, lower: impl FnOnce(&mut Self) -> T) -> T {
+        let around = self.never_runs;
+        self.never_runs |= never_runs;
+        let lowered = lower(self);
+        self.never_runs = around;
+        lowered
     }
 
     pub(super) fn lower_while(&mut self, test: &Expr, body: &[Stmt]) -> Result<()> {

@@ -3,8 +3,10 @@
 //! At the top level of a kernel, and directly in another such loop, the loops inside are parallel, unless another
 //! statement leaves a round.
 
+use std::collections::BTreeSet;
+
 use octants_diag::{Code, Diagnostic, Result, Span};
-use octants_ir::{AutodiffMode, BinaryOp, BufferId, LocalId, Op, Scalar, TextPart, Type, UnaryOp, ValueId};
+use octants_ir::{AutodiffMode, BinaryOp, BlockId, BufferId, LocalId, Op, Scalar, TextPart, Type, UnaryOp, ValueId};
 
 use super::graph_sections::GraphSection;
 use super::{LoopKind, Lowerer};
@@ -36,7 +38,7 @@ impl Lowerer<'_> {
         }
         let span = condition.span;
         let condition = self.graph_condition(condition, "qd.graph.do_while()", "while")?;
-        self.refuse_constant(&condition, span)?;
+        let locals = self.locals_of_condition(&condition, span)?;
         let is_run = matches!(self.options.mode, AutodiffMode::None | AutodiffMode::Validation);
         let limit = if is_run { self.options.graph_max_iterations } else { 0 };
         let rounds = (limit > 0).then(|| {
@@ -58,6 +60,9 @@ impl Lowerer<'_> {
         self.rounds -= u32::from(is_of_tasks);
         self.frame().loops.pop();
         let (block, ()) = result?;
+        if locals.is_some_and(|locals| !self.writes_to(block, &locals)) {
+            return Err(never_changes(span));
+        }
         self.b.push(Op::Loop(block), Type::Unit);
         Ok(())
     }
@@ -79,27 +84,39 @@ impl Lowerer<'_> {
         self.counter(&value, call).map(Condition::Counter)
     }
 
-    /// Refuses a condition that no round can change: the loop would not end.
-    fn refuse_constant(&mut self, condition: &Condition<'_>, span: Span) -> Result<()> {
-        let Condition::Expression(e) = condition else { return Ok(()) };
+    /// The local variables that a condition depends on, if it depends on nothing else that a round can change. Refuses
+    /// one that no round can change: the loop would not end.
+    fn locals_of_condition(&mut self, condition: &Condition<'_>, span: Span) -> Result<Option<BTreeSet<LocalId>>> {
+        let Condition::Expression(e) = condition else { return Ok(None) };
         let value = self.lower_expr(e)?;
         let value = self.rt(&value)?;
         let body = &self.b.body;
-        let (mut work, mut changes) = (vec![value], false);
+        let (mut work, mut locals) = (vec![value], BTreeSet::new());
         while let Some(v) = work.pop() {
             let op = &body.inst(v).op;
-            changes |= !op.is_pure();
+            match op {
+                Op::LocalAddr(local) => _ = locals.insert(*local),
+                Op::BufferAddr(..) => return Ok(None),
+                Op::Load(_) => {}
+                op if !op.is_pure() => return Ok(None),
+                _ => {}
+            }
             op.for_each_operand(|u| work.push(u));
         }
-        if changes {
-            return Ok(());
-        }
-        let message = "qd.graph.do_while() does not resolve to an ndarray kernel parameter: this condition never \
-                       changes";
-        let refused = Diagnostic::new(Code::Syntax, span, message);
-        Err(refused.with_hint(
-            "pass a 0-dimensional i32 ndarray, or an expression that depends on data that the loop body changes",
-        ))
+        if locals.is_empty() { Err(never_changes(span)) } else { Ok(Some(locals)) }
+    }
+
+    /// Whether a block does more with local variables than read them.
+    fn writes_to(&self, block: BlockId, locals: &BTreeSet<LocalId>) -> bool {
+        let body = &self.b.body;
+        let is_one = |v| matches!(&body.inst(v).op, Op::LocalAddr(local) if locals.contains(local));
+        let mut writes = false;
+        body.visit(block, &mut |_, inst| {
+            if !matches!(inst.op, Op::Load(_)) {
+                inst.op.for_each_operand(|v| writes |= is_one(v));
+            }
+        });
+        writes
     }
 
     /// What is tested, and whether it is not zero.
@@ -164,4 +181,10 @@ impl Lowerer<'_> {
         self.b.set_cursor(back);
         self.b.push(Op::If(cond, go_on, stop), Type::Unit);
     }
+}
+
+fn never_changes(at: Span) -> Box<Diagnostic> {
+    let message = "qd.graph.do_while() does not resolve to an ndarray kernel parameter: this condition never changes";
+    Diagnostic::new(Code::Syntax, at, message)
+        .with_hint("pass a 0-dimensional i32 ndarray, or an expression that depends on data that the loop body changes")
 }

@@ -186,6 +186,9 @@ pub(crate) struct Lowerer<'w> {
     outer_control_depth: u32,
     /// Of that depth, loops around this place whose rounds are tasks of the kernel.
     rounds: u32,
+    /// This place is in a branch that a compile-time constant excludes. Components of vectors may be out of bounds
+    /// there: a method for two and three dimensions has such branches.
+    never_runs: bool,
     /// The builder builds the kernel's own body, not a function's.
     in_kernel_body: bool,
     /// A `@qd.real_func` is being built, or a function that it calls.
@@ -280,6 +283,7 @@ impl<'w> Lowerer<'w> {
             frames: Vec::new(),
             outer_control_depth: 0,
             rounds: 0,
+            never_runs: false,
             in_kernel_body: true,
             in_real_function: false,
             static_depth: 0,

@@ -387,9 +387,13 @@ impl Lowerer<'_> {
                 format!("Expected {} indices, got {}: the value is {}", shape.len(), index.len(), type_name(&ty)),
             );
         }
+        let mut index = index;
         let mut fixed = Some(0u32);
-        for (v, n) in index.iter().zip(&shape) {
+        for (v, n) in index.iter_mut().zip(&shape) {
             if let Value::Int(i) = v {
+                if self.never_runs && !(0..i128::from(*n)).contains(i) {
+                    *i = 0;
+                }
                 if *i < 0 {
                     return Err(Diagnostic::new(
                         Code::Syntax,

@@ -68,6 +68,11 @@ def _bits(dtype: DataType) -> int:
     return max(16, width(dtype))
 
 
+def _as_long(dtype: DataType, length: int) -> Any:
+    """Memory for so many elements, which may be none: arrays have at least one."""
+    return ndarray(dtype, max(length, 1))
+
+
 def _sort_scratch(length: int) -> Any:
     return ndarray(u32 if length < MOST_INDEXED else u64, sort_scratch_slots(length))
 
@@ -82,12 +87,12 @@ def sort(keys: Any, values: Any = None, *, descending: bool = False, n: Any = No
     length, key_dtype = length_of("keys", keys), dtype_of(keys)
     end_bit = _bits(key_dtype)
     counts, size, on_device = counted(keys, n, length)
-    tmp_keys = ndarray(key_dtype, length)
+    tmp_keys = _as_long(key_dtype, length)
     moved, tmp_moved = keys, tmp_keys
     if values is not None:
         if length_of("values", values) < length:
             raise ValueError(f"{length} keys need as many values, got {values.shape[0]}")
-        moved, tmp_moved = values, ndarray(dtype_of(values), length)
+        moved, tmp_moved = values, _as_long(dtype_of(values), length)
     scratch = _sort_scratch(length)
     has_values = values is not None
     _run_sort(
@@ -170,13 +175,13 @@ def sort_segments(
     """
     length, key_dtype = indexed_length("keys", keys), dtype_of(keys)
     end_bit = _bits(key_dtype)
-    tmp_keys, kept_keys = ndarray(key_dtype, length), ndarray(key_dtype, length)
+    tmp_keys, kept_keys = _as_long(key_dtype, length), _as_long(key_dtype, length)
     moved, kept_moved = keys, kept_keys
     if values is not None:
         if length_of("values", values) < length:
             raise ValueError(f"{length} keys need as many values, got {values.shape[0]}")
-        moved, kept_moved = values, ndarray(dtype_of(values), length)
-    indices = [ndarray(u32, length) for _ in range(4)]
+        moved, kept_moved = values, _as_long(dtype_of(values), length)
+    indices = [_as_long(u32, length) for _ in range(4)]
     segment_bits = 16 if length_of("offsets", offsets) <= 1 << 16 else 32
     _run_sort_segments(
         keys,
@@ -236,14 +241,14 @@ def top_k(
     counts, size, on_device = counted(arr, n, length)
     wanted = length_of("out", out)
     if indices is None:
-        indices = ndarray(u32, wanted)
+        indices = _as_long(u32, wanted)
     slots = max(exclusive_scan_scratch_slots(length), sort_scratch_slots(wanted))
     _run_top_k(
         arr,
         out,
         indices,
-        ndarray(key_dtype, wanted),
-        ndarray(u32, wanted),
+        _as_long(key_dtype, wanted),
+        _as_long(u32, wanted),
         ndarray(u64, SEARCH_WORDS),
         ndarray(u64, slots),
         wanted,

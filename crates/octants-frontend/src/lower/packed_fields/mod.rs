@@ -69,7 +69,7 @@ impl Lowerer<'_> {
         let mut parts = Vec::new();
         for mut component in components {
             component.words.root = root;
-            let words = self.buffer_of_words(&buffer.name, &component);
+            let words = self.buffer_of_words(&component);
             parts.push(Packed { component, words });
         }
         // Until accesses are replaced, the field is memory of its own: no component of another field is where it is.
@@ -84,14 +84,14 @@ impl Lowerer<'_> {
     }
 
     /// The buffer of a component's words, which may be those of another one.
-    fn buffer_of_words(&mut self, name: &str, component: &PackedComponent) -> BufferId {
+    fn buffer_of_words(&mut self, component: &PackedComponent) -> BufferId {
         let is_it = |known: &&Packed| known.component.words == component.words;
         if let Some(known) = self.packed_fields.fields.values().flat_map(|field| &field.parts).find(is_it) {
             return known.words;
         }
         let end = component.words.place.last();
         self.buffers.push(Buffer {
-            name: if name.is_empty() { String::from("words") } else { format!("{name}.words") },
+            name: String::new(),
             elem: component.word.into(),
             ndim: component.shape.len() as u32,
             layout: Layout::Dense {
@@ -115,11 +115,25 @@ impl Lowerer<'_> {
 }
 
 impl PackedFields {
+    /// Calls words as the fields are called that have elements in them.
+    fn name_words(&self, buffers: &mut [Buffer]) {
+        for (field, packed) in &self.fields {
+            let field = buffers[field.index()].name.clone();
+            for part in &packed.parts {
+                let name = &mut buffers[part.words.index()].name;
+                if !name.split(", ").any(|known| known == field) {
+                    *name = if name.is_empty() { field.clone() } else { format!("{name}, {field}") };
+                }
+            }
+        }
+    }
+
     /// Replaces all accesses to fields of quantized types.
     pub fn expand(&self, kernel: &mut Kernel) {
         if self.fields.is_empty() {
             return;
         }
+        self.name_words(&mut kernel.buffers);
         let by_reference: Vec<Vec<bool>> = kernel
             .functions
             .iter()
