@@ -469,14 +469,18 @@ def changes_what_it_reads(node: ast.AugAssign) -> bool:
     place = node.target
     while isinstance(place, ast.Subscript | ast.Attribute):
         place = place.value
-    calls = [n for n in ast.walk(node) if isinstance(n, ast.Call) and (dotted(n.func) or "").startswith("qd.atomic_")]
-    for call in calls:
+    for call in (n for n in ast.walk(node) if isinstance(n, ast.Call)):
+        name = dotted(call.func) or ""
+        is_atomic = name.startswith("qd.atomic_")
+        if name.startswith("qd.") and not is_atomic:
+            continue
         own = set(ast.walk(call))
-        base = call.args[0]
-        while isinstance(base, ast.Subscript | ast.Attribute):
-            base = base.value
-        others = (n for n in ast.walk(node) if isinstance(n, ast.Name) and n not in own and n is not place)
-        inside = (n for n in own if isinstance(n, ast.Name) and n is not base)
-        if isinstance(base, ast.Name) and any(n.id == base.id for n in (*others, *inside)):
-            return True
+        others = [n for n in ast.walk(node) if isinstance(n, ast.Name) and n not in own and n is not place]
+        # An atomic operation changes its first argument, a function may change each.
+        for base in call.args[:1] if is_atomic else call.args:
+            while isinstance(base, ast.Subscript | ast.Attribute):
+                base = base.value
+            inside = [n for n in own if is_atomic and isinstance(n, ast.Name) and n is not base]
+            if isinstance(base, ast.Name) and any(n.id == base.id for n in (*others, *inside)):
+                return True
     return False

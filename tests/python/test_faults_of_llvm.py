@@ -226,7 +226,8 @@ def test_complements_of_nvidia_gpus_are_subtractions():
 
     text = qd.inspect(masked, 1, 2, target="sm_90", emit="asm")
     assert not re.search(r"\bnot\.b\d+\b", text)
-    assert re.search(r"sub\.u32\s+%r\d+, -1,", text) and re.search(r"sub\.u64\s+%rd\d+, -1,", text)
+    assert re.search(r"sub\.u32\s+%r\d+, -1,", text)
+    assert re.search(r"sub\.u64\s+%rd\d+, -1,", text)
 
 
 def test_nvidia_gpus_add_halves_of_words_one_by_one():

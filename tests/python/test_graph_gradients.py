@@ -238,3 +238,68 @@ def test_a_counter_that_was_not_set_back_is_an_error_of_a_gradient_by_hand():
         x.grad.from_numpy(last)
         kernel.grad(x, t, left)
         assert (x.grad.to_numpy()[0] == 2.0**ROUNDS).all()
+
+
+@qd.kernel
+def fifth(x: LOSS, loss: LOSS):
+    loss[0] += x[4]
+
+
+def test_rounds_without_parallel_loops_have_gradients():
+    @qd.kernel(graph=True)
+    def double(x: LOSS, t: COUNTER, left: COUNTER):
+        while qd.graph.do_while(left):
+            x[t[None] + 1] = x[t[None]] * 2.0
+            t[None] += 1
+            left[None] -= 1
+
+    @qd.kernel(graph=True)
+    def twice(x: LOSS, t: COUNTER, left: COUNTER):
+        while qd.graph.do_while(left):
+            for _ in qd.static(range(2)):
+                x[t[None] + 1] = x[t[None]] * 2.0
+                t[None] += 1
+            left[None] -= 2
+
+    for kernel in (double, twice):
+        x = qd.ndarray(qd.f64, 6, needs_grad=True)
+        x.fill(1.0)
+        t, left = counters(0, 4)
+        kernel(x, t, left)
+        assert x.to_numpy().tolist() == [1.0, 2.0, 4.0, 8.0, 16.0, 1.0]
+        for counter, value in ((t, 0), (left, 4)):
+            counter.fill(value)
+        x.grad[4] = 1.0
+        kernel.grad(x, t, left)
+        assert x.grad[0] == 16.0
+        x.grad.fill(0.0)
+        loss = qd.ndarray(qd.f64, 1, needs_grad=True)
+        for counter, value in ((t, 0), (left, 4)):
+            counter.fill(value)
+        with qd.ad.Tape(loss):
+            kernel(x, t, left)
+            fifth(x, loss)
+        assert x.grad[0] == 16.0
+        assert (t[None], left[None]) == (4, 0)
+
+
+def test_serial_rounds_that_the_gradient_cannot_count_are_refused():
+    @qd.kernel(graph=True)
+    def halve(x: LOSS, rest: LOSS):
+        while qd.graph.do_while(rest[0] > 0.1):
+            rest[0] *= 0.5
+            x[0] += x[1] * 2
+
+    @qd.kernel
+    def halve_in_order(x: LOSS, rest: LOSS):
+        while rest[0] > 0.1:
+            rest[0] *= 0.5
+            x[0] += x[1] * 2
+
+    x, rest = (qd.ndarray(qd.f64, 2, needs_grad=True) for _ in range(2))
+    rest.fill(1.0)
+    for kernel in (halve, halve_in_order):
+        with pytest.raises(
+            qd.OctantsCompilationError, match="cannot determine the number of iterations: it depends on.*`rest`"
+        ):
+            kernel.grad(x, rest)

@@ -108,8 +108,8 @@ impl Event {
 const LARGE: u64 = 64 << 20;
 
 /// Sparse blocks above this share of the machine's memory take it only where they are touched. Smaller ones are in huge
-/// pages, which are quicker.
-const SPARSE_SHARE: u64 = 4;
+/// pages, which are quicker for cells that are near one another; a cell far from others takes a page, which is zeroed.
+const SPARSE_SHARE: u64 = 32;
 
 /// Linked code and its tasks, which launches name by address.
 struct Module {

@@ -126,7 +126,7 @@ pub use print::print_inst;
 pub use run_pipeline::{Pass, PassState, Verified, always, run_pass, run_pipeline, run_pipeline_with};
 pub use schedule::{Schedule, ScheduleOptions, Scheduled};
 pub use target_info::{Cost, CostTable, TargetInfo};
-pub use task_blocks::{RoundEnd, round_end, section_of, task_blocks, task_branches, task_statements};
+pub use task_blocks::{RoundEnd, holds_tasks, round_end, section_of, task_blocks, task_branches, task_statements};
 pub use task_graph::{Condition, LaunchCount, TaskGraph, TaskId};
 pub use types::{Scalar, StructType, Type};
 pub use verify::{

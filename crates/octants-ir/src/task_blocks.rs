@@ -24,6 +24,11 @@ pub fn task_branches(body: &Body) -> BTreeSet<BlockId> {
     blocks.iter().flat_map(|b| body.block(*b)).flat_map(of).collect()
 }
 
+/// Whether a block holds a parallel loop, a checkpoint or a section, directly or in a nested `loop` or `if`.
+pub fn holds_tasks(body: &Body, block: BlockId) -> bool {
+    add_task_blocks(body, block, &mut Vec::new())
+}
+
 /// True if the block holds a parallel loop, directly or in a nested `loop` or `if`. Adds the blocks of those.
 fn add_task_blocks(body: &Body, block: BlockId, blocks: &mut Vec<BlockId>) -> bool {
     let mut holds = false;

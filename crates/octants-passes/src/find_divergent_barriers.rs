@@ -59,13 +59,14 @@ impl Search<'_> {
                     if let (Some(span), None) | (None, Some(span)) = (yes, no)
                         && self.differs(*c)
                     {
-                        self.report(span, "only some threads of the block take the branch around this barrier");
+                        self.report(v, span, "only some threads of the block take the branch around this barrier");
                         continue;
                     }
                 }
                 Op::For(l) if l.dims.iter().any(|d| self.differs(d.begin) || self.differs(d.end)) => {
                     if let Some(span) = self.barrier(l.body) {
                         self.report(
+                            v,
                             span,
                             "threads of the block run different numbers of iterations of the loop around this barrier",
                         );
@@ -78,11 +79,14 @@ impl Search<'_> {
         }
     }
 
-    fn report(&mut self, span: Span, what: &str) {
+    /// Notes a barrier in a branch or a loop. The lines of both are shown: the barrier may be in a library's function.
+    fn report(&mut self, around: ValueId, span: Span, what: &str) {
         let message = format!("{what}, but a barrier waits for all threads");
         let hint =
             "call it where all threads of the block reach it, and move conditional work before or after the barrier";
-        self.found.push(*Diagnostic::new(Code::Compilation, span, message).with_hint(hint));
+        let mut found = *Diagnostic::new(Code::Compilation, span, message).with_hint(hint);
+        found.trace.push((String::new(), self.body.inst(around).span));
+        self.found.push(found);
     }
 
     /// Where the first barrier of the block of threads is in code.

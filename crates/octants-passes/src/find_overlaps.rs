@@ -2,7 +2,8 @@
 //! the sections of one `graph.parallel_context`.
 //!
 //! The dependence test between tasks decides. A conflict is certain if the test says so, both accesses happen in every
-//! iteration, and no two axes of one access depend on the same loop. Atomic updates on both sides are no race.
+//! iteration, and no two axes of one access depend on the same loop. Atomic updates on both sides are no race, if they
+//! are by the same operation; by two, as `+=` and `*=`, their order may matter, which is no certain conflict.
 //! Distinct buffers are distinct memory, except those named by the caller: the same array passed for two parameters,
 //! or arrays that overlap. Fields that are components of others do not occur after `merge_aliased_buffers`. Buffers of
 //! the compiler itself are ignored.
@@ -11,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use octants_diag::Span;
 use octants_ir::schedule::LocalUses;
-use octants_ir::{BlockId, Body, BufferId, Effect, ForLoop, Kernel, LoopGroup, Op, ValueId, section_of, task_blocks};
+use octants_ir::{AtomicOp, BlockId, Body, BufferId, Effect, ForLoop, Kernel, LoopGroup, Op, ValueId, section_of, task_blocks};
 
 use crate::offload::statement_groups;
 use octants_analysis::{
@@ -51,12 +52,27 @@ pub struct Alias {
     pub same: bool,
 }
 
+/// What an atomic update does to memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Update {
+    /// Subtractions are additions.
+    By(AtomicOp),
+    CompareAndSwap,
+}
+
+impl Update {
+    fn of(op: AtomicOp) -> Update {
+        Update::By(if op == AtomicOp::Sub { AtomicOp::Add } else { op })
+    }
+}
+
 struct Access {
     group: u32,
     buffer: BufferId,
     axes: Vec<Subscript>,
     writes: bool,
-    atomic: bool,
+    /// The operation of an atomic update.
+    atomic: Option<Update>,
     /// In every iteration of its loops.
     always: bool,
     span: Span,
@@ -83,7 +99,7 @@ pub fn find_overlaps(kernel: &Kernel, allowed: &BTreeSet<u32>, aliases: &[Alias]
     for (i, a) in search.accesses.iter().enumerate() {
         for b in &search.accesses[i + 1..] {
             let is_metadata = |access: &Access| kernel.buffers[access.buffer.index()].is_metadata;
-            let harmless = !(a.writes || b.writes) || (a.atomic && b.atomic) || is_metadata(a) || is_metadata(b);
+            let harmless = !(a.writes || b.writes) || (a.atomic.is_some() && a.atomic == b.atomic) || is_metadata(a) || is_metadata(b);
             let shared = shared(aliases, a.buffer, b.buffer);
             let is_apart = a.group == b.group || regions[&a.group] != regions[&b.group];
             if is_apart || shared == Meeting::Apart || harmless {
@@ -215,11 +231,17 @@ impl<'a> Search<'a> {
         let inst = self.body.inst(v);
         let span = inst.span;
         match inst.op.effect() {
-            Effect::Read(a) | Effect::ReadVolatile(a) => self.add(a, false, false, span),
-            Effect::Write(a) => self.add(a, true, false, span),
-            Effect::Update(a) => self.add(a, true, true, span),
+            Effect::Read(a) | Effect::ReadVolatile(a) => self.add(a, false, None, span),
+            Effect::Write(a) => self.add(a, true, None, span),
+            Effect::Update(a) => {
+                let update = match inst.op {
+                    Op::Atomic(op, ..) => Update::of(op),
+                    _ => Update::CompareAndSwap,
+                };
+                self.add(a, true, Some(update), span);
+            }
             Effect::For(l) => {
-                l.reductions.iter().for_each(|r| self.add(r.target, true, true, span));
+                l.reductions.iter().for_each(|r| self.add(r.target, true, Some(Update::of(r.op)), span));
                 let leaves_early = self.leaves_early(l);
                 self.conditional += u32::from(leaves_early);
                 self.block(l.body);
@@ -235,7 +257,7 @@ impl<'a> Search<'a> {
                         buffer,
                         axes: vec![Subscript::UNKNOWN],
                         writes,
-                        atomic: false,
+                        atomic: None,
                         always,
                         span,
                     }));
@@ -274,7 +296,7 @@ impl<'a> Search<'a> {
         found
     }
 
-    fn add(&mut self, address: ValueId, writes: bool, atomic: bool, span: Span) {
+    fn add(&mut self, address: ValueId, writes: bool, atomic: Option<Update>, span: Span) {
         let Place::Buffer(buffer) = trace_address(self.body, address) else { return };
         let axes = self.dependence.subscripts(address);
         // Two axes that follow one loop reach a diagonal of the box.
@@ -288,5 +310,6 @@ impl<'a> Search<'a> {
 
 fn meeting(dependence: &mut Dependence<'_>, a: &Access, b: &Access) -> Meeting {
     let least = dependence.between_tasks(&a.axes, &b.axes);
-    if least == Meeting::Certain && !(a.always && b.always) { Meeting::Perhaps } else { least }
+    let is_certain = a.always && b.always && !(a.atomic.is_some() && b.atomic.is_some());
+    if least == Meeting::Certain && !is_certain { Meeting::Perhaps } else { least }
 }

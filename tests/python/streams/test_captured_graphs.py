@@ -533,16 +533,20 @@ def test_update_replaces_what_is_filled_and_copied():
         y.copy_from(x)
         x.fill(1.0)
     g.launch()
-    assert y[0] == 15.0 and x[0] == 1.0
+    assert y[0] == 15.0
+    assert x[0] == 1.0
     x.fill(-1.0)
     g(state=other)
-    assert other[3] == 1.0 and y[3] == 15.0 and x[0] == -1.0
+    assert other[3] == 1.0
+    assert y[3] == 15.0
+    assert x[0] == -1.0
     # Two at once change places.
     with qd.graph.capture(a=x, b=other) as swap:
         x.fill(2.0)
         other.fill(3.0)
     swap(a=other, b=x)
-    assert x[0] == 3.0 and other[0] == 2.0
+    assert x[0] == 3.0
+    assert other[0] == 2.0
     with pytest.raises(TypeError, match=r"the graph fills or copies `state`, an ndarray of f32 with shape \(4,\)"):
         g.update(state=qd.ndarray(qd.f32, 5))
     with pytest.raises(RuntimeError, match="`update` has replaced an array that it fills or copies"):
@@ -562,7 +566,8 @@ def test_update_replaces_fields_that_are_filled():
         x.fill(4)
         double(x)
     g(state=y)
-    assert y.to_numpy().tolist() == [8] * 6 and x.to_numpy().tolist() == [0] * 6
+    assert y.to_numpy().tolist() == [8] * 6
+    assert x.to_numpy().tolist() == [0] * 6
     with pytest.raises(TypeError, match=r"cannot be replaced by a field of i32\[2\]"):
         g.update(state=v)
     g.launch()

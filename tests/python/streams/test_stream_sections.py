@@ -1,5 +1,7 @@
 """`stream_parallel`: S9, S10, S13, S15."""
 
+import warnings
+
 import numpy as np
 import pytest
 from stream_kernels import Ints, both, ints, n
@@ -232,6 +234,37 @@ def test_s13_sections_that_may_overlap(mode):
             kernel(x, y)
         if kernel is conditional:
             assert x.to_numpy().tolist() == [1] * 10 + [2] * (n - 10), "a warning does not keep the kernel from running"
+
+
+def test_s13_updates_by_different_operations_may_overlap(mode):
+    """Their order may matter; bits that different operations set and clear are an example where it does not."""
+    x = ints()
+
+    @qd.kernel
+    def add_and_multiply(x: Ints):
+        with qd.stream_parallel():
+            for i in x:
+                x[i] += 1
+        with qd.stream_parallel():
+            for i in x:
+                x[i] *= 2
+
+    @qd.kernel
+    def add_and_subtract(x: Ints):
+        with qd.stream_parallel():
+            for i in x:
+                x[i] += 3
+        with qd.stream_parallel():
+            for i in x:
+                x[i] -= 1
+
+    with pytest.warns(UserWarning, match=r"qd.stream_parallel\(\) block.* may write .*`x`"):
+        add_and_multiply(x)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        x.fill(0)
+        add_and_subtract(x)
+    assert x.to_numpy().tolist() == [2] * n
 
 
 @pytest.mark.filterwarnings("error")

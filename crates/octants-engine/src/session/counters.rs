@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use octants_artifact::{Condition, ScalarKind};
-use octants_ir::{ArgLayout, BufferId, LaunchCount, Layout, Program, Scalar, TaskGraph, Type};
+use octants_ir::{ArgLayout, Body, BufferId, Effect, LaunchCount, Layout, Op, Program, Scalar, TaskGraph, Type};
 
 /// Where they are, for a program whose arguments are in these slots.
 pub(super) fn counters_of(program: &Program, layout: &ArgLayout) -> Vec<Condition> {
@@ -41,9 +41,31 @@ impl Writes {
                     self.by_many.extend(writes);
                 } else if repeats {
                     self.by_one.extend(writes);
+                } else {
+                    self.add_serial_loops(&program.tasks[task.index()].body);
                 }
             }
             TaskGraph::Checkpoint { body, .. } => self.add(program, body, repeats),
+        }
+    }
+}
+
+impl Writes {
+    /// Adds the numbers that a loop in a task writes: one whose rounds are no tasks.
+    fn add_serial_loops(&mut self, body: &Body) {
+        let loops = body.block(body.root).iter().filter_map(|v| match body.inst(*v).op {
+            Op::Loop(block) => Some(block),
+            _ => None,
+        });
+        for block in loops {
+            body.visit(block, &mut |_, inst| {
+                if let Effect::Write(a) | Effect::Update(a) = inst.op.effect()
+                    && let Op::BufferAddr(b, indices) = &body.inst(a).op
+                    && indices.is_empty()
+                {
+                    self.by_one.insert(*b);
+                }
+            });
         }
     }
 }

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use octants_diag::{Code, Diagnostic, Result, Span};
-use octants_ir::{AutodiffMode, BinaryOp, BlockId, BufferId, LocalId, Op, Scalar, TextPart, Type, UnaryOp, ValueId};
+use octants_ir::{AutodiffMode, BinaryOp, BlockId, BufferId, ForLoop, LocalId, LoopConfig, Op, Range, Scalar, TextPart, Type, UnaryOp, ValueId, holds_tasks};
 
 use super::graph_sections::GraphSection;
 use super::{LoopKind, Lowerer};
@@ -40,6 +40,7 @@ impl Lowerer<'_> {
         let condition = self.graph_condition(condition, "qd.graph.do_while()", "while")?;
         let locals = self.locals_of_condition(&condition, span)?;
         let is_run = matches!(self.options.mode, AutodiffMode::None | AutodiffMode::Validation);
+        let is_differentiated = self.options.mode != AutodiffMode::None;
         let limit = if is_run { self.options.graph_max_iterations } else { 0 };
         let rounds = (limit > 0).then(|| {
             let zero = self.b.int(0, Scalar::I64);
@@ -50,6 +51,9 @@ impl Lowerer<'_> {
         self.rounds += u32::from(is_of_tasks);
         let result = self.in_block(|s| {
             s.lower_stmts(body)?;
+            if is_of_tasks && is_differentiated && !holds_tasks(&s.b.body, s.b.cursor()) {
+                s.add_empty_task();
+            }
             if let Some(rounds) = rounds {
                 s.check_rounds(&condition, rounds, limit)?;
             }
@@ -65,6 +69,15 @@ impl Lowerer<'_> {
         }
         self.b.push(Op::Loop(block), Type::Unit);
         Ok(())
+    }
+
+    /// Adds a parallel loop that does nothing. A round of a graph's loop is one of tasks even if it has no other: by
+    /// that, derivatives know its counters.
+    fn add_empty_task(&mut self) {
+        let [zero, one] = [0, 1].map(|n| self.b.int(n, Scalar::I32));
+        let block = self.b.body.add_block();
+        let l = ForLoop::parallel(vec![Range { begin: zero, end: one }], block, LoopConfig::default());
+        self.b.push(Op::For(Box::new(l)), Type::Unit);
     }
 
     /// What decides about a part of the graph, which `call` says in a statement that begins with `word`.
