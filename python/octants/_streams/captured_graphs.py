@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from octants import _octants
@@ -20,6 +20,8 @@ from octants.exceptions import OctantsRuntimeError
 
 __all__ = ["CapturedGraph", "capture", "load"]
 
+_ABANDONED = "the capture was abandoned, because an exception left its `with` block: capture the graph again"
+
 _Call = tuple[Any, list[str], list[Any]]
 """A kernel, the names of its parameters, and its arguments."""
 
@@ -33,6 +35,10 @@ class CapturedGraph:
 
     def __init__(self, named: dict[str, Any]) -> None:
         self._graph = _octants.CapturedGraph()
+        # Why nothing can be done with the graph yet, or ever.
+        self._unready: str | None = (
+            "the capture has not ended: launch and update a graph after the `with` block that captures it"
+        )
         self._named = dict(named)
         self._calls: list[_Call] | None = None
         self._places: dict[str, list[tuple[int, int]]] = {}
@@ -50,6 +56,8 @@ class CapturedGraph:
         """While the block of `capture` is open on one thread, lets another take part: `with g.on_this_thread():`. Its
         streams and events order its launches among those of the others, as usual. Raises RuntimeError once the capture
         has ended."""
+        if self._unready == _ABANDONED:
+            raise OctantsRuntimeError(_ABANDONED)
         self._graph.begin()
         writes = _HostWrites(self)
         shadow_buffers.open_scopes.append(writes)
@@ -68,6 +76,7 @@ class CapturedGraph:
 
         Raises RuntimeError before the capture has ended, and after the program has.
         """
+        self._check_ended()
         self._graph.launch(stream)
         outer = _capturing.get(threading.get_ident())
         if outer is not None:
@@ -100,6 +109,7 @@ class CapturedGraph:
         those of `kernel.grad(...)`: of memory as it is when they run, and of the arguments that the launches have now.
         Raises RuntimeError where a launch is a derivative itself, or keeps values whose number depends on memory.
         """
+        self._check_ended()
         if self._loaded is not None:
             saved_graphs.refuse_loaded(
                 "has no gradient: capture its launches in this process, or save its gradient graph too"
@@ -140,6 +150,7 @@ class CapturedGraph:
         if self._loaded is not None:
             self._rebind(self._loaded, arguments)
             return
+        self._check_ended()
         if self._calls is None:
             self._calls = [(kernel, names, list(args)) for kernel, names, args, _ in self._graph.calls()]
         changed: dict[int, list[Any]] = {}
@@ -174,6 +185,7 @@ class CapturedGraph:
         without a name, or code that is not cached (`offline_cache=False`)."""
         if self._loaded is not None:
             saved_graphs.refuse_loaded("cannot be saved again: copy its file")
+        self._check_ended()
         calls = [(kernel, names, list(args)) for kernel, names, args, _ in self._graph.calls()]
         memory = saved_graphs.named_memory({**self._named, **named}, calls)
         write_whole(path, self._graph.save(memory))
@@ -215,16 +227,25 @@ class CapturedGraph:
     def steps(self) -> list[tuple[str, int, list[int]]]:
         """What each step does (a kernel's name, or `fill` or `copy` with a number of bytes), the number of its stream
         among those of the capture, and the numbers of the steps that it waits for."""
+        self._check_ended()
         return self._graph.steps()
 
     def __len__(self) -> int:
-        return len(self._graph.steps())
+        return len(self.steps)
 
     def __repr__(self) -> str:
-        try:
-            return f"<octants captured graph of {len(self)} steps>"
-        except RuntimeError:
-            return "<octants captured graph, being captured>"
+        if self._unready is not None:
+            return f"<octants captured graph, {'abandoned' if self._unready == _ABANDONED else 'being captured'}>"
+        return f"<octants captured graph of {len(self)} steps>"
+
+    def _finish(self) -> None:
+        """Makes a graph of what was captured."""
+        self._graph.finish()
+        self._unready = None
+
+    def _check_ended(self) -> None:
+        if self._unready is not None:
+            raise OctantsRuntimeError(self._unready)
 
     def _find_places(self, name: str, calls: list[_Call], is_moved: bool) -> list[tuple[int, int]]:
         """The arguments that a name stands for, as numbers of calls and of parameters, from now on. None are needed for
@@ -296,8 +317,7 @@ def _is_same(a: Any, b: Any) -> bool:
     return a is b or (type(a) is type(b) and isinstance(a, (bool, int, float)) and a == b)
 
 
-@contextmanager
-def capture(**named: Any) -> Iterator[CapturedGraph]:
+def capture(**named: Any) -> AbstractContextManager[CapturedGraph]:
     """`with qd.graph.capture() as g:` records this thread's launches, copies and fills instead of executing them.
     `g.launch()` then launches them as one graph, any number of times.
 
@@ -310,12 +330,42 @@ def capture(**named: Any) -> Iterator[CapturedGraph]:
     Streams and events order the steps as they order launches; unordered steps run concurrently. Results are not
     available during the capture: kernels that return values, element access and `qd.sync()` raise RuntimeError.
     ndarrays created in the block are zeroed at each launch. `named` gives objects names for `g.update`."""
+    return _Capture(named)
+
+
+class _Capture(AbstractContextManager[CapturedGraph]):
+    """The block that captures a graph, once."""
+
+    def __init__(self, named: dict[str, Any]) -> None:
+        self._named = named
+        self._block: AbstractContextManager[CapturedGraph] | None = None
+
+    def __enter__(self) -> CapturedGraph:
+        if self._block is not None:
+            raise OctantsRuntimeError(
+                "a capture can only be entered once: call `qd.graph.capture()` for each graph, as in "
+                "`with qd.graph.capture() as g:`"
+            )
+        self._block = _captured(self._named)
+        return self._block.__enter__()
+
+    def __exit__(self, *error: Any) -> bool | None:
+        assert self._block is not None
+        return self._block.__exit__(*error)
+
+
+@contextmanager
+def _captured(named: dict[str, Any]) -> Iterator[CapturedGraph]:
     if runs_as_python():
         raise OctantsRuntimeError("graphs need compiled kernels: arch=qd.python runs kernels as Python")
     graph = CapturedGraph(named)
-    with graph.on_this_thread():
-        yield graph
-    graph._graph.finish()
+    try:
+        with graph.on_this_thread():
+            yield graph
+    except BaseException:
+        graph._unready = _ABANDONED
+        raise
+    graph._finish()
 
 
 def load(path: AnyPath, **arrays: Any) -> CapturedGraph:
@@ -331,6 +381,7 @@ def load(path: AnyPath, **arrays: Any) -> CapturedGraph:
         raise OctantsRuntimeError("graphs need compiled kernels: arch=qd.python runs kernels as Python")
     graph = CapturedGraph.__new__(CapturedGraph)
     graph._named, graph._calls, graph._places, graph._told, graph._others = {}, [], {}, False, []
+    graph._unready = None
     found: dict[str, saved_graphs.Array] = {}
 
     def find(wanted: list[tuple[str, str]]) -> list[tuple[str, _octants.Buffer, Any]]:

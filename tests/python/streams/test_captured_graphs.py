@@ -340,8 +340,10 @@ def test_what_has_not_run_is_not_looked_at(act):
     with pytest.raises(RuntimeError, match="captur"):
         captured()
     assert total(x) == 50, "the thread launches as ever"
-    with pytest.raises(RuntimeError, match="has not ended"):
-        g.launch()
+    for use in (g.launch, g.grad, g.update, lambda: g.steps, lambda: g.on_this_thread().__enter__()):
+        with pytest.raises(RuntimeError, match="the capture was abandoned, because an exception left its `with` block"):
+            use()
+    assert repr(g) == "<octants captured graph, abandoned>"
 
 
 def test_threads_take_part():
@@ -533,16 +535,20 @@ def test_update_replaces_what_is_filled_and_copied():
         y.copy_from(x)
         x.fill(1.0)
     g.launch()
-    assert y[0] == 15.0 and x[0] == 1.0
+    assert y[0] == 15.0
+    assert x[0] == 1.0
     x.fill(-1.0)
     g(state=other)
-    assert other[3] == 1.0 and y[3] == 15.0 and x[0] == -1.0
+    assert other[3] == 1.0
+    assert y[3] == 15.0
+    assert x[0] == -1.0
     # Two at once change places.
     with qd.graph.capture(a=x, b=other) as swap:
         x.fill(2.0)
         other.fill(3.0)
     swap(a=other, b=x)
-    assert x[0] == 3.0 and other[0] == 2.0
+    assert x[0] == 3.0
+    assert other[0] == 2.0
     with pytest.raises(TypeError, match=r"the graph fills or copies `state`, an ndarray of f32 with shape \(4,\)"):
         g.update(state=qd.ndarray(qd.f32, 5))
     with pytest.raises(RuntimeError, match="`update` has replaced an array that it fills or copies"):
@@ -562,8 +568,33 @@ def test_update_replaces_fields_that_are_filled():
         x.fill(4)
         double(x)
     g(state=y)
-    assert y.to_numpy().tolist() == [8] * 6 and x.to_numpy().tolist() == [0] * 6
+    assert y.to_numpy().tolist() == [8] * 6
+    assert x.to_numpy().tolist() == [0] * 6
     with pytest.raises(TypeError, match=r"cannot be replaced by a field of i32\[2\]"):
         g.update(state=v)
     g.launch()
     assert y.to_numpy().tolist() == [8] * 6
+
+
+def test_nothing_is_done_with_a_graph_that_is_being_captured():
+    x = array(1)
+    with qd.graph.capture() as g:
+        scale(x, 2.0)
+        for use in (g.launch, g, g.grad, lambda: g.update(s=3.0), lambda: g.save("never"), lambda: g.steps):
+            with pytest.raises(RuntimeError, match="the capture has not ended"):
+                use()
+        assert repr(g) == "<octants captured graph, being captured>"
+    g.launch()
+    g(s=3.0)
+    assert held(x) == 6
+
+
+def test_a_capture_is_entered_once():
+    x = array(1)
+    capture = qd.graph.capture()
+    with capture as g:
+        scale(x, 2.0)
+    with pytest.raises(RuntimeError, match="a capture can only be entered once"), capture:
+        pass
+    g.launch()
+    assert held(x) == 2
