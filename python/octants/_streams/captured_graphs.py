@@ -16,14 +16,12 @@ from octants._profiling.timelines import Timeline
 from octants._profiling.written_files import AnyPath, write_text, write_whole
 from octants._streams import saved_graphs
 from octants._streams.graph_drawings import drawing, times_of
+from octants._streams.named_arguments import Use, find_uses, new_member, with_member
 from octants.exceptions import OctantsRuntimeError
 
 __all__ = ["CapturedGraph", "capture", "load"]
 
 _ABANDONED = "the capture was abandoned, because an exception left its `with` block: capture the graph again"
-
-_Call = tuple[Any, list[str], list[Any]]
-"""A kernel, the names of its parameters, and its arguments."""
 
 
 class CapturedGraph:
@@ -40,7 +38,12 @@ class CapturedGraph:
             "the capture has not ended: launch and update a graph after the `with` block that captures it"
         )
         self._named = dict(named)
-        self._calls: list[_Call] | None = None
+        # What the names refer to: in launches, and the arrays that are filled or copied.
+        self._uses: dict[str, list[Use]] = {}
+        self._transferred: dict[str, dict[str, saved_graphs.Array]] = {}
+        # Arrays that replace one array in fills and copies, and are another's there already.
+        self._merged: list[saved_graphs.Array] = []
+        self._calls: list[saved_graphs.Call] | None = None
         self._places: dict[str, list[tuple[int, int]]] = {}
         self._told = False
         # What has a gradient beside the calls: the steps before it, and what its gradient is, or the graph that was
@@ -143,23 +146,33 @@ class CapturedGraph:
     def update(self, **arguments: Any) -> None:
         """Replaces arguments of the recorded launches, from the next launch of the graph on.
 
-        A name passed to `capture` refers to all uses of that object: as an argument, in fills and in copies. The name
-        of a parameter refers to it in every kernel that has it. Raises TypeError if there is no such argument, if
-        launches had different arguments of that name, or if an array that is filled or copied is replaced by one of
-        another type or shape. A loaded graph takes arrays, by the names that it was loaded with."""
+        A name passed to `capture` refers to all uses of that object in the capture: as an argument, in fills and in
+        copies. Its members are replaced by those of the other object. If it was itself a member of a dataclass that is
+        an argument, that becomes a copy with the other member. The name of a parameter refers to it in every kernel
+        that has it. Raises TypeError if there is no such argument, if launches had different arguments of that name,
+        if a launch was given a data-oriented object that holds the array, or if an array that is filled or copied is
+        replaced by one of another type or shape. A loaded graph takes arrays, by the names that it was loaded with."""
         if self._loaded is not None:
             self._rebind(self._loaded, arguments)
             return
         self._check_ended()
         if self._calls is None:
-            self._calls = [(kernel, names, list(args)) for kernel, names, args, _ in self._graph.calls()]
-        changed: dict[int, list[Any]] = {}
-        moved = []
+            self._calls = self._recorded_calls()
+        targets: dict[_Target, tuple[str, Any]] = {}
+        parts: list[saved_graphs.MovedPart] = []
         for name, value in arguments.items():
-            if name in self._named:
-                moved += saved_graphs.moved_parts(self._graph, name, self._named[name], value)
-            for number, place in self._places.get(name) or self._find_places(name, self._calls, bool(moved)):
-                changed.setdefault(number, list(self._calls[number][2]))[place] = value
+            moved = self._moved_parts(name, value, parts)
+            parts += moved
+            for target, new in self._targets(name, value, self._calls, bool(moved)):
+                other, known = targets.setdefault(target, (name, new))
+                if not _is_same(known, new):
+                    raise TypeError(f"`{other}` and `{name}` are one argument of a captured launch: update only one")
+        changed: dict[int, list[Any]] = {}
+        # Whole arguments before members of them.
+        for (number, place, within), (name, new) in sorted(targets.items(), key=lambda item: len(item[0][2])):
+            kernel, _, known = self._calls[number]
+            args = changed.setdefault(number, list(known))
+            args[place] = with_member(name, kernel.__name__, args[place], within, new)
         same = self._graph.exchange([(number, tuple(args)) for number, args in changed.items()])
         for (number, args), is_same in zip(changed.items(), same, strict=True):
             kernel, names, _ = self._calls[number]
@@ -168,9 +181,8 @@ class CapturedGraph:
                 text = "graph: kernel `%s` has different code for these arguments, so the graph is rebuilt"
                 logging.getLogger("octants").info(text, kernel.__name__)
             self._calls[number] = (kernel, names, args)
-        if moved:
-            self._graph.move_transfers(moved)
-            self._moved = True
+        if parts:
+            self._move(parts)
         self._named.update((name, value) for name, value in arguments.items() if name in self._named)
 
     def save(self, path: AnyPath, **named: Any) -> None:
@@ -186,8 +198,7 @@ class CapturedGraph:
         if self._loaded is not None:
             saved_graphs.refuse_loaded("cannot be saved again: copy its file")
         self._check_ended()
-        calls = [(kernel, names, list(args)) for kernel, names, args, _ in self._graph.calls()]
-        memory = saved_graphs.named_memory({**self._named, **named}, calls)
+        memory = saved_graphs.named_memory({**self._named, **named}, self._recorded_calls())
         write_whole(path, self._graph.save(memory))
 
     def _rebind(self, loaded: dict[str, saved_graphs.Array], arguments: dict[str, Any]) -> None:
@@ -242,32 +253,75 @@ class CapturedGraph:
         """Makes a graph of what was captured."""
         self._graph.finish()
         self._unready = None
+        if self._named:
+            calls = self._recorded_calls()
+            for name, thing in self._named.items():
+                self._uses[name] = find_uses(thing, calls)
+                self._transferred[name] = saved_graphs.transferred(self._graph, name, thing)
+
+    def _recorded_calls(self) -> list[saved_graphs.Call]:
+        return [(kernel, names, list(args)) for kernel, names, args, _ in self._graph.calls()]
 
     def _check_ended(self) -> None:
         if self._unready is not None:
             raise OctantsRuntimeError(self._unready)
 
-    def _find_places(self, name: str, calls: list[_Call], is_moved: bool) -> list[tuple[int, int]]:
-        """The arguments that a name stands for, as numbers of calls and of parameters, from now on. None are needed for
-        an object that is filled or copied."""
-        if name in self._named:
-            named = self._named[name]
-            found = [(n, i) for n, (_, _, args) in enumerate(calls) for i, arg in enumerate(args) if arg is named]
-            if not found and not is_moved:
-                raise TypeError(f"the object named `{name}` is not an argument of any captured launch")
-        else:
-            found = [(n, names.index(name)) for n, (_, names, _) in enumerate(calls) if name in names]
-            if not found:
-                raise TypeError(f"no captured launch has an argument `{name}`")
-            values = [calls[n][2][i] for n, i in found]
-            if not all(_is_same(values[0], value) for value in values):
-                kernels = sorted({calls[n][0].__name__ for n, _ in found})
-                raise TypeError(
-                    f"captured launches of {', '.join(kernels)} were given different values of `{name}`: name the "
-                    "ones to update, as in qd.graph.capture(name=array)"
-                )
+    def _targets(
+        self, name: str, value: Any, calls: list[saved_graphs.Call], is_moved: bool
+    ) -> Iterator[tuple[_Target, Any]]:
+        """The arguments that a name refers to, or members of them, and what replaces each."""
+        if name not in self._named:
+            for number, place in self._places.get(name) or self._find_places(name, calls):
+                yield (number, place, ()), value
+            return
+        if not self._uses[name] and not is_moved:
+            raise TypeError(f"the object named `{name}` is not an argument of any captured launch")
+        for use in self._uses[name]:
+            yield (use.call, use.parameter, use.within), new_member(name, use, value)
+
+    def _find_places(self, name: str, calls: list[saved_graphs.Call]) -> list[tuple[int, int]]:
+        """The arguments for parameters of a name, as numbers of calls and of parameters, from now on."""
+        found = [(n, names.index(name)) for n, (_, names, _) in enumerate(calls) if name in names]
+        if not found:
+            raise TypeError(f"no captured launch has an argument `{name}`")
+        values = [calls[n][2][i] for n, i in found]
+        if not all(_is_same(values[0], value) for value in values):
+            kernels = sorted({calls[n][0].__name__ for n, _ in found})
+            raise TypeError(
+                f"captured launches of {', '.join(kernels)} were given different values of `{name}`: name the "
+                "ones to update, as in qd.graph.capture(name=array)"
+            )
         self._places[name] = found
         return found
+
+    def _moved_parts(self, name: str, value: Any, before: list[saved_graphs.MovedPart]) -> list[saved_graphs.MovedPart]:
+        """The arrays of a named object that are filled or copied, and what replaces them. `before`: those of other
+        names."""
+        arrays = self._transferred.get(name)
+        if not arrays:
+            return []
+        parts = saved_graphs.moved_parts(name, arrays, value)
+        for part in parts:
+            if any(part.array is other.array and part.other is not other.other for other in before):
+                raise TypeError(f"`{name}` holds an array that an update of another name replaces: update only one")
+            if part.array is not part.other and any(part.array is array for array in self._merged):
+                raise TypeError(
+                    f"an update has made `{name}` an array that the graph also fills or copies for another reason: "
+                    "the two cannot be told apart any more. Replace both in one update, or capture the graph again"
+                )
+        return parts
+
+    def _move(self, parts: list[saved_graphs.MovedPart]) -> None:
+        """Replaces arrays in fills and copies."""
+        for part in parts:
+            is_left = any(part.other is other.array for other in parts)
+            if not is_left and self._graph.transfers(*saved_graphs.part_of(part.other)):
+                self._merged.append(part.other)
+        self._graph.move_transfers([part.for_graph() for part in parts])
+        self._moved = True
+        others = {id(part.array): part.other for part in parts}
+        for arrays in self._transferred.values():
+            arrays.update({path: others.get(id(array), array) for path, array in arrays.items()})
 
 
 class _HostWrites:
@@ -311,6 +365,10 @@ def _refuse_gradient() -> None:
 
 _capturing: dict[int, CapturedGraph] = {}
 """The graph that each thread captures."""
+
+
+_Target = tuple[int, int, tuple[str, ...]]
+"""What an update replaces: the number of the launch, that of the parameter, and the path to a member of the argument."""
 
 
 def _is_same(a: Any, b: Any) -> bool:
