@@ -31,8 +31,8 @@ class CapturedGraph:
     capture, unless `update` changes them. The graph keeps all arrays that it uses.
     """
 
-    def __init__(self, named: dict[str, Any]) -> None:
-        self._graph = _octants.CapturedGraph()
+    def __init__(self, named: dict[str, Any], graph: _octants.CapturedGraph | None = None) -> None:
+        self._graph = _octants.CapturedGraph() if graph is None else graph
         # Why nothing can be done with the graph yet, or ever.
         self._unready: str | None = (
             "the capture has not ended: launch and update a graph after the `with` block that captures it"
@@ -47,8 +47,12 @@ class CapturedGraph:
         self._places: dict[str, list[tuple[int, int]]] = {}
         self._told = False
         # What has a gradient beside the calls: the steps before it, and what its gradient is, or the graph that was
-        # launched.
-        self._others: list[tuple[int, Callable[[], None] | CapturedGraph]] = []
+        # launched, with its version.
+        self._others: list[tuple[int, Callable[[], None] | tuple[CapturedGraph, int]]] = []
+        # Arguments of graphs that were launched in the capture.
+        self._kept: list[Any] = []
+        # Counts updates.
+        self._version = 0
         # Fills and copies use other memory than when they were captured.
         self._moved = False
         # Of a graph that was loaded, what was given for the names of its arrays.
@@ -84,6 +88,8 @@ class CapturedGraph:
         outer = _capturing.get(threading.get_ident())
         if outer is not None:
             outer._note(self)
+            # Its steps use them even if they are replaced here.
+            outer._kept.append(self._graph.calls())
 
     def add_graph(self, graph: Any, stream: Any = None) -> None:
         """In the block of `capture`: adds another library's graph as a step, on a stream, by default the current one.
@@ -126,7 +132,15 @@ class CapturedGraph:
         entries: list[tuple[int, int, int | Callable[[], None]]] = [(step, 1, number) for step, number in notes]
         # Behind the steps that they made.
         for steps, other in self._others:
-            entries.append((steps, 0, other.grad().launch if isinstance(other, CapturedGraph) else other))
+            if isinstance(other, tuple):
+                graph, version = other
+                if graph._version != version:
+                    raise OctantsRuntimeError(
+                        "this graph has no gradient any more: a graph that was launched in its capture was updated "
+                        "since. Call `grad` before, or capture the graph again"
+                    )
+                other = graph.grad().launch
+            entries.append((steps, 0, other))
         entries.sort(key=lambda entry: entry[:2])
         with _octants.on_program(self._graph.serial), capture() as backwards:
             order = _octants.GradientOrder()
@@ -141,7 +155,8 @@ class CapturedGraph:
 
     def _note(self, gradient: Callable[[], None] | CapturedGraph) -> None:
         """Notes what captures the gradient of what was just captured, or the graph whose steps that was."""
-        self._others.append((self._graph.noted_steps(), gradient))
+        noted = (gradient, gradient._version) if isinstance(gradient, CapturedGraph) else gradient
+        self._others.append((self._graph.noted_steps(), noted))
 
     def update(self, **arguments: Any) -> None:
         """Replaces arguments of the recorded launches, from the next launch of the graph on.
@@ -151,11 +166,17 @@ class CapturedGraph:
         an argument, that becomes a copy with the other member. The name of a parameter refers to it in every kernel
         that has it. Raises TypeError if there is no such argument, if launches had different arguments of that name,
         if a launch was given a data-oriented object that holds the array, or if an array that is filled or copied is
-        replaced by one of another type or shape. A loaded graph takes arrays, by the names that it was loaded with."""
+        replaced by one of another type or shape; RuntimeError while this thread captures a graph. A loaded graph takes
+        arrays, by the names that it was loaded with."""
         if self._loaded is not None:
             self._rebind(self._loaded, arguments)
             return
         self._check_ended()
+        if threading.get_ident() in _capturing:
+            raise OctantsRuntimeError(
+                "a graph cannot be updated in the `with` block that captures another one: update it before the block, "
+                "or capture the launches of each step as a graph of its own"
+            )
         if self._calls is None:
             self._calls = self._recorded_calls()
         targets: dict[_Target, tuple[str, Any]] = {}
@@ -184,6 +205,7 @@ class CapturedGraph:
         if parts:
             self._move(parts)
         self._named.update((name, value) for name, value in arguments.items() if name in self._named)
+        self._version += 1
 
     def save(self, path: AnyPath, **named: Any) -> None:
         """Writes the graph to a file that other processes load by `qd.graph.load`, with the same version of Octants and
@@ -218,7 +240,7 @@ class CapturedGraph:
         """`update(**arguments)` and `launch(qd_stream)`."""
         if arguments:
             self.update(**arguments)
-        self._graph.launch(qd_stream)
+        self.launch(qd_stream)
 
     def plot(self, path: AnyPath | None = None, measure: bool = False) -> str:
         """Draws the graph: steps, streams, what waits for what and why, and the critical path. With `measure` the graph
@@ -437,9 +459,6 @@ def load(path: AnyPath, **arrays: Any) -> CapturedGraph:
     file is damaged, or was written by another version of Octants or for another device."""
     if runs_as_python():
         raise OctantsRuntimeError("graphs need compiled kernels: arch=qd.python runs kernels as Python")
-    graph = CapturedGraph.__new__(CapturedGraph)
-    graph._named, graph._calls, graph._places, graph._told, graph._others = {}, [], {}, False, []
-    graph._unready = None
     found: dict[str, saved_graphs.Array] = {}
 
     def find(wanted: list[tuple[str, str]]) -> list[tuple[str, _octants.Buffer, Any]]:
@@ -449,6 +468,6 @@ def load(path: AnyPath, **arrays: Any) -> CapturedGraph:
 
     with open(path, "rb") as file:
         saved = file.read()
-    graph._graph = _octants.CapturedGraph.load(saved, find)
-    graph._loaded = found
+    graph = CapturedGraph({}, _octants.CapturedGraph.load(saved, find))
+    graph._unready, graph._loaded = None, found
     return graph

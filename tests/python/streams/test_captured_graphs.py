@@ -3,6 +3,7 @@
 import dataclasses
 import gc
 import threading
+import weakref
 from xml.etree import ElementTree
 
 import numpy as np
@@ -223,6 +224,26 @@ def test_graphs_nest():
     outer.launch()
     assert held(x) == 16
     assert held(y) == 1 + 2 + 8
+
+
+def test_graphs_are_updated_before_captures_that_launch_them():
+    of_host = np.ones(1_000_000, np.float32)
+    with qd.graph.capture() as inner:
+        scale(of_host, 2.0)
+    with qd.graph.capture() as outer:
+        inner.launch()
+        for update in (lambda: inner.update(s=3.0), lambda: inner(s=3.0)):
+            with pytest.raises(RuntimeError, match="update it before the block"):
+                update()
+    values = weakref.ref(of_host)
+    del of_host
+    inner.update(x=np.ones(5, np.float32), s=5.0)
+    gc.collect()
+    assert values() is not None
+    outer.launch()
+    assert (values() == 2).all()
+    with pytest.raises(RuntimeError, match="a graph that was launched in its capture was updated since"):
+        outer.grad()
 
 
 def test_random_numbers_are_those_of_the_launches():
