@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -244,8 +245,12 @@ class CapturedGraph:
 
     def plot(self, path: AnyPath | None = None, measure: bool = False) -> str:
         """Draws the graph: steps, streams, what waits for what and why, and the critical path. With `measure` the graph
-        is launched once, its steps one by one, for the time of each on the device. Writes SVG to `path`, if given, and
-        returns it."""
+        is launched once, its steps one by one, for the time of each on the device. Returns SVG, and writes it to
+        `path`, if given: an `.svg` file, whose missing folders are created."""
+        self._check_ended()
+        name = "" if path is None else os.path.basename(os.fspath(path))
+        if path is not None and os.path.splitext(name)[1] != ".svg":
+            raise ValueError(f"a graph can only be drawn as .svg, not as {name!r}")
         taken = None
         if measure:
             with Timeline() as timeline:
@@ -390,7 +395,7 @@ _capturing: dict[int, CapturedGraph] = {}
 
 
 _Target = tuple[int, int, tuple[str, ...]]
-"""What an update replaces: the number of the launch, that of the parameter, and the path to a member of the argument."""
+"""What an update replaces: the number of a launch, that of a parameter, and the path to a member of the argument."""
 
 
 def _is_same(a: Any, b: Any) -> bool:

@@ -440,6 +440,8 @@ def test_a_drawing_shows_steps_waits_and_the_critical_path(tmp_path):
             scale(x, 1.0)
         qd.default_stream().wait(other)
         x.fill(1)
+    with pytest.raises(ValueError, match=r"a graph can only be drawn as \.svg, not as 'step\.png'"):
+        g.plot(tmp_path / "graphs" / "step.png", measure=True)
     text = g.plot(tmp_path / "graphs" / "step.svg")
     assert text == (tmp_path / "graphs" / "step.svg").read_text(encoding="utf-8")
     names = [element.text for element in ElementTree.fromstring(text).iter("{http://www.w3.org/2000/svg}text")]
