@@ -84,9 +84,10 @@ class CapturedGraph:
 
         Raises RuntimeError before the capture has ended, and after the program has.
         """
-        self._check_ended()
+        if self._unready is not None:
+            self._check_ended()
         self._graph.launch(stream)
-        outer = _capturing.get(threading.get_ident())
+        outer = _capturing.get(threading.get_ident()) if _capturing else None
         if outer is not None:
             outer._note(self)
             # Its steps use them even if they are replaced here.

@@ -58,6 +58,8 @@ def find_uses(named: Any, calls: list[Call]) -> list[Use]:
 
 def new_member(name: str, use: Use, value: Any) -> Any:
     """What replaces a used object when `value` replaces the named one."""
+    if use.members == ((),):
+        return value
     found = []
     for path in use.members:
         member = value
