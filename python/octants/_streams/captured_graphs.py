@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from octants import _octants
@@ -16,12 +17,12 @@ from octants._profiling.timelines import Timeline
 from octants._profiling.written_files import AnyPath, write_text, write_whole
 from octants._streams import saved_graphs
 from octants._streams.graph_drawings import drawing, times_of
+from octants._streams.named_arguments import Use, find_uses, new_member, with_member
 from octants.exceptions import OctantsRuntimeError
 
 __all__ = ["CapturedGraph", "capture", "load"]
 
-_Call = tuple[Any, list[str], list[Any]]
-"""A kernel, the names of its parameters, and its arguments."""
+_ABANDONED = "the capture was abandoned, because an exception left its `with` block: capture the graph again"
 
 
 class CapturedGraph:
@@ -31,15 +32,28 @@ class CapturedGraph:
     capture, unless `update` changes them. The graph keeps all arrays that it uses.
     """
 
-    def __init__(self, named: dict[str, Any]) -> None:
-        self._graph = _octants.CapturedGraph()
+    def __init__(self, named: dict[str, Any], graph: _octants.CapturedGraph | None = None) -> None:
+        self._graph = _octants.CapturedGraph() if graph is None else graph
+        # Why nothing can be done with the graph yet, or ever.
+        self._unready: str | None = (
+            "the capture has not ended: launch and update a graph after the `with` block that captures it"
+        )
         self._named = dict(named)
-        self._calls: list[_Call] | None = None
+        # What the names refer to: in launches, and the arrays that are filled or copied.
+        self._uses: dict[str, list[Use]] = {}
+        self._transferred: dict[str, dict[str, saved_graphs.Array]] = {}
+        # Arrays that replace one array in fills and copies, and are another's there already.
+        self._merged: list[saved_graphs.Array] = []
+        self._calls: list[saved_graphs.Call] | None = None
         self._places: dict[str, list[tuple[int, int]]] = {}
         self._told = False
         # What has a gradient beside the calls: the steps before it, and what its gradient is, or the graph that was
-        # launched.
-        self._others: list[tuple[int, Callable[[], None] | CapturedGraph]] = []
+        # launched, with its version.
+        self._others: list[tuple[int, Callable[[], None] | tuple[CapturedGraph, int]]] = []
+        # Arguments of graphs that were launched in the capture.
+        self._kept: list[Any] = []
+        # Counts updates.
+        self._version = 0
         # Fills and copies use other memory than when they were captured.
         self._moved = False
         # Of a graph that was loaded, what was given for the names of its arrays.
@@ -50,6 +64,8 @@ class CapturedGraph:
         """While the block of `capture` is open on one thread, lets another take part: `with g.on_this_thread():`. Its
         streams and events order its launches among those of the others, as usual. Raises RuntimeError once the capture
         has ended."""
+        if self._unready == _ABANDONED:
+            raise OctantsRuntimeError(_ABANDONED)
         self._graph.begin()
         writes = _HostWrites(self)
         shadow_buffers.open_scopes.append(writes)
@@ -68,10 +84,14 @@ class CapturedGraph:
 
         Raises RuntimeError before the capture has ended, and after the program has.
         """
+        if self._unready is not None:
+            self._check_ended()
         self._graph.launch(stream)
-        outer = _capturing.get(threading.get_ident())
+        outer = _capturing.get(threading.get_ident()) if _capturing else None
         if outer is not None:
             outer._note(self)
+            # Its steps use them even if they are replaced here.
+            outer._kept.append(self._graph.calls())
 
     def add_graph(self, graph: Any, stream: Any = None) -> None:
         """In the block of `capture`: adds another library's graph as a step, on a stream, by default the current one.
@@ -100,6 +120,7 @@ class CapturedGraph:
         those of `kernel.grad(...)`: of memory as it is when they run, and of the arguments that the launches have now.
         Raises RuntimeError where a launch is a derivative itself, or keeps values whose number depends on memory.
         """
+        self._check_ended()
         if self._loaded is not None:
             saved_graphs.refuse_loaded(
                 "has no gradient: capture its launches in this process, or save its gradient graph too"
@@ -113,7 +134,15 @@ class CapturedGraph:
         entries: list[tuple[int, int, int | Callable[[], None]]] = [(step, 1, number) for step, number in notes]
         # Behind the steps that they made.
         for steps, other in self._others:
-            entries.append((steps, 0, other.grad().launch if isinstance(other, CapturedGraph) else other))
+            if isinstance(other, tuple):
+                graph, version = other
+                if graph._version != version:
+                    raise OctantsRuntimeError(
+                        "this graph has no gradient any more: a graph that was launched in its capture was updated "
+                        "since. Call `grad` before, or capture the graph again"
+                    )
+                other = graph.grad().launch
+            entries.append((steps, 0, other))
         entries.sort(key=lambda entry: entry[:2])
         with _octants.on_program(self._graph.serial), capture() as backwards:
             order = _octants.GradientOrder()
@@ -128,27 +157,45 @@ class CapturedGraph:
 
     def _note(self, gradient: Callable[[], None] | CapturedGraph) -> None:
         """Notes what captures the gradient of what was just captured, or the graph whose steps that was."""
-        self._others.append((self._graph.noted_steps(), gradient))
+        noted = (gradient, gradient._version) if isinstance(gradient, CapturedGraph) else gradient
+        self._others.append((self._graph.noted_steps(), noted))
 
     def update(self, **arguments: Any) -> None:
         """Replaces arguments of the recorded launches, from the next launch of the graph on.
 
-        A name passed to `capture` refers to all uses of that object: as an argument, in fills and in copies. The name
-        of a parameter refers to it in every kernel that has it. Raises TypeError if there is no such argument, if
-        launches had different arguments of that name, or if an array that is filled or copied is replaced by one of
-        another type or shape. A loaded graph takes arrays, by the names that it was loaded with."""
+        A name passed to `capture` refers to all uses of that object in the capture: as an argument, in fills and in
+        copies. Its members are replaced by those of the other object. If it was itself a member of a dataclass that is
+        an argument, that becomes a copy with the other member. The name of a parameter refers to it in every kernel
+        that has it. Raises TypeError if there is no such argument, if launches had different arguments of that name,
+        if a launch was given a data-oriented object that holds the array, or if an array that is filled or copied is
+        replaced by one of another type or shape; RuntimeError while this thread captures a graph. A loaded graph takes
+        arrays, by the names that it was loaded with."""
         if self._loaded is not None:
             self._rebind(self._loaded, arguments)
             return
+        self._check_ended()
+        if threading.get_ident() in _capturing:
+            raise OctantsRuntimeError(
+                "a graph cannot be updated in the `with` block that captures another one: update it before the block, "
+                "or capture the launches of each step as a graph of its own"
+            )
         if self._calls is None:
-            self._calls = [(kernel, names, list(args)) for kernel, names, args, _ in self._graph.calls()]
-        changed: dict[int, list[Any]] = {}
-        moved = []
+            self._calls = self._recorded_calls()
+        targets: dict[_Target, tuple[str, Any]] = {}
+        parts: list[saved_graphs.MovedPart] = []
         for name, value in arguments.items():
-            if name in self._named:
-                moved += saved_graphs.moved_parts(self._graph, name, self._named[name], value)
-            for number, place in self._places.get(name) or self._find_places(name, self._calls, bool(moved)):
-                changed.setdefault(number, list(self._calls[number][2]))[place] = value
+            moved = self._moved_parts(name, value, parts)
+            parts += moved
+            for target, new in self._targets(name, value, self._calls, bool(moved)):
+                other, known = targets.setdefault(target, (name, new))
+                if not _is_same(known, new):
+                    raise TypeError(f"`{other}` and `{name}` are one argument of a captured launch: update only one")
+        changed: dict[int, list[Any]] = {}
+        # Whole arguments before members of them.
+        for (number, place, within), (name, new) in sorted(targets.items(), key=lambda item: len(item[0][2])):
+            kernel, _, known = self._calls[number]
+            args = changed.setdefault(number, list(known))
+            args[place] = with_member(name, kernel.__name__, args[place], within, new)
         same = self._graph.exchange([(number, tuple(args)) for number, args in changed.items()])
         for (number, args), is_same in zip(changed.items(), same, strict=True):
             kernel, names, _ = self._calls[number]
@@ -157,10 +204,10 @@ class CapturedGraph:
                 text = "graph: kernel `%s` has different code for these arguments, so the graph is rebuilt"
                 logging.getLogger("octants").info(text, kernel.__name__)
             self._calls[number] = (kernel, names, args)
-        if moved:
-            self._graph.move_transfers(moved)
-            self._moved = True
+        if parts:
+            self._move(parts)
         self._named.update((name, value) for name, value in arguments.items() if name in self._named)
+        self._version += 1
 
     def save(self, path: AnyPath, **named: Any) -> None:
         """Writes the graph to a file that other processes load by `qd.graph.load`, with the same version of Octants and
@@ -174,8 +221,8 @@ class CapturedGraph:
         without a name, or code that is not cached (`offline_cache=False`)."""
         if self._loaded is not None:
             saved_graphs.refuse_loaded("cannot be saved again: copy its file")
-        calls = [(kernel, names, list(args)) for kernel, names, args, _ in self._graph.calls()]
-        memory = saved_graphs.named_memory({**self._named, **named}, calls)
+        self._check_ended()
+        memory = saved_graphs.named_memory({**self._named, **named}, self._recorded_calls())
         write_whole(path, self._graph.save(memory))
 
     def _rebind(self, loaded: dict[str, saved_graphs.Array], arguments: dict[str, Any]) -> None:
@@ -195,12 +242,16 @@ class CapturedGraph:
         """`update(**arguments)` and `launch(qd_stream)`."""
         if arguments:
             self.update(**arguments)
-        self._graph.launch(qd_stream)
+        self.launch(qd_stream)
 
     def plot(self, path: AnyPath | None = None, measure: bool = False) -> str:
         """Draws the graph: steps, streams, what waits for what and why, and the critical path. With `measure` the graph
-        is launched once, its steps one by one, for the time of each on the device. Writes SVG to `path`, if given, and
-        returns it."""
+        is launched once, its steps one by one, for the time of each on the device. Returns SVG, and writes it to
+        `path`, if given: an `.svg` file, whose missing folders are created."""
+        self._check_ended()
+        name = "" if path is None else os.path.basename(os.fspath(path))
+        if path is not None and os.path.splitext(name)[1] != ".svg":
+            raise ValueError(f"a graph can only be drawn as .svg, not as {name!r}")
         taken = None
         if measure:
             with Timeline() as timeline:
@@ -215,38 +266,90 @@ class CapturedGraph:
     def steps(self) -> list[tuple[str, int, list[int]]]:
         """What each step does (a kernel's name, or `fill` or `copy` with a number of bytes), the number of its stream
         among those of the capture, and the numbers of the steps that it waits for."""
+        self._check_ended()
         return self._graph.steps()
 
     def __len__(self) -> int:
-        return len(self._graph.steps())
+        return len(self.steps)
 
     def __repr__(self) -> str:
-        try:
-            return f"<octants captured graph of {len(self)} steps>"
-        except RuntimeError:
-            return "<octants captured graph, being captured>"
+        if self._unready is not None:
+            return f"<octants captured graph, {'abandoned' if self._unready == _ABANDONED else 'being captured'}>"
+        return f"<octants captured graph of {len(self)} steps>"
 
-    def _find_places(self, name: str, calls: list[_Call], is_moved: bool) -> list[tuple[int, int]]:
-        """The arguments that a name stands for, as numbers of calls and of parameters, from now on. None are needed for
-        an object that is filled or copied."""
-        if name in self._named:
-            named = self._named[name]
-            found = [(n, i) for n, (_, _, args) in enumerate(calls) for i, arg in enumerate(args) if arg is named]
-            if not found and not is_moved:
-                raise TypeError(f"the object named `{name}` is not an argument of any captured launch")
-        else:
-            found = [(n, names.index(name)) for n, (_, names, _) in enumerate(calls) if name in names]
-            if not found:
-                raise TypeError(f"no captured launch has an argument `{name}`")
-            values = [calls[n][2][i] for n, i in found]
-            if not all(_is_same(values[0], value) for value in values):
-                kernels = sorted({calls[n][0].__name__ for n, _ in found})
-                raise TypeError(
-                    f"captured launches of {', '.join(kernels)} were given different values of `{name}`: name the "
-                    "ones to update, as in qd.graph.capture(name=array)"
-                )
+    def _finish(self) -> None:
+        """Makes a graph of what was captured."""
+        self._graph.finish()
+        self._unready = None
+        if self._named:
+            calls = self._recorded_calls()
+            for name, thing in self._named.items():
+                self._uses[name] = find_uses(thing, calls)
+                self._transferred[name] = saved_graphs.transferred(self._graph, name, thing)
+
+    def _recorded_calls(self) -> list[saved_graphs.Call]:
+        return [(kernel, names, list(args)) for kernel, names, args, _ in self._graph.calls()]
+
+    def _check_ended(self) -> None:
+        if self._unready is not None:
+            raise OctantsRuntimeError(self._unready)
+
+    def _targets(
+        self, name: str, value: Any, calls: list[saved_graphs.Call], is_moved: bool
+    ) -> Iterator[tuple[_Target, Any]]:
+        """The arguments that a name refers to, or members of them, and what replaces each."""
+        if name not in self._named:
+            for number, place in self._places.get(name) or self._find_places(name, calls):
+                yield (number, place, ()), value
+            return
+        if not self._uses[name] and not is_moved:
+            raise TypeError(f"the object named `{name}` is not an argument of any captured launch")
+        for use in self._uses[name]:
+            yield (use.call, use.parameter, use.within), new_member(name, use, value)
+
+    def _find_places(self, name: str, calls: list[saved_graphs.Call]) -> list[tuple[int, int]]:
+        """The arguments for parameters of a name, as numbers of calls and of parameters, from now on."""
+        found = [(n, names.index(name)) for n, (_, names, _) in enumerate(calls) if name in names]
+        if not found:
+            raise TypeError(f"no captured launch has an argument `{name}`")
+        values = [calls[n][2][i] for n, i in found]
+        if not all(_is_same(values[0], value) for value in values):
+            kernels = sorted({calls[n][0].__name__ for n, _ in found})
+            raise TypeError(
+                f"captured launches of {', '.join(kernels)} were given different values of `{name}`: name the "
+                "ones to update, as in qd.graph.capture(name=array)"
+            )
         self._places[name] = found
         return found
+
+    def _moved_parts(self, name: str, value: Any, before: list[saved_graphs.MovedPart]) -> list[saved_graphs.MovedPart]:
+        """The arrays of a named object that are filled or copied, and what replaces them. `before`: those of other
+        names."""
+        arrays = self._transferred.get(name)
+        if not arrays:
+            return []
+        parts = saved_graphs.moved_parts(name, arrays, value)
+        for part in parts:
+            if any(part.array is other.array and part.other is not other.other for other in before):
+                raise TypeError(f"`{name}` holds an array that an update of another name replaces: update only one")
+            if part.array is not part.other and any(part.array is array for array in self._merged):
+                raise TypeError(
+                    f"an update has made `{name}` an array that the graph also fills or copies for another reason: "
+                    "the two cannot be told apart any more. Replace both in one update, or capture the graph again"
+                )
+        return parts
+
+    def _move(self, parts: list[saved_graphs.MovedPart]) -> None:
+        """Replaces arrays in fills and copies."""
+        for part in parts:
+            is_left = any(part.other is other.array for other in parts)
+            if not is_left and self._graph.transfers(*saved_graphs.part_of(part.other)):
+                self._merged.append(part.other)
+        self._graph.move_transfers([part.for_graph() for part in parts])
+        self._moved = True
+        others = {id(part.array): part.other for part in parts}
+        for arrays in self._transferred.values():
+            arrays.update({path: others.get(id(array), array) for path, array in arrays.items()})
 
 
 class _HostWrites:
@@ -292,12 +395,15 @@ _capturing: dict[int, CapturedGraph] = {}
 """The graph that each thread captures."""
 
 
+_Target = tuple[int, int, tuple[str, ...]]
+"""What an update replaces: the number of a launch, that of a parameter, and the path to a member of the argument."""
+
+
 def _is_same(a: Any, b: Any) -> bool:
     return a is b or (type(a) is type(b) and isinstance(a, (bool, int, float)) and a == b)
 
 
-@contextmanager
-def capture(**named: Any) -> Iterator[CapturedGraph]:
+def capture(**named: Any) -> AbstractContextManager[CapturedGraph]:
     """`with qd.graph.capture() as g:` records this thread's launches, copies and fills instead of executing them.
     `g.launch()` then launches them as one graph, any number of times.
 
@@ -310,12 +416,42 @@ def capture(**named: Any) -> Iterator[CapturedGraph]:
     Streams and events order the steps as they order launches; unordered steps run concurrently. Results are not
     available during the capture: kernels that return values, element access and `qd.sync()` raise RuntimeError.
     ndarrays created in the block are zeroed at each launch. `named` gives objects names for `g.update`."""
+    return _Capture(named)
+
+
+class _Capture(AbstractContextManager[CapturedGraph]):
+    """The block that captures a graph, once."""
+
+    def __init__(self, named: dict[str, Any]) -> None:
+        self._named = named
+        self._block: AbstractContextManager[CapturedGraph] | None = None
+
+    def __enter__(self) -> CapturedGraph:
+        if self._block is not None:
+            raise OctantsRuntimeError(
+                "a capture can only be entered once: call `qd.graph.capture()` for each graph, as in "
+                "`with qd.graph.capture() as g:`"
+            )
+        self._block = _captured(self._named)
+        return self._block.__enter__()
+
+    def __exit__(self, *error: Any) -> bool | None:
+        assert self._block is not None
+        return self._block.__exit__(*error)
+
+
+@contextmanager
+def _captured(named: dict[str, Any]) -> Iterator[CapturedGraph]:
     if runs_as_python():
         raise OctantsRuntimeError("graphs need compiled kernels: arch=qd.python runs kernels as Python")
     graph = CapturedGraph(named)
-    with graph.on_this_thread():
-        yield graph
-    graph._graph.finish()
+    try:
+        with graph.on_this_thread():
+            yield graph
+    except BaseException:
+        graph._unready = _ABANDONED
+        raise
+    graph._finish()
 
 
 def load(path: AnyPath, **arrays: Any) -> CapturedGraph:
@@ -329,8 +465,6 @@ def load(path: AnyPath, **arrays: Any) -> CapturedGraph:
     file is damaged, or was written by another version of Octants or for another device."""
     if runs_as_python():
         raise OctantsRuntimeError("graphs need compiled kernels: arch=qd.python runs kernels as Python")
-    graph = CapturedGraph.__new__(CapturedGraph)
-    graph._named, graph._calls, graph._places, graph._told, graph._others = {}, [], {}, False, []
     found: dict[str, saved_graphs.Array] = {}
 
     def find(wanted: list[tuple[str, str]]) -> list[tuple[str, _octants.Buffer, Any]]:
@@ -340,6 +474,6 @@ def load(path: AnyPath, **arrays: Any) -> CapturedGraph:
 
     with open(path, "rb") as file:
         saved = file.read()
-    graph._graph = _octants.CapturedGraph.load(saved, find)
-    graph._loaded = found
+    graph = CapturedGraph({}, _octants.CapturedGraph.load(saved, find))
+    graph._unready, graph._loaded = None, found
     return graph

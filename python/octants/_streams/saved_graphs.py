@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from octants import _octants
 from octants._arrays.ndarrays import Ndarray
@@ -50,7 +50,7 @@ def find_memory(
             raise TypeError(f"the graph uses `{path}`, {what}: pass it as `{first}=` (the graph needs {needed})")
         thing = given[first]
         for member in members:
-            thing = getattr(_bare(thing), member, None)
+            thing = getattr(bare(thing), member, None)
         found[path] = check_array(path, what, thing)
     unknown = sorted(given.keys() - {path.split(".")[0] for path, _ in wanted})
     if unknown:
@@ -60,7 +60,7 @@ def find_memory(
 
 def check_array(path: str, what: str, thing: Any) -> Array:
     """The array that something is. Raises TypeError unless it is as described."""
-    array = _bare(thing)
+    array = bare(thing)
     is_ = description(array) if isinstance(array, (TensorField, Ndarray)) else f"a {type(thing).__name__!r} object"
     if is_ != what:
         raise TypeError(f"the graph uses `{path}`, {what}: got {is_}")
@@ -79,27 +79,45 @@ def part_of(array: Array) -> tuple[_octants.Buffer, int, int]:
     return memory_of(array), first, max(high for _, high in spans) - first
 
 
-def moved_parts(
-    graph: _octants.CapturedGraph, name: str, old: Any, new: Any
-) -> list[tuple[tuple[_octants.Buffer, int], tuple[_octants.Buffer, int], int, Any]]:
-    """For `move_transfers`: the arrays of an object that a graph fills or copies, and those of the object that takes
-    its place. Raises TypeError where one is of another type or shape."""
+class MovedPart(NamedTuple):
+    """An array that a graph fills or copies, and the one that replaces it."""
+
+    array: Array
+    other: Array
+
+    def for_graph(self) -> tuple[tuple[_octants.Buffer, int], tuple[_octants.Buffer, int], int, Any]:
+        """For `move_transfers`."""
+        (buffer, first, size), (to, to_first, _) = part_of(self.array), part_of(self.other)
+        return (buffer, first), (to, to_first), size, self.other
+
+
+def transferred(graph: _octants.CapturedGraph, name: str, thing: Any) -> dict[str, Array]:
+    """The arrays of an object that a graph fills or copies, by their paths."""
+    return {path: array for path, array in _arrays(name, thing) if _is_transferred(graph, array)}
+
+
+def _is_transferred(graph: _octants.CapturedGraph, array: Array) -> bool:
+    # Kernels fill quantized fields. Objects may hold fields of an ended program, and ones without memory so far.
+    if isinstance(array, TensorField) and (array._is_packed or not array._root.alive or not array._root.finalized):
+        return False
+    return graph.transfers(*part_of(array)) > 0
+
+
+def moved_parts(name: str, arrays: dict[str, Array], new: Any) -> list[MovedPart]:
+    """The arrays of an object that a graph fills or copies, with those of the object that replaces it. Raises TypeError
+    where one is of another type or shape."""
     parts = []
     others = dict(_arrays(name, new))
-    for path, array in _arrays(name, old):
-        buffer, first, size = part_of(array)
-        if not graph.transfers(buffer, first, size):
-            continue
+    for path, array in arrays.items():
         other = others.get(path)
         if other is None or _form(other) != _form(array):
             is_ = f"a {type(new).__name__!r} object without it" if other is None else _form(other)
             raise TypeError(f"the graph fills or copies `{path}`, {_form(array)}: it cannot be replaced by {is_}")
-        to, to_first, to_size = part_of(other)
-        if to_size != size:
+        if part_of(other)[2] != part_of(array)[2]:
             raise TypeError(
                 f"the graph fills or copies `{path}`: its elements are not laid out like those of the other"
             )
-        parts.append(((buffer, first), (to, to_first), size, other))
+        parts.append(MovedPart(array, other))
     return parts
 
 
@@ -124,14 +142,15 @@ def refuse_loaded(what: str) -> None:
     raise OctantsRuntimeError(f"a loaded graph {what}")
 
 
-def _bare(thing: Any) -> Any:
+def bare(thing: Any) -> Any:
+    """What `qd.Tensor` wraps, or the object itself."""
     unwrap = getattr(thing, "_unwrap", None)
     return unwrap() if callable(unwrap) else thing
 
 
 def _arrays(path: str, thing: Any, depth: int = 0) -> Iterator[tuple[str, Array]]:
     """The arrays that an argument is or holds, each with its path."""
-    thing = _bare(thing)
+    thing = bare(thing)
     if isinstance(thing, (TensorField, Ndarray)):
         yield path, thing
         for shadow in ("grad", "dual"):
@@ -141,6 +160,16 @@ def _arrays(path: str, thing: Any, depth: int = 0) -> Iterator[tuple[str, Array]
                 isinstance(companion, TensorField) and companion._parts[0].node is not None
             ):
                 yield f"{path}.{shadow}", companion
-    elif depth < 8 and (dataclasses.is_dataclass(thing) or getattr(thing, "_octants_data_oriented", False)):
-        for name, member in list(getattr(thing, "__dict__", {}).items()):
-            yield from _arrays(f"{path}.{name}", member, depth + 1)
+    elif depth < 8:
+        for name in member_names(thing):
+            yield from _arrays(f"{path}.{name}", getattr(thing, name, None), depth + 1)
+
+
+def member_names(thing: Any) -> list[str]:
+    """The members of a dataclass or a data-oriented object, and none of other things."""
+    if isinstance(thing, type):
+        return []
+    names = [field.name for field in dataclasses.fields(thing)] if dataclasses.is_dataclass(thing) else []
+    if getattr(thing, "_octants_data_oriented", False):
+        names += [name for name in getattr(thing, "__dict__", ()) if name not in names]
+    return names

@@ -3,6 +3,7 @@
 import dataclasses
 import gc
 import threading
+import weakref
 from xml.etree import ElementTree
 
 import numpy as np
@@ -225,6 +226,26 @@ def test_graphs_nest():
     assert held(y) == 1 + 2 + 8
 
 
+def test_graphs_are_updated_before_captures_that_launch_them():
+    of_host = np.ones(1_000_000, np.float32)
+    with qd.graph.capture() as inner:
+        scale(of_host, 2.0)
+    with qd.graph.capture() as outer:
+        inner.launch()
+        for update in (lambda: inner.update(s=3.0), lambda: inner(s=3.0)):
+            with pytest.raises(RuntimeError, match="update it before the block"):
+                update()
+    values = weakref.ref(of_host)
+    del of_host
+    inner.update(x=np.ones(5, np.float32), s=5.0)
+    gc.collect()
+    assert values() is not None
+    outer.launch()
+    assert (values() == 2).all()
+    with pytest.raises(RuntimeError, match="a graph that was launched in its capture was updated since"):
+        outer.grad()
+
+
 def test_random_numbers_are_those_of_the_launches():
     @qd.kernel
     def draw(x: A):
@@ -340,8 +361,10 @@ def test_what_has_not_run_is_not_looked_at(act):
     with pytest.raises(RuntimeError, match="captur"):
         captured()
     assert total(x) == 50, "the thread launches as ever"
-    with pytest.raises(RuntimeError, match="has not ended"):
-        g.launch()
+    for use in (g.launch, g.grad, g.update, lambda: g.steps, lambda: g.on_this_thread().__enter__()):
+        with pytest.raises(RuntimeError, match="the capture was abandoned, because an exception left its `with` block"):
+            use()
+    assert repr(g) == "<octants captured graph, abandoned>"
 
 
 def test_threads_take_part():
@@ -417,6 +440,8 @@ def test_a_drawing_shows_steps_waits_and_the_critical_path(tmp_path):
             scale(x, 1.0)
         qd.default_stream().wait(other)
         x.fill(1)
+    with pytest.raises(ValueError, match=r"a graph can only be drawn as \.svg, not as 'step\.png'"):
+        g.plot(tmp_path / "graphs" / "step.png", measure=True)
     text = g.plot(tmp_path / "graphs" / "step.svg")
     assert text == (tmp_path / "graphs" / "step.svg").read_text(encoding="utf-8")
     names = [element.text for element in ElementTree.fromstring(text).iter("{http://www.w3.org/2000/svg}text")]
@@ -524,51 +549,25 @@ def test_a_thread_that_outlives_the_capture_is_refused():
     assert len(g) == 0
 
 
-def test_update_replaces_what_is_filled_and_copied():
-    x, y, z, other = (qd.ndarray(qd.f32, 4) for _ in range(4))
-    z.fill(5.0)
-    with qd.graph.capture(state=x) as g:
-        x.copy_from(z)
-        add(x, z, 2.0)
-        y.copy_from(x)
-        x.fill(1.0)
+def test_nothing_is_done_with_a_graph_that_is_being_captured():
+    x = array(1)
+    with qd.graph.capture() as g:
+        scale(x, 2.0)
+        for use in (g.launch, g, g.grad, lambda: g.update(s=3.0), lambda: g.save("never"), lambda: g.steps):
+            with pytest.raises(RuntimeError, match="the capture has not ended"):
+                use()
+        assert repr(g) == "<octants captured graph, being captured>"
     g.launch()
-    assert y[0] == 15.0
-    assert x[0] == 1.0
-    x.fill(-1.0)
-    g(state=other)
-    assert other[3] == 1.0
-    assert y[3] == 15.0
-    assert x[0] == -1.0
-    # Two at once change places.
-    with qd.graph.capture(a=x, b=other) as swap:
-        x.fill(2.0)
-        other.fill(3.0)
-    swap(a=other, b=x)
-    assert x[0] == 3.0
-    assert other[0] == 2.0
-    with pytest.raises(TypeError, match=r"the graph fills or copies `state`, an ndarray of f32 with shape \(4,\)"):
-        g.update(state=qd.ndarray(qd.f32, 5))
-    with pytest.raises(RuntimeError, match="`update` has replaced an array that it fills or copies"):
-        g.grad()
+    g(s=3.0)
+    assert held(x) == 6
 
 
-def test_update_replaces_fields_that_are_filled():
-    x, y = qd.field(qd.i32, 6), qd.field(qd.i32, 6)
-    v = qd.Vector.field(2, qd.i32, 6)
-
-    @qd.kernel
-    def double(x: qd.template()):
-        for i in x:
-            x[i] *= 2
-
-    with qd.graph.capture(state=x) as g:
-        x.fill(4)
-        double(x)
-    g(state=y)
-    assert y.to_numpy().tolist() == [8] * 6
-    assert x.to_numpy().tolist() == [0] * 6
-    with pytest.raises(TypeError, match=r"cannot be replaced by a field of i32\[2\]"):
-        g.update(state=v)
+def test_a_capture_is_entered_once():
+    x = array(1)
+    capture = qd.graph.capture()
+    with capture as g:
+        scale(x, 2.0)
+    with pytest.raises(RuntimeError, match="a capture can only be entered once"), capture:
+        pass
     g.launch()
-    assert y.to_numpy().tolist() == [8] * 6
+    assert held(x) == 2

@@ -67,7 +67,7 @@ class Step:
         if inner is None:
             grow(c, e, 1.5)
         else:
-            inner.launch()
+            inner()
         for each in (d, e, b):
             measure(each, self.loss)
 
@@ -78,7 +78,8 @@ class Step:
         return np.stack([each.grad.to_numpy() for each in (self.x, self.y)])
 
 
-def test_the_graph_of_gradients_does_what_a_tape_does(schedule):
+@pytest.mark.parametrize("is_called", [False, True])
+def test_the_graph_of_gradients_does_what_a_tape_does(schedule, is_called):
     taped = Step()
     with qd.ad.Tape(taped.loss):
         taped.run()
@@ -86,7 +87,7 @@ def test_the_graph_of_gradients_does_what_a_tape_does(schedule):
     with qd.graph.capture() as inner:
         grow(step.parts[2], step.parts[4], 1.5)
     with qd.graph.capture() as g:
-        step.run(inner)
+        step.run(inner if is_called else inner.launch)
     backwards = g.grad()
     for _ in range(2):
         step.loss.fill(0.0)
