@@ -197,6 +197,40 @@ def test_runs(n: int) -> None:
     assert sums.to_numpy()[: count[0]].tolist() == np.bincount(which, weights=v).tolist()
 
 
+@pytest.mark.parametrize("n", [7, 5000])
+@pytest.mark.parametrize("value_name", ["i32", "f64"])
+@pytest.mark.parametrize("name", ["f16", "f32", "f64"])
+def test_runs_of_floats(name: str, value_name: str, n: int) -> None:
+    """Subnormals differ from zero, zeros of either sign are equal, and each NaN is a run of its own."""
+    dtype = numpy_type(name)
+    info = np.finfo(dtype)
+    tiny = info.smallest_subnormal
+    few = np.array([0.0, -0.0, tiny, -tiny, info.tiny, info.max, np.inf, -np.inf, np.nan, -np.nan], dtype)
+    random = np.random.default_rng(n)
+    a = np.repeat(random.choice(few, n), random.integers(1, 4, n))[:n]
+    a[:4] = -0.0, 0.0, tiny, 0.0
+    heads = np.append(True, a[1:] != a[:-1])
+    starts = np.flatnonzero(heads)
+    values = random.integers(0, 9, n)
+    keys, lengths, sums, count = zeros(n, name), zeros(n, "i32"), zeros(n, value_name), zeros(1, "i32")
+    x = array(a, name)
+
+    def check() -> None:
+        assert count[0] == len(starts)
+        # The first element of each run, bit by bit.
+        assert keys.to_numpy()[: len(starts)].tobytes() == a[starts].tobytes()
+        keys.fill(7)
+
+    launch.unique(x, keys, count)
+    check()
+    launch.run_length_encode(x, keys, lengths, count)
+    check()
+    assert lengths.to_numpy()[: len(starts)].tolist() == np.diff(starts, append=n).tolist()
+    launch.reduce_by_key_add(x, array(values, value_name), keys, sums, count)
+    check()
+    assert sums.to_numpy()[: len(starts)].tolist() == np.add.reduceat(values, starts).tolist()
+
+
 @pytest.mark.parametrize("n", LENGTHS)
 def test_select_and_its_count_as_the_next_length(n: int) -> None:
     a = np.random.default_rng(n).standard_normal(n).astype(np.float32)

@@ -39,7 +39,10 @@ MOST_INDEXED = 1 << 32
 
 
 def length_of(name: str, arr: Any) -> int:
-    """The elements of a one-dimensional array. Raises `ValueError` for another shape, `TypeError` for another object."""
+    """The elements of a one-dimensional array.
+
+    Raises `ValueError` for another shape, and `TypeError` for another object.
+    """
     if not hasattr(arr, "shape"):
         raise TypeError(f"`{name}` must be a field, an ndarray or an array of another library, not {type(arr)}")
     if len(arr.shape) != 1:

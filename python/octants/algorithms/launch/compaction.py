@@ -88,8 +88,8 @@ def _run_length_codes(
 def run_length_encode(
     arr: Any, unique_out: Any, counts_out: Any, num_runs: Any, *, n: Any = None, qd_stream: Any = None
 ) -> None:
-    """For each run of equal neighbors: its element to `unique_out`, its length to `counts_out`; the number of runs to
-    `num_runs[0]`. The outputs are other arrays than `arr`, with room for as many runs as elements. Errors: see
+    """For each run of equal neighbors: its first element to `unique_out`, its length to `counts_out`; the number of
+    runs to `num_runs[0]`. The outputs are other arrays than `arr`, with room for as many runs as elements. Errors: see
     `select`.
     """
     length = indexed_length("arr", arr)
@@ -122,8 +122,8 @@ def _run_sums_by_key(
 def reduce_by_key_add(
     keys: Any, values: Any, keys_out: Any, values_out: Any, num_runs: Any, *, n: Any = None, qd_stream: Any = None
 ) -> None:
-    """For each run of equal neighbors in `keys`: the key to `keys_out`, the sum of its values to `values_out`; the
-    number of runs to `num_runs[0]`. The outputs are other arrays than `keys`, with room for as many runs as keys.
+    """For each run of equal neighbors in `keys`: its first key to `keys_out`, the sum of its values to `values_out`;
+    the number of runs to `num_runs[0]`. The outputs are other arrays than `keys`, with room for as many runs as keys.
 
     Values are numbers of 8 to 64 bits; `NotImplementedError` for others. Other errors: see `select`.
     """
