@@ -197,6 +197,40 @@ def test_runs(n: int) -> None:
     assert sums.to_numpy()[: count[0]].tolist() == np.bincount(which, weights=v).tolist()
 
 
+@pytest.mark.parametrize("n", [7, 5000])
+@pytest.mark.parametrize("value_name", ["i32", "f64"])
+@pytest.mark.parametrize("name", ["f16", "f32", "f64"])
+def test_runs_of_floats(name: str, value_name: str, n: int) -> None:
+    """Subnormals differ from zero, zeros of either sign are equal, and each NaN is a run of its own."""
+    dtype = numpy_type(name)
+    info = np.finfo(dtype)
+    tiny = info.smallest_subnormal
+    few = np.array([0.0, -0.0, tiny, -tiny, info.tiny, info.max, np.inf, -np.inf, np.nan, -np.nan], dtype)
+    random = np.random.default_rng(n)
+    a = np.repeat(random.choice(few, n), random.integers(1, 4, n))[:n]
+    a[:4] = -0.0, 0.0, tiny, 0.0
+    heads = np.append(True, a[1:] != a[:-1])
+    starts = np.flatnonzero(heads)
+    values = random.integers(0, 9, n)
+    keys, lengths, sums, count = zeros(n, name), zeros(n, "i32"), zeros(n, value_name), zeros(1, "i32")
+    x = array(a, name)
+
+    def check() -> None:
+        assert count[0] == len(starts)
+        # The first element of each run, bit by bit.
+        assert keys.to_numpy()[: len(starts)].tobytes() == a[starts].tobytes()
+        keys.fill(7)
+
+    launch.unique(x, keys, count)
+    check()
+    launch.run_length_encode(x, keys, lengths, count)
+    check()
+    assert lengths.to_numpy()[: len(starts)].tolist() == np.diff(starts, append=n).tolist()
+    launch.reduce_by_key_add(x, array(values, value_name), keys, sums, count)
+    check()
+    assert sums.to_numpy()[: len(starts)].tolist() == np.add.reduceat(values, starts).tolist()
+
+
 @pytest.mark.parametrize("n", LENGTHS)
 def test_select_and_its_count_as_the_next_length(n: int) -> None:
     a = np.random.default_rng(n).standard_normal(n).astype(np.float32)
@@ -340,15 +374,88 @@ def test_in_a_loop_by_what_is_in_memory() -> None:
         (lambda x: launch.reduce(x, x, "pow"), ValueError, "`op` must be one of add"),
         (lambda x: launch.reduce(x, x, max), ValueError, "needs `identity`"),
         (lambda x: launch.reduce(zeros(4, "u1"), x), NotImplementedError, "not u1"),
-        (lambda x: launch.sort(x, zeros(3, "i32")), ValueError, "as many values"),
+        (lambda x: launch.sort(x, zeros(3, "i32")), ValueError, "`values` has 3 elements, but 4 are needed"),
         (lambda x: launch.sort(x, n=5), ValueError, "must be from 0 to 4"),
         (lambda x: launch.sort(qd.ndarray(qd.i32, (2, 2))), ValueError, "one-dimensional"),
         (lambda x: launch.histogram(x, x, 3, 3), ValueError, "`upper` must be larger"),
+        (lambda x: launch.reduce([1, 2], x), TypeError, "`arr` must be a field, an ndarray or an array of .*list"),
+        (lambda x: launch.inclusive_scan(x, 5), TypeError, "`out` must be a field, an ndarray or an array of .*int"),
+        (lambda x: launch.sort(x, n=2.5), TypeError, "`n` must be a field"),
     ],
 )
 def test_refusals(call: Any, error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=words):
         call(zeros(4, "i32"))
+
+
+@pytest.mark.parametrize(
+    ("name", "call"),
+    [
+        ("out", lambda x, short, n: launch.inclusive_scan(x, short, n=n)),
+        ("out", lambda x, short, n: launch.exclusive_scan(x, short, n=n)),
+        ("values", lambda x, short, n: launch.sort(x, short, n=n)),
+        ("flags", lambda x, short, n: launch.select(x, short, x, x, n=n)),
+        ("out", lambda x, short, n: launch.select(x, x, short, x, n=n)),
+        ("out", lambda x, short, n: launch.unique(x, short, x, n=n)),
+        ("unique_out", lambda x, short, n: launch.run_length_encode(x, short, x, x, n=n)),
+        ("counts_out", lambda x, short, n: launch.run_length_encode(x, x, short, x, n=n)),
+        ("values", lambda x, short, n: launch.reduce_by_key_add(x, short, x, x, x, n=n)),
+        ("keys_out", lambda x, short, n: launch.reduce_by_key_add(x, x, short, x, x, n=n)),
+        ("values_out", lambda x, short, n: launch.reduce_by_key_add(x, x, x, short, x, n=n)),
+        ("indices", lambda x, short, n: launch.top_k(x, zeros(9, "i32"), short, n=n)),
+    ],
+)
+def test_short_arrays(name: str, call: Any) -> None:
+    for n, needed in ((None, 8), (5, 5), (array([2], "i32"), 8)):
+        short = zeros(needed - 1, "u32" if name == "indices" else "i32")
+        with pytest.raises(ValueError, match=f"`{name}` has {needed - 1} elements, but {needed} are needed"):
+            call(zeros(8, "i32"), short, n)
+
+
+def test_arrays_without_elements() -> None:
+    x, none = np.zeros(4, np.int32), np.zeros(0, np.int32)
+    for name, call in (
+        ("out", lambda: launch.reduce(x, none)),
+        ("n", lambda: launch.reduce(x, x, n=none)),
+        ("num_out", lambda: launch.select(x, x, x, none)),
+        ("num_out", lambda: launch.unique(x, x, none)),
+        ("num_runs", lambda: launch.run_length_encode(x, x, x, none)),
+        ("num_runs", lambda: launch.reduce_by_key_add(x, x, x, x, none)),
+        ("counts", lambda: launch.histogram(x, none, 0, 1)),
+        ("offsets", lambda: launch.sort_segments(x, none)),
+    ):
+        with pytest.raises(ValueError, match=f"`{name}` has 0 elements, but 1 are needed"):
+            call()
+
+
+def test_outputs_as_long_as_what_is_processed() -> None:
+    x, out, count = array([3, 3, 1, 2, 2], "i32"), zeros(3, "i32"), zeros(1, "i32")
+    launch.unique(x, out, count, n=3)
+    assert count[0] == 2
+    assert out.to_numpy()[:2].tolist() == [3, 1]
+    launch.inclusive_scan(x, out, n=3)
+    assert out.to_numpy().tolist() == [3, 6, 7]
+    values = array([0, 1, 2], "i32")
+    launch.sort(x, values, n=3)
+    assert x.to_numpy().tolist() == [1, 3, 3, 2, 2]
+    assert values.to_numpy().tolist() == [2, 0, 1]
+
+
+@pytest.mark.parametrize("largest", [False, True])
+def test_top_k_of_fewer_elements(largest: bool) -> None:
+    out, indices = array([7] * 6, "i32"), zeros(2, "u32")
+    launch.top_k(array([4, 5], "i32"), out, indices, largest=largest)
+    assert out.to_numpy().tolist() == [*((5, 4) if largest else (4, 5)), 7, 7, 7, 7]
+    assert indices.to_numpy().tolist() == ([1, 0] if largest else [0, 1])
+
+
+@pytest.mark.parametrize(
+    ("offsets", "result"), [([0, 6], [3, 4, 5, 9, 9, 9]), ([-1, 2], [4, 5, 3, 9, 9, 9]), ([1], [3, 4, 5, 9, 9, 9])]
+)
+def test_segments_outside_of_the_keys(offsets: list[int], result: list[int]) -> None:
+    keys = np.array([5, 4, 3, 9, 9, 9], np.int32)
+    launch.sort_segments(keys[:3], np.array(offsets, np.int32))
+    assert keys.tolist() == result
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

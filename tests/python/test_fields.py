@@ -104,6 +104,14 @@ def test_elements_of_another_shape_are_not_copied():
             to.copy_from(source)
 
 
+def test_the_methods_of_a_struct_are_a_dict():
+    for shape in (1, (2, 3), [4]):
+        with pytest.raises(TypeError, match="methods of a struct must be a dict .* shape="):
+            qd.Struct.field({"a": qd.f32}, shape)
+    for methods in (None, {}):
+        assert qd.Struct.field({"a": qd.f32}, methods, shape=(2,)).shape == (2,)
+
+
 def test_a_struct_type_is_no_base_class():
     @qd.dataclass
     class Base:

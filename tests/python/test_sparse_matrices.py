@@ -112,6 +112,19 @@ def test_elements_of_a_builder_take_additions_alone():
         multiply(builder)
     with pytest.raises(qd.OctantsIndexError, match="two indices, not 1"):
         one_index(builder)
+
+    @qd.kernel
+    def float_indices(builder: qd.types.sparse_matrix_builder(), literal: qd.template()):
+        for i in range(2):
+            if qd.static(literal):
+                builder[i, 0.5] += 1.0
+            else:
+                builder[i * 0.5, 0] += 1.0
+
+    for literal in (True, False):
+        with pytest.raises(qd.OctantsTypeError, match=r"unsupported operand type\(s\) for '?\|'?.*float|f32") as caught:
+            float_indices(builder, literal)
+        assert "builder[i" in str(caught.value)
     with pytest.raises(qd.OctantsRuntimeError, match=r"needed .*SparseMatrixBuilder"):
         assign(3)
 
@@ -191,6 +204,23 @@ def test_misuse_of_matrices_is_refused():
         A + sparse(sample((3, 4), 1), qd.f64)
     with pytest.raises(IndexError, match="row 3 is out of bounds for a sparse matrix"):
         A[3, 0]
+    with pytest.raises(IndexError, match="two indices, `A.i, j.`, not 0"):
+        A[0]
+    with pytest.raises(IndexError, match="two indices, .* not .0, 1, 2."):
+        A[0, 1, 2] = 1.0
+    with pytest.raises(TypeError, match="indices of a sparse matrix must be integers, not 0.5"):
+        A[0.5, 0]
+    for make in (qd.linalg.SparseMatrix, qd.linalg.SparseMatrixBuilder):
+        with pytest.raises(ValueError, match="number of rows of a sparse matrix must be positive, not 0"):
+            make(0, 3)
+        with pytest.raises(ValueError, match="number of columns of a sparse matrix must be positive, not 0"):
+            make(3, 0)
+        with pytest.raises(TypeError, match="number of rows of a sparse matrix must be an integer, not 2.5"):
+            make(2.5)
+    with pytest.raises(ValueError, match="max_num_triplets cannot be negative, got -5"):
+        qd.linalg.SparseMatrixBuilder(3, 3, -5)
+    with pytest.raises(TypeError, match="max_num_triplets must be an integer, not '5'"):
+        qd.linalg.SparseMatrixBuilder(3, 3, "5")
     with pytest.raises(qd.OctantsRuntimeError, match="Unsupported sparse matrix data type: i32"):
         qd.linalg.SparseMatrixBuilder(3, 3, dtype=qd.i32)
     with pytest.raises(qd.OctantsRuntimeError, match="Unsupported storage format 'CSR'"):
@@ -351,6 +381,15 @@ def test_bicgstab_of_ndarrays():
         operator.matvec(x, qd.ndarray(qd.f64, 50))
     with pytest.raises(qd.OctantsRuntimeError, match="Dimension mismatch"):
         qd.linalg.MatrixFreeCG(operator, b, qd.ndarray(qd.f64, 50))
+    with pytest.raises(qd.OctantsTypeError, match="a kernel or a function of x and Ax, not <class 'int'>"):
+        qd.linalg.LinearOperator(5)
+    for solver in (qd.linalg.MatrixFreeCG, qd.linalg.MatrixFreeBICGSTAB):
+        with pytest.raises(qd.OctantsTypeError, match="needs a LinearOperator, not <class 'int'>"):
+            solver(5, b, x)
+        with pytest.raises(qd.OctantsTypeError, match="`b` of .* must be a field or an ndarray, not <class 'int'>"):
+            solver(operator, 5, x)
+        with pytest.raises(qd.OctantsTypeError, match="`x` of .* must be a field or an ndarray, not <.*numpy"):
+            solver(operator, b, np.zeros(100))
     with pytest.raises(qd.OctantsTypeError, match="Dtype mismatch"):
         qd.linalg.MatrixFreeCG(operator, b, qd.ndarray(qd.f32, 100))
     with pytest.raises(qd.OctantsTypeError, match="Not supported dtype: i32"):

@@ -11,7 +11,7 @@ from typing import Any
 from octants._language.kernel_decorators import func
 from octants._language.ops import bit_cast, cast, max, static
 from octants.algorithms.compact_in_tiles import compact_in_tiles
-from octants.algorithms.element_types import PAIR, bits_type, check_type, width
+from octants.algorithms.element_types import PAIR, bits_type, check_type, infinity_bits, is_float, width
 from octants.algorithms.scans import scan
 from octants.algorithms.tile_shapes import check_capacity, runs_in_blocks
 from octants.simt.identities import add
@@ -34,19 +34,31 @@ def _check_value(dtype: Any) -> int:
 
 
 @func
-def _starts_run(keys: template(), i: Any) -> Any:
-    starts = i == 0
-    if i > 0:
-        starts = keys[i] != keys[i - 1]
-    return starts
+def _differ(a: Any, b: Any, dtype: template()) -> Any:
+    """Whether neighbors belong to different runs. Zeros of either sign are equal, and each NaN is a run of its own.
+
+    Compares the bits of floats, because `fast_math` flushes subnormals to zero.
+    """
+    result = False
+    if static(is_float(dtype)):
+        bits = static(bits_type(dtype))
+        x, y = bit_cast(a, bits), bit_cast(b, bits)
+        # Equal bits differ only if they are above those of infinity; other bits differ unless both are zeros.
+        bound = bits(static(infinity_bits(dtype)))
+        if x != y:
+            bound = bits(0)
+        result = ((x | y) & bits(static((1 << (width(dtype) - 1)) - 1))) > bound
+    else:
+        result = a != b
+    return result
 
 
 @func
-def _ends_run(keys: template(), i: Any, n) -> Any:
-    ends = i == n - 1
-    if i < n - 1:
-        ends = keys[i + 1] != keys[i]
-    return ends
+def _starts_run(keys: template(), i: Any) -> Any:
+    starts = i == 0
+    if i > 0:
+        starts = _differ(keys[i], keys[i - 1], static(keys.dtype))
+    return starts
 
 
 @func(requires_top_level=True)
@@ -119,7 +131,7 @@ def unique(
 
 
 # Run-length codes and sums by key scan pairs: the number of runs that begin, in the high half of a word, and what the
-# last of these has come to, in the low half.
+# last of these has come to, in the low half. The element that begins a run writes what the run before has come to.
 
 
 @func
@@ -147,14 +159,19 @@ def _later_start(a: Any, b: Any) -> Any:
 
 
 @func
-def _write_length(sink: template(), i: Any, result: Any, value: Any) -> None:
+def _write_length(sink: template(), i: Any, before: Any, value: Any) -> None:
     keys, unique_keys, lengths, count, n = sink
-    if _ends_run(keys, i, n):
-        run = _runs(result) - u32(1)
+    run = _runs(before)
+    start = cast(before, u32)
+    if _runs(value) != 0:
         unique_keys[run] = keys[i]
-        lengths[run] = cast(cast(i, u32) + u32(1) - cast(result, u32), static(lengths.dtype))
-        if i == n - 1:
-            count[0] = cast(_runs(result), static(count.dtype))
+        if i > 0:
+            lengths[run - u32(1)] = cast(cast(i, u32) - start, static(lengths.dtype))
+        run += u32(1)
+        start = cast(i, u32)
+    if i == n - 1:
+        lengths[run - u32(1)] = cast(cast(n, u32) - start, static(lengths.dtype))
+        count[0] = cast(run, static(count.dtype))
 
 
 @func(requires_top_level=True)
@@ -167,7 +184,7 @@ def run_length_encode(
     n,
     log256_max_n: template(),
 ) -> None:
-    """For each run of equal neighbors in `arr[0:n]`: its element to `unique_out`, its length to `counts_out`; the
+    """For each run of equal neighbors in `arr[0:n]`: its first element to `unique_out`, its length to `counts_out`; the
     number of runs to `num_runs[0]`.
 
     Each NaN is a run of its own. `scratch` has `reduce_by_key_scratch_slots(n)` words, u32 or u64; the outputs are
@@ -176,7 +193,7 @@ def run_length_encode(
     static(_check(log256_max_n))
     _clear_count(num_runs)
     sink = (arr, unique_out, counts_out, num_runs, n)
-    scan((arr,), _head_and_start, sink, _write_length, scratch, n, u64, _later_start, u64(0), True)
+    scan((arr,), _head_and_start, sink, _write_length, scratch, n, u64, _later_start, u64(0), False)
 
 
 @func
@@ -204,15 +221,20 @@ def _sum_of_wide_runs(value_dtype: Any) -> Any:
     return sum_of_wide_runs
 
 
-@func
-def _write_wide_sum(sink: template(), i: Any, result: Any, value: Any) -> None:
-    keys, keys_out, values_out, count, n = sink
-    if _ends_run(keys, i, n):
-        run = result[0] - u64(1)
-        keys_out[run] = keys[i]
-        values_out[run] = bit_cast(result[1], static(values_out.dtype))
+def _write_wide_sum(value_dtype: Any) -> Any:
+    @func
+    def write_wide_sum(sink: template(), i: Any, before: Any, value: Any) -> None:
+        keys, keys_out, values_out, count, n = sink
+        if value[0] != 0:
+            keys_out[before[0]] = keys[i]
+            if i > 0:
+                values_out[before[0] - u64(1)] = bit_cast(before[1], static(values_out.dtype))
         if i == n - 1:
-            count[0] = cast(result[0], static(count.dtype))
+            last = static(_sum_of_wide_runs(value_dtype))(before, value)
+            values_out[last[0] - u64(1)] = bit_cast(last[1], static(values_out.dtype))
+            count[0] = cast(last[0], static(count.dtype))
+
+    return write_wide_sum
 
 
 def _sum_of_runs(value_dtype: Any) -> Any:
@@ -230,15 +252,25 @@ def _sum_of_runs(value_dtype: Any) -> Any:
     return sum_of_runs
 
 
-@func
-def _write_sum(sink: template(), i: Any, result: Any, value: Any) -> None:
-    keys, keys_out, values_out, count, n = sink
-    if _ends_run(keys, i, n):
-        run = _runs(result) - u32(1)
-        keys_out[run] = keys[i]
-        values_out[run] = bit_cast(cast(result, static(bits_type(values_out.dtype))), static(values_out.dtype))
+def _write_sum(value_dtype: Any) -> Any:
+    @func
+    def write(values_out: template(), pair: Any) -> None:
+        bits = cast(pair, static(bits_type(values_out.dtype)))
+        values_out[_runs(pair) - u32(1)] = bit_cast(bits, static(values_out.dtype))
+
+    @func
+    def write_sum(sink: template(), i: Any, before: Any, value: Any) -> None:
+        keys, keys_out, values_out, count, n = sink
+        if _runs(value) != 0:
+            keys_out[_runs(before)] = keys[i]
+            if i > 0:
+                write(values_out, before)
         if i == n - 1:
-            count[0] = cast(_runs(result), static(count.dtype))
+            last = static(_sum_of_runs(value_dtype))(before, value)
+            write(values_out, last)
+            count[0] = cast(_runs(last), static(count.dtype))
+
+    return write_sum
 
 
 @func(requires_top_level=True)
@@ -253,8 +285,8 @@ def reduce_by_key_add(
     value_dtype: template(),
     log256_max_n: template(),
 ) -> None:
-    """For each run of equal neighbors in `keys_in[0:n]`: the key to `keys_out`, the sum of its values to `values_out`;
-    the number of runs to `num_runs[0]`.
+    """For each run of equal neighbors in `keys_in[0:n]`: its first key to `keys_out`, the sum of its values to
+    `values_out`; the number of runs to `num_runs[0]`.
 
     Values are integers or floats of 8 to 64 bits, and so are their sums; sums of floats are the same in each run of the
     program. Each NaN is a run of its own. `scratch` has `reduce_by_key_scratch_slots(n)` words, u32 or u64; the outputs
@@ -269,7 +301,8 @@ def reduce_by_key_add(
     if static(width(value_dtype) == 64):
         op = static(_sum_of_wide_runs(value_dtype))
         nothing = Vector([u64(0), u64(0)])
-        scan(source, _head_and_wide_value, sink, _write_wide_sum, scratch, n, PAIR, op, nothing, True)
+        store = static(_write_wide_sum(value_dtype))
+        scan(source, _head_and_wide_value, sink, store, scratch, n, PAIR, op, nothing, False)
     else:
         op = static(_sum_of_runs(value_dtype))
-        scan(source, _head_and_value, sink, _write_sum, scratch, n, u64, op, u64(0), True)
+        scan(source, _head_and_value, sink, static(_write_sum(value_dtype)), scratch, n, u64, op, u64(0), False)

@@ -6,17 +6,23 @@ from collections.abc import Callable
 from typing import Any
 
 from octants._language.kernel_decorators import data_oriented
-from octants.exceptions import OctantsRuntimeError
+from octants.exceptions import OctantsRuntimeError, OctantsTypeError
 
 __all__ = ["LinearOperator"]
 
 
 @data_oriented
 class LinearOperator:
-    """A matrix that is not stored. `matvec_kernel(x, Ax)` is a kernel, or any function, that sets `Ax` to the
-    product."""
+    """A matrix that is not stored. `matvec_kernel(x, Ax)` is a kernel, or any function, that sets `Ax` to the product.
+
+    Raises `OctantsTypeError` for what cannot be called.
+    """
 
     def __init__(self, matvec_kernel: Callable[[Any, Any], None]) -> None:
+        if not callable(matvec_kernel):
+            raise OctantsTypeError(
+                f"LinearOperator takes a kernel or a function of x and Ax, not {type(matvec_kernel)}"
+            )
         self._matvec = matvec_kernel
 
     def matvec(self, x: Any, Ax: Any) -> None:

@@ -11,15 +11,22 @@ from typing import Any
 
 from octants._arrays.ndarrays import Ndarray
 from octants._arrays.ndarrays import ndarray as make_ndarray
+from octants._fields.fields import TensorField
 from octants._fields.make_field import field
 from octants.exceptions import OctantsRuntimeError, OctantsTypeError
 from octants.linalg import vector_kernels
+from octants.linalg.linear_operator import LinearOperator
 
 __all__ = ["MatrixFreeBICGSTAB", "MatrixFreeCG"]
 
 
-def _work_vectors(b: Any, x: Any, count: int, solver: str) -> list[Any]:
-    """New vectors like the right side, which is checked first."""
+def _work_vectors(A: Any, b: Any, x: Any, count: int, solver: str) -> list[Any]:
+    """New vectors like the right side. Checks all arguments first."""
+    if not isinstance(A, LinearOperator):
+        raise OctantsTypeError(f"{solver} needs a LinearOperator, not {type(A)}")
+    for name, vector in (("b", b), ("x", x)):
+        if not isinstance(vector, (TensorField, Ndarray)):
+            raise OctantsTypeError(f"`{name}` of {solver} must be a field or an ndarray, not {type(vector)}")
     if b.dtype != x.dtype:
         raise OctantsTypeError(f"Dtype mismatch b.dtype({b.dtype}) != x.dtype({x.dtype}).")
     if b.dtype.name not in ("f32", "f64"):
@@ -56,10 +63,11 @@ def MatrixFreeCG(A: Any, b: Any, x: Any, tol: float = 1e-6, maxiter: int = 5000,
     `x` holds the first guess, and the solution afterwards. The solver stops when the norm of the residual is below
     `tol`, or after `maxiter` iterations; returned is whether it is below. Unless `quiet`, each iteration is printed.
 
-    Raises `OctantsTypeError` where `b` and `x` are not both of `qd.f32` or both of `qd.f64`, and `OctantsRuntimeError`
-    where their shapes differ or have no axis or more than three.
+    Raises `OctantsTypeError` if `A` is no `LinearOperator`, if `b` or `x` is no field or ndarray, or if they are not
+    both of `qd.f32` or both of `qd.f64`. Raises `OctantsRuntimeError` if their shapes differ or have no axis or more
+    than three.
     """
-    r, p, Ap = _work_vectors(b, x, 3, "MatrixFreeCG")
+    r, p, Ap = _work_vectors(A, b, x, 3, "MatrixFreeCG")
     dot = vector_kernels.DOT[b.dtype]
     log = _Log("MatrixFreeCG", quiet)
     A._matvec(x, Ap)
@@ -88,7 +96,7 @@ def MatrixFreeBICGSTAB(A: Any, b: Any, x: Any, tol: float = 1e-6, maxiter: int =
 
     Arguments, result and errors are those of `MatrixFreeCG`.
     """
-    r, shadow, p, Ap, s, As = _work_vectors(b, x, 6, "MatrixFreeBICGSTAB")
+    r, shadow, p, Ap, s, As = _work_vectors(A, b, x, 6, "MatrixFreeBICGSTAB")
     dot = vector_kernels.DOT[b.dtype]
     log = _Log("MatrixFreeBICGSTAB", quiet)
     A._matvec(x, Ap)

@@ -20,7 +20,7 @@ from octants.exceptions import OctantsRuntimeError
 from octants.linalg.device_rows import DeviceRows
 from octants.types.primitive import BY_NAME, DataType, f32, resolve_dtype
 
-__all__ = ["SparseMatrix", "real_type"]
+__all__ = ["SparseMatrix", "extents", "real_type"]
 
 _FORMATS = ("col_major", "row_major")
 
@@ -35,6 +35,17 @@ def real_type(dtype: Any, storage_format: str) -> DataType:
     return resolved
 
 
+def extents(n: Any, m: Any) -> tuple[int, int]:
+    """Rows and columns, checked: as many columns as rows if `m` is None."""
+    given = (("rows", n), ("columns", n if m is None else m))
+    for name, extent in given:
+        if not isinstance(extent, (int, np.integer)):
+            raise TypeError(f"the number of {name} of a sparse matrix must be an integer, not {extent!r}")
+        if extent < 1:
+            raise ValueError(f"the number of {name} of a sparse matrix must be positive, not {extent}")
+    return int(given[0][1]), int(given[1][1])
+
+
 class SparseMatrix:
     """A sparse matrix of `n` rows and `m` columns (as many as rows, if not given), at first all zero.
 
@@ -42,7 +53,8 @@ class SparseMatrix:
     `mmwrite` writes the entries; products and solvers take either. `sm` is for the package itself: a matrix of the host
     that the new object takes over.
 
-    Raises `OctantsRuntimeError` for another type or format.
+    Raises `OctantsRuntimeError` for another type or format, and `TypeError` or `ValueError` for extents that are not
+    positive integers.
     """
 
     def __init__(
@@ -59,7 +71,7 @@ class SparseMatrix:
         if sm is None:
             if n is None:
                 raise OctantsRuntimeError("a sparse matrix needs its number of rows: qd.linalg.SparseMatrix(n, m)")
-            sm = _octants.HostMatrix(n, m or n, real_type(dtype, storage_format).name)
+            sm = _octants.HostMatrix(*extents(n, m), real_type(dtype, storage_format).name)
         self.matrix: _octants.HostMatrix = sm
 
     # Description
@@ -97,16 +109,21 @@ class SparseMatrix:
     # Elements
 
     def __getitem__(self, indices: tuple[int, int]) -> float:
-        i, j = indices
-        return self.matrix.get(self._index(i, 0), self._index(j, 1))
+        return self.matrix.get(*self._element(indices))
 
     def __setitem__(self, indices: tuple[int, int], value: float) -> None:
-        i, j = indices
-        self.matrix.set(self._index(i, 0), self._index(j, 1), value)
+        self.matrix.set(*self._element(indices), value)
         self._rows = None
+
+    def _element(self, indices: Any) -> tuple[int, int]:
+        if not isinstance(indices, tuple) or len(indices) != 2:
+            raise IndexError(f"an element of a sparse matrix has two indices, `A[i, j]`, not {indices!r}")
+        return self._index(indices[0], 0), self._index(indices[1], 1)
 
     def _index(self, index: Any, axis: int) -> int:
         extent = self.shape[axis]
+        if not isinstance(index, (int, np.integer)):
+            raise TypeError(f"indices of a sparse matrix must be integers, not {index!r}")
         index = int(index)
         if not 0 <= index < extent:
             what = "column" if axis else "row"

@@ -12,7 +12,7 @@ from octants._arrays.ndarrays import ndarray as make_ndarray
 from octants._language.kernel_decorators import func
 from octants._language.ops import atomic_add, cast, static
 from octants.exceptions import OctantsRuntimeError
-from octants.linalg.sparse_matrix import SparseMatrix, real_type
+from octants.linalg.sparse_matrix import SparseMatrix, extents, real_type
 from octants.types.annotations import ndarray
 from octants.types.primitive import f32, i32
 
@@ -27,7 +27,8 @@ class SparseMatrixBuilder:
     `-= value`, from any number of threads; values of one element are added up. `build()` makes the matrix. Elements are
     of `dtype`, `qd.f32` or `qd.f64`; `storage_format` is that of `SparseMatrix`.
 
-    Raises `OctantsRuntimeError` for another type or format.
+    Raises `OctantsRuntimeError` for another type or format, and `TypeError` or `ValueError` for extents that are not
+    positive integers and for a negative room.
     """
 
     _triplet_count: ndarray(dtype=i32, ndim=1)
@@ -38,9 +39,12 @@ class SparseMatrixBuilder:
     def __init__(self, num_rows=None, num_cols=None, max_num_triplets=0, dtype=f32, storage_format="col_major") -> None:
         if num_rows is None:
             raise OctantsRuntimeError("a sparse matrix builder needs its number of rows: num_rows=")
-        self.num_rows = num_rows
-        self.num_cols = num_cols or num_rows
-        self.max_num_triplets = max_num_triplets
+        self.num_rows, self.num_cols = extents(num_rows, num_cols)
+        if not isinstance(max_num_triplets, (int, np.integer)):
+            raise TypeError(f"max_num_triplets must be an integer, not {max_num_triplets!r}")
+        if max_num_triplets < 0:
+            raise ValueError(f"max_num_triplets cannot be negative, got {max_num_triplets}")
+        self.max_num_triplets = int(max_num_triplets)
         self.dtype = real_type(dtype, storage_format)
         self.storage_format = storage_format
         # What is added beyond the room is counted, and reported by `build`.
@@ -52,10 +56,12 @@ class SparseMatrixBuilder:
 
     @func
     def _add_element(self, i, j, value):
+        # `|` rejects floats, which a store would truncate.
+        row, column = i | 0, j | 0
         at = atomic_add(self._triplet_count[0], 1)
         if at < self._triplet_rows.shape[0]:
-            self._triplet_rows[at] = i
-            self._triplet_columns[at] = j
+            self._triplet_rows[at] = row
+            self._triplet_columns[at] = column
             self._triplet_values[at] = cast(value, static(self._triplet_values.dtype))
 
     def _triplets(self):

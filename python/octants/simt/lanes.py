@@ -6,8 +6,9 @@ from typing import Any
 
 from octants import _octants
 from octants._language.kernel_decorators import func
-from octants._language.ops import kernel_only, known_to_compiler
+from octants._language.ops import kernel_only, known_to_compiler, static_assert
 from octants.exceptions import OctantsRuntimeError
+from octants.types import template
 
 __all__ = [
     "broadcast",
@@ -81,6 +82,15 @@ shuffle_down = kernel_only(
     lambda value, offset: None,
     "simt.subgroup.shuffle_down",
 )
+
+
+@func
+def check_tile(log2_size: template()) -> None:  # type: ignore[valid-type]
+    """Rejects tiles that are no part of a subgroup, at compile time."""
+    static_assert(
+        0 <= log2_size and log2_size <= log2_group_size(),
+        "log2_size must be from 0 to log2_group_size(): a tile is a part of a subgroup",
+    )
 
 
 @func

@@ -144,6 +144,16 @@ def _methods_of_sums(kind: str) -> dict[str, Any]:
     return {"_add_product": _add_product, "_subtract_product": _subtract_product}
 
 
+def _methods_of_operands() -> dict[str, Any]:
+    """Rejects products that are added to or subtracted from an operand."""
+
+    @func
+    def refuse(self: Any, a: template(), b: template()) -> None:
+        static_assert(False, "a product can only be added to or subtracted from a `sums` fragment of its MatrixProduct")
+
+    return {"_add_product": refuse, "_subtract_product": refuse}
+
+
 @func
 def _zeros(fragment: template()) -> Any:
     return static(fragment._struct())()
@@ -171,6 +181,8 @@ class FragmentType:
             methods = _common_methods(self._kind, self._role, components)
             if self._role == "accumulator":
                 methods |= _methods_of_sums(self._kind)
+            else:
+                methods |= _methods_of_operands()
             members = {"values": vector(components, self.dtype)}
             self._types[components] = StructType(members, methods, f"{self._name}, {components} per thread")
         return self._types[components]

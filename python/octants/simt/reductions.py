@@ -13,9 +13,9 @@ from __future__ import annotations
 from typing import Any
 
 from octants._language.kernel_decorators import func
-from octants._language.ops import cast, clz, max, min, static, static_assert
+from octants._language.ops import cast, clz, max, min, static
 from octants.simt.identities import add
-from octants.simt.lanes import invocation_id, log2_group_size, shuffle_down, shuffle_up, shuffle_xor
+from octants.simt.lanes import check_tile, invocation_id, log2_group_size, shuffle_down, shuffle_up, shuffle_xor
 from octants.simt.votes import ballot
 from octants.types import template, u64
 
@@ -43,7 +43,7 @@ __all__ = [
 
 @func
 def _reduce_tiled(value: Any, op: template(), log2_size: template()) -> Any:
-    static_assert(log2_size <= log2_group_size(), "a tile has at most the threads of a subgroup")
+    check_tile(log2_size)
     # From neighbors outward: the operands keep their order, so that `op` need not commute.
     result = value
     for k in static(range(log2_size)):
@@ -53,7 +53,7 @@ def _reduce_tiled(value: Any, op: template(), log2_size: template()) -> Any:
 
 @func
 def _reduce_all_tiled(value: Any, op: template(), log2_size: template()) -> Any:
-    static_assert(log2_size <= log2_group_size(), "a tile has at most the threads of a subgroup")
+    check_tile(log2_size)
     result = value
     for k in static(range(log2_size)):
         result = op(result, shuffle_xor(result, static(1 << k)))
@@ -62,7 +62,7 @@ def _reduce_all_tiled(value: Any, op: template(), log2_size: template()) -> Any:
 
 @func
 def _segmented_reduce_tiled(value: Any, head_flag: Any, op: template(), log2_size: template()) -> Any:
-    static_assert(log2_size <= log2_group_size(), "a tile has at most the threads of a subgroup")
+    check_tile(log2_size)
     lane = invocation_id()
     first = (lane >> log2_size) << log2_size
     # The flags of the tile's threads up to this one, in the high bits; the tile's first thread begins a segment.

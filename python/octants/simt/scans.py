@@ -12,9 +12,9 @@ from __future__ import annotations
 from typing import Any
 
 from octants._language.kernel_decorators import func
-from octants._language.ops import max, min, one, static, static_assert, zero
+from octants._language.ops import max, min, one, static, zero
 from octants.simt.identities import add, bit_and, bit_or, bit_xor, largest, multiply, smallest
-from octants.simt.lanes import invocation_id, log2_group_size, shuffle_up
+from octants.simt.lanes import check_tile, invocation_id, log2_group_size, shuffle_up
 from octants.types import template
 
 __all__ = [
@@ -51,7 +51,7 @@ __all__ = [
 
 @func
 def _inclusive_tiled(value: Any, op: template(), log2_size: template()) -> Any:
-    static_assert(log2_size <= log2_group_size(), "a tile has at most the threads of a subgroup")
+    check_tile(log2_size)
     lane = invocation_id() & static((1 << log2_size) - 1)
     result = value
     for k in static(range(log2_size)):

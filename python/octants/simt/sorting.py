@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from octants._language.kernel_decorators import func
-from octants._language.ops import static, static_assert
-from octants.simt.lanes import invocation_id, log2_group_size, shuffle_xor
+from octants._language.ops import static
+from octants.simt.lanes import check_tile, invocation_id, log2_group_size, shuffle_xor
 from octants.types import template
 
 __all__ = ["bitonic_sort_kv", "bitonic_sort_kv_tiled"]
@@ -20,7 +20,7 @@ def bitonic_sort_kv_tiled(key: Any, value: Any, log2_size: template()) -> Any:
     """The pair of the tile that has the thread's place in ascending order of keys, and of values where keys are
     equal.
     """
-    static_assert(log2_size <= log2_group_size(), "a tile cannot be larger than a subgroup")
+    check_tile(log2_size)
     lane = invocation_id() & static((1 << log2_size) - 1)
     own_key = key
     own_value = value

@@ -127,6 +127,7 @@ def _cholesky_(self: Any, eps: Any) -> None:
 def _solve_triangular_(self: Any, b: template(), lower: template() = True) -> None:
     """Replaces the tile `b` by the solution `x` of `x @ transpose(self) == b`; the tile itself is a lower triangle."""
     static_assert(lower, "solve_triangular_() supports only lower triangles")
+    static_assert(b.row.n == self.row.n, "solve_triangular_() takes a tile of the same size")
     for k in static(range(self.row.n)):
         b.row[k] = b.row[k] / shuffle(self.row[k], k)
         for j in static(range(k + 1, self.row.n)):

@@ -12,7 +12,7 @@ from typing import Any
 
 from octants._language.kernel_decorators import func
 from octants._language.ops import cast, kernel_only, static, static_assert
-from octants.simt.lanes import invocation_id, log2_group_size, shuffle, shuffle_xor
+from octants.simt.lanes import check_tile, invocation_id, log2_group_size, shuffle, shuffle_xor
 from octants.types import i32, template, u32, u64
 
 __all__ = [
@@ -56,7 +56,7 @@ def elect() -> Any:
 @func
 def all_true_tiled(predicate: Any, log2_size: template()) -> Any:
     """1 where the predicate is not zero for all threads of the tile, else 0, i32."""
-    static_assert(log2_size <= log2_group_size(), "a tile cannot be larger than a subgroup")
+    check_tile(log2_size)
     holds = cast(predicate != 0, i32)
     for k in static(range(log2_size)):
         holds = holds & shuffle_xor(holds, static(1 << k))
@@ -66,7 +66,7 @@ def all_true_tiled(predicate: Any, log2_size: template()) -> Any:
 @func
 def any_true_tiled(predicate: Any, log2_size: template()) -> Any:
     """1 where the predicate is not zero for a thread of the tile, else 0, i32."""
-    static_assert(log2_size <= log2_group_size(), "a tile cannot be larger than a subgroup")
+    check_tile(log2_size)
     holds = cast(predicate != 0, i32)
     for k in static(range(log2_size)):
         holds = holds | shuffle_xor(holds, static(1 << k))

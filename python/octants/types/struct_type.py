@@ -32,6 +32,11 @@ class StructType:
         if not isinstance(members, dict):
             # Python calls the type of a base for `class Derived(Base)`, with name, bases and body.
             raise TypeError(f"class {members}: a struct type cannot be a base class; make it a member instead")
+        if not isinstance(methods, (dict, type(None))):
+            raise TypeError(
+                f"the methods of a struct must be a dict of names and functions, not {methods!r}; "
+                "give the shape of a field of structs by keyword: shape="
+            )
         self.name = name
         self._declared: dict[str, Any] = {}
         for key, value in members.items():

@@ -140,6 +140,27 @@ def test_barriers_that_count(group_size: int) -> None:
     assert (y == np.stack([counts, counts > 0, counts == 128], axis=1)).all()
 
 
+@pytest.mark.on_cpu  # GPUs need whole blocks at barriers.
+def test_barriers_that_count_in_a_partial_block(group_size: int) -> None:
+    @qd.kernel
+    def count(x: qd.types.ndarray(), y: qd.types.ndarray()):
+        qd.loop_config(block_dim=64)
+        for i in range(x.shape[0]):
+            y[i, 0] = block.sync_count_nonzero(x[i])
+            y[i, 1] = block.sync_any_nonzero(x[i])
+            y[i, 2] = block.sync_all_nonzero(x[i])
+            y[i, 3] = block.sync_all_nonzero(1)
+
+    for zero in (None, 3, 64, 99):
+        x, y = np.full(100, 5, np.int32), np.zeros((100, 4), np.int32)
+        if zero is not None:
+            x[zero] = 0
+        count(x, y)
+        for part in (slice(64), slice(64, 100)):
+            nonzero = x[part] != 0
+            assert (y[part] == [nonzero.sum(), nonzero.any(), nonzero.all(), 1]).all()
+
+
 def test_positions_and_fences(group_size: int) -> None:
     @qd.kernel
     def positions(y: qd.types.ndarray()):

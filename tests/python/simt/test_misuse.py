@@ -36,6 +36,11 @@ MISUSE = [
     ("for i in range(64):", "subgroup.shuffle(1.0)", "takes a value and an index"),
     ("for i in range(64):", "block.reduce_add(1, 12, qd.i32)", "multiple of the threads of a subgroup"),
     ("for i in range(64):", "subgroup.ballot_first_n(1, 33)", "1 to 32 threads"),
+    ("for i in range(64):", "subgroup.reduce_add_tiled(i, -1)", "log2_size must be from 0"),
+    ("for i in range(64):", "subgroup.inclusive_max_tiled(i, 9)", "log2_size must be from 0"),
+    ("for i in range(64):", "subgroup.segmented_reduce_add_tiled(i, 1, -1)", "log2_size must be from 0"),
+    ("for i in range(64):", "subgroup.bitonic_sort_kv_tiled(i, 1, -1)", "log2_size must be from 0"),
+    ("for i in range(64):", "subgroup.all_equal_tiled(i, -1)", "log2_size must be from 0"),
 ]
 
 
@@ -55,8 +60,27 @@ def k(n: qd.i32, x: qd.types.ndarray()):
     with pytest.raises(qd.OctantsCompilationError, match=text) as caught:
         names["k"](4, np.zeros(4, np.float32))
     assert "program.py" in str(caught.value)
-    if "reduce" not in statement and "first_n" not in statement:
-        assert 'program.py", line 6' in str(caught.value)
+    assert 'program.py", line 6' in str(caught.value)
+
+
+@pytest.mark.parametrize("size", [128, 64])
+def test_size_of_another_block_in_debug_mode(size: int) -> None:
+    qd.init(arch=qd.cpu, debug=True, log_level=qd.ERROR)
+
+    @qd.kernel
+    def total(y: qd.types.ndarray()):
+        qd.loop_config(block_dim=128)
+        for i in range(y.shape[0]):
+            y[i] = block.reduce_all_add(1, size, qd.i32)
+
+    y = np.zeros(256, np.int32)
+    if size == 64:
+        with pytest.raises(qd.OctantsAssertionError, match="differs from the block_dim of the loop"):
+            total(y)
+    else:
+        total(y)
+        assert (y == 128).all()
+    qd.reset()
 
 
 @pytest.mark.parametrize("how", ["barrier", "array", "fence"])

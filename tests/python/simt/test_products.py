@@ -194,6 +194,8 @@ MISUSE = [
     (64, "s += a @ other.b.zeros()", "an `a` and a `b` fragment"),
     (64, "s = a @ b", "added to or subtracted from a tile"),
     (64, "s *= a @ b", "added to or subtracted from a tile"),
+    (64, "a += a @ b", "to or subtracted from a `sums` fragment"),
+    (64, "b -= a @ b", "to or subtracted from a `sums` fragment"),
     (48, "s += a @ b", "whole subgroups of"),
 ]
 

@@ -19,6 +19,7 @@ __all__ = [
     "ANY_CAPACITY",
     "MOST_INDEXED",
     "Array",
+    "check_length",
     "count_of",
     "counted",
     "dtype_of",
@@ -38,17 +39,33 @@ MOST_INDEXED = 1 << 32
 
 
 def length_of(name: str, arr: Any) -> int:
-    """The elements of a one-dimensional array. Raises `ValueError` for another shape."""
+    """The elements of a one-dimensional array.
+
+    Raises `ValueError` for another shape, and `TypeError` for another object.
+    """
+    if not hasattr(arr, "shape"):
+        raise TypeError(f"`{name}` must be a field, an ndarray or an array of another library, not {type(arr)}")
     if len(arr.shape) != 1:
         raise ValueError(f"`{name}` must be one-dimensional, but has shape {tuple(arr.shape)}")
     return int(arr.shape[0])
 
 
+def check_length(name: str, arr: Any, needed: int) -> None:
+    """Raises `ValueError` for an array with fewer elements than a kernel may access. Other errors: see `length_of`."""
+    length = length_of(name, arr)
+    if length < needed:
+        raise ValueError(f"`{name}` has {length} elements, but {needed} are needed")
+
+
 def counted(arr: Any, n: Any, capacity: int) -> tuple[Any, int, bool]:
-    """The kernel arguments for the number of elements: an array, a number, and whether the number is in the array."""
+    """The kernel arguments for the number of elements: an array, a number, and whether the number is in the array.
+
+    Outputs need as many elements as the number: the array's value is at most the number.
+    """
     if n is None:
         return arr, capacity, False
     if not isinstance(n, (int, np.integer)):
+        check_length("n", n, 1)
         return n, capacity, True
     if not 0 <= n <= capacity:
         raise ValueError(f"`n` must be from 0 to {capacity}, the length of the array, not {n}")

@@ -14,7 +14,7 @@ from octants.algorithms.compaction import reduce_by_key_add as _reduce_by_key_ad
 from octants.algorithms.compaction import run_length_encode as _run_length_encode
 from octants.algorithms.compaction import select as _select
 from octants.algorithms.compaction import unique as _unique
-from octants.algorithms.launch.arguments import ANY_CAPACITY, Array, count_of, counted, indexed_length, on
+from octants.algorithms.launch.arguments import ANY_CAPACITY, Array, check_length, count_of, counted, indexed_length, on
 from octants.algorithms.scratch_slots import reduce_by_key_scratch_slots, select_scratch_slots
 from octants.types import i64, template, u64
 
@@ -38,11 +38,15 @@ def _run_select(
 def select(arr: Any, flags: Any, out: Any, num_out: Any, *, n: Any = None, qd_stream: Any = None) -> None:
     """Copies each `arr[i]` whose `flags[i]` is not 0 to the front of `out`, in order, and their number to `num_out[0]`.
 
-    `out` is another array than `arr`. Arrays have fewer than 2**32 elements; `ValueError` otherwise, or for a wrong
-    `n`.
+    `out` is another array than `arr`, with room for all elements. Raises `ValueError` for 2**32 elements or more, a
+    wrong `n`, and an array that is not one-dimensional: `flags` and `out` need as many elements as are processed (the
+    length of `arr` if `n` is an array), `num_out` needs one. Raises `TypeError` for what is no array.
     """
     length = indexed_length("arr", arr)
     counts, size, on_device = counted(arr, n, length)
+    check_length("flags", flags, size)
+    check_length("out", out, size)
+    check_length("num_out", num_out, 1)
     scratch = ndarray(u64, select_scratch_slots(length))
     _run_select(arr, flags, out, num_out, scratch, counts, size, on_device, **on(qd_stream))
 
@@ -55,10 +59,13 @@ def _run_unique(arr: Array, out: Array, num_out: Array, scratch: Array, counts: 
 def unique(arr: Any, out: Any, num_out: Any, *, n: Any = None, qd_stream: Any = None) -> None:
     """Copies the first element of each run of equal neighbors to the front of `out`, and their number to `num_out[0]`.
 
-    Sort `arr` first for the distinct elements. `out` is another array than `arr`. Errors: see `select`.
+    Sort `arr` first for the distinct elements. `out` is another array than `arr`, with room for all elements. Errors:
+    see `select`.
     """
     length = indexed_length("arr", arr)
     counts, size, on_device = counted(arr, n, length)
+    check_length("out", out, size)
+    check_length("num_out", num_out, 1)
     scratch = ndarray(u64, select_scratch_slots(length))
     _run_unique(arr, out, num_out, scratch, counts, size, on_device, **on(qd_stream))
 
@@ -81,11 +88,15 @@ def _run_length_codes(
 def run_length_encode(
     arr: Any, unique_out: Any, counts_out: Any, num_runs: Any, *, n: Any = None, qd_stream: Any = None
 ) -> None:
-    """For each run of equal neighbors: its element to `unique_out`, its length to `counts_out`; the number of runs to
-    `num_runs[0]`. The outputs are other arrays than `arr`. Errors: see `select`.
+    """For each run of equal neighbors: its first element to `unique_out`, its length to `counts_out`; the number of
+    runs to `num_runs[0]`. The outputs are other arrays than `arr`, with room for as many runs as elements. Errors: see
+    `select`.
     """
     length = indexed_length("arr", arr)
     counts, size, on_device = counted(arr, n, length)
+    check_length("unique_out", unique_out, size)
+    check_length("counts_out", counts_out, size)
+    check_length("num_runs", num_runs, 1)
     scratch = ndarray(u64, reduce_by_key_scratch_slots(length))
     _run_length_codes(arr, unique_out, counts_out, num_runs, scratch, counts, size, on_device, **on(qd_stream))
 
@@ -111,12 +122,16 @@ def _run_sums_by_key(
 def reduce_by_key_add(
     keys: Any, values: Any, keys_out: Any, values_out: Any, num_runs: Any, *, n: Any = None, qd_stream: Any = None
 ) -> None:
-    """For each run of equal neighbors in `keys`: the key to `keys_out`, the sum of its values to `values_out`; the
-    number of runs to `num_runs[0]`. The outputs are other arrays than `keys`.
+    """For each run of equal neighbors in `keys`: its first key to `keys_out`, the sum of its values to `values_out`;
+    the number of runs to `num_runs[0]`. The outputs are other arrays than `keys`, with room for as many runs as keys.
 
     Values are numbers of 8 to 64 bits; `NotImplementedError` for others. Other errors: see `select`.
     """
     length = indexed_length("keys", keys)
     counts, size, on_device = counted(keys, n, length)
+    check_length("values", values, size)
+    check_length("keys_out", keys_out, size)
+    check_length("values_out", values_out, size)
+    check_length("num_runs", num_runs, 1)
     scratch = ndarray(u64, reduce_by_key_scratch_slots(length))
     _run_sums_by_key(keys, values, keys_out, values_out, num_runs, scratch, counts, size, on_device, **on(qd_stream))

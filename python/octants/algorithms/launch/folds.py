@@ -13,7 +13,16 @@ from octants._language.ops import static
 from octants.algorithms.element_types import check_type
 from octants.algorithms.element_types import identity as identity_of
 from octants.algorithms.histograms import histogram as _histogram
-from octants.algorithms.launch.arguments import ANY_CAPACITY, Array, count_of, counted, dtype_of, length_of, on
+from octants.algorithms.launch.arguments import (
+    ANY_CAPACITY,
+    Array,
+    check_length,
+    count_of,
+    counted,
+    dtype_of,
+    length_of,
+    on,
+)
 from octants.algorithms.reductions import reduce as _reduce
 from octants.algorithms.scans import OPERATORS
 from octants.algorithms.scans import exclusive_scan as _exclusive_scan
@@ -57,10 +66,13 @@ def reduce(arr: Any, out: Any, op: Any = "add", *, identity: Any = None, n: Any 
     associative and commutative `@qd.func` of two values, with its `identity`.
 
     Raises `NotImplementedError` for elements that are no numbers of 8 to 64 bits, `TypeError` for a bitwise operator on
-    floats, and `ValueError` for an unknown operator or a wrong `n`.
+    floats and for what is no array, and `ValueError` for an unknown operator, a wrong `n`, an array that is not
+    one-dimensional, or an `out` without elements.
     """
+    length = length_of("arr", arr)
     combine, neutral = _operator(op, dtype_of(arr), identity)
-    counts, size, on_device = counted(arr, n, length_of("arr", arr))
+    counts, size, on_device = counted(arr, n, length)
+    check_length("out", out, 1)
     scratch = ndarray(u64, reduce_scratch_slots(1))
     _run_reduce(arr, out, scratch, counts, size, on_device, combine, neutral, **on(qd_stream))
 
@@ -89,9 +101,10 @@ def _run_scan(
 
 
 def _scan(arr: Any, out: Any, op: Any, neutral: Any, n: Any, qd_stream: Any, inclusive: bool) -> None:
-    combine, neutral = _operator(op, dtype_of(arr), neutral)
     length = length_of("arr", arr)
+    combine, neutral = _operator(op, dtype_of(arr), neutral)
     counts, size, on_device = counted(arr, n, length)
+    check_length("out", out, size)
     scratch = ndarray(u64, exclusive_scan_scratch_slots(length))
     _run_scan(arr, out, scratch, counts, size, on_device, combine, neutral, inclusive, **on(qd_stream))
 
@@ -100,7 +113,8 @@ def inclusive_scan(
     arr: Any, out: Any, op: Any = "add", *, identity: Any = None, n: Any = None, qd_stream: Any = None
 ) -> None:
     """`out[i]` is `arr[0:i + 1]` combined in order by `op`, an operator's name or an associative `@qd.func`. `out`
-    may be `arr`. See `reduce` for operators and errors.
+    may be `arr`. See `reduce` for operators and errors; `ValueError` for an `out` with fewer elements than are
+    processed (than `arr` has if `n` is an array).
     """
     _scan(arr, out, op, identity, n, qd_stream, True)
 
@@ -121,9 +135,11 @@ def histogram(arr: Any, counts: Any, lower: float, upper: float, *, n: Any = Non
     """Counts the elements in each of `counts.shape[0]` ranges of equal width from `lower` to `upper`.
 
     An element at the end of a range belongs to the next one, at `upper` to the last one; elements outside and NaNs are
-    left out. `counts` is an array of integers. Raises `ValueError` if `upper` is not larger, or for a wrong `n`.
+    left out. `counts` is an array of integers. Raises `ValueError` if `upper` is not larger, for a wrong `n`, for
+    `counts` without elements, and for an array that is not one-dimensional; `TypeError` for what is no array.
     """
     if not upper > lower:
         raise ValueError(f"`upper` must be larger than `lower`, got upper={upper} and lower={lower}")
     size_at, size, on_device = counted(arr, n, length_of("arr", arr))
+    check_length("counts", counts, 1)
     _run_histogram(arr, counts, lower, upper, size_at, size, on_device, **on(qd_stream))

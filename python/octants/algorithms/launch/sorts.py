@@ -15,6 +15,7 @@ from octants.algorithms.launch.arguments import (
     ANY_CAPACITY,
     MOST_INDEXED,
     Array,
+    check_length,
     count_of,
     counted,
     dtype_of,
@@ -82,7 +83,8 @@ def sort(keys: Any, values: Any = None, *, descending: bool = False, n: Any = No
 
     Keys are integers or floats of 8 to 64 bits. Zeros of either sign are equal, and each NaN comes last, descending
     too. Takes memory for another array of keys (and of values). Raises `NotImplementedError` for other keys,
-    `ValueError` for values of another length or a wrong `n`.
+    `ValueError` for a wrong `n`, an array that is not one-dimensional, or fewer values than keys that are sorted (than
+    `keys` has if `n` is an array), and `TypeError` for what is no array.
     """
     length, key_dtype = length_of("keys", keys), dtype_of(keys)
     end_bit = _bits(key_dtype)
@@ -90,8 +92,7 @@ def sort(keys: Any, values: Any = None, *, descending: bool = False, n: Any = No
     tmp_keys = _as_long(key_dtype, length)
     moved, tmp_moved = keys, tmp_keys
     if values is not None:
-        if length_of("values", values) < length:
-            raise ValueError(f"{length} keys need as many values, got {values.shape[0]}")
+        check_length("values", values, size)
         moved, tmp_moved = values, _as_long(dtype_of(values), length)
     scratch = _sort_scratch(length)
     has_values = values is not None
@@ -171,17 +172,20 @@ def sort_segments(
 
     Segment `s` begins at `offsets[s]`, where the one before ends: `offsets` is an ascending array of integers that
     begins with 0. The last segment ends with `keys`; segments may be empty. Takes memory for two more arrays of keys,
-    one of values and four of u32. Errors: see `sort`; `ValueError` for 2**32 keys or more.
+    one of values and four of u32. Errors: see `sort`; `ValueError` for 2**32 keys or more and for no offsets.
+
+    Offsets are not checked, because they may be in the device's memory. No memory is accessed outside of the arrays:
+    a segment that begins after the last key is empty, and keys before the first offset belong to the first segment.
     """
     length, key_dtype = indexed_length("keys", keys), dtype_of(keys)
     end_bit = _bits(key_dtype)
     tmp_keys, kept_keys = _as_long(key_dtype, length), _as_long(key_dtype, length)
     moved, kept_moved = keys, kept_keys
     if values is not None:
-        if length_of("values", values) < length:
-            raise ValueError(f"{length} keys need as many values, got {values.shape[0]}")
+        check_length("values", values, length)
         moved, kept_moved = values, _as_long(dtype_of(values), length)
     indices = [_as_long(u32, length) for _ in range(4)]
+    check_length("offsets", offsets, 1)
     segment_bits = 16 if length_of("offsets", offsets) <= 1 << 16 else 32
     _run_sort_segments(
         keys,
@@ -234,7 +238,7 @@ def top_k(
 
     Of equal elements those with the lowest indices come first; each NaN comes last. Of fewer than `out.shape[0]`
     elements all are sorted, and the rest of `out` stays as it is. Errors: see `sort`; `ValueError` for 2**32 elements
-    or more.
+    or more, and for fewer `indices` than `out` receives.
     """
     length, key_dtype = indexed_length("arr", arr), dtype_of(arr)
     end_bit = _bits(key_dtype)
@@ -242,6 +246,7 @@ def top_k(
     wanted = length_of("out", out)
     if indices is None:
         indices = _as_long(u32, wanted)
+    check_length("indices", indices, min(wanted, size))
     slots = max(exclusive_scan_scratch_slots(length), sort_scratch_slots(wanted))
     _run_top_k(
         arr,
