@@ -12,7 +12,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use octants_diag::Span;
 use octants_ir::schedule::LocalUses;
-use octants_ir::{AtomicOp, BlockId, Body, BufferId, Effect, ForLoop, Kernel, LoopGroup, Op, ValueId, section_of, task_blocks};
+use octants_ir::{
+    AtomicOp, BlockId, Body, BufferId, Effect, ForLoop, Kernel, LoopGroup, Op, ValueId, section_of, task_blocks,
+};
 
 use crate::offload::statement_groups;
 use octants_analysis::{
@@ -99,7 +101,10 @@ pub fn find_overlaps(kernel: &Kernel, allowed: &BTreeSet<u32>, aliases: &[Alias]
     for (i, a) in search.accesses.iter().enumerate() {
         for b in &search.accesses[i + 1..] {
             let is_metadata = |access: &Access| kernel.buffers[access.buffer.index()].is_metadata;
-            let harmless = !(a.writes || b.writes) || (a.atomic.is_some() && a.atomic == b.atomic) || is_metadata(a) || is_metadata(b);
+            let harmless = !(a.writes || b.writes)
+                || (a.atomic.is_some() && a.atomic == b.atomic)
+                || is_metadata(a)
+                || is_metadata(b);
             let shared = shared(aliases, a.buffer, b.buffer);
             let is_apart = a.group == b.group || regions[&a.group] != regions[&b.group];
             if is_apart || shared == Meeting::Apart || harmless {

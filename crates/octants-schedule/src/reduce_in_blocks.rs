@@ -179,8 +179,12 @@ impl Fold {
             None => shuffle_fold(b, value, joins, bits),
         };
         let of_subgroup = fold(b, value);
-        let last = b.int(i64::from(of.subgroup_size) - 1, Scalar::I32);
-        let rounded_up = b.binary(BinaryOp::Add, threads, last);
+        let rounded_up = if of.are_whole_subgroups() {
+            threads
+        } else {
+            let last = b.int(i64::from(of.subgroup_size) - 1, Scalar::I32);
+            b.binary(BinaryOp::Add, threads, last)
+        };
         let subgroups = b.binary(BinaryOp::UShr, rounded_up, shift);
         let none = b.int(0, Scalar::I32);
         let [is_first, is_in_first] = [lane, subgroup].map(|v| b.binary(BinaryOp::Eq, v, none));

@@ -6,7 +6,10 @@
 use std::collections::BTreeSet;
 
 use octants_diag::{Code, Diagnostic, Result, Span};
-use octants_ir::{AutodiffMode, BinaryOp, BlockId, BufferId, ForLoop, LocalId, LoopConfig, Op, Range, Scalar, TextPart, Type, UnaryOp, ValueId, holds_tasks};
+use octants_ir::{
+    AutodiffMode, BinaryOp, BlockId, BufferId, ForLoop, LocalId, LoopConfig, Op, Range, Scalar, TextPart, Type,
+    UnaryOp, ValueId, holds_tasks,
+};
 
 use super::graph_sections::GraphSection;
 use super::{LoopKind, Lowerer};
