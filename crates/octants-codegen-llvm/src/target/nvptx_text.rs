@@ -3,13 +3,15 @@
 //! Faults of ptxas 13.0, all found by random programs:
 //!
 //! - It takes signed negations and absolute values for ones that do not overflow: after `neg.s16` or `abs.s16`, -32768
-//!   is 32768 in the following instructions. On chips with minima and maxima of three operands it also drops the
-//!   negation of an operand: `max.s32` of `max.s32` of a `neg.s32`.
+//!   is 32768 in the following instructions.
+//! - On chips with minima and maxima of three operands it drops the negation of an operand: `max.s32` of `max.s32` of a
+//!   `neg.s32`, `max.u32` of `max.u32` of a `sub.u32` from zero, and the same with 16 bits.
 //! - Where a branch has decided that a register equals a constant, it drops the complement of this register from
 //!   `and`, `or` and `xor`: behind `i == 0`, `~i & 5` is 0. ptxas 13.5 does not.
 //! - If only one half of an `add.s16x2` is used and one operand is a constant, it adds 0. ptxas 13.5 does not.
 //!
-//! Unsigned subtractions and additions of single halves are compiled as they are written.
+//! Complements by `lop3`, one added to them for negations, and additions of single halves are compiled as they are
+//! written.
 
 /// PTX with these instructions replaced.
 pub(super) fn replace_miscompiled(text: &str) -> String {
@@ -27,16 +29,15 @@ fn replaced(line: &str) -> Option<String> {
     let (name, operands) = line.strip_suffix(';')?.split_once(char::is_whitespace)?;
     let (to, from) = operands.trim().split_once(", ")?;
     match name {
-        "neg.s16" | "neg.s32" | "neg.s64" => {
-            let bits = &name["neg.s".len()..];
-            Some(format!("\tsub.u{bits} \t{to}, 0, {from};\n"))
-        }
-        "not.b16" | "not.b32" | "not.b64" => {
-            let bits = &name["not.b".len()..];
-            Some(format!("\tsub.u{bits} \t{to}, -1, {from};\n"))
-        }
+        "neg.s32" => Some(in_words(to, from, 32, true)),
+        "not.b32" => Some(in_words(to, from, 32, false)),
+        "neg.s16" => Some(in_words(to, from, 16, true)),
+        "not.b16" => Some(in_words(to, from, 16, false)),
+        // Not subject to these faults: there are no minima of three operands of 64 bits, and no complement is left.
+        "neg.s64" => Some(format!("\tsub.u64 \t{to}, 0, {from};\n")),
+        "not.b64" => Some(format!("\tsub.u64 \t{to}, -1, {from};\n")),
         // The smaller of a number and its negation, as unsigned numbers.
-        "abs.s16" if to != from => Some(format!("\tsub.u16 \t{to}, 0, {from};\n\tmin.u16 \t{to}, {to}, {from};\n")),
+        "abs.s16" if to != from => Some(format!("{}\tmin.u16 \t{to}, {to}, {from};\n", in_words(to, from, 16, true))),
         "add.s16x2" => {
             let (a, b) = from.split_once(", ")?;
             Some(format!(
@@ -49,17 +50,33 @@ fn replaced(line: &str) -> Option<String> {
     }
 }
 
+/// The complement or the negation of a register of so many bits, in a register of 32.
+fn in_words(to: &str, from: &str, bits: u32, negates: bool) -> String {
+    let (begin, source, end) = match bits {
+        32 => (String::new(), from, format!("mov.b32 \t{to}, %word;")),
+        _ => (format!("\tcvt.u32.u{bits} \t%word, {from};\n"), "%word", format!("cvt.u{bits}.u32 \t{to}, %word;")),
+    };
+    let one = if negates { "\tadd.u32 \t%word, %word, 1;\n" } else { "" };
+    format!("\t{{\n\t.reg .b32 \t%word;\n{begin}\tlop3.b32 \t%word, {source}, 0, 0, 0x0f;\n{one}\t{end}\n\t}}\n")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn signed_negations_and_complements_become_unsigned_subtractions() {
-        let text = "$L__BB0_1:\n\tneg.s32 \t%r3, %r2;\n\tabs.s16 \t%rs2, %rs1;\n\tnot.b64 \t%rd2, %rd1;\n\tnot.pred \
-                    \t%p2, %p1;\n\tneg.f32 \t%f2, %f1;\n\tret;\n";
-        let want = "$L__BB0_1:\n\tsub.u32 \t%r3, 0, %r2;\n\tsub.u16 \t%rs2, 0, %rs1;\n\tmin.u16 \t%rs2, %rs2, %rs1;\n\
-                    \tsub.u64 \t%rd2, -1, %rd1;\n\tnot.pred \t%p2, %p1;\n\tneg.f32 \t%f2, %f1;\n\tret;\n";
+    fn negations_and_complements_become_bitwise_operations() {
+        let text = "$L__BB0_1:\n\tneg.s32 \t%r3, %r2;\n\tnot.b64 \t%rd2, %rd1;\n\tnot.pred \t%p2, %p1;\n\tneg.f32 \
+                    \t%f2, %f1;\n\tret;\n";
+        let want = "$L__BB0_1:\n\t{\n\t.reg .b32 \t%word;\n\tlop3.b32 \t%word, %r2, 0, 0, 0x0f;\n\tadd.u32 \t%word, \
+                    %word, 1;\n\tmov.b32 \t%r3, %word;\n\t}\n\tsub.u64 \t%rd2, -1, %rd1;\n\tnot.pred \t%p2, \
+                    %p1;\n\tneg.f32 \t%f2, %f1;\n\tret;\n";
         assert_eq!(replace_miscompiled(text), want);
+        let half = "\t{\n\t.reg .b32 \t%word;\n\tcvt.u32.u16 \t%word, %rs1;\n\tlop3.b32 \t%word, %word, 0, 0, \
+                    0x0f;\n\tadd.u32 \t%word, %word, 1;\n\tcvt.u16.u32 \t%rs2, %word;\n\t}\n";
+        assert_eq!(replace_miscompiled("\tneg.s16 \t%rs2, %rs1;\n"), half);
+        let absolute = format!("{half}\tmin.u16 \t%rs2, %rs2, %rs1;\n");
+        assert_eq!(replace_miscompiled("\tabs.s16 \t%rs2, %rs1;\n"), absolute);
     }
 
     #[test]
