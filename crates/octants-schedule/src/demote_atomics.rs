@@ -96,7 +96,11 @@ impl Functions<'_> {
                 Effect::Call(f, _) => self.schedules[f.index()].behavior.atomics > 0,
                 _ => {
                     let blocks: Vec<BlockId> = body.inst(v).op.blocks().into_iter().collect();
-                    blocks.into_iter().fold(false, |found, inner| self.forget_independence(body, inner) || found)
+                    let mut found = false;
+                    for inner in blocks {
+                        found |= self.forget_independence(body, inner);
+                    }
+                    found
                 }
             };
             if updates_here && let Op::For(l) = &mut body.inst_mut(v).op {
