@@ -107,8 +107,9 @@ impl Event {
 /// Blocks from this size on are checked against the machine's memory.
 const LARGE: u64 = 64 << 20;
 
-/// Sparse blocks above this share of the machine's memory take it only where they are touched. Smaller ones are in huge
-/// pages, which are quicker for cells that are near one another; a cell far from others takes a page, which is zeroed.
+/// Sparse blocks above this share (1/n) of the machine's memory use small pages, and take memory only for pages that
+/// are touched. Smaller blocks use huge pages: faster for cells close together, but an isolated cell zeroes a whole
+/// page.
 const SPARSE_SHARE: u64 = 32;
 
 /// Linked code and its tasks, which launches name by address.

@@ -2,8 +2,8 @@
 //! the sections of one `graph.parallel_context`.
 //!
 //! The dependence test between tasks decides. A conflict is certain if the test says so, both accesses happen in every
-//! iteration, and no two axes of one access depend on the same loop. Atomic updates on both sides are no race, if they
-//! are by the same operation; by two, as `+=` and `*=`, their order may matter, which is no certain conflict.
+//! iteration, and no two axes of one access depend on the same loop. Atomic updates by the same operation do not race.
+//! For different operations, such as `+=` and `*=`, the order may matter, so the conflict is possible but not certain.
 //! Distinct buffers are distinct memory, except those named by the caller: the same array passed for two parameters,
 //! or arrays that overlap. Fields that are components of others do not occur after `merge_aliased_buffers`. Buffers of
 //! the compiler itself are ignored.
@@ -57,7 +57,7 @@ pub struct Alias {
 /// What an atomic update does to memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Update {
-    /// Subtractions are additions.
+    /// A subtraction counts as an addition.
     By(AtomicOp),
     CompareAndSwap,
 }

@@ -117,7 +117,8 @@ pub fn capturing() -> bool {
 
 /// What memory is for: its name, what it is in words, and the memory.
 type Named<'py> = (String, String, Bound<'py, Buffer>);
-/// Buffer and first byte of memory that is used, those of the memory in its place, the size of both, and what holds that.
+/// Buffer and first byte of the memory to replace, the same of its replacement, the size in bytes, and the owner of the
+/// replacement.
 type Moved<'py> = ((Bound<'py, Buffer>, u64), (Bound<'py, Buffer>, u64), u64, Bound<'py, PyAny>);
 /// Memory, other memory, and what holds that.
 type Exchanged<'py> = (Bound<'py, Buffer>, Bound<'py, Buffer>, Bound<'py, PyAny>);
@@ -375,8 +376,7 @@ impl CapturedGraph {
         Ok(self.graph(py)?.transfers(buffer.memory(), first, bytes))
     }
 
-    /// Lets fills and copies use other memory, and keeps what holds it: buffer and first byte before and after, the
-    /// number of bytes, and the owner.
+    /// Lets fills and copies use other memory, and keeps its owners alive.
     fn move_transfers(&self, py: Python<'_>, parts: Vec<Moved<'_>>) -> PyResult<()> {
         let part = |((from, from_first), (to, to_first), bytes, _): &Moved<'_>| MovedPart {
             from: from.get().memory().clone(),

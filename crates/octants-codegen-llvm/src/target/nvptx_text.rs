@@ -1,17 +1,17 @@
-//! Instructions of PTX that NVIDIA's assembler compiles to something else, written in another way.
+//! Replaces PTX instructions that NVIDIA's assembler miscompiles by equivalent ones.
 //!
-//! Faults of ptxas 13.0, all found by random programs:
+//! Bugs of ptxas 13.0, all found by random programs:
 //!
-//! - It takes signed negations and absolute values for ones that do not overflow: after `neg.s16` or `abs.s16`, -32768
-//!   is 32768 in the following instructions.
-//! - On chips with minima and maxima of three operands it drops the negation of an operand: `max.s32` of `max.s32` of a
-//!   `neg.s32`, `max.u32` of `max.u32` of a `sub.u32` from zero, and the same with 16 bits.
-//! - Where a branch has decided that a register equals a constant, it drops the complement of this register from
-//!   `and`, `or` and `xor`: behind `i == 0`, `~i & 5` is 0. ptxas 13.5 does not.
-//! - If only one half of an `add.s16x2` is used and one operand is a constant, it adds 0. ptxas 13.5 does not.
+//! - It assumes that signed negations and absolute values do not overflow: after `neg.s16` or `abs.s16`, -32768 is
+//!   32768 in the following instructions.
+//! - On chips with three-operand minimum and maximum instructions, it drops the negation of an operand: in `max.s32` of
+//!   `max.s32` of a `neg.s32`, in `max.u32` of `max.u32` of a `sub.u32` from zero, and in the same with 16 bits.
+//! - After a branch on `i == constant`, it drops the complement of `i` in `and`, `or` and `xor`: where `i` is 0,
+//!   `~i & 5` becomes 0. Fixed in ptxas 13.5.
+//! - If only one half of the result of an `add.s16x2` with a constant is used, it adds 0. Fixed in ptxas 13.5.
 //!
-//! Complements by `lop3`, one added to them for negations, and additions of single halves are compiled as they are
-//! written.
+//! Complements by `lop3`, negations as such a complement plus one, and separate additions of the halves are compiled
+//! correctly.
 
 /// PTX with these instructions replaced.
 pub(super) fn replace_miscompiled(text: &str) -> String {
@@ -33,7 +33,7 @@ fn replaced(line: &str) -> Option<String> {
         "not.b32" => Some(in_words(to, from, 32, false)),
         "neg.s16" => Some(in_words(to, from, 16, true)),
         "not.b16" => Some(in_words(to, from, 16, false)),
-        // Not subject to these faults: there are no minima of three operands of 64 bits, and no complement is left.
+        // There is no three-operand minimum of 64 bits, and a subtraction is not a complement.
         "neg.s64" => Some(format!("\tsub.u64 \t{to}, 0, {from};\n")),
         "not.b64" => Some(format!("\tsub.u64 \t{to}, -1, {from};\n")),
         // The smaller of a number and its negation, as unsigned numbers.
@@ -50,7 +50,7 @@ fn replaced(line: &str) -> Option<String> {
     }
 }
 
-/// The complement or the negation of a register of so many bits, in a register of 32.
+/// The bitwise complement, or the negation, of a `bits`-bit register, computed in 32 bits.
 fn in_words(to: &str, from: &str, bits: u32, negates: bool) -> String {
     let (begin, source, end) = match bits {
         32 => (String::new(), from, format!("mov.b32 \t{to}, %word;")),

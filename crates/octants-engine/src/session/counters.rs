@@ -48,10 +48,8 @@ impl Writes {
             TaskGraph::Checkpoint { body, .. } => self.add(program, body, repeats),
         }
     }
-}
 
-impl Writes {
-    /// Adds the numbers that a loop in a task writes: one whose rounds are no tasks.
+    /// Adds the scalars that serial loops of a task write. Their iterations are not tasks of their own.
     fn add_serial_loops(&mut self, body: &Body) {
         let loops = body.block(body.root).iter().filter_map(|v| match body.inst(*v).op {
             Op::Loop(block) => Some(block),
