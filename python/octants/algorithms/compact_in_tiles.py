@@ -1,7 +1,8 @@
 """Single-pass compaction: moves the elements that satisfy a condition together, in order.
 
 Blocks take tiles in order, and pass on the number of kept elements as a scan does (`scan_in_tiles`). A subgroup counts
-its own by votes, and all elements are loaded before the first is stored.
+its own by votes. A tile's kept elements are gathered in shared memory, from which the block stores whole lines of
+memory: stores of the few that one row of a subgroup keeps take three times as long.
 """
 
 # mypy: ignore-errors
@@ -14,7 +15,7 @@ from typing import Any
 from octants._language.kernel_decorators import func
 from octants._language.ops import cast, loop_config, min, popcnt, static
 from octants.algorithms.scan_in_tiles import clear_words, first_in_tile, sum_before_tile, take_tile, words_for
-from octants.algorithms.tile_shapes import BLOCK, GRID, items_of
+from octants.algorithms.tile_shapes import GRID, SCAN_BLOCK, items_of_scan
 from octants.simt.block_threads import SharedArray, sync, thread_idx
 from octants.simt.identities import add
 from octants.simt.lanes import group_size, invocation_id
@@ -55,13 +56,14 @@ def compact_in_tiles(
     """Copies each `arr[i]`, a scalar, for which `keeps(source, i)`, 0 or 1, to the front of `out`; their number to
     `count[0]`, unless `n` is 0.
     """
-    items = static(items_of(arr.dtype))
-    size = static(BLOCK * items)
+    items = static(items_of_scan(arr.dtype))
+    size = static(SCAN_BLOCK * items)
     clear_words(scratch, words_for(n, scratch, u32, items))
-    loop_config(block_dim=static(BLOCK))
-    for _ in range(static(GRID * BLOCK)):
+    loop_config(block_dim=static(SCAN_BLOCK))
+    for _ in range(static(GRID * SCAN_BLOCK)):
         taken = SharedArray(1, i32)
-        parts = SharedArray(static(BLOCK // group_size()), u32)
+        parts = SharedArray(static(SCAN_BLOCK // group_size()), u32)
+        moved = SharedArray(size, arr.dtype)
         before_tile = SharedArray(1, u32)
         tiles = cast((n + static(size - 1)) // size, i32)
         earlier_lanes = (u64(1) << cast(invocation_id(), u64)) - u64(1)
@@ -89,19 +91,25 @@ def compact_in_tiles(
                 parts[group] = total
             sync()
             before, tile_sum = u32(0), u32(0)
-            for k in static(range(BLOCK // group_size())):
+            for k in static(range(SCAN_BLOCK // group_size())):
                 tile_sum += parts[k]
                 if k < group:
                     before += parts[k]
+            for k in static(range(items)):
+                if (kept >> static(k)) & u32(1) != 0:
+                    moved[before + places[k]] = values[k]
             if group == 0:
                 earlier = sum_before_tile(scratch, tile, tiles, tile_sum, add, u32(0), u32)
                 if invocation_id() == 0:
                     before_tile[0] = earlier
             sync()
-            before += before_tile[0]
-            for k in static(range(items)):
-                if (kept >> static(k)) & u32(1) != 0:
-                    out[before + places[k]] = values[k]
+            place = before_tile[0]
+            # Each subgroup stores at a multiple of its size.
+            k = thread_idx() - cast(place & u32(static(group_size() - 1)), i32)
+            while k < cast(tile_sum, i32):
+                if k >= 0:
+                    out[place + cast(k, u32)] = moved[k]
+                k += SCAN_BLOCK
             if tile == tiles - 1 and thread_idx() == 0:
-                count[0] = cast(before_tile[0] + tile_sum, static(count.dtype))
+                count[0] = cast(place + tile_sum, static(count.dtype))
             tile = take_tile(scratch, 0, taken)

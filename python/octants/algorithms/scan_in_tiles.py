@@ -22,7 +22,7 @@ from octants._language.kernel_decorators import func
 from octants._language.ops import atomic_add, cast, loop_config, min, static
 from octants.algorithms.element_types import is_pair
 from octants.algorithms.scratch_words import awaited, publish, published_words
-from octants.algorithms.tile_shapes import BLOCK, FAN_OUT, GRID, SMALLEST_TILE, items_of
+from octants.algorithms.tile_shapes import FAN_OUT, GRID, SCAN_BLOCK, SMALLEST_TILE, items_of_scan
 from octants.simt.block_threads import SharedArray, sync, thread_idx
 from octants.simt.lanes import group_size, invocation_id, log2_group_size, shuffle, shuffle_up
 from octants.simt.scans import _inclusive_tiled
@@ -77,7 +77,7 @@ def load_tile(
     values = Vector.zero(dtype, static(items)) if static(not is_pair(dtype)) else Matrix.zero(u64, static(items), 2)
     # Differences that change with the tile are compared with constants: sums that do not would each take a register.
     at, rest = begin + cast(first_in_tile(items), i64), left - first_in_tile(items)
-    if left >= static(BLOCK * items):
+    if left >= static(SCAN_BLOCK * items):
         for k in static(range(items)):
             _set_item(values, k, load(source, at + k * group_size()), dtype)
     else:
@@ -100,7 +100,7 @@ def _store_tile(
     items: template(),
 ) -> None:
     at, rest = begin + cast(first_in_tile(items), i64), left - first_in_tile(items)
-    if left >= static(BLOCK * items):
+    if left >= static(SCAN_BLOCK * items):
         for k in static(range(items)):
             store(sink, at + k * group_size(), _item(results, k, dtype), _item(values, k, dtype))
     else:
@@ -185,7 +185,7 @@ def clear_words(scratch: template(), words: Any) -> None:
 @func
 def words_for(n, scratch: template(), dtype: template(), items: template()) -> Any:
     """Words of scratch memory to be cleared for `n` elements in tiles of so many a thread, with sums of `dtype`."""
-    tile = static(BLOCK * items)
+    tile = static(SCAN_BLOCK * items)
     slots = tree_slots((n + tile - 1) // tile)
     return cast(static(_SUMS) + slots * static(published_words(scratch.dtype, dtype)), i32)
 
@@ -206,18 +206,18 @@ def scan_in_tiles(
     """Calls `store(sink, i, result, value)` for each `i` below `n`: `value` is `load(source, i)`, of `dtype`, and
     `result` the values up to it (`inclusive`) or before it combined by `op`.
     """
-    items = static(items_of(dtype))
+    items = static(items_of_scan(dtype))
     clear_words(scratch, words_for(n, scratch, dtype, items))
-    loop_config(block_dim=static(BLOCK))
-    for _ in range(static(GRID * BLOCK)):
+    loop_config(block_dim=static(SCAN_BLOCK))
+    for _ in range(static(GRID * SCAN_BLOCK)):
         taken = SharedArray(1, i32)
-        parts = SharedArray(static(BLOCK // group_size()), dtype)
+        parts = SharedArray(static(SCAN_BLOCK // group_size()), dtype)
         before_tile = SharedArray(1, dtype)
-        tiles = cast((n + static(BLOCK * items - 1)) // static(BLOCK * items), i32)
+        tiles = cast((n + static(SCAN_BLOCK * items - 1)) // static(SCAN_BLOCK * items), i32)
         tile = take_tile(scratch, 0, taken)
         while tile < tiles:
-            begin = cast(tile, i64) * static(BLOCK * items)
-            left = cast(min(cast(n, i64) - begin, i64(static(BLOCK * items))), i32)
+            begin = cast(tile, i64) * static(SCAN_BLOCK * items)
+            left = cast(min(cast(n, i64) - begin, i64(static(SCAN_BLOCK * items))), i32)
             values = load_tile(source, load, begin, left, identity, dtype, items)
             results, total = _scan_rows(values, op, identity, inclusive, dtype, items)
             group = thread_idx() // group_size()
@@ -225,7 +225,7 @@ def scan_in_tiles(
                 parts[group] = total
             sync()
             before, tile_sum = identity, parts[0]
-            for k in static(range(BLOCK // group_size())):
+            for k in static(range(SCAN_BLOCK // group_size())):
                 if static(k > 0):
                     tile_sum = op(tile_sum, parts[k])
                 if k < group:

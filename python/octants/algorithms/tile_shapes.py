@@ -19,6 +19,9 @@ CHUNKS = 64
 BLOCK = 256
 """Threads of a block."""
 
+SCAN_BLOCK = 128
+"""Threads of a block of a scan: while one small block loads its tile, another stores its results."""
+
 REDUCTION_BLOCKS = 1024
 """Blocks of a reduction. The number is the same on each device, so that the order of a sum's terms is too."""
 
@@ -48,8 +51,15 @@ def runs_in_blocks() -> bool:
     return config is not None and config.arch not in (x64, arm64) and group_size() >= FAN_OUT
 
 
-def items_of(dtype: Any) -> int:
+def items_of_scan(dtype: Any) -> int:
     """Elements of `dtype` that a thread of a scan's tile holds in registers."""
+    if is_pair(dtype):
+        return 8
+    return 16 if width(dtype) == 64 else 24
+
+
+def items_of(dtype: Any) -> int:
+    """Elements of `dtype` that a thread of another algorithm's tile holds in registers."""
     if is_pair(dtype):
         return 4
     return 8 if width(dtype) == 64 else 16
