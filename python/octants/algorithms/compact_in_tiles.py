@@ -1,8 +1,8 @@
 """Single-pass compaction: moves the elements that satisfy a condition together, in order.
 
 Blocks take tiles in order, and pass on the number of kept elements as a scan does (`scan_in_tiles`). A subgroup counts
-its own by votes. A tile's kept elements are gathered in shared memory, from which the block stores whole lines of
-memory: stores of the few that one row of a subgroup keeps take three times as long.
+its own by votes. A tile's kept elements are gathered in shared memory, so that a subgroup's stores are full: if each
+row stored the few elements that it keeps, `select` would be a sixth slower on an H200.
 """
 
 # mypy: ignore-errors
@@ -104,7 +104,7 @@ def compact_in_tiles(
                     before_tile[0] = earlier
             sync()
             place = before_tile[0]
-            # Each subgroup stores at a multiple of its size.
+            # A subgroup's stores begin at a multiple of its size; the first one is therefore partly empty.
             k = thread_idx() - cast(place & u32(static(group_size() - 1)), i32)
             while k < cast(tile_sum, i32):
                 if k >= 0:

@@ -17,10 +17,10 @@ CHUNKS = 64
 """Chunks of the input on a processor: enough to keep its threads busy."""
 
 BLOCK = 256
-"""Threads of a block."""
+"""Threads of a block of the other algorithms."""
 
 SCAN_BLOCK = 128
-"""Threads of a block of a scan: while one small block loads its tile, another stores its results."""
+"""Threads of a block of a scan or a selection: while one small block loads its tile, another stores its results."""
 
 REDUCTION_BLOCKS = 1024
 """Blocks of a reduction. The number is the same on each device, so that the order of a sum's terms is too."""
@@ -52,7 +52,8 @@ def runs_in_blocks() -> bool:
 
 
 def items_of_scan(dtype: Any) -> int:
-    """Elements of `dtype` that a thread of a scan's tile holds in registers."""
+    """Elements of `dtype` that a thread of a scan's or a selection's tile holds in registers: at most 32, the bits of
+    a mask."""
     if is_pair(dtype):
         return 8
     return 16 if width(dtype) == 64 else 24
