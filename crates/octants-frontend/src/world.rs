@@ -173,6 +173,8 @@ pub struct NdarrayDesc {
     pub clamped: bool,
     /// It has a gradient: an array of the same shape in its attribute `grad`.
     pub needs_grad: bool,
+    /// It has a dual, an array like that in its attribute `dual`: it is a field.
+    pub needs_dual: bool,
     /// It is a range of the array in its attribute `arr`, from the element on that its attribute `offset` counts: the
     /// parameter's annotation asks for it.
     pub is_view: bool,

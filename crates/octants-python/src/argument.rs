@@ -259,6 +259,7 @@ impl<'py> Gathered<'py> {
             strides: &view.strides,
             type_word: type_word(&view.elem),
             needs_grad: view.needs_grad,
+            needs_dual: view.needs_dual,
             low,
             high,
             readonly: view.readonly,
@@ -294,7 +295,8 @@ impl<'py> Gathered<'py> {
         self.spans.push(Span { leaf, low, high, readonly, host, gaps, words });
         let contiguous = u64::from(m.strides.is_empty());
         let reach = Reach::of(m.extents, high - low) as u64;
-        let flags = contiguous | reach << 1 | u64::from(m.needs_grad) << 3 | u64::from(m.split) << 4;
+        let shadows = u64::from(m.needs_grad) | u64::from(m.needs_dual) << 2;
+        let flags = contiguous | reach << 1 | shadows << 3 | u64::from(m.split) << 4;
         self.key.push(TAG_ARRAY | m.type_word | (m.extents.len() as u64) << 40 | flags << 48);
     }
 }
@@ -311,6 +313,8 @@ pub struct Memory<'a> {
     pub type_word: u64,
     /// Has a gradient.
     pub needs_grad: bool,
+    /// Has a dual.
+    pub needs_dual: bool,
     /// First byte.
     pub low: u64,
     /// One past the last.

@@ -50,6 +50,7 @@ fn own(array: &Bound<'_, Ndarray>) -> PyResult<ArrayView> {
         owner: None,
         ready_on: None,
         needs_grad: this.has_grad(),
+        needs_dual: false,
         serial: this.memory().serial(),
         split: if this.is_split() {
             let low = this.memory_address(array.py())?;
@@ -82,6 +83,7 @@ fn from_numpy(value: &Bound<'_, PyAny>) -> PyResult<ArrayView> {
         owner: None,
         ready_on: None,
         needs_grad: false,
+        needs_dual: false,
         serial: 0,
         split: None,
     };

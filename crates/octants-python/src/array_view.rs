@@ -28,6 +28,8 @@ pub struct ArrayView {
     pub ready_on: Option<u64>,
     /// Has a gradient.
     pub needs_grad: bool,
+    /// Has a dual: it is a field's memory.
+    pub needs_dual: bool,
     /// The program whose memory it is in; zero for memory of others.
     pub serial: u64,
     /// Of an array that is split over ranks: the bytes that this one has, `[low, high)`.
@@ -126,6 +128,7 @@ impl ArrayView {
             reach: Reach::of(&self.extents, high - low),
             clamped: false,
             needs_grad: self.needs_grad,
+            needs_dual: self.needs_dual,
             is_view: false,
             is_split: self.split.is_some(),
         }

@@ -331,6 +331,7 @@ pub unsafe fn view_of(tensor: &Tensor, readonly: bool, owner: Option<Py<PyAny>>)
         owner,
         ready_on: None,
         needs_grad: false,
+        needs_dual: false,
         serial: 0,
         split: None,
     };

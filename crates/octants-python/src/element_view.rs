@@ -32,6 +32,7 @@ impl ElementView {
             owner: None,
             ready_on: None,
             needs_grad: false,
+            needs_dual: false,
             serial: self.buffer.get().serial(),
             split: None,
         };

@@ -17,6 +17,7 @@ use crate::array_view::ArrayView;
 use crate::element_types::scalar_of_kind;
 use crate::element_view::ElementView;
 use crate::host_memory::is_host;
+use crate::names::is_field;
 use crate::{dlpack, exchange_table, program};
 
 thread_local! {
@@ -67,7 +68,11 @@ pub fn view(value: &Bound<'_, PyAny>) -> PyResult<Option<ArrayView>> {
     match dlpack::device_of(value)? {
         Some(device) => {
             let host = is_host(device, || format!("device {device:?} (as DLPack names it)"))?;
-            Ok(Some(ArrayView { host, ..dlpack::import(value)? }))
+            let is_field = is_field(value)?;
+            let has = |name| Ok::<bool, PyErr>(is_field && value.call_method0(name)?.is_truthy()?);
+            let needs_grad = has(pyo3::intern!(py, "has_grad"))?;
+            let needs_dual = has(pyo3::intern!(py, "has_dual"))?;
+            Ok(Some(ArrayView { host, needs_grad, needs_dual, ..dlpack::import(value)? }))
         }
         None => Ok(None),
     }
@@ -115,6 +120,7 @@ fn from_buffer(value: &Bound<'_, PyAny>) -> PyResult<Option<ArrayView>> {
         owner: None,
         ready_on: None,
         needs_grad: false,
+        needs_dual: false,
         serial: 0,
         split: None,
     }))
@@ -149,6 +155,7 @@ fn from_torch(tensor: &Bound<'_, PyAny>) -> PyResult<ArrayView> {
         owner: None,
         ready_on: None,
         needs_grad: false,
+        needs_dual: false,
         serial: 0,
         split: None,
     })
@@ -238,6 +245,7 @@ fn from_protocol(shown: &Bound<'_, PyAny>, name: &str) -> PyResult<ArrayView> {
         owner: None,
         ready_on: entry("stream")?.map(|s| s.extract()).transpose()?,
         needs_grad: false,
+        needs_dual: false,
         serial: 0,
         split: None,
     };

@@ -469,7 +469,7 @@ fn foreign_view(object: &Bound<'_, PyAny>, desc: &NdarrayDesc) -> PyResult<Optio
     if !view.fold_elements(&desc.elem) || (desc.contiguous && !view.strides.is_empty()) {
         return Ok(None);
     }
-    view.needs_grad = desc.needs_grad;
+    (view.needs_grad, view.needs_dual) = (desc.needs_grad, desc.needs_dual);
     let found = NdarrayDesc { contiguous: desc.contiguous, clamped: desc.clamped, ..view.desc() };
     if !desc.takes(&found) {
         return Ok(None);

@@ -43,6 +43,7 @@ impl Ndarray {
             reach: Reach::of(&self.shape, self.bytes()),
             clamped: false,
             needs_grad: self.needs_grad,
+            needs_dual: false,
             is_view: false,
             is_split: self.is_split(),
         }

@@ -92,6 +92,7 @@ impl<'py> Gathered<'py> {
             strides: this.strides(),
             type_word: this.type_word(),
             needs_grad: this.has_grad(),
+            needs_dual: false,
             low,
             // Whatever the order of the axes, it has all of its memory.
             high: low + this.bytes(),
@@ -127,6 +128,7 @@ impl<'py> Gathered<'py> {
             strides: &[],
             type_word: type_word(&elem),
             needs_grad: false,
+            needs_dual: false,
             low: array.address,
             high: array.address + u64::from(array.scalar.bytes()) * extents.iter().product::<u64>(),
             readonly: array.readonly,

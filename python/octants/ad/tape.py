@@ -182,17 +182,21 @@ class _HostWrite:
 
     def grad(self) -> None:
         gradient = self.whole.grad
-        if self.is_element:
+        if not self.is_element:
+            self.gradient = gradient.to_numpy()
+        else:
             of_element = gradient[self.key]
             self.gradient = of_element * 1 if self.component is None else of_element[self.component]
         set_zero(gradient, self.key, self.component)
 
     def give_back(self) -> None:
-        """Adds the gradient of the number that the element was set to, which no earlier launch had a part in."""
+        """Adds the gradient of the values that were set, which no earlier launch had a part in."""
         gradient = self.whole.grad
-        if self.component is not None:
+        if not self.is_element:
+            gradient.from_numpy(gradient.to_numpy() + self.gradient)
+        elif self.component is not None:
             gradient[self.key][self.component] += self.gradient
-        elif self.is_element:
+        else:
             gradient[self.key] = gradient[self.key] + self.gradient
 
 

@@ -116,6 +116,11 @@ impl Executable {
     pub fn writes_buffer(&self, index: u32) -> bool {
         self.kernel.meta().tasks.iter().any(|t| t.writes.contains(&index))
     }
+
+    /// Whether data-dependent loops change counters in memory, which a launch leaves at their final values.
+    pub fn has_counters(&self) -> bool {
+        !self.kernel.meta().counters.is_empty()
+    }
 }
 
 /// Gives each task what follows from the program before it was scheduled.
