@@ -19,27 +19,28 @@ from octants._code.cache_observations import FastcacheObservations as FastcacheO
 
 
 def counts() -> dict[str, Any] | None:
-    """What the running program found in the folder and stored there: `folder`, `hits`, `misses`, `stored`, `damaged`,
-    `written_bytes`; how many kernels were `recalled`, for which no source is parsed, and how many `lowered` from their
-    sources. None where it keeps nothing, or was not begun."""
+    """Cache statistics of the running program: `folder`, `hits`, `misses`, `stored`, `damaged`, `written_bytes`, the
+    number of kernels `recalled` without parsing their source, and `lowered` from source. None if the cache is off or
+    not yet used.
+    """
     return _octants.cache_counts()
 
 
 def info(folder: str | os.PathLike[str] | None = None) -> dict[str, Any]:
-    """What a folder holds: `folder`, `entries` and `bytes` of this version of the compiler, `traces` and `trace_bytes`
-    by which they are found without compiling, `other_entries` and `other_bytes` of other versions, and the paths of
-    `damaged` files. Without a folder, the one that programs use by themselves."""
+    """Statistics of a cache folder, by default that of programs: `folder`; `entries` and `bytes` of this version of the
+    compiler; `traces` and `trace_bytes`, by which entries are found without compiling; `other_entries` and
+    `other_bytes` of other versions; and the paths of `damaged` files.
+    """
     return _octants.cache_examine(folder)
 
 
 def clear(folder: str | os.PathLike[str] | None = None) -> tuple[int, int]:
-    """Removes every compiled kernel: how many there were, and their bytes."""
+    """Removes all compiled kernels; returns their number and total bytes."""
     return _octants.cache_clear(folder)
 
 
 def verify(folder: str | os.PathLike[str] | None = None) -> list[str]:
-    """Checks every entry and removes the damaged ones, whose paths it returns. Programs do the same with what they
-    read."""
+    """Checks all entries, removes the damaged ones and returns their paths. Programs also check what they read."""
     damaged = [str(path) for path in info(folder)["damaged"]]
     for path in damaged:
         Path(path).unlink(missing_ok=True)

@@ -9,8 +9,9 @@ __all__ = ["CacheObservations", "FastcacheObservations"]
 
 @dataclass
 class FastcacheObservations:
-    """How the folder took part when a kernel with `fastcache=True` was last compiled. A kernel has it as
-    `kernel._primal.src_ll_cache_observations`."""
+    """What the cache on disk contributed to the last compilation of a kernel with `fastcache=True`. Available as
+    `kernel._primal.src_ll_cache_observations`.
+    """
 
     cache_key_generated: bool = False
     """It was looked for."""
@@ -24,8 +25,9 @@ class FastcacheObservations:
 
 @dataclass
 class CacheObservations:
-    """How the folder took part when a kernel without `fastcache=True` was last compiled. A kernel has it as
-    `kernel._primal.fe_ll_cache_observations`."""
+    """What the cache on disk contributed to the last compilation of a kernel without `fastcache=True`. Available as
+    `kernel._primal.fe_ll_cache_observations`.
+    """
 
     cache_hit: bool = False
     """Its machine code was found there."""

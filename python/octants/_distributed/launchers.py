@@ -12,7 +12,7 @@ __all__ = ["Position", "find_position"]
 
 
 class Position(NamedTuple):
-    """Where a process is among those that were started together."""
+    """The rank of this process, as its launcher assigned it."""
 
     rank: int
     """Its number, from 0 on."""
@@ -38,10 +38,11 @@ _VARIABLES = {
 
 
 def find_position(environment: Mapping[str, str] = os.environ) -> Position:
-    """The position that the first launcher gives whose variables are set: torchrun, Open MPI, MVAPICH, MPICH, Slurm.
+    """The position from the environment variables of the first launcher found: torchrun, Open MPI, MVAPICH, MPICH,
+    Slurm.
 
-    Ray and other programs set the variables of torchrun. Raises `OctantsDistributedError` for values that are no
-    numbers of a rank.
+    Ray and other programs set the variables of torchrun. Raises `OctantsDistributedError` if a variable holds no valid
+    rank.
     """
     for launcher, (rank, size, local_rank) in _VARIABLES.items():
         if rank not in environment or size not in environment:

@@ -34,7 +34,7 @@ _MOST_PLANS = 64
 
 
 class Task(NamedTuple):
-    """What a task does with split arrays, by their numbers among the buffers, and with other memory."""
+    """How a task accesses split arrays, by buffer number, and other memory."""
 
     reads: list[Halo]
     writes: list[int]
@@ -49,7 +49,7 @@ class Task(NamedTuple):
     """Rows that have to be the last of the array."""
 
     def of_rows(self) -> list[int]:
-        """The arrays whose rows iterations follow."""
+        """The arrays that the loop accesses at the row of the iteration or at a fixed distance from it."""
         return [*self.writes, *(add[0] for add in self.adds), *(read[0] for read in self.reads)]
 
 
@@ -57,7 +57,7 @@ _UPDATES = Task._fields.index("updates")
 
 
 class GhostExchange(NamedTuple):
-    """What comes before a task when some arrays lack ghost rows."""
+    """The exchange before a task whose ghost rows are not valid."""
 
     messages: Exchange | None
     copies: list[tuple[MemoryRange, MemoryRange]]
@@ -89,7 +89,7 @@ class TaskPlan(NamedTuple):
 
 
 def plan_of(kernel: str, described: Described, arrays: dict[int, tuple[SplitNdarray, bool]]) -> SplitPlan:
-    """The plan of a launch. Raises on all ranks when they launch different kernels, or when it could not run."""
+    """The plan of a launch. Raises on all ranks if they launch different kernels, or if the kernel cannot run split."""
     kept = next(iter(arrays.values()))[0]._plans
     used = [(buffer, array._number, is_argument) for buffer, (array, is_argument) in arrays.items()]
     key = (kernel, *used, *(tuple(task[_UPDATES]) for task in described if task is not None))
@@ -104,7 +104,7 @@ def plan_of(kernel: str, described: Described, arrays: dict[int, tuple[SplitNdar
 
 
 class SplitPlan:
-    """Of launches of one kernel on the same arrays."""
+    """The plan for launches of one kernel on the same arrays."""
 
     def __init__(self, kernel: str, described: Described, arrays: dict[int, tuple[SplitNdarray, bool]]) -> None:
         self.given = described
@@ -133,7 +133,7 @@ class SplitPlan:
             seen[id(array)] = is_argument
 
     def _check(self, task: Task) -> None:
-        """Raises for a task that could not run on several ranks."""
+        """Raises if a task cannot run on several ranks."""
         used = task.of_rows()
         if len({self._arrays[buffer].shape[0] for buffer in used}) > 1:
             shapes = ", ".join(sorted({str(self._arrays[buffer].shape) for buffer in used}))
@@ -186,7 +186,7 @@ class SplitPlan:
         agree(f"kernel `{self._kernel}` on split arrays {shapes} with tasks {plan}", f"kernel `{self._kernel}`")
 
     def _ghost_sums(self, task: Task) -> list[GhostSums]:
-        """How the sums of a task in ghost rows get to their owners."""
+        """How a task's contributions in ghost rows reach their owners."""
         halos = {buffer: (before, after) for buffer, before, after in task.adds}
         for buffer, adds, _, _ in task.local:
             if adds:
@@ -215,7 +215,7 @@ class SplitPlan:
         )
 
     def exchange(self, task: TaskPlan, missing: tuple[bool, ...], arrays: dict[int, SplitNdarray]) -> GhostExchange:
-        """What a task exchanges when these of its reads lack ghost rows."""
+        """The exchange before a task, for the given reads whose ghost rows are not valid."""
         found = task.exchanges.get(missing)
         if found is None:
             found = task.exchanges[missing] = self._make_exchange(task, missing, arrays)
@@ -259,8 +259,9 @@ class SplitPlan:
 
 
 def _outward(ranges: list[Rows], extent: int) -> list[Rows]:
-    """The ranges that have rows. Iterations whose row is outside of the array, which may reduce all the same, belong to
-    the rank with the first or the last row."""
+    """The ranges that have rows. Iterations whose row lies outside the array, which may still reduce, belong to the
+    rank with the first or the last row.
+    """
     return [(-_FAR if first == 0 else first, _FAR if end == extent else end) for first, end in ranges if first < end]
 
 

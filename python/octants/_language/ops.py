@@ -21,7 +21,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def known_to_compiler(name: str) -> Callable[[F], F]:
-    """Marks a function as the one the compiler calls `name`."""
+    """Marks a function as a builtin that the compiler knows by `name`."""
 
     def mark(function: F) -> F:
         function._octants_builtin = name  # type: ignore[attr-defined]
@@ -59,8 +59,9 @@ def _rounding(name: str, doc: str, apply: Callable[[Any], Any]) -> Callable[...,
 
 
 def kernel_only(name: str, doc: str, like: Callable[..., Any], path: str | None = None) -> Callable[..., Any]:
-    """A function that the compiler knows by `name`, with the parameters of `like`; called from Python it raises, unless
-    kernels run as Python. Messages name it by its `path` in the package, where that is another one."""
+    """A builtin known to the compiler by `name`, with the parameters of `like`. Called from Python it raises, unless
+    kernels run as Python. `path`: the name in messages, if different.
+    """
     shown = path or name
     signature = inspect.signature(like)
 
@@ -78,7 +79,7 @@ def kernel_only(name: str, doc: str, like: Callable[..., Any], path: str | None 
 
 
 def _scalarwise(apply: Callable[..., Any]) -> Callable[..., Any]:
-    """A Python function of scalars, made to work on arrays too."""
+    """Extends a Python function of scalars to arrays."""
     over_arrays = np.vectorize(apply)
     return lambda *args: over_arrays(*args) if any(np.ndim(arg) for arg in args) else apply(*args)
 
@@ -106,7 +107,7 @@ round = _rounding("round", "The nearest integer, halves to even, as a float or c
 
 @known_to_compiler("pow")
 def pow(base: Any, exponent: Any) -> Any:
-    """The base to the power of the exponent. In kernels that of integers is an integer."""
+    """`base` to the power of `exponent`. In kernels, an integer if both are integers."""
     return elementwise(lambda x1, x2: x1**x2, base, exponent)
 
 
@@ -175,19 +176,19 @@ ffs = _unary("ffs", "Place of the lowest set bit, counting from 1; 0 for 0.", _s
 
 @known_to_compiler("frexp")
 def frexp(x: Any) -> Any:
-    """Mantissa and exponent of 2. The mantissa's size is at least 0.5 and below 1, or 0 where x is."""
+    """Mantissa and binary exponent. The magnitude of the mantissa is in [0.5, 1), or 0 if x is 0."""
     return np.frexp(x)
 
 
 @known_to_compiler("max")
 def max(*args: Any) -> Any:
-    """The largest argument, component by component."""
+    """The maximum of the arguments, component by component."""
     return _extremum(np.maximum, builtins.max, args)
 
 
 @known_to_compiler("min")
 def min(*args: Any) -> Any:
-    """The smallest argument, component by component."""
+    """The minimum of the arguments, component by component."""
     return _extremum(np.minimum, builtins.min, args)
 
 
@@ -209,7 +210,7 @@ def _extremum(over_arrays: Callable[[Any, Any], Any], over_scalars: Callable[...
 
 @known_to_compiler("select")
 def select(cond: Any, x1: Any, x2: Any) -> Any:
-    """x1 where the condition is not 0, x2 elsewhere, component by component. Both are evaluated."""
+    """x1 if the condition is not 0, else x2; component by component. Both are evaluated."""
     if not any(isinstance(arg, (Matrix, np.ndarray)) for arg in (cond, x1, x2)):
         return x1 if cond else x2
     return elementwise(np.where, cond, x1, x2)
@@ -222,8 +223,8 @@ ifte = select
 def cast(obj: Any, dtype: Any) -> Any:
     """The value, or each component of a vector or matrix, converted to another scalar type.
 
-    From a float to an integer the fraction is dropped; what the integer cannot hold becomes some number that may differ
-    from device to device. From an integer to a narrower one the low bits stay.
+    From a float to an integer, the fraction is dropped; out-of-range values give a device-dependent result. From an
+    integer to a narrower one, the low bits are kept.
     """
     to = resolve_dtype(dtype)
     if isinstance(obj, Matrix):
@@ -233,7 +234,7 @@ def cast(obj: Any, dtype: Any) -> Any:
 
 @known_to_compiler("bit_cast")
 def bit_cast(obj: Any, dtype: Any) -> Any:
-    """The value's bits read as another scalar type, of the same number of bits: another one is an error in kernels."""
+    """The bits of the value reinterpreted as another scalar type. In kernels, a type of another size is an error."""
     to = resolve_dtype(dtype)
     if isinstance(obj, (np.generic, np.ndarray)):
         return obj.view(to.numpy)
@@ -261,8 +262,8 @@ def one(x: Any) -> Any:
 
 @known_to_compiler("static")
 def static(x: Any, *xs: Any) -> Any:
-    """In a kernel: the value at compile time; around a loop's range, the loop unrolled. In Python: the argument
-    itself.
+    """In a kernel: evaluates the argument at compile time; around the range of a loop, unrolls the loop. In Python: the
+    argument.
     """
     return [x, *xs] if xs else x
 
@@ -276,7 +277,7 @@ def static_assert(cond: Any, msg: Any = None) -> None:
 
 @known_to_compiler("static_print")
 def static_print(*args: Any, **kwargs: Any) -> None:
-    """In a kernel: prints while the kernel is compiled. In Python: prints."""
+    """In a kernel: prints at compile time. In Python: prints."""
     print(*args, **kwargs)
 
 
@@ -289,11 +290,11 @@ def loop_config(
     bit_vectorize: bool = False,
     name: str | None = None,
 ) -> None:
-    """Written directly before a loop at the top level of a kernel: how that loop is to run.
+    """Sets options of the next loop, at the top level of a kernel.
 
-    `serialize` runs it in order, on one thread. `block_dim` is how many threads a block has on a GPU, and how many
-    iterations a thread of the CPU takes at a time; `parallelize` is the most threads that the CPU runs it on. `name`
-    names it in profiles. `bit_vectorize` is accepted and changes nothing.
+    `serialize` runs it in order, on one thread. `block_dim` is the number of threads per block on a GPU, and the number
+    of iterations that a CPU thread takes at a time. `parallelize` is the maximum number of CPU threads. `name` names
+    the loop in profiles. `bit_vectorize` is accepted and has no effect.
     """
     if "loop_config" in STAND_INS:
         return
@@ -304,7 +305,7 @@ def loop_config(
 
 @known_to_compiler("assume_in_range")
 def assume_in_range(val: Any, base: Any, low: int, high: int) -> Any:
-    """The value, which the caller knows to be at least `base + low` and less than `base + high`. Nothing checks it."""
+    """The value, which the caller guarantees to be at least `base + low` and less than `base + high`. Not checked."""
     return val
 
 
@@ -316,7 +317,7 @@ def stop_grad(x: Any) -> Any:
 
 @known_to_compiler("loop_unique")
 def loop_unique(val: Any, covers: Any = None) -> Any:
-    """The value, which the caller knows to differ between the iterations of the loop."""
+    """The value, which the caller guarantees to differ between iterations of the loop."""
     return val
 
 

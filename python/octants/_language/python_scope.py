@@ -9,7 +9,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def only_in_python(function: F) -> F:
-    """Marks a function that kernels may not call: the compiler refuses it, with the line."""
+    """Marks a function that must not be called in kernels: the compiler reports the line of the call."""
     function._octants_only_in_python = True  # type: ignore[attr-defined]
     return function
 

@@ -24,7 +24,7 @@ __all__ = ["Race", "RaceAccess"]
 
 @dataclass(frozen=True)
 class RaceAccess:
-    """One side of a race."""
+    """One of the two accesses of a race."""
 
     touch: str
     """`"read"`, `"write"`, or `"update"` for an atomic operation."""
@@ -37,7 +37,7 @@ class RaceAccess:
 
     @property
     def line(self) -> int:
-        """The line of `at`, 0 where it is not known."""
+        """The line in `at`; 0 if unknown."""
         number = self.at.rpartition(":")[2]
         return int(number) if number.isdigit() else 0
 
@@ -48,7 +48,7 @@ class RaceAccess:
 
 @dataclass(frozen=True)
 class Race:
-    """Two unordered accesses of one element, at least one of which changes it."""
+    """Two unordered accesses to the same element, at least one of which is a write or an update."""
 
     kind: str
     """`"iterations"` or `"local"` (of a parallel loop that share an element or a variable), `"sections"`, `"launches"`
@@ -74,12 +74,12 @@ _Parts = tuple[str, str, "Sequence[int] | None", _Side, _Side, str]
 
 
 def race_of(parts: _Parts) -> Race:
-    """A race from its parts, as the compiled module hands them over."""
+    """A race from its parts, in the format of the extension module."""
     kind, buffer, index, first, second, cure = parts
     known = None if index is None else tuple(index)
     return Race(kind, buffer, known, RaceAccess(*first), RaceAccess(*second), cure)
 
 
 def race_error(message: str, races: Sequence[_Parts]) -> OctantsRaceError:
-    """The error that tells of races."""
+    """The error that reports races."""
     return OctantsRaceError(message, tuple(race_of(parts) for parts in races))

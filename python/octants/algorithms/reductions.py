@@ -27,7 +27,7 @@ from octants.types.values import Vector
 def _sum_tiles(
     source: template(), load: template(), n, first_tile: Any, dtype: template(), op: template(), identity
 ) -> Any:
-    """The thread's part of each `REDUCTION_BLOCKS`-th tile from the first one on."""
+    """The thread's partial result over every `REDUCTION_BLOCKS`-th tile, starting with tile `first`."""
     items = static(items_of(dtype))
     sums = Vector.zero(dtype, static(items))
     for k in static(range(items)):
@@ -63,7 +63,7 @@ def reduce_in_blocks(
     op: template(),
     identity,
 ) -> None:
-    """`out[0]`: a fixed number of blocks sum tiles at a fixed distance, then one block sums their results."""
+    """Reduces to `out[0]`: a fixed number of blocks reduce strided tiles, then one block reduces their results."""
     loop_config(block_dim=static(BLOCK))
     for i in range(static(REDUCTION_BLOCKS * BLOCK)):
         total = _sum_tiles(source, load, n, i // static(BLOCK), dtype, op, identity)
@@ -91,7 +91,7 @@ def reduce_in_chunks(
     op: template(),
     identity,
 ) -> None:
-    """`out[0]`: the sums of chunks in parallel, then the sum of these."""
+    """Reduces to `out[0]`: first each chunk, in parallel, then the results of the chunks."""
     sum_chunks(source, load, scratch, n, dtype, op, identity)
     for _ in range(1):
         total = dtype(identity)
@@ -149,7 +149,7 @@ def reduce(
     identity,
     log256_max_n: template(),
 ) -> None:
-    """`out[0]` is `arr[0:n]` combined by `op`, an associative and commutative `@qd.func` of two values with an
+    """Reduces `arr[0:n]` to `out[0]` by `op`, an associative and commutative `@qd.func` of two values with an
     `identity`.
 
     Other arguments and errors: see `reduce_add`.

@@ -21,7 +21,7 @@ OPERATORS = {"add": add, "mul": multiply, "min": min, "max": max, "and": bit_and
 
 
 def check(dtype: Any, log256_max_n: int | None) -> int:
-    """Refuses an element type or a capacity, at compile time."""
+    """Rejects unsupported element types and capacities at compile time."""
     check_type(dtype)
     check_capacity(log256_max_n)
     return 0
@@ -51,7 +51,7 @@ def scan(
     identity,
     inclusive: template(),
 ) -> None:
-    """Calls `store(sink, i, result, value)` for each `i` below `n`, once: see `scan_in_tiles`."""
+    """Calls `store(sink, i, result, value)` once for each `i` below `n`: see `scan_in_tiles`."""
     if static(runs_in_blocks()):
         scan_in_tiles(source, load, sink, store, scratch, n, dtype, op, identity, inclusive)
     else:
@@ -106,8 +106,8 @@ def exclusive_scan(
     identity,
     log256_max_n: template(),
 ) -> None:
-    """`out[i]` is `arr[0:i]` combined in order by `op`, an associative `@qd.func` of two values; `identity` for `i ==
-    0`.
+    """Sets `out[i]` to the reduction of `arr[0:i]`, in order, by `op`, an associative `@qd.func` of two values; to
+    `identity` for `i == 0`.
 
     Other arguments and errors: see `exclusive_scan_add`.
     """
@@ -126,7 +126,8 @@ def inclusive_scan(
     identity,
     log256_max_n: template(),
 ) -> None:
-    """`out[i]` is `arr[0:i + 1]` combined in order by `op`, an associative `@qd.func` of two values with an `identity`.
+    """Sets `out[i]` to the reduction of `arr[0:i + 1]`, in order, by `op`, an associative `@qd.func` of two values with
+    an `identity`.
 
     Other arguments and errors: see `exclusive_scan_add`.
     """
