@@ -26,7 +26,7 @@ _TEXT = "access, ir, schedule, llvm (after optimization), asm, object (what the 
 
 
 class _Found(BaseException):
-    """All that was asked for is written."""
+    """Raised once all requested code is written."""
 
 
 class Writer:
@@ -55,7 +55,7 @@ class Writer:
 
 
 class _List(argparse.Action):
-    """Prints the targets, and ends."""
+    """Prints the targets and exits."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
         for kind, targets in _octants.code_targets():
@@ -84,7 +84,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """What the command line asks for; returns the exit status."""
+    """The command line; returns the exit status."""
     parser = _parser()
     argv = sys.argv[1:] if argv is None else argv
     split = argv.index("--") if "--" in argv else len(argv)

@@ -23,7 +23,7 @@ GROUPS = ("arithmetic", "memory", "sums", "order", "gradients", "messages", "int
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a check."""
+    """The outcome of a check."""
 
     check: Check
     state: str
@@ -36,7 +36,7 @@ class Outcome:
 
 
 def device_description() -> str:
-    """The running program's device, the chip code is made for, and what drives it."""
+    """The running program's device, its target chip, and its driver."""
     info = _octants.memory_info()
     if not on_gpu():
         return f"{platform.processor() or platform.machine()}, {os.cpu_count()} processors"
@@ -47,7 +47,7 @@ def device_description() -> str:
 
 
 def _version(api: str, number: int) -> str:
-    """A driver's version as people write it."""
+    """The version of a driver in the usual notation."""
     if api == "CUDA":
         return f"{number // 1000}.{number % 1000 // 10}"
     if api == "HIP":
@@ -56,7 +56,7 @@ def _version(api: str, number: int) -> str:
 
 
 def all_checks() -> list[Check]:
-    """All checks, in the order in which they run."""
+    """All checks, in execution order."""
     for group in GROUPS:
         importlib.import_module(f"octants.selftest.{group}")
     return sorted(CHECKS, key=lambda check: GROUPS.index(check.group))
@@ -80,14 +80,14 @@ def run_one(check: Check, arch: str) -> Outcome:
 
 
 def run_checks(arch: str, only: str = "") -> Iterable[Outcome]:
-    """Runs the checks whose group or name holds `only`."""
+    """Runs the checks whose group or name contains `only`."""
     for check in all_checks():
         if only in check.group or only in check.name:
             yield run_one(check, arch)
 
 
 def main(argv: list[str] | None = None) -> int:
-    """What the command line asks for; returns the exit status."""
+    """The command line; returns the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m octants.selftest", description="Check that a device does what programs ask of it."
     )

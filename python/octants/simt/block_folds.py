@@ -52,7 +52,9 @@ def _check_block_dim(block_dim: template()) -> None:
 
 @func
 def reduce(value: Any, block_dim: template(), op: template(), dtype: template()) -> Any:
-    """The values of all threads, in their order, combined by `op`, an associative function, on the first thread."""
+    """The values of all threads reduced by `op`, an associative function, in thread order; valid on the first
+    thread.
+    """
     _check_block_dim(block_dim)
     result = _reduce_tiled(value, op, log2_group_size())
     if static(block_dim > group_size()):
@@ -70,7 +72,7 @@ def reduce(value: Any, block_dim: template(), op: template(), dtype: template())
 
 @func
 def reduce_all(value: Any, block_dim: template(), op: template(), dtype: template()) -> Any:
-    """The values of all threads, in their order, combined by `op`, an associative function, on each thread."""
+    """The values of all threads reduced by `op`, an associative function, in thread order; valid on each thread."""
     result = reduce(value, block_dim, op, dtype)
     everyones = SharedArray(1, dtype)
     if thread_idx() == 0:
@@ -83,7 +85,7 @@ def reduce_all(value: Any, block_dim: template(), op: template(), dtype: templat
 
 @func
 def _scan(value: Any, block_dim: template(), op: template(), dtype: template()) -> Any:
-    """The inclusive scan; beside it that of the threads of the subgroups before, and whether there are any."""
+    """The inclusive scan, the reduction of all preceding subgroups, and whether there are any."""
     _check_block_dim(block_dim)
     result = _inclusive_tiled(value, op, log2_group_size())
     before = result
@@ -105,7 +107,7 @@ def _scan(value: Any, block_dim: template(), op: template(), dtype: template()) 
 
 @func
 def inclusive_scan(value: Any, block_dim: template(), op: template(), dtype: template()) -> Any:
-    """The values of the threads up to this one combined by `op`, an associative function."""
+    """The values of the threads up to and including this one, reduced by `op`, an associative function."""
     result, before, follows = _scan(value, block_dim, op, dtype)
     if follows:
         result = op(before, result)
@@ -114,7 +116,7 @@ def inclusive_scan(value: Any, block_dim: template(), op: template(), dtype: tem
 
 @func
 def exclusive_scan(value: Any, block_dim: template(), op: template(), identity: Any, dtype: template()) -> Any:
-    """The values of the threads before this one combined by `op`; the first thread gets `identity`."""
+    """The values of the threads before this one, reduced by `op`; `identity` on the first thread."""
     scanned, before, follows = _scan(value, block_dim, op, dtype)
     result = shuffle_up(scanned, 1)
     if follows:

@@ -51,19 +51,19 @@ SharedArray = kernel_only(
 
 @func
 def sync_count_nonzero(predicate: Any) -> Any:
-    """A barrier; returns for how many threads of the block the predicate is not zero, i32."""
+    """A barrier; returns the number of threads in the block whose predicate is not zero, i32."""
     return _count(predicate)
 
 
 @func
 def sync_any_nonzero(predicate: Any) -> Any:
-    """A barrier; returns 1 if the predicate is not zero for a thread of the block, else 0, i32."""
+    """A barrier; returns 1 if the predicate is not zero on any thread of the block, else 0, i32."""
     return cast(_count(predicate) > 0, i32)
 
 
 @func
 def sync_all_nonzero(predicate: Any) -> Any:
-    """A barrier; returns 1 if the predicate is not zero for all threads of the block, else 0, i32."""
+    """A barrier; returns 1 if the predicate is not zero on all threads of the block, else 0, i32."""
     # The last block on the CPU may have fewer threads than `_block_size()`.
     return cast(_count(not predicate) == 0, i32)
 

@@ -18,6 +18,6 @@ mem_fence = kernel_only(
 
 @func
 def memfence() -> None:
-    """An older name of `mem_fence`."""
+    """Deprecated name of `mem_fence`."""
     warn_of_old_name("grid.memfence", "grid.mem_fence")
     mem_fence()

@@ -27,7 +27,7 @@ __all__ = [
 
 @known_to_compiler("simt.group_size")
 def group_size() -> int:
-    """Threads of a subgroup of the running program's device: 32 or 64, and 8 to 128 under Vulkan. Known at compile time
+    """Threads per subgroup on the device of the running program: 32 or 64; 8 to 128 on Vulkan. A compile-time constant
     in kernels.
 
     Raises `OctantsRuntimeError` without a program.
@@ -86,7 +86,7 @@ shuffle_down = kernel_only(
 
 @func
 def check_tile(log2_size: template()) -> None:  # type: ignore[valid-type]
-    """Rejects tiles that are no part of a subgroup, at compile time."""
+    """Rejects at compile time tiles that do not divide a subgroup."""
     static_assert(
         0 <= log2_size and log2_size <= log2_group_size(),
         "log2_size must be from 0 to log2_group_size(): a tile is a part of a subgroup",
@@ -95,7 +95,7 @@ def check_tile(log2_size: template()) -> None:  # type: ignore[valid-type]
 
 @func
 def broadcast(value: Any, index: Any) -> Any:
-    """The value of the thread with an index in the subgroup, the same index for all of its threads."""
+    """The value of the subgroup's thread with that index, which must be uniform in the subgroup."""
     return shuffle(value, index)
 
 

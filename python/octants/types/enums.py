@@ -4,7 +4,7 @@ from enum import Enum, IntEnum
 
 
 class SNodeGradType(IntEnum):
-    """Whether a field's place holds values or what belongs to those of another field."""
+    """The role of a place: values, or the gradient or dual of another field."""
 
     PRIMAL = 0
     """Values."""
@@ -20,7 +20,7 @@ class SNodeGradType(IntEnum):
 
 
 class AutodiffMode(IntEnum):
-    """What a launch of a kernel does."""
+    """How a launch of a kernel is differentiated."""
 
     FORWARD = 0
     """It computes tangents beside values."""
@@ -36,7 +36,7 @@ class AutodiffMode(IntEnum):
 
 
 class DeviceCapability:
-    """Names of what a Vulkan device may be able to do."""
+    """Capabilities of Vulkan devices, under the names of Quadrants."""
 
     spirv_version_1_3 = "spirv_version=66304"
     spirv_version_1_4 = "spirv_version=66560"
@@ -67,7 +67,7 @@ class DeviceCapability:
 
 
 class Format(Enum):
-    """Formats of pixels, of images and of depth buffers: channels, bits of each, and what these mean."""
+    """Formats of pixels, images and depth buffers: channels, bits per channel, and their interpretation."""
 
     unknown = 0
     r8 = 1
