@@ -5,7 +5,7 @@ Everything is written in the kernel language and unrolled over the matrix size, 
 """
 
 # mypy: ignore-errors
-# Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
+# Mypy cannot check kernels: their annotations are values, and their assignments have no Python type.
 
 import math
 from typing import Any

@@ -6,7 +6,7 @@ functions compute on one thread: their loops are serial, even if a kernel calls 
 """
 
 # mypy: ignore-errors
-# Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
+# Mypy cannot check kernels: their annotations are values, and their assignments have no Python type.
 
 from octants._language.kernel_decorators import func
 from octants._language.ops import abs, loop_config, static, static_assert

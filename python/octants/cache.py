@@ -72,9 +72,9 @@ def _show_clear(folder: str | None) -> int:
 def _show_verify(folder: str | None) -> int:
     damaged = verify(folder)
     for path in damaged:
-        print(f"removed, since it is damaged: {path}")
+        print(f"removed a damaged file: {path}")
     if not damaged:
-        print("every kernel is whole")
+        print("no damaged kernels")
     return 1 if damaged else 0
 
 
@@ -89,12 +89,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; returns the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m octants.cache",
-        description="Shows, removes or checks the compiled kernels that are kept on disk.",
+        description="Shows, clears or verifies the cache of compiled kernels on disk.",
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="{info,clear,verify}")
     for name, (_, text) in _COMMANDS.items():
         command = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
-        command.add_argument("--folder", help="another folder than the one that programs use by themselves")
+        command.add_argument("--folder", help="the cache folder (default: the one that programs use)")
     given = parser.parse_args(arguments)
     try:
         return _COMMANDS[given.command][0](given.folder)

@@ -17,15 +17,15 @@ class Device(NamedTuple):
     """A device for `qd.init(arch=..., device=...)`. If it is not usable, its note says why."""
 
     arch: str
-    """The name of its kind, such as `"cuda"`."""
+    """The name of the backend, such as `"cuda"`."""
     number: int
-    """What `device` takes."""
+    """The value for `qd.init(device=...)`."""
     name: str
-    """As its driver calls it."""
+    """The driver's name of the device."""
     memory_bytes: int | None
-    """Bytes of its memory, if known."""
+    """Memory size in bytes, if known."""
     note: str | None
-    """What else is known of it, such as why it cannot be used."""
+    """Further information, such as why the device is not usable."""
 
 
 def list_devices() -> tuple[list[Device], dict[str, str]]:

@@ -45,7 +45,7 @@ def checkpoint(cp_id: Any, yield_on: Any = None) -> Iterator[None]:
 
 do_while = kernel_only(
     "do_while",
-    "`while qd.graph.do_while(counter):` runs its body once, then again while `counter`, a 0-dimensional i32 "
+    "`while qd.graph.do_while(counter):` runs its body once, then repeats it while `counter`, a 0-dimensional i32 "
     "ndarray, is not zero. Its `for` loops are parallel.",
     lambda condition: None,
     "graph.do_while",

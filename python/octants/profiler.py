@@ -47,7 +47,7 @@ __all__ = [
 _Sums = tuple[int, float, float, float]
 
 _cleared: dict[int, int] = {}
-"""By the numbers of the programs, the number of the first span after the last clearing."""
+"""By program serial, the first span after the last clearing."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class KernelInfo:
     name: str
     """`kernel` or `kernel:task`."""
     counter: int
-    """How many times it ran."""
+    """Number of runs."""
     total: float
     min: float
     max: float
@@ -197,7 +197,7 @@ def print_memory_profiler_info() -> None:
 
 
 def _no_counters() -> None:
-    _logging.warn("the profiler measures time alone: counters of the hardware are read by the vendor's own tools")
+    _logging.warn("the profiler only measures time: use the vendor's tools for hardware counters")
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ VERSION = (0, 1, 0)
 VERSION_TEXT = ".".join(map(str, VERSION))
 
 COMPATIBLE_WITH = (1, 3, 3)
-"""The version of Quadrants whose interface this package has: `qd.init(require_version=...)` is about it."""
+"""The version of Quadrants whose API this package implements, checked by `qd.init(require_version=...)`."""
 
 
 def require_version(required: str | None) -> None:

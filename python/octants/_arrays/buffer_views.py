@@ -60,7 +60,7 @@ class BufferView(Ndarray):
         return self._whole
 
     offset: int
-    """The first element, counted in the ndarray."""
+    """Index of the first element in the ndarray."""
 
     @property
     def size(self) -> int:  # type: ignore[override]

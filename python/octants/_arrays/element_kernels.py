@@ -5,7 +5,7 @@ layouts.
 """
 
 # mypy: ignore-errors
-# Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
+# Mypy cannot check kernels: their annotations are values, and their assignments have no Python type.
 
 from functools import cache
 
@@ -111,7 +111,7 @@ def _add_back(dtype):
         for index in grouped(to):
             value = to[index]
             to[index] = 0
-            # Behind that, for both may be one.
+            # Only now, because both may be the same array.
             source[index] += cast(value, dtype)
 
     return add_back_elements

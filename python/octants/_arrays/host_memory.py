@@ -20,7 +20,7 @@ MemoryLayout = tuple[int, tuple[int, ...], tuple[int, ...]]
 """Byte offset, extents and byte strides of an array in a buffer."""
 
 REPEATED = 16384
-"""So many components are copied at once where one element is stored everywhere."""
+"""Number of components copied at once by a fill."""
 
 NEAR = 4096
 """Components of an element within this many bytes of each other are read together."""
@@ -61,7 +61,7 @@ class HostMemory:
     NO_VIEW = "copy=False: no numpy array can describe this memory without a conversion; use copy=None or copy=True"
 
     at_once = False
-    """Streams make no difference to this memory: all work is done within the call that asks for it."""
+    """All work on this memory is synchronous, so streams have no effect."""
 
     def __init__(
         self,
@@ -202,7 +202,7 @@ class CopiedMemory:
         self._low, self._high = min(low for low, _ in spans), max(high for _, high in spans)
         count = int(np.prod(self.shape, dtype=np.int64)) * dtype.itemsize
         self._dense = self._high - self._low == count * len(spans)
-        # Components that are dense one by one are copied one by one: what is between them is not theirs.
+        # Copy dense components one by one: the bytes between them belong to other fields.
         apart = not self._dense and len(spans) > 1 and all(high - low == count for low, high in spans)
         self._parts = [CopiedMemory(buffer, dtype, (), [each]) for each in placements] if apart else []
         self._in_order = self._dense and self._is_in_order()

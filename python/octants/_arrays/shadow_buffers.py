@@ -22,7 +22,7 @@ class HostWrites(Protocol):
 
 
 open_scopes: list[HostWrites] = []
-"""Of all threads, usually empty: writes check it first."""
+"""The open scopes of all threads. Usually empty, which makes the check by host writes cheap."""
 
 _known: dict[str, weakref.WeakSet[Any]] = {
     "field": weakref.WeakSet(),

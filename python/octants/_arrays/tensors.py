@@ -28,9 +28,9 @@ class Backend(IntEnum):
     """The storage of a tensor: field or ndarray."""
 
     FIELD = 0
-    """Its shape is compiled in: faster kernels, compiled again for another shape."""
+    """The shape is a compile-time constant: faster kernels, but recompiled for each shape."""
     NDARRAY = 1
-    """Its shape is known at launch: one kernel for all shapes."""
+    """The shape is a launch argument: one kernel for all shapes."""
 
 
 class Tensor:

@@ -14,13 +14,13 @@ class FastcacheObservations:
     """
 
     cache_key_generated: bool = False
-    """It was looked for."""
+    """The entry was looked up."""
     cache_validated: bool = False
-    """It was found, and all that it depends on is as it was."""
+    """The entry was found, and nothing it depends on has changed."""
     cache_loaded: bool = False
-    """Its code was taken from there."""
+    """The code was loaded from the entry."""
     cache_stored: bool = False
-    """It was compiled, and stored."""
+    """The kernel was compiled and stored."""
 
 
 @dataclass
@@ -30,4 +30,4 @@ class CacheObservations:
     """
 
     cache_hit: bool = False
-    """Its machine code was found there."""
+    """The machine code was found in the cache."""

@@ -105,7 +105,7 @@ def begin() -> None:
     global _coverage
     if _coverage is None:
         _coverage = _Coverage()
-        # Behind the registration that ends the program, so that this runs first.
+        # Registered after the handler that ends the program, so this runs first.
         atexit.register(_coverage.write)
         _octants.probe_lines(_coverage.probe)
     _coverage.marks = field(i32, shape=_coverage.most)

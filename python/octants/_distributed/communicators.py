@@ -15,7 +15,7 @@ from octants.exceptions import OctantsDistributedError
 __all__ = ["Alone", "Communicator", "Exchange", "Message", "Pending", "await_end", "failed", "user_line"]
 
 Message = tuple[int, MemoryRange]
-"""A rank, and the memory that is sent to it or received from it."""
+"""A rank, and the memory to send to it or to receive from it."""
 
 
 class Exchange:
@@ -27,12 +27,12 @@ class Exchange:
         self.sends = sends
         self.receives = receives
         self.prepared: Any = None
-        """What the communicator makes of them, which takes time."""
+        """The communicator's own representation, cached because it takes time to create."""
 
 
 _PACKAGE = path.join(path.dirname(_octants.__file__), "")
 
-# Seconds between two looks at a message: at first, and at most.
+# Initial and maximum polling interval in seconds.
 _SOON, _LATER = 2e-5, 2e-3
 
 
@@ -52,7 +52,7 @@ class Communicator(Protocol):
     rank: int
     size: int
     timeout: float
-    """Seconds after which a rank that does not answer is an error."""
+    """Seconds after which a rank that does not respond is an error."""
 
     def exchange(self, messages: Exchange, what: str, stream: int = 0) -> Pending:
         """Sends and receives. `stream` is the driver's handle of the stream that uses the device memory."""

@@ -15,16 +15,16 @@ class Position(NamedTuple):
     """The rank of this process, as its launcher assigned it."""
 
     rank: int
-    """Its number, from 0 on."""
+    """The rank, from 0."""
 
     size: int
-    """The number of processes."""
+    """Number of ranks."""
 
     local_rank: int
-    """Its number among those of its host, which is the number of its GPU."""
+    """The rank among those on its host; also the number of its GPU."""
 
     launcher: str
-    """What started it; `""` for a process that was started alone."""
+    """The launcher; `""` for a process that was started without one."""
 
 
 # Rank, number of ranks and local rank, as each launcher names them. The last may be missing.

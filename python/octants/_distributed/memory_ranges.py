@@ -23,11 +23,11 @@ class MemoryRange:
     dtype: np.dtype[Any]
     on_host: bool
     keeps: Any = None
-    """What owns the memory."""
+    """Keeps the memory alive."""
     place: tuple[_octants.Buffer, int] | None = None
-    """A buffer of the program, and the first byte in it: what kernels need to use memory that is not the host's."""
+    """Buffer and byte offset, with which kernels access memory that is not the host's."""
     views: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
-    """The range as objects of other libraries, which take time to make."""
+    """The range as objects of other libraries, cached because they take time to create."""
 
     @property
     def nbytes(self) -> int:

@@ -68,7 +68,7 @@ class Messages(NamedTuple):
     sends: list[Message]
     receives: list[Message]
     copies: list[tuple[MemoryRange, MemoryRange]]
-    """Ghost rows, and the rows of this rank that they are copies of: the other end of a periodic array."""
+    """Ghost rows, and the local rows that they copy: the opposite end of a periodic array."""
 
 
 class GhostSums(NamedTuple):
@@ -79,7 +79,7 @@ class GhostSums(NamedTuple):
     sends: list[Message]
     receives: list[Message]
     sums: list[tuple[MemoryRange, MemoryRange]]
-    """Rows of this rank, and what arrives for them."""
+    """Local rows, and the received contributions to them."""
 
 
 class SplitNdarray(_octants.Ndarray):

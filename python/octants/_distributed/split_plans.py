@@ -26,7 +26,7 @@ Described = list[tuple[Any, ...] | None]
 # A row that no array has, to which constants may be added.
 _FAR = 1 << 30
 
-# What an element starts from on all ranks but the first. Other operations may see an element any number of times.
+# Initial values of reductions on all ranks but the first. Other operations are idempotent and need none.
 _NEUTRAL = {"add": 0, "mul": 1, "xor": 0}
 
 # Most plans that an array keeps.
@@ -40,13 +40,13 @@ class Task(NamedTuple):
     writes: list[int]
     adds: list[Halo]
     local: list[tuple[int, bool, int, int]]
-    """Arrays that are read (False) or added to (True) at rows from the first to the last number."""
+    """Arrays accessed at any row of a range: buffer, whether added to (else read), first and last row."""
     updates: list[Update]
-    """Operation, type, address and number of scalars."""
+    """Reductions: operation, type, address and number of scalars."""
     wraps: list[tuple[int, int | None, int | None]]
-    """Arrays whose rows wrap around, what the code takes for their number of rows, and the end of the loop's rows."""
+    """Arrays whose row indices wrap around: buffer, the modulus in the code, and the end of the loop's rows."""
     last_rows: list[tuple[int, int]]
-    """Rows that have to be the last of the array."""
+    """Buffers, and rows that must be the last row of the array."""
 
     def of_rows(self) -> list[int]:
         """The arrays that the loop accesses at the row of the iteration or at a fixed distance from it."""
@@ -62,7 +62,7 @@ class GhostExchange(NamedTuple):
     messages: Exchange | None
     copies: list[tuple[MemoryRange, MemoryRange]]
     inner: list[Rows]
-    """Rows that need none of what comes."""
+    """Rows that do not depend on the exchange."""
     left: list[Rows]
 
 
@@ -70,22 +70,22 @@ class TaskPlan(NamedTuple):
     """How a task runs on this rank."""
 
     rows: int
-    """The array whose rows iterations follow."""
+    """The array whose rows determine which rank runs an iteration."""
     reads: list[Halo]
-    """Arrays, and the ghost rows that it needs of them."""
+    """Arrays, and the number of ghost rows to read before and after."""
     inner_reads: int
-    """How many of these are read at a distance from the iteration's row; the others may be read by any iteration."""
+    """How many of these are read at a fixed distance from the iteration's row; any iteration may read the others."""
     changed: list[int]
     resets: list[tuple[MemoryRange, int]]
-    """What it reduces into, and what that starts from on this rank."""
+    """Targets of reductions, and their initial values on this rank."""
     updates: list[tuple[MemoryRange, str]]
     ghosts: list[MemoryRange]
-    """Ghost rows that it adds to, which start at zero."""
+    """Ghost rows that the task adds to. Zeroed before it."""
     ghost_sums: Exchange | None
     sums: list[tuple[MemoryRange, MemoryRange]]
-    """Rows of this rank, and what other ranks add to them."""
+    """Local rows, and the received contributions to them."""
     exchanges: dict[tuple[bool, ...], GhostExchange]
-    """By which of the reads lack ghost rows."""
+    """Cached, by which of the reads lack valid ghost rows."""
 
 
 def plan_of(kernel: str, described: Described, arrays: dict[int, tuple[SplitNdarray, bool]]) -> SplitPlan:
@@ -116,7 +116,7 @@ class SplitPlan:
         for task in filter(None, self._described):
             self._check(task)
         self.is_whole = world().size == 1 and not any(task.wraps for task in self._described if task is not None)
-        """This process has all rows, and nothing of them is exchanged."""
+        """This process owns all rows, and no ghost rows need copying."""
         if not self.is_whole:
             self._agree()
             self.tasks = [None if task is None else self._plan(task) for task in self._described]
@@ -237,7 +237,7 @@ class SplitPlan:
             if not messages.receives:
                 continue
             if place >= task.inner_reads:
-                # Any iteration may read what comes.
+                # Any iteration may read the received rows.
                 rows_before = rows_after = extent
             before = max(before, rows_before * (first > 0 or read.periodic))
             after = max(after, rows_after * (end < extent or read.periodic))

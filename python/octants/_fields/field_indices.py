@@ -1,7 +1,7 @@
 """Arithmetic on indices of fields, in the kernel language."""
 
 # mypy: ignore-errors
-# Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
+# Mypy cannot check kernels: their annotations are values, and their assignments have no Python type.
 
 from octants._language.kernel_decorators import pyfunc
 from octants._language.ops import static

@@ -40,7 +40,7 @@ class TensorField(Field, WholeArray):
 
     _octants_entity = "field"
     _positions: ScalarField | None = None
-    """For each index the place of its element in memory, where that is another one."""
+    """For each index, the position of its element in memory, if reordered."""
 
     def __init__(
         self, dtype: DataType, element_shape: tuple[int, ...], components: Sequence[Component], name: str = ""

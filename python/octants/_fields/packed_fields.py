@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from octants._fields.snode import Component, SNode
 
 Digits = tuple[int, int, bool]
-"""The lowest bit of a number in its word, its number of bits, and whether it has a sign."""
+"""A bit field of a word: lowest bit, number of bits, and whether it is signed."""
 
 _WORDS = {bits: BY_NAME[f"u{bits}"] for bits in (8, 16, 32, 64)}
 
@@ -38,9 +38,9 @@ class PlacedBits:
     """The place of the word."""
     digits: Digits
     exponent: tuple[int, int] | None = None
-    """Of floats: the lowest bit, and the number of bits."""
+    """The bit field of the exponent of a float: lowest bit and number of bits."""
     shared: list[Digits] | None = None
-    """All numbers that have this exponent, if it is shared."""
+    """The bit fields of all values with this exponent, if it is shared."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +53,7 @@ class PackedPart:
     axes: tuple[int, ...]
     """For each axis of the words, the field's axis."""
     within: tuple[tuple[int, int], ...]
-    """The field's axes, the outermost first, and how many elements along each are in a word."""
+    """The field's axes, outermost first, and the number of elements along each within a word."""
     digits: Digits
     scale: float | None
     exponent: tuple[int, int] | None

@@ -45,9 +45,9 @@ class Component:
     node: SNode | None = None
     offset: tuple[int, ...] = ()
     quant: QuantType | None = None
-    """The type in memory, if that is a quantized one; `dtype` is then what is computed with."""
+    """The quantized type in memory, if any; `dtype` is then its compute type."""
     bits: PlacedBits | None = field(default=None, repr=False)
-    """Of a quantized type: where it is in its word, once that is known."""
+    """For a quantized type, the position in its word, once known."""
     grad: Component | None = field(default=None, repr=False)
     dual: Component | None = field(default=None, repr=False)
     role: SNodeGradType = SNodeGradType.PRIMAL

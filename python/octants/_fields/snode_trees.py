@@ -199,7 +199,7 @@ class RootProxy:
     _octants_entity = "snode"
 
     def __init__(self) -> None:
-        # By the numbers of the programs.
+        # By program serial.
         self._open: dict[int, SNode] = {}
         self._closed: set[int] = set()
         self._shaped: weakref.WeakSet[SNode] = weakref.WeakSet()

@@ -1,7 +1,7 @@
 """What kernels do with sparse levels: asking for cells and changing them, lists of active cells, and fills."""
 
 # mypy: ignore-errors
-# Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
+# Mypy cannot check kernels: their annotations are values, and their assignments have no Python type.
 
 from functools import cache
 
@@ -66,7 +66,7 @@ def deactivate(node: template(), indices: template()):
     index = flat_values(indices)
     level = static(_level(node, "deactivate", len(index)))
     if static(level.is_list):
-        # Behind its end a list holds zeros already.
+        # Beyond its end, a list is zero already.
         for n in range(min(level.state[indices], level.capacity)):
             for view in static(level.views):
                 if static(len(view.inner) == 1):

@@ -93,16 +93,16 @@ tanh = _unary("tanh", "Hyperbolic tangent.", np.tanh)
 exp = _unary("exp", "e to the power of x.", np.exp)
 log = _unary("log", "Natural logarithm.", np.log)
 sqrt = _unary("sqrt", "Square root.", np.sqrt)
-rsqrt = _unary("rsqrt", "1 over the square root.", lambda x: 1.0 / np.sqrt(x))
+rsqrt = _unary("rsqrt", "The reciprocal of the square root.", lambda x: 1.0 / np.sqrt(x))
 abs = _unary("abs", "Absolute value.", builtins.abs)
 neg = _unary("neg", "The negative.", lambda x: -x)
-sgn = _unary("sgn", "-1, 0 or 1 by the sign.", np.sign)
-logical_not = _unary("logical_not", "1 where x is 0, else 0.", np.logical_not)
+sgn = _unary("sgn", "The sign: -1, 0 or 1.", np.sign)
+logical_not = _unary("logical_not", "1 if x is 0, else 0.", np.logical_not)
 bit_not = _unary("bit_not", "All bits flipped.", lambda x: ~x)
 
 floor = _rounding("floor", "The largest integer not above x, as a float or converted to `dtype`.", np.floor)
 ceil = _rounding("ceil", "The smallest integer not below x, as a float or converted to `dtype`.", np.ceil)
-round = _rounding("round", "The nearest integer, halves to even, as a float or converted to `dtype`.", np.round)
+round = _rounding("round", "The nearest integer, ties to even, as a float or converted to `dtype`.", np.round)
 
 
 @known_to_compiler("pow")
@@ -115,8 +115,8 @@ atan2 = _binary("atan2", "The angle of the point (x2, x1), within -pi and pi.", 
 mod = _binary("mod", "The remainder with the sign of the divisor.", lambda x1, x2: x1 % x2)
 floordiv = _binary("floordiv", "The quotient rounded down.", lambda x1, x2: x1 // x2)
 truediv = _binary("truediv", "The quotient as a float.", lambda x1, x2: x1 / x2)
-logical_and = _binary("logical_and", "1 where both are not 0.", np.logical_and)
-logical_or = _binary("logical_or", "1 where one is not 0.", np.logical_or)
+logical_and = _binary("logical_and", "1 if both are nonzero, else 0.", np.logical_and)
+logical_or = _binary("logical_or", "1 if either is nonzero, else 0.", np.logical_or)
 
 
 @_scalarwise
@@ -136,15 +136,15 @@ def _raw_mod(x1: Any, x2: Any) -> Any:
 
 @_scalarwise
 def _bit_shr(x1: Any, x2: Any) -> Any:
-    # A Python integer stands for a 32-bit one here unless it needs more.
+    # A Python integer counts as 32-bit here unless it needs more.
     value = int(x1)
     bits = 32 if -(1 << 31) <= value < 1 << 32 else 64
     return (value & ((1 << bits) - 1)) >> int(x2)
 
 
-raw_div = _binary("raw_div", "The quotient as C computes it: of integers, rounded toward zero.", _raw_div)
-raw_mod = _binary("raw_mod", "The remainder as C computes it: with the sign of x1.", _raw_mod)
-bit_shr = _binary("bit_shr", "Shift to the right that fills with zeros.", _bit_shr)
+raw_div = _binary("raw_div", "The quotient as in C: integers are rounded toward zero.", _raw_div)
+raw_mod = _binary("raw_mod", "The remainder as in C: with the sign of x1.", _raw_mod)
+bit_shr = _binary("bit_shr", "Logical shift to the right.", _bit_shr)
 
 
 def _width(x: Any) -> int:
@@ -170,8 +170,8 @@ def _lowest_set(x: Any) -> int:
 
 
 popcnt = _unary("popcnt", "Number of bits set.", _scalarwise(_count_bits))
-clz = _unary("clz", "Number of zero bits above the highest set bit.", _scalarwise(_leading_zeros))
-ffs = _unary("ffs", "Place of the lowest set bit, counting from 1; 0 for 0.", _scalarwise(_lowest_set))
+clz = _unary("clz", "Number of leading zero bits.", _scalarwise(_leading_zeros))
+ffs = _unary("ffs", "Position of the lowest set bit, starting at 1; 0 for 0.", _scalarwise(_lowest_set))
 
 
 @known_to_compiler("frexp")
@@ -321,53 +321,55 @@ def loop_unique(val: Any, covers: Any = None) -> Any:
     return val
 
 
-atomic_add = kernel_only("atomic_add", "x += y in one step; returns the old x.", lambda x, y: None)
-atomic_sub = kernel_only("atomic_sub", "x -= y in one step; returns the old x.", lambda x, y: None)
-atomic_mul = kernel_only("atomic_mul", "x *= y in one step; returns the old x.", lambda x, y: None)
-atomic_min = kernel_only("atomic_min", "x = min(x, y) in one step; returns the old x.", lambda x, y: None)
-atomic_max = kernel_only("atomic_max", "x = max(x, y) in one step; returns the old x.", lambda x, y: None)
-atomic_and = kernel_only("atomic_and", "x &= y in one step; returns the old x.", lambda x, y: None)
-atomic_or = kernel_only("atomic_or", "x |= y in one step; returns the old x.", lambda x, y: None)
-atomic_xor = kernel_only("atomic_xor", "x ^= y in one step; returns the old x.", lambda x, y: None)
-atomic_exchange = kernel_only("atomic_exchange", "x = y in one step; returns the old x.", lambda x, y: None)
+atomic_add = kernel_only("atomic_add", "x += y, atomically; returns the old x.", lambda x, y: None)
+atomic_sub = kernel_only("atomic_sub", "x -= y, atomically; returns the old x.", lambda x, y: None)
+atomic_mul = kernel_only("atomic_mul", "x *= y, atomically; returns the old x.", lambda x, y: None)
+atomic_min = kernel_only("atomic_min", "x = min(x, y), atomically; returns the old x.", lambda x, y: None)
+atomic_max = kernel_only("atomic_max", "x = max(x, y), atomically; returns the old x.", lambda x, y: None)
+atomic_and = kernel_only("atomic_and", "x &= y, atomically; returns the old x.", lambda x, y: None)
+atomic_or = kernel_only("atomic_or", "x |= y, atomically; returns the old x.", lambda x, y: None)
+atomic_xor = kernel_only("atomic_xor", "x ^= y, atomically; returns the old x.", lambda x, y: None)
+atomic_exchange = kernel_only("atomic_exchange", "x = y, atomically; returns the old x.", lambda x, y: None)
 atomic_cas = kernel_only(
     "atomic_cas",
-    "With (x, expected, desired): x = desired where x is expected, in one step; returns the old x.",
+    "Compare and swap: sets x to `desired` if it equals `expected`, atomically; returns the old x.",
     lambda x, expected, desired: None,
 )
 random = kernel_only(
     "random",
-    "Of the type given (else `default_fp`): a float from 0 to below 1, or an integer of any value.",
+    "A uniform random number of the given type (default: `default_fp`): a float in [0, 1), or any integer.",
     lambda dtype=float: None,
 )
 clock_counter = kernel_only(
     "clock_counter",
-    "Ticks of a counter of the processor that runs the thread, i64: of the core's time stamp on a CPU, cycles of the "
-    "multiprocessor on a GPU. For differences within one thread; ticks of different devices cannot be compared.",
+    "The clock counter of the processor that runs the thread, i64: the core's time stamp counter on a CPU, cycles of "
+    "the multiprocessor on a GPU. Only differences within one thread are meaningful.",
     lambda: None,
 )
-grouped = kernel_only("grouped", "Makes the indices of a loop over a field or an ndrange one vector.", lambda x: None)
+grouped = kernel_only(
+    "grouped", "Yields the indices of a loop over a field or an ndrange as one vector.", lambda x: None
+)
 get_addr = kernel_only(
     "get_addr",
-    "`qd.get_addr(x, [i, j])`: the address on the device of an element of a field or array, a `u64`.",
+    "`qd.get_addr(x, [i, j])`: the device address of an element of a field or array, u64.",
     lambda f, indices: None,
 )
 volatile_load = kernel_only(
     "volatile_load",
-    "Reads an element each time that it is executed, for loops that wait for what others write.",
+    "A volatile load, neither cached nor hoisted: for loops that wait for the writes of other threads.",
     lambda target: None,
 )
 flat_values = kernel_only(
-    "flat_values", "The scalars of a scalar, vector, matrix, struct or list, as a list.", lambda value: None
+    "flat_values", "The scalars of a scalar, vector, matrix, struct or list, flattened to a list.", lambda value: None
 )
 cell_is_active = kernel_only(
     "cell_is_active",
-    "Whether the cell of a sparse level is active that holds an element; indices count from zero.",
+    "Whether the cell of a sparse level that contains an element is active; indices are zero-based.",
     lambda cells, index: None,
 )
 cell_number = kernel_only(
     "cell_number",
-    "The number of the word of state of the cell of a sparse level that holds an element; indices count from zero.",
+    "The index of the activation state of the sparse cell that contains an element; indices are zero-based.",
     lambda cells, index: None,
 )
 outer = kernel_only(
@@ -375,16 +377,16 @@ outer = kernel_only(
     "`outer(a, b)`: the outer product of two columns of a `qd.simt` tile, in `t -= outer(a, b)`.",
     lambda a, b: None,
 )
-block_local = kernel_only("block_local", "A hint: keep these fields near the block of threads.", lambda *args: None)
+block_local = kernel_only("block_local", "A hint: cache these fields in shared memory.", lambda *args: None)
 cache_read_only = kernel_only("cache_read_only", "A hint: these fields are only read.", lambda *args: None)
 mesh_local = kernel_only(
     "mesh_local",
-    "A hint: the next loop over elements of a mesh uses these attributes often. Takes fields; changes nothing.",
+    "A hint without effect: the next loop over mesh elements uses these fields often.",
     lambda *args: None,
 )
 mesh_patch_idx = kernel_only(
     "mesh_patch_idx",
-    "In a loop over elements of a mesh, the number of the patch that owns the loop's element.",
+    "In a loop over mesh elements, the patch that owns the current element.",
     lambda: None,
 )
 no_activate = kernel_only("no_activate", "A hint: writes to these sparse fields activate nothing.", lambda *args: None)

@@ -34,7 +34,7 @@ class _Implementation:
         self.name: str = getattr(function, "__name__", type(function).__name__)
         self.is_compatible = is_compatible
         self.call = self._call_in_scope if scoped else function
-        """Takes `qd_stream` too. A function that does not know it runs with the stream as the current one."""
+        """Takes `qd_stream` too. A function without that parameter runs with the stream as the current one."""
 
     def serves(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         return self.is_compatible is None or bool(self.is_compatible(*args, **kwargs))
@@ -113,7 +113,7 @@ class PerformanceDispatcher:
             )
         plain = inspect.isfunction(function)
         if plain:
-            # A kernel made of it afterwards would not be what was registered: the decorators check for this mark.
+            # Decorators check this mark: a kernel made from the function now would not be the registered one.
             function._octants_registered = True  # type: ignore[attr-defined]
         implementation = _Implementation(function, is_compatible, scoped=plain and "qd_stream" not in parameters)
         self.implementations.append(implementation)

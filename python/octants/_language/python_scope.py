@@ -15,8 +15,7 @@ def only_in_python(function: F) -> F:
 
 
 STAND_INS: dict[str, Callable[..., Any]] = {}
-"""What functions of the kernel language do in Python, by the compiler's name. Empty unless kernels run as Python
-(`arch=qd.python`)."""
+"""Python implementations of builtins, by the compiler's name. Empty unless kernels run as Python (`arch=qd.python`)."""
 
 
 def runs_as_python() -> bool:

@@ -35,7 +35,7 @@ class _Connectivity:
         self.top_order = top.shape[1] - 1
         self.vertices: dict[int, Array] = {self.top_order: top}
         self.lower: dict[tuple[int, int], Array] = {}
-        """For each element of the first order, its elements of the second one, in their order around it."""
+        """By a pair of orders: for each element of the higher one, its elements of the lower one, in local order."""
         if self.top_order == 3:
             self._add(2, top[:, _FACES_OF_CELL], 3)
         if self.top_order >= 2:

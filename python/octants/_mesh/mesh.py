@@ -42,7 +42,7 @@ class MeshInstance:
         )
         self.verts, self.edges, self.faces, self.cells = self._kinds
         self.patcher = metadata.patcher
-        """What the metadata has under `patcher`."""
+        """The entry `patcher` of the metadata."""
 
     @property
     def num_patches(self) -> int:

@@ -15,10 +15,10 @@ __all__ = ["KINDS", "WIDTHS", "MeshMetadata", "Numbering", "Relation", "letters"
 Array = np.ndarray[Any, Any]
 
 KINDS = ("verts", "edges", "faces", "cells")
-"""The kinds of elements. A kind's place here is its order: the number of axes that such an element extends in."""
+"""The kinds of elements, by order, which is their dimension."""
 
 WIDTHS = {(1, 0): 2, (2, 0): 3, (2, 1): 3, (3, 0): 4, (3, 1): 6, (3, 2): 4}
-"""How many elements of a lower order each element has: edges of a triangle, vertices of a tetrahedron."""
+"""Number of elements of a lower order per element: edges of a triangle, vertices of a tetrahedron."""
 
 
 @dataclass(frozen=True)
@@ -27,9 +27,9 @@ class Numbering:
 
     count: int
     positions: Array
-    """For each element, by its number, its position in the order in which reordered attributes are in memory."""
+    """The position of each element in the memory of reordered attributes."""
     patches: Array
-    """For each element, by its number, the patch that owns it."""
+    """The patch that owns each element."""
 
 
 @dataclass(frozen=True)
@@ -37,9 +37,9 @@ class Relation:
     """For each element of a source kind, the adjacent elements of a target kind, by number."""
 
     indices: Array
-    """A row of `width` numbers for each element; or, with `offsets`, the numbers of all elements one after another."""
+    """A row of `width` numbers for each element; or, with `offsets`, the concatenated numbers of all elements."""
     offsets: Array | None = None
-    """Where the numbers of each element begin in `indices`, and at last their end."""
+    """Start of each element's numbers in `indices`, followed by the end."""
 
     @property
     def width(self) -> int | None:
@@ -93,11 +93,11 @@ class MeshMetadata:
         patcher: Any = None,
     ) -> None:
         self.num_patches = num_patches
-        """How many patches the elements are divided into."""
+        """Number of patches."""
         self.attrs = dict(attrs)
         """Arrays from the source. `x`: the vertex positions, of shape (vertices, 3)."""
         self.patcher = patcher
-        """What the source has under `patcher`; None where it has nothing."""
+        """The entry `patcher` of the source, if any."""
         self._numberings = dict(numberings)
         self._makers = dict(relations)
         self._relations: dict[tuple[int, int], Relation] = {}

@@ -38,9 +38,9 @@ class _Patches:
         if np.any(owned > np.diff(self.total)):
             _wrong(self.what, "a patch owns more elements than it lists")
         self.owner = np.repeat(np.arange(num_patches), owned)
-        """For each owned element, in the order of the file: its patch."""
+        """The patch of each owned element, in file order."""
         self.slots = np.arange(self.count) + np.repeat(self.total[:-1] - self.owned[:-1], owned)
-        """For each owned element: its place in `l2g_mapping`."""
+        """The index of each owned element in `l2g_mapping`."""
         self.ids = self.local_to_global[self.slots]
         if not _is_permutation(self.ids, self.count):
             _wrong(self.what, "each element must be owned by one patch")

@@ -28,9 +28,9 @@ class CompileStep:
     phase: str
     """One of `CompileReport.phases`."""
     name: str
-    """What was done; empty where the phase is one step."""
+    """The name of the step; empty if the phase is a single step."""
     begin_ms: float
-    """From the begin of the compilation."""
+    """Since the start of the compilation."""
     ms: float
 
 
@@ -40,9 +40,9 @@ class Compilation:
 
     kernel: str
     begin_ms: float
-    """From the begin of the program."""
+    """Since the start of the program."""
     kept: bool
-    """Its code was found on disk."""
+    """Whether the code was loaded from the cache on disk."""
     steps: tuple[CompileStep, ...]
 
     @property
@@ -63,7 +63,7 @@ class CompileReport:
 
     def __init__(self, compilations: Iterable[Compilation]) -> None:
         self.compilations: tuple[Compilation, ...] = tuple(compilations)
-        """In the order in which they ended."""
+        """In order of completion."""
         self.phases: tuple[str, ...] = tuple(_octants.compile_phases())
         """`parse`: source text to syntax trees. `lower`: these to intermediate code, with all that is computed at
         compile time. `passes`: what is done to that code. `codegen`: from there to machine code. `link`: making it

@@ -24,7 +24,7 @@ class Task:
     kernel: str
     """Name of the kernel."""
     task: str
-    """Number of the task in its kernel, and what it is: `0_range`."""
+    """Index of the task in its kernel, and its kind: `0_range`."""
     lane: str
     """Name of the stream it ran on."""
     begin_ms: float
@@ -65,7 +65,7 @@ class Timeline:
         """Starts recording the tasks launched from now on."""
         if self._first is not None:
             raise OctantsRuntimeError("a timeline can only be started once: create another with qd.profiler.timeline()")
-        # Where all work is done in order every stream has the number of the default one, which keeps its own name.
+        # Without real streams, each stream has the number of the default stream, which keeps its own name.
         default = _octants.default_stream()
         self._named = {s.number: name for name, s in self._streams.items() if s.number or s == default}
         self._program = _octants.generation()

@@ -75,11 +75,11 @@ class Config:
 
 
 _SHARED = ("default_fp", "default_ip", "log_level", "print_full_traceback")
-"""Options that have one value on all devices: annotations, the log and tracebacks know of none."""
+"""Options shared by all devices: annotations, the log and tracebacks belong to no device."""
 _configs: dict[int, Config] = {}
-"""By the numbers of the programs."""
+"""By program serial."""
 _given: dict[str, Any] = {}
-"""What the running program was given."""
+"""The options passed to `init`."""
 
 
 @only_in_python

@@ -133,7 +133,7 @@ class CapturedGraph:
             )
         notes = [(step, number) for number, (*_, step) in enumerate(self._graph.calls())]
         entries: list[tuple[int, int, int | Callable[[], None]]] = [(step, 1, number) for step, number in notes]
-        # Behind the steps that they made.
+        # After the steps that they created.
         for steps, other in self._others:
             if isinstance(other, tuple):
                 graph, version = other
@@ -371,7 +371,7 @@ class _HostWrites:
     def _host_wrote(self, whole: Any, key: Any, component: Any) -> None:
         gradient = shadow_buffers.shadow_buffer(whole, "grad")
         if gradient is not None:
-            # What was there before has no part in what comes after.
+            # Earlier values do not influence later ones.
             self._graph._note(lambda: gradient.fill(0))
 
     def _host_copied(self, to: Any, source: Any) -> None:
@@ -405,7 +405,7 @@ _capturing: dict[int, CapturedGraph] = {}
 
 
 _Target = tuple[int, int, tuple[str, ...]]
-"""What an update replaces: the number of a launch, that of a parameter, and the path to a member of the argument."""
+"""The target of an update: index of a launch, index of a parameter, and path to a member of the argument."""
 
 
 def _is_same(a: Any, b: Any) -> bool:

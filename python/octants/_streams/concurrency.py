@@ -46,7 +46,7 @@ class ConcurrentLaunch:
     """A launch: its lane, and the launches it waited for."""
 
     number: int
-    """Its number among the launches that concurrency was asked for."""
+    """Index among the launches made under `qd.concurrent()`."""
     kernel: str
     """The kernel's name."""
     lane: int | None
@@ -61,7 +61,7 @@ class ConcurrencyReport:
     """The result of `concurrency_report()`. Printed, it is a table with a line for each launch."""
 
     launches: tuple[ConcurrentLaunch, ...]
-    """Those that were made one by one, in the order of the calls; the latest 4,096."""
+    """The latest 4,096 launches that did not run as part of a graph, in the order of the calls."""
     replays: int
     """Rounds of launches that the program has launched as one graph since `qd.init`, because they came again and
     again."""

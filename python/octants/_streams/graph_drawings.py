@@ -10,10 +10,10 @@ _WIDE, _HIGH, _GAP, _MARGIN = 170, 40, 30, 20
 _OF_PATH, _OF_STREAM, _OF_EVENT = "#e45756", "#4c78a8", "#f58518"
 
 _LAUNCHES = 1 << 40
-"""The numbers of rounds are those of their launches, and multiples of this."""
+"""The id of a round is that of its launch plus a multiple of this."""
 
 Steps = Sequence[tuple[str, int, list[int]]]
-"""Of each step what it does, its stream, and the steps that it waits for."""
+"""For each step: its label, its stream, and the steps it depends on."""
 
 
 def times_of(steps: Steps, tasks: Sequence[Task]) -> list[float]:

@@ -15,7 +15,7 @@ from octants._fields.fields import TensorField
 from octants._streams.saved_graphs import Call, bare, member_names
 
 _Path = tuple[str, ...]
-"""The members that lead from an object to one that it holds."""
+"""A path of members from an object to one inside it."""
 _DEEPEST = 8
 
 

@@ -31,7 +31,7 @@ class RaceAccess:
     at: str
     """`path:line` of the access: in a kernel, or in the program where the host touches the element."""
     by: str
-    """Who does it, such as an iteration, a kernel on a stream, or the host."""
+    """The origin of the access, such as an iteration, a kernel on a stream, or the host."""
     launched_at: str | None = None
     """`path:line` of the launch in the program, for races between launches and with the host."""
 
@@ -56,13 +56,13 @@ class Race:
     buffer: str
     """The name of the array, field or variable."""
     index: tuple[int, ...] | None
-    """An element that both touch, where it is known."""
+    """An element that both access, if known."""
     first: RaceAccess
     """The earlier access."""
     second: RaceAccess
     """The later access."""
     cure: str
-    """What removes the race: the missing wait, atomic or option."""
+    """How to remove the race: the missing wait, atomic or option."""
 
     def __str__(self) -> str:
         where = "" if self.index is None else f" at index {list(self.index)}"

@@ -145,7 +145,7 @@ class Tape(Scope):
                     if isinstance(func, _octants.RecordedLaunch):
                         func.grad(*args, order=orders[func.serial])
                     else:
-                        # What it launches is not known: it stands alone.
+                        # Its launches are unknown: order it after and before all others.
                         for order in orders.values():
                             order.join()
                         func.grad(*args)
@@ -209,7 +209,7 @@ class _HostCopy:
     def grad(self) -> None:
         taken = self.to.grad.to_numpy()
         self.to.grad.fill(0)
-        # Behind that, for the source may be the same memory.
+        # Only now, because the source may be the same memory.
         gradient = shadow_buffer(self.source, "grad")
         if gradient is not None:
             gradient.from_numpy(gradient.to_numpy() + taken.astype(gradient.dtype.numpy))

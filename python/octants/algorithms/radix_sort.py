@@ -1,7 +1,7 @@
 """A stable least-significant-digit radix sort (Knuth, The Art of Computer Programming, volume 3, section 5.2.5)."""
 
 # mypy: ignore-errors
-# Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
+# Mypy cannot check kernels: their annotations are values, and their assignments have no Python type.
 
 from __future__ import annotations
 

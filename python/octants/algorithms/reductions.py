@@ -5,7 +5,7 @@ bits in each run.
 """
 
 # mypy: ignore-errors
-# Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
+# Mypy cannot check kernels: their annotations are values, and their assignments have no Python type.
 
 from __future__ import annotations
 
@@ -120,11 +120,11 @@ def _reduce_by(name: str) -> Any:
         _reduce(arr, out, scratch, n, dtype, static(OPERATORS[name]), neutral)
 
     reduce_by.__name__ = reduce_by.__qualname__ = f"reduce_{name}"
-    reduce_by.__doc__ = f"""`out[0]` is `{name}` over `arr[0:n]`; the identity for `n == 0`.
+    reduce_by.__doc__ = f"""Sets `out[0]` to the `{name}` reduction of `arr[0:n]`; to the identity for `n == 0`.
 
-    `scratch` has `reduce_scratch_slots(n, log256_max_n)` words, u32 or u64 as wide as `dtype` or wider. Raises
-    `NotImplementedError` for other types than numbers of 8 to 64 bits, and `TypeError` for a bitwise operator on floats,
-    when the kernel is compiled.
+    `scratch` has `reduce_scratch_slots(n, log256_max_n)` words, u32 or u64, at least as wide as `dtype`.
+    Raises `NotImplementedError` unless `dtype` is a number of 8 to 64 bits, and `TypeError` for a bitwise operator on
+    floats, when the kernel is compiled.
     """
     return reduce_by
 

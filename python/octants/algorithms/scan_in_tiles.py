@@ -12,7 +12,7 @@ progress of blocks that have begun, which GPUs guarantee, not on the order in wh
 """
 
 # mypy: ignore-errors
-# Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
+# Mypy cannot check kernels: their annotations are values, and their assignments have no Python type.
 
 from __future__ import annotations
 

@@ -14,25 +14,25 @@ from octants.architectures import arm64, x64
 from octants.simt.lanes import group_size
 
 CHUNKS = 64
-"""Chunks of the input on a processor: enough to keep its threads busy."""
+"""Number of chunks of the input on a CPU: enough to keep its threads busy."""
 
 BLOCK = 256
-"""Threads of a block of the other algorithms."""
+"""Threads per block of the other algorithms."""
 
 SCAN_BLOCK = 128
-"""Threads of a block of a scan or a selection: while one small block loads its tile, another stores its results."""
+"""Threads per block of a scan or a selection. Small blocks overlap the loads of one with the stores of another."""
 
 REDUCTION_BLOCKS = 1024
-"""Blocks of a reduction. The number is the same on each device, so that the order of a sum's terms is too."""
+"""Blocks of a reduction. The same on each device, so that floating-point sums are reproducible."""
 
 GRID = 2048
-"""Blocks that take tiles in turn: at least as many as a GPU runs at once."""
+"""Persistent blocks that take tiles in turn: at least as many as a GPU runs concurrently."""
 
 SMALLEST_TILE = 2048
 """Elements of the smallest tile of a scan or a sort; scratch memory is sized for it."""
 
 FAN_OUT = 32
-"""The least number of threads of a subgroup: how many tiles one sum above them stands for, at least."""
+"""Minimum subgroup size, and thus the minimum fan-out of the tree of sums."""
 
 DIGIT_BITS = 8
 DIGITS = 1 << DIGIT_BITS

@@ -5,7 +5,7 @@ with a smaller key and the first of those with an equal one, and these few eleme
 """
 
 # mypy: ignore-errors
-# Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
+# Mypy cannot check kernels: their annotations are values, and their assignments have no Python type.
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def find_threshold(arr: template(), search: template(), n, k, key_dtype: templat
                 digit = _digit_within(arr[i], search, step, shift, key_dtype, descending)
                 if digit >= 0:
                     atomic_add(search[static(_BINS) + digit], u64(1))
-        # Each digit sums the counts of those before it; one finds itself to be the threshold's.
+        # Each digit sums the counts of those before it; exactly one is the threshold's.
         for digit in range(static(DIGITS)):
             before = u64(0)
             for smaller in range(digit):

@@ -1,7 +1,7 @@
 """Kernels over the rows of a sparse matrix, and over vectors: products, and the steps of conjugate gradients."""
 
 # mypy: ignore-errors
-# Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
+# Mypy cannot check kernels: their annotations are values, and their assignments have no Python type.
 
 from octants._language.kernel_decorators import func, kernel
 from octants._language.ops import cast, static

@@ -1,7 +1,7 @@
 """Builders that accumulate the elements of a sparse matrix in kernels: `SparseMatrixBuilder`."""
 
 # mypy: ignore-errors
-# Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
+# Mypy cannot check kernels: their annotations are values, and their assignments have no Python type.
 
 import dataclasses
 
@@ -47,7 +47,7 @@ class SparseMatrixBuilder:
         self.max_num_triplets = int(max_num_triplets)
         self.dtype = real_type(dtype, storage_format)
         self.storage_format = storage_format
-        # What is added beyond the room is counted, and reported by `build`.
+        # Contributions beyond the capacity are counted, and reported by `build`.
         room = max(max_num_triplets, 1)
         self._triplet_count = make_ndarray(i32, 1)
         self._triplet_rows = make_ndarray(i32, room)

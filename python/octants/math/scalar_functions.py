@@ -1,7 +1,7 @@
 """Component-wise functions and bit functions."""
 
 # mypy: ignore-errors
-# Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
+# Mypy cannot check kernels: their annotations are values, and their assignments have no Python type.
 
 from typing import Any
 

@@ -12,7 +12,7 @@ from octants.exceptions import OctantsAttributeError, OctantsIndexError, Octants
 __all__ = ["loop_over", "patch_index"]
 
 _patches: list[int] = []
-"""The patches of the elements that loops are at, innermost last."""
+"""The patches of the loops' current elements, innermost last."""
 
 
 class Element:

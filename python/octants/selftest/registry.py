@@ -23,15 +23,15 @@ class Check:
     """One requirement on a device."""
 
     group: str
-    """The kind of thing: the name of the module."""
+    """The name of the module."""
     name: str
     run: Run
     options: dict[str, Any] = field(default_factory=dict)
-    """What `qd.init` is to get besides the arch."""
+    """Options of `qd.init` besides the arch."""
 
 
 CHECKS: list[Check] = []
-"""All checks, in the order in which they run."""
+"""All checks, in execution order."""
 
 
 def check(**options: Any) -> Callable[[Run], Run]:

@@ -30,9 +30,9 @@ class Outcome:
     """`passed`, `FAILED` or `left out`."""
     seconds: float
     remark: str = ""
-    """What the check said, or the first line of what went wrong."""
+    """The remark of the check, or the first line of the error."""
     details: str = ""
-    """All of what went wrong."""
+    """The full error."""
 
 
 def device_description() -> str:
@@ -92,9 +92,11 @@ def main(argv: list[str] | None = None) -> int:
         prog="python -m octants.selftest", description="Check that a device does what programs ask of it."
     )
     parser.add_argument(
-        "--arch", default="gpu", help="cpu, cuda, amdgpu, vulkan, or gpu: the best that is there (default)"
+        "--arch", default="gpu", help="cpu, cuda, amdgpu, vulkan, or gpu for the best available one (default)"
     )
-    parser.add_argument("--only", default="", metavar="TEXT", help="only checks with this in their name or group")
+    parser.add_argument(
+        "--only", default="", metavar="TEXT", help="run only checks whose name or group contains this text"
+    )
     given = parser.parse_args(argv)
     if given.arch not in ("cpu", "gpu", "cuda", "amdgpu", "vulkan"):
         parser.error(f"--arch: `{given.arch}` is not one of cpu, gpu, cuda, amdgpu, vulkan")
@@ -119,10 +121,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _say_what_to_report(arch: str, device: str, failed: list[Outcome]) -> None:
-    print(
-        "\nPlease report this, with all of the text below, and where it is easy with the code of a kernel that went "
-        "wrong"
-    )
+    print("\nPlease report this with all of the text below, and if possible with the code of a kernel that failed")
     print(f"(`python -m octants.selftest --arch {arch} --only NAME` runs one check alone):\n")
     print(f"    octants {_octants.__version__}, Python {platform.python_version()}, numpy {np.__version__}")
     print(f"    {platform.platform()}")

@@ -6,7 +6,7 @@ then its result goes through shared memory, and the results of subgroups are com
 """
 
 # mypy: ignore-errors
-# Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
+# Mypy cannot check kernels: their annotations are values, and their assignments have no Python type.
 
 from __future__ import annotations
 
@@ -43,9 +43,7 @@ __all__ = [
 
 @func
 def _check_block_dim(block_dim: template()) -> None:
-    static_assert(
-        block_dim > 0 and block_dim % group_size() == 0, "block_dim is a multiple of the threads of a subgroup"
-    )
+    static_assert(block_dim > 0 and block_dim % group_size() == 0, "block_dim must be a multiple of the subgroup size")
     # Checked in debug mode: the number of threads of the block is not a compile-time constant here.
     assert block_dim == _block_size(), "block_dim of a block operation differs from the block_dim of the loop"
 

@@ -20,20 +20,20 @@ __all__ = [
 ]
 
 _count = kernel_only(
-    "simt.block_count", "For how many threads of the block the predicate is not zero.", lambda predicate: None
+    "simt.block_count", "Number of threads in the block whose predicate is not zero.", lambda predicate: None
 )
 _block_index = kernel_only("simt.block_index", "The block's index in the grid, i32.", lambda: None)
-_block_size = kernel_only("simt.block_size", "Threads of a block, i32.", lambda: None)
+_block_size = kernel_only("simt.block_size", "Number of threads per block, i32.", lambda: None)
 
 sync = kernel_only(
     "simt.block_sync",
-    "A barrier: waits for all threads of the block, and makes what they wrote visible to each of them.",
+    "A barrier: waits for all threads of the block, and makes their writes visible to each other.",
     lambda: None,
     "simt.block.sync",
 )
 mem_fence = kernel_only(
     "simt.block_fence",
-    "Orders this thread's accesses to memory, as other threads of the block see them. Waits for no one.",
+    "A memory fence for the block: orders this thread's accesses as other threads of the block see them.",
     lambda: None,
     "simt.block.mem_fence",
 )
@@ -42,8 +42,8 @@ thread_idx = kernel_only(
 )
 SharedArray = kernel_only(
     "simt.SharedArray",
-    "`SharedArray(shape, dtype)`: an array in the block's memory. The shape is an integer or a tuple of integers known "
-    "at compile time; the type is a scalar, vector or matrix type. Its contents are undefined at first.",
+    "`SharedArray(shape, dtype)`: an array in shared memory. The shape is a compile-time integer or tuple of "
+    "integers; the type is a scalar, vector or matrix type. The array is uninitialized.",
     lambda shape, dtype: None,
     "simt.block.SharedArray",
 )

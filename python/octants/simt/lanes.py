@@ -50,35 +50,32 @@ invocation_id = kernel_only(
 sync = kernel_only("simt.subgroup_sync", "A barrier of the subgroup.", lambda: None, "simt.subgroup.sync")
 mem_fence = kernel_only(
     "simt.block_fence",
-    "Orders this thread's accesses to memory, as other threads of the block see them. Waits for no one.",
+    "A memory fence for the block: orders this thread's accesses as other threads of the block see them.",
     lambda: None,
     "simt.block.mem_fence",
 )
 shuffle = kernel_only(
     "simt.shuffle",
-    "`shuffle(value, index)`: the value of the thread with an index in the subgroup; the own value if there is none.",
+    "`shuffle(value, index)`: the value of the subgroup's thread `index`; the thread's own value if there is none.",
     lambda value, index: None,
     "simt.subgroup.shuffle",
 )
 shuffle_xor = kernel_only(
     "simt.shuffle_xor",
-    "`shuffle_xor(value, mask)`: the value of the thread whose index differs in the mask's bits; the own value if "
-    "there is none.",
+    "`shuffle_xor(value, mask)`: the value of the thread whose index is this one xor `mask`; the thread's own "
+    "value if there is none.",
     lambda value, mask: None,
     "simt.subgroup.shuffle_xor",
 )
 shuffle_up = kernel_only(
     "simt.shuffle_up",
-    "`shuffle_up(value, offset)`: the value of the thread whose index is less by the offset; the own value if there is "
-    "none.",
+    "`shuffle_up(value, offset)`: the value of the thread `offset` below; the thread's own value if there is none.",
     lambda value, offset: None,
     "simt.subgroup.shuffle_up",
 )
 shuffle_down = kernel_only(
     "simt.shuffle_down",
-    "`shuffle_down(value, offset)`: the value of the thread whose index is larger by the offset; the own value if "
-    "there is "
-    "none.",
+    "`shuffle_down(value, offset)`: the value of the thread `offset` above; the thread's own value if there is none.",
     lambda value, offset: None,
     "simt.subgroup.shuffle_down",
 )

@@ -5,7 +5,7 @@ and the sums. `sums += a @ b` is the product. The position of each element depen
 """
 
 # mypy: ignore-errors
-# Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
+# Mypy cannot check kernels: their annotations are values, and their assignments have no Python type.
 
 from __future__ import annotations
 
@@ -26,9 +26,11 @@ __all__ = ["FragmentType", "MatrixProduct"]
 _SIDE = 16
 
 _fragment_index = kernel_only(
-    "simt.fragment_index", "The row or column of a component of this thread.", lambda kind, role, component, axis: None
+    "simt.fragment_index",
+    "The row or column of one of this thread's components.",
+    lambda kind, role, component, axis: None,
 )
-_product = kernel_only("simt.product", "`a @ b + c` of the components of three fragments.", lambda kind, a, b, c: None)
+_product = kernel_only("simt.product", "`a @ b + c` for the components of three fragments.", lambda kind, a, b, c: None)
 
 
 def _common_methods(kind: str, role: str, components: int) -> dict[str, Any]:

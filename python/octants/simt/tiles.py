@@ -4,7 +4,7 @@ Thread `i` of the subgroup holds row `i`; threads beyond the tile's rows take pa
 """
 
 # mypy: ignore-errors
-# Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
+# Mypy cannot check kernels: their annotations are values, and their assignments have no Python type.
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ Those that end in `_tiled` are of tiles: of `2**log2_size` consecutive threads, 
 """
 
 # mypy: ignore-errors
-# Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
+# Mypy cannot check kernels: their annotations are values, and their assignments have no Python type.
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ __all__ = [
 
 ballot = kernel_only(
     "simt.ballot",
-    "A bit for each thread of the subgroup whose predicate is not zero, u64.",
+    "A bit mask of the threads of the subgroup whose predicate is not zero, u64.",
     lambda predicate: None,
     "simt.subgroup.ballot",
 )

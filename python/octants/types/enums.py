@@ -13,7 +13,7 @@ class SNodeGradType(IntEnum):
     DUAL = 2
     """Tangents of forward mode."""
     ADJOINT_CHECKBIT = 3
-    """Marks of the check of gradients; Octants keeps them elsewhere."""
+    """Read marks of the gradient validation. Octants stores them elsewhere."""
 
     def __repr__(self) -> str:
         return f"SNodeGradType.{self.name}"
@@ -23,13 +23,13 @@ class AutodiffMode(IntEnum):
     """How a launch of a kernel is differentiated."""
 
     FORWARD = 0
-    """It computes tangents beside values."""
+    """Computes values and tangents."""
     REVERSE = 1
-    """It computes gradients."""
+    """Computes gradients."""
     NONE = 2
-    """It computes values."""
+    """Computes values."""
     VALIDATION = 3
-    """It also checks that it overwrites nothing that its gradient will read."""
+    """Computes values, and checks that nothing is overwritten that a gradient will read."""
 
     def __repr__(self) -> str:
         return f"AutodiffMode.{self.name}"

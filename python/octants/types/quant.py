@@ -37,14 +37,14 @@ class QuantType:
     ) -> None:
         self.name = name
         self.bits = bits
-        """Bits of the digits: of an integer or a fixed-point number all, of a float those of the significand."""
+        """Bits of the integer, of the fixed-point number, or of the significand of a float."""
         self.signed = signed
         self.compute = compute
-        """The type of the values in kernels, and in Python."""
+        """The type of loaded values, in kernels and in Python."""
         self.scale = scale
-        """Of fixed-point numbers: what the digits count."""
+        """The unit of fixed-point numbers."""
         self.exponent_bits = exponent_bits
-        """Of floats; zero for the others."""
+        """Bits of the exponent of a float; 0 for other types."""
 
     @property
     def all_bits(self) -> builtins.int:

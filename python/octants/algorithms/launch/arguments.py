@@ -1,7 +1,7 @@
 """Argument handling of the calls: arrays and their lengths, the number of elements, the stream."""
 
 # mypy: ignore-errors
-# Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
+# Mypy cannot check kernels: their annotations are values, and their assignments have no Python type.
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Array = array_type()
 """The annotation of arrays of any type."""
 
 ANY_CAPACITY = 4
-"""The capacity that functions are passed. Scratch memory of 64 bits counts beyond it."""
+"""The capacity passed to functions. With 64-bit scratch memory, larger arrays work too."""
 
 MOST_INDEXED = 1 << 32
 """Arrays with at least this many elements need indices wider than 32 bits."""
