@@ -227,7 +227,7 @@ fn breaks(body: &Body, b: BlockId) -> bool {
     })
 }
 
-/// A loop around the instruction being looked at.
+/// A loop around the current instruction.
 struct Enclosing {
     v: ValueId,
     is_for: bool,
