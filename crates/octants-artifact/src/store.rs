@@ -221,8 +221,8 @@ impl Store {
         found
     }
 
-    /// The artifact of a key that was stored before. A missing artifact does not count as a miss here, because it will be
-    /// requested again.
+    /// The artifact of a key that was stored before. A missing artifact does not count as a miss here, because it will
+    /// be requested again.
     pub fn get_again(&self, key: &Key) -> Option<Artifact> {
         let found = self.read(&self.path(key), key, Artifact::from_bytes);
         self.hits.fetch_add(u64::from(found.is_some()), Ordering::Relaxed);
