@@ -1,4 +1,4 @@
-"""How the disk cache took part in a compilation, as a kernel reports it."""
+"""Cache statistics of a compilation, as attributes of the kernel."""
 
 from __future__ import annotations
 

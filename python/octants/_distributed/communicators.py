@@ -1,4 +1,4 @@
-"""What passes between ranks: messages in both directions at once, and sums. One class for each library that does it."""
+"""The interface for communication between ranks: message exchange and reductions. Each library has one class."""
 
 from __future__ import annotations
 

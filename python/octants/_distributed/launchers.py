@@ -1,4 +1,4 @@
-"""Which rank this process is, by what the launcher that started it says."""
+"""The rank of this process, from the environment variables of its launcher."""
 
 from __future__ import annotations
 

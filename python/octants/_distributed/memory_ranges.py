@@ -1,4 +1,4 @@
-"""Ranges of memory that ranks exchange, as numpy and torch see them."""
+"""Ranges of memory that ranks exchange, with numpy and torch views."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What launches of one kernel on the same split arrays have in common: checks, messages, ranges of rows.
+"""Plans for launches of one kernel on the same split arrays: checks, messages, row ranges.
 
 A plan is made at the first such launch and kept by the first of the arrays. It refers to no array: each has a number
 that no other array ever has.

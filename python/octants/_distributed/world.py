@@ -1,4 +1,4 @@
-"""The ranks that this process is one of, and collectives on numpy's arrays that all backends share."""
+"""The group of ranks of the program, and collectives on numpy arrays that all backends share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Making fields: their gradients and duals beside them, and a tree of its own for each that has a shape."""
+"""Field constructors: create fields, their gradients and duals, and a tree for each field with a shape."""
 
 from __future__ import annotations
 

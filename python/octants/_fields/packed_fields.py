@@ -1,4 +1,4 @@
-"""Fields of quantized types: where their numbers are in words, and the host's access to them.
+"""Fields of quantized types: their bit layout in words, and host access.
 
 The words are places of a tree like any other. A component of a quantized type has a place without bytes beside them,
 which gives it a shape, an offset and the sparse levels above. Kernels convert between words and values

@@ -1,4 +1,4 @@
-"""Kernels by which the host reads and writes elements of quantized types."""
+"""Kernels with which the host reads and writes elements of quantized types."""
 
 # mypy: ignore-errors
 # Kernels are Python in form only: their annotations are values.

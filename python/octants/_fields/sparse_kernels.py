@@ -1,4 +1,4 @@
-"""What kernels do with sparse levels: asking for cells and changing them, lists of active cells, and fills."""
+"""Kernel operations on sparse levels: queries and changes of cells, lists of active cells, fills."""
 
 # mypy: ignore-errors
 # Mypy cannot check kernels: their annotations are values, and their assignments have no Python type.

@@ -1,4 +1,4 @@
-"""Metadata of a mesh that is given by its triangles, tetrahedra or edges: all relations, found when they are used.
+"""Mesh metadata from triangles, tetrahedra or edges: all relations, computed on first use.
 
 Vertices are put in order along a Morton curve through their positions, so that vertices near each other in space are
 near each other in memory. A patch is a range of them. An edge, a face or a cell is of the patch of the first of its

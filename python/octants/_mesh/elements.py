@@ -1,4 +1,4 @@
-"""The elements of one kind of a mesh (`mesh.verts`), with their attributes, and what the compiler reads of them.
+"""The elements of one kind of a mesh (`mesh.verts`): their attributes, and the tables that the compiler reads.
 
 Elements have numbers, by which the user knows them. In memory they have positions: the number itself, or the place in
 the patches' order from the first reordered attribute on. Kernels work with positions. Tables in fields, which are made

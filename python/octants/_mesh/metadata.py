@@ -1,4 +1,4 @@
-"""The elements and relations of a mesh as numpy arrays: what all sources of metadata have in common."""
+"""The elements and relations of a mesh as numpy arrays: the common form of all sources of metadata."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`FwdMode`: launches that compute tangents beside their values."""
+"""`FwdMode`: launches that compute tangents in addition to values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Whether a field needs a gradient, and how a tape handles a kernel."""
+"""Enumerations with Quadrants' values: field roles in differentiation, launch modes, device capabilities, pixel
+formats.
+"""
 
 from enum import Enum, IntEnum
 

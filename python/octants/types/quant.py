@@ -1,4 +1,4 @@
-"""Quantized types: numbers of a few bits, several of which are in one word of memory.
+"""Quantized types: values of a few bits, packed into words of memory.
 
 Fields of these types are placed in `qd.BitpackedFields` or in a `quant_array` level. Kernels compute with them in
 another type, `compute`, and convert at each load and store. The formats are those of QuanTaichi (Hu et al., SIGGRAPH
