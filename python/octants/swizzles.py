@@ -6,7 +6,7 @@ SWIZZLES = ("xyzw", "rgba", "stpq")
 
 
 def swizzle_places(name: str) -> tuple[int, ...] | None:
-    """The places of components that a name stands for; None where it is no swizzle."""
+    """The component positions of a swizzle such as `zyx`; None if the name is not a swizzle."""
     if not 1 <= len(name) <= 4:
         return None
     for letters in SWIZZLES:

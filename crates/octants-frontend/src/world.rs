@@ -11,11 +11,11 @@ use octants_ir::{AutodiffMode, CellIndex, ComponentLayout, Scalar, ShadowBuffer,
 
 use crate::packed_component::PackedComponent;
 
-/// A host object, alive at least as long as the compilation. Two handles of one object are equal.
+/// A host object, which outlives the compilation. Handles of the same object are equal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Obj(pub u32);
 
-/// What a host object is to the compiler.
+/// The meaning of a host object to the compiler.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Entity {
     /// `None`.
@@ -96,7 +96,7 @@ pub enum Entity {
     Func(FuncKind),
     /// A function bound to an object: (function, self).
     Method(Obj, Obj),
-    /// `functools.partial`: what is called, and the arguments that it already has.
+    /// `functools.partial`: the callee, and the bound arguments.
     Partial {
         /// The callable.
         func: Obj,
@@ -232,7 +232,7 @@ pub struct FuncSource {
     pub requires_top_level: bool,
     /// `@qd.kernel(fastcache=True)`: declared to depend on its arguments only.
     pub pure: bool,
-    /// What `@qd.kernel` says of graphs.
+    /// The graph options of `@qd.kernel`.
     pub graph: GraphUse,
 }
 
@@ -293,7 +293,7 @@ pub struct WorldError {
     pub cause: Option<u32>,
 }
 
-/// What a line of the user's file is marked for.
+/// The event that a line of the user's file is marked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum LineEvent {
     /// A statement on it is about to run.
@@ -305,14 +305,14 @@ pub enum LineEvent {
 /// The result of asking the outside.
 pub type WorldResult<T> = Result<T, WorldError>;
 
-/// What the front end asks of the outside.
+/// The interface of the front end to the host language.
 pub trait World {
     /// It may be asked on stack that the thread did not begin with.
     fn runs_on_any_stack(&self) -> bool {
         true
     }
 
-    /// What an object is. Pure: the same answer each time.
+    /// The meaning of an object. Pure: the answer never changes.
     fn entity(&self, obj: Obj) -> Entity;
 
     /// A name used in `func`'s body that it does not define: closure, then globals, then builtins.
@@ -357,7 +357,7 @@ pub trait World {
     /// Text and signature of a function (`Entity::Func`, or the kernel itself).
     fn source(&self, func: Obj) -> WorldResult<FuncSource>;
 
-    /// What an [`Entity::Live`] number is now, as a constant: a launch that finds another one takes other code.
+    /// The current value of an [`Entity::Live`] number as a constant, guarded: another value selects other code.
     /// Every world that has live numbers provides it.
     fn freeze(&self, obj: Obj) -> Obj {
         obj
@@ -388,7 +388,7 @@ pub trait World {
     fn type_name(&self, obj: Obj) -> String;
 }
 
-/// What one argument of a kernel is for this specialization.
+/// One argument of a kernel, as this specialization sees it.
 #[derive(Debug, Clone, PartialEq, Hash)]
 pub enum ArgSpec {
     /// A run-time scalar, vector, matrix or struct by value. For a struct, the struct type object (for methods).
@@ -401,7 +401,7 @@ pub enum ArgSpec {
     Dataclass(Obj, Vec<(String, ArgSpec)>),
 }
 
-/// Options that change what the front end makes.
+/// Options that affect lowering.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
     /// Type of float literals and of `float`.
@@ -420,7 +420,7 @@ pub struct Options {
     pub subgroup_size: u32,
     /// Most bytes of a block's shared memory.
     pub shared_bytes: u64,
-    /// What is made of the kernel: whether shadow buffers are looked for, and which.
+    /// The mode of differentiation, which determines the shadow buffers.
     pub mode: AutodiffMode,
 }
 

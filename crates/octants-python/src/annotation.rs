@@ -46,7 +46,7 @@ impl ParamKind {
     }
 }
 
-/// What an array annotation asks for.
+/// The requirements of an array annotation.
 #[derive(Default)]
 pub struct ArrayKind {
     /// Scalar, vector or matrix; a vector or matrix of another length than any is refused.

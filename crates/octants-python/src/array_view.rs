@@ -118,7 +118,7 @@ impl ArrayView {
         true
     }
 
-    /// What the compiler needs to know of it.
+    /// Its description for the compiler.
     pub fn desc(&self) -> NdarrayDesc {
         let (low, high) = self.span();
         NdarrayDesc {

@@ -129,7 +129,7 @@ struct Versioned {
     tensor: Tensor,
 }
 
-/// What a capsule of ours keeps.
+/// The state that an exported capsule keeps alive.
 struct Kept {
     _memory: PinnedBuffer,
     shape: Box<[i64]>,

@@ -34,7 +34,7 @@ pub struct Ndarray {
 }
 
 impl Ndarray {
-    /// What the compiler needs to know of it.
+    /// Its description for the compiler.
     pub fn desc(&self) -> NdarrayDesc {
         NdarrayDesc {
             elem: self.elem.clone(),

@@ -20,7 +20,7 @@ MemoryLayout = tuple[int, tuple[int, ...], tuple[int, ...]]
 """Byte offset, extents and byte strides of an array in a buffer."""
 
 REPEATED = 16384
-"""So many components are copied at once where one element is stored everywhere."""
+"""Number of components copied at once by a fill."""
 
 NEAR = 4096
 """Components of an element within this many bytes of each other are read together."""
@@ -42,10 +42,9 @@ def host_access(
 
 
 def _repeat(memory: np.ndarray[Any, Any], element: np.ndarray[Any, Any]) -> None:
-    """Sets memory to an element's components, repeatedly.
+    """Fills memory with copies of an element's components.
 
-    What is set is copied on, in blocks that a cache holds: an assignment of numpy's takes the time of a loop for each
-    element.
+    Doubles what is filled so far, in blocks that fit the cache: numpy's broadcast assignment loops over each element.
     """
     done = len(element)
     memory[:done] = element
@@ -62,7 +61,7 @@ class HostMemory:
     NO_VIEW = "copy=False: no numpy array can describe this memory without a conversion; use copy=None or copy=True"
 
     at_once = False
-    """Streams make no difference to this memory: all work is done within the call that asks for it."""
+    """All work on this memory is synchronous, so streams have no effect."""
 
     def __init__(
         self,
@@ -163,15 +162,15 @@ class HostMemory:
         return interchange.export_dlpack(view, keywords)
 
     def torch(self, whole: Any, device: Any, copy: bool | None) -> Any:
-        """A torch tensor on `device` (the CPU by default) with the elements of `whole`, whose memory this is."""
+        """A torch tensor of `whole`, the array in this memory, on `device` (the CPU by default)."""
         return interchange.to_torch(whole.to_numpy(copy=copy), device, copy)
 
     def layout_for(self, tensor: Any) -> MemoryLayout | None:
-        """None: the host sets the elements from the tensor's values."""
+        """None: the host sets the elements."""
         return None
 
     def direct(self) -> np.ndarray[Any, Any] | None:
-        """A view of the field's own memory, where one numpy array can describe it. Waits for all who use the memory."""
+        """A view of the memory, or None when no single numpy array can describe it. Waits for all pending uses."""
         self._wait(write=True)
         return self._views[0] if self._plain and len(self._views) == 1 else None
 
@@ -203,7 +202,7 @@ class CopiedMemory:
         self._low, self._high = min(low for low, _ in spans), max(high for _, high in spans)
         count = int(np.prod(self.shape, dtype=np.int64)) * dtype.itemsize
         self._dense = self._high - self._low == count * len(spans)
-        # Components that are dense one by one are copied one by one: what is between them is not theirs.
+        # Copy dense components one by one: the bytes between them belong to other fields.
         apart = not self._dense and len(spans) > 1 and all(high - low == count for low, high in spans)
         self._parts = [CopiedMemory(buffer, dtype, (), [each]) for each in placements] if apart else []
         self._in_order = self._dense and self._is_in_order()
@@ -279,22 +278,24 @@ class CopiedMemory:
         return interchange.export_device(self._buffer, place, self.dtype, keywords, self.read)
 
     def torch(self, whole: Any, device: Any, copy: bool | None) -> Any:
-        """A torch tensor of `whole`, whose memory this is: on the CPU, or on this device where `device` or `copy`
-        asks."""
+        """A torch tensor of `whole`, the array in this memory: on this device or on the CPU, as `device` and `copy`
+        ask.
+        """
         if self._layout() is None and copy is not False:
             return interchange.to_torch(self.read(), device, None)
         return interchange.device_to_torch(whole, device, copy)
 
     def layout_for(self, tensor: Any) -> MemoryLayout | None:
-        """Where the elements are that the device can set from this torch tensor. None if the tensor is elsewhere or
-        has another shape."""
+        """The layout with which the device can copy this torch tensor into the memory. None if the tensor is on another
+        device or has another shape.
+        """
         place = self._layout()
         if place is None or not hasattr(tensor, "detach") or tensor.device.type == "cpu":
             return None
         return place if tuple(tensor.shape) == place[1] and tensor.__dlpack_device__() == self.device else None
 
     def array_protocol(self) -> dict[str, Any]:
-        """What the attribute shows by which libraries on this device take arrays."""
+        """The value of `__cuda_array_interface__` or its equivalent for this device."""
         place = self._layout()
         if place is None:
             raise AttributeError("this memory layout cannot be described by one strided array")
@@ -314,7 +315,7 @@ class CopiedMemory:
         }
 
     def _is_in_order(self) -> bool:
-        """Whether the elements are in memory as in numpy's own order."""
+        """Whether the memory is C-contiguous."""
         place = self._layout()
         if place is None:
             return False
@@ -327,7 +328,7 @@ class CopiedMemory:
         return True
 
     def _layout(self) -> MemoryLayout | None:
-        """Byte offset, extents and byte strides, where they describe the memory."""
+        """Byte offset, extents and byte strides; None when one strided array cannot describe the memory."""
         first, step = self._placements[0], _octants.common_step(self._placements)
         if step is None or any(len(digits) != 1 for digits in first.axes):
             return None
@@ -350,12 +351,12 @@ class CopiedMemory:
 
 
 def _number(element: Any) -> int | float:
-    """An element as a number of Python's: a `u1` is 0 or 1, as what a kernel returns."""
+    """An element as a Python scalar. A `u1` becomes 0 or 1, like the result of a kernel."""
     return int(element) if element.dtype.kind == "b" else element.item()
 
 
 def _no_wait(write: bool = False) -> None:
-    """For memory that no one else uses."""
+    """For memory without other users."""
 
 
 def _view(

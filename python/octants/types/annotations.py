@@ -28,7 +28,7 @@ __all__ = [
 
 
 class NdarrayType:
-    """An array parameter, optionally restricted to an element type and a number of axes."""
+    """The annotation of an array parameter, optionally with an element type and a number of axes."""
 
     _octants_entity = "ndarray_type"
 
@@ -74,13 +74,13 @@ class NdarrayType:
 
     @property
     def dtype(self) -> DataType | MatrixType | None:
-        """The element type; None accepts any."""
+        """The element type; None for any."""
         declared = self.declared
         return declared if declared is None or isinstance(declared, MatrixType) else resolve_dtype(declared)
 
     @property
     def element_shape(self) -> tuple[int, ...] | None:
-        """Shape of an element: () for scalars; None accepts any."""
+        """Shape of an element: () for scalars; None for any."""
         if self.declared is None:
             return () if self.element_dim == 0 else None
         return self.declared.shape if isinstance(self.declared, MatrixType) else ()
@@ -104,7 +104,7 @@ NDArray = NdarrayType
 
 
 class OptionalNdarrayType:
-    """An array parameter that takes `None` as well: `qd.types.NDArray[qd.f32, 1] | None`."""
+    """The annotation of an array parameter that also takes `None`: `qd.types.NDArray[qd.f32, 1] | None`."""
 
     _octants_entity = "optional_ndarray"
 
@@ -116,7 +116,7 @@ class OptionalNdarrayType:
 
 
 class BufferViewType(NdarrayType):
-    """A parameter that takes a `qd.BufferView` with elements of a type: `qd.BufferView[qd.f32]`."""
+    """The annotation of a parameter that takes a `qd.BufferView` of an element type: `qd.BufferView[qd.f32]`."""
 
     of = "views"
 
@@ -128,7 +128,7 @@ class BufferViewType(NdarrayType):
 
 
 class RefType:
-    """A scalar parameter of a `@qd.real_func` that the callee may write to."""
+    """The annotation of a by-reference scalar parameter of a `@qd.real_func`, which the callee may write to."""
 
     _octants_entity = "ref_type"
 

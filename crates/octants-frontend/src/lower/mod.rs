@@ -108,7 +108,7 @@ enum Flow {
     Return,
 }
 
-/// What the innermost loop around a statement is.
+/// The innermost loop around a statement.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum LoopKind {
     Parallel,
@@ -152,11 +152,11 @@ struct Frame {
 struct Borrowed {
     /// How many parameters come before.
     first: u32,
-    /// Position and path of each, and what it is.
+    /// Position, path and meaning of each.
     params: Vec<(u32, Vec<String>, ArgSpec)>,
 }
 
-/// What `return` does.
+/// The effect of `return`.
 #[derive(Debug, Clone)]
 enum ReturnMode {
     /// The kernel's result, with its annotated types.

@@ -17,7 +17,7 @@ use super::{Borrowed, Frame, Lowerer, ParsedFunction, ReturnMode};
 use crate::value::Value;
 use crate::world::{ArgSpec, Entity, FuncKind, Obj};
 
-/// What makes two calls of a function the same code.
+/// The key of an outlined function: calls with equal keys share code.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct FunctionKey {
     func: Obj,
@@ -26,7 +26,7 @@ pub(super) struct FunctionKey {
     in_real_function: bool,
 }
 
-/// A function of the IR, what its calls pass along, and how to read its result.
+/// A function of the IR, the arguments that its calls pass, and how to read its result.
 #[derive(Debug)]
 pub(super) struct Outlined {
     id: FuncId,

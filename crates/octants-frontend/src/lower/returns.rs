@@ -49,7 +49,7 @@ impl Lowerer<'_> {
         }
     }
 
-    /// What a call yields must not change when the callee's variables are gone.
+    /// The result of a call must not refer to the callee's variables.
     pub(super) fn detach_deep(&mut self, v: Value) -> Result<Value> {
         Ok(match v {
             Value::Var(_) => Value::Rt(self.rt(&v)?),
@@ -130,7 +130,7 @@ impl Lowerer<'_> {
     }
 }
 
-/// What is wrong with a result of type `found` where `ty` is annotated.
+/// The error for a result of type `found` with the annotation `ty`.
 fn mismatch(ty: &Type, found: &Type) -> String {
     let (wanted, given) = (ty.shape(), found.shape());
     if !ty.is_tensor() || found.scalar().is_none() || wanted == given {

@@ -12,7 +12,7 @@ use crate::value::{Members, Place, Value};
 use crate::world::{Entity, Obj};
 
 impl Lowerer<'_> {
-    /// The run-time type that an annotation or type object stands for.
+    /// The run-time type of an annotation or type object.
     pub(super) fn type_of_object(&mut self, obj: Obj, span: Span) -> Result<Type> {
         Ok(match self.world.entity(obj) {
             Entity::Dtype(s) => Type::Scalar(s),
@@ -50,7 +50,7 @@ impl Lowerer<'_> {
         }
     }
 
-    /// The scalar type that a `dtype` argument stands for.
+    /// The scalar type of a `dtype` argument.
     pub(super) fn dtype_of(&mut self, v: &Value) -> Result<Scalar> {
         match self.type_of_value(v)? {
             Type::Scalar(s) => Ok(s),

@@ -33,7 +33,7 @@ use octants_analysis::compute_access;
 use octants_analysis::{first_use_sets, for_each_local, for_each_use, points_into, reads_before_set};
 pub(crate) use outline::statement_groups;
 
-/// Cuts a kernel into tasks.
+/// Splits a kernel into tasks.
 pub fn offload(mut kernel: Kernel) -> Program {
     normalize_rounds(&mut kernel.body);
     let mut cut = Cut::new(&kernel.body);
@@ -133,7 +133,7 @@ impl<'a> Cut<'a> {
         cut
     }
 
-    /// Adds a statement to the segment of the one before it, or to a new one, and tells which.
+    /// Adds a statement to the segment of the previous one, or to a new one; returns which.
     fn add_statement(&mut self, statement: Statement) -> usize {
         let Statement { value, group, repeats, branches, begins } = statement;
         let parallel = match &self.source.inst(value).op {
