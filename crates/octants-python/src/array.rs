@@ -57,6 +57,7 @@ fn own(array: &Bound<'_, Ndarray>) -> PyResult<ArrayView> {
         } else {
             None
         },
+        original: None,
     })
 }
 
@@ -84,6 +85,7 @@ fn from_numpy(value: &Bound<'_, PyAny>) -> PyResult<ArrayView> {
         needs_grad: false,
         serial: 0,
         split: None,
+        original: None,
     };
     if flags & numpy::npyffi::flags::NPY_ARRAY_C_CONTIGUOUS == 0 {
         view.strides = array.strides().iter().map(|&s| s as i64).collect();

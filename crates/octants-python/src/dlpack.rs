@@ -333,6 +333,7 @@ pub unsafe fn view_of(tensor: &Tensor, readonly: bool, owner: Option<Py<PyAny>>)
         needs_grad: false,
         serial: 0,
         split: None,
+        original: None,
     };
     view.forget_dense_strides();
     Ok(Some(view))

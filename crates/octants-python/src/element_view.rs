@@ -34,6 +34,7 @@ impl ElementView {
             needs_grad: false,
             serial: self.buffer.get().serial(),
             split: None,
+            original: None,
         };
         view.forget_dense_strides();
         Ok(view)

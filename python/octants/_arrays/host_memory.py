@@ -48,6 +48,8 @@ def _repeat(memory: np.ndarray[Any, Any], element: np.ndarray[Any, Any]) -> None
     element.
     """
     done = len(element)
+    if not len(memory):
+        return
     memory[:done] = element
     block = done * max(1, REPEATED // done)
     while 0 < done < len(memory):
