@@ -22,12 +22,14 @@ pub enum Entity {
     None,
     /// `True`, `False`, numpy booleans.
     Bool(bool),
-    /// Python and numpy integers, and members of `IntEnum`.
+    /// Python and numpy integers.
     Int(i128),
     /// Python and numpy floats. (A numpy scalar's width is not kept.)
     Float(f64),
     /// A string.
     Str(String),
+    /// A member of an enumeration that is a number or a string as well (`IntEnum`): that `Int`, `Float` or `Str`.
+    Member(Box<Entity>),
     /// A tuple (named ones too): its items.
     Tuple(Vec<Obj>),
     /// A list: its items.

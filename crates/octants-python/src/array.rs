@@ -58,6 +58,7 @@ fn own(array: &Bound<'_, Ndarray>) -> PyResult<ArrayView> {
         } else {
             None
         },
+        original: None,
     })
 }
 
@@ -86,6 +87,7 @@ fn from_numpy(value: &Bound<'_, PyAny>) -> PyResult<ArrayView> {
         needs_dual: false,
         serial: 0,
         split: None,
+        original: None,
     };
     if flags & numpy::npyffi::flags::NPY_ARRAY_C_CONTIGUOUS == 0 {
         view.strides = array.strides().iter().map(|&s| s as i64).collect();

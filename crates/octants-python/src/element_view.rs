@@ -35,6 +35,7 @@ impl ElementView {
             needs_dual: false,
             serial: self.buffer.get().serial(),
             split: None,
+            original: None,
         };
         view.forget_dense_strides();
         Ok(view)

@@ -123,6 +123,7 @@ fn from_buffer(value: &Bound<'_, PyAny>) -> PyResult<Option<ArrayView>> {
         needs_dual: false,
         serial: 0,
         split: None,
+        original: None,
     }))
 }
 
@@ -139,6 +140,17 @@ fn scalar_of_format(buffer: &PyUntypedBuffer) -> Option<Scalar> {
 
 fn from_torch(tensor: &Bound<'_, PyAny>) -> PyResult<ArrayView> {
     let py = tensor.py();
+    // What only looks like a tensor need not have one.
+    let layout = match tensor.getattr_opt(pyo3::intern!(py, "layout"))? {
+        Some(layout) => layout.str()?.to_string(),
+        None => String::from("torch.strided"),
+    };
+    if layout != "torch.strided" {
+        return Err(PyValueError::new_err(format!(
+            "a tensor of layout {layout} cannot be used in a kernel: pass `tensor.to_dense()`, or the tensors of its \
+             indices and values"
+        )));
+    }
     let host = torch_host(tensor)?;
     let scalar = torch_scalar(&tensor.getattr(pyo3::intern!(py, "dtype"))?)?;
     let extents: Vec<u64> = tensor.getattr(pyo3::intern!(py, "shape"))?.extract()?;
@@ -158,6 +170,7 @@ fn from_torch(tensor: &Bound<'_, PyAny>) -> PyResult<ArrayView> {
         needs_dual: false,
         serial: 0,
         split: None,
+        original: None,
     })
 }
 
@@ -248,6 +261,7 @@ fn from_protocol(shown: &Bound<'_, PyAny>, name: &str) -> PyResult<ArrayView> {
         needs_dual: false,
         serial: 0,
         split: None,
+        original: None,
     };
     view.forget_dense_strides();
     Ok(view)

@@ -47,6 +47,8 @@ def _repeat(memory: np.ndarray[Any, Any], element: np.ndarray[Any, Any]) -> None
     Doubles what is filled so far, in blocks that fit the cache: numpy's broadcast assignment loops over each element.
     """
     done = len(element)
+    if not len(memory):
+        return
     memory[:done] = element
     block = done * max(1, REPEATED // done)
     while 0 < done < len(memory):

@@ -190,7 +190,7 @@ def flat_index(key: Any, wrong: Callable[[Any], str]) -> list[int]:
     for item in () if key is None else key if isinstance(key, (tuple, list)) else (key,):
         if isinstance(item, Matrix):
             flat.extend(item.entries.tolist())
-        elif hasattr(item, "__index__") and not isinstance(item, np.ndarray):
+        elif hasattr(item, "__index__") and not (isinstance(item, np.ndarray) and item.ndim):
             flat.append(item.__index__())
         else:
             raise TypeError(wrong(item))

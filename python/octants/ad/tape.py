@@ -192,7 +192,6 @@ class _HostWrite:
 
     def give_back(self) -> None:
         """Adds back the gradient of the stored values. No earlier launch contributed to it."""
-
         gradient = self.whole.grad
         if not self.is_element:
             gradient.from_numpy(gradient.to_numpy() + self.gradient)

@@ -47,6 +47,8 @@ class NdarrayType:
             raise ValueError("The field_dim argument for ndarray type is already deprecated. Please use ndim instead.")
         if boundary not in ("unsafe", "clamp"):
             raise ValueError(f"Invalid boundary argument: {boundary}. Valid options: 'unsafe', 'clamp'")
+        if ndim is not None:
+            _check_ndim(ndim)
         if element_dim is not None and not 0 <= element_dim <= 2:
             raise ValueError(
                 f"Only scalars, vectors, and matrices are allowed as elements, got element_dim={element_dim}"
@@ -97,6 +99,13 @@ class NdarrayType:
 
     def __repr__(self) -> str:
         return f"NdarrayType(dtype={self.dtype}, ndim={self.ndim}, layout={self.layout}, needs_grad={self.needs_grad})"
+
+
+def _check_ndim(ndim: Any) -> None:
+    if isinstance(ndim, (bool, float)) or not hasattr(ndim, "__index__"):
+        raise TypeError(f"ndim of an array parameter must be an integer, got {ndim!r}")
+    if ndim.__index__() < 0:
+        raise ValueError(f"ndim of an array parameter must be at least 0, got {ndim}")
 
 
 ndarray = NdarrayType

@@ -223,9 +223,11 @@ class Struct:
         raise AttributeError(f"this struct has no member {name!r}; members: {', '.join(self.entries)}")
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name not in self.entries:
-            raise AttributeError(f"this struct has no member {name!r}; members: {', '.join(self.entries)}")
-        self[name] = value
+        # What is no member is an attribute of this object, as of any other: kernels and copies do not see it.
+        if name in self.entries:
+            self[name] = value
+        else:
+            object.__setattr__(self, name, value)
 
     def __getitem__(self, key: str) -> Any:
         return self.entries[key]

@@ -40,8 +40,8 @@ class MatrixType:
 
     @property
     def any_scalar(self) -> bool:
-        """Created without a scalar type. A parameter of a `@qd.func` with this annotation keeps the type of its
-        argument.
+        """Created without a scalar type. A parameter of a `@qd.func`, and the elements of an array parameter, keep the
+        scalar type of the argument.
         """
         return self._declared is None
 
@@ -209,13 +209,12 @@ def vector(
     if n is None:
         return AnySize(1)
     n = _size(n)
+    _check_dtype(dtype)
     if unpacked:
-        _check_dtype(dtype)
         return UnpackedVectorType(n, dtype)
     key = (n, dtype)
     found = _interned.get(key)
     if found is None:
-        _check_dtype(dtype)
         found = _interned[key] = VectorType(n, dtype)
     assert isinstance(found, VectorType)
     return found
@@ -230,10 +229,10 @@ def matrix(n: int | None = None, m: int | None = None, dtype: Any = None) -> Mat
     if n is None or m is None:
         return AnySize(2)
     n, m = _size(n), _size(m)
+    _check_dtype(dtype)
     key = (n, m, dtype, "matrix")
     found = _interned.get(key)
     if found is None:
-        _check_dtype(dtype)
         found = _interned[key] = MatrixType(n, m, dtype)
     return found
 

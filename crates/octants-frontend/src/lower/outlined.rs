@@ -179,6 +179,7 @@ impl Lowerer<'_> {
         }
         let ret = match &self.frame_ref().ret {
             ReturnMode::Function(ty) => ty.clone().unwrap_or(Type::Unit),
+            ReturnMode::Inferred(ty, _) => ty.clone(),
             _ => Type::Unit,
         };
         if ret != Type::Unit && !self.b.is_terminated() {
@@ -242,7 +243,7 @@ impl Lowerer<'_> {
         };
         if ty.is_none() {
             let found = self.b.ty(value).clone();
-            self.frame().ret = ReturnMode::Function(Some(found));
+            self.frame().ret = ReturnMode::Inferred(found, self.b.span);
         }
         self.frame().returned = Some(if is_tuple { Value::tuple(Vec::new()) } else { Value::None });
         self.b.push(Op::Return(Some(value)), Type::Unit);

@@ -46,7 +46,26 @@ impl Lowerer<'_> {
                 self.function_return(ty, v)?;
                 Ok(Flow::Return)
             }
+            ReturnMode::Inferred(ty, first) => {
+                self.check_keeps_fraction(&ty, &v, first)?;
+                self.function_return(Some(ty), v)?;
+                Ok(Flow::Return)
+            }
         }
+    }
+
+    /// Without an annotation the first `return` gives the type of the result. One that would truncate is refused.
+    fn check_keeps_fraction(&mut self, ty: &Type, v: &Value, first: Span) -> Result<()> {
+        let Some(found) = self.runtime_type(v) else { return Ok(()) };
+        let truncates = found.scalar().is_some_and(Scalar::is_float) && ty.scalar().is_some_and(|s| !s.is_float());
+        if !truncates {
+            return Ok(());
+        }
+        let (found, ty) = (type_name(&found), type_name(ty));
+        let earlier = self.source_text(first);
+        let text = format!("this `return` gives {found}, but an earlier one, of `{earlier}`, gives {ty}");
+        Err(Diagnostic::new(Code::Type, self.b.span, text)
+            .with_hint(format!("annotate the type of the result, as in `-> qd.{found}`")))
     }
 
     /// The result of a call must not refer to the callee's variables.
