@@ -9,6 +9,7 @@ work first.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -19,8 +20,8 @@ from octants._arrays import interchange
 MemoryLayout = tuple[int, tuple[int, ...], tuple[int, ...]]
 """Byte offset, extents and byte strides of an array in a buffer."""
 
-REPEATED = 16384
-"""So many components are copied at once where one element is stored everywhere."""
+REPEATED = 4096
+"""So many components are set at once where one element is stored everywhere."""
 
 NEAR = 4096
 """Components of an element within this many bytes of each other are read together."""
@@ -44,16 +45,13 @@ def host_access(
 def _repeat(memory: np.ndarray[Any, Any], element: np.ndarray[Any, Any]) -> None:
     """Sets memory to an element's components, repeatedly.
 
-    What is set is copied on, in blocks that a cache holds: an assignment of numpy's takes the time of a loop for each
+    It is set block by block, each as long as a cache holds: an assignment of numpy's takes the time of a loop for each
     element.
     """
-    done = len(element)
-    memory[:done] = element
-    block = done * max(1, REPEATED // done)
-    while 0 < done < len(memory):
-        step = min(done, block, len(memory) - done)
-        memory[done : done + step] = memory[:step]
-        done += step
+    block = np.tile(element, REPEATED // len(element) + 1)[: len(memory)]
+    rest = len(memory) % len(block)
+    memory[: len(memory) - rest].reshape(-1, len(block))[...] = block
+    memory[len(memory) - rest :] = block[:rest]
 
 
 class HostMemory:
@@ -86,15 +84,23 @@ class HostMemory:
         else:
             strides = tuple(step * count for count in _element_strides(element_shape))
             self._views = [_view(memory, dtype, first, element_shape, strides)]
-        self._simple = self._plain and len(self._views) == 1 and not element_shape and dtype.kind != "b"
+        self._view = self._views[0] if self._plain and len(self._views) == 1 else None
+        """All elements by their indices, if one array describes them."""
+        self._columns = self._views if len(self._views) > 1 else _columns(self._views[0], element_shape)
+        """The components, if they are read one by one."""
+        self._simple = self._view is not None and not element_shape and dtype.kind != "b"
+        self._wide = wide_type(dtype)
 
     def read(self) -> np.ndarray[Any, Any]:
         """All elements in a new array of shape `shape + element_shape`."""
         self._wait()
         shape = self.shape + self.element_shape
-        if len(self._views) == 1:
+        if not self._columns:
             return np.array(self._views[0], order="C").reshape(shape)
-        return np.stack([np.array(view).reshape(self.shape) for view in self._views], axis=-1).reshape(shape)
+        values = np.empty((*self._columns[0].shape, len(self._columns)), self.dtype)
+        for number, view in enumerate(self._columns):
+            values[..., number] = view
+        return values.reshape(shape)
 
     def write(self, values: np.ndarray[Any, Any]) -> None:
         """Stores all elements, converted like an assignment in numpy."""
@@ -110,14 +116,17 @@ class HostMemory:
     def fill(self, value: Any) -> None:
         """Stores one element (an array of `element_shape`, or a scalar) everywhere."""
         self._wait(write=True)
-        if len(self._views) == 1:
-            view = self._views[0]
-            if self.element_shape and view.flags.c_contiguous:
-                _repeat(view.reshape(-1), np.broadcast_to(value, self.element_shape).ravel())
+        views = self._views
+        if len(views) == 1:
+            view = views[0]
+            if not isinstance(value, np.ndarray):
+                view.fill(value)
+            elif view.size and view.flags.c_contiguous:
+                _repeat(view.reshape(-1), value.ravel())
             else:
                 view[...] = value
             return
-        for view, item in zip(self._views, np.broadcast_to(value, self.element_shape).ravel(), strict=True):
+        for view, item in zip(views, np.broadcast_to(value, self.element_shape).ravel(), strict=True):
             view[...] = item
 
     def get(self, index: tuple[int, ...]) -> Any:
@@ -131,9 +140,19 @@ class HostMemory:
             return np.array(found) if self.element_shape else _number(found)
         return np.array([view[place] for view in self._views]).reshape(self.element_shape)
 
+    def element(self, index: tuple[int, ...]) -> np.ndarray[Any, Any]:
+        """The components of a vector or matrix, in types of Python's scalars."""
+        if self._view is None:
+            return self.get(index).astype(self._wide, copy=False)
+        self._wait()
+        return self._view[index].astype(self._wide)
+
     def set(self, index: tuple[int, ...], value: Any) -> None:
         """Stores one element: a scalar, or an array of `element_shape`."""
         self._wait(write=True)
+        if self._view is not None:
+            self._view[index] = value
+            return
         place = index if self._plain else self._first.digits_of(index)
         if len(self._views) == 1:
             self._views[0][place] = value
@@ -148,7 +167,7 @@ class HostMemory:
         if len(self._views) == 1:
             self._views[0][place + component] = value
         else:
-            self._views[int(np.ravel_multi_index(component, self.element_shape))][place] = value
+            self._views[component_number(component, self.element_shape)][place] = value
 
     @property
     def device(self) -> tuple[int, int]:
@@ -173,7 +192,7 @@ class HostMemory:
     def direct(self) -> np.ndarray[Any, Any] | None:
         """A view of the field's own memory, where one numpy array can describe it. Waits for all who use the memory."""
         self._wait(write=True)
-        return self._views[0] if self._plain and len(self._views) == 1 else None
+        return self._view
 
 
 class_of_host_memory = HostMemory
@@ -248,6 +267,10 @@ class CopiedMemory:
             found = [np.frombuffer(self._buffer.read(place, itemsize), self.dtype)[0] for place in places]
         return np.array(found, self.dtype).reshape(self.element_shape) if self.element_shape else _number(found[0])
 
+    def element(self, index: tuple[int, ...]) -> np.ndarray[Any, Any]:
+        """The components of a vector or matrix, in types of Python's scalars."""
+        return self.get(index).astype(wide_type(self.dtype), copy=False)
+
     def set(self, index: tuple[int, ...], value: Any) -> None:
         """Stores one element: a scalar, or an array of `element_shape`."""
         places = _octants.component_offsets(self._placements, index)
@@ -261,7 +284,7 @@ class CopiedMemory:
 
     def set_component(self, index: tuple[int, ...], component: tuple[int, ...], value: Any) -> None:
         """Stores one component of an element."""
-        number = int(np.ravel_multi_index(component, self.element_shape))
+        number = component_number(component, self.element_shape)
         item = np.empty(1, self.dtype)
         item[0] = value
         self._buffer.write(_octants.component_offsets(self._placements, index)[number], item)
@@ -347,6 +370,35 @@ class CopiedMemory:
     def _local(self, memory: np.ndarray[Any, Any]) -> HostMemory:
         moved = [each.relative_to(self._low) for each in self._placements]
         return HostMemory(_no_wait, memory, self.dtype, self.element_shape, moved)
+
+
+def _columns(view: np.ndarray[Any, Any], element_shape: tuple[int, ...]) -> list[np.ndarray[Any, Any]]:
+    """A view of each component, if components are further apart than elements: numpy would copy element by element.
+
+    None for elements so large that the copies of one component leave the cache."""
+    axes = view.ndim - len(element_shape)
+    strides, apart = view.strides[:axes], view.strides[axes:]
+    if not strides or not apart or min(apart) < max(strides) or prod(element_shape) > 16:
+        return []
+    places = [(Ellipsis, *place) for place in np.ndindex(element_shape)]
+    return [view[place] for place in places]
+
+
+def wide_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The type in which the components of an element are read: that of Python's scalars, so that host arithmetic on an
+    element is Python's."""
+    return _FLOAT64 if dtype.kind == "f" else dtype if dtype == np.uint64 else _INT64
+
+
+_FLOAT64, _INT64 = np.dtype(np.float64), np.dtype(np.int64)
+
+
+def component_number(component: tuple[int, ...], element_shape: tuple[int, ...]) -> int:
+    """The number of a component, in row-major order; indices may count from the end."""
+    number = 0
+    for place, extent in zip(component, element_shape, strict=True):
+        number = number * extent + range(extent)[place]
+    return number
 
 
 def _number(element: Any) -> int | float:
