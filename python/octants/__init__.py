@@ -432,6 +432,6 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """The public names. Modules that are not among them are the package's own."""
+    """The public names only; the package's internal modules are left out."""
     special = (name for name in globals() if name.startswith("__"))
     return sorted({*special, *__all__, *exceptions.__all__, *_LAZY_MODULES, *_LAZY_NAMES, "cfg"})

@@ -5,7 +5,7 @@ Everything is written in the kernel language and unrolled over the matrix size, 
 """
 
 # mypy: ignore-errors
-# Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
+# Mypy cannot check kernels: their annotations are values, and their assignments have no Python type.
 
 import math
 from typing import Any
@@ -29,21 +29,21 @@ def _float_type(dt: Any) -> Any:
 
 
 def _work_type(dt: Any) -> Any:
-    """What decompositions are computed in. On a CPU f64 takes no longer, and its roots and quotients are rounded once,
-    where `fast_math` estimates those of f32: programs that decompose a matrix over and over would see it shrink.
+    """The type in which decompositions are computed. A CPU uses f64, which is as fast there and correctly rounded: with
+    the approximate f32 roots and quotients of `fast_math`, a matrix that is decomposed over and over would shrink.
     """
     config = current_config()
     return f64 if dt == f32 and config is not None and config.arch == cpu else dt
 
 
 def _epsilon(dt: Any) -> float:
-    """Half the distance from 1 to the next number of the type."""
+    """The unit roundoff of the type."""
     return 2.0**-53 if dt == f64 else 2.0**-24
 
 
 def _negligible(work: Any, dt: Any) -> float:
-    """What may be left of an angle, computed in one type for results of another: a unit in the last place of these, so
-    that what is diagonal but for rounding errors keeps its axes.
+    """The largest angle that counts as zero: a unit in the last place of the results, even if computed in a wider type.
+    A matrix that is diagonal up to rounding errors then keeps its axes.
     """
     return _epsilon(work) if work == dt else 2.0 * _epsilon(dt)
 
@@ -54,7 +54,7 @@ def _pairs(n: int) -> list[tuple[int, int]]:
 
 @func
 def randn(dt: template() = None):
-    """A random number of the standard normal distribution, by the method of Box and Muller (1958)."""
+    """A random number of the standard normal distribution (Box-Muller transform, 1958)."""
     t = static(_float_type(dt))
     # 1 - u is in (0, 1], where the logarithm is finite.
     radius = sqrt(-2.0 * log(cast(1.0, t) - random(t)))
@@ -120,7 +120,7 @@ def _orthogonalize(A, dt: template(), result: template()):
 
 @func
 def _largest_component(A, dt: template()):
-    """The largest absolute value, or 1 for a zero matrix: dividing by it keeps squares from overflowing."""
+    """The largest absolute value, or 1 for a zero matrix. Dividing by it prevents overflow of squares."""
     largest = cast(0.0, dt)
     for i in static(range(A.n)):
         for j in static(range(A.m)):
@@ -187,8 +187,8 @@ def _svd3(A, dt: template(), result: template()):
 def svd(A, dt: template() = None):
     """The singular value decomposition of a 2x2 or 3x3 matrix: `(U, S, V)` with `A == U @ S @ V.transpose()`.
 
-    The values on the diagonal of `S` descend. For 2x2 they are not negative. For 3x3 `U` and `V` are rotations, and the
-    last value has the sign of the determinant of `A`.
+    The diagonal of `S` is in descending order. For 2x2 the singular values are nonnegative. For 3x3 `U` and `V` are
+    rotations, and the last singular value has the sign of the determinant of `A`.
     """
     static_assert(A.n == A.m and (A.n == 2 or A.n == 3), "SVD only supports 2x2 and 3x3 matrices")
     t = static(_float_type(dt))
@@ -203,8 +203,8 @@ def svd(A, dt: template() = None):
 
 @func
 def _polar2(A, dt: template()):
-    """In the plane the nearest orthogonal matrix is the part of `A` that commutes with rotations, scaled; or, for a
-    negative determinant, the part that anticommutes (Higham, Functions of Matrices, 2008, problem 8.2).
+    """In 2D, the nearest orthogonal matrix is the part of `A` that commutes with rotations, scaled; for a negative
+    determinant, the part that anticommutes (Higham, Functions of Matrices, 2008, problem 8.2).
     """
     size = _largest_component(A, dt)
     M = cast(A, dt) / size
@@ -230,8 +230,8 @@ def _polar2(A, dt: template()):
 def polar_decompose(A, dt: template() = None):
     """The polar decomposition of a 2x2 or 3x3 matrix: `(R, S)` with `A == R @ S`, `R` orthogonal and `S` symmetric.
 
-    For 3x3 `R` is a rotation, so that `S` has a negative eigenvalue where the determinant of `A` is negative; for 2x2
-    `S` is positive semi-definite.
+    For 3x3 `R` is a rotation, so `S` has a negative eigenvalue if the determinant of `A` is negative. For 2x2 `S` is
+    positive semi-definite.
     """
     static_assert(A.n == A.m and (A.n == 2 or A.n == 3), "Polar decomposition only supports 2×2 and 3×3 matrices.")
     t = static(_float_type(dt))
@@ -289,7 +289,7 @@ def eig(A, dt: template() = None):
 
 @func
 def _rotate(B: template(), Q: template(), p, q):
-    """Turns the basis in the plane of axes `p` and `q` so that `B[p, q]` vanishes."""
+    """Rotates the basis in the plane of axes `p` and `q` so that `B[p, q]` vanishes."""
     n = static(B.n)
     theta = (B[q, q] - B[p, p]) / (2.0 * B[p, q])
     t = select(theta >= 0.0, 1.0, -1.0) / (abs(theta) + sqrt(1.0 + theta * theta))
@@ -364,7 +364,7 @@ def _jacobi(A, dt: template(), result: template()):
 
 @func
 def sym_eig(A, dt: template() = None):
-    """The eigenvalues, ascending, and orthonormal eigenvectors, as columns, of a symmetric matrix of up to 6x6."""
+    """Eigenvalues in ascending order, and orthonormal eigenvectors as columns, of a symmetric matrix of up to 6x6."""
     static_assert(A.n == A.m, "Symmetric eigen solver needs a square matrix")
     static_assert(A.n <= 6, "Symmetric eigen solver supports sizes up to 6x6")
     t = static(_float_type(dt))
@@ -374,8 +374,8 @@ def sym_eig(A, dt: template() = None):
 
 @func
 def make_spd(A, dt: template() = None):
-    """The symmetric positive semi-definite matrix nearest to a symmetric one of up to 6x6 (Higham 1988): negative
-    eigenvalues become 0.
+    """The symmetric positive semi-definite matrix nearest to a symmetric one of up to 6x6 (Higham 1988): sets negative
+    eigenvalues to 0.
     """
     static_assert(A.n == A.m, "make_spd needs a square matrix")
     static_assert(A.n <= 6, "make_spd supports sizes up to 6x6")
@@ -425,9 +425,9 @@ def _solve_unrolled(A, b, dt: template()):
 
 @func
 def solve(A, b, dt: template() = None):
-    """`x` with `A @ x == b`, by Gaussian elimination with partial pivoting, for square matrices of up to 6x6.
+    """Solves `A @ x == b` by Gaussian elimination with partial pivoting, for square matrices of up to 6x6.
 
-    A singular matrix is told by an assertion, which `debug=True` turns on.
+    A singular matrix fails an assertion, which `debug=True` enables.
     """
     static_assert(A.n == A.m, "Only square matrix is supported")
     static_assert(A.m == b.n, "Matrix and vector dimensions don't match")

@@ -32,8 +32,9 @@ logger.setLevel(logging.INFO)
 
 
 class _StandardError(logging.StreamHandler):
-    """Shows messages of a program that has not said where they go. Python itself would show warnings and errors
-    alone."""
+    """Prints messages of a program that has configured no logging. Python itself would print only warnings and
+    errors.
+    """
 
     def filter(self, record: logging.LogRecord) -> bool:
         return not logging.getLogger().handlers and all(handler is self for handler in logger.handlers)
@@ -47,7 +48,7 @@ _standard_error = _StandardError()
 
 
 def set_logging_level(level: str) -> None:
-    """Messages below this level are dropped: trace, debug, info, warn, error, critical or off."""
+    """Drops messages below this level: trace, debug, info, warn, error, critical or off."""
     logger.setLevel(_number(level))
     if logger.level <= logging.DEBUG:
         logger.addHandler(_standard_error)
@@ -61,38 +62,38 @@ def is_logging_effective(level: str) -> bool:
 
 
 def trace(message: str) -> None:
-    """Logs a message of level trace."""
+    """Logs a message at level trace."""
     logger.log(_LEVELS[TRACE], message)
 
 
 def debug(message: str) -> None:
-    """Logs a message of level debug."""
+    """Logs a message at level debug."""
     logger.debug(message)
 
 
 def info(message: str) -> None:
-    """Logs a message of level info."""
+    """Logs a message at level info."""
     logger.info(message)
 
 
 def warn(message: str) -> None:
-    """Logs a message of level warn."""
+    """Logs a message at level warn."""
     logger.warning(message)
 
 
 def warn_of_code(path: str, line: int, message: str) -> None:
-    """Logs a message of level warn about a line of a program. The package's own lines are as they should be."""
+    """Logs a warning about a line of the user's code. Lines of the package itself are skipped."""
     if not path.startswith(_PACKAGE):
         logger.warning("%s:%d: %s", path, line, message)
 
 
 def error(message: str) -> None:
-    """Logs a message of level error."""
+    """Logs a message at level error."""
     logger.error(message)
 
 
 def critical(message: str) -> None:
-    """Logs a message of level critical."""
+    """Logs a message at level critical."""
     logger.critical(message)
 
 
@@ -104,5 +105,5 @@ def _number(level: str) -> int:
 
 
 def _get_logging(level: str) -> Callable[[str], None]:
-    """The function of a level by its name; programs that replaced one put it back with this."""
+    """The log function of a level by its name. Programs that replaced a function restore it with this."""
     return {TRACE: trace, DEBUG: debug, INFO: info, WARN: warn, ERROR: error, CRITICAL: critical}[level]

@@ -19,10 +19,10 @@ _TARGET = "octants"
 
 
 class QuadrantsFinder:
-    """Finds `quadrants` and `quadrants.x`; the modules it loads are those of Octants themselves."""
+    """Resolves `quadrants` and `quadrants.x` to the modules of Octants."""
 
     def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
-        """The specification of the module of Octants that stands for `fullname`; None for other names."""
+        """The spec of the module of Octants that replaces `fullname`; None for other names."""
         if fullname != _NAME and not fullname.startswith(_NAME + "."):
             return None
         from importlib.util import find_spec
@@ -36,19 +36,19 @@ class QuadrantsFinder:
         return ModuleSpec(fullname, loader)
 
     def create_module(self, spec: ModuleSpec) -> Any:
-        """The module of Octants, imported."""
+        """Imports the module of Octants."""
         module = import_module(_TARGET + spec.name[len(_NAME) :])
         self._spec = module.__spec__
         return module
 
     def exec_module(self, module: Any) -> None:
-        """Does nothing but keep the module's own description."""
+        """Restores the module's own spec: the module is already initialized."""
         # The import system has just written the alias's spec into the module: put its own back.
         module.__spec__ = self._spec
 
 
 def install() -> None:
-    """Makes `import quadrants` find Octants from now on, before any finder that is there already."""
+    """Makes `import quadrants` resolve to Octants from now on, even if Quadrants is installed."""
     # A start of the interpreter loads this file apart from the package, so the class may be another one.
     others = [finder for finder in sys.meta_path if type(finder).__name__ != QuadrantsFinder.__name__]
     sys.meta_path[:] = [QuadrantsFinder(), *others]

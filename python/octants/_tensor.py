@@ -11,11 +11,10 @@ __all__ = ["Backend", "Tensor", "tensor"]
 
 
 def _with_layout(wrapped: Any, layout: Any) -> Any:
-    """Declares that memory of an ndarray-backed tensor holds the axes in this order, outermost first, and returns it.
+    """Declares the memory layout of an ndarray-backed tensor, as axes listed outermost first, and returns the tensor.
 
-    The shape that it was made with is taken for that of its memory: its axis `k` becomes axis `layout[k]`. The gradient
-    follows. A `TypeError` for anything but such a tensor, a `ValueError` where the layout is not a permutation of the
-    axes.
+    The current shape is that of the memory: its axis `k` becomes axis `layout[k]`. The gradient follows. Raises
+    `TypeError` for another object, and `ValueError` if the layout is not a permutation of the axes.
     """
     if not isinstance(wrapped, Tensor) or wrapped._is_field():
         raise TypeError(f"expected a tensor of qd.Backend.NDARRAY, got {wrapped!r}")

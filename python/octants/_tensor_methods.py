@@ -6,7 +6,7 @@ functions compute on one thread: their loops are serial, even if a kernel calls 
 """
 
 # mypy: ignore-errors
-# Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
+# Mypy cannot check kernels: their annotations are values, and their assignments have no Python type.
 
 from octants._language.kernel_decorators import func
 from octants._language.ops import abs, loop_config, static, static_assert
@@ -23,8 +23,8 @@ _EXPANSION = (
 
 @func
 def _pair_minors(m):
-    """The 2x2 minors of the upper two rows of a 4x4 matrix, and those of the lower two, by the columns they are in:
-    01, 02, 03, 12, 13, 23.
+    """The 2x2 minors of the first two rows of a 4x4 matrix, and of the last two, by column pair: 01, 02, 03, 12, 13,
+    23.
     """
     upper = [
         m[0, 0] * m[1, 1] - m[0, 1] * m[1, 0],
@@ -47,7 +47,7 @@ def _pair_minors(m):
 
 @func
 def _determinant4(p):
-    """Laplace's expansion along two rows, from the minors."""
+    """Laplace expansion along two rows, from the minors."""
     return (
         p[0, 0] * p[1, 5]
         - p[0, 1] * p[1, 4]
@@ -117,7 +117,7 @@ def _inverse2(m):
 
 @func
 def _inverse3(m):
-    """The transposed cofactors over the determinant."""
+    """The adjugate divided by the determinant."""
     x = m[1, 1] * m[2, 2] - m[1, 2] * m[2, 1]
     y = m[1, 2] * m[2, 0] - m[1, 0] * m[2, 2]
     z = m[1, 0] * m[2, 1] - m[1, 1] * m[2, 0]
@@ -133,7 +133,7 @@ def _inverse3(m):
 
 @func
 def _inverse4(m):
-    """The transposed cofactors over the determinant, both from the minors of two rows."""
+    """The adjugate divided by the determinant, both from the 2x2 minors."""
     p = _pair_minors(m)
     cofactors = 0.0 * m
     for i in static(range(4)):
@@ -150,7 +150,7 @@ def _inverse4(m):
 
 @func
 def _inverse_by_elimination(m):
-    """Gauss-Jordan elimination with partial pivoting, in place of an identity matrix beside `m`."""
+    """Gauss-Jordan elimination with partial pivoting on `m` augmented with the identity."""
     n = static(m.n)
     a = m * 1.0
     result = a * 0.0
@@ -185,7 +185,7 @@ def _inverse_by_elimination(m):
 
 @func
 def inverse(m):
-    """The inverse of a square matrix. The components of a singular one are infinite or not numbers."""
+    """The inverse of a square matrix. Components of the inverse of a singular matrix are infinite or NaN."""
     _check_square(m)
     if static(m.n == 1):
         return 1.0 / m

@@ -7,7 +7,7 @@ from enum import IntEnum
 
 
 class Arch(IntEnum):
-    """A kind of machine. The values are those of Quadrants."""
+    """A target architecture. The values are those of Quadrants."""
 
     x64 = 0
     arm64 = 1
@@ -28,7 +28,7 @@ class Arch(IntEnum):
 
 
 class Extension(IntEnum):
-    """An ability that not every kind of machine has. The values are those of Quadrants."""
+    """An optional capability of an architecture. The values are those of Quadrants."""
 
     sparse = 0
     quant = 1

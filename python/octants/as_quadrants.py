@@ -28,7 +28,9 @@ _USAGE = """usage: python -m octants.as_quadrants script.py [args...] | -m modul
 
 
 def _line(finder: Path) -> str:
-    """The line that Python runs at its start. Where Octants is no longer there, it does nothing."""
+    """The line of the `.pth` file, which Python runs at startup. It does nothing if Octants is not installed any
+    more.
+    """
     return (
         f"import os, importlib.util as u; p = {str(finder)!r}; "
         "s = u.spec_from_file_location('_octants_quadrants_finder', p) if os.path.exists(p) else None; "
@@ -37,7 +39,7 @@ def _line(finder: Path) -> str:
 
 
 def _folders() -> list[Path]:
-    """Where this Python looks for `.pth` files; the environment's own folder comes first."""
+    """The folders in which this Python looks for `.pth` files; that of the environment comes first."""
     folders = [Path(sysconfig.get_path("purelib"))]
     if site.ENABLE_USER_SITE:
         folders.append(Path(site.getusersitepackages()))
@@ -45,10 +47,10 @@ def _folders() -> list[Path]:
 
 
 def install_for_all_programs() -> Path:
-    """Writes the `.pth` file by which each program of this Python finds Octants as `quadrants`; returns its path.
+    """Writes a `.pth` file that makes every program of this Python find Octants as `quadrants`; returns its path.
 
-    It goes to the environment's folder of packages, or to the user's where that cannot be written; an `OSError` where
-    neither can.
+    It goes to the `site-packages` folder of the environment, or to that of the user if the former is not writable.
+    Raises `OSError` if neither is.
     """
     refused: OSError | None = None
     for folder in _folders():
@@ -63,7 +65,7 @@ def install_for_all_programs() -> Path:
 
 
 def uninstall_for_all_programs() -> list[Path]:
-    """Removes what `install_for_all_programs` has written; returns the paths of the files that were there."""
+    """Removes the files of `install_for_all_programs`; returns their paths."""
     files = [folder / _PTH for folder in _folders()]
     found = [file for file in files if file.exists()]
     for file in found:
@@ -72,7 +74,7 @@ def uninstall_for_all_programs() -> list[Path]:
 
 
 def main(arguments: list[str]) -> None:
-    """Runs a script or a module with the arguments that follow it, or does what an option asks for."""
+    """The command line: runs a script or module with its arguments, or executes an option."""
     if not arguments:
         sys.exit(_USAGE)
     if arguments[0] == "--install":

@@ -19,27 +19,28 @@ from octants._code.cache_observations import FastcacheObservations as FastcacheO
 
 
 def counts() -> dict[str, Any] | None:
-    """What the running program found in the folder and stored there: `folder`, `hits`, `misses`, `stored`, `damaged`,
-    `written_bytes`; how many kernels were `recalled`, for which no source is parsed, and how many `lowered` from their
-    sources. None where it keeps nothing, or was not begun."""
+    """Cache statistics of the running program: `folder`, `hits`, `misses`, `stored`, `damaged`, `written_bytes`, the
+    number of kernels `recalled` without parsing their source, and `lowered` from source. None if the cache is off or
+    not yet used.
+    """
     return _octants.cache_counts()
 
 
 def info(folder: str | os.PathLike[str] | None = None) -> dict[str, Any]:
-    """What a folder holds: `folder`, `entries` and `bytes` of this version of the compiler, `traces` and `trace_bytes`
-    by which they are found without compiling, `other_entries` and `other_bytes` of other versions, and the paths of
-    `damaged` files. Without a folder, the one that programs use by themselves."""
+    """Statistics of a cache folder, by default that of programs: `folder`; `entries` and `bytes` of this version of the
+    compiler; `traces` and `trace_bytes`, by which entries are found without compiling; `other_entries` and
+    `other_bytes` of other versions; and the paths of `damaged` files.
+    """
     return _octants.cache_examine(folder)
 
 
 def clear(folder: str | os.PathLike[str] | None = None) -> tuple[int, int]:
-    """Removes every compiled kernel: how many there were, and their bytes."""
+    """Removes all compiled kernels; returns their number and total bytes."""
     return _octants.cache_clear(folder)
 
 
 def verify(folder: str | os.PathLike[str] | None = None) -> list[str]:
-    """Checks every entry and removes the damaged ones, whose paths it returns. Programs do the same with what they
-    read."""
+    """Checks all entries, removes the damaged ones and returns their paths. Programs also check what they read."""
     damaged = [str(path) for path in info(folder)["damaged"]]
     for path in damaged:
         Path(path).unlink(missing_ok=True)
@@ -71,9 +72,9 @@ def _show_clear(folder: str | None) -> int:
 def _show_verify(folder: str | None) -> int:
     damaged = verify(folder)
     for path in damaged:
-        print(f"removed, since it is damaged: {path}")
+        print(f"removed a damaged file: {path}")
     if not damaged:
-        print("every kernel is whole")
+        print("no damaged kernels")
     return 1 if damaged else 0
 
 
@@ -88,12 +89,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; returns the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m octants.cache",
-        description="Shows, removes or checks the compiled kernels that are kept on disk.",
+        description="Shows, clears or verifies the cache of compiled kernels on disk.",
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="{info,clear,verify}")
     for name, (_, text) in _COMMANDS.items():
         command = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
-        command.add_argument("--folder", help="another folder than the one that programs use by themselves")
+        command.add_argument("--folder", help="the cache folder (default: the one that programs use)")
     given = parser.parse_args(arguments)
     try:
         return _COMMANDS[given.command][0](given.folder)

@@ -14,24 +14,24 @@ __all__ = ["Device", "list_devices", "main"]
 
 
 class Device(NamedTuple):
-    """A device that `qd.init(arch=..., device=...)` can open, or could if its note did not say why not."""
+    """A device for `qd.init(arch=..., device=...)`. If it is not usable, its note says why."""
 
     arch: str
-    """The name of its kind, such as `"cuda"`."""
+    """The name of the backend, such as `"cuda"`."""
     number: int
-    """What `device` takes."""
+    """The value for `qd.init(device=...)`."""
     name: str
-    """As its driver calls it."""
+    """The driver's name of the device."""
     memory_bytes: int | None
-    """Bytes of its memory, if known."""
+    """Memory size in bytes, if known."""
     note: str | None
-    """What else is known of it, such as why it cannot be used."""
+    """Further information, such as why the device is not usable."""
 
 
 def list_devices() -> tuple[list[Device], dict[str, str]]:
-    """The devices of all back ends, and for each kind that has none the reason.
+    """The devices of all backends; for a backend without any, an entry with the reason.
 
-    No program has to run, and one that runs is not disturbed. `OCTANTS_VISIBLE_DEVICES` leaves out what it hides.
+    Works without a running program, and does not disturb one. Honors `OCTANTS_VISIBLE_DEVICES`.
     """
     found, reasons = [], {}
     for arch, devices, reason in _octants.devices():
@@ -43,7 +43,7 @@ def list_devices() -> tuple[list[Device], dict[str, str]]:
 
 
 def main() -> None:
-    """Prints a line for each device, and for each kind without any why there is none."""
+    """Prints a line for each device, and for each backend without devices the reason."""
     found, reasons = list_devices()
     for device in found:
         memory = f"{device.memory_bytes / 2**30:.1f} GiB" if device.memory_bytes else ""

@@ -64,67 +64,68 @@ _OPERATIONS = {
 
 
 def init(backend: str | None = None, *, timeout: float = 60.0, group: Any = None) -> None:
-    """Makes this process one of the ranks that its launcher started. To be called before `qd.init()`.
+    """Makes this process one of the ranks that its launcher started. Must be called before `qd.init()`.
 
-    `backend` is `"mpi"` (mpi4py; the host's memory), `"torch"` (torch.distributed: gloo for the host's memory, NCCL for
-    GPUs) or None: torch under torchrun or where the program has a process group, else MPI. `timeout`: seconds after
-    which a rank that does not answer is an error. `group`: an mpi4py communicator in place of `MPI.COMM_WORLD`.
+    `backend` is `"mpi"` (mpi4py; host memory), `"torch"` (torch.distributed: gloo for host memory, NCCL for GPUs) or
+    None: torch under torchrun or if the program has a process group, else MPI. `timeout`: seconds after which a rank
+    that does not respond is an error. `group`: an mpi4py communicator instead of `MPI.COMM_WORLD`.
 
-    Rank and size come from the variables of torchrun, Open MPI, MVAPICH, MPICH or Slurm. Without any the program has
-    one rank. A GPU program uses the GPU whose number is the local rank, unless `OCTANTS_VISIBLE_DEVICES` is set.
+    Rank and size come from the environment variables of torchrun, Open MPI, MVAPICH, MPICH or Slurm. Without any, the
+    program has one rank. A GPU program uses the GPU whose number is the local rank, unless `OCTANTS_VISIBLE_DEVICES` is
+    set.
 
-    Raises `OctantsDistributedError` when the library is missing, or when a rank does not start in time; `ValueError`
-    for another backend or timeout.
+    Raises `OctantsDistributedError` if the library is missing or a rank does not start in time, and `ValueError` for an
+    invalid backend or timeout.
     """
     _world.join(backend, timeout, group)
 
 
 def finalize() -> None:
-    """Ends what `init` began. Split arrays that were made before can no longer be used."""
+    """Leaves the group of ranks. Split arrays created before can no longer be used."""
     _world.leave()
 
 
 def is_initialized() -> bool:
-    """Whether `init` was called, of this process alone."""
+    """Whether `init` was called. Not collective."""
     return _world._world is not None
 
 
 def rank() -> int:
-    """The number of this process, from 0 on; 0 before `init`. Of this process alone."""
+    """The rank of this process, from 0; 0 before `init`. Not collective."""
     return _world.world().rank
 
 
 def size() -> int:
-    """The number of processes; 1 before `init`. Of this process alone."""
+    """The number of ranks; 1 before `init`. Not collective."""
     return _world.world().size
 
 
 def local_rank() -> int:
-    """The number of this process among those of its host. Of this process alone."""
+    """The rank of this process among those on its host. Not collective."""
     return _world.position().local_rank
 
 
 def barrier() -> None:
-    """Returns once all ranks have called it. Work on streams is not waited for."""
+    """Returns once all ranks have called it. Does not wait for work on streams."""
     _world.world().barrier("barrier()")
 
 
 @known_to_compiler("assume_local")
 def assume_local(array: Any, row: Any) -> Any:
-    """In a kernel: the row of a split array, which the caller knows to be this rank's or one of its ghost rows.
+    """In a kernel: asserts that a row of a split array is one of this rank's rows or ghost rows, and returns it.
 
-    `array[assume_local(array, row)]` is read, or added to by `+=`, in a loop over the rows of any split array. A row
-    that is elsewhere becomes the nearest one that this rank has, and an error in debug mode. Of an array that is not
-    split, and in Python, it is the row. Not collective.
+    `array[assume_local(array, row)]` can be read, or added to with `+=`, in a loop over the rows of any split array. A
+    row elsewhere is clamped to the nearest local one, and is an error in debug mode. For an array that is not split,
+    and in Python, returns the row unchanged. Not collective.
     """
     return row
 
 
 def all_reduce(array: Any, op: str = "sum", *, qd_stream: Any = None) -> None:
-    """Combines the elements of a field, ndarray or numpy array over all ranks, in place.
+    """Reduces a field, ndarray or numpy array over all ranks, element by element and in place.
 
-    `op` is `"sum"`, `"product"`, `"min"`, `"max"`, and for integers `"and"`, `"or"`, `"xor"`. An ndarray in a GPU's
-    memory is combined on the stream, the default one for None. Ranks add floats in an order of the library's.
+    `op` is `"sum"`, `"product"`, `"min"`, `"max"`, and for integers `"and"`, `"or"`, `"xor"`. An ndarray in GPU memory
+    is reduced on the stream; None means the default stream. The library determines the order in which ranks add floats.
     """
     if op not in _OPERATIONS:
         raise ValueError(f"op must be one of {', '.join(_OPERATIONS)}, got {op!r}")
@@ -137,7 +138,7 @@ def all_reduce(array: Any, op: str = "sum", *, qd_stream: Any = None) -> None:
 
 
 def all_gather(array: Any) -> list[Any]:
-    """The arrays of all ranks as numpy arrays, in the order of the ranks. Their shapes may differ in the first axis."""
+    """The arrays of all ranks as numpy arrays, in rank order. The extents of their first axes may differ."""
     own = np.ascontiguousarray(array if isinstance(array, np.ndarray) else array.to_numpy())
     _world.agree(f"all_gather() of {own.shape[1:]} {own.dtype}, {own.ndim} axes", "all_gather()")
     ranks = _world.world()
@@ -148,7 +149,7 @@ def all_gather(array: Any) -> list[Any]:
 
 
 def broadcast(array: Any, source: int = 0, *, qd_stream: Any = None) -> None:
-    """Sets a field, ndarray or numpy array to that of a rank."""
+    """Sets a field, ndarray or numpy array to the one of the rank `source`."""
     ranks = _world.world()
     if not 0 <= source < ranks.size:
         raise ValueError(f"source must be a rank from 0 to {ranks.size - 1}, got {source}")
@@ -160,35 +161,37 @@ def broadcast(array: Any, source: int = 0, *, qd_stream: Any = None) -> None:
 
 
 def send(array: Any, to: int, *, qd_stream: Any = None) -> None:
-    """Sends the elements of a field, ndarray or numpy array to another rank, which calls `recv`. Of two ranks."""
+    """Sends the elements of a field, ndarray or numpy array to another rank, which must call `recv`. Involves these two
+    ranks only.
+    """
     _pass(array, to, True, qd_stream)
 
 
 def recv(array: Any, source: int, *, qd_stream: Any = None) -> None:
-    """Sets a field, ndarray or numpy array to what another rank sends. Of two ranks."""
+    """Sets a field, ndarray or numpy array to the elements that another rank sends. Involves these two ranks only."""
     _pass(array, source, False, qd_stream)
 
 
 def save(folder: str | os.PathLike[str], **arrays: Any) -> None:
-    """Writes arrays to a folder, a file for each rank: `save("state", u=u, v=v)`.
+    """Writes arrays to a folder, one file per rank: `save("state", u=u, v=v)`.
 
-    Each rank writes its rows of split arrays. Rank 0 writes other fields, ndarrays and numpy arrays. The folder has to
-    be one that all ranks see.
+    Each rank writes its rows of split arrays. Rank 0 writes other fields, ndarrays and numpy arrays. All ranks must see
+    the same folder.
     """
     saved_arrays.save(folder, arrays)
 
 
 def load(folder: str | os.PathLike[str], **arrays: Any) -> None:
-    """Sets arrays to what `save` wrote, by any number of ranks.
+    """Sets arrays from a folder that `save` wrote, on any number of ranks.
 
-    Raises `OctantsDistributedError` for a folder that `save` has not finished, for names that it does not hold, and for
+    Raises `OctantsDistributedError` if `save` did not finish, for names that the folder does not contain, and for
     arrays of other shapes or types.
     """
     saved_arrays.load(folder, arrays)
 
 
 def rows_of_rank(extent: int, rank: int, size: int) -> tuple[int, int]:
-    """The rows `[first, end)` of an axis of `extent` rows that a rank has: blocks that differ by at most one row."""
+    """The rows `[first, end)` that a rank owns, of `extent` rows: blocks whose lengths differ by at most one."""
     return split_ndarrays.rows_of_rank(extent, rank, size)
 
 

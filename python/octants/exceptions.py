@@ -60,11 +60,11 @@ class OctantsNameError(OctantsCompilationError, NameError):
 
 
 class OctantsAttributeError(OctantsCompilationError, AttributeError):
-    """An object that a kernel uses at compile time lacks an attribute."""
+    """A kernel uses an attribute that a compile-time object lacks."""
 
 
 class OctantsIndexError(OctantsCompilationError, IndexError):
-    """Wrong number of indices, or an index that is known to be outside."""
+    """Wrong number of indices, or a constant index out of bounds."""
 
 
 class OctantsTypeError(OctantsCompilationError, TypeError):
@@ -72,29 +72,29 @@ class OctantsTypeError(OctantsCompilationError, TypeError):
 
 
 class OctantsValueError(OctantsCompilationError, ValueError):
-    """A value of the right type that is not allowed where it is."""
+    """A value of the right type that is not allowed in its context."""
 
 
 class OctantsRuntimeError(RuntimeError):
-    """A launch, or a use of the package from Python, went wrong."""
+    """An error in a launch, or in a use of the package from Python."""
 
 
 class OctantsCompileTimeError(OctantsCompilationError, OctantsRuntimeError):
-    """Code that a kernel runs at compile time raised a RuntimeError."""
+    """Compile-time code in a kernel raised a RuntimeError."""
 
 
 class OctantsDerivativeError(OctantsCompilationError, OctantsRuntimeError):
-    """A kernel has no derivative that the compiler could make."""
+    """The compiler cannot differentiate a kernel."""
 
 
 class OctantsAssertionError(OctantsRuntimeError, AssertionError):
-    """An `assert` in a kernel, or a check of debug mode, failed."""
+    """A failed `assert` in a kernel, or a failed check of debug mode."""
 
 
 class OctantsRaceError(OctantsRuntimeError):
-    """Accesses of one element with no order between them: see `qd.init(check_races=...)`.
+    """Unordered accesses to the same element: see `qd.init(check_races=...)`.
 
-    `races` holds each of them as a `qd.Race`.
+    `races` holds one `qd.Race` per pair of accesses.
     """
 
     races: tuple[Race, ...]
@@ -105,7 +105,7 @@ class OctantsRaceError(OctantsRuntimeError):
 
 
 class OctantsDistributedError(OctantsRuntimeError):
-    """A rank of a program of several processes does not answer, or does something else than this one."""
+    """A rank of a distributed program does not respond, or does something else than this one."""
 
 
 class OctantsRuntimeTypeError(OctantsRuntimeError, TypeError):
@@ -117,7 +117,7 @@ class OctantsScopeError(OctantsRuntimeError, AssertionError):
 
 
 class OctantsOptionError(KeyError):
-    """An unknown option of `init`."""
+    """An unknown option of `init`, or one in conflict with an open device."""
 
     def __str__(self) -> str:
         # KeyError would show the message in quotes.

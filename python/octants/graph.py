@@ -13,10 +13,10 @@ __all__ = ["CapturedGraph", "capture", "cond", "do_while", "load", "parallel", "
 
 
 class GraphStatus:
-    """What a launch of a kernel declared with `graph=True, checkpoints=True` returns.
+    """The result of launching a kernel declared with `graph=True, checkpoints=True`.
 
-    `yielded` is true where a checkpoint has ended the launch; `checkpoint` is then the label of that one, as the kernel
-    has it (an int, or a member of an `IntEnum`), and `None` otherwise.
+    `yielded` is true if a checkpoint ended the launch. `checkpoint` is then its label (an int, or a member of an
+    `IntEnum`), otherwise `None`.
     """
 
     __slots__ = ("checkpoint", "yielded")
@@ -34,16 +34,18 @@ class GraphStatus:
 @known_to_compiler("checkpoint")
 @contextmanager
 def checkpoint(cp_id: Any, yield_on: Any = None) -> Iterator[None]:
-    """In a kernel declared with `graph=True, checkpoints=True`, `with qd.checkpoint(label, yield_on=flag):` holds loops
-    after which a launch ends if `flag`, a 0-dimensional i32 ndarray, is not zero.
-    `kernel.resume(..., from_checkpoint=label)` runs them again, and what comes after. The label is an int or a member
-    of an `IntEnum`, and no other checkpoint of the kernel has it. Nothing outside of kernels."""
+    """In a kernel declared with `graph=True, checkpoints=True`: `with qd.checkpoint(label, yield_on=flag):` marks loops
+    after which the launch ends if `flag`, a 0-dimensional i32 ndarray, is not zero.
+
+    `kernel.resume(..., from_checkpoint=label)` repeats these loops and continues with what follows. The label is an int
+    or a member of an `IntEnum`, unique in the kernel. No effect outside of kernels.
+    """
     yield
 
 
 do_while = kernel_only(
     "do_while",
-    "`while qd.graph.do_while(counter):` runs its body once, then again while `counter`, a 0-dimensional i32 "
+    "`while qd.graph.do_while(counter):` runs its body once, then repeats it while `counter`, a 0-dimensional i32 "
     "ndarray, is not zero. Its `for` loops are parallel.",
     lambda condition: None,
     "graph.do_while",
@@ -63,16 +65,18 @@ cond = kernel_only(
 @known_to_compiler("graph_parallel_context")
 @contextmanager
 def parallel_context(*, allow_nesting: bool = False) -> Iterator[None]:
-    """In a kernel, `with qd.graph.parallel_context():` holds `with qd.graph.parallel():` blocks, none of which needs
-    what another one does. With `allow_nesting=True` the blocks may hold `qd.graph.do_while` loops and further contexts,
-    and the context may be in a kernel with checkpoints. Nothing outside of kernels."""
+    """In a kernel: `with qd.graph.parallel_context():` contains `with qd.graph.parallel():` blocks that are independent
+    of each other. With `allow_nesting=True`, the blocks may contain `qd.graph.do_while` loops and further contexts, and
+    the context may be in a kernel with checkpoints. No effect outside of kernels.
+    """
     yield
 
 
 @known_to_compiler("graph_parallel")
 @contextmanager
 def parallel(*, allow_overlap: bool = False) -> Iterator[None]:
-    """A section of a `qd.graph.parallel_context`. Sections run concurrently if the device has streams. It is an error
-    if two sections certainly touch the same element and one of them writes, and a warning if that depends on values.
-    `allow_overlap=True` on one of them permits it."""
+    """A section of a `qd.graph.parallel_context`. Sections run concurrently if the device has streams. Two sections
+    that certainly access the same element, one of them with a write, are an error; if that depends on values, a
+    warning. `allow_overlap=True` on one of them permits it.
+    """
     yield

@@ -26,7 +26,7 @@ _TEXT = "access, ir, schedule, llvm (after optimization), asm, object (what the 
 
 
 class _Found(BaseException):
-    """All that was asked for is written."""
+    """Raised once all requested code is written."""
 
 
 class Writer:
@@ -55,7 +55,7 @@ class Writer:
 
 
 class _List(argparse.Action):
-    """Prints the targets, and ends."""
+    """Prints the targets and exits."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
         for kind, targets in _octants.code_targets():
@@ -66,25 +66,29 @@ class _List(argparse.Action):
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m octants.inspect",
-        description="Write the code of a script's kernels for any machine to files. What follows `--` goes to the script.",
+        description="Write the code of a script's kernels for any target to files. Arguments after `--` go to the script.",
     )
     parser.add_argument("script", type=Path, help="a Python program that calls kernels")
     parser.add_argument(
-        "--kernel", action="append", default=[], metavar="NAME", help="this kernel alone; the script ends there"
+        "--kernel",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="only this kernel; the script stops once it is compiled",
     )
     parser.add_argument(
-        "--target", default="", help="gfx90a, sm_90, znver4, aarch64, ...; several with commas; the script's own device"
+        "--target",
+        default="",
+        help="gfx90a, sm_90, znver4, aarch64, ..., separated by commas (default: the script's own device)",
     )
-    parser.add_argument("--list", action=_List, nargs=0, help="print all targets that there are")
+    parser.add_argument("--list", action=_List, nargs=0, help="print all supported targets")
     parser.add_argument("--emit", default="asm", help=_TEXT)
-    parser.add_argument(
-        "--out", type=Path, default=Path("."), metavar="DIR", help="folder for the files, made if missing"
-    )
+    parser.add_argument("--out", type=Path, default=Path("."), metavar="DIR", help="output folder, created if missing")
     return parser
 
 
 def main(argv: list[str] | None = None) -> int:
-    """What the command line asks for; returns the exit status."""
+    """The command line; returns the exit status."""
     parser = _parser()
     argv = sys.argv[1:] if argv is None else argv
     split = argv.index("--") if "--" in argv else len(argv)

@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class Layout(IntEnum):
-    """Where the members of an element are: side by side (`AOS`), or each member in an array of its own (`SOA`)."""
+    """Memory layout of structs: members interleaved per element (`AOS`), or one array per member (`SOA`)."""
 
     AOS = 1
     SOA = 2

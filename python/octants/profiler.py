@@ -47,37 +47,38 @@ __all__ = [
 _Sums = tuple[int, float, float, float]
 
 _cleared: dict[int, int] = {}
-"""By the numbers of the programs, the number of the first span after the last clearing."""
+"""By program serial, the first span after the last clearing."""
 
 
 @dataclass(frozen=True)
 class KernelInfo:
-    """What was measured of a kernel, or of one of its tasks. Times are in milliseconds; the time of a launch is the sum
-    of its tasks'."""
+    """Measurements of a kernel or one of its tasks. Times are in milliseconds; the time of a launch is the sum over its
+    tasks.
+    """
 
     name: str
     """`kernel` or `kernel:task`."""
     counter: int
-    """How many times it ran."""
+    """Number of runs."""
     total: float
     min: float
     max: float
 
     @property
     def avg(self) -> float:
-        """The mean; 0 where it never ran."""
+        """The mean; 0 if it never ran."""
         return self.total / self.counter if self.counter else 0.0
 
 
 def timeline(streams: Mapping[str, Any] | None = None) -> Timeline:
-    """A timeline of what is launched in a `with` block. It needs no option of `qd.init`.
+    """A timeline of the launches in a `with` block. Needs no option of `qd.init`.
 
         with qd.profiler.timeline({"copy": a, "compute": b}) as t:
             run()
         t.save("run.json")  # opens in Perfetto
         t.save("run.svg")
 
-    `streams` gives names to streams; others are named by their number.
+    `streams` names streams; others are named by number.
     """
     return Timeline(streams)
 
@@ -94,7 +95,7 @@ def _info(name: str, sums: _Sums) -> KernelInfo:
 
 
 def _kernels() -> list[tuple[KernelInfo, list[KernelInfo]]]:
-    """Kernels with their tasks; what took longest comes first."""
+    """Kernels with their tasks, in descending order of total time."""
     rows = [
         (_info(kernel, sums), [_info(f"{kernel}:{task}", s) for task, s in tasks])
         for kernel, sums, tasks in _octants.profiler_totals()
@@ -103,10 +104,10 @@ def _kernels() -> list[tuple[KernelInfo, list[KernelInfo]]]:
 
 
 def print_kernel_profiler_info(mode: Literal["count", "trace"] = "count") -> None:
-    """Prints what was measured since the start or the last clearing.
+    """Prints the measurements since the start or the last clearing.
 
-    `"count"`: a line for each kernel with its share, total, count, and shortest, mean and longest run, and a line for
-    each task of a kernel with several. `"trace"`: a line for each task that ran, in the order in which they began.
+    `"count"`: a line for each kernel with its share, total, count, and minimum, mean and maximum time, and a line for
+    each task of a kernel with several. `"trace"`: a line for each run of a task, ordered by start.
     """
     if mode not in ("count", "trace"):
         raise ValueError(f"mode must be 'count' or 'trace', not {mode!r}")
@@ -146,8 +147,9 @@ def _print_tasks() -> None:
 
 
 def query_kernel_profiler_info(name: str) -> KernelInfo:
-    """What was measured of a kernel, by its name, or of one of its tasks (`kernel:task`). `counter` is 0 where there is
-    none of that name."""
+    """Measurements of a kernel by name, or of one of its tasks (`kernel:task`). `counter` is 0 if there are none of
+    that name.
+    """
     nothing = KernelInfo(name, 0, 0.0, 0.0, 0.0)
     if not _is_on():
         return nothing
@@ -158,22 +160,21 @@ def query_kernel_profiler_info(name: str) -> KernelInfo:
 
 
 def get_kernel_profiler_total_time() -> float:
-    """Seconds that all kernels took since the start or the last clearing; those side by side on several streams count
-    each."""
+    """Total kernel time in seconds since the start or the last clearing. Concurrent kernels on several streams count
+    separately.
+    """
     return sum(kernel.total for kernel, _ in _kernels()) / 1e3 if _is_on() else 0.0
 
 
 def clear_kernel_profiler_info() -> None:
-    """Forgets what was measured, after waiting for all work."""
+    """Waits for all work and clears the measurements."""
     _cleared[_octants.program_serial()] = _octants.profiler_clear()
 
 
 def compile_report() -> CompileReport:
-    """How long each kernel took to compile, by phase and step. It needs no option of `qd.init`.
+    """The compile time of each kernel, by phase and step. Needs no option of `qd.init`.
 
-    report = qd.profiler.compile_report()
-    print(report)
-    report.save("compile.svg")
+    report = qd.profiler.compile_report() print(report) report.save("compile.svg")
     """
     return compile_reports.read()
 
@@ -184,24 +185,24 @@ def print_scoped_profiler_info() -> None:
 
 
 def clear_scoped_profiler_info() -> None:
-    """Forgets what `compile_report` tells."""
+    """Clears the data of `compile_report`."""
     _octants.clear_compilations()
 
 
 def print_memory_profiler_info() -> None:
-    """Prints how much memory of the device fields and ndarrays hold, and how much there is."""
+    """Prints the device memory that fields and ndarrays hold, and the total."""
     info = _octants.memory_info()
     capacity = "" if info["capacity"] is None else f" of {info['capacity'] / 2**20:.1f} MiB"
     print(f"Memory of {info['device']}: {info['in_use'] / 2**20:.3f} MiB in use{capacity}")
 
 
 def _no_counters() -> None:
-    _logging.warn("the profiler measures time alone: counters of the hardware are read by the vendor's own tools")
+    _logging.warn("the profiler only measures time: use the vendor's tools for hardware counters")
 
 
 @dataclass(frozen=True)
 class CuptiMetric:
-    """A counter of the hardware, as programs for Quadrants describe it. Counters are not read here."""
+    """A hardware counter, as described by programs for Quadrants. Octants reads no hardware counters."""
 
     name: str = ""
     header: str = "unnamed_header"
@@ -210,13 +211,13 @@ class CuptiMetric:
 
 
 def get_predefined_cupti_metrics(name: str = "") -> list[CuptiMetric]:  # noqa: ARG001
-    """No counters are known here: logs a warning."""
+    """Always empty, with a warning: hardware counters are not supported."""
     _no_counters()
     return []
 
 
 def set_kernel_profiler_toolkit(toolkit_name: str = "default") -> bool:
-    """Whether the profiler works that way. There is one, `"default"`, which measures time."""
+    """Whether the profiler supports a toolkit. The only one is `"default"`, which measures time."""
     if toolkit_name != "default":
         _no_counters()
     return toolkit_name == "default"
@@ -230,6 +231,6 @@ def set_kernel_profiler_metrics(metric_list: Sequence[CuptiMetric] = ()) -> None
 
 @contextmanager
 def collect_kernel_profiler_metrics(metric_list: Sequence[CuptiMetric] = ()) -> Iterator[None]:
-    """As `set_kernel_profiler_metrics`, for a `with` block."""
+    """Like `set_kernel_profiler_metrics`, for a `with` block."""
     set_kernel_profiler_metrics(metric_list)
     yield

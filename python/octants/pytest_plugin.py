@@ -13,7 +13,7 @@ _NAMES = ("OCTANTS_KERNEL_COVERAGE", "QD_KERNEL_COVERAGE")
 
 
 def pytest_configure(config: Any) -> None:
-    """Sets the variable that turns kernel coverage on, where pytest-cov measures."""
+    """Enables kernel coverage through an environment variable when pytest-cov is active."""
     if not config.pluginmanager.hasplugin("_cov") or not getattr(config.option, "cov_source", None):
         return
     if getattr(config.option, "no_cov", False) or any(name in os.environ for name in _NAMES):

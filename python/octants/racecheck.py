@@ -26,10 +26,10 @@ STATUS_OF_RACES = 3
 
 
 def run_program(arguments: list[str], mode: str = "full") -> tuple[list[Race], int]:
-    """Runs a script, or a module after `-m`, with the arguments that follow it, and looks for its races.
+    """Runs a script, or a module after `-m`, with the arguments that follow it, and checks it for races.
 
-    `mode` is `"full"` or `"static"`, as of `qd.init(check_races=...)`. Returns the races in the order in which they
-    were met and the status with which the program ended. Errors of the program go through.
+    `mode` is `"full"` or `"static"`, as in `qd.init(check_races=...)`. Returns the races in the order of detection and
+    the exit status of the program. Exceptions of the program propagate.
     """
     os.environ["OCTANTS_CHECK_RACES"] = mode
     os.environ.setdefault("OCTANTS_CPU_STREAMS", "1")
@@ -54,7 +54,7 @@ def run_program(arguments: list[str], mode: str = "full") -> tuple[list[Race], i
 
 
 def main(arguments: list[str]) -> int:
-    """Runs the program that the arguments name, prints its races and returns the exit status."""
+    """The command line: runs the given program, prints its races and returns the exit status."""
     mode = "full"
     if arguments and arguments[0] == "--static":
         mode, arguments = "static", arguments[1:]

@@ -9,7 +9,7 @@ SWIZZLES = ("xyzw", "rgba", "stpq")
 
 
 def swizzles() -> Iterator[tuple[str, tuple[int, ...]]]:
-    """The names of one to four components, and the places of these."""
+    """All swizzles of one to four components, such as `zyx`, with their component positions."""
     for letters in SWIZZLES:
         for count in range(1, 5):
             for name, places in zip(product(letters, repeat=count), product(range(4), repeat=count), strict=True):

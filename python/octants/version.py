@@ -10,12 +10,14 @@ VERSION = (0, 1, 0)
 VERSION_TEXT = ".".join(map(str, VERSION))
 
 COMPATIBLE_WITH = (1, 3, 3)
-"""The version of Quadrants whose interface this package has: `qd.init(require_version=...)` is about it."""
+"""The version of Quadrants whose API this package implements, checked by `qd.init(require_version=...)`."""
 
 
 def require_version(required: str | None) -> None:
-    """Checks `qd.init(require_version="major.minor.patch")`: the same major version as `COMPATIBLE_WITH`, and at most
-    its minor and patch version. Otherwise an `Exception`, a `ValueError` for another form; None requires nothing."""
+    """Checks `qd.init(require_version="major.minor.patch")` against `COMPATIBLE_WITH`: the same major version, and at
+    most its minor and patch version. Raises `Exception` if not met, `ValueError` for another form; None requires
+    nothing.
+    """
     if required is None:
         return
     parts = re.match(r"(\d+)\.(\d+)\.(\d+)", required) if isinstance(required, str) else None

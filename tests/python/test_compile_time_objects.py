@@ -2,6 +2,7 @@
 called."""
 
 import contextlib
+import enum
 import functools
 import io
 from collections.abc import Iterator
@@ -423,3 +424,102 @@ def test_kinds_of_run_time_values() -> None:
         return qd.Vector([first(s), first(pairs[1]), first(qd.Vector([3, n])), first(n), first(2)])
 
     assert run(6).to_numpy().tolist() == [4, 7, 3, 60, 20]
+
+
+class Color(enum.IntEnum):
+    RED = 1
+    GREEN = 2
+
+
+class Flags(enum.IntFlag):
+    A = 1
+    B = 4
+
+
+class Text(str, enum.Enum):
+    LONG = "abc"
+
+
+class Share(float, enum.Enum):
+    HALF = 0.5
+
+
+class Shade(enum.IntEnum):
+    DARK = 1
+
+
+def test_members_of_enumerations_of_numbers_and_strings_have_attributes() -> None:
+    @qd.data_oriented
+    class Holder:
+        def __init__(self) -> None:
+            self.color = Color.GREEN
+
+        @qd.kernel
+        def value(self) -> qd.i32:
+            result = self.color.value
+            if qd.static(self.color.name == "GREEN"):
+                result += 10
+            return result
+
+    @qd.kernel
+    def values() -> qd.f32:
+        return Color.RED.value + qd.static(Flags.B.value) * 10 + Share.HALF.value + qd.static(len(Text.LONG.value))
+
+    @qd.kernel
+    def of_argument(c: qd.template()) -> qd.i32:
+        result = c.value
+        if qd.static(c.name == "DARK"):
+            result += 100
+        return result
+
+    @qd.func
+    def doubled(c):
+        return c.value * 2
+
+    @qd.kernel
+    def through_function() -> qd.i32:
+        return doubled(Color.GREEN)
+
+    @qd.kernel
+    def in_loops() -> qd.i32:
+        total = 0
+        for c in qd.static(Color):
+            total += c.value
+        for c in qd.static([Color.RED, Flags.B]):
+            total += 10 * c.value * (c.name == "B")
+        chosen = qd.static(Color.GREEN)
+        return total + 100 * chosen.value
+
+    assert Holder().value() == 12
+    assert values() == 44.5
+    assert [of_argument(c) for c in (Color.RED, Shade.DARK, Color.GREEN)] == [1, 101, 2]
+    assert through_function() == 4
+    assert in_loops() == 243
+
+
+def test_members_of_enumerations_are_their_numbers_in_operations() -> None:
+    x = qd.field(qd.i32, (4, 4))
+    table = [10, 20, 30]
+    by_color = {Color.RED: 5, Color.GREEN: 6}
+
+    @qd.func
+    def typed(a: qd.i32, b):
+        b += a
+        return b
+
+    @qd.kernel
+    def compute(c: qd.template()) -> qd.i32:
+        x[c, Color.RED] = 7
+        x[(Color.RED, c)] += 2
+        total = table[c] + by_color[c] + typed(Color.GREEN, c)
+        for i in range(c):
+            total += i
+        for i in qd.static(range(Color.GREEN)):
+            total += i
+        v = qd.Vector([Color.RED, c])
+        if c == Color.GREEN and c == 2:
+            total += qd.max(c, 1) + qd.cast(c, qd.i32) + v[1] + (c | Flags.B)
+        return total + len(qd.static([c, Color.RED])) + int(c)
+
+    assert compute(Color.GREEN) == 30 + 6 + 4 + 1 + 1 + 2 + 2 + 2 + 6 + 2 + 2
+    assert (x[2, 1], x[1, 2]) == (7, 2)

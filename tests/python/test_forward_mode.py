@@ -421,3 +421,20 @@ def test_lambdas_are_functions():
         with qd.ad.FwdMode(y, x):
             compute(f, y)
         assert abs(y.dual[0] - expected) < 1e-12
+
+
+@pytest.mark.parametrize("base", [-2.0, 0.0, 2.0])
+def test_a_fixed_exponent_adds_nothing(base):
+    x = inputs([base, 3.0])
+    y = qd.field(qd.f64, shape=(), needs_dual=True)
+
+    @qd.kernel
+    def power():
+        y[None] = x[0] ** x[1]
+
+    with qd.ad.FwdMode(loss=y, param=x, seed=[1.0, 0.0]):
+        power()
+    assert y.dual[None] == 3.0 * base**2
+    with qd.ad.FwdMode(loss=y, param=x, seed=[0.0, 1.0]):
+        power()
+    assert np.isnan(y.dual[None]) if base < 0 else y.dual[None] == pytest.approx(base**3 * np.log(base or 1.0))

@@ -548,11 +548,63 @@ def branches_and_exits(loss):
     return [(x, some(6))], run
 
 
+@program
+def a_sum_of_iterated_values_is_squared(loss):
+    """The gradient recomputes the sum, in a loop with the same variables as the one that it runs backwards."""
+    x = field(400)
+
+    @qd.kernel
+    def run():
+        total = 0.5
+        for i in range(400):
+            a = x[i]
+            n = 0
+            while n < 3:
+                n += 1
+                a = qd.tanh(a)
+            total += a
+        loss[None] += total * total
+
+    return [(x, some(400))], run
+
+
+@program
+def fields_are_passed_for_array_parameters(loss):
+    x, v = field(4, 3), vectors(2, 3)
+
+    @qd.kernel
+    def run(
+        a: qd.types.ndarray(dtype=qd.f64, ndim=2),
+        b: qd.types.ndarray(),
+        c: qd.types.ndarray(dtype=qd.math.vec2, ndim=1),
+    ):
+        for i, j in a:
+            loss[None] += a[i, j] * qd.sin(b[i, 2]) * c[j].dot(c[j])
+
+    return [(x, some(4, 3)), (v, some(3, 2))], lambda: run(x, x, v)
+
+
 @pytest.fixture(autouse=True)
 def initialized():
     qd.init(arch=qd.cpu, default_fp=qd.f64)
     yield
     qd.reset()
+
+
+def test_threads_share_no_variables_of_an_iteration():
+    """The race showed in one gradient of ten."""
+    qd.init(arch=qd.cpu, default_fp=qd.f64, cpu_max_num_threads=2)
+    loss = field()
+    [(x, start)], run = a_sum_of_iterated_values_is_squared(loss)
+    x.from_numpy(start)
+    a, slope = start, np.ones(400)
+    for _ in range(3):
+        a = np.tanh(a)
+        slope *= 1 - a * a
+    for _ in range(50):
+        with qd.ad.Tape(loss):
+            run()
+        np.testing.assert_allclose(x.grad.to_numpy(), 2 * (0.5 + a.sum()) * slope, rtol=1e-12)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

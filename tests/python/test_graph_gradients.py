@@ -303,3 +303,34 @@ def test_serial_rounds_that_the_gradient_cannot_count_are_refused():
             qd.OctantsCompilationError, match="cannot determine the number of iterations: it depends on.*`rest`"
         ):
             kernel.grad(x, rest)
+
+
+def test_in_debug_mode_a_kernel_whose_gradient_has_run_can_be_launched_again():
+    qd.init(arch=qd.cpu, default_fp=qd.f64, debug=True)
+
+    @qd.kernel(graph=True)
+    def powers(x: HISTORY, t: COUNTER, left: COUNTER):
+        while qd.graph.do_while(left):
+            for i in range(x.shape[1]):
+                x[t[None] + 1, i] = 2.0 * x[t[None], i]
+            t[None] += 1
+            left[None] -= 1
+
+    x = history(np.ones(N))
+    loss = qd.ndarray(qd.f64, 1, needs_grad=True)
+
+    @qd.kernel
+    def first_of_last(x: HISTORY, loss: LOSS):
+        loss[0] += x[ROUNDS, 0]
+
+    t, left = counters(0, ROUNDS)
+    with qd.ad.Tape(loss):
+        powers(x, t, left)
+        first_of_last(x, loss)
+    assert x.grad.to_numpy()[0].tolist() == [2.0**ROUNDS] + [0] * (N - 1)
+    for _ in range(2):
+        t.fill(0)
+        left.fill(ROUNDS)
+        powers(x, t, left)
+        qd.sync()
+        assert (x.to_numpy()[ROUNDS] == 2.0**ROUNDS).all()

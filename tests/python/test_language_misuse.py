@@ -1,6 +1,7 @@
 """Mistakes that are refused, with the exception that programs written for Quadrants catch and the words they look
 for."""
 
+import dataclasses
 import warnings
 
 import numpy as np
@@ -751,3 +752,63 @@ def test_loops_over_what_has_no_axes():
 
     grouped()
     assert x[None] == 9
+
+
+def test_results_that_do_not_agree():
+    @qd.func
+    def first_is_whole(n):
+        if n > 2:
+            return 1
+        return 2.5
+
+    @qd.func
+    def too_few() -> tuple[qd.i32, qd.f32]:
+        return 1
+
+    @qd.kernel
+    def truncates(n: qd.i32) -> qd.f32:
+        return first_is_whole(n)
+
+    @qd.kernel
+    def unpacks() -> qd.f32:
+        a, b = too_few()
+        return a + b
+
+    refused(truncates, 1, error=qd.OctantsTypeError, match="(?s)return 2.5.*gives f32, but an earlier one.*gives i32")
+    refused(unpacks, error=qd.OctantsTypeError, match="(?s)return 1.*returns one value, but its annotation has 2")
+
+
+def test_members_that_a_dataclass_lacks_are_named():
+    @dataclasses.dataclass
+    class Given:
+        x: qd.types.NDArray[qd.f32, 1]
+
+    @dataclasses.dataclass
+    class Wanted:
+        y: qd.types.NDArray[qd.f32, 1]
+
+    @qd.func
+    def use(s: Wanted):
+        s.y[0] = 1.0
+
+    @qd.kernel
+    def run(s: Given):
+        use(s)
+
+    match = "(?s)s.y.*the dataclass `Given` has no member `y`.*members `x`"
+    refused(run, Given(qd.ndarray(qd.f32, 2)), error=qd.OctantsAttributeError, match=match)
+
+
+def test_element_types_and_axes_that_are_none():
+    for make in (
+        lambda: qd.Vector.ndarray(2, [qd.f32, qd.i32], shape=2),
+        lambda: qd.Matrix.ndarray(2, 2, [qd.f32, qd.i32], shape=2),
+        lambda: qd.types.vector(2, [qd.f32]),
+        lambda: qd.types.matrix(2, 2, [qd.f32]),
+    ):
+        with pytest.raises(ValueError, match="Invalid data type .f32"):
+            make()
+    with pytest.raises(ValueError, match="ndim of an array parameter must be at least 0, got -1"):
+        qd.types.ndarray(ndim=-1)
+    with pytest.raises(TypeError, match="ndim of an array parameter must be an integer, got 1.5"):
+        qd.types.NDArray[qd.f32, 1.5]

@@ -180,8 +180,10 @@ def test_structs():
     assert s.to_dict() == {"inner": {"a": 1, "b": [7, 6]}, "n": 8}
     with pytest.raises(AttributeError):
         s.m
-    with pytest.raises(AttributeError):
-        s.m = 1
+    # An attribute of the object, and no member.
+    s.m = 1
+    assert s.m == 1
+    assert s.to_dict() == {"inner": {"a": 1, "b": [7, 6]}, "n": 8}
     free = qd.Struct(a=1, b={"c": [1, 2]})
     assert free.b.c.to_list() == [1, 2]
     assert pickle.loads(pickle.dumps(s)).to_dict() == copy.deepcopy(s).to_dict() == s.to_dict()

@@ -71,6 +71,10 @@ def test_indices():
             a[key]
     with pytest.raises(TypeError):
         a[1.5, 0]
+    a[np.array(1), 2] = 3
+    assert a[1, np.array(2)] == 3
+    with pytest.raises(TypeError):
+        a[np.array(1.0), 0]
 
 
 def test_arguments_are_checked():

@@ -106,3 +106,18 @@ def test_messages_of_assertions_are_text():
         number(1)
     with pytest.raises(AssertionError, match="got -1"):
         text(-1)
+
+
+def test_numbers_in_messages_of_assertions():
+    @qd.kernel
+    def check(a: qd.f32, b: qd.f64, i: qd.i32, n: qd.u8):
+        assert a > 0, f"{a} {b} {i:.2f} {a:d} {n:d} {i:s} {qd.Vector([a, 0.5])} {a:.3f}"
+
+    @qd.kernel
+    def formatted(a: qd.f32, i: qd.i32):
+        assert a > 0, "{} {:x} {:.1f}".format(a, i, i)
+
+    with pytest.raises(AssertionError, match=r"^-1.5 -0.1 3.00 -1.5 4 3 \[-1.5, 0.5\] -1.500"):
+        check(-1.5, -0.1, 3, 4)
+    with pytest.raises(AssertionError, match=r"^-10000000000.0 ff 255.0"):
+        formatted(-1e10, 255)

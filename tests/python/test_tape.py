@@ -286,6 +286,26 @@ def test_what_the_host_writes_ends_gradients(scaling):
     assert single.grad[None] == 4
 
 
+@pytest.mark.parametrize("write", [lambda y: y.fill(0), lambda y: y.from_numpy(np.zeros(2, np.float32))])
+def test_what_the_host_sets_as_a_whole_has_a_gradient(write):
+    x, y = (qd.field(qd.f32, 2, needs_grad=True) for _ in range(2))
+    total = qd.field(qd.f32, (), needs_grad=True)
+
+    @qd.kernel
+    def accumulate():
+        for i in x:
+            y[i] += x[i]
+            total[None] += (i + 1) * y[i]
+
+    with qd.ad.Tape(total):
+        accumulate()
+        write(y)
+        accumulate()
+    assert x.grad.to_numpy().tolist() == [2, 4]
+    # By the initial values, and by the zeros.
+    assert y.grad.to_numpy().tolist() == [2, 4]
+
+
 def test_a_copy_to_itself_changes_no_gradient(scaling):
     x, total, forward = scaling
     with qd.ad.Tape(total):

@@ -51,6 +51,13 @@ def test_kernels_read_and_write_tensors_in_place(x: Any) -> None:
         (torch.zeros(3, 4, dtype=torch.float64), "required array has dtype=f32, array with dtype=f64"),
         (torch.zeros(3, 4, dtype=torch.bfloat16), "dtype torch.bfloat16 cannot be used"),
         (torch.zeros(3, 4, device="meta"), "on device `meta`"),
+        (torch.zeros(4).expand(3, 4), r"`y` share memory, but the kernel writes to it: .* `tensor.contiguous\(\)`"),
+        (torch.zeros(6).as_strided((3, 4), (1, 1)), "`y` share memory"),
+        (
+            torch.eye(3, 4).to_sparse(),
+            r"layout torch.sparse_coo cannot be used in a kernel: pass `tensor.to_dense\(\)`",
+        ),
+        (torch.eye(3, 4).to_sparse_csr(), "layout torch.sparse_csr cannot be used"),
     ],
 )
 def test_tensors_that_do_not_fit_are_refused(tensor: Any, message: str) -> None:

@@ -1,4 +1,4 @@
-//! The products of matrices that instructions form.
+//! The matrix-product instructions.
 
 use crate::number::Ty;
 

@@ -115,6 +115,43 @@ pub fn first_uses_set(body: &Body, statements: &[ValueId]) -> HashMap<LocalId, b
     first
 }
 
+/// Whether statements may read a local, or a part of it, before they have set the whole of it: they see what it held
+/// before them.
+pub fn reads_before_set(body: &Body, statements: &[ValueId], local: LocalId) -> bool {
+    exposes(body, statements, local, &mut false)
+}
+
+/// The same, where the local may have been set already. What a loop sets counts in its own body only.
+fn exposes(body: &Body, statements: &[ValueId], local: LocalId, is_set: &mut bool) -> bool {
+    for &v in statements {
+        let inst = body.inst(v);
+        if *is_set {
+            return false;
+        }
+        if matches!(inst.ty, Type::Ref(_)) {
+            continue; // Taking an address is no use yet.
+        }
+        let mut used = false;
+        inst.op.for_each_operand(|u| used |= points_into(body, u, local));
+        if used {
+            *is_set = matches!(inst.op, Op::Store(a, _) if body.inst(a).op == Op::LocalAddr(local));
+            if !*is_set {
+                return true;
+            }
+        }
+        let mut in_all = matches!(inst.op, Op::If(..));
+        for block in inst.op.blocks() {
+            let mut here = *is_set;
+            if exposes(body, body.block(block), local, &mut here) {
+                return true;
+            }
+            in_all &= here;
+        }
+        *is_set |= in_all;
+    }
+    false
+}
+
 /// The local that an address leads to.
 fn local_of(body: &Body, mut addr: ValueId) -> Option<LocalId> {
     loop {

@@ -36,7 +36,7 @@ pub use octants_ir::{Affine, Term};
 pub use access_sets::{Access, AccessKind, AxisSet, TaskAccess, access_sets, describe_access};
 pub use addresses::{
     Place, first_use_sets, first_uses_set, for_each_element, for_each_local, for_each_use, is_read, points_into,
-    trace_address, trace_element, trace_indices,
+    reads_before_set, trace_address, trace_element, trace_indices,
 };
 pub use affine::Sums;
 pub use behavior::{OwnBehavior, inlined_sizes};

@@ -7,18 +7,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::ScalarKind;
 
-/// What is done to elements.
+/// The kind of an access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum AccessKind {
-    /// They are read.
+    /// Reads.
     Read,
-    /// They are written, without regard to others that write them.
+    /// Non-atomic writes.
     Write,
-    /// They are updated atomically.
+    /// Atomic updates.
     Update(UpdateOp),
 }
 
-/// How an element is updated. Updates of one kind may come in any order, but for exchanges.
+/// The operation of an atomic update. Updates with the same operation commute, except for exchanges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub enum UpdateOp {
@@ -33,23 +33,23 @@ pub enum UpdateOp {
     Exchange,
 }
 
-/// Elements of a buffer, and what is done to them.
+/// Elements of a buffer, and the kind of access.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Access {
     /// Index of the kernel's buffer.
     pub buffer: u32,
-    /// What is done.
+    /// The kind of access.
     pub kind: AccessKind,
-    /// For each axis of the buffer its indices.
+    /// The indices along each axis of the buffer.
     pub axes: Vec<AccessAxis>,
 }
 
 /// The indices of an axis.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AccessAxis {
-    /// How many indices the axis has.
+    /// The extent of the axis.
     pub extent: SlotSum,
-    /// From one sum to before the other; all of them where it is not known.
+    /// From one sum up to another, exclusive; all if unknown.
     pub range: Option<(SlotSum, SlotSum)>,
     /// From one index to the next; at least 1.
     pub step: u64,
@@ -58,7 +58,7 @@ pub struct AccessAxis {
 /// `constant + coefficient * slot + ..`
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SlotSum {
-    /// What is there without slots.
+    /// The constant term.
     pub constant: i64,
     /// Argument slots, each with the kind of integer in its low bytes and its coefficient.
     pub terms: Vec<(u32, ScalarKind, i64)>,

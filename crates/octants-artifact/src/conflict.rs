@@ -7,7 +7,7 @@
 
 use crate::access::{Access, AccessKind, Indices, UpdateOp};
 
-/// A launch of a task: what the task touches, and the argument slots.
+/// A launch of a task: its access set and the argument slots.
 #[derive(Debug, Clone, Copy)]
 pub struct TaskLaunch<'a> {
     /// The access sets of the task.

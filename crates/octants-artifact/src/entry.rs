@@ -3,9 +3,9 @@
 
 use crate::Key;
 
-/// What a file of the store begins with.
+/// The magic number of the files of the store.
 const MAGIC: [u8; 8] = *b"octants\n";
-/// Changes when the header or the way of serializing does.
+/// The version of the header and of the serialization.
 pub(crate) const FORMAT: u32 = 12;
 
 // Offsets in the header; all numbers little-endian.
@@ -17,12 +17,12 @@ const SUM_AT: usize = 84;
 /// Size of the header.
 pub(crate) const HEADER: usize = 116;
 
-/// Why bytes are no entry.
+/// Why bytes are not a valid entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refused {
     /// Written by a version of the compiler with another format.
     OtherFormat,
-    /// Not what was written.
+    /// The bytes were changed after they were written.
     Damaged,
 }
 
@@ -40,7 +40,7 @@ pub(crate) fn write_entry(compiler: &Key, key: &Key, body: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// What is stored in the bytes of an entry.
+/// The contents of an entry.
 pub(crate) fn read_entry<'a>(key: &Key, bytes: &'a [u8]) -> Result<&'a [u8], Refused> {
     let (head, body) = check_entry(bytes)?;
     if head[KEY_AT..LENGTH_AT] != key.bytes()[..] {

@@ -9,7 +9,7 @@ use std::hash::{Hash, Hasher};
 
 use serde::{Deserialize, Serialize};
 
-/// 256 bits that stand for all that code was made from.
+/// A 256-bit hash of all inputs of a compilation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Key([u8; 32]);
 
@@ -26,7 +26,7 @@ impl fmt::Display for Key {
     }
 }
 
-/// Gathers what a key stands for.
+/// Accumulates the inputs of a key.
 #[derive(Debug, Default, Clone)]
 pub struct KeyMaker {
     bytes: Vec<u8>,

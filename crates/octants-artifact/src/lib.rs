@@ -104,9 +104,9 @@ pub struct Artifact {
     pub result: Vec<ScalarKind>,
     /// The user's names of its buffers, as access sets number them.
     pub buffers: Vec<String>,
-    /// What `graph` launches.
+    /// The tasks that `graph` launches.
     pub tasks: Vec<TaskMeta>,
-    /// In which order the tasks run; empty where each runs once, in order.
+    /// The execution order of the tasks; empty if each runs once, in order.
     pub graph: Vec<GraphPart>,
     /// Integers in memory that its data-dependent loops change: their gradient begins where these began.
     pub counters: Vec<Condition>,
@@ -121,30 +121,30 @@ pub struct TaskMeta {
     pub name: String,
     /// Symbol of the task's code.
     pub symbol: String,
-    /// Which of the artifact's modules has it.
+    /// Index of its module in the artifact.
     pub module: u32,
-    /// Symbol of a variant for a launch on one thread (no atomics), where it differs.
+    /// Symbol of the variant without atomics for a launch on one thread, if it differs.
     pub single_thread_symbol: Option<String>,
     /// Set for parallel tasks.
     pub parallel: Option<ParallelMeta>,
-    /// Its code waits for the work before it, so that its blocks may be there before that ends (GPU).
+    /// On a GPU: its code waits for preceding work, so its blocks may start before that ends.
     pub waits_itself: bool,
-    /// It draws random numbers, which follow from the launch's number.
+    /// It draws random numbers, which depend on the number of the launch.
     pub draws_random: bool,
-    /// On the host: the processor is to treat denormals as zero while the code runs.
+    /// On the host: run the code with denormals treated as zero.
     pub flushes_denormals: bool,
-    /// On the host: long loops of its code call [`HostContext::poll`] now and then.
+    /// On the host: long loops call [`HostContext::poll`] periodically.
     pub polls: bool,
     /// Indices of the kernel's buffers it reads.
     pub reads: Vec<u32>,
     /// Indices of the kernel's buffers it writes.
     pub writes: Vec<u32>,
-    /// Elements of buffers that it touches: all of them, and perhaps more.
+    /// A superset of the buffer elements that it accesses.
     pub access: Vec<Access>,
-    /// The numbers of the earlier tasks that it must run after, where some order among tasks that are next to one
-    /// another in the graph does not matter; what those are after is left out. `None`: after all of them.
+    /// The earlier tasks that it depends on directly, by number, if some adjacent tasks of the graph are independent.
+    /// `None`: all earlier tasks.
     pub behind: Option<Vec<u32>>,
-    /// Bytes of shared memory that a launch asks for, beside those that the code declares.
+    /// Dynamic shared memory per block in bytes, in addition to what the code declares.
     pub block_bytes: u64,
     /// How it runs on rows of split arrays, if it touches any.
     pub split: Option<SplitTask>,
@@ -157,16 +157,16 @@ pub struct Pointer {
     pub slot: u32,
     /// Some task writes to the memory.
     pub written: bool,
-    /// The kernel's buffer whose memory it is, where it is that of one buffer only.
+    /// The kernel's buffer with this memory, if it is exactly one.
     pub buffer: Option<u32>,
 }
 
-/// How a parallel task is cut up.
+/// How a parallel task is divided.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ParallelMeta {
     /// Symbol of the function that computes the number of iterations, where the launcher cannot tell it from `axes`.
     pub count_symbol: Option<String>,
-    /// The number of iterations, where it is known at compile time.
+    /// The number of iterations, if known at compile time.
     pub count: Option<u64>,
     /// The bounds of each axis, `[begin, end)`, as far as the launcher can know them.
     pub axes: Vec<(Bound, Bound)>,
@@ -182,9 +182,9 @@ pub struct ParallelMeta {
     pub inner_extent: Option<u64>,
     /// Interleave factor along the fastest axis (CPU). A remainder below a quarter costs as much as a quarter.
     pub interleave_factor: u32,
-    /// Copies of what it scatters to, where each call may have its own (CPU).
+    /// On the CPU: the private copies for scatter privatization, if each call may have its own.
     pub scatter: Option<ScatterCopies>,
-    /// Each block pays at its end for what it adds up: there should be no more of them than run at once (GPU).
+    /// On a GPU: blocks sum up copies at their end, so there should not be more blocks than run concurrently.
     pub block_sums: bool,
     /// Threads of a block wait for each other or exchange values: a block has `block_dim` threads exactly, and a thread
     /// runs one iteration, if the launcher can tell their number (GPU).
@@ -235,7 +235,7 @@ impl Bound {
 pub struct WideForm {
     /// Symbol of its code.
     pub symbol: String,
-    /// Its code, where that is not among the artifact's: loaded when a launch first fits.
+    /// Its code, if separate from the artifact's modules: loaded when a launch first fits.
     pub code: Vec<u8>,
     /// Iterations at a time.
     pub lanes: u32,
@@ -256,7 +256,7 @@ impl WideForm {
 }
 
 impl ParallelMeta {
-    /// The wide form, where it is right for a launch with these argument slots, and the number of iterations is known.
+    /// The coarsened variant, if it is valid for a launch with these argument slots and the iteration count is known.
     pub fn wide_form(&self, args: &[u64]) -> Option<&WideForm> {
         let form = self.wide.as_ref()?;
         let whole = |n: u64, of: u32| n & (u64::from(of) - 1) == 0;
@@ -276,7 +276,7 @@ impl ParallelMeta {
         (row >= form.least_row && iterations >= form.least_iterations).then_some(form)
     }
 
-    /// The number of iterations of a launch with these argument slots, where it can be told without running code.
+    /// The number of iterations of a launch with these argument slots, if known without running code.
     pub fn iterations(&self, args: &[u64]) -> Option<u64> {
         self.count.or_else(|| iterations(&self.axes, args))
     }

@@ -19,7 +19,7 @@ pub struct SavedGraph {
     pub steps: Vec<SavedStep>,
 }
 
-/// Code, and what is known of its arguments.
+/// Code, and the known facts about its arguments.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SavedKernel {
     /// The code.
@@ -80,7 +80,7 @@ pub struct SavedStep {
     pub work: SavedWork,
 }
 
-/// What a step does.
+/// The operation of a step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SavedWork {
     /// A launch.
@@ -110,7 +110,7 @@ pub enum SavedWork {
     },
 }
 
-/// Why bytes are no graph that can be loaded.
+/// Why bytes are not a loadable graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UnreadableGraph {
     /// Another version of the compiler wrote it, or one for another device.

@@ -8,7 +8,7 @@ use crate::{Bound, iterations};
 /// all together add the copies to the shared memory in the end.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ScatterCopies {
-    /// What a copy consists of, in order.
+    /// The parts of a copy, in order.
     pub regions: Vec<CopiedRegion>,
     /// Scalars to which an iteration adds, roughly.
     pub updates: u64,

@@ -7,11 +7,11 @@ use crate::{ScalarKind, UpdateOp};
 /// A task that runs on a range of rows of split arrays. The last two argument slots of a launch are the range.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SplitTask {
-    /// The split arrays that it reads, and how many rows before and behind its own.
+    /// The split arrays that it reads, and the number of ghost rows before and after.
     pub reads: Vec<(u32, u64, u64)>,
     /// The split arrays that it writes.
     pub writes: Vec<u32>,
-    /// The split arrays that it adds to, and how many rows before and behind its own.
+    /// The split arrays that it adds to, and the number of ghost rows before and after.
     pub adds: Vec<(u32, u64, u64)>,
     /// The split arrays that it reads or adds to at rows between bounds.
     pub local: Vec<LocalRows>,

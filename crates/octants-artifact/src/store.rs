@@ -42,7 +42,7 @@ const TEMPORARY: &str = ".tmp-";
 /// End of the names of folders that hold the traces of a key.
 const TRACES: &str = ".traces";
 
-/// What is in a folder and how much may be.
+/// The contents of a folder and its size limit.
 #[derive(Debug, Clone)]
 pub struct StoreOptions {
     /// The folder; made when something is first stored.
@@ -95,14 +95,14 @@ struct Refusals {
     notice: Option<String>,
 }
 
-/// What an entry holds.
+/// The kind of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Artifact,
     Trace,
 }
 
-/// What a store has done since it was opened.
+/// Statistics of a store since it was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct StoreCounts {
     /// Artifacts found.
@@ -117,7 +117,7 @@ pub struct StoreCounts {
     pub written_bytes: u64,
 }
 
-/// What a folder holds.
+/// Statistics of a folder.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Contents {
     /// Artifacts of this compiler.
@@ -221,15 +221,15 @@ impl Store {
         found
     }
 
-    /// The artifact of a key that was stored once. It does not count as missing where it is gone: it will be asked for
-    /// again.
+    /// The artifact of a key that was stored before. A missing artifact does not count as a miss here, because it will
+    /// be requested again.
     pub fn get_again(&self, key: &Key) -> Option<Artifact> {
         let found = self.read(&self.path(key), key, Artifact::from_bytes);
         self.hits.fetch_add(u64::from(found.is_some()), Ordering::Relaxed);
         found
     }
 
-    /// What an entry of this key holds.
+    /// The contents of the entry with this key.
     pub(crate) fn read<T>(
         &self,
         path: &Path,
@@ -263,7 +263,7 @@ impl Store {
         }
     }
 
-    /// Stores an artifact. An error is told once: after it, nothing is written any more.
+    /// Stores an artifact. Reports the first error only, and writes nothing after it.
     pub fn put(&self, key: &Key, artifact: &Artifact) -> io::Result<()> {
         let stored = self.put_entry(&self.path(key), key, key, &artifact.to_bytes())?;
         self.stored.fetch_add(u64::from(stored), Ordering::Relaxed);
@@ -308,7 +308,7 @@ impl Store {
         draw < (u64::from(u32::MAX) + 1).saturating_mul(bytes) / interval
     }
 
-    /// Removes what the policy gives up, and what dead processes left.
+    /// Removes the entries that the policy evicts, and leftovers of dead processes.
     pub fn sweep(&self) {
         let now = SystemTime::now();
         let mut entries = Vec::new();
@@ -341,7 +341,7 @@ impl Store {
         }
     }
 
-    /// Looks at every entry and checks it.
+    /// Checks all entries.
     pub fn examine(&self) -> Contents {
         let mut contents = Contents::default();
         for found in self.files().into_iter().filter(|f| !f.temporary) {
@@ -446,7 +446,7 @@ impl Found {
     }
 }
 
-/// Paths and names of what is in a folder; nothing where there is none.
+/// Paths and names of the files in a folder; empty if there is no folder.
 pub(crate) fn list(folder: &Path) -> Vec<(PathBuf, String)> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     entries.map(|e| (e.path(), e.file_name().to_string_lossy().into_owned())).collect()
@@ -469,7 +469,7 @@ pub(crate) fn is_hexadecimal(name: &str, digits: usize) -> bool {
     name.len() == digits && name.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
 }
 
-/// Says that an entry was used, where that is not known well enough.
+/// Updates the last use of an entry, unless it is recent.
 fn refresh(file: &File, used: Option<SystemTime>) {
     let now = SystemTime::now();
     let fresh = used.is_some_and(|t| now.duration_since(t).is_ok_and(|age| age < FRESH));

@@ -8,7 +8,7 @@ use crate::ScalarKind;
 /// in order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum GraphPart {
-    /// Tasks from the first number to before the second, in order.
+    /// A half-open range of task numbers, in order.
     Tasks(u32, u32),
     /// Groups of parts that do not wait for one another.
     Parallel(Vec<Vec<GraphPart>>),
@@ -42,7 +42,7 @@ pub enum GraphPart {
 /// An integer in the device's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Condition {
-    /// The argument slot that holds the address; the launch's frame where there is none.
+    /// The argument slot with the address; `None` for the launch's frame.
     pub slot: Option<u32>,
     /// Bytes from there.
     pub offset: u64,

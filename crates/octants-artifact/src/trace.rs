@@ -9,12 +9,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Corrupted, Key, Pointer, ScalarKind};
 
-/// A question to the outside. Numbers stand for objects.
+/// A question to the environment. Objects are represented by numbers.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Lookup {
-    /// What an object is.
+    /// The kind of an object.
     Entity(u32),
-    /// What a name means in a function.
+    /// The meaning of a name in a function.
     Global(u32, String),
     /// An attribute of an object.
     Attribute(u32, String),
@@ -78,10 +78,10 @@ pub enum Made {
     Slice(Option<u32>, Option<u32>, Option<u32>),
 }
 
-/// Stands for a question and its answer.
+/// The fingerprint of a question and its answer.
 pub type Fingerprint = [u8; 16];
 
-/// What one compilation asked, and what it made.
+/// The questions of one compilation, and its outcome.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Trace {
     /// In the order in which they were asked.
@@ -103,7 +103,7 @@ impl Trace {
     }
 }
 
-/// What a compilation made, but for the code: that is an artifact of its own.
+/// The outcome of a compilation except for the code, which is a separate artifact.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     /// The artifact's key.
@@ -116,7 +116,7 @@ pub struct Outcome {
     pub may_record_trip_counts: bool,
     /// How a launch fills its slots.
     pub arguments: ArgumentPlan,
-    /// What a gradient keeps in the store of a launch.
+    /// The values that a gradient keeps in the store of a launch.
     pub store: Option<StoreOfGradient>,
     /// What the results depend on of code that only tells something, where that is numbers and memory alone.
     pub depends: Option<Dependence>,

@@ -11,7 +11,7 @@ use std::fs::{File, Metadata};
 use std::io;
 use std::path::Path;
 
-/// Who may have written what is read.
+/// Whose files are trusted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Trust {
     #[cfg(unix)]
@@ -19,7 +19,7 @@ pub(crate) struct Trust {
     /// Group and others may write to files.
     #[cfg(unix)]
     group: bool,
-    /// Modes of what is made there.
+    /// Modes of created files and folders.
     #[cfg(unix)]
     mode: u32,
 }
@@ -107,7 +107,7 @@ mod unix {
         }
     }
 
-    /// A regular file that is no link; a pipe or a device is not waited for.
+    /// Opens a regular file, not a link, without blocking on pipes and devices.
     pub(crate) fn open_regular(path: &Path) -> io::Result<Option<(File, Metadata)>> {
         let flags = libc::O_NONBLOCK | libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NOCTTY;
         let Ok(file) = OpenOptions::new().read(true).custom_flags(flags).open(path) else { return Ok(None) };

@@ -232,7 +232,14 @@ pub fn push_forward(b: &mut Builder, y: ValueId, tangents: &[Option<ValueId>]) -
             for (i, &t) in tangents.iter().enumerate() {
                 terms[i] = t.map(|t| {
                     let partial = binary_partial(b, op, i, [x0, x1], y);
-                    apply(b, partial, t)
+                    let term = apply(b, partial, t);
+                    // An exponent that does not vary: its partial derivative is NaN where the base is negative.
+                    if op == BinaryOp::Pow && i == 1 {
+                        let zero = zero_like(b, t);
+                        let is_fixed = b.binary(BinaryOp::Eq, t, zero);
+                        return select(b, is_fixed, zero, term);
+                    }
+                    term
                 });
             }
         }

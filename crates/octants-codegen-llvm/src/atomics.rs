@@ -17,7 +17,7 @@ struct Word {
 }
 
 impl Lowering<'_, '_> {
-    /// What an update stores.
+    /// The value that an update stores.
     pub fn updated(&self, op: AtomicOp, s: Scalar, old: V, operand: V) -> V {
         op.binary().map_or(operand, |op| self.binary(op, s, old, operand))
     }

@@ -22,7 +22,7 @@ use crate::target::{self, CodeForm, Target};
 use crate::unit::Unit;
 use crate::{CodegenError, CodegenOptions, Listing};
 
-/// What came of a piece.
+/// The result of compiling a piece.
 struct Made {
     code: Vec<u8>,
     /// Those whose main form it holds.
@@ -112,7 +112,7 @@ fn make_all(
 struct Workshop {
     target: Box<dyn Target>,
     machine: TargetMachine,
-    /// What code is made for.
+    /// The target of the code.
     name: String,
 }
 

@@ -29,7 +29,7 @@ use crate::CodegenError;
 /// Stack size of a thread. Only used pages take memory. LLVM recurses deeply on long expressions.
 const STACK: usize = 32 << 20;
 
-/// What a thread tells the one that waits for it.
+/// The message of a thread to the one that waits for it.
 enum Event {
     /// A step is done.
     Step(&'static str),

@@ -129,7 +129,7 @@ pub fn list(
     compile::list(scheduled, options, target, listing)
 }
 
-/// What a machine can do, for what decides how programs run on it.
+/// The capabilities of a machine, for scheduling.
 pub fn target_info(target: &CodeTarget) -> TargetInfo {
     target::info(target)
 }

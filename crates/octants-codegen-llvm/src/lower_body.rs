@@ -137,7 +137,7 @@ impl<'p> Lowering<'_, 'p> {
         }
     }
 
-    /// What a body does when control reaches its end.
+    /// How a body ends when control reaches its end.
     pub fn end_of_body(&self) {
         if self.e.is_terminated() {
             return;

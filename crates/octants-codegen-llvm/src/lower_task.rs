@@ -322,7 +322,7 @@ impl<'p> Lowering<'_, 'p> {
         });
     }
 
-    /// What is before the parallel loop.
+    /// The code before the parallel loop.
     fn prologue(&mut self) {
         let root = self.body.block(self.body.root);
         for &v in &root[..root.len() - 1] {

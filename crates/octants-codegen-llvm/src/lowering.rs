@@ -18,7 +18,7 @@ use crate::unit::Unit;
 /// LLVM's `memory(inaccessiblemem: readwrite)`: two bits for each kind of memory, of which this is the second.
 const INACCESSIBLE_MEMORY: u64 = 0b11 << 2;
 
-/// What an instruction yielded.
+/// The lowered result of an instruction.
 #[derive(Debug, Clone)]
 pub(crate) enum Val {
     /// Scalar leaves, in the order of `Type::leaves`.
@@ -45,7 +45,7 @@ pub(crate) struct LoopTargets {
     pub on_continue: Bb,
 }
 
-/// What leaving the body means.
+/// How the body is left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BodyKind {
     /// Results go to the launch's result slots; the function returns 0, or 1 where an assertion failed.
@@ -63,7 +63,7 @@ pub(crate) struct Lowering<'u, 'p> {
     pub body: &'p Body,
     /// How the body runs.
     pub schedule: &'p BodySchedule,
-    /// What does not change while the function is filled.
+    /// The part that does not change while the function is filled.
     pub form: BodyForm<'p>,
     pub code: Code,
     pub values: Vec<Option<Val>>,

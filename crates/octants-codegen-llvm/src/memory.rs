@@ -239,7 +239,9 @@ impl Lowering<'_, '_> {
         }
         // The load-store vectorizer recognizes neighbors by the index of their row, not by 32-bit sums of bytes.
         let is_coarse = self.form.alignment.is_some();
-        let is_short = b.short_offsets && self.u.info.counts_in_32_bits && !is_coarse;
+        // Of an index of 64 bits the neighbors are at fixed distances; truncated, each would have an address of its own.
+        let is_wide = matches!(index, [v] if self.scalar_of(*v).bits() == 64);
+        let is_short = b.short_offsets && self.u.info.counts_in_32_bits && !is_coarse && !is_wide;
         let index = index.iter().map(|v| self.index64(*v));
         let index: Vec<V> = index.map(|v| if is_short { self.e.trunc(v, self.e.i32) } else { v }).collect();
         let metadata = &self.u.metadata;

@@ -12,7 +12,7 @@ pub(crate) struct Odometer {
     sizes: Vec<V>,
     /// The digits to start from.
     starts: Vec<V>,
-    /// What each step adds to each digit.
+    /// The increment of each digit per step.
     steps: Vec<V>,
 }
 

@@ -27,7 +27,7 @@ pub(crate) struct Entry {
     pub form: Form,
 }
 
-/// What goes into one module.
+/// The contents of one module.
 #[derive(Debug, Default)]
 pub(crate) struct Piece {
     /// In the order of tasks.

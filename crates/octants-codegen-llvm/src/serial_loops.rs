@@ -11,7 +11,7 @@ struct Nest<'p> {
     of: &'p ForLoop,
     /// First index of each axis and the index that follows the last one, i64, and what the program has them as.
     bounds: Vec<(V, V, Scalar)>,
-    /// What follows when the loop is left.
+    /// The block after the loop.
     exit: Bb,
 }
 

@@ -12,13 +12,13 @@ use crate::metadata::Metadata;
 use crate::place::PlaceShape;
 use crate::target::Target;
 
-/// What the lowering of every task and function of a module shares.
+/// The shared state of the lowering of all tasks and functions of a module.
 pub(crate) struct Unit<'p> {
     pub program: &'p Program,
     pub options: &'p CodegenOptions,
     pub facts: &'p Facts<'p>,
     pub target: &'p dyn Target,
-    /// What the machine can do.
+    /// The capabilities of the machine.
     pub info: TargetInfo,
     pub e: Emitter,
     pub metadata: Metadata,

@@ -22,7 +22,7 @@ struct Word {
 }
 
 impl Lowering<'_, '_> {
-    /// What an update stores.
+    /// The value that an update stores.
     fn updated(&self, op: AtomicOp, s: Scalar, old: Id, operand: Id) -> Id {
         op.binary().map_or(operand, |op| self.binary(op, s, old, operand))
     }

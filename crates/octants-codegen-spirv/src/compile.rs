@@ -108,7 +108,7 @@ pub(crate) fn modules(
         .collect()
 }
 
-/// What the launcher is told about a task.
+/// The launch metadata of a task.
 fn describe(facts: &Facts<'_>, number: usize) -> TaskMeta {
     let (task, schedule) = (&facts.program.tasks[number], &facts.schedule.tasks[number]);
     let parallel = match &task.kind {

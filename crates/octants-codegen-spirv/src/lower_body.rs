@@ -252,7 +252,7 @@ impl<'p> Lowering<'_, 'p> {
         self.ret.leaves().into_iter().map(|s| self.e.zero(s)).collect()
     }
 
-    /// What a body does when control reaches its end.
+    /// How a body ends when control reaches its end.
     pub fn end_of_body(&self) {
         match self.kind {
             BodyKind::Task => self.e.ret(),

@@ -64,7 +64,7 @@ impl Unit<'_> {
     }
 }
 
-/// What an instruction yielded.
+/// The lowered result of an instruction.
 #[derive(Debug, Clone)]
 pub(crate) enum Val {
     /// Scalar leaves, in the order of `Type::leaves`.
@@ -109,7 +109,7 @@ pub(crate) struct OpenLoop {
     pub fails: bool,
 }
 
-/// What leaving the body means.
+/// How the body is left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BodyKind {
     /// Results go to the launch's result slots.

@@ -12,7 +12,7 @@ pub(crate) struct Odometer {
     sizes: Vec<Id>,
     /// The digits to start from.
     pub starts: Vec<Id>,
-    /// What each step adds to each digit.
+    /// The increment of each digit per step.
     steps: Vec<Id>,
 }
 

@@ -25,7 +25,7 @@ pub(crate) struct Loop {
     body: Id,
     /// Where an iteration goes that ends.
     pub next: Id,
-    /// What follows the loop.
+    /// The block after the loop.
     pub done: Id,
     counters: usize,
     is_dead: bool,

@@ -25,7 +25,7 @@ const LEAST_SHARED: u32 = 16 << 10;
 
 macro_rules! features {
     ($($(#[$doc:meta])* $name:ident = $word:literal),* $(,)?) => {
-        /// What a device can do.
+        /// The capabilities of a device.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub struct DeviceFeatures {
             /// Threads of a subgroup.

@@ -96,7 +96,7 @@ pub enum Code {
     Derivative,
     /// Everything else that stops a compilation.
     Compilation,
-    /// A warning: what is used still works, and will go.
+    /// A warning about a deprecated feature.
     Deprecated,
     /// A warning: a value is stored in a type that cannot hold all values of its own type.
     Precision,
@@ -107,11 +107,11 @@ pub enum Code {
 /// A user's mistake, ready to be shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// What class of mistake.
+    /// The class of the mistake.
     pub code: Code,
     /// One sentence: what is wrong.
     pub message: String,
-    /// The offending expression, where it is known.
+    /// The offending expression, if known.
     pub span: Option<Span>,
     /// What to write instead.
     pub hint: Option<String>,

@@ -33,7 +33,7 @@ mod number {
     pub const NPIVOTS: i32 = 2;
 }
 
-/// What a code means, in the order of the codes.
+/// The meanings of the codes, in the order of the codes.
 const CODES: [&str; 8] = [
     "CUDSS_STATUS_SUCCESS",
     "CUDSS_STATUS_NOT_INITIALIZED",

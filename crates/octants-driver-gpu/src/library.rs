@@ -18,7 +18,7 @@ pub struct Library {
     pub(crate) symbols: Symbols,
     pub(crate) names: &'static Names,
     pub(crate) vendor: Box<dyn Vendor>,
-    /// What happened when the device was lost.
+    /// The error that lost the device.
     lost: OnceLock<String>,
     /// Which kernels to name when it is.
     pub last: LastLaunches,
@@ -159,7 +159,7 @@ impl Library {
         Ok(text.unwrap_or_default())
     }
 
-    /// What it is able to do.
+    /// Its capabilities.
     pub fn device_attribute(&self, device: RawDevice, attribute: DeviceAttribute) -> Result<i32> {
         let mut value = 0;
         call!(self, device_attribute(&mut value, attribute, device), "querying GPU attributes").map(|()| value)

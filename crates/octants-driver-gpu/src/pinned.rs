@@ -33,7 +33,7 @@ struct Shelf {
     /// Bytes of those that are not cut from a slab.
     bytes: u64,
     slabs: Vec<u64>,
-    /// What is left of the last slab.
+    /// The free part of the last slab.
     rest: u64,
     closed: bool,
 }

@@ -29,17 +29,17 @@ pub type RawPool = *mut c_void;
 pub type Address = u64;
 /// Memory of the host that is only read.
 pub type Source = *const c_void;
-/// What a device can be asked for.
+/// Device attributes.
 pub type DeviceAttribute = c_int;
-/// What a function can be asked for.
+/// Function attributes.
 pub type FunctionAttribute = c_int;
-/// What a pool can be told.
+/// Memory pool attributes.
 pub type PoolAttribute = c_int;
-/// What captures forbid.
+/// Capture modes.
 pub type CaptureMode = c_int;
 /// Whether a stream is captured.
 pub type CaptureStatus = c_int;
-/// What the assembler of the driver can be told.
+/// Options of the driver's assembler.
 pub type JitOption = c_int;
 
 /// Flags and attributes that have the same number everywhere.
@@ -71,7 +71,7 @@ pub mod code {
     pub const NOT_READY: i32 = 600;
 }
 
-/// What a new memory pool is made from.
+/// The properties of a new memory pool.
 #[repr(C)]
 #[derive(Debug)]
 pub struct PoolProperties {

@@ -7,7 +7,7 @@ use octants_runtime::Pattern;
 
 use crate::symbols::{DeviceAttribute, RawDevice, RawFunction, RawStream};
 
-/// What a vendor's own function returned: its value, or its name and the code.
+/// The result of a vendor's own function: its value, or its name and the error code.
 pub type Called<T> = Result<T, (&'static str, c_int)>;
 
 /// Whose device a thread is on, in the vendor's own terms; zero for nobody's.
@@ -26,7 +26,7 @@ pub struct Located {
 /// Numbers and words of a vendor.
 #[derive(Debug)]
 pub struct Facts {
-    /// What the interface is called.
+    /// The name of the interface.
     pub api: &'static str,
     /// Environment variable that hides devices from a process.
     pub visible: &'static str,
@@ -38,7 +38,7 @@ pub struct Facts {
     pub array_protocol: Option<&'static str>,
     /// The handle of the null stream.
     pub null_stream: u64,
-    /// What DLPack calls the stream that libraries use where they name none.
+    /// The DLPack handle of the default stream.
     pub unnamed_stream: u64,
     /// Codes after which the device works no more.
     pub final_codes: &'static [i32],
@@ -56,7 +56,7 @@ pub struct Facts {
     pub assembles: bool,
 }
 
-/// What makes machine code of text ahead of loading it.
+/// The assembler, which runs before code is loaded.
 pub trait Assembler: fmt::Debug + Send + Sync + 'static {
     /// The machine code; `None` where it cannot be made, so that text is to be loaded.
     fn assemble(&self, text: &[u8]) -> Option<Vec<u8>>;
@@ -99,7 +99,7 @@ pub struct KernelNode {
 pub struct FillNode {
     /// The first byte.
     pub at: u64,
-    /// What repeats.
+    /// The repeated pattern.
     pub pattern: Pattern,
     /// Length in bytes.
     pub bytes: u64,
@@ -251,7 +251,7 @@ pub trait Vendor: fmt::Debug + Send + Sync + 'static {
     /// A code as the vendor calls it, and its sentence.
     fn describe(&self, code: c_int) -> String;
 
-    /// What to say of a function that the library lacks.
+    /// The message for a function that the library lacks.
     fn explain_missing(&self, symbol: &str) -> String;
 
     /// Makes a device usable, and tells what [`Vendor::current`] answers on it.

@@ -135,7 +135,7 @@ unsafe extern "C" fn answer(context: *const HostContext) {
     }
 }
 
-/// What long loops call.
+/// The function that long loops call.
 #[cfg(all(target_arch = "x86_64", not(windows)))]
 fn poll() -> unsafe extern "C" fn(*const HostContext) {
     if std::arch::is_x86_feature_detected!("xsave") { poll_keeping_vectors } else { poll_keeping_sse }

@@ -44,7 +44,7 @@ pub struct HostDriver {
     linker: OnceLock<std::result::Result<Arc<Linker>, String>>,
 }
 
-/// What there is when streams are real.
+/// The state of real streams.
 struct Streams {
     queues: Queues,
     default: Arc<Queue>,
@@ -73,10 +73,10 @@ impl Streams {
     }
 }
 
-/// What an event handle points to.
+/// The target of an event handle.
 #[derive(Default)]
 struct Event {
-    /// What it stands for since it was recorded last.
+    /// The work that it represents since it was last recorded.
     point: Mutex<Option<Recorded>>,
 }
 

@@ -27,10 +27,10 @@ pub enum Stopped {
     Interrupted,
 }
 
-/// What each participant of a job calls.
+/// The function that each participant of a job calls.
 pub(crate) type Body<'a> = dyn Fn(&mut Ranges<'_>) + Sync + 'a;
 
-/// What a job is.
+/// The description of a job.
 #[derive(Clone, Copy)]
 pub(crate) struct Job {
     /// Lives until the caller has closed the job and everyone has left.

@@ -47,7 +47,7 @@ impl Drop for Code {
     }
 }
 
-/// What else may run at the same time.
+/// The other work that may run concurrently.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Company {
     /// Nothing of this program.
@@ -445,7 +445,7 @@ impl QueuedTask {
     }
 }
 
-/// What compiled code is told about a launch.
+/// The launch context that compiled code receives.
 fn context(launch: &Launch<'_>) -> HostContext {
     HostContext {
         args: launch.args.as_ptr(),

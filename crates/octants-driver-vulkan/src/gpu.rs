@@ -27,7 +27,7 @@ pub struct Gpu {
     pub ordinal: u32,
     /// Name of the device.
     pub name: String,
-    /// What code for it is made for.
+    /// The target of its code.
     pub target: CodeTarget,
     /// Version of Vulkan, as the library writes it.
     pub version: u32,
@@ -53,7 +53,7 @@ pub struct Gpu {
     pub(crate) cache: vk::PipelineCache,
     /// The device and its driver, which alone can use what the cache holds.
     pub(crate) cache_name: String,
-    /// What an earlier process has left in the cache.
+    /// The cache contents of an earlier process.
     pub(crate) found_in_cache: Mutex<Vec<u8>>,
     /// Pipelines were made.
     pub(crate) has_pipelines: AtomicBool,
@@ -97,7 +97,7 @@ impl Gpu {
         }
     }
 
-    /// What is in the cache; `None` where an earlier process has left the same.
+    /// The cache contents; `None` if unchanged since an earlier process.
     pub fn cache_contents(&self) -> Option<Vec<u8>> {
         if !self.has_pipelines.load(Ordering::Relaxed) {
             return None;

@@ -14,7 +14,7 @@ use crate::timeline::Timeline;
 /// Allocations begin at multiples of this.
 const ALIGNMENT: u64 = 256;
 
-/// What a chunk's memory is for.
+/// The purpose of a chunk's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// The device's own.

@@ -9,7 +9,7 @@ use crate::option_values::OptionValue;
 pub(crate) struct AcceptedOptions(BTreeMap<&'static str, OptionValue>);
 
 impl AcceptedOptions {
-    /// Keeps a value; false where there is no such option.
+    /// Stores a value; returns false if there is no such option.
     pub(crate) fn set(&mut self, name: &str, value: &OptionValue) -> bool {
         let Some((name, _)) = TABLE.iter().find(|(known, _)| *known == name) else { return false };
         if *value != OptionValue::None {

@@ -13,7 +13,7 @@ impl Arch {
     /// The first device with a back end of its own that is found.
     pub const GPU: Arch = Arch("gpu");
 
-    /// What has this name in messages.
+    /// The back end with this name in messages.
     pub(crate) fn new(name: &'static str) -> Arch {
         Arch(name)
     }

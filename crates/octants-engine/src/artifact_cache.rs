@@ -30,7 +30,7 @@ pub(crate) struct ArtifactCache {
     common: OnceLock<KeyMaker>,
 }
 
-/// The store that the options ask for; `None` where it is off. The error says why there is none.
+/// The store that the options request; `None` if disabled. The error gives the reason if it is unavailable.
 pub fn open_store(config: &Config) -> Result<Option<Store>, String> {
     if !config.offline_cache {
         return Ok(None);
@@ -65,17 +65,17 @@ fn store_in(folder: PathBuf, named: bool, config: &Config) -> Store {
     })
 }
 
-/// What decides a kernel's code.
+/// The inputs that determine a kernel's code.
 pub(crate) struct Ingredients<'a> {
     /// The program.
     pub program: &'a Program,
-    /// Where its instructions come from.
+    /// The origin of its instructions.
     pub sources: &'a Sources,
-    /// What the artifact says of where the kernel is defined.
+    /// The source location of the kernel in the artifact.
     pub defined_at: Option<&'a str>,
-    /// What was asked of the code generator.
+    /// The options of the code generator.
     pub options: &'a CodegenOptions,
-    /// What was asked of the schedule.
+    /// The options of the schedule.
     pub schedule_options: &'a ScheduleOptions,
     /// The arrays that are split over ranks.
     pub split: &'a BTreeSet<BufferId>,
@@ -92,12 +92,12 @@ impl ArtifactCache {
         self.store.folder()
     }
 
-    /// What to tell the user of files that were not loaded; once.
+    /// Takes the message about files that were not loaded.
     pub fn take_notice(&self) -> Option<String> {
         self.store.take_notice()
     }
 
-    /// What was found and stored so far.
+    /// Statistics of the cache so far.
     pub fn counts(&self) -> StoreCounts {
         self.store.counts()
     }
@@ -156,8 +156,8 @@ impl ArtifactCache {
     }
 }
 
-/// What is the same for all kernels of a session.
-/// Stands for the compiler, and for what it makes code for.
+/// The part of the key that all kernels of a session share.
+/// Identifies the compiler and its target.
 pub fn made_for(machine: &Machine) -> Option<Key> {
     common_part_for(machine).map(|common| common.key())
 }
@@ -178,7 +178,7 @@ fn common_part(generator: &str, target: &CodeTarget, library: &DeviceLibrary) ->
     key
 }
 
-/// Adds what is a kernel's own.
+/// Adds the part that is specific to a kernel.
 pub(crate) fn key_after(mut key: KeyMaker, from: &Ingredients<'_>) -> Key {
     // By name, so that a new option cannot be forgotten here.
     let CodegenOptions {

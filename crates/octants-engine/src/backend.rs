@@ -16,10 +16,10 @@ use crate::arch::Arch;
 
 /// Makes code of programs and their schedules.
 pub trait CodeGenerator: Sync {
-    /// What a machine can do, for what decides how programs run on it.
+    /// The capabilities of a machine, for scheduling.
     fn info(&self, target: &CodeTarget) -> TargetInfo;
 
-    /// Whether code can be made for a machine; the error names what is known.
+    /// Whether code can be generated for a machine; the error lists the known ones.
     fn check_target(&self, target: &CodeTarget) -> Result<(), CodegenError>;
 
     /// Whether the host runs code for a processor as the option `cpu_target` names it; the error says what it lacks.
@@ -56,24 +56,24 @@ pub trait CodeGenerator: Sync {
 /// A form of code for people and their tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CodeForm {
-    /// What users call it.
+    /// Its name for users.
     pub name: &'static str,
     /// The usual ending of the name of a file with such code.
     pub ending: &'static str,
 }
 
-/// What a user asks of a device.
+/// The settings with which a device is opened.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DeviceSettings {
-    /// Its number among those of its kind; the first one, or the driver's own choice, where not given.
+    /// Its number among those of its kind; by default the first one, or the driver's choice.
     pub device: Option<u32>,
-    /// The driver's library; looked for where systems have it where not given.
+    /// The driver's library; by default, the system's.
     pub driver_library: Option<PathBuf>,
     /// Folders of installed packages, in which a device's own libraries are looked for.
     pub packages: Vec<PathBuf>,
-    /// Most threads that work on a launch; all processors where not given.
+    /// Maximum number of threads of a launch; by default, all processors.
     pub max_threads: Option<u32>,
-    /// Launches on streams run beside one another.
+    /// Whether streams run concurrently.
     pub streams: bool,
     /// A software device is not taken.
     pub only_graphics_processors: bool,
@@ -90,7 +90,7 @@ pub struct DeviceInfo {
     pub name: String,
     /// Bytes of its memory, if known.
     pub memory_bytes: Option<u64>,
-    /// What a user should know of it, such as why it cannot be used.
+    /// A note for the user, such as why it is not usable.
     pub note: Option<String>,
 }
 
@@ -100,13 +100,13 @@ pub trait Backend: Sync {
     /// further ones may stand for some of them.
     fn names(&self) -> &'static [&'static str];
 
-    /// What makes its code.
+    /// Its code generator.
     fn code_generator(&self) -> &'static dyn CodeGenerator;
 
-    /// Opens the device that a user asks for. The error is a sentence for the user, without a full stop.
+    /// Opens the requested device. The error is a sentence for the user, without a full stop.
     fn open(&self, settings: &DeviceSettings) -> Result<Box<dyn Driver>, String>;
 
-    /// The number of the device that is opened where the user gives none; `None` where there is no device.
+    /// The number of the device that is opened by default; `None` if there is no device.
     fn usual_device(&self, _settings: &DeviceSettings) -> Option<u32> {
         Some(0)
     }
@@ -170,7 +170,7 @@ impl Backends {
         backend.name() == self.host().name()
     }
 
-    /// The back ends that a name given as `arch` asks for.
+    /// The back ends that a value of `arch` refers to.
     pub(crate) fn asked_for(self, arch: Arch) -> impl Iterator<Item = &'static dyn Backend> {
         let of_any = move |b: &dyn Backend| arch == Arch::GPU && !self.is_host(b);
         self.entries.iter().copied().filter(move |b| of_any(*b) || b.name() == arch.name())

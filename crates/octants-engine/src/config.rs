@@ -24,21 +24,21 @@ pub struct OptionInfo {
     pub doc: &'static str,
 }
 
-/// Makes [`Config`] and all that goes through its options by name. Each has a type, a default, a function that checks a
-/// value given for it, and a sentence. The name ahead of them stands for the back ends.
+/// Defines [`Config`], [`OPTIONS`], and access to options by name. Each option has a type, a default, a function that
+/// checks a given value, and a sentence. The name in front of them is that of the back ends in these functions.
 macro_rules! options {
     (|$backends:ident| $($name:ident: $type:ty = $default:expr, $check:expr, $doc:literal;)*) => {
         /// All options of a session.
         #[derive(Debug, Clone)]
         pub struct Config {
-            /// What `arch` may name.
+            /// The back ends that `arch` may name.
             pub(crate) backends: Backends,
-            /// Options that steer nothing.
+            /// Options that are accepted without effect.
             pub(crate) accepted: AcceptedOptions,
             $(#[doc = $doc] pub $name: $type,)*
         }
 
-        /// Every option that has an effect.
+        /// All options that have an effect.
         pub const OPTIONS: &[OptionInfo] = &[$(OptionInfo { name: stringify!($name), doc: $doc },)*];
 
         impl Config {
@@ -77,90 +77,90 @@ options! {
     arch: Arch = Arch::CPU, arch(backends),
         "Where kernels run: cpu, gpu, cuda, amdgpu, vulkan, metal.";
     device: Option<u32> = None, device,
-        "Which GPU, counted from 0 among those the process may see.";
+        "Number of the GPU, counted from 0 among those visible to the process.";
     visible_devices: String = String::new(), numbers,
-        "Numbers of the GPUs that `device` counts, in this order, such as `2,0`; all of them where empty.";
+        "Numbers of the visible GPUs, in the order in which `device` counts them, such as `2,0`; empty means all.";
     device_library: String = String::new(), text,
-        "Path of the GPU vendor's library of math functions, where it is not found by itself.";
+        "Path of the GPU vendor's library of math functions, if it is not found automatically.";
     driver_library: String = String::new(), text,
-        "Path of the GPU driver's library, where it is not the one that the system has.";
+        "Path of the GPU driver's library, if it is not the system's.";
     default_fp: Scalar = Scalar::F32, scalar(&[Scalar::F16, Scalar::F32, Scalar::F64]),
         "Type of float literals and of `float`: f16, f32 or f64.";
     default_ip: Scalar = Scalar::I32, scalar(&[Scalar::I32, Scalar::I64, Scalar::U32, Scalar::U64]),
         "Type of integer literals and of `int`: i32 or i64; a running program may also take u32 or u64.";
     debug: bool = false, flag,
-        "Assertions, bounds and overflow checks in kernels.";
+        "Check assertions, indices and integer overflow in kernels at run time.";
     check_out_of_bound: bool = false, flag,
-        "Bounds checks alone.";
+        "Check indices in kernels.";
     fast_math: bool = true, flag,
-        "Relaxed floating-point arithmetic: reassociation, contraction, no signed zeros, vector math functions.";
+        "Relaxed floating-point arithmetic: reassociation, contraction, no signed zeros, approximate math functions.";
     opt_level: u8 = 3, int(0, 3),
-        "0 to 3, as a C compiler's -O.";
+        "Optimization level, 0 to 3.";
     cpu_target: String = String::new(), text,
-        "For tests: the processor that code for the CPU is made for, as LLVM calls it; this machine's own where empty.";
+        "For tests: the processor to compile CPU code for, by LLVM's name; empty means this machine's processor.";
     cpu_max_num_threads: u32 = 0, int(0, 1 << 16),
-        "Most threads a launch uses; 0 for all processors.";
+        "Maximum number of threads of a launch on the CPU; 0 means all processors.";
     cpu_streams: bool = false, flag,
-        "Streams on the CPU are real: launches return at once, streams run side by side.";
+        "Real streams on the CPU: launches return immediately, and streams run concurrently.";
     concurrency: String = String::from("off"), choice(CONCURRENCY),
-        "auto: launches on the default stream run side by side where what they touch allows it; off: in order.";
+        "auto: launches on the default stream run concurrently unless their accesses conflict; off: in order.";
     check_races: String = String::from("off"), choice(CHECK_RACES),
-        "static: races that are proved are errors ahead of the launch; full: kernels also look for races while they run.";
+        "static: races that are proved are errors before the launch; full: kernels also detect races at run time.";
     cpu_stream_schedule: String = String::new(), schedule,
-        "For tests, `seed:N`: work of real CPU streams is done late and in an order shuffled by N.";
+        "For tests, `seed:N`: real CPU streams run queued work as late as allowed, in an order shuffled with seed N.";
     cpu_separate_memory: bool = false, flag,
-        "For tests: the CPU as a device whose memory the host cannot address, so that all is copied; implies cpu_streams.";
+        "For tests: the CPU emulates a device whose memory the host cannot address; implies cpu_streams.";
     follow_torch_stream: bool = false, flag,
-        "What names no stream runs on torch's current one, if torch is imported.";
+        "Launches without a stream run on torch's current stream, if torch is imported.";
     num_compile_threads: u32 = 0, int(0, 1 << 16),
-        "Most threads that compile the tasks of one kernel; 0 for all processors.";
+        "Maximum number of threads that compile the tasks of one kernel; 0 means all processors.";
     offline_cache: bool = true, flag,
-        "Keep compiled kernels on disk, for later processes.";
+        "Cache compiled kernels on disk for later processes.";
     offline_cache_file_path: String = String::new(), text,
-        "Folder of kept kernels; octants/kernels in the user's cache folder where empty.";
+        "Folder of the cache; empty means octants/kernels in the user's cache folder.";
     offline_cache_max_size_of_files: u64 = 512 << 20, int(0, i64::MAX),
-        "Bytes that kept kernels may take.";
+        "Size limit of the cache in bytes.";
     offline_cache_cleaning_policy: String = String::from("lru"), choice(CLEANING_POLICIES),
-        "What goes when they take more: lru, fifo, version (what other versions of the compiler made) or never.";
+        "Which entries a cleanup removes: lru, fifo, version (those of other compiler versions) or never.";
     offline_cache_cleaning_factor: f64 = 0.25, part,
-        "Part of the bytes that is then freed.";
+        "Fraction of the size limit that a cleanup frees.";
     short_circuit_operators: bool = true, flag,
         "`and` and `or` evaluate their right side only when needed.";
     unrolling_limit: u32 = 32, int(0, u32::MAX as i64),
         "Warn when qd.static unrolls more iterations than this; 0 never warns.";
     graph_max_iterations: u32 = 0, int(0, u32::MAX as i64),
-        "Most rounds of a qd.graph.do_while loop, and an error where there would be more; 0 for any number.";
+        "Maximum number of iterations of a qd.graph.do_while loop; more are an error; 0 means no limit.";
     ad_store_bytes: u64 = 0, int(0, i64::MAX),
-        "Most memory that a gradient may take to keep what loops change; 0 takes what there is.";
+        "Maximum memory in bytes in which a gradient may store values that loops change; 0 means no limit.";
     random_seed: u64 = 0, seed,
         "Seed of random numbers in kernels.";
     enable_fallback: bool = true, flag,
         "Use the CPU when the requested arch is not available, instead of raising.";
     raise_on_templated_floats: bool = false, flag,
-        "Refuse floats as template arguments.";
+        "Reject floats as template arguments.";
     kernel_profiler: bool = false, flag,
         "Measure the device time of every launch from the start: see qd.profiler.";
     print_ir: bool = false, flag,
-        "Print the intermediate representation of every compiled kernel to standard error.";
+        "Print the IR of every compiled kernel to standard error.";
     print_kernel_llvm_ir: bool = false, flag,
-        "Write LLVM's text of every compiled kernel, before optimization, to the working directory.";
+        "Write the LLVM IR of every compiled kernel, before optimization, to the working directory.";
     print_kernel_llvm_ir_optimized: bool = false, flag,
-        "Write LLVM's text of every compiled kernel, after optimization, to the working directory.";
+        "Write the LLVM IR of every compiled kernel, after optimization, to the working directory.";
     print_kernel_asm: bool = false, flag,
         "Write the assembly of every compiled kernel to the working directory.";
     print_kernel_amdgcn: bool = false, flag,
         "Write the assembly of every kernel compiled for an AMD GPU to the working directory.";
     debug_dump_path: String = String::from("/tmp/ir"), text,
-        "Folder of what the variable QD_DUMP_IR or OCTANTS_DUMP_IR has written of every compiled kernel.";
+        "Folder for the stages of every compiled kernel, if QD_DUMP_IR or OCTANTS_DUMP_IR is set.";
     print_non_pure: bool = false, flag,
-        "Print the name of every launched kernel that is not declared pure.";
+        "Print the name of every compiled kernel that is not declared pure.";
     print_full_traceback: bool = false, flag,
         "Keep the package's own frames in tracebacks.";
     log_level: String = String::from("info"), choice(LOG_LEVELS),
-        "trace, debug, info, warn, error, critical or off.";
+        "Minimum level of log messages: trace, debug, info, warn, error, critical or off.";
 }
 
-/// The names of all options, of those that steer nothing too.
+/// The names of all options, including those without effect.
 pub fn names() -> impl Iterator<Item = &'static str> {
     OPTIONS.iter().map(|o| o.name).chain(accepted_options::names())
 }
@@ -178,7 +178,7 @@ pub fn given_path(option: &str) -> Option<PathBuf> {
     Some(option).filter(|path| !path.is_empty()).map(PathBuf::from)
 }
 
-/// Options that a running program cannot change: its device, its streams and its place on disk were made with them.
+/// Options that a running program cannot change: its device, its streams and its cache were created with them.
 const FIXED: &[&str] = &[
     "arch",
     "device",
@@ -207,13 +207,13 @@ impl Config {
         self.cpu_stream_schedule.strip_prefix("seed:")?.parse().ok()
     }
 
-    /// The devices that `device` counts, by their numbers among all; `None` for all of them.
+    /// The visible devices, by their numbers among all devices; `None` for all of them.
     pub(crate) fn visible(&self) -> Option<Vec<u32>> {
         let numbers: Vec<u32> = self.visible_devices.split(',').filter_map(|n| n.trim().parse().ok()).collect();
         (!numbers.is_empty()).then_some(numbers)
     }
 
-    /// The number among all devices of the one that is asked for. The error is a sentence, without a full stop.
+    /// The requested device, by its number among all devices. The error is a sentence without a full stop.
     pub(crate) fn chosen_device(&self) -> Result<Option<u32>, String> {
         let Some(visible) = self.visible() else { return Ok(self.device) };
         let chosen = visible.get(self.device.unwrap_or(0) as usize).copied();
@@ -224,10 +224,10 @@ impl Config {
         })
     }
 
-    /// The device that is asked for, as users name it: its kind, and its number where that is known.
+    /// The requested device as users name it: the arch, and its number if known.
     pub fn device_name(&self) -> String {
         let usual = || match self.visible() {
-            // The first of those that are counted.
+            // The first visible one.
             Some(_) if self.arch != Arch::CPU => Some(0),
             _ => self.backends.named(self.arch.name())?.usual_device(&self.device_settings(&[])),
         };
@@ -235,7 +235,7 @@ impl Config {
         format!("{}{}", self.arch.name(), number.map_or_else(String::new, |n| format!(":{n}")))
     }
 
-    /// What is asked of a device, whose own libraries may be in `packages`.
+    /// The settings with which to open the device, whose libraries may be in `packages`.
     pub(crate) fn device_settings(&self, packages: &[PathBuf]) -> DeviceSettings {
         DeviceSettings {
             packages: packages.to_vec(),
@@ -249,8 +249,7 @@ impl Config {
         }
     }
 
-    /// These options with one of them changed, as a running program may. Setting one to the value that it has is no
-    /// change.
+    /// These options with one changed by a running program. Setting a fixed option to its current value is allowed.
     pub(crate) fn changed(&self, name: &str, value: &OptionValue) -> Result<Config, Error> {
         let mut changed = self.clone();
         changed.set(name, value)?;
@@ -260,12 +259,12 @@ impl Config {
         Ok(changed)
     }
 
-    /// Whether the user wants to see how kernels are compiled, so that they must be compiled.
+    /// Whether the user observes compilations, so kernels must not come from the cache.
     pub fn shows_compilation(&self) -> bool {
         self.print_ir || self.dumps_code()
     }
 
-    /// Whether the code of compiled kernels goes to files. The environment may ask for more of them.
+    /// Whether options dump the code of compiled kernels to files. The environment may request further dumps.
     pub fn dumps_code(&self) -> bool {
         self.print_kernel_llvm_ir
             || self.print_kernel_llvm_ir_optimized
@@ -273,17 +272,17 @@ impl Config {
             || self.print_kernel_amdgcn
     }
 
-    /// Races that can be proved are looked for.
+    /// Whether to report races that are proved statically.
     pub fn checks_races(&self) -> bool {
         self.check_races != "off"
     }
 
-    /// Kernels look for races while they run.
+    /// Whether to instrument kernels with run-time race checks.
     pub fn instruments_races(&self) -> bool {
         self.check_races == "full"
     }
 
-    /// Bounds checks are part of `debug`.
+    /// Whether to check bounds, which `debug` includes.
     pub fn bounds_checked(&self) -> bool {
         self.debug || self.check_out_of_bound
     }

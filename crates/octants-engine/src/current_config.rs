@@ -27,7 +27,7 @@ impl CurrentConfig {
         unsafe { &*self.newest.load(Ordering::Acquire) }
     }
 
-    /// Puts other options in force, made of those that are.
+    /// Replaces the options with ones derived from the current options.
     pub(crate) fn change<E>(&self, make: impl FnOnce(&Config) -> Result<Config, E>) -> Result<(), E> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let made = Arc::new(make(self.get())?);

@@ -12,7 +12,7 @@ fn key(name: &str) -> Key {
     key.key()
 }
 
-/// Gives a device's driver what an earlier process has kept.
+/// Loads the code cache of an earlier process into a device's driver.
 pub(crate) fn load_driver_cache(cache: &ArtifactCache, device: &Device) {
     let Some(name) = device.cache_name() else { return };
     if let Some(kept) = cache.get(&key(&name)) {
@@ -20,7 +20,7 @@ pub(crate) fn load_driver_cache(cache: &ArtifactCache, device: &Device) {
     }
 }
 
-/// Keeps what a device's driver has made, if that is more than it was given.
+/// Stores the code cache of a device's driver, if it has grown.
 pub(crate) fn keep_driver_cache(cache: &ArtifactCache, device: &Device) {
     let Some(name) = device.cache_name() else { return };
     let Some(contents) = device.cache_contents() else { return };

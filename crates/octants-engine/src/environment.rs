@@ -6,31 +6,30 @@ use std::path::PathBuf;
 use crate::config::{self, Config, OptionValue};
 use crate::error::Error;
 
-/// Prefix of the variables of options that a program does not set itself.
+/// Prefix of the variables that set defaults of options.
 const OWN: &str = "OCTANTS_";
 
-/// The same for programs written for Quadrants. Our own prefix goes first where both are there.
+/// The same for programs written for Quadrants. If both are set, our own prefix wins.
 const QUADRANTS: &str = "QD_";
 
-/// Applies every `QD_<OPTION>` and `OCTANTS_<OPTION>` of the environment to `config`, ahead of what the program gives.
+/// Applies every `QD_<OPTION>` and `OCTANTS_<OPTION>` of the environment to `config`, before the options of the program.
 pub fn apply_environment(config: &mut Config) -> Result<(), Error> {
     [QUADRANTS, OWN].into_iter().try_for_each(|prefix| apply(config, prefix, |name| std::env::var(name).ok()))
 }
 
-/// Whether `QD_DUMP_IR` or `OCTANTS_DUMP_IR` asks for the stages of every kernel that is compiled. Read at each
-/// compilation, so that a program may turn it on for a part of itself.
+/// Whether `QD_DUMP_IR` or `OCTANTS_DUMP_IR` requests the stages of every compiled kernel. Read at each compilation, so
+/// that a program may enable it for some kernels.
 pub fn dumps_stages() -> bool {
     [QUADRANTS, OWN].iter().any(|prefix| std::env::var(format!("{prefix}DUMP_IR")).is_ok_and(|v| is_on(&v)))
 }
 
-/// Variables of Quadrants that have it run code from files: ignoring them would run other code than the user has
-/// edited.
+/// Variables that make Quadrants run code from files. Ignoring them would run other code than the user has edited.
 const REFUSED: &[&str] = &["QD_LOAD_IR"];
 
-/// Variables of Quadrants that print or write what only Quadrants has.
+/// Variables that make Quadrants print or write internals that Octants does not have.
 const WITHOUT_EFFECT: &[&str] = &["QD_DUMP_CFG", "QD_DUMP_SIMPLIFY", "QD_DUMP_AST", "QD_DEBUG_ADSTACK"];
 
-/// Refuses variables that ask for what cannot be had. Returns sentences about those that change nothing.
+/// Rejects variables that request unsupported behavior. Returns warnings about those without effect.
 pub fn check_variables() -> Result<Vec<String>, Error> {
     check(|name| std::env::var(name).is_ok_and(|v| is_on(&v)))
 }
@@ -79,13 +78,12 @@ fn meant(option: &str, value: OptionValue) -> OptionValue {
     }
 }
 
-/// The folders that these variables name, as far as they are set.
+/// The folders in those of these variables that are set.
 pub fn folders(variables: &[&str]) -> Vec<PathBuf> {
     variables.iter().filter_map(std::env::var_os).filter(|v| !v.is_empty()).map(PathBuf::from).collect()
 }
 
-/// The folder in which programs of this user keep what they can make again, as the XDG base directory specification has
-/// it.
+/// The user's cache folder, according to the XDG base directory specification.
 pub fn user_cache_folder() -> Option<PathBuf> {
     cache_folder_of(|name| std::env::var_os(name).map(PathBuf::from))
 }
@@ -96,7 +94,7 @@ fn cache_folder_of(read: impl Fn(&str) -> Option<PathBuf>) -> Option<PathBuf> {
     absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))
 }
 
-/// A variable's text as the value that it reads like.
+/// Parses a variable's text as the value that it looks like.
 fn parse(text: &str) -> OptionValue {
     match text.to_lowercase().as_str() {
         "true" | "on" | "yes" => return OptionValue::Bool(true),

@@ -12,25 +12,25 @@ pub enum Error {
     UnknownOption {
         /// As the user wrote it.
         name: String,
-        /// What was probably meant.
+        /// The most similar known name.
         suggestion: Option<&'static str>,
     },
     /// The option exists, the value does not fit it.
     BadOption {
         /// The option.
         name: String,
-        /// What was wrong with the value.
+        /// The reason.
         reason: String,
     },
     /// The option cannot be changed while the program runs.
     FixedOption(String),
     /// The requested architecture is not on this machine or not in this build.
     Unavailable(String),
-    /// The device could not do what was asked.
+    /// An operation of the device failed.
     Device(String),
     /// Memory could not be allocated.
     OutOfMemory {
-        /// What was asked for, and what there is.
+        /// The requested target, and the available ones.
         message: String,
     },
     /// An assertion in a kernel failed.

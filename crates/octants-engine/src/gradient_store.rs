@@ -16,15 +16,15 @@ use crate::session::Executable;
 /// Words of 32 and of 64 bits.
 const WORD_BYTES: [u64; 2] = [4, 8];
 
-/// What a launch with a store needs.
+/// The data that a launch with a store needs.
 pub(crate) struct GradientStore {
-    /// Counts what the store must hold.
+    /// Counts the words that the store must hold.
     pub count: Box<Executable>,
     /// First slots of the two buffers of words.
     pub buffers: [u32; 2],
     /// Slots of the parameters.
     pub params: [u32; STORE_PARAMS as usize],
-    /// What the store keeps, for messages.
+    /// The stored values, for messages.
     pub kept: String,
 }
 
@@ -58,7 +58,7 @@ impl Lanes {
     }
 }
 
-/// What was counted.
+/// The counted sizes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Counted {
     iterations: u64,
@@ -67,7 +67,7 @@ pub(crate) struct Counted {
 }
 
 impl Counted {
-    /// What a launch of the counting kernel returned.
+    /// The result of a launch of the counting kernel.
     pub fn of(results: &Results) -> Counted {
         let &[iterations, lane32, lane64, root32, root64] = results.slots() else {
             panic!("compiler bug: a store was counted in other numbers")
@@ -105,7 +105,7 @@ impl GradientStore {
         Some(GradientStore { count: Box::new(count), buffers, params, kept: stored.kept.clone() })
     }
 
-    /// Makes the store that was counted to be needed, and tells the launch's slots of it.
+    /// Allocates a store of the counted size, and sets its argument slots.
     pub fn make(
         &self,
         counted: Counted,

@@ -10,16 +10,16 @@ use crate::machine::{Machine, not_one_of};
 use crate::session::check_blocks::{check_block_memory, check_fragments};
 use crate::session::{Lowering, Session, keeping_on};
 
-/// What is shown of a kernel's code.
+/// The forms in which a kernel's code can be inspected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     /// The elements that each task reads, writes and updates, in terms of the arguments.
     Access,
-    /// The program of tasks that code is made of.
+    /// The program of tasks from which code is generated.
     Ir,
     /// How each task of the program runs on the machine.
     Schedule,
-    /// What the machine's code generator makes of it.
+    /// The output of the machine's code generator.
     Code(CodeForm),
 }
 

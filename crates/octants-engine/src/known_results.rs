@@ -26,7 +26,7 @@ struct Known {
     results: Results,
 }
 
-/// What a launch is about to find.
+/// The inputs that a launch is about to read.
 pub(crate) struct Asked {
     slots: Box<[u64]>,
     memory: Box<[Version]>,
@@ -38,12 +38,12 @@ impl KnownResults {
         KnownResults { on, known: Mutex::default() }
     }
 
-    /// What the results depend on.
+    /// The inputs of the results.
     pub fn on(&self) -> &Dependence {
         &self.on
     }
 
-    /// What a launch on this stream would find; `None` where its results are not to be kept.
+    /// The inputs that a launch on this stream would read; `None` if its results must not be cached.
     pub fn ask(&self, stream: &Stream, slots: &[u64], arrays: &[HostArray]) -> Option<Asked> {
         let mut memory = Vec::new();
         for &slot in &self.on.addresses {
@@ -60,13 +60,13 @@ impl KnownResults {
         Some(Asked { slots, memory: memory.into_boxed_slice() })
     }
 
-    /// The results, where they are known.
+    /// The cached results, if valid.
     pub fn get(&self, asked: &Asked) -> Option<Results> {
         let known = self.lock();
         known.get(&asked.slots).filter(|k| k.memory == asked.memory).map(|k| k.results.clone())
     }
 
-    /// Keeps the results of a launch that was made after `asked`.
+    /// Caches the results of a launch that was made after `asked`.
     pub fn keep(&self, asked: Asked, results: &Results) {
         let mut known = self.lock();
         if known.len() >= MOST_KEPT && !known.contains_key(&asked.slots) {

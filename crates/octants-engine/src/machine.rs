@@ -21,12 +21,12 @@ impl Machine {
         Machine { backend, target, library: DeviceLibrary::default() }
     }
 
-    /// What makes its code.
+    /// Its code generator.
     pub(crate) fn code_generator(&self) -> &'static dyn CodeGenerator {
         self.backend.code_generator()
     }
 
-    /// What it can do.
+    /// Its capabilities.
     pub(crate) fn info(&self) -> TargetInfo {
         self.code_generator().info(&self.target)
     }

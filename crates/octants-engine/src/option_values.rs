@@ -7,7 +7,7 @@ use crate::backend::Backends;
 use crate::error::Error;
 use crate::suggest::nearest;
 
-/// A value as the user gave it.
+/// An option value as given by the user.
 #[derive(Debug, Clone, PartialEq)]
 #[allow(missing_docs)]
 pub enum OptionValue {
@@ -18,7 +18,7 @@ pub enum OptionValue {
     Str(String),
 }
 
-/// What an option holds, as a user would give it.
+/// Converts the value of an option to the form in which users give it.
 pub trait ToValue {
     fn to_value(&self) -> OptionValue;
 }
@@ -89,7 +89,7 @@ pub fn flag(name: &str, value: &OptionValue) -> Result<bool, Error> {
     }
 }
 
-/// An integer between two bounds, which the option's type holds.
+/// An integer between two bounds, within the range of the option's type.
 pub fn int<T: TryFrom<i64>>(low: i64, high: i64) -> impl Fn(&str, &OptionValue) -> Result<T, Error> {
     move |name, value| match value {
         OptionValue::Int(i) if (low..=high).contains(i) => match T::try_from(*i) {
@@ -105,7 +105,7 @@ pub fn device(name: &str, value: &OptionValue) -> Result<Option<u32>, Error> {
     int(0, 1 << 16)(name, value).map(Some)
 }
 
-/// Numbers that are not negative, between commas; the environment's reader takes one alone for an integer.
+/// Comma-separated nonnegative numbers. From the environment, a single number arrives as an integer.
 pub fn numbers(name: &str, value: &OptionValue) -> Result<String, Error> {
     let text = match value {
         OptionValue::Int(i) => i.to_string(),
@@ -119,7 +119,7 @@ pub fn numbers(name: &str, value: &OptionValue) -> Result<String, Error> {
     }
 }
 
-/// Any integer; of a negative one, its bits.
+/// Any integer; a negative one is reinterpreted as unsigned.
 pub fn seed(name: &str, value: &OptionValue) -> Result<u64, Error> {
     int(i64::MIN, i64::MAX)(name, value).map(i64::cast_unsigned)
 }
@@ -141,7 +141,7 @@ pub fn text(name: &str, value: &OptionValue) -> Result<String, Error> {
     }
 }
 
-/// One of some words, in any case.
+/// One of several words, case-insensitive.
 pub fn choice(choices: &[&'static str]) -> impl Fn(&str, &OptionValue) -> Result<String, Error> {
     move |name, value| {
         let text = match value {
@@ -159,7 +159,7 @@ pub fn choice(choices: &[&'static str]) -> impl Fn(&str, &OptionValue) -> Result
     }
 }
 
-/// Nothing, or the word `seed:` with a number.
+/// Empty, or `seed:` followed by a number.
 pub fn schedule(name: &str, value: &OptionValue) -> Result<String, Error> {
     match value {
         OptionValue::Str(s) if s.is_empty() => Ok(String::new()),
@@ -176,7 +176,7 @@ pub fn scalar(allowed: &[Scalar]) -> impl Fn(&str, &OptionValue) -> Result<Scala
     }
 }
 
-/// A kind of machine by one of its names.
+/// An arch by one of its names.
 pub fn arch(backends: Backends) -> impl Fn(&str, &OptionValue) -> Result<Arch, Error> {
     move |name, value| {
         let arches = backends.arches();

@@ -165,7 +165,7 @@ impl Session {
         self.config.get()
     }
 
-    /// Changes an option for what is compiled and launched from now on. Kernels that are compiled stay what they are.
+    /// Changes an option for later compilations and launches. Compiled kernels do not change.
     pub fn set_option(&self, name: &str, value: &OptionValue) -> Result<(), Error> {
         self.config.change(|config| config.changed(name, value))
     }
@@ -175,7 +175,7 @@ impl Session {
         &self.device
     }
 
-    /// The device as users name it: its kind, and its number where that is known.
+    /// The device as users name it: its kind, and its number if known.
     pub fn device_name(&self) -> String {
         self.config().device_name()
     }
@@ -185,7 +185,7 @@ impl Session {
         self.info_of(&self.machine)
     }
 
-    /// What a machine can do for the program.
+    /// The capabilities of a machine for the program.
     pub(crate) fn info_of(&self, machine: &Machine) -> TargetInfo {
         let info = machine.info();
         if self.config().debug || self.config().instruments_races() { info.with_assertions() } else { info }
@@ -199,7 +199,7 @@ impl Session {
         }
     }
 
-    /// What the user should be told and was not yet: after opening, and after a kernel was built.
+    /// Takes pending messages for the user, after opening and after each build of a kernel.
     pub fn take_notices(&self) -> Vec<String> {
         let mut notices = std::mem::take(&mut *self.lock_notices());
         notices.extend(self.cache.as_ref().and_then(ArtifactCache::take_notice));
@@ -210,7 +210,7 @@ impl Session {
         self.notices.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where compiled kernels are kept, and what was found and stored there so far; `None` where they are not kept.
+    /// The folder of the cache and its statistics so far; `None` without a cache.
     pub fn kept_kernels(&self) -> Option<(&Path, StoreCounts)> {
         self.cache.as_ref().map(|cache| (cache.folder(), cache.counts()))
     }
@@ -240,7 +240,7 @@ impl Session {
     }
 }
 
-/// Takes the CPU in place of a device that is not there, with a notice, where that is allowed.
+/// Falls back to the CPU if the device is missing, with a notice, if that is allowed.
 fn fall_back(config: &mut Config, notices: &mut Vec<String>, why: &str) -> Result<(), Error> {
     let reason = format!("arch `{}` is not available: {why}", config.arch.name());
     if !config.enable_fallback {

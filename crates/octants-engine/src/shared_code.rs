@@ -18,7 +18,7 @@ pub(crate) struct SharedCode {
 }
 
 impl SharedCode {
-    /// What one session alone has.
+    /// The part that is not shared between sessions.
     pub fn new() -> SharedCode {
         SharedCode { artifacts: Arc::default(), common: OnceLock::new() }
     }

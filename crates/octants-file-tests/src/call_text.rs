@@ -1,4 +1,4 @@
-//! The text of calls in a case's header: arguments and what must come of them.
+//! The text of calls in a case's header: arguments and expected results.
 //!
 //! A value is a number, `true` or `false`, or a list: `[1, 2.5]`, `[[1, 2], [3, 4]]`, with ranges of integers
 //! (`[0..4]` is `[0, 1, 2, 3]`) and repetitions (`[0.0; 8]`).

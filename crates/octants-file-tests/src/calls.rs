@@ -1,4 +1,4 @@
-//! Runs the calls of a case in the interpreter and compares what comes of them.
+//! Runs the calls of a case in the interpreter and compares the results.
 
 use octants_interpreter::{Fault, Grid, Interpreter, Leaf, Memory, Order, Outcome};
 use octants_ir::{Buffer, BufferId, Kernel, Layout, MemorySpace, Param, Program, Scalar};

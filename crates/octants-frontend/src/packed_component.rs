@@ -1,4 +1,4 @@
-//! [`PackedComponent`]: where a component of a field of a quantized type lies in a word, and as what.
+//! [`PackedComponent`]: the position and encoding of a component of a quantized type in its word.
 
 use octants_ir::{ComponentLayout, Scalar};
 
@@ -20,7 +20,7 @@ pub struct PackedDigits {
     pub is_signed: bool,
 }
 
-/// What the digits of a component mean.
+/// The encoding of a component.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum PackedNumber {
     /// Themselves.

@@ -58,7 +58,7 @@ pub enum Value {
     Static(Rc<Vec<Value>>),
     /// `value.name`, to be called.
     Method(Rc<(Value, String)>),
-    /// What only an assignment to or from a tile can use.
+    /// A value for assignments to and from tiles only.
     Tile(Rc<TileOperand>),
     /// An element of a mesh.
     Element(Rc<MeshElement>),

@@ -11,23 +11,25 @@ use octants_ir::{AutodiffMode, CellIndex, ComponentLayout, Scalar, ShadowBuffer,
 
 use crate::packed_component::PackedComponent;
 
-/// A host object, alive at least as long as the compilation. Two handles of one object are equal.
+/// A host object, which outlives the compilation. Handles of the same object are equal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Obj(pub u32);
 
-/// What a host object is to the compiler.
+/// The meaning of a host object to the compiler.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Entity {
     /// `None`.
     None,
     /// `True`, `False`, numpy booleans.
     Bool(bool),
-    /// Python and numpy integers, and members of `IntEnum`.
+    /// Python and numpy integers.
     Int(i128),
     /// Python and numpy floats. (A numpy scalar's width is not kept.)
     Float(f64),
     /// A string.
     Str(String),
+    /// A member of an enumeration that is a number or a string as well (`IntEnum`): that `Int`, `Float` or `Str`.
+    Member(Box<Entity>),
     /// A tuple (named ones too): its items.
     Tuple(Vec<Obj>),
     /// A list: its items.
@@ -96,7 +98,7 @@ pub enum Entity {
     Func(FuncKind),
     /// A function bound to an object: (function, self).
     Method(Obj, Obj),
-    /// `functools.partial`: what is called, and the arguments that it already has.
+    /// `functools.partial`: the callee, and the bound arguments.
     Partial {
         /// The callable.
         func: Obj,
@@ -173,6 +175,8 @@ pub struct NdarrayDesc {
     pub clamped: bool,
     /// It has a gradient: an array of the same shape in its attribute `grad`.
     pub needs_grad: bool,
+    /// It has a dual, an array like that in its attribute `dual`: it is a field.
+    pub needs_dual: bool,
     /// It is a range of the array in its attribute `arr`, from the element on that its attribute `offset` counts: the
     /// parameter's annotation asks for it.
     pub is_view: bool,
@@ -230,7 +234,7 @@ pub struct FuncSource {
     pub requires_top_level: bool,
     /// `@qd.kernel(fastcache=True)`: declared to depend on its arguments only.
     pub pure: bool,
-    /// What `@qd.kernel` says of graphs.
+    /// The graph options of `@qd.kernel`.
     pub graph: GraphUse,
 }
 
@@ -291,7 +295,7 @@ pub struct WorldError {
     pub cause: Option<u32>,
 }
 
-/// What a line of the user's file is marked for.
+/// The event that a line of the user's file is marked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum LineEvent {
     /// A statement on it is about to run.
@@ -303,14 +307,14 @@ pub enum LineEvent {
 /// The result of asking the outside.
 pub type WorldResult<T> = Result<T, WorldError>;
 
-/// What the front end asks of the outside.
+/// The interface of the front end to the host language.
 pub trait World {
     /// It may be asked on stack that the thread did not begin with.
     fn runs_on_any_stack(&self) -> bool {
         true
     }
 
-    /// What an object is. Pure: the same answer each time.
+    /// The meaning of an object. Pure: the answer never changes.
     fn entity(&self, obj: Obj) -> Entity;
 
     /// A name used in `func`'s body that it does not define: closure, then globals, then builtins.
@@ -355,7 +359,7 @@ pub trait World {
     /// Text and signature of a function (`Entity::Func`, or the kernel itself).
     fn source(&self, func: Obj) -> WorldResult<FuncSource>;
 
-    /// What an [`Entity::Live`] number is now, as a constant: a launch that finds another one takes other code.
+    /// The current value of an [`Entity::Live`] number as a constant, guarded: another value selects other code.
     /// Every world that has live numbers provides it.
     fn freeze(&self, obj: Obj) -> Obj {
         obj
@@ -386,7 +390,7 @@ pub trait World {
     fn type_name(&self, obj: Obj) -> String;
 }
 
-/// What one argument of a kernel is for this specialization.
+/// One argument of a kernel, as this specialization sees it.
 #[derive(Debug, Clone, PartialEq, Hash)]
 pub enum ArgSpec {
     /// A run-time scalar, vector, matrix or struct by value. For a struct, the struct type object (for methods).
@@ -399,7 +403,7 @@ pub enum ArgSpec {
     Dataclass(Obj, Vec<(String, ArgSpec)>),
 }
 
-/// Options that change what the front end makes.
+/// Options that affect lowering.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
     /// Type of float literals and of `float`.
@@ -418,7 +422,7 @@ pub struct Options {
     pub subgroup_size: u32,
     /// Most bytes of a block's shared memory.
     pub shared_bytes: u64,
-    /// What is made of the kernel: whether shadow buffers are looked for, and which.
+    /// The mode of differentiation, which determines the shadow buffers.
     pub mode: AutodiffMode,
 }
 

@@ -1,8 +1,8 @@
-//! Arithmetic on scalars as the IR's semantics state it, written apart from the passes that fold constants, so that one
-//! checks the other.
+//! Scalar arithmetic according to the IR's semantics, written independently of the constant-folding passes, so that
+//! each checks the other.
 //!
-//! Floats are computed in f64 and rounded after each step; for the four operations and the root of f16 and f32 that is
-//! what their own units compute. Math functions are the host's.
+//! Floats are computed in f64 and rounded after each step; for the four operations and the root of f16 and f32 that
+//! equals native arithmetic. Math functions are the host's.
 
 use octants_ir::{BinaryOp, Scalar, UnaryOp};
 

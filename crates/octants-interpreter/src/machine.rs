@@ -1,4 +1,4 @@
-//! [`Machine`], what all threads of a run share, and [`Fault`], why a run cannot go on.
+//! [`Machine`]: the shared state of all threads of a run. [`Fault`]: why a run cannot continue.
 
 use std::fmt;
 use std::rc::Rc;

@@ -1,4 +1,4 @@
-//! Products of matrices that the threads of a subgroup hold in fragments, in the plain layout.
+//! Matrix products of fragments held by the threads of a subgroup, in the plain layout.
 
 use octants_ir::matrix_product::{ELEMENTS, SIDE};
 use octants_ir::{FragmentAxis, FragmentElement, ProductKind, Scalar};

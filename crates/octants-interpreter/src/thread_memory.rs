@@ -1,5 +1,5 @@
-//! Memory of a block or of a thread: it tells what was never written, and what threads of a block do to one
-//! address between two barriers must not race.
+//! Memory of a block or of a thread, which detects reads of uninitialized memory, and races between two barriers of the
+//! block.
 
 use std::collections::HashMap;
 

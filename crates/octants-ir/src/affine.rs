@@ -22,7 +22,7 @@ pub enum Term {
 /// `constant + coefficient * term + ..`
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Affine {
-    /// What is there without terms.
+    /// The constant term.
     pub constant: i64,
     /// The coefficient of each term; none is zero.
     pub terms: BTreeMap<Term, i64>,
@@ -41,12 +41,12 @@ impl From<Term> for Affine {
 }
 
 impl Affine {
-    /// The number, where it has no terms.
+    /// The constant, if there are no other terms.
     pub fn as_constant(&self) -> Option<i64> {
         self.terms.is_empty().then_some(self.constant)
     }
 
-    /// The term, if the sum is nothing else.
+    /// The term, if the sum consists of a single term.
     pub fn as_term(&self) -> Option<Term> {
         let mut terms = self.terms.iter();
         let (term, factor) = terms.next()?;

@@ -23,7 +23,7 @@ pub struct Inst {
     pub span: Span,
 }
 
-/// Without the span: where code was written does not change what it does.
+/// Ignores the span: source locations do not affect semantics.
 impl Hash for Inst {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let Inst { op, ty, span: _ } = self;
@@ -60,7 +60,7 @@ impl Default for Code {
     }
 }
 
-/// The code of a kernel, a function or a task, with what analyses have found of it. To borrow the code mutably drops
+/// The code of a kernel, a function or a task, with cached results of analyses. Borrowing the code mutably drops
 /// the facts.
 #[derive(Debug, Clone, Default)]
 pub struct Body {
@@ -96,7 +96,7 @@ impl Hash for Body {
 }
 
 impl Body {
-    /// What analyses have found of the code as it is.
+    /// Cached results of analyses of the current code.
     pub fn facts(&self) -> &KeptFacts {
         &self.facts
     }
@@ -200,7 +200,7 @@ impl Builder {
         self.cursor.0
     }
 
-    /// Moves the cursor to the end of `block` and returns where it was.
+    /// Moves the cursor to the end of `block` and returns its previous position.
     pub fn set_cursor(&mut self, block: BlockId) -> BlockId {
         std::mem::replace(&mut self.cursor.0, block)
     }
@@ -210,7 +210,7 @@ impl Builder {
         self.body.ty(v)
     }
 
-    /// The current block ends in a terminator: what is built next is unreachable.
+    /// Whether the current block ends in a terminator, so that further code is unreachable.
     pub fn is_terminated(&self) -> bool {
         self.body.block(self.cursor()).last().is_some_and(|v| self.body.inst(*v).op.is_terminator())
     }
@@ -260,7 +260,7 @@ impl Builder {
         self.push(Op::Binary(op, a, b), ty)
     }
 
-    /// Converts to scalar type `s` element by element; nothing when it already is.
+    /// Converts to scalar type `s` element by element; no-op if it already has that type.
     pub fn cast(&mut self, v: ValueId, s: Scalar) -> ValueId {
         let from = self.ty(v).clone();
         if from.scalar() == Some(s) {
@@ -306,7 +306,7 @@ impl Builder {
         self.store(addr, value);
     }
 
-    /// Sets a local to what `f` makes of its value; yields what it was, and what it is.
+    /// Updates a local with `f`; yields the old and the new value.
     pub fn update_local(&mut self, local: LocalId, f: impl FnOnce(&mut Self, ValueId) -> ValueId) -> [ValueId; 2] {
         let addr = self.local_addr(local);
         let old = self.load(addr);
@@ -330,7 +330,7 @@ impl Builder {
         self.push(Op::MemberAddr(base, member), Type::Ref(Box::new(ty)))
     }
 
-    /// What an address points to.
+    /// The type that an address points to.
     pub fn pointee(&self, addr: ValueId) -> &Type {
         match self.ty(addr) {
             Type::Ref(t) => t,

@@ -5,18 +5,18 @@
 use std::fmt;
 use std::path::PathBuf;
 
-/// What the user and the launch situation ask of the code.
+/// Code generation options that follow from the user's options and the launch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CodegenOptions {
     /// Floats may be reassociated, contracted and computed by vector math of a few units in the last place.
     pub fast_math: bool,
     /// 0 to 3.
     pub opt_level: u8,
-    /// The processor that code for this machine is made for, where it is not the machine's own.
+    /// The processor to compile CPU code for; by default, this machine's.
     pub processor: Option<String>,
     /// Under `fast_math`, call glibc's libmvec in vectorized loops: the loader must find its symbols.
     pub vector_math: bool,
-    /// Preferred width of vectors in bits; the machine's widest where not given.
+    /// Preferred vector width in bits; by default, the machine's maximum.
     pub vector_bits: Option<u32>,
     /// What code for devices takes from outside.
     pub device_library: DeviceLibrary,

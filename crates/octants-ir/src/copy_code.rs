@@ -9,10 +9,10 @@ use std::collections::HashMap;
 use crate::body::{Body, Builder};
 use crate::op::{BlockId, FrameSlot, LocalId, Op, ValueId};
 
-/// What becomes of the locals of copied code.
+/// How to treat the locals of copied code.
 #[derive(Debug, Clone)]
 pub enum Locals<'a> {
-    /// They stand for themselves: the copy is in the same body.
+    /// Keep them: the copy is in the same body.
     Kept,
     /// Each gets a copy in the same body.
     Renewed(HashMap<LocalId, LocalId>),
@@ -24,7 +24,7 @@ pub enum Locals<'a> {
 #[derive(Debug)]
 pub struct Copier<'a> {
     pub source: &'a Body,
-    /// What stands for a value of the source.
+    /// The copy of each value of the source.
     pub values: HashMap<ValueId, ValueId>,
     pub locals: Locals<'a>,
 }
@@ -35,7 +35,7 @@ impl<'a> Copier<'a> {
         Copier { source, values: HashMap::new(), locals: Locals::Moved(frame, HashMap::new()) }
     }
 
-    /// What stands for a value.
+    /// The copy of a value.
     pub fn value(&self, v: ValueId) -> ValueId {
         match (self.values.get(&v), &self.locals) {
             (Some(copy), _) => *copy,
@@ -89,7 +89,7 @@ impl<'a> Copier<'a> {
         copy
     }
 
-    /// The local that stands for one of the source.
+    /// The copy of a local of the source.
     pub fn local(&mut self, b: &mut Builder, l: LocalId) -> LocalId {
         match &mut self.locals {
             Locals::Kept => l,
@@ -101,7 +101,7 @@ impl<'a> Copier<'a> {
     }
 }
 
-/// Gives `copy` of the instruction `v` of `source` blocks of its own; `code` fills each at the cursor.
+/// Creates new blocks for `copy`, the copy of instruction `v` of `source`; `code` fills each at the cursor.
 pub fn copy_blocks(
     b: &mut Builder,
     source: &Body,
@@ -119,7 +119,7 @@ pub fn copy_blocks(
     b.body.inst_mut(copy).op.set_blocks(&blocks);
 }
 
-/// Numbers values and blocks in the order of the text, and drops what is not reachable and locals that nothing uses.
+/// Renumbers values and blocks in text order, and drops unreachable code and unused locals.
 pub fn renumber(body: &mut Body) {
     let frame = HashMap::new();
     let mut b = Builder::new();

@@ -21,7 +21,7 @@ pub enum Form {
     Target(&'static crate::matrix_product::ProductShape),
 }
 
-/// Replaces what a body asks of fragments.
+/// Expands the fragment operations of a body.
 pub fn expand_matrix_products(body: &mut Body, form: impl Fn(ProductKind) -> Form) {
     let has_any = body.insts.iter().any(|inst| match &inst.op {
         Op::FragmentIndex(_) => true,

@@ -6,7 +6,7 @@ use crate::op::{BlockId, Op, ValueId};
 use crate::operation_table::BinaryOp;
 use crate::types::{Scalar, Type};
 
-/// Rebuilds every block of a body: `f` gets each instruction in turn, and places it together with what it adds.
+/// Rebuilds each block of a body: `f` receives each instruction in order, and places it with the code that it adds.
 pub fn rebuild_blocks(body: &mut Body, mut f: impl FnMut(&mut Builder, ValueId)) {
     let mut b = Builder::new();
     b.body = std::mem::take(body);

@@ -4,18 +4,17 @@
 use crate::op::{BlockId, ForLoop, FuncId, Op, ValueId};
 use crate::operation_facts::{CostClass, Definedness, Derivative};
 
-/// What an operation does besides yielding its value.
+/// The side effect of an operation.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Effect<'a> {
-    /// Nothing, and it reads no memory that may change: safe to drop and to repeat, and to move where it is defined.
+    /// None, and it reads no mutable memory: safe to drop, to repeat, and to move wherever its operands are defined.
     Pure,
     /// Yields the index of a loop, or of a thread in the grid: safe to drop, to repeat and to move within that loop, or
     /// within a parallel loop.
     Index,
     /// Reads memory at the address.
     Read(ValueId),
-    /// Reads memory at the address that others may write meanwhile: executed as often as it is written, and in its
-    /// place.
+    /// Volatile read: never dropped, repeated or moved.
     ReadVolatile(ValueId),
     /// Writes memory at the address.
     Write(ValueId),
@@ -23,9 +22,9 @@ pub enum Effect<'a> {
     Update(ValueId),
     /// Folds a value into a reduction of the enclosing loop.
     Reduce,
-    /// Advances the iteration's random numbers: safe to drop when no one uses the value.
+    /// Advances the iteration's random numbers: safe to drop if the value is unused.
     Draw,
-    /// Reads a clock, in its place: safe to drop when no one uses the value.
+    /// Reads a clock: must not be moved, but is safe to drop if the value is unused.
     ReadClock,
     /// Exchanges values with other threads of a block that execute it together: safe to drop when no one uses the
     /// value.
@@ -41,11 +40,11 @@ pub enum Effect<'a> {
     Loop(BlockId),
     /// Leaves a block.
     Leave,
-    /// Does what a function does, to memory that the arguments point to among others.
+    /// Has the effects of the callee, including on memory that the arguments point to.
     Call(FuncId, &'a [ValueId]),
-    /// Tells the host.
+    /// Sends a message to the host.
     Print,
-    /// Tells the host, and ends the iteration, when the condition is false.
+    /// If the condition is false, sends a message to the host and ends the iteration.
     Assert,
 }
 

@@ -7,19 +7,18 @@ use std::any::Any;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-/// Facts about code, of the one type that analyses use. Two bodies with the same code are equal whatever is known of
-/// them.
+/// A cache for results of analyses, of one type. It does not take part in the equality of bodies.
 #[derive(Clone, Default)]
 pub struct KeptFacts(OnceLock<Arc<dyn Any + Send + Sync>>);
 
 impl KeptFacts {
-    /// The facts; they begin empty.
+    /// The facts, initially empty.
     pub fn get<F: Any + Send + Sync + Default>(&self) -> Arc<F> {
         let kept = self.0.get_or_init(|| Arc::new(F::default()));
         Arc::clone(kept).downcast().expect("compiler bug: facts of two types are kept in one body")
     }
 
-    /// Forgets them.
+    /// Drops the facts.
     pub fn drop_all(&mut self) {
         self.0.take();
     }

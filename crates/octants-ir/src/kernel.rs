@@ -39,20 +39,20 @@ pub enum Layout {
     },
 }
 
-/// Which threads see a buffer's memory, and where it comes from.
+/// The address space of a buffer: which threads share it, and its lifetime.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, PartialOrd, Ord)]
 pub enum MemorySpace {
-    /// All threads of the device. It belongs to the host's arrays and fields.
+    /// Shared by all threads of the device: arrays and fields of the host.
     #[default]
     Global,
-    /// The threads of a block. It lasts as long as the block and holds nothing at first. The buffer is dense; its roots
-    /// are those of the space, numbered apart, each as large as its buffers need.
+    /// Shared by the threads of a block, with the lifetime of the block, uninitialized. The buffer is dense. Its roots
+    /// are numbered separately for this space, and are as large as their buffers need.
     Shared,
-    /// One thread. The buffer is dense, as in shared memory, or contiguous with one axis: then it is as long as whoever
-    /// runs the thread makes it.
+    /// Private to one thread. The buffer is dense, as in shared memory, or contiguous with one axis; in the latter case
+    /// the caller of the thread chooses its length.
     Private,
-    /// Of each thread that has scattered to private memory: that memory. The first index is the thread's number, the
-    /// second that of a scalar. Code of whoever adds the copies up reads them, when the threads have ended.
+    /// The private copies of all threads, for the code that sums them up after the threads have ended. The first index
+    /// is the thread, the second the scalar.
     Copies,
 }
 
@@ -71,7 +71,7 @@ impl MemorySpace {
         }
     }
 
-    /// Its memory is the kernel's own: no argument of a launch says where it is.
+    /// Whether the memory is allocated by the launch, not passed as an argument.
     pub fn is_temporary(self) -> bool {
         matches!(self, MemorySpace::Shared | MemorySpace::Private | MemorySpace::Copies)
     }
@@ -97,8 +97,8 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    /// Two fields have memory in common: one is a component of the other, say. Of arrays nothing is known before a
-    /// launch.
+    /// Whether two fields share memory, for example a field and one of its components. For arrays this is unknown
+    /// before a launch.
     pub fn shares_memory(&self, other: &Buffer) -> bool {
         let (Layout::Dense { components: a, .. }, Layout::Dense { components: b, .. }) = (&self.layout, &other.layout)
         else {
@@ -131,21 +131,21 @@ pub struct Function {
     pub body: Body,
 }
 
-/// What is made of a kernel.
+/// How a kernel is differentiated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, PartialOrd, Ord)]
 pub enum AutodiffMode {
-    /// Its values.
+    /// Not at all: computes values.
     #[default]
     None,
-    /// Its values, and their tangents: duals of what it writes from those of what it reads.
+    /// Forward mode: computes values, and the duals of its outputs from those of its inputs.
     Forward,
-    /// Its gradient: gradients of what it read from those of what it wrote.
+    /// Reverse mode: computes the gradients of its inputs from those of its outputs.
     Reverse,
-    /// Its values, with a check that memory stays what its gradient will take it to be.
+    /// Computes values, and checks that nothing is overwritten that its gradient will read.
     Validation,
-    /// How many times the loops run that its gradient runs again.
+    /// Records the trip counts of the loops that its gradient replays.
     Trips,
-    /// That, and what its gradient reads again.
+    /// Records the trip counts, and the memory that its gradient reads again.
     Reads,
 }
 
@@ -161,14 +161,14 @@ impl AutodiffMode {
     }
 }
 
-/// What is beside an array of floats, element by element.
+/// A buffer with an element for each element of an array of floats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ShadowBuffer {
     /// The derivative of a result by each element.
     Gradient,
     /// The tangent of each element.
     Dual,
-    /// Who has read each element, an i32.
+    /// An i32 mark of the reads of each element.
     ReadMarks,
 }
 
@@ -181,8 +181,8 @@ pub struct Kernel {
     pub params: Vec<Param>,
     /// Array arguments and fields.
     pub buffers: Vec<Buffer>,
-    /// The gradient or dual of a buffer, where it has one and a mode of differentiation asks for it, of the same type
-    /// and shape; or marks of its elements.
+    /// The shadow buffers that the mode of differentiation needs: gradients or duals, of the same type and shape as the
+    /// buffer, or read marks.
     pub shadow_buffers: BTreeMap<BufferId, BufferId>,
     /// Number of distinct field roots that `Layout::Dense` components name.
     pub roots: u32,
@@ -194,7 +194,7 @@ pub struct Kernel {
     pub ret: Type,
 }
 
-/// A kernel cut into tasks.
+/// A kernel split into tasks.
 #[derive(Debug, Clone, PartialEq, Hash, Default)]
 pub struct Program {
     /// The user's name of the kernel.
@@ -213,7 +213,7 @@ pub struct Program {
     pub frame: Vec<Type>,
     /// What `graph` launches.
     pub tasks: Vec<Task>,
-    /// In which order the tasks run, and how many times.
+    /// The execution order of the tasks.
     pub graph: TaskGraph,
 }
 
@@ -239,7 +239,7 @@ pub struct Task {
     pub kind: TaskKind,
     /// The code.
     pub body: Body,
-    /// What it and the functions it calls touch.
+    /// The access set, including the functions that it calls.
     pub access: AccessSet,
 }
 

@@ -14,14 +14,14 @@ impl TaskGraph {
         TaskGraph::Sequence((0..tasks.len() as u32).map(|t| TaskGraph::launch(tasks, TaskId(t))).collect())
     }
 
-    /// A launch of a task, with the count that its body tells.
+    /// A launch of a task, with the iteration count computed from its body.
     pub fn launch(tasks: &[Task], task: TaskId) -> TaskGraph {
         TaskGraph::Launch { task, count: launch_count(&tasks[task.index()]) }
     }
 }
 
 impl Program {
-    /// The type of what a condition reads, where that exists.
+    /// The type of the location that a condition reads, if it exists.
     pub fn condition_type(&self, condition: Condition) -> Option<&Type> {
         match condition {
             Condition::Buffer(b) => {

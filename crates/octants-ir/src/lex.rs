@@ -21,7 +21,7 @@ pub(crate) enum Token {
     End,
 }
 
-/// The tokens of a text with their 1-based lines, or the line and text of what is none.
+/// The tokens of a text with their 1-based lines, or the line and text of an invalid token.
 pub(crate) fn lex(text: &str) -> Result<Vec<(Token, usize)>, (usize, String)> {
     let mut tokens = Vec::new();
     let mut line = 1;

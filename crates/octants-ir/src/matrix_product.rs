@@ -22,7 +22,7 @@ pub const SIDE: u32 = 16;
 pub const ELEMENTS: u32 = SIDE * SIDE;
 
 named_operations! {
-    /// What a product takes and how exactly.
+    /// The operand type and the precision of a product.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
     ProductKind {
         /// f16, summed up in f32.
@@ -37,7 +37,7 @@ named_operations! {
 }
 
 named_operations! {
-    /// What a fragment is in a product.
+    /// The role of a fragment in a product.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
     FragmentRole {
         /// The left operand.
@@ -58,7 +58,7 @@ named_operations! {
     }
 }
 
-/// A component of a fragment, and the index that is asked for.
+/// A component of a fragment, and the axis of the requested index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FragmentElement {
     pub kind: ProductKind,
@@ -119,7 +119,7 @@ pub(crate) fn is_product(kind: ProductKind, operands: &[&Type], result: &Type) -
     fits && n.is_power_of_two() && *n <= ELEMENTS
 }
 
-/// How a target forms a kind of product by itself, and where it wants the elements.
+/// A target's native instruction for a kind of product, and its operand layout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProductShape {
     pub kind: ProductKind,
@@ -153,7 +153,7 @@ pub struct FragmentLayout {
 }
 
 impl FragmentLayout {
-    /// What an axis gets of each bit of the thread's index, and of the component as a whole.
+    /// The contribution to an axis of each bit of the thread's index, and of the component.
     pub fn along(&self, axis: FragmentAxis, component: u32) -> (Vec<u32>, u32) {
         let of = |(row, column): &(u32, u32)| match axis {
             FragmentAxis::Row => *row,

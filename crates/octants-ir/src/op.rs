@@ -83,14 +83,14 @@ pub struct Range {
     pub end: ValueId,
 }
 
-/// What a user asks of a parallel loop (`loop_config` and its position in the kernel).
+/// User options of a parallel loop: `loop_config`, and its position in the kernel.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct LoopConfig {
     /// Run the iterations in order on one thread.
     pub serialize: bool,
     /// Threads per block on GPUs, iterations per chunk on the CPU.
     pub block_dim: Option<u32>,
-    /// Most threads the loop may use on the CPU.
+    /// Maximum number of CPU threads.
     pub num_threads: Option<u32>,
     /// The user's name of the loop.
     pub name: Option<String>,
@@ -98,18 +98,18 @@ pub struct LoopConfig {
     pub group: Option<LoopGroup>,
 }
 
-/// Loops at the root, or in a round of tasks, that run in order but do not wait for those of the other groups of their
-/// region.
+/// A group of loops at the root, or in a loop of tasks, that run in order, but concurrently with the other groups of
+/// their region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LoopGroup {
-    /// The `graph.parallel_context` whose section it is; none for a `stream_parallel` block.
+    /// The `graph.parallel_context` of the section; `None` for a `stream_parallel` block.
     pub region: Option<u32>,
-    /// Its number in the kernel, also among groups of other regions.
+    /// Its number, unique in the kernel.
     pub number: u32,
 }
 
 impl LoopGroup {
-    /// Both are groups, and of one region.
+    /// Whether both are groups of the same region.
     pub fn are_neighbors(a: Option<LoopGroup>, b: Option<LoopGroup>) -> bool {
         a.zip(b).is_some_and(|(a, b)| a.region == b.region)
     }
@@ -122,14 +122,14 @@ pub struct ForLoop {
     pub dims: Vec<Range>,
     /// The body; `LoopIndex` inside reads the index of an axis of `dims`.
     pub body: BlockId,
-    /// Bodies of several iterations along the last axis of a parallel loop, largest factor first; `body` runs what they
-    /// leave over. Only in the scheduled dialect.
+    /// Bodies for several iterations along the last axis of a parallel loop, largest factor first; `body` runs the
+    /// remainder. Only in the scheduled dialect.
     pub groups: Vec<IterationGroup>,
-    /// Set when iterations may run in any order and at once: only at the root of a kernel or a task.
+    /// Set if iterations may run in any order and concurrently: only at the root of a kernel or task.
     pub parallel: Option<LoopConfig>,
-    /// Filled by the pass `privatize_reductions`: where `Reduce { slot }` in the body ends up.
+    /// Filled by the pass `privatize_reductions`: the target of `Reduce { slot }` in the body.
     pub reductions: Vec<Reduction>,
-    /// What the optimizer is told about it.
+    /// Hints for the optimizer.
     pub hints: LoopHints,
 }
 
@@ -172,7 +172,7 @@ impl ForLoop {
         std::iter::once(self.body).chain(self.groups.iter().map(|g| g.body))
     }
 
-    /// Iterations run in any order and at once.
+    /// Whether iterations run in any order and concurrently.
     pub fn is_parallel(&self) -> bool {
         self.parallel.as_ref().is_some_and(|c| !c.serialize)
     }
@@ -286,12 +286,12 @@ pub enum TextPart {
     Text(String),
     /// A value, with an optional format specification in Python's or C's style (without `%` or `:`).
     Value(ValueId, Option<String>),
-    /// Ahead of the message of a race: the buffer's name, a choice among texts for each access (what it does, and
-    /// where), and the indices follow.
+    /// Precedes the message of a race: the buffer's name, a choice of text for each access (its kind and source
+    /// location), and the indices.
     Race,
-    /// The text with the number that an i32 is, from zero on.
+    /// Selects one of several texts by a zero-based i32.
     Choice(ValueId, Vec<String>),
-    /// Ahead of a printed line: however often a launch comes here, the line is shown once.
+    /// Precedes a printed line that is shown once, however often a launch reaches it.
     Once,
 }
 
@@ -357,25 +357,24 @@ pub enum Op {
 
     // Memory.
     Load(ValueId),
-    /// Reads a vector: at the address of a local, or from the scalar at the address on. Only in the scheduled dialect,
-    /// as the two below.
+    /// Loads a vector: the local at the address, or consecutive scalars that start there. Only in the scheduled
+    /// dialect.
     VectorLoad(ValueId),
-    /// Writes a vector, as it is read.
+    /// Stores a vector. Only in the scheduled dialect.
     VectorStore(ValueId, ValueId),
     /// Reads four matrices of 8 x 8 scalars of 16 bits from shared memory, together with the other 31 threads of the
-    /// subgroup. Thread `i` gives the address, a multiple of 16 bytes, of row `i % 8` of matrix `i / 8`, 8 scalars one
-    /// after the other. Of each matrix it gets row `i / 4`, columns `2 * (i % 4)` and the next; of the transposes, if
-    /// set.
+    /// subgroup. Thread `i` passes the address, a multiple of 16 bytes, of row `i % 8` of matrix `i / 8`, 8
+    /// contiguous scalars. Of each matrix, or of its transpose if set, it receives row `i / 4`, columns `2 * (i % 4)`
+    /// and the next one.
     LoadMatrices(ValueId, bool),
-    /// Copies 16 bytes from the second address, in global memory, to the first one, in shared memory; both are
-    /// multiples of 16 bytes, and scalars are there one after the other. Some time until the next `AwaitCopies` of this
-    /// thread.
+    /// Asynchronously copies 16 bytes of contiguous scalars from the second address, in global memory, to the first
+    /// one, in shared memory; both are multiples of 16 bytes. Completes by the next `AwaitCopies` of this thread.
     CopyAsync(ValueId, ValueId),
     /// Waits for the copies of this thread.
     AwaitCopies,
-    /// The memory at the address is going to be read and written soon. The address may be outside of its buffer.
+    /// Prefetches the memory at the address for reading and writing. The address may be outside of its buffer.
     Prefetch(ValueId),
-    /// Reads what others may write meanwhile: each time that it is executed, and in its place.
+    /// A volatile load: reads memory each time it is executed, and is never moved.
     VolatileLoad(ValueId),
     Store(ValueId, ValueId),
     /// address, operand; yields the old value. Element by element on tensors.
@@ -386,11 +385,11 @@ pub enum Op {
     Reduce(u32, ValueId),
 
     // Threads.
-    /// Waits for all threads of the subgroup or block. What they wrote before is visible to each of them after.
+    /// A barrier for the subgroup or block, which makes earlier writes of its threads visible to each other.
     Barrier(ThreadScope),
-    /// Orders this thread's accesses to memory before and after it, as other threads of the block or device see them.
+    /// A memory fence for the block or device.
     Fence(ThreadScope),
-    /// A barrier of the block; yields for how many of its threads the condition holds, i32.
+    /// A barrier of the block that yields the number of its threads whose condition holds, i32.
     BlockCount(ValueId),
     /// An operation of the subgroup's threads.
     Subgroup(SubgroupOp, Vec<ValueId>),

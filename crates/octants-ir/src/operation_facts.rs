@@ -18,7 +18,7 @@ pub enum Domain {
     Bit,
     /// Floats. The language converts integers to `default_fp`.
     Float,
-    /// Floats. The language refuses integers, because nothing would happen to them.
+    /// Floats. The language rejects integers, for which the operation would be the identity.
     OnlyFloat,
 }
 
@@ -43,7 +43,7 @@ pub enum Yields {
     U1,
 }
 
-/// What an operation of a subgroup yields.
+/// The result type of a subgroup operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SubgroupResult {
     /// A value of the first operand's type, which is a scalar or a tensor.

@@ -41,7 +41,7 @@ macro_rules! written_operations {
                 }
             }
 
-            /// The operation that a built-in function of the language is, if it is one and nothing else.
+            /// The operation that a built-in function maps to directly, if any.
             pub fn from_function(name: &str) -> Option<$ty> {
                 match name {
                     $($($function => Some($ty::$variant),)*)+
@@ -77,7 +77,7 @@ macro_rules! unary_operations {
                 }
             }
 
-            /// What it costs on a scalar.
+            /// Its cost on a scalar.
             pub fn cost(self) -> CostClass {
                 match self {
                     $(UnaryOp::$variant => CostClass::$cost),+
@@ -126,7 +126,7 @@ macro_rules! binary_operations {
                 }
             }
 
-            /// What it costs on scalars.
+            /// Its cost on scalars.
             pub fn cost(self) -> CostClass {
                 match self {
                     $(BinaryOp::$variant => CostClass::$cost),+
@@ -212,7 +212,7 @@ macro_rules! subgroup_operations {
                 }
             }
 
-            /// What it yields.
+            /// Its result.
             pub fn yields(self) -> SubgroupResult {
                 match self {
                     $(SubgroupOp::$variant => SubgroupResult::$yields),+
@@ -249,7 +249,7 @@ macro_rules! operations {
                 }
             }
 
-            /// What it does besides yielding its value.
+            /// Its side effect.
             pub fn effect(&self) -> Effect<'_> {
                 match self {
                     $($scalar => $scalar_effect,)+
@@ -265,7 +265,7 @@ macro_rules! operations {
                 }
             }
 
-            /// What it costs, for each scalar of its result.
+            /// Its cost per scalar of the result.
             pub fn cost(&self) -> CostClass {
                 match self {
                     $($scalar => $scalar_cost,)+

@@ -141,9 +141,9 @@ subgroup_operations! {
     Shuffle         "shuffle"       2         Value;
     /// value, bits: the value of the thread whose index differs in these bits.
     ShuffleXor      "shuffle_xor"   2         Value;
-    /// value, distance: the value of the thread so far below; the own value where there is none.
+    /// value, distance: the value of the thread `distance` below; the thread's own value if there is none.
     ShuffleUp       "shuffle_up"    2         Value;
-    /// value, distance: the value of the thread so far above; the own value where there is none.
+    /// value, distance: the value of the thread `distance` above; the thread's own value if there is none.
     ShuffleDown     "shuffle_down"  2         Value;
     /// condition: bit `i` is the condition of thread `i`, zero for threads that have ended.
     Ballot          "ballot"        1         Mask;
@@ -173,7 +173,7 @@ impl BinaryOp {
 }
 
 impl AtomicOp {
-    /// The update that stores what a binary operation makes of the old value and the operand.
+    /// The atomic update that applies a binary operation to the old value and the operand.
     pub fn from_binary(op: BinaryOp) -> Option<AtomicOp> {
         AtomicOp::ALL.iter().copied().find(|atomic| atomic.binary() == Some(op))
     }

@@ -6,7 +6,7 @@ use crate::op::*;
 use crate::operation_table::{AtomicOp, BinaryOp, GridValue, ReduceOp, SubgroupOp, UnaryOp};
 use crate::parser::{Parsed, Parser};
 
-/// Stands in a control operation until the caller has read its block.
+/// Placeholder in a control operation until the caller has parsed its block.
 const NO_BLOCK: BlockId = BlockId(0);
 
 /// Reads an operation.

@@ -8,7 +8,7 @@ use crate::lex::{Token, lex};
 use crate::op::ValueId;
 use crate::types::StructType;
 
-/// What the parser could not read.
+/// A parse error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ParseError {
     /// 1-based.

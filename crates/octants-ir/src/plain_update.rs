@@ -5,7 +5,7 @@ use crate::op::{Op, ValueId};
 use crate::operation_table::{BinaryOp, binary_type};
 use crate::types::Type;
 
-/// Appends code that does what the atomic update `like` does, of the memory at `address` with the operand `x`, to
+/// Appends the non-atomic equivalent of the atomic update `like`, of the memory at `address` with operand `x`, to
 /// `out`: the result of an operation is stored, or else the operand. `old` is what is there, if that was loaded
 /// already.
 pub fn push_plain_update(

@@ -488,7 +488,7 @@ fn quoted(text: &str) -> String {
     out
 }
 
-/// What an instruction looks like without its body: for the verifier, which may hold an instruction of a broken body.
+/// An instruction without its nested blocks, for messages of the verifier about an invalid body.
 impl fmt::Display for Inst {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} : {}", op_text(&self.op), self.ty)

@@ -7,7 +7,7 @@ use crate::types::Type;
 
 macro_rules! rules {
     ($($name:ident = $number:literal: $text:literal),+ $(,)?) => {
-        /// What must hold. The number is part of a violation's text.
+        /// An invariant of the IR. Violations print its number.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum Rule {
             $(#[doc = $text] $name = $number),+
@@ -17,7 +17,7 @@ macro_rules! rules {
             /// Every rule, by number.
             pub const ALL: &[Rule] = &[$(Rule::$name),+];
 
-            /// The rule in words.
+            /// The text of the rule.
             pub fn text(self) -> &'static str {
                 match self {
                     $(Rule::$name => $text),+
@@ -28,70 +28,77 @@ macro_rules! rules {
 }
 
 rules! {
-    NumbersExist = 1: "every value, block, local, buffer, axis, function, parameter and frame slot \
-        that is named exists",
-    PlacedOnce = 2: "an instruction is in one place of one block, a block in one place of one instruction",
-    DefinedBefore = 3: "an operand is defined before, in the same block or in one around it",
-    OperandHasValue = 4: "an operand is the result of an instruction that has one",
+    NumbersExist = 1: "every referenced value, block, local, buffer, axis, function, parameter and frame \
+        slot exists",
+    PlacedOnce = 2: "an instruction is placed once, in one block; a block is placed once, in one instruction",
+    DefinedBefore = 3: "an operand is defined earlier, in the same block or an enclosing one",
+    OperandHasValue = 4: "an operand is an instruction with a result",
     TerminatorLast = 5: "`break`, `continue` and `return` end their block",
-    JumpInLoop = 6: "`break` and `continue` are in a loop; `break` does not leave a parallel loop",
-    ReturnPlace = 7: "`return` gives what is declared; in a kernel it is at the end of the root",
-    ParallelAtRoot = 8: "a parallel loop stands at the root of a kernel or a task, \
-        or in a `loop` there that only its last instruction leaves, or in an `if` there that nothing leaves",
-    LoopIndexInside = 9: "`loop_index` names a `for` around it",
-    ReduceInParallel = 10: "`reduce` names a reduction of the parallel loop around it",
-    FunctionReturns = 11: "every way through a function that has a result ends in `return`",
-    TaskForm = 12: "a serial task holds no parallel loop; \
-        the root of a parallel task is instructions without effects and no local, then one parallel loop; \
-        a frame is used in programs only; names of tasks differ",
-    ShadowFits = 13: "a shadow buffer is another buffer with as many axes, of floats of the same type or of i32 marks",
-    MemorySpaceFits = 14: "shared buffers are dense, private ones that or contiguous with one axis, \
-        copies contiguous with two; a flat buffer has one axis of the scalars of a contiguous array",
+    JumpInLoop = 6: "`break` and `continue` are inside a loop; `break` does not leave a parallel loop",
+    ReturnPlace = 7: "`return` yields the declared type; in a kernel it ends the root block",
+    ParallelAtRoot = 8: "a parallel loop is at the root of a kernel or task, or in a `loop` there that only \
+        its last instruction leaves, or in an `if` there that no instruction leaves",
+    LoopIndexInside = 9: "`loop_index` refers to an axis of an enclosing `for`",
+    ReduceInParallel = 10: "`reduce` refers to a reduction of the enclosing parallel loop",
+    FunctionReturns = 11: "each path through a function with a result ends in `return`",
+    TaskForm = 12: "a serial task has no parallel loop; the root of a parallel task has instructions \
+        without side effects and without locals, then one parallel loop; frame slots are used in programs \
+        only; task names are unique",
+    ShadowFits = 13: "a shadow buffer is a different buffer with the same number of axes, of floats of the \
+        same type or of i32 marks",
+    MemorySpaceFits = 14: "shared buffers are dense; private ones are dense, or contiguous with one axis; \
+        copies are contiguous with two; a flat buffer has one axis, over the scalars of a contiguous array",
     DialectFits = 15: "`freeze`, `prefetch`, `vector_load` and `vector_store` are in programs only",
-    Converges = 16: "operations that threads execute together stand where all of them come, or none",
-    GroupsFit = 17: "groups of iterations are of parallel loops of programs, which have an axis; \
-        their factors are more than one and descend; a loop of a grid has one group, aligned or tiled, \
-        of a power of two; tiles are of two axes",
-    GridForm = 18: "in a task of a grid, parallel loops are in no other loop",
-    CheckpointEnds = 19: "`checkpoint` or `section` is before the `break` that ends a block whose loops are tasks",
-    ConstType = 20: "a constant is an integer of an integer type or a float of a float type",
-    UnaryType = 21: "a unary operation's type follows from its operand's, which suits the operation",
-    BinaryType = 22: "the operands of a binary operation are of one type, which suits the operation; \
-        its type follows from it",
-    SelectType = 23: "`select` takes u1, alone or in the result's shape, and two values of the result's type",
+    Converges = 16: "operations that threads execute together are reached by all of these threads or by none",
+    GroupsFit = 17: "iteration groups belong to parallel loops with an axis, in programs; their factors \
+        exceed one and descend; a grid loop has one group, aligned or tiled, with a power-of-two factor; \
+        tiles need two axes",
+    GridForm = 18: "in a grid task, a parallel loop is not inside another loop",
+    CheckpointEnds = 19: "`checkpoint` or `section` directly precedes the `break` that ends a block whose \
+        loops are tasks",
+    ConstType = 20: "an integer constant has an integer type, a float constant a float type",
+    UnaryType = 21: "a unary operation supports its operand's type, and has the type that follows from it",
+    BinaryType = 22: "the operands of a binary operation have one type, which it supports; its own type \
+        follows from it",
+    SelectType = 23: "`select` takes a u1 mask, scalar or in the result's shape, and two values of the \
+        result's type",
     CastType = 24: "`cast` keeps the shape; `bitcast` keeps shape and width",
-    AggregateType = 25: "an aggregate is made of as many parts as its type has, of their types; \
-        a part taken out exists and has its type",
-    MatrixType = 26: "`matmul`, `transpose` and `fold` take matrices or vectors that fit and yield what follows",
-    AddressType = 27: "an address is a `ref` to what is there; indices are integers, one per axis",
-    MemoryType = 28: "what is read, written or folded has the type of what the address points to",
-    ConditionType = 29: "a condition is u1; loop bounds are both i32 or both i64, and an index has their type",
-    CallType = 30: "a call's arguments and result have the function's types",
+    AggregateType = 25: "an aggregate is built from as many parts as its type has, of their types; an \
+        extracted part exists and has its type",
+    MatrixType = 26: "`matmul`, `transpose` and `fold` take vectors or matrices of matching shapes, and \
+        have the resulting type",
+    AddressType = 27: "an address is a `ref` to the type stored there; indices are integers, one per axis",
+    MemoryType = 28: "the value of a load, a store, an atomic or a reduction has the type that the address \
+        refers to",
+    ConditionType = 29: "a condition is u1; loop bounds are both i32 or both i64, and a loop index has \
+        their type",
+    CallType = 30: "the arguments and the result of a call have the types that the function declares",
     ResultType = 31: "`shape` is i32 or i64, a parameter has its declared type, \
         an operation without a result is unit, a random value is a scalar",
-    ThreadType = 32: "positions in the grid are i32; a barrier is of a subgroup or block, \
-        a fence of a block or device; \
-        an operation of a subgroup has its operands, values of one type, i32 lanes and u1 conditions",
-    VectorType = 33: "a vector is read and written at the address of a scalar in a buffer, \
-        or of a local of its type",
-    AccessNamed = 34: "the access set of a task names each buffer and frame slot that its code reads, \
-        and each that it writes",
-    TasksLaunched = 40: "a launch names a task of the program, and each task is launched",
-    GraphCondition = 41: "a condition is an integer: the element of a buffer without axes, or a slot of the frame",
-    GroupsOfLaunches = 42: "a `parallel` has groups, and each launches a task",
-    RoundsLaunch = 43: "a round of a `while` launches a task",
-    CheckpointsApart = 44: "no two checkpoints have one label, and none is in another one or in a group",
-    CountOfTask = 45: "the count of a launch is what the bounds of its task tell",
+    ThreadType = 32: "grid positions are i32; the scope of a barrier is a subgroup or block, that of a \
+        fence a block or device; a subgroup operation has its number of operands, values of one type, i32 \
+        lanes and u1 conditions",
+    VectorType = 33: "a vector access has the address of a scalar in a buffer, or of a local of the vector \
+        type",
+    AccessNamed = 34: "the access set of a task lists each buffer and frame slot that its code reads, and \
+        each that it writes",
+    TasksLaunched = 40: "a launch refers to a task of the program, and each task is launched",
+    GraphCondition = 41: "a condition is an integer: the element of a 0-dimensional buffer, or a frame slot",
+    GroupsOfLaunches = 42: "a `parallel` has at least one group, and each group launches a task",
+    RoundsLaunch = 43: "each iteration of a `while` launches a task",
+    CheckpointsApart = 44: "checkpoint labels are unique; a checkpoint is not inside another checkpoint or \
+        a group",
+    CountOfTask = 45: "the iteration count of a launch follows from the bounds of its task",
 }
 
-/// A rule that does not hold.
+/// A violated rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
-    /// Which.
+    /// The rule.
     pub rule: Rule,
-    /// The body: `body`, a function or a task by name.
+    /// The body: `body`, or the name of a function or task.
     pub place: String,
-    /// The instruction, printed, or what else is wrong.
+    /// The printed instruction, or a description.
     pub detail: String,
 }
 
@@ -101,7 +108,7 @@ impl fmt::Display for Violation {
     }
 }
 
-/// What a body may name, and what kind of body it is.
+/// The context of a body: the definitions that it may refer to, and its kind.
 pub(crate) struct Scope<'a> {
     pub buffers: &'a [Buffer],
     pub functions: &'a [Function],

@@ -33,9 +33,9 @@ impl Verified for Scheduled {
     }
 }
 
-/// What passes of a table share beside the IR.
+/// The state that the passes of a table share, besides the IR.
 pub trait PassState {
-    /// A pass has found an error of the user's, after which no pass runs and the IR means nothing.
+    /// Whether a pass has found a user error. No further passes run, and the IR is invalid.
     fn has_failed(&self) -> bool {
         false
     }

@@ -20,11 +20,11 @@ pub struct ScheduleOptions {
     pub opt_level: u8,
     /// Array arguments may overlap one another.
     pub arrays_may_alias: bool,
-    /// Tasks get a variant without atomics, for launches that run on one thread.
+    /// Whether tasks get a variant without atomics, for launches on one thread.
     pub single_thread_variants: bool,
-    /// Launches on other streams may run beside this one and update the same memory atomically.
+    /// Whether concurrent launches on other streams may update the same memory atomically.
     pub concurrent_launches: bool,
-    /// Array arguments may be privatized. Not where one is split over ranks: memory holds a part of its rows.
+    /// Whether array arguments may be privatized. False if one is split over ranks: its memory holds only some rows.
     pub privatizes_arrays: bool,
 }
 
@@ -362,7 +362,7 @@ pub struct ScatterPrivatization {
 /// How private copies are added to the memory that they are copies of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CopyMerge {
-    /// Scalars that are added at once.
+    /// Number of scalars added together.
     pub lanes: u32,
     /// The sums are added atomically: other launches may update the memory meanwhile.
     pub is_atomic: bool,

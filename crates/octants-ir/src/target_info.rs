@@ -10,55 +10,52 @@ pub struct TargetInfo {
     /// A parallel task is a grid-stride loop over a grid of thread blocks. Without a grid, each call runs a range of
     /// iterations.
     pub has_grid: bool,
-    /// Threads of a subgroup. Without a grid a machine's thread runs those of a block in loops.
+    /// Threads per subgroup. Without a grid, a CPU thread runs the threads of a block in loops.
     pub subgroup_size: u32,
-    /// Most bytes of shared memory that the buffers of a task may take.
+    /// Maximum shared memory for the buffers of a task, in bytes.
     pub max_shared_bytes: u64,
-    /// Bytes of these by which the threads of a block agree whether an earlier assertion has failed; zero where they
-    /// vote.
+    /// Bytes of it through which the threads of a block agree whether an assertion has failed; zero if they vote.
     pub assertion_bytes: u64,
-    /// Loops become vector instructions.
+    /// Whether loops are vectorized.
     pub has_vectors: bool,
-    /// Most bytes of memory of a block of threads for copies of what its threads scatter sums to: several blocks are to
-    /// find room at a time. Zero where there are no blocks.
+    /// Maximum shared memory per block for scatter privatization, in bytes, so that several blocks stay resident. Zero
+    /// without thread blocks.
     pub shared_bytes: u64,
-    /// Most bytes of one thread's copy of what a task scatters sums to; zero where threads keep none.
+    /// Maximum size of a private copy per thread for scatter privatization, in bytes; zero without such copies.
     pub private_bytes: u64,
-    /// 32-bit registers of a thread when two blocks of 256 threads share a multiprocessor; zero without a grid.
+    /// 32-bit registers per thread when two blocks of 256 threads share a multiprocessor; zero without a grid.
     pub registers: u32,
-    /// With fewer blocks than this a grid leaves most of the machine idle.
+    /// Minimum number of blocks that fill the machine.
     pub full_grid: u32,
-    /// A thread waits for what it reads from memory, so that inner loops are worth unrolling although their bodies are
-    /// not small.
+    /// Threads stall on loads, so unrolling pays off even for inner loops with larger bodies.
     pub waits_for_loads: bool,
-    /// Arithmetic in 64 bits costs more than in 32.
+    /// 64-bit integer arithmetic costs more than 32-bit arithmetic.
     pub counts_in_32_bits: bool,
-    /// Loads of memory that no one writes while a task runs are worth telling apart.
+    /// Loads of memory that is constant during a task have an instruction of their own.
     pub has_constant_loads: bool,
-    /// The products of matrices that the threads of a subgroup form by instructions of their own.
+    /// The shapes of native subgroup matrix-product instructions.
     pub products: &'static [ProductShape],
-    /// Fragments of f16 in shared memory are loaded by an instruction of the subgroup: `load_matrices`.
+    /// f16 fragments in shared memory are loaded by one subgroup instruction: `load_matrices`.
     pub loads_matrices: bool,
-    /// Copies from global to shared memory may go on beside the thread: `copy_async`.
+    /// Copies from global to shared memory may be asynchronous: `copy_async`.
     pub copies_async: bool,
-    /// Whoever compiles the code merges accesses of neighboring addresses. Where nobody does, the schedule has vector
-    /// loads and vector stores.
+    /// The downstream compiler merges accesses to neighboring addresses. Otherwise the schedule uses vector loads and
+    /// stores.
     pub merges_accesses: bool,
     /// Costs of operations.
     pub costs: CostTable,
 }
 
 impl TargetInfo {
-    /// Bytes of shared memory that each count of a block's votes takes on a machine with a grid: a word for each
-    /// subgroup.
+    /// Shared memory per `block_count` on a machine with a grid, in bytes: a word per subgroup.
     pub const BLOCK_COUNT_BYTES: u64 = 4 * 32;
 
-    /// How the machine forms a kind of product by itself.
+    /// The native instruction for a kind of product, if any.
     pub fn product(&self, kind: ProductKind) -> Option<&'static ProductShape> {
         self.products.iter().find(|shape| shape.kind == kind)
     }
 
-    /// What is left for a program whose tasks may hold assertions.
+    /// The resources that remain for a program with assertions.
     pub fn with_assertions(self) -> TargetInfo {
         TargetInfo { max_shared_bytes: self.max_shared_bytes - self.assertion_bytes, ..self }
     }
@@ -67,7 +64,7 @@ impl TargetInfo {
 /// The cost of an operation.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Cost {
-    /// Time, for each scalar of the result or of what is written.
+    /// Time per scalar of the result or of the stored value.
     pub nanoseconds: f32,
     /// Scalar instructions, for each scalar of the result.
     pub instructions: usize,

@@ -69,12 +69,12 @@ pub fn task_statements(body: &Body) -> Vec<ValueId> {
     task_blocks(body).into_iter().flat_map(|b| body.block(b).iter().copied()).collect()
 }
 
-/// How a round of a `loop` with parallel loops in it ends.
+/// How an iteration of a `loop` that contains parallel loops ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RoundEnd {
-    /// Another round follows when the value is what is said.
+    /// The loop repeats if the value equals the given one.
     Repeats(ValueId, bool),
-    /// None follows.
+    /// The loop ends.
     Leaves,
 }
 

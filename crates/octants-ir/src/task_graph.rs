@@ -1,20 +1,19 @@
-//! [`TaskGraph`]: in which order the tasks of a program run, which side by side, which again, and which only sometimes.
+//! [`TaskGraph`]: the execution order of a program's tasks: sequences, parallel groups, loops and conditionals.
 //!
 //! # Semantics
 //!
-//! - A `Sequence` runs its parts one after the other. Each sees all effects of those before it.
-//! - A `Parallel` runs its groups in any order or at once. What follows it sees the effects of all of them.
-//! - A `While` runs its body, then again while its condition holds: the condition is read after each round, and the
-//!   body runs at least once, as `qd.graph.do_while` has it. A later round is a launch of its own for `Random`: it
-//!   draws other numbers.
+//! - A `Sequence` runs its parts in order. Each sees all effects of those before it.
+//! - A `Parallel` runs its groups in any order or concurrently. Its successors see the effects of all of them.
+//! - A `While` is a do-while loop (`qd.graph.do_while`): it runs its body, reads its condition, and repeats while the
+//!   condition holds. For `Random`, each iteration is a launch of its own: it draws other numbers.
 //! - An `If` reads its condition and runs one of two parts.
 //! - A `Launch` runs a task. One task may be launched in several places.
-//! - A `Checkpoint` is a place where a launch may end and a later one resume. Its body runs; where `yields_on` is not
-//!   zero after it, the launch ends there. A launch that resumes at a label skips all that is before that
-//!   checkpoint in the text; the loops around it go on from there.
-//! - A [`Condition`] is a place in memory that holds an integer, true when it is not zero. It is read after all work
-//!   that comes before it in the graph.
-//! - A task that fails an assertion ends the graph: no task after it runs, and no further round.
+//! - A `Checkpoint` is a point where a launch may end and a later one resume. The launch ends there if `yields_on` is
+//!   not zero after its body. A launch that resumes at a label skips everything before that checkpoint in program
+//!   order; enclosing loops continue from there.
+//! - A [`Condition`] is a memory location with an integer, true if not zero. It is read after all preceding work in
+//!   the graph.
+//! - A task that fails an assertion ends the graph: no later task and no further iteration runs.
 
 use std::collections::BTreeSet;
 

@@ -36,7 +36,7 @@ pub fn verify_kernel(k: &Kernel) -> Vec<Violation> {
     out
 }
 
-/// Looks at code that breaks no other rule.
+/// Checks the convergence rule, for code that breaks no other rule.
 fn verify_convergence<'a>(
     functions: &[Function],
     bodies: impl IntoIterator<Item = (String, &'a Body, RunBy)>,
@@ -104,7 +104,7 @@ pub fn verify_program(p: &Program) -> Vec<Violation> {
             out.push(Violation {
                 rule: Rule::TaskForm,
                 place: place.clone(),
-                detail: "another task has this name".into(),
+                detail: "the task name is not unique".into(),
             });
         }
         verify_task(&mut scope, &task.body, place, &task.kind, &mut out);
@@ -168,7 +168,7 @@ fn panic_on(violations: Vec<Violation>, after: &str, ir: &dyn fmt::Display) {
     if violations.is_empty() {
         return;
     }
-    let mut text = format!("compiler bug: the IR is broken after {after}\n");
+    let mut text = format!("compiler bug: invalid IR after {after}\n");
     for v in &violations {
         let _ = writeln!(text, "  {v}");
     }
@@ -202,7 +202,7 @@ fn verify_functions(buffers: &[Buffer], functions: &[Function], is_scheduled: bo
         let place = format!("function {}", f.name);
         let sound = Verifier::new(&scope, &f.body, place.clone(), out).run();
         if sound && f.ret != Type::Unit && !returns(&f.body, f.body.root) {
-            out.push(Violation { rule: Rule::FunctionReturns, place, detail: "it may end without a result".into() });
+            out.push(Violation { rule: Rule::FunctionReturns, place, detail: "it may end without `return`".into() });
         }
     }
 }
@@ -227,7 +227,7 @@ fn breaks(body: &Body, b: BlockId) -> bool {
     })
 }
 
-/// A loop around the instruction being looked at.
+/// A loop around the current instruction.
 struct Enclosing {
     v: ValueId,
     is_for: bool,
@@ -262,7 +262,7 @@ impl<'a> Verifier<'a> {
         }
     }
 
-    /// True when no rule was broken.
+    /// Returns whether all rules hold.
     fn run(&mut self) -> bool {
         let before = self.out.len();
         if self.body.root.index() >= self.body.blocks.len() {
@@ -284,7 +284,7 @@ impl<'a> Verifier<'a> {
 
     fn block(&mut self, b: BlockId) {
         if std::mem::replace(&mut self.blocks[b.index()], true) {
-            return self.report(Rule::PlacedOnce, format!("block {b} is in two places"));
+            return self.report(Rule::PlacedOnce, format!("block {b} is placed twice"));
         }
         let insts = self.body.block(b);
         for (i, &v) in insts.iter().enumerate() {
@@ -337,7 +337,7 @@ impl<'a> Verifier<'a> {
             self.loops.push(Enclosing { v, is_for, parallel });
         }
         if let Op::Loop(_) | Op::If(..) = op {
-            // A task holds no loop or branch of tasks.
+            // Inside a task, loops and branches contain no tasks.
             let of_tasks = self.of_tasks[home.index()] && self.scope.frame.is_none();
             op.blocks().into_iter().for_each(|inner| self.of_tasks[inner.index()] = of_tasks);
         }
@@ -363,7 +363,7 @@ impl<'a> Verifier<'a> {
             }
     }
 
-    /// Rules about where an instruction is.
+    /// Rules about the position of an instruction.
     fn form(&mut self, v: ValueId, op: &Op, home: BlockId) -> bool {
         let inner = self.loops.last();
         let rule = match op {
@@ -423,7 +423,7 @@ impl<'a> Verifier<'a> {
         false
     }
 
-    /// A checkpoint's or a section's end is where one may.
+    /// Whether a checkpoint or section is at a valid position.
     fn ends_part(&self, v: ValueId, home: BlockId) -> bool {
         let ends = matches!(self.body.block(home), [.., c, b] if *c == v && self.body.inst(*b).op == Op::Break);
         ends && home != self.body.root && self.of_tasks[home.index()]
@@ -446,7 +446,7 @@ impl<'a> Verifier<'a> {
                 })
     }
 
-    /// Aligned groups of one factor are all that the loop has.
+    /// Whether the loop has one aligned group, with a power-of-two factor.
     fn aligned_fits(&self, l: &ForLoop, factor: u32) -> bool {
         self.scope.is_grid && l.groups.len() == 1 && factor.is_power_of_two()
     }
@@ -464,7 +464,7 @@ impl<'a> Verifier<'a> {
             TaskKind::Grid(_) => {}
             TaskKind::Parallel(_) => {
                 let Some((last, prologue)) = root.split_last() else {
-                    return self.report(Rule::TaskForm, "no loop".to_string());
+                    return self.report(Rule::TaskForm, "the task has no loop".to_string());
                 };
                 if !is_parallel(last) {
                     self.broken(Rule::TaskForm, *last);

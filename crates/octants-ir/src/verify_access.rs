@@ -11,7 +11,7 @@ use crate::op::{FuncId, Op, ValueId};
 use crate::print::print_inst;
 use crate::rules::{Rule, Violation};
 
-/// Looks at the access set of a task that breaks no other rule.
+/// Checks the access set of a task that breaks no other rule.
 pub(crate) fn verify_access(p: &Program, task: &Task, out: &mut Vec<Violation>) {
     let mut check =
         Check { p, access: &task.access, place: format!("task {}", task.name), called: HashSet::new(), out };

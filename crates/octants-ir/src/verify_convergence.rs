@@ -67,7 +67,7 @@ pub(crate) struct Convergence {
 }
 
 impl Convergence {
-    /// Looks at the functions, which may call one another.
+    /// Analyzes the functions, which may call each other.
     pub fn new(functions: &[Function]) -> Convergence {
         let mut known = Convergence { summaries: vec![Summary::default(); functions.len()] };
         loop {

@@ -11,7 +11,7 @@ use crate::task_blocks::{jumps, round_end, task_blocks, task_branches};
 use crate::task_graph::{Condition, TaskGraph};
 use crate::types::Type;
 
-/// Checks the graph of a program whose tasks are sound.
+/// Checks the graph of a program whose tasks are valid.
 pub(crate) fn verify_graph(program: &Program, out: &mut Vec<Violation>) {
     let mut v = GraphVerifier { program, launched: BTreeSet::new(), labels: BTreeSet::new(), out };
     v.part(&program.graph, true);

@@ -104,7 +104,7 @@ fn check(scope: &Scope, body: &Body, v: ValueId) -> Checked {
             need(matches!(t, Type::Scalar(_)) && t == c.of(*e) && t == c.of(*d) && t == ty, Rule::MemoryType)
         }
         Op::Reduce(_, x) => {
-            // Its loop and the target's type were looked at with rule 10.
+            // Rule 10 has checked its loop and the target's type.
             need(matches!(c.of(*x), Type::Scalar(_)), Rule::MemoryType)?;
             c.yields_nothing()
         }
@@ -126,7 +126,7 @@ fn check(scope: &Scope, body: &Body, v: ValueId) -> Checked {
     }
 }
 
-/// An instruction's type, and what its operands are looked up in.
+/// An instruction's type, and the context of its operands.
 struct Check<'a> {
     scope: &'a Scope<'a>,
     body: &'a Body,
@@ -139,7 +139,7 @@ impl<'a> Check<'a> {
         need(matches!(self.ty, Type::Scalar(s) if fits(*s)), Rule::ConstType)
     }
 
-    /// What a thread draws, or reads from a clock.
+    /// A random number, or a clock value.
     fn drawn(&self, op: &Op) -> Checked {
         let i64 = Type::Scalar(Scalar::I64);
         let fits = match op {

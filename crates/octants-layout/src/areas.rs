@@ -1,4 +1,4 @@
-//! [`SparseArea`]: which cells of a sparse level are active, in memory behind the data of the tree.
+//! [`SparseArea`]: the activation state of a sparse level, in memory after the data of the tree.
 //!
 //! An area is of words of four bytes, in this order:
 //!
@@ -25,7 +25,7 @@ const MOST_CELLS: u64 = i32::MAX as u64;
 const SHORTEST_CHUNK: u64 = 16;
 const LONGEST_CHUNK: u64 = 1024;
 
-/// What is known of a sparse level once its tree is laid out.
+/// The layout of a sparse level.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SparseArea {
     /// The level.
@@ -40,7 +40,7 @@ pub struct SparseArea {
     pub can_be_listed: bool,
     /// How many candidates for the list there are.
     pub candidates: u64,
-    /// Candidates that one thread looks at.
+    /// Number of candidates that one thread inspects.
     pub chunk: u64,
     /// The sparse level whose cells are the candidates; without one, the words of state are.
     pub around: Option<LevelId>,
@@ -80,7 +80,7 @@ pub struct CellView {
     pub place: LevelId,
     /// Its first axes are those of the cell, or of the list that the cell is in; then come the `inner` ones.
     pub placement: Placement,
-    /// Extents of what lies in a cell, or list.
+    /// Extents of the contents of a cell or list.
     pub inner: Vec<u64>,
 }
 
@@ -103,7 +103,7 @@ pub(crate) fn check_cells(tree: &LevelTree, level: LevelId) -> Result<(), Layout
     Ok(())
 }
 
-/// The areas of all sparse levels of a tree, one behind the other behind the data.
+/// The areas of all sparse levels of a tree, consecutive, after the data.
 pub(crate) fn make_areas(tree: &LevelTree, sizes: &Sizes) -> Result<Vec<SparseArea>, LayoutError> {
     let levels = sizes.descendants(LevelId::ROOT);
     let mut areas = Vec::new();

@@ -1,4 +1,4 @@
-//! [`CellIndex`]: how the indices of a field or level name a cell of a sparse level above it.
+//! [`CellIndex`]: maps the indices of a field or level to a cell of a sparse level above it.
 
 use crate::index_digit::IndexDigit;
 use crate::level::{Activity, LevelId};
@@ -11,7 +11,7 @@ pub struct CellIndex {
     pub digits: Vec<IndexDigit>,
     /// Of a level of lists: the digit that counts the elements of a list.
     pub list: Option<IndexDigit>,
-    /// For each axis the digit that counts what lies below the cell.
+    /// For each axis, the digit of the position within the cell.
     pub inner: Vec<IndexDigit>,
 }
 

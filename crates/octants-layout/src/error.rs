@@ -1,4 +1,4 @@
-//! [`LayoutError`]: what a tree cannot be, in words for the user.
+//! [`LayoutError`]: why a tree is invalid, as a message for the user.
 
 use std::fmt;
 

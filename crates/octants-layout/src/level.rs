@@ -1,4 +1,4 @@
-//! The kinds of level, and what they have in common.
+//! The kinds of level, and their common properties.
 
 /// A level or place of one [`LevelTree`](crate::LevelTree), numbered in the order of being added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -13,7 +13,7 @@ impl LevelId {
     }
 }
 
-/// What a level is.
+/// The kind of a level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum LevelKind {
     /// The top of a tree: one cell.
@@ -30,7 +30,7 @@ pub enum LevelKind {
     Place,
 }
 
-/// Which cells of a level are active, and so what an area keeps of them.
+/// How cells of a level are activated, which determines the contents of its area.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Activity {
     /// All of them: there is no area.

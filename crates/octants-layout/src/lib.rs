@@ -1,4 +1,4 @@
-//! The tree of levels: where each element of a field lies in memory, as data.
+//! Trees of levels: the memory layout of fields, as data.
 //!
 //! A tree is described level by level ([`LevelTree`]). A level is a block of cells: extents along axes, the first axis
 //! outermost in memory. A cell contains the levels and components below it one after the other, in the order in which

@@ -1,4 +1,4 @@
-//! `Sizes`: sizes, alignment and places, which follow from a tree's description.
+//! `Sizes`: sizes, alignment and offsets, computed from a tree's description.
 
 use crate::error::LayoutError;
 use crate::level::{LevelId, LevelKind};
@@ -8,10 +8,10 @@ use crate::tree::LevelTree;
 /// A size that a buffer may have.
 const MOST_BYTES: u64 = i64::MAX as u64;
 
-/// What is known of a level once its tree is laid out.
+/// The layout of a level.
 #[derive(Debug, Clone, Default)]
 struct Measured {
-    /// Where it begins in a cell of the level above.
+    /// Its offset in a cell of the level above.
     offset: u64,
     cell_bytes: u64,
     /// Of all its cells.
@@ -52,7 +52,7 @@ impl Sizes {
         &self.measured[level.index()].below
     }
 
-    /// All levels and places below a level, each in front of what is below it.
+    /// All levels and places below a level, in preorder.
     pub fn descendants(&self, level: LevelId) -> Vec<LevelId> {
         let mut found = Vec::new();
         let mut open: Vec<LevelId> = self.below(level).iter().rev().copied().collect();
@@ -63,7 +63,7 @@ impl Sizes {
         found
     }
 
-    /// Where a component lies.
+    /// The placement of a component.
     pub fn placement(&self, tree: &LevelTree, place: LevelId) -> Placement {
         let mut by_axis: Vec<(u8, Vec<Digit>)> = Vec::new();
         for (axis, digit) in self.digits(tree, place).into_iter().map(|(_, axis, digit)| (axis, digit)) {

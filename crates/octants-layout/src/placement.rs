@@ -1,4 +1,4 @@
-//! [`Placement`]: where a component lies in a buffer, and the arithmetic on indices and bytes that follows from it.
+//! [`Placement`]: the position of a component in a buffer, and conversions between indices and byte offsets.
 
 use std::ops::Range;
 
@@ -20,7 +20,7 @@ impl Digit {
     }
 }
 
-/// Where a scalar component lies in a buffer.
+/// The position of a scalar component in a buffer.
 ///
 /// The byte offset of index `(i0, i1, ..)` is `base` plus, for each axis, the sum over the axis's digits: the index is
 /// written in the mixed radix of the digits' extents, outermost first, and each digit counts `stride` bytes.

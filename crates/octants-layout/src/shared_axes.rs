@@ -1,4 +1,4 @@
-//! [`SharedAxis`]: elements that lie in memory in several ways, as arrays of the same extents with a stride for each
+//! [`SharedAxis`]: elements with several memory layouts, as arrays of the same extents with a stride for each
 //! axis.
 
 use crate::placement::{Digit, Placement};

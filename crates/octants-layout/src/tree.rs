@@ -11,11 +11,11 @@ pub(crate) struct Level {
     pub parent: Option<LevelId>,
     /// Axis and extent, outermost in memory first. One axis may stand there more than once.
     pub axes: Vec<(u8, u64)>,
-    /// Size of the scalar of a place; zero where it is some bits of another place.
+    /// Size of the scalar of a place; zero for a bit field of another place.
     pub scalar_bytes: u64,
 }
 
-/// The levels below a root and the places in them. A level stands behind the one above it.
+/// The levels below a root and the places in them. Each level comes after its parent.
 #[derive(Debug, Clone)]
 pub struct LevelTree {
     pub(crate) levels: Vec<Level>,
@@ -46,7 +46,7 @@ impl LevelTree {
         self.add(parent, Level { kind, parent: Some(parent), axes, scalar_bytes: 0 })
     }
 
-    /// Puts a scalar into each cell of `parent`. One that is some bits of another place has no bytes.
+    /// Adds a scalar to each cell of `parent`. A bit field of another place has size zero.
     pub fn add_place(&mut self, parent: LevelId, scalar_bytes: u64) -> Result<LevelId, LayoutError> {
         self.add(parent, Level { kind: LevelKind::Place, parent: Some(parent), axes: Vec::new(), scalar_bytes })
     }
@@ -68,7 +68,7 @@ impl LevelTree {
         Ok(LevelId((self.levels.len() - 1) as u32))
     }
 
-    /// What a level is.
+    /// The kind of a level.
     pub fn kind(&self, level: LevelId) -> LevelKind {
         self.levels[level.index()].kind
     }

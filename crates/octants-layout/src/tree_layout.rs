@@ -1,4 +1,4 @@
-//! [`TreeLayout`]: all that is fixed once a tree is laid out: the data, and behind it the areas of sparse levels.
+//! [`TreeLayout`]: a finished layout of a tree: the data, followed by the areas of sparse levels.
 
 use crate::areas::{SparseArea, check_cells, make_areas};
 use crate::error::LayoutError;
@@ -7,7 +7,7 @@ use crate::measure::Sizes;
 use crate::placement::Placement;
 use crate::tree::LevelTree;
 
-/// A tree that is laid out: the data, dense, and behind it the areas of sparse levels.
+/// The layout of a tree: the dense data, followed by the areas of sparse levels.
 #[derive(Debug, Clone)]
 pub struct TreeLayout {
     sizes: Sizes,
@@ -16,7 +16,7 @@ pub struct TreeLayout {
 }
 
 impl TreeLayout {
-    /// Bytes of the data and of the areas behind it.
+    /// Bytes of the data and of the areas.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -46,7 +46,7 @@ impl TreeLayout {
         self.areas.iter().find(|area| area.level == level)
     }
 
-    /// Where a component lies.
+    /// The placement of a component.
     pub fn placement(&self, tree: &LevelTree, place: LevelId) -> Placement {
         self.sizes.placement(tree, place)
     }

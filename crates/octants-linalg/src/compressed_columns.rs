@@ -1,4 +1,4 @@
-//! A sparse matrix by columns, and its algebra.
+//! Sparse matrices in compressed sparse column format, and their algebra.
 //!
 //! The entries of a column are in the order of their rows, each row at most once. An entry may be zero: sums and
 //! products keep the entries that their patterns say, so that a pattern does not depend on values.
@@ -78,19 +78,19 @@ impl<T: Real> SparseMatrix<T> {
         self.rows[range.clone()].iter().copied().zip(self.values[range].iter().copied())
     }
 
-    /// The position of an entry, or where it would have to be.
+    /// The position of an entry, or where to insert it.
     fn find(&self, i: usize, j: usize) -> Result<usize, usize> {
         let start = self.starts[j];
         let found = self.rows[start..self.starts[j + 1]].binary_search(&i);
         found.map(|at| start + at).map_err(|at| start + at)
     }
 
-    /// An element; zero where there is no entry.
+    /// An element; zero without an entry.
     pub fn get(&self, i: usize, j: usize) -> T {
         self.find(i, j).map_or_else(|_| T::default(), |at| self.values[at])
     }
 
-    /// Sets an element, adding an entry where there is none.
+    /// Sets an element; inserts an entry if needed.
     pub fn set(&mut self, i: usize, j: usize, value: T) {
         match self.find(i, j) {
             Ok(at) => self.values[at] = value,

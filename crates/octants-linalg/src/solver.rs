@@ -1,4 +1,4 @@
-//! Direct solvers: `L L^T`, `L D L^T` and `L U`, which faer makes of the pattern of a matrix and then of its values.
+//! Direct solvers by faer: symbolic and numeric factorization as `L L^T`, `L D L^T` or `L U`.
 
 use faer::dyn_stack::{MemBuffer, MemStack};
 use faer::linalg::solvers::{LltError, SolveCore};
@@ -13,7 +13,7 @@ use faer::{Conj, MatMut, Par, Side, Spec};
 
 use crate::{Real, SparseMatrix};
 
-/// What a matrix is factorized into.
+/// The kind of a factorization.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
     /// `L L^T`: symmetric and positive definite. Only the lower triangle is read.
@@ -69,7 +69,7 @@ impl From<FaerError> for Failure {
     }
 }
 
-/// What the pattern of a matrix decides.
+/// The symbolic factorization.
 enum Symbolic {
     Cholesky(Box<SymbolicCholesky<usize>>),
     Lu(SymbolicLu<usize>),

@@ -111,7 +111,7 @@ fn check_tensor(b: &mut Builder, ty: &Type, indices: &[ValueId]) {
     b.push(Op::Assert(condition, join_text(text)), Type::Unit);
 }
 
-/// Inclusive bounds of an index, where they are known.
+/// Inclusive bounds of an index, if known.
 pub(crate) fn index_range(body: &Body, index: ValueId) -> Option<(i64, i64)> {
     let constant = |v: ValueId| {
         let s = body.ty(v).scalar()?;

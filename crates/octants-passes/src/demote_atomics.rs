@@ -108,7 +108,7 @@ pub fn demote_unshared_atomics(kernel: &mut Kernel) -> HashSet<ValueId> {
     found
 }
 
-/// What an update leaves.
+/// The value that an update stores.
 #[derive(Debug, Clone, Copy)]
 enum New {
     /// The result of an operation on what was there and the operand.

@@ -87,7 +87,7 @@ impl Sweep<'_> {
         self.body.blocks[b.index()] = kept;
     }
 
-    /// Does something besides yielding its value.
+    /// Has side effects.
     fn is_seen(&self, v: ValueId) -> bool {
         match self.body.inst(v).op.effect() {
             Effect::Pure | Effect::Index | Effect::Read(_) | Effect::Draw | Effect::ReadClock | Effect::Exchange => {

@@ -54,7 +54,7 @@ pub struct Alias {
     pub same: bool,
 }
 
-/// What an atomic update does to memory.
+/// The effect of an atomic update on memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Update {
     /// A subtraction counts as an addition.

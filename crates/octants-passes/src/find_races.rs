@@ -36,9 +36,9 @@ use observed::Observed;
 use run_iteration::{Flow, Run};
 use shared_locals::{SharedLocal, locals_shared_by, name_locals};
 
-/// What a launch gives a kernel.
+/// The arguments of a launch.
 pub trait LaunchValues {
-    /// A scalar of a parameter; `None` where it is not known.
+    /// A scalar of a parameter; `None` if unknown.
     fn param(&self, param: u32, leaf: u32) -> Option<Const>;
 
     /// How many indices an axis of an array has.
@@ -48,7 +48,7 @@ pub trait LaunchValues {
     fn address(&self, buffer: BufferId) -> Option<u64>;
 }
 
-/// What an iteration does to an element.
+/// An access of an iteration to an element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Doing {
     /// It reads it.
@@ -107,7 +107,7 @@ pub struct TouchedElement {
     pub index: Vec<i64>,
     /// The part of it, by positions of components.
     pub path: Vec<i64>,
-    /// What is done.
+    /// The kind of access.
     pub doing: Doing,
     /// Where.
     pub span: Span,

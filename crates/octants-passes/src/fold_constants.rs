@@ -23,7 +23,7 @@ struct Folder<'a> {
     fast_math: bool,
 }
 
-/// What becomes of an instruction.
+/// The replacement of an instruction.
 enum Outcome {
     Keep,
     Replace(ValueId),

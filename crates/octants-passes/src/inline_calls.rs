@@ -14,7 +14,7 @@ use crate::offload::push_zero;
 use crate::return_at_end::return_at_end;
 use octants_analysis::{OwnBehavior, Place, own_behavior, trace_address};
 
-/// Functions up to this size are always put in place: with the call around it, their code is no larger.
+/// Functions up to this size are always inlined: their code is no larger than a call.
 const SMALL: usize = 20;
 
 /// What copies of one function without loops may add to the code: where it is called, iterations may then be put side

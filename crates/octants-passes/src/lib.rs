@@ -15,6 +15,7 @@ mod check_bounds;
 mod check_convergence;
 mod check_overflow;
 pub mod check_races;
+mod convert_counting_loops;
 pub mod demote_atomics;
 pub mod eliminate_dead_code;
 mod evaluate;

@@ -25,7 +25,7 @@ impl Meeting {
 pub(crate) struct Meetings(Vec<Meeting>);
 
 impl Meetings {
-    /// Looks at functions, which may call one another.
+    /// Analyzes the functions, which may call each other.
     pub fn of(functions: &[Function]) -> Meetings {
         let mut known = Meetings(vec![Meeting::default(); functions.len()]);
         loop {

@@ -5,7 +5,7 @@ use octants_ir::PassState;
 
 use crate::race_watch::RaceWatch;
 
-/// What the pipeline is asked for.
+/// The options of the pipeline.
 #[derive(Debug, Clone, Default)]
 pub struct PassOptions {
     /// Check indices at run time.

@@ -6,6 +6,7 @@ use crate::check_bounds::check_bounds;
 use crate::check_convergence::check_convergence;
 use crate::check_overflow::check_overflow;
 use crate::check_races::check_races;
+use crate::convert_counting_loops::convert_counting_loops;
 use crate::demote_atomics::{demote_atomics, demote_shadow_atomics};
 use crate::eliminate_dead_code::eliminate_dead_code;
 use crate::fold_constants::fold_constants;
@@ -30,11 +31,12 @@ fn gathers(kernel: &Kernel, o: &PassOptions) -> bool {
 ///
 /// Functions that need not be called come first, so that the rest sees what a loop does. Updates of shared sums are
 /// recognized before anything else in debug mode, where the checks of overflow would hide them. Overflow is checked
-/// next, while the operations are the user's own. Conditions around meetings of threads are checked when locals are
-/// simple, which tell those that all threads agree on. Locals are simplified before reductions are looked for, which
-/// need to see what an index is made of. Invariants leave inner loops before these are gathered, so that a gathering
-/// loop need not compute them in each iteration. Updates become plain after the passes that look for atomic sums.
-/// Bounds are checked last, so that a check is not in the way of a reduction.
+/// next, while the operations are the user's own. Then loops that count become `for` loops, which tell later passes how
+/// many iterations there are. Conditions around meetings of threads are checked when locals are simple, which tell
+/// those that all threads agree on. Locals are simplified before reductions are looked for, which need to see what an
+/// index is made of. Invariants leave inner loops before these are gathered, so that a gathering loop need not compute
+/// them in each iteration. Updates become plain after the passes that look for atomic sums. Bounds are checked last, so
+/// that a check is not in the way of a reduction.
 pub const PIPELINE: &[Pass<Kernel, PassOptions>] = &[
     Pass {
         name: "merge_aliased_buffers",
@@ -54,6 +56,7 @@ pub const PIPELINE: &[Pass<Kernel, PassOptions>] = &[
     },
     Pass { name: "make_updates_atomic", runs: |_, o| o.debug, run: |k, _| make_updates_atomic(k) },
     Pass { name: "check_overflow", runs: |_, o| o.debug, run: |k, o| check_overflow(k, o.sources.as_ref()) },
+    Pass { name: "convert_counting_loops", runs: always, run: |k, _| convert_counting_loops(k) },
     Pass { name: "simplify_locals", runs: always, run: |k, _| simplify_locals(k) },
     Pass { name: "fold_constants", runs: always, run: |k, o| fold_constants(k, o.fast_math) },
     Pass { name: "eliminate_dead_code", runs: always, run: |k, _| eliminate_dead_code(k) },

@@ -2,7 +2,7 @@
 
 use octants_ir::BufferId;
 
-/// What a launch of a kernel that watches itself must be given.
+/// The additional arguments of an instrumented kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RaceWatch {
     /// The buffer of 64-bit words in which tasks count and note races.
@@ -17,6 +17,6 @@ pub struct RaceWatch {
     pub counted: u32,
     /// How many epochs a launch takes.
     pub epochs: u64,
-    /// Tasks may run several times in a launch.
+    /// Whether tasks may run several times in a launch.
     pub repeats: bool,
 }

@@ -100,7 +100,7 @@ fn go_on(b: &mut Builder, address: ValueId, (at, axis): (ValueId, u32), distance
     }
 }
 
-/// Puts bounds ahead of a loop.
+/// Inserts the bounds before a loop.
 fn restrict(b: &mut Builder, at: ValueId, found: &SplitLoop, first: u32) {
     let Op::For(of) = &b.body.inst(at).op else { return };
     let Range { begin, end } = of.dims[found.axis as usize];

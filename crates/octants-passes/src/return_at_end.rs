@@ -39,7 +39,7 @@ fn place(body: &mut Body, to: BlockId, op: Op, ty: Type, span: Span) -> ValueId 
     v
 }
 
-/// Whether code with nothing after it always returns; `None` where its returns cannot be moved.
+/// Whether code always returns; `None` if its returns cannot be moved to the end.
 fn ends(body: &Body, code: &[ValueId]) -> Option<bool> {
     for (at, v) in code.iter().enumerate() {
         match &body.inst(*v).op {
@@ -68,7 +68,7 @@ fn returns(body: &Body, block: BlockId) -> bool {
     found
 }
 
-/// Stores what a return yields.
+/// Stores the value of a return.
 fn store_result(body: &mut Body, to: BlockId, result: Option<LocalId>, value: Option<ValueId>, span: Span) {
     if let (Some(value), Some(local)) = (value, result) {
         let ty = body.ty(value).clone();

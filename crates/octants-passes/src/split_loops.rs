@@ -20,7 +20,7 @@ use crate::split_rows::{LastRow, Row, RowBound, RowCount, Rows};
 pub struct Halo {
     /// Rows before it.
     pub before: u64,
-    /// Rows behind it.
+    /// Rows after it.
     pub after: u64,
 }
 
@@ -90,7 +90,7 @@ struct Access {
     span: Span,
 }
 
-/// What an access to a split array does.
+/// The kind of an access to a split array.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Read,
@@ -231,7 +231,7 @@ impl<'a> SplitCode<'a> {
         Ok(Some(found))
     }
 
-    /// Notes what a loop does with a split array.
+    /// Records an access of a loop to a split array.
     fn add_access(&self, found: &mut SplitLoop, access: &Access, place: Place, scattered: bool) -> Refused<()> {
         let row = match place {
             Place::Row(row) => row,

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use octants_analysis::Sums;
 use octants_ir::{Affine, BinaryOp, Body, BufferId, Op, Range, Scalar, Term, Type, ValueId};
 
-/// A number that a launch knows.
+/// A number known at launch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RowBound {
     /// A constant.

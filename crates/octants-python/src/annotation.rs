@@ -46,11 +46,13 @@ impl ParamKind {
     }
 }
 
-/// What an array annotation asks for.
+/// The requirements of an array annotation.
 #[derive(Default)]
 pub struct ArrayKind {
     /// Scalar, vector or matrix; a vector or matrix of another length than any is refused.
     pub elem: Option<Type>,
+    /// The element is a vector or matrix of any scalar.
+    pub any_scalar: bool,
     /// Axes of an element of any extents, with `elem`, if given, the scalar it is made of.
     pub rank: Option<u32>,
     /// Axes.
@@ -69,6 +71,7 @@ impl ArrayKind {
     /// Any array.
     pub const ANY: ArrayKind = ArrayKind {
         elem: None,
+        any_scalar: false,
         rank: None,
         ndim: None,
         clamped: false,
@@ -269,9 +272,14 @@ fn array_kind(annotation: &Bound<'_, PyAny>, config: &Config) -> PyResult<ArrayK
     {
         elem = Some(element_type(*s, &shape.extract::<Vec<u32>>()?)?);
     }
+    // `qd.types.vector(3)`. An element shape beside a scalar names that scalar.
+    let any_scalar = match marker(&dtype).as_deref() {
+        Some("tensor_type") => dtype.getattr(pyo3::intern!(py, "any_scalar"))?.is_truthy()?,
+        _ => false,
+    };
     let fixed = rank == Some(0) || elem.as_ref().is_some_and(Type::is_tensor);
     let clamped = text_attribute(annotation, pyo3::intern!(py, "boundary")).as_deref() == Some("clamp");
     let view = text_attribute(annotation, pyo3::intern!(py, "of")).as_deref() == Some("views");
     let needs_grad = annotation.getattr(pyo3::intern!(py, "needs_grad"))?.is_truthy()?;
-    Ok(ArrayKind { elem, rank: rank.filter(|_| !fixed), ndim, clamped, view, optional: false, needs_grad })
+    Ok(ArrayKind { elem, any_scalar, rank: rank.filter(|_| !fixed), ndim, clamped, view, optional: false, needs_grad })
 }

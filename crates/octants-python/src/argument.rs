@@ -5,6 +5,7 @@
 
 mod array_argument;
 mod compile_time_key;
+mod copied_arrays;
 mod overlaps;
 mod value_words;
 
@@ -21,7 +22,8 @@ use smallvec::SmallVec;
 pub use self::array_argument::{array_argument, is_array, is_view};
 pub use self::compile_time_key::by_identity;
 use self::compile_time_key::template_key;
-pub use self::overlaps::{Overlap, Span};
+pub use self::copied_arrays::CopiedArray;
+pub use self::overlaps::{Overlap, Span, Unwritable};
 use self::value_words::{bad_scalar, bad_struct, bad_tensor, struct_words, tensor_words};
 use crate::annotation::{ArrayKind, ParamKind};
 use crate::array_view::ArrayView;
@@ -49,6 +51,10 @@ pub struct Gathered<'py> {
     pub ready_on: SmallVec<[u64; 2]>,
     /// Arrays in the host's memory that are reached from arguments (gradients of tensors).
     pub hosted: SmallVec<[HostArray; 2]>,
+    /// Arrays that are copies of others, to be copied back.
+    pub copied: Vec<CopiedArray<'py>>,
+    /// Members of dataclasses that do not have their annotated types, which matters where the kernel reads them.
+    pub unfit: Vec<Unfit>,
     /// Floats are refused as compile-time values.
     pub no_template_floats: bool,
     /// The program that launches.
@@ -63,6 +69,14 @@ pub struct Gathered<'py> {
     pub split_launch: Option<Bound<'py, PyAny>>,
     /// Values and arrays of arguments that were passed over so far: see [`Gathered::pass_over`].
     passed_over: u32,
+}
+
+/// A value that is not of its annotated type.
+pub struct Unfit {
+    /// Which value or array.
+    pub leaf: u32,
+    /// What is raised where it is read.
+    pub error: PyErr,
 }
 
 /// What a launch of a gradient follows.
@@ -127,6 +141,8 @@ impl<'py> Gathered<'py> {
             held: SmallVec::new(),
             ready_on: SmallVec::new(),
             hosted: SmallVec::new(),
+            copied: Vec::new(),
+            unfit: Vec::new(),
             no_template_floats,
             serial,
             numbers: None,
@@ -210,7 +226,7 @@ impl<'py> Gathered<'py> {
                     let member = value.getattr(name.bind(py))?;
                     let text = name.bind(py).to_str()?;
                     let place = Place { index: place.index, name: text, parent: Some(place), kernel: place.kernel };
-                    self.take(kind, &member, &place)?;
+                    self.take_member(kind, &member, &place)?;
                     if matches!(kind, ParamKind::Array(_) | ParamKind::Either) {
                         self.held.push(member);
                     }
@@ -218,6 +234,28 @@ impl<'py> Gathered<'py> {
                 Ok(())
             }
         }
+    }
+
+    /// Takes a member of a dataclass. A kernel that does not read it takes one of another type.
+    #[inline]
+    fn take_member(&mut self, kind: &ParamKind, value: &Bound<'py, PyAny>, place: &Place<'_>) -> PyResult<()> {
+        let (leaf, start) = (self.starts.len() as u32 + self.passed_over, self.words.len());
+        match (self.take(kind, value, place), kind) {
+            (Err(error), ParamKind::Scalar(_)) => self.take_unfit(leaf, start + 1, error),
+            (Err(error), ParamKind::Tensor(ty)) => self.take_unfit(leaf, start + ty.leaf_count(), error),
+            (Err(error), ParamKind::Struct(ty, _)) => {
+                let words = Type::Struct(ty.clone()).leaf_count();
+                self.take_unfit(leaf, start + words, error);
+            }
+            (result, _) => return result,
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn take_unfit(&mut self, leaf: u32, words: usize, error: PyErr) {
+        self.words.resize(words, 0);
+        self.unfit.push(Unfit { leaf, error });
     }
 
     /// To be called after the last argument: adds to the key what is made of the kernel, and which arrays overlap.
@@ -259,13 +297,17 @@ impl<'py> Gathered<'py> {
             strides: &view.strides,
             type_word: type_word(&view.elem),
             needs_grad: view.needs_grad,
+            needs_dual: view.needs_dual,
             low,
             high,
-            readonly: view.readonly,
+            unwritable: view.unwritable(),
             host: view.host,
             gaps: view.has_gaps(),
             split: view.split.is_some(),
         });
+        if view.original.is_some() {
+            self.note_copy(&view, py);
+        }
         self.keep(view, py);
         Ok(())
     }
@@ -290,11 +332,12 @@ impl<'py> Gathered<'py> {
         m.extents.iter().for_each(|&n| self.words.push(n));
         m.strides.iter().for_each(|&n| self.words.push(n as u64));
         let words = (start, self.words.len() as u32);
-        let Memory { low, high, readonly, host, gaps, .. } = *m;
-        self.spans.push(Span { leaf, low, high, readonly, host, gaps, words });
+        let Memory { low, high, unwritable, host, gaps, .. } = *m;
+        self.spans.push(Span { leaf, low, high, unwritable, host, gaps, words });
         let contiguous = u64::from(m.strides.is_empty());
         let reach = Reach::of(m.extents, high - low) as u64;
-        let flags = contiguous | reach << 1 | u64::from(m.needs_grad) << 3 | u64::from(m.split) << 4;
+        let shadows = u64::from(m.needs_grad) | u64::from(m.needs_dual) << 2;
+        let flags = contiguous | reach << 1 | shadows << 3 | u64::from(m.split) << 4;
         self.key.push(TAG_ARRAY | m.type_word | (m.extents.len() as u64) << 40 | flags << 48);
     }
 }
@@ -311,12 +354,14 @@ pub struct Memory<'a> {
     pub type_word: u64,
     /// Has a gradient.
     pub needs_grad: bool,
+    /// Has a dual.
+    pub needs_dual: bool,
     /// First byte.
     pub low: u64,
     /// One past the last.
     pub high: u64,
-    /// Must not be written.
-    pub readonly: bool,
+    /// Why it must not be written, if so.
+    pub unwritable: Option<Unwritable>,
     /// In the host's memory.
     pub host: bool,
     /// There are bytes between the elements that are not the array's.

@@ -50,6 +50,7 @@ fn own(array: &Bound<'_, Ndarray>) -> PyResult<ArrayView> {
         owner: None,
         ready_on: None,
         needs_grad: this.has_grad(),
+        needs_dual: false,
         serial: this.memory().serial(),
         split: if this.is_split() {
             let low = this.memory_address(array.py())?;
@@ -57,6 +58,7 @@ fn own(array: &Bound<'_, Ndarray>) -> PyResult<ArrayView> {
         } else {
             None
         },
+        original: None,
     })
 }
 
@@ -82,8 +84,10 @@ fn from_numpy(value: &Bound<'_, PyAny>) -> PyResult<ArrayView> {
         owner: None,
         ready_on: None,
         needs_grad: false,
+        needs_dual: false,
         serial: 0,
         split: None,
+        original: None,
     };
     if flags & numpy::npyffi::flags::NPY_ARRAY_C_CONTIGUOUS == 0 {
         view.strides = array.strides().iter().map(|&s| s as i64).collect();

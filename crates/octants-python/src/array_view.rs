@@ -5,7 +5,9 @@ use octants_engine::ir::Type;
 use pyo3::prelude::*;
 use smallvec::SmallVec;
 
+use crate::argument::Unwritable;
 use crate::element_types::scalar_of;
+use crate::self_overlap::may_overlap_itself;
 
 /// Where an array is.
 #[derive(Debug)]
@@ -28,10 +30,23 @@ pub struct ArrayView {
     pub ready_on: Option<u64>,
     /// Has a gradient.
     pub needs_grad: bool,
+    /// Has a dual: it is a field's memory.
+    pub needs_dual: bool,
     /// The program whose memory it is in; zero for memory of others.
     pub serial: u64,
     /// Of an array that is split over ranks: the bytes that this one has, `[low, high)`.
     pub split: Option<(u64, u64)>,
+    /// The array that this is a row-major copy of.
+    pub original: Option<Original>,
+}
+
+/// An array that kernels cannot use as it is.
+#[derive(Debug)]
+pub struct Original {
+    /// The user's object.
+    pub array: Py<PyAny>,
+    /// Its bytes, `[low, high)`.
+    pub span: (u64, u64),
 }
 
 impl ArrayView {
@@ -66,6 +81,20 @@ impl ArrayView {
         high - low > elem * self.extents.iter().product::<u64>()
     }
 
+    /// Why a kernel must not write it, if so.
+    pub fn unwritable(&self) -> Option<Unwritable> {
+        if self.readonly {
+            return Some(Unwritable::ReadOnly);
+        }
+        self.overlaps_itself().then_some(Unwritable::SelfOverlapping)
+    }
+
+    /// Several indices may name the same memory.
+    pub fn overlaps_itself(&self) -> bool {
+        let elem = u64::from(scalar_of(&self.elem).bytes()) * self.elem.leaf_count() as u64;
+        !self.strides.is_empty() && may_overlap_itself(&self.extents, &self.strides, elem)
+    }
+
     /// Drops strides that are those of a row-major array without gaps.
     pub fn forget_dense_strides(&mut self) {
         let mut expected = i64::from(scalar_of(&self.elem).bytes()) * self.elem.leaf_count() as i64;
@@ -90,16 +119,23 @@ impl ArrayView {
         }
     }
 
+    /// The trailing axes have these extents.
+    pub fn ends_with(&self, shape: &[u32]) -> bool {
+        self.extents.len().checked_sub(shape.len()).is_some_and(|at| {
+            self.extents[at..].iter().zip(shape).all(|(&extent, &wanted)| extent == u64::from(wanted))
+        })
+    }
+
     /// Folds the trailing axes into the element type that an annotation asks for. False when they do not match.
     pub fn fold_elements(&mut self, elem: &Type) -> bool {
         let shape = elem.shape();
         if shape.is_empty() {
             return true;
         }
-        let Some(at) = self.extents.len().checked_sub(shape.len()) else { return false };
-        if !self.extents[at..].iter().zip(&shape).all(|(&e, &s)| e == u64::from(s)) {
+        if !self.ends_with(&shape) {
             return false;
         }
+        let at = self.extents.len() - shape.len();
         let scalar = scalar_of(&self.elem);
         if !self.strides.is_empty() {
             let mut expected = i64::from(scalar.bytes());
@@ -116,7 +152,7 @@ impl ArrayView {
         true
     }
 
-    /// What the compiler needs to know of it.
+    /// Its description for the compiler.
     pub fn desc(&self) -> NdarrayDesc {
         let (low, high) = self.span();
         NdarrayDesc {
@@ -126,6 +162,7 @@ impl ArrayView {
             reach: Reach::of(&self.extents, high - low),
             clamped: false,
             needs_grad: self.needs_grad,
+            needs_dual: self.needs_dual,
             is_view: false,
             is_split: self.split.is_some(),
         }

@@ -35,14 +35,12 @@ pub fn classify<'py>(object: &Bound<'py, PyAny>, world: &impl Handles<'py>, conf
     if object.is_instance_of::<PyBool>() {
         return Ok(Entity::Bool(object.is_truthy()?));
     }
-    if object.is_instance_of::<PyInt>() {
-        return Ok(object.extract::<i128>().map_or(Entity::Opaque, Entity::Int));
-    }
-    if object.is_instance_of::<PyFloat>() {
-        return Ok(Entity::Float(object.extract()?));
-    }
-    if let Ok(text) = object.cast::<PyString>() {
-        return Ok(text.to_str().map_or(Entity::Opaque, |t| Entity::Str(t.to_string())));
+    if let Some(plain) = number_or_text(object)? {
+        return Ok(match plain {
+            Entity::Opaque => Entity::Opaque,
+            plain if is_enum_member(object)? => Entity::Member(Box::new(plain)),
+            plain => plain,
+        });
     }
     if let Ok(tuple) = object.cast::<PyTuple>() {
         return Ok(Entity::Tuple(tuple.iter().map(|o| world.handle(o)).collect()));
@@ -80,6 +78,26 @@ pub fn classify<'py>(object: &Bound<'py, PyAny>, world: &impl Handles<'py>, conf
         });
     }
     Ok(builtin_name(object).map_or(Entity::Opaque, Entity::Builtin))
+}
+
+/// An integer, float or string, or an object of a class derived from these.
+fn number_or_text(object: &Bound<'_, PyAny>) -> PyResult<Option<Entity>> {
+    if object.is_instance_of::<PyInt>() {
+        return Ok(Some(object.extract::<i128>().map_or(Entity::Opaque, Entity::Int)));
+    }
+    if object.is_instance_of::<PyFloat>() {
+        return Ok(Some(Entity::Float(object.extract()?)));
+    }
+    let text = object.cast::<PyString>().ok();
+    Ok(text.map(|text| text.to_str().map_or(Entity::Opaque, |t| Entity::Str(t.to_string()))))
+}
+
+fn is_enum_member(object: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let is_plain = object.is_exact_instance_of::<PyInt>()
+        || object.is_exact_instance_of::<PyFloat>()
+        || object.is_exact_instance_of::<PyString>();
+    let py = object.py();
+    Ok(!is_plain && object.is_instance(&py.import("enum")?.getattr(pyo3::intern!(py, "Enum"))?)?)
 }
 
 fn builtin_name(object: &Bound<'_, PyAny>) -> Option<String> {

@@ -129,7 +129,7 @@ struct Versioned {
     tensor: Tensor,
 }
 
-/// What a capsule of ours keeps.
+/// The state that an exported capsule keeps alive.
 struct Kept {
     _memory: PinnedBuffer,
     shape: Box<[i64]>,
@@ -331,8 +331,10 @@ pub unsafe fn view_of(tensor: &Tensor, readonly: bool, owner: Option<Py<PyAny>>)
         owner,
         ready_on: None,
         needs_grad: false,
+        needs_dual: false,
         serial: 0,
         split: None,
+        original: None,
     };
     view.forget_dense_strides();
     Ok(Some(view))

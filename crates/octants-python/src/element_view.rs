@@ -32,8 +32,10 @@ impl ElementView {
             owner: None,
             ready_on: None,
             needs_grad: false,
+            needs_dual: false,
             serial: self.buffer.get().serial(),
             split: None,
+            original: None,
         };
         view.forget_dense_strides();
         Ok(view)

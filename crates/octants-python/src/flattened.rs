@@ -63,6 +63,8 @@ struct Mark {
     starts: usize,
     spans: usize,
     ready_on: usize,
+    copied: usize,
+    unfit: usize,
 }
 
 impl Mark {
@@ -73,7 +75,15 @@ impl Mark {
             starts: gathered.starts.len(),
             spans: gathered.spans.len(),
             ready_on: gathered.ready_on.len(),
+            copied: gathered.copied.len(),
+            unfit: gathered.unfit.len(),
         }
+    }
+
+    /// Nothing has been gathered since that each call must look at anew.
+    fn is_of_repeatable(&self, gathered: &Gathered<'_>) -> bool {
+        (gathered.ready_on.len(), gathered.copied.len(), gathered.unfit.len())
+            == (self.ready_on, self.copied, self.unfit)
     }
 }
 
@@ -115,7 +125,7 @@ impl Flattened {
         // What the members run must be able to call the kernel.
         drop(latest);
         gathered.take(kind, value, place)?;
-        let flat = match seen.pays() && gathered.ready_on.len() == mark.ready_on {
+        let flat = match seen.pays() && mark.is_of_repeatable(gathered) {
             true => Watched::of(kind, value)?.zip(PyWeakrefReference::new(value).ok()),
             false => None,
         };

@@ -17,6 +17,7 @@ use crate::array_view::ArrayView;
 use crate::element_types::scalar_of_kind;
 use crate::element_view::ElementView;
 use crate::host_memory::is_host;
+use crate::names::is_field;
 use crate::{dlpack, exchange_table, program};
 
 thread_local! {
@@ -67,7 +68,11 @@ pub fn view(value: &Bound<'_, PyAny>) -> PyResult<Option<ArrayView>> {
     match dlpack::device_of(value)? {
         Some(device) => {
             let host = is_host(device, || format!("device {device:?} (as DLPack names it)"))?;
-            Ok(Some(ArrayView { host, ..dlpack::import(value)? }))
+            let is_field = is_field(value)?;
+            let has = |name| Ok::<bool, PyErr>(is_field && value.call_method0(name)?.is_truthy()?);
+            let needs_grad = has(pyo3::intern!(py, "has_grad"))?;
+            let needs_dual = has(pyo3::intern!(py, "has_dual"))?;
+            Ok(Some(ArrayView { host, needs_grad, needs_dual, ..dlpack::import(value)? }))
         }
         None => Ok(None),
     }
@@ -115,8 +120,10 @@ fn from_buffer(value: &Bound<'_, PyAny>) -> PyResult<Option<ArrayView>> {
         owner: None,
         ready_on: None,
         needs_grad: false,
+        needs_dual: false,
         serial: 0,
         split: None,
+        original: None,
     }))
 }
 
@@ -133,6 +140,17 @@ fn scalar_of_format(buffer: &PyUntypedBuffer) -> Option<Scalar> {
 
 fn from_torch(tensor: &Bound<'_, PyAny>) -> PyResult<ArrayView> {
     let py = tensor.py();
+    // What only looks like a tensor need not have one.
+    let layout = match tensor.getattr_opt(pyo3::intern!(py, "layout"))? {
+        Some(layout) => layout.str()?.to_string(),
+        None => String::from("torch.strided"),
+    };
+    if layout != "torch.strided" {
+        return Err(PyValueError::new_err(format!(
+            "a tensor of layout {layout} cannot be used in a kernel: pass `tensor.to_dense()`, or the tensors of its \
+             indices and values"
+        )));
+    }
     let host = torch_host(tensor)?;
     let scalar = torch_scalar(&tensor.getattr(pyo3::intern!(py, "dtype"))?)?;
     let extents: Vec<u64> = tensor.getattr(pyo3::intern!(py, "shape"))?.extract()?;
@@ -149,8 +167,10 @@ fn from_torch(tensor: &Bound<'_, PyAny>) -> PyResult<ArrayView> {
         owner: None,
         ready_on: None,
         needs_grad: false,
+        needs_dual: false,
         serial: 0,
         split: None,
+        original: None,
     })
 }
 
@@ -238,8 +258,10 @@ fn from_protocol(shown: &Bound<'_, PyAny>, name: &str) -> PyResult<ArrayView> {
         owner: None,
         ready_on: entry("stream")?.map(|s| s.extract()).transpose()?,
         needs_grad: false,
+        needs_dual: false,
         serial: 0,
         split: None,
+        original: None,
     };
     view.forget_dense_strides();
     Ok(view)

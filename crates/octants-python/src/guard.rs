@@ -258,7 +258,7 @@ impl Expected {
         })
     }
 
-    /// What to expect in a container.
+    /// The expected contents of a container.
     fn of_item(item: &Bound<'_, PyAny>, depth: usize) -> PyResult<Expected> {
         if let Some(expected) = Expected::of(item, depth)? {
             return Ok(expected);
@@ -348,7 +348,7 @@ fn is_value(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(has_own(pyo3::intern!(py, "__eq__"))? && has_own(pyo3::intern!(py, "__hash__"))?)
 }
 
-/// What is in a list, a tuple or a dict; `None` for other objects.
+/// The contents of a list, a tuple or a dict; `None` for other objects.
 fn items_of<'py>(object: &Bound<'py, PyAny>) -> Option<Vec<Bound<'py, PyAny>>> {
     if let Ok(list) = object.cast::<PyList>() {
         return Some(list.iter().collect());
@@ -469,7 +469,7 @@ fn foreign_view(object: &Bound<'_, PyAny>, desc: &NdarrayDesc) -> PyResult<Optio
     if !view.fold_elements(&desc.elem) || (desc.contiguous && !view.strides.is_empty()) {
         return Ok(None);
     }
-    view.needs_grad = desc.needs_grad;
+    (view.needs_grad, view.needs_dual) = (desc.needs_grad, desc.needs_dual);
     let found = NdarrayDesc { contiguous: desc.contiguous, clamped: desc.clamped, ..view.desc() };
     if !desc.takes(&found) {
         return Ok(None);

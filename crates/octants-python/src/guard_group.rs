@@ -140,7 +140,7 @@ fn depends_on_versions(
     Ok(dict.contains(name)? || (!kind.hasattr(pyo3::intern!(py, "__get__"))? && is_immutable(&of_class)))
 }
 
-/// What the classes of an object hold by this name.
+/// The attribute of this name in the classes of an object.
 fn attribute_of_class<'py>(
     class: &Bound<'py, PyType>,
     name: &Bound<'py, PyString>,

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 /// Objects that must live until a launch has ended.
 pub type Held<'py> = SmallVec<[Bound<'py, PyAny>; 4]>;
 
-/// What only a launch holds once its thread releases the interpreter.
+/// The objects that only a launch keeps alive once its thread releases the interpreter.
 pub trait HoldLater {
     /// Adds the objects, with the interpreter still held.
     fn hold<'py>(&self, py: Python<'py>, held: &mut Held<'py>);

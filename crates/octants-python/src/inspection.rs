@@ -13,7 +13,7 @@ use crate::package::Package;
 use crate::program::Program;
 use crate::{detached, errors};
 
-/// What is called with each kernel that is compiled.
+/// The callback that receives each compiled kernel.
 static OBSERVER: Mutex<Option<Py<PyAny>>> = Mutex::new(None);
 
 /// A kernel with arguments of certain types, before code is made.

@@ -68,6 +68,7 @@ mod recorder;
 mod result;
 mod scalar;
 mod seen_launches;
+mod self_overlap;
 mod signature;
 mod source;
 mod sparse_matrix;

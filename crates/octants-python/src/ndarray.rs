@@ -34,7 +34,7 @@ pub struct Ndarray {
 }
 
 impl Ndarray {
-    /// What the compiler needs to know of it.
+    /// Its description for the compiler.
     pub fn desc(&self) -> NdarrayDesc {
         NdarrayDesc {
             elem: self.elem.clone(),
@@ -43,6 +43,7 @@ impl Ndarray {
             reach: Reach::of(&self.shape, self.bytes()),
             clamped: false,
             needs_grad: self.needs_grad,
+            needs_dual: false,
             is_view: false,
             is_split: self.is_split(),
         }

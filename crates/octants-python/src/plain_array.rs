@@ -11,7 +11,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 
 use crate::annotation::ArrayKind;
-use crate::argument::{Gathered, Memory, is_view};
+use crate::argument::{Gathered, Memory, Unwritable, is_view};
 use crate::array::numpy_scalar;
 use crate::dlpack::Tensor;
 use crate::element_types::type_word;
@@ -92,10 +92,11 @@ impl<'py> Gathered<'py> {
             strides: this.strides(),
             type_word: this.type_word(),
             needs_grad: this.has_grad(),
+            needs_dual: false,
             low,
             // Whatever the order of the axes, it has all of its memory.
             high: low + this.bytes(),
-            readonly: false,
+            unwritable: None,
             host: false,
             gaps: false,
             split: this.is_split(),
@@ -127,9 +128,10 @@ impl<'py> Gathered<'py> {
             strides: &[],
             type_word: type_word(&elem),
             needs_grad: false,
+            needs_dual: false,
             low: array.address,
             high: array.address + u64::from(array.scalar.bytes()) * extents.iter().product::<u64>(),
-            readonly: array.readonly,
+            unwritable: array.readonly.then_some(Unwritable::ReadOnly),
             host: array.host,
             gaps: false,
             split: false,

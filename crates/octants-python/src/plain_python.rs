@@ -11,7 +11,7 @@ use crate::errors;
 static RUNNER: Mutex<Option<Py<PyAny>>> = Mutex::new(None);
 static ACTIVE: AtomicBool = AtomicBool::new(false);
 
-/// What is run.
+/// The kind of function to run.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Caller {
     /// A kernel.

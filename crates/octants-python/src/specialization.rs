@@ -20,7 +20,7 @@ use smallvec::SmallVec;
 
 pub use self::described::Described;
 pub use self::split_arrays::SplitArray;
-use crate::argument::{Gathered, Span};
+use crate::argument::{Gathered, Span, Unwritable};
 use crate::buffer::Buffer;
 use crate::constant::Constant;
 use crate::element_types::scalar_of;
@@ -157,10 +157,18 @@ type Sharing = SmallVec<[(usize, usize, bool); 4]>;
 /// An array argument that the code uses.
 struct ArraySlot {
     leaf: u32,
+    /// Its parameter, and members from there.
+    place: (u32, Vec<String>),
     /// Slot of its address.
     slot: u32,
     /// Some task writes to it.
     written: bool,
+}
+
+impl ArraySlot {
+    fn new(leaf: usize, place: &(u32, Vec<String>), slot: u32, written: bool) -> ArraySlot {
+        ArraySlot { leaf: leaf as u32, place: place.clone(), slot, written }
+    }
 }
 
 impl Specialization {
@@ -325,20 +333,44 @@ impl Specialization {
         Some(self.copies.iter().find(|c| (c.to..c.to + c.count).contains(&i)).map(|c| c.leaf))
     }
 
-    /// Checks that do not change which code runs: memory that is gone, arrays that may not be written.
+    /// Some task writes to an array argument.
+    pub fn writes(&self, leaf: u32) -> bool {
+        self.arrays.iter().any(|a| a.leaf == leaf && a.written)
+    }
+
+    /// What an array argument is called. `parameter` names the parameters.
+    pub fn name_of<'a>(&self, leaf: u32, parameter: impl Fn(usize) -> &'a str) -> String {
+        let Some(array) = self.arrays.iter().find(|a| a.leaf == leaf) else { return String::from("an argument") };
+        let (param, members) = &array.place;
+        std::iter::once(parameter(*param as usize))
+            .chain(members.iter().map(String::as_str))
+            .collect::<Vec<_>>()
+            .join(".")
+    }
+
+    /// Checks that do not change which code runs: memory that is gone, values of another type, arrays that may not be
+    /// written. `parameter` names the parameters.
     #[inline]
-    pub fn check(&self, py: Python<'_>, spans: &[Span], names: impl Fn(u32) -> String) -> PyResult<()> {
+    pub fn check<'a>(
+        &self,
+        py: Python<'_>,
+        gathered: &Gathered<'_>,
+        parameter: impl Fn(usize) -> &'a str,
+    ) -> PyResult<()> {
         if let Some(dead) = self.fixed.iter().find(|f| !f.buffer.get().is_alive()) {
             dead.buffer.get().address(py)?;
         }
-        let written = |leaf| self.arrays.iter().any(|a| a.leaf == leaf && a.written);
-        match spans.iter().find(|s| s.readonly && written(s.leaf)) {
-            Some(span) => Err(PyValueError::new_err(format!(
-                "the array given for `{}` is read-only, but the kernel writes to it: pass a writable copy",
-                names(span.leaf)
-            ))),
-            None => Ok(()),
+        if let Some(unfit) = gathered.unfit.iter().find(|u| self.copies.iter().any(|c| c.leaf == u.leaf)) {
+            return Err(unfit.error.clone_ref(py));
         }
+        for span in &gathered.spans {
+            if let Some(why) = span.unwritable
+                && self.writes(span.leaf)
+            {
+                return Err(cannot_write(why, &self.name_of(span.leaf, parameter)));
+            }
+        }
+        Ok(())
     }
 
     /// The arrays in the host's memory that the code uses.
@@ -349,4 +381,17 @@ impl Specialization {
             .chain(gathered.hosted.iter().copied())
             .collect()
     }
+}
+
+#[cold]
+fn cannot_write(why: Unwritable, name: &str) -> PyErr {
+    PyValueError::new_err(match why {
+        Unwritable::ReadOnly => {
+            format!("the array given for `{name}` is read-only, but the kernel writes to it: pass a writable copy")
+        }
+        Unwritable::SelfOverlapping => format!(
+            "elements of the array given for `{name}` share memory, but the kernel writes to it: pass a copy, \
+             `tensor.contiguous()` or `array.copy()`"
+        ),
+    })
 }

@@ -16,7 +16,7 @@ use crate::stream::{
 use crate::waiting::{raised, waiting};
 use crate::{detached, errors};
 
-/// What `stream_scope` returns.
+/// The result of `stream_scope`.
 #[pyclass(module = "octants._octants", frozen)]
 pub struct StreamScope {
     stream: Py<Stream>,

@@ -14,7 +14,7 @@ use pyo3::types::{PyDict, PyTuple};
 
 use crate::kernel::Kernel;
 
-/// What the interpreter calls; a field of each kernel.
+/// The function that the interpreter calls; a field of each kernel.
 pub const ENTRY: ffi::vectorcallfunc = entry;
 
 unsafe extern "C" fn entry(

@@ -27,13 +27,13 @@ const KEPT_OF_FILL: u64 = 64 << 10;
 
 thread_local! {
     static CURRENT: RefCell<Option<Arc<Capture>>> = const { RefCell::new(None) };
-    /// Where this thread's next launch is asked for.
+    /// Call site of this thread's next launch.
     static SITE: RefCell<Option<String>> = const { RefCell::new(None) };
     /// The step that this thread's last launch became.
     static LAST_STEP: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
-/// A piece of work of a graph.
+/// A step of a graph.
 #[derive(Clone)]
 pub(crate) struct Step {
     /// The stream it was queued on, counted from 0. Launches of a lane are after one another.
@@ -41,18 +41,18 @@ pub(crate) struct Step {
     /// Steps before it that it waits for.
     pub(crate) behind: Vec<usize>,
     pub(crate) work: Work,
-    /// Where in the program it was asked for, where races are looked for.
+    /// Its call site in the program, if races are checked.
     pub(crate) site: Option<String>,
 }
 
 impl Step {
-    /// Of the steps that it waits for those from a place on.
+    /// The steps that it depends on, from an index on.
     pub(crate) fn behind_from(&self, first: usize) -> impl Iterator<Item = usize> + '_ {
         self.behind.iter().copied().filter(move |b| *b >= first)
     }
 }
 
-/// What a step does.
+/// The operation of a step.
 #[derive(Clone)]
 pub(crate) enum Work {
     Launch(Arc<CapturedLaunch>),
@@ -68,7 +68,7 @@ pub(crate) struct ForeignGraph {
 }
 
 impl ForeignGraph {
-    /// Queues it.
+    /// Queues the graph.
     ///
     /// # Safety
     /// The stream is alive, and so is the memory that the graph uses.
@@ -87,7 +87,7 @@ impl Drop for ForeignGraph {
     }
 }
 
-/// A launch as it was noted.
+/// A recorded launch.
 pub(crate) struct CapturedLaunch {
     pub(crate) kernel: LoadedKernel,
     pub(crate) args: Box<[u64]>,
@@ -98,13 +98,13 @@ pub(crate) struct CapturedLaunch {
     pub(crate) foreign: bool,
 }
 
-/// Launches that are noted, of all threads that take part.
+/// A recording of launches, by all participating threads.
 pub struct Capture {
     device: Arc<DeviceCore>,
     open: Mutex<Noted>,
 }
 
-/// What was noted.
+/// The recorded work.
 #[derive(Default)]
 pub(crate) struct Noted {
     pub(crate) steps: Vec<Step>,
@@ -118,9 +118,9 @@ pub(crate) struct Noted {
     pub(crate) behind_handles: Vec<u64>,
     /// Memory that fills copy from.
     fills: HashMap<Vec<u8>, Buffer>,
-    /// Memory that is the graph's own, and whether it always holds the same.
+    /// Memory that the graph owns, and whether its contents are constant.
     pub(crate) own: Vec<(Buffer, bool)>,
-    /// Nothing is noted any more.
+    /// Whether the recording has ended.
     ended: bool,
 }
 
@@ -128,11 +128,11 @@ pub(crate) struct Noted {
 struct Lane {
     stream: Arc<StreamCore>,
     number: usize,
-    /// Steps that the next one waits for.
+    /// The steps that the next one depends on.
     ends: Vec<usize>,
 }
 
-/// Says where in the program this thread's next launch is asked for.
+/// Sets the call site of this thread's next launch.
 pub(crate) fn set_site(site: Option<String>) {
     SITE.set(site);
 }
@@ -178,7 +178,7 @@ impl Capture {
         Arc::new(Capture { device: device.clone(), open: Mutex::default() })
     }
 
-    /// Lets this thread take part.
+    /// Lets this thread participate.
     pub fn begin_here(self: &Arc<Self>) -> Result<()> {
         self.device.check_open("capture")?;
         if nesting::inside() || nesting::capturing() {
@@ -192,7 +192,7 @@ impl Capture {
         Ok(())
     }
 
-    /// Steps that were noted so far.
+    /// Number of steps recorded so far.
     pub fn noted_steps(&self) -> usize {
         lock(&self.open).steps.len()
     }
@@ -206,7 +206,7 @@ impl Capture {
         ended
     }
 
-    /// The step that this thread's last launch became, unless someone has asked since.
+    /// Takes the step that this thread's last launch became.
     pub fn take_last_step() -> Option<usize> {
         LAST_STEP.take()
     }
@@ -390,7 +390,7 @@ impl Capture {
         Ok(works)
     }
 
-    /// Notes that an event stands for what a stream has been given.
+    /// Records an event on a stream of the capture.
     pub(crate) fn note_event(&self, stream: &Arc<StreamCore>, event: EventHandle) -> Result<()> {
         self.check(&stream.device, "stream")?;
         let mut noted = self.noted()?;
@@ -400,7 +400,7 @@ impl Capture {
         Ok(())
     }
 
-    /// Lets a stream wait for what an event stands for.
+    /// Makes a stream of the capture wait for an event.
     pub(crate) fn wait_event(&self, stream: &Arc<StreamCore>, event: EventHandle) -> Result<()> {
         self.check(&stream.device, "stream")?;
         let mut noted = self.noted()?;
@@ -415,7 +415,7 @@ impl Capture {
         Ok(())
     }
 
-    /// Lets a stream wait for what another one has been given.
+    /// Makes a stream of the capture wait for another one.
     pub(crate) fn wait_stream(&self, stream: &Arc<StreamCore>, other: &Arc<StreamCore>) -> Result<()> {
         self.check(&stream.device, "stream")?;
         self.check(&other.device, "stream")?;
@@ -434,7 +434,7 @@ impl Capture {
         }
     }
 
-    /// Lets every stream wait for all that was noted.
+    /// Makes each stream wait for all recorded steps.
     pub(crate) fn fence(&self) {
         let mut noted = lock(&self.open);
         let mut last = vec![true; noted.steps.len()];

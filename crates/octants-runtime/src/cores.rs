@@ -18,95 +18,95 @@ use crate::scratch::Scratch;
 use crate::transfer::Transfers;
 use crate::worker_pool::WorkerPool;
 
-/// What streams, buffers and kernels hold of their device.
+/// The part of a device that its streams, buffers and kernels keep alive.
 pub(crate) struct DeviceCore {
     pub(crate) driver: Box<dyn Driver>,
     pub(crate) immediate: bool,
-    /// The host reads and writes the device's memory by address.
+    /// Whether the host can address the device's memory.
     pub(crate) host_addressable: bool,
     pub(crate) seed: AtomicU64,
     pub(crate) printer: Arc<Printer>,
-    /// Launches so far; numbers are given in the order of submission, so that they do not depend on the schedule.
+    /// Number of launches so far. Numbers follow the order of submission, so they do not depend on the schedule.
     pub(crate) launches: AtomicU64,
-    /// Bytes that buffers hold.
+    /// Bytes allocated by buffers.
     pub(crate) in_use: AtomicU64,
-    /// Whether the program has ended and whether launches are measured, in one place: a launch looks there once.
+    /// Whether the program has ended and whether launches are measured, in one word that a launch reads once.
     mode: AtomicU8,
-    /// The process is a copy of the device's own, without the threads and the connections of the driver.
+    /// Whether this is a forked child process, without the driver's threads and connections.
     abandoned: AtomicBool,
     pub(crate) buffers: Renewable<HashMap<u64, Weak<BufferCore>>>,
     next_buffer: AtomicU64,
     /// The buffers by address, kept where launches return before their work is done.
     pub(crate) by_address: RwLock<BTreeMap<u64, Weak<BufferCore>>>,
     streams: Renewable<Vec<Weak<StreamCore>>>,
-    /// Streams of others, kept until the program ends or they are forgotten.
+    /// Adopted streams, kept until the program ends or they are forgotten.
     pub(crate) adopted: Mutex<Vec<Arc<StreamCore>>>,
     next_stream: AtomicU32,
-    /// Streams that are gone, and whose work is done.
+    /// Number of destroyed streams whose work is done.
     pub(crate) ended_streams: AtomicU64,
     pub(crate) workers: WorkerPool,
-    /// Launches of the default stream that are made elsewhere, once some are: see `concurrency`.
+    /// Launches of the default stream that run on other streams, if any: see `concurrency`.
     pub(crate) launches_elsewhere: OnceLock<Arc<dyn LaunchesElsewhere>>,
     pub(crate) profile: Profile,
     pub(crate) races: Races,
-    /// The device as users name it, where they do.
+    /// The device as users name it, if they do.
     pub(crate) label: OnceLock<String>,
-    /// Watches for launches that are not ordered, if someone asks.
+    /// Detects unordered launches, if enabled.
     pub(crate) watch: OnceLock<Arc<dyn OrderWatch>>,
     pub(crate) transfers: Transfers,
-    /// Stands for the last work that the device did in place of the host.
+    /// Represents the last work that the device did in place of the host.
     pub(crate) host_work: Mutex<Option<EventHandle>>,
-    /// Code that is used no more, but for graphs that others have made of its launches.
+    /// Code that only graphs captured by others still use.
     pub(crate) in_graphs: Mutex<Vec<ModuleHandle>>,
     pub(crate) reclaim: Mutex<Option<Reclaim>>,
-    /// Failures of streams that were dropped before anyone asked.
+    /// Unreported failures of dropped streams.
     pub(crate) orphans: Failures,
-    /// The user has interrupted a wait for work that was not waited for since.
+    /// Whether the user has interrupted a wait for work that nothing has waited for since.
     pub(crate) wait_was_left: AtomicBool,
-    /// The end of the program waits for its work for a short time only.
+    /// Whether the end of the program waits only briefly for its work.
     pub(crate) is_given_up: AtomicBool,
-    /// Streams that nobody names any more, whose work is not done.
+    /// Dropped streams whose work is not done.
     pub(crate) unnamed: Mutex<Vec<Arc<StreamCore>>>,
 }
 
-/// Launches of the default stream that are held, or were made on other streams. Whatever else the stream is asked for
-/// comes after them.
+/// Launches of the default stream that are deferred, or run on other streams. All other operations of the default
+/// stream come after them.
 pub(crate) trait LaunchesElsewhere: Send + Sync {
-    /// Submits what is held.
+    /// Submits deferred launches.
     fn cut(&self, caller: &dyn Caller);
 
-    /// As [`LaunchesElsewhere::cut`]; no memory is kept any more for what may come.
+    /// Like [`LaunchesElsewhere::cut`], and releases memory kept for later launches.
     fn give_up(&self, caller: &dyn Caller);
 
     /// Orders the default stream, which has its turn, after all of them.
     fn settle(&self, home: &StreamCore);
 
-    /// Gives everything back; all work is done.
+    /// Releases everything; all work is done.
     fn end(&self, driver: &dyn Driver);
 }
 
-/// Who is told what orders the work of streams, and of work that is no launch.
+/// Receives the events that order the work of streams, and work other than launches.
 pub(crate) trait OrderWatch: Send + Sync {
-    /// An event stands for a stream's work until now.
+    /// An event was recorded on a stream.
     fn record(&self, stream: &StreamCore, event: EventHandle);
 
-    /// A stream is after what an event stands for.
+    /// A stream waits for an event.
     fn wait(&self, stream: &StreamCore, event: EventHandle);
 
-    /// Another device's stream is after what an event of this device stands for.
+    /// Another device's stream waits for an event of this device.
     fn wait_elsewhere(&self, stream: &StreamCore, event: EventHandle);
 
     /// The device's number among those that are watched together.
     fn number(&self) -> u32;
 
-    /// The host is after what an event stands for.
+    /// The host has waited for an event.
     fn host_waited_for_event(&self, event: EventHandle);
 
-    /// The host is after all work of a stream.
+    /// The host has waited for a stream.
     fn host_waited(&self, stream: u32);
 
-    /// To be called before work that reads or writes ranges of addresses, each from the first to before the second. An
-    /// error where it races with other work.
+    /// Must be called before work that reads or writes half-open address ranges. Returns an error if it races with
+    /// other work.
     fn check_ranges(
         &self,
         stream: &StreamCore,
@@ -116,7 +116,7 @@ pub(crate) trait OrderWatch: Send + Sync {
     ) -> Result<()>;
 }
 
-/// What a launch must know of its device.
+/// The state of its device that a launch needs.
 #[derive(Clone, Copy)]
 pub(crate) struct Mode(u8);
 
@@ -137,7 +137,7 @@ impl Mode {
         self.0 & Mode::MEASURED != 0
     }
 
-    /// Launches on the default stream run concurrently where they can, unless their thread says otherwise.
+    /// Whether launches on the default stream run concurrently if possible, unless their thread disables it.
     #[inline]
     pub(crate) fn is_concurrent(self) -> bool {
         self.0 & Mode::CONCURRENT != 0
@@ -150,30 +150,29 @@ pub(crate) struct Reclaim {
     pub(crate) event: EventHandle,
 }
 
-/// What a stream's handles share.
+/// The shared state of a stream's handles.
 pub(crate) struct StreamCore {
     pub(crate) device: Arc<DeviceCore>,
     pub(crate) handle: StreamHandle,
     /// Zero for the default stream.
     pub(crate) number: u32,
-    /// The driver made the stream for us.
+    /// Whether this program created the stream.
     pub(crate) owned: bool,
-    /// Of a stream that someone else made: stands for the work that this program has queued there last.
+    /// For an adopted stream: represents the last work that this program has queued there.
     pub(crate) last: Option<EventHandle>,
-    /// Someone has captured work of ours on it into a graph.
+    /// Whether another library has captured work of this program on it.
     pub(crate) was_captured: AtomicBool,
     pub(crate) failures: Arc<Failures>,
-    /// Where the channel of what the stream's work says is, from the first launch on that may say something; it
-    /// stays.
+    /// Address of the stream's channel, from the first launch that may send messages. Never changes afterwards.
     pub(crate) channel_at: AtomicU64,
-    /// Held for the time of a launch: it is what keeps the launches of several threads in order.
+    /// Locked during a launch, which orders the launches of several threads.
     pub(crate) scratch: Renewable<Scratch>,
 }
 
 /// Set in `BufferCore::state` once the program has ended; the rest counts pins.
 pub(crate) const CLOSED: u64 = 1 << 63;
 
-/// What a buffer's handles share.
+/// The shared state of a buffer's handles.
 pub(crate) struct BufferCore {
     pub(crate) device: Arc<DeviceCore>,
     pub(crate) id: u64,
@@ -188,7 +187,7 @@ pub(crate) struct BufferCore {
     pub(crate) uses: Mutex<Uses>,
 }
 
-/// Who uses a buffer's memory.
+/// The users of a buffer's memory.
 #[derive(Default)]
 pub(crate) struct Uses {
     /// Streams that may have work queued.
@@ -202,10 +201,10 @@ pub(crate) struct Uses {
 /// host ([`crate::Buffer::write`]).
 #[derive(Clone, Copy)]
 pub(crate) enum Writes {
-    /// So often.
+    /// The number of writes.
     Seen(u64),
-    /// It may be written to unseen: others were given the address, or work that writes there may have been captured
-    /// into a graph, which its owner runs as often as they like.
+    /// Writes may go unnoticed: others have the address, or work that writes there may have been captured into a graph,
+    /// which its owner may launch at any time.
     Unseen,
 }
 
@@ -223,7 +222,7 @@ impl Writes {
     }
 }
 
-/// A stream that was given the address, and whether to write.
+/// A stream that received the address, and whether its work writes.
 pub(crate) struct Use {
     pub(crate) stream: Weak<StreamCore>,
     pub(crate) writes: bool,
@@ -302,7 +301,7 @@ impl DeviceCore {
         self.mode.fetch_or(Mode::CONCURRENT, Ordering::Release);
     }
 
-    /// Submits what is held of the default stream's launches: something is asked for that comes after them.
+    /// Submits the deferred launches of the default stream, because an operation must come after them.
     #[inline]
     pub(crate) fn submit_held(&self, caller: &dyn Caller) {
         if let Some(launches) = self.launches_elsewhere.get() {
@@ -310,7 +309,7 @@ impl DeviceCore {
         }
     }
 
-    /// True when the driver must not be called any more, not even to give something back.
+    /// Whether the driver must not be called any more, not even to free something.
     #[inline]
     pub(crate) fn is_abandoned(&self) -> bool {
         self.abandoned.load(Ordering::Acquire)
@@ -320,7 +319,7 @@ impl DeviceCore {
         if self.is_closed() { Err(ErrorKind::ProgramGone { what }.into()) } else { Ok(()) }
     }
 
-    /// Adds what the driver cannot know to its out-of-memory error.
+    /// Adds the state of this program to the driver's out-of-memory error.
     pub(crate) fn explain(&self, error: DeviceError) -> DeviceError {
         match error.kind() {
             ErrorKind::OutOfMemory { device, requested, free, capacity, .. } => ErrorKind::OutOfMemory {
@@ -335,14 +334,13 @@ impl DeviceCore {
         }
     }
 
-    /// Nothing of the driver is called any more: the process is a copy that a fork has made, or the device is at work
-    /// that does not end.
+    /// Stops all calls of the driver: this is a forked child process, or the device runs work that does not end.
     pub(crate) fn abandon(&self) {
         self.set_closed();
         self.abandoned.store(true, Ordering::Release);
     }
 
-    /// Lets go of the locks on the lists of buffers and streams that threads held which are not here.
+    /// Recreates the locks of the buffer and stream lists that threads of the parent process held.
     ///
     /// # Safety
     /// As [`Renewable::renew_if_held`].

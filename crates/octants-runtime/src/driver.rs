@@ -17,10 +17,10 @@ use crate::poll::poll;
 use crate::report::{Failures, Printer};
 use crate::sections::Section;
 
-/// A device as others of its kind know it.
+/// A device, as identified by other devices of the same library.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Peer {
-    /// The name of what drives it: devices of the same library know one another.
+    /// The name of the library: devices of the same library can refer to each other.
     pub library: &'static str,
     /// The device, in the library's terms.
     pub device: i32,
@@ -54,15 +54,15 @@ pub struct GraphHandle(pub u64);
 
 /// A part of a graph.
 pub struct GraphPart<'a> {
-    /// Places of the parts that it comes after, all before its own.
+    /// Indices of the parts that it depends on, all smaller than its own.
     pub behind: &'a [usize],
-    /// What it does.
+    /// Its operation.
     pub work: PartWork<'a>,
 }
 
-/// What a part of a graph does.
+/// The operation of a part of a graph.
 pub enum PartWork<'a> {
-    /// The tasks of a module, which follow one another as the sections say; without sections they are in order.
+    /// The tasks of a module, in the order that the sections define; without sections, in sequence.
     Launch {
         /// The module.
         module: ModuleHandle,
@@ -75,7 +75,7 @@ pub enum PartWork<'a> {
     Fill {
         /// The first byte.
         at: DevicePtr,
-        /// What repeats.
+        /// The repeated pattern.
         pattern: Pattern,
         /// Length in bytes.
         bytes: u64,
@@ -91,7 +91,7 @@ pub enum PartWork<'a> {
     },
 }
 
-/// What new memory holds.
+/// The initial contents of memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Contents {
     /// Zeroes.
@@ -109,7 +109,7 @@ pub trait Caller {
     /// launcher.
     fn will_block(&self);
 
-    /// `path:line` in the program of the call that it serves, where that is known.
+    /// `path:line` of the call in the program, if known.
     fn call_site(&self) -> Option<String> {
         None
     }
@@ -119,8 +119,8 @@ pub trait Caller {
         false
     }
 
-    /// True once the user has interrupted the thread: it leaves what it works at or waits for. Asked every now and then
-    /// after [`Caller::will_block`], where the caller's own code may run.
+    /// Whether the user has interrupted the thread, which must then abandon its work or wait. Polled after
+    /// [`Caller::will_block`], where the caller's own code may run.
     fn is_interrupted(&self) -> bool {
         false
     }
@@ -131,7 +131,7 @@ pub trait Caller {
     }
 }
 
-/// A caller that others do not wait for.
+/// A caller that blocks no other threads while it waits.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Patient;
 
@@ -139,22 +139,22 @@ impl Caller for Patient {
     fn will_block(&self) {}
 }
 
-/// What is common to the tasks of one launch. A driver that returns before the work is done takes copies: nothing here
-/// may be looked at after [`Driver::launch`] has returned.
+/// The state shared by the tasks of one launch. An asynchronous driver must copy what it needs: nothing here may be
+/// accessed after [`Driver::launch`] has returned.
 pub struct Launch<'a> {
-    /// What is launched.
+    /// The kernel.
     pub kernel: &'a Arc<KernelMeta>,
-    /// Argument slots. They travel by value unless `args_at` says where they are.
+    /// Argument slots, passed by value unless `args_at` is set.
     pub args: &'a [u64],
-    /// A copy of the argument slots in the device's memory, where they take more bytes than
-    /// [`Driver::max_argument_bytes`]: the code then reads them there. Written on the stream, ahead of the tasks.
+    /// A copy of the argument slots in device memory, which the code reads if the slots exceed
+    /// [`Driver::max_argument_bytes`]. Written in stream order, before the tasks.
     pub args_at: Option<DevicePtr>,
-    /// The stream's frame, at least as large as the kernel asks for; its contents are unspecified at the start.
+    /// The stream's frame, at least as large as the kernel needs; uninitialized.
     pub frame: DevicePtr,
     /// Result slots, in memory both host and device can reach.
     pub result: DevicePtr,
-    /// Address of the stream's `DeviceChannel`; zero where the kernel has nothing to say, and for host code, which
-    /// calls back.
+    /// Address of the stream's `DeviceChannel`. Zero if the kernel sends no messages, and for host code, which uses
+    /// callbacks.
     pub channel: DevicePtr,
     /// Number of the kernel among those that write to the channel.
     pub speaker: u64,
@@ -162,15 +162,15 @@ pub struct Launch<'a> {
     pub seed: u64,
     /// Number of the launch in the program.
     pub number: u64,
-    /// Where a device that decides about loops counts the rounds of each, in the frame: a word for each loop. Null
-    /// where no one asks for their number.
+    /// Where a device that evaluates loop conditions counts the iterations, in the frame: a word per loop. Null if the
+    /// counts are not needed.
     pub rounds: DevicePtr,
-    /// Where a device that decides about checkpoints writes at which of them the launch ends.
+    /// Where a device that evaluates checkpoints writes the one at which the launch ends.
     pub end: EndWords,
-    /// Launched from within a running task: must not wait for other tasks.
+    /// Whether it was launched from a running task, and so must not wait for other tasks.
     pub nested: bool,
-    /// Where assertion failures of the stream go. A driver whose code cannot call back records them here by the time
-    /// that a call which waits for the work returns.
+    /// Receives assertion failures of the stream. A driver without callbacks records them here before a call that waits
+    /// for the work returns.
     pub failures: &'a Arc<Failures>,
     /// Where printed text goes.
     pub printer: &'a Arc<Printer>,
@@ -194,7 +194,7 @@ impl EndWords {
 }
 
 impl Launch<'_> {
-    /// Where the rounds of the loop of this number are counted; zero for nowhere.
+    /// Address of the iteration count of a loop, by number; zero if not counted.
     pub fn rounds_at(&self, number: u32) -> u64 {
         if self.rounds.0 == 0 { 0 } else { self.rounds.0 + 8 * u64::from(number) }
     }
@@ -228,7 +228,7 @@ pub enum SparseWork {
     Solvers,
 }
 
-/// What a direct solver factorizes a matrix into.
+/// The factorization of a direct solver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Factors {
     /// `L L^T`, for symmetric, positive definite matrices. Reads the lower triangle.
@@ -239,8 +239,8 @@ pub enum Factors {
     Lu,
 }
 
-/// A matrix by rows, in a device's memory: entries of a row follow one another, by increasing columns. Offsets and
-/// column numbers have 32 bits, and count from zero.
+/// A matrix in compressed sparse row format in device memory, with the columns of each row in ascending order. Offsets
+/// and column indices are 32-bit and zero-based.
 #[derive(Debug, Clone, Copy)]
 pub struct MatrixRows {
     /// Number of rows.
@@ -249,7 +249,7 @@ pub struct MatrixRows {
     pub columns: u64,
     /// Number of entries.
     pub entries: u64,
-    /// Where each row's entries begin and the last one's end.
+    /// Row offsets: the start of each row, and the end of the last one.
     pub starts: DevicePtr,
     /// The column of each entry.
     pub column_numbers: DevicePtr,
@@ -259,7 +259,7 @@ pub struct MatrixRows {
     pub real: RealType,
 }
 
-/// Calls of a library that was told of a matrix. Memory that is given to them lives until the work is done.
+/// Products of a library with a matrix. Memory passed to the calls lives until the work is done.
 #[allow(clippy::missing_safety_doc)] // One contract for all, above.
 pub trait ProductCalls: Send {
     /// Workspace size of the products, in bytes.
@@ -270,16 +270,16 @@ pub trait ProductCalls: Send {
     -> Result<()>;
 }
 
-/// Calls of a library that was told of a system's matrix. Memory that is given to them lives until the work is done.
+/// A direct solver of a library for a matrix. Memory passed to the calls lives until the work is done.
 #[allow(clippy::missing_safety_doc)] // As above.
 pub trait SolverCalls: Send {
-    /// Orders the unknowns and finds where the factors have entries.
+    /// Symbolic factorization: orders the unknowns and computes the sparsity pattern of the factors.
     unsafe fn analyze(&mut self, stream: StreamHandle) -> Result<()>;
 
-    /// Computes the factors of a matrix of the same pattern with these values. A sentence says why there are none.
+    /// Numeric factorization of a matrix of the same pattern with these values. On failure, a sentence with the reason.
     unsafe fn factorize(&mut self, stream: StreamHandle, values: DevicePtr) -> Result<Option<String>>;
 
-    /// Queues the solution for a right side.
+    /// Queues the solution for a right-hand side.
     unsafe fn solve(&mut self, stream: StreamHandle, right: DevicePtr, solution: DevicePtr) -> Result<()>;
 }
 
@@ -290,54 +290,53 @@ pub trait Driver: Send + Sync + 'static {
     /// Name of the device, for messages.
     fn name(&self) -> &str;
 
-    /// What drives the device: a name, and its version as its maker writes it; `None` where nothing does but this
-    /// program.
+    /// The driver software: its name, and its version in the vendor's notation; `None` if there is no such software.
     fn software(&self) -> Option<(&'static str, i32)> {
         None
     }
 
-    /// Nominal rate of the clock that code reads, in hertz; `None` where it has none or is not known.
+    /// Nominal frequency in hertz of the clock that code reads, if known.
     fn clock_hz(&self) -> Option<f64> {
         None
     }
 
-    /// True when every call returns only after its work is done.
+    /// Whether all calls are synchronous.
     fn is_immediate(&self) -> bool;
 
-    /// What the code that it loads is made for.
+    /// The target of the code that it loads.
     fn code_target(&self) -> CodeTarget {
         CodeTarget::Host
     }
 
-    /// True when the host reads and writes the device's memory by its address, and the device the host's. Otherwise
-    /// arrays of the host are staged: copied to memory of the device's own ahead of a launch, and back after it.
+    /// Whether host and device can address each other's memory. Otherwise host arrays are staged: copied to device
+    /// memory before a launch, and back after it.
     fn is_host_addressable(&self) -> bool {
         true
     }
 
-    /// False where the driver knows that the device cannot use this address: launches with it are refused. Asked only
-    /// where the host cannot address the device's memory.
+    /// False if the device is known to be unable to access this address: launches with it are rejected. Called only if
+    /// the host cannot address the device's memory.
     fn reaches(&self, _address: DevicePtr) -> bool {
         true
     }
 
-    /// The device as DLPack names it: its kind and its number among those of the kind.
+    /// The device in DLPack's terms: device type and index.
     fn dlpack_device(&self) -> (i32, i32) {
         (1, 0)
     }
 
-    /// Name of the attribute by which Python objects show arrays in this device's memory, where there is such a
+    /// Name of the attribute through which Python objects export arrays in this device's memory, if there is such a
     /// protocol.
     fn array_protocol(&self) -> Option<&'static str> {
         None
     }
 
-    /// The stream that other libraries use where they name none, by the handle that DLPack has for it.
+    /// The default stream of other libraries, by its DLPack handle.
     fn unnamed_stream(&self) -> Option<StreamHandle> {
         None
     }
 
-    /// Waits for all work of the device, that of other libraries too.
+    /// Waits for all work of the device, including that of other libraries.
     fn synchronize_device(&self) -> Result<()> {
         Ok(())
     }
@@ -345,63 +344,62 @@ pub trait Driver: Send + Sync + 'static {
     /// Bytes of memory of the device, where known.
     fn memory_bytes(&self) -> Option<u64>;
 
-    /// Most bytes of arguments that travel by value. A kernel with more finds them in memory ([`Launch::args_at`]).
+    /// Maximum size of arguments passed by value, in bytes. Larger ones are passed in memory ([`Launch::args_at`]).
     fn max_argument_bytes(&self) -> u64 {
         u64::MAX
     }
 
-    /// Memory of `bytes` bytes at an address that is a multiple of 64. With a stream it is for work queued there from
-    /// now on, and for what events order after that; with `None` it is ready for every stream when the call returns,
-    /// without waiting for work queued on any.
+    /// Allocates `bytes` bytes, aligned to 64. With a stream, the memory is for work queued there from now on, and for
+    /// work that events order after it. With `None`, it is usable on every stream when the call returns, without
+    /// waiting for queued work.
     unsafe fn allocate(&self, stream: Option<StreamHandle>, bytes: u64, contents: Contents) -> Result<DevicePtr>;
 
-    /// A new in-order queue. Work on it is ordered with that of other streams by events only. Streams of a higher
-    /// priority come first where the device has a choice. Never called on a driver that is immediate.
+    /// Creates an in-order queue. Only events order its work relative to other streams. The device prefers streams of
+    /// higher priority. Never called on an immediate driver.
     fn create_stream(&self, priority: i32) -> Result<StreamHandle>;
 
-    /// Gives a stream back that [`Driver::create_stream`] made; all its work is done.
+    /// Destroys a stream of [`Driver::create_stream`], whose work is done.
     unsafe fn destroy_stream(&self, stream: StreamHandle);
 
-    /// Takes over the handle of a stream that someone else made and keeps alive.
+    /// Adopts the handle of a stream that its creator keeps alive.
     fn adopt_stream(&self, handle: u64) -> Result<StreamHandle>;
 
-    /// A new event, not recorded yet. Only one with `timing` can be asked for the time.
+    /// Creates an event, not recorded yet. Only an event with `timing` records its time.
     fn create_event(&self, timing: bool) -> Result<EventHandle>;
 
-    /// Gives an event back; work that waits for it still may.
+    /// Destroys an event; queued waits for it remain valid.
     unsafe fn destroy_event(&self, event: EventHandle);
 
-    /// Lets the event stand for the work queued on `stream` until now.
+    /// Records the event: it represents the work queued on `stream` so far.
     unsafe fn record_event(&self, stream: StreamHandle, event: EventHandle) -> Result<()>;
 
-    /// Makes what is queued on `stream` from now on wait for what the events stand for now; nothing, where not
-    /// recorded.
+    /// Makes later work on `stream` wait for the work that the events represent. An unrecorded event has no effect.
     unsafe fn wait_events(&self, stream: StreamHandle, events: &[EventHandle]) -> Result<()>;
 
-    /// Waits, on this thread, for what the event stands for.
+    /// Blocks this thread until the work that the event represents is done.
     unsafe fn synchronize_event(&self, event: EventHandle) -> Result<()>;
 
-    /// True when all work queued on `stream` is done.
+    /// Whether all work queued on `stream` is done.
     unsafe fn query_stream(&self, stream: StreamHandle) -> Result<bool>;
 
-    /// True when what the event stands for is done.
+    /// Whether the work that the event represents is done.
     unsafe fn query_event(&self, event: EventHandle) -> Result<bool>;
 
     /// Milliseconds from one event to another, both with timing and recorded; waits for both.
     unsafe fn elapsed_ms(&self, earlier: EventHandle, later: EventHandle) -> Result<f64>;
 
-    /// Gives memory back once all work queued on `stream` until now is done.
+    /// Frees memory once all work queued on `stream` so far is done.
     unsafe fn free(&self, stream: StreamHandle, memory: DevicePtr, bytes: u64);
 
-    /// Zeroed memory that both host and device reach, at the same address, and that copies to and from the device need
-    /// not be held up by: results, and the staging of host memory.
+    /// Allocates zeroed pinned memory, which host and device access at the same address and which allows asynchronous
+    /// copies: for results, and for staging host memory.
     unsafe fn allocate_pinned(&self, bytes: u64) -> Result<DevicePtr>;
 
-    /// Gives back what [`Driver::allocate_pinned`] made; no work uses it any more.
+    /// Frees memory of [`Driver::allocate_pinned`] that no work uses any more.
     unsafe fn free_pinned(&self, memory: DevicePtr, bytes: u64);
 
-    /// Queues a copy from host memory, which must stay as it is until the copy is done. From pinned memory the call
-    /// returns at once; from other memory it may wait for the stream.
+    /// Queues a copy from host memory, which must not change until the copy is done. Asynchronous from pinned memory;
+    /// from other memory the call may wait for the stream.
     unsafe fn copy_to_device(&self, stream: StreamHandle, to: DevicePtr, from: *const u8, bytes: u64) -> Result<()>;
 
     /// Queues a copy to host memory, which must stay alive until the copy is done. As with [`Driver::copy_to_device`],
@@ -411,12 +409,12 @@ pub trait Driver: Send + Sync + 'static {
     /// Queues a copy within the device; the ranges do not overlap.
     unsafe fn copy_on_device(&self, stream: StreamHandle, to: DevicePtr, from: DevicePtr, bytes: u64) -> Result<()>;
 
-    /// What other devices of the same kind must know to copy from this one's memory; `None` where they cannot.
+    /// The identity of this device for copies by other devices of the same library; `None` if they cannot copy.
     fn peer(&self) -> Option<Peer> {
         None
     }
 
-    /// Lets another device of the same library access this one's memory directly, where the devices can.
+    /// Enables direct access of another device of the same library to this one's memory, if possible.
     fn share_with(&self, _peer: Peer) -> Result<()> {
         Ok(())
     }
@@ -434,24 +432,24 @@ pub trait Driver: Send + Sync + 'static {
         Err(ErrorKind::CompilerBug("this driver cannot copy from other devices".into()).into())
     }
 
-    /// Queues that a range becomes copies of a pattern; its address and its size are multiples of the pattern's. False,
-    /// with nothing queued, where the device has no call for it.
+    /// Queues a fill of a range with a pattern; address and size are multiples of the pattern's size. Returns false,
+    /// with nothing queued, if the device has no call for it.
     unsafe fn fill(&self, _stream: StreamHandle, _at: DevicePtr, _pattern: Pattern, _bytes: u64) -> Result<bool> {
         Ok(false)
     }
 
-    /// Whether [`Driver::fill`] has a call for every pattern.
+    /// Whether [`Driver::fill`] supports every pattern.
     fn fills(&self) -> bool {
         false
     }
 
-    /// Machine code for the device from an artifact's text, so that it can be kept; `None` where text is what is
-    /// loaded, or there is none.
+    /// Assembles an artifact's text to machine code, so that it can be cached; `None` if the driver loads the text
+    /// itself, or there is no text.
     fn assemble(&self, _code: &[u8]) -> Option<Vec<u8>> {
         None
     }
 
-    /// How many threads the device runs at once of a loaded task, where there is a limit to their number.
+    /// Maximum number of concurrent threads of a loaded task on the device, if limited.
     ///
     /// # Safety
     /// The task's module is loaded.
@@ -468,9 +466,8 @@ pub trait Driver: Send + Sync + 'static {
     /// Queues a task. `launch.args` has the artifact's number of slots.
     unsafe fn launch(&self, stream: StreamHandle, task: TaskHandle, launch: &Launch<'_>) -> Result<()>;
 
-    /// Queues all tasks of a module as one piece of work, made for this launch and those to come. They follow one
-    /// another as `sections` says; without sections they are in order. False, with nothing queued, where the caller has
-    /// to launch them one by one.
+    /// Queues all tasks of a module as one graph, which later launches reuse. `sections` defines their order; without
+    /// sections they run in sequence. Returns false, with nothing queued, if the caller has to launch them one by one.
     unsafe fn launch_as_one(
         &self,
         _stream: StreamHandle,
@@ -481,9 +478,9 @@ pub trait Driver: Send + Sync + 'static {
         Ok(false)
     }
 
-    /// Adds all tasks of a module, as its `sections` say, to the graph that another library makes of the stream's work,
-    /// after what that has so far. What comes later on the stream comes after them. The module stays loaded as long
-    /// as that graph. False, with nothing added, where the device cannot decide about them.
+    /// Adds all tasks of a module, in the order of its `sections`, to the graph that another library captures from the
+    /// stream, between its earlier and later work. The module stays loaded as long as that graph. Returns false, with
+    /// nothing added, if the device cannot evaluate their conditions.
     unsafe fn launch_into_capture(
         &self,
         _stream: StreamHandle,
@@ -494,15 +491,15 @@ pub trait Driver: Send + Sync + 'static {
         Ok(false)
     }
 
-    /// Makes one piece of work of parts that may be launched repeatedly; `None` where the device has no such
-    /// thing, or not for these. Modules stay loaded, and memory stays, until [`Driver::destroy_graph`].
+    /// Builds a graph that can be launched repeatedly; `None` if the device does not support graphs, or not of these
+    /// parts. Modules stay loaded, and memory stays alive, until [`Driver::destroy_graph`].
     unsafe fn make_graph(&self, _parts: &[GraphPart<'_>]) -> Result<Option<GraphHandle>> {
         Ok(None)
     }
 
-    /// Queues a graph. Of its launches those at the places `changed` differ from the time before in more than their
-    /// number; `launch_of` tells what a launch is. False, with nothing queued, where these launches cannot be the
-    /// graph's: it is then to be made again.
+    /// Queues a graph. The launches with the indices `changed` differ from last time in more than their number;
+    /// `launch_of` returns a launch. Returns false, with nothing queued, if the graph cannot be updated to these
+    /// launches and has to be rebuilt.
     unsafe fn launch_graph<'a>(
         &self,
         _stream: StreamHandle,
@@ -513,43 +510,43 @@ pub trait Driver: Send + Sync + 'static {
         Ok(false)
     }
 
-    /// Gives a graph back; what is queued of it still runs.
+    /// Destroys a graph; queued launches of it still run.
     unsafe fn destroy_graph(&self, _graph: GraphHandle) {}
 
-    /// Makes a graph ready that another library has described, as it is now.
+    /// Instantiates the current state of a graph that another library has described.
     unsafe fn ready_foreign_graph(&self, _graph: u64) -> Result<GraphHandle> {
         let message = format!("graphs of other libraries are not supported on {}", self.name());
         Err(ErrorKind::Misuse { message }.into())
     }
 
-    /// Queues such a graph. It does not run beside itself.
+    /// Queues such a graph. Launches of the same graph do not overlap.
     unsafe fn launch_foreign_graph(&self, _stream: StreamHandle, _graph: GraphHandle) -> Result<()> {
         Err(ErrorKind::CompilerBug("a graph of another library on a device that has none".into()).into())
     }
 
-    /// Gives such a graph back; what is queued of it still runs.
+    /// Destroys such a graph; queued launches of it still run.
     unsafe fn destroy_foreign_graph(&self, _graph: GraphHandle) {}
 
-    /// Why there is no library of the vendor's for this work with sparse matrices: a sentence that says what to
-    /// install. `None` where there is one.
+    /// Why there is no vendor library for this sparse work: a sentence that says what to install. `None` if there is
+    /// one.
     fn missing_sparse_library(&self, _work: SparseWork) -> Option<String> {
         Some(format!("there is no sparse matrix library for {}", self.name()))
     }
 
-    /// Tells the vendor's library of a matrix, for products. The matrix's memory lives as long as the result.
+    /// Prepares products with a matrix by the vendor's library. The matrix must outlive the result.
     unsafe fn sparse_product(&self, _matrix: &MatrixRows) -> Result<Box<dyn ProductCalls>> {
         let message = self.missing_sparse_library(SparseWork::Products).unwrap_or_default();
         Err(ErrorKind::Misuse { message }.into())
     }
 
-    /// Tells the vendor's library of the matrix of a system. The matrix's memory lives as long as the result.
+    /// Prepares a direct solver for a matrix by the vendor's library. The matrix must outlive the result.
     unsafe fn sparse_solver(&self, _matrix: &MatrixRows, _factors: Factors) -> Result<Box<dyn SolverCalls>> {
         let message = self.missing_sparse_library(SparseWork::Solvers).unwrap_or_default();
         Err(ErrorKind::Misuse { message }.into())
     }
 
-    /// True while what is queued on `stream` is captured into a graph instead of being run. Nothing may then wait for
-    /// the stream, and memory of the stream's own must not be exchanged.
+    /// Whether work on `stream` is being captured into a graph. Then nothing may wait for the stream, and the stream's
+    /// own memory must not be replaced.
     unsafe fn is_capturing(&self, _stream: StreamHandle) -> Result<bool> {
         Ok(false)
     }
@@ -557,43 +554,42 @@ pub trait Driver: Send + Sync + 'static {
     /// Waits until all work queued on `stream` is done.
     unsafe fn synchronize(&self, stream: StreamHandle) -> Result<()>;
 
-    /// As [`Driver::synchronize`], but for some time only; whether the work is done.
+    /// Like [`Driver::synchronize`], with a timeout; returns whether the work is done.
     unsafe fn synchronize_for(&self, stream: StreamHandle, time: Duration) -> Result<bool> {
         // SAFETY: the trait's contract.
         poll(time, || unsafe { self.query_stream(stream) })
     }
 
-    /// Work that is queued or runs can be made to end early.
+    /// Whether queued and running work can be canceled.
     fn cancels(&self) -> bool {
         false
     }
 
-    /// What is queued now ends as soon as it can: on `stream`, with what this waits for, or on all streams permanently.
-    /// For drivers that cancel.
+    /// Cancels all queued work on `stream` and the work it waits for; or on all streams, permanently. For drivers that
+    /// support it.
     unsafe fn cancel(&self, _stream: Option<StreamHandle>) {}
 
-    /// For a driver that is immediate, in a process that a fork has made: its own threads are not here, nor are those
-    /// that were calling it.
+    /// For an immediate driver in a forked child process, which has neither its threads nor those that were calling it.
     ///
     /// # Safety
     /// This is the only thread of the process, and runs no task.
     unsafe fn renew_after_fork(&self) {}
 
-    /// What the driver makes of code may be kept for later processes: the device and the software that it is for.
-    /// `None` where nothing is kept.
+    /// The key of the cache of code that the driver has compiled: the device and the software. `None` if nothing is
+    /// cached.
     fn cache_name(&self) -> Option<String> {
         None
     }
 
-    /// Takes what an earlier process has kept under this name, as [`Driver::cache_contents`] gave it.
+    /// Loads the cache of an earlier process with the same key, as returned by [`Driver::cache_contents`].
     fn load_cache(&self, _contents: &[u8]) {}
 
-    /// What a later process should find; `None` where it would find the same already.
+    /// The cache contents for later processes; `None` if unchanged.
     fn cache_contents(&self) -> Option<Vec<u8>> {
         None
     }
 
-    /// The program has ended: nothing is launched any more, while memory and modules may still be given back. Lets go
-    /// of what only launches need.
+    /// Called when the program has ended: no more launches follow, but memory and modules may still be freed. Releases
+    /// what only launches need.
     fn close(&self);
 }

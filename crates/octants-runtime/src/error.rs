@@ -12,16 +12,16 @@ pub type Result<T> = std::result::Result<T, DeviceError>;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeviceError(Box<ErrorKind>);
 
-/// What went wrong.
+/// The kind of an error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ErrorKind {
     /// No memory left.
     OutOfMemory {
         /// Name of the device.
         device: String,
-        /// Bytes asked for.
+        /// Requested bytes.
         requested: u64,
-        /// Bytes the program holds already.
+        /// Bytes that the program has allocated.
         in_use: u64,
         /// Bytes of the device that nobody holds, where known.
         free: Option<u64>,

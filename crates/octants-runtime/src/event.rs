@@ -15,19 +15,19 @@ use crate::poll::poll;
 use crate::report::lock;
 use crate::stream::Stream;
 
-/// A point in a stream's work. Given back when dropped; work that waits for it still may.
+/// A point in a stream's work. Destroyed when dropped; queued waits for it remain valid.
 pub struct Event {
     device: Arc<DeviceCore>,
     handle: EventHandle,
     timing: bool,
     /// The stream it was recorded on last.
     stream: Mutex<Option<Weak<StreamCore>>>,
-    /// It was recorded last in a capture, where it stands for no work that has been queued.
+    /// Whether it was last recorded in a capture, so it represents no queued work.
     noted: AtomicBool,
 }
 
 impl DeviceCore {
-    /// Waits for what the event stands for; a caller who is interrupted leaves the wait.
+    /// Waits for the event. An interrupted caller abandons the wait.
     ///
     /// # Safety
     /// The event is the driver's, and alive.
@@ -56,12 +56,12 @@ impl Event {
         if self.device.immediate { 0 } else { self.handle.0 }
     }
 
-    /// False once the program it belongs to has ended.
+    /// False once its program has ended.
     pub fn alive(&self) -> bool {
         !self.device.is_closed()
     }
 
-    /// Lets the event stand for the work queued on the stream until now.
+    /// Records the event: it represents the work queued on the stream so far.
     pub fn record(&self, stream: &Stream) -> Result<()> {
         let core = self.check(stream)?;
         if let Some(capture) = capture::current() {
@@ -84,8 +84,8 @@ impl Event {
         Ok(())
     }
 
-    /// Makes what is queued on the stream from now on wait for what the event stands for; nothing, where it was never
-    /// recorded. The stream may be another device's: see [`crate::peer_waits`].
+    /// Makes later work on the stream wait for the event. No effect if the event was never recorded. The stream may
+    /// belong to another device: see [`crate::peer_waits`].
     pub fn wait(&self, stream: &Stream, caller: &dyn Caller) -> Result<()> {
         if !self.is_of_device_of(stream) {
             self.device.check_open("event")?;
@@ -107,8 +107,7 @@ impl Event {
         Ok(())
     }
 
-    /// Waits, on this thread, for what the event stands for, and reports a failure of its stream that was not reported
-    /// yet.
+    /// Blocks this thread until the event has completed, and reports an unreported failure of its stream.
     pub fn synchronize(&self, caller: &dyn Caller) -> Result<()> {
         self.device.check_open("event")?;
         refuse_while_capturing("the host cannot wait for an event")?;
@@ -125,7 +124,7 @@ impl Event {
         stream.map_or(Ok(()), |s| s.report_pending())
     }
 
-    /// True when what the event stands for is done.
+    /// Whether the event has completed.
     pub fn query(&self) -> Result<bool> {
         self.device.check_open("event")?;
         refuse_while_capturing("the host cannot ask for an event")?;
@@ -138,7 +137,7 @@ impl Event {
         Ok(done)
     }
 
-    /// The host knows that what the event stands for is done.
+    /// Notes that the host has waited for the event.
     fn note_host_wait(&self) {
         if let Some(watch) = self.device.watch.get() {
             watch.host_waited_for_event(self.handle);
@@ -173,7 +172,7 @@ impl Event {
         unsafe { self.device.driver.elapsed_ms(self.handle, later.handle) }
     }
 
-    /// Refuses to wait for what only a graph's own steps wait for.
+    /// Rejects a wait for an event that exists only among a graph's own steps.
     fn check_not_noted(&self) -> Result<()> {
         if !self.noted.load(Ordering::Relaxed) {
             return Ok(());
@@ -202,8 +201,8 @@ impl Event {
 }
 
 impl Stream {
-    /// Makes what is queued here from now on wait for what is queued on `other` now, which may be another device's
-    /// stream.
+    /// Makes later work on this stream wait for the work queued on `other` so far, which may be a stream of another
+    /// device.
     pub fn wait_for(&self, other: &Stream, caller: &dyn Caller) -> Result<()> {
         if Arc::ptr_eq(self.core(), other.core()) {
             return self.core().device.check_open("stream");

@@ -27,7 +27,7 @@ impl<'a> Once<'a> {
         self.event
     }
 
-    /// Makes `later` wait for what is queued on `earlier`.
+    /// Makes `later` wait for the work queued on `earlier`.
     ///
     /// # Safety
     /// Both streams live.

@@ -8,7 +8,7 @@ use crate::error::{DeviceError, Result};
 use crate::report::lock;
 
 impl DeviceCore {
-    /// Gives memory back once these streams have done what is queued on them.
+    /// Frees memory once the work queued on these streams is done.
     ///
     /// # Safety
     /// The memory came from `allocate` with this size and is given back once.

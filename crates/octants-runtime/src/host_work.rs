@@ -74,7 +74,7 @@ impl Device {
         self.mark_host_work()
     }
 
-    /// Lets new streams come behind what is queued on the default stream.
+    /// Makes new streams wait for the work queued on the default stream.
     pub(crate) fn mark_host_work(&self) -> Result<()> {
         let (core, stream) = (self.core(), self.default_stream());
         let mut mark = lock(&core.host_work);

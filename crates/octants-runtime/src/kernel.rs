@@ -22,13 +22,13 @@ pub struct LoadedKernel {
     pub(crate) pointers: Arc<[Pointer]>,
     /// Its code makes numbers of addresses, which may go anywhere.
     pub(crate) tells_addresses: bool,
-    /// What its code is kept under between processes, if it is.
+    /// The key of its code in the cache on disk, if cached.
     pub(crate) kept_under: Option<Key>,
     /// Tells what launches touch for certain, where races are looked for.
     pub(crate) witness: Option<Arc<dyn Witness>>,
 }
 
-/// What clones of a [`LoadedKernel`] share.
+/// The shared state of clones of a [`LoadedKernel`].
 pub struct LoadedCode {
     pub(crate) core: Arc<DeviceCore>,
     pub(crate) meta: Arc<KernelMeta>,
@@ -44,7 +44,7 @@ pub struct LoadedCode {
     pub(crate) result_bytes: u64,
     /// Where in the frame the arguments are, if they do not travel by value.
     pub(crate) spilled_at: Option<u64>,
-    /// How the tasks follow one another; empty where each runs once, in order.
+    /// The execution order of the tasks; empty if each runs once, in order.
     pub(crate) sections: Box<[Section]>,
     /// Where in the frame the device counts rounds, if the code asks for their number.
     pub(crate) rounds_at: Option<u64>,

@@ -2,7 +2,7 @@
 
 use octants_artifact::{Artifact, Condition, ScalarKind, Site, SiteKind, SitePart, TaskMeta};
 
-/// What a launch and its messages need to know of a kernel; an artifact without its code.
+/// The properties of a kernel that a launch and its messages need: an artifact without its code.
 #[derive(Debug, Clone, PartialEq)]
 pub struct KernelMeta {
     /// The user's name.

@@ -125,7 +125,7 @@ impl DeviceCore {
         look(&mut self.profile.state()).map(|_| ())
     }
 
-    /// Waits for what is queued on every stream, and reads the times.
+    /// Waits for all queued work, and reads the times.
     pub(crate) fn wait_for_measured(&self, caller: &dyn Caller) -> Result<()> {
         if self.immediate || nesting::inside() {
             return Ok(());
@@ -199,7 +199,7 @@ impl DeviceCore {
         Ok(times)
     }
 
-    /// Lets an event stand for the work queued on the stream until now.
+    /// Records an event: it represents the work queued on the stream so far.
     ///
     /// # Safety
     /// Both belong to this driver and live.
@@ -212,7 +212,7 @@ impl DeviceCore {
         Ok(())
     }
 
-    /// Makes what is queued on the stream from now on wait for what the events stand for.
+    /// Makes later work on the stream wait for the events.
     ///
     /// # Safety
     /// As [`DeviceCore::record_event`].

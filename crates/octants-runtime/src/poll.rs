@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::error::Result;
 
-/// Asks `done` until it says so, or `time` is over; whether it is done. The longer it takes, the longer the pauses.
+/// Polls `done` until it returns true or `time` has elapsed, with increasing pauses; returns whether it is done.
 pub(crate) fn poll(time: Duration, mut done: impl FnMut() -> Result<bool>) -> Result<bool> {
     let start = Instant::now();
     loop {

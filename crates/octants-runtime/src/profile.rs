@@ -31,9 +31,9 @@ pub struct Span {
     pub id: SpanId,
     /// Number of the launch in the program.
     pub launch: u64,
-    /// What was launched.
+    /// The kernel.
     pub kernel: Arc<KernelMeta>,
-    /// Which of its tasks.
+    /// Index of the task in the kernel.
     pub task: usize,
     /// Where it ran: an index of [`crate::Profiler::lanes`].
     pub lane: u32,
@@ -45,7 +45,7 @@ pub struct Span {
     pub behind: Vec<SpanId>,
 }
 
-/// A stream that tasks were seen on.
+/// A stream on which tasks ran.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lane {
     /// A stream with this number ([`crate::Stream::number`]).
@@ -101,7 +101,7 @@ fn advance(front: &mut Front, more: &[(u32, SpanId)]) {
     }
 }
 
-/// What is known of a driver's stream.
+/// The state of a driver's stream.
 #[derive(Default)]
 struct Course {
     lane: Option<u32>,
@@ -234,7 +234,7 @@ impl State {
         (self.spans.iter().filter(|p| (from..to).contains(&p.id)).cloned().collect(), self.dropped)
     }
 
-    /// The streams that tasks were seen on.
+    /// The streams on which tasks ran.
     pub(crate) fn lanes(&self) -> &[Lane] {
         &self.lanes
     }
@@ -251,7 +251,7 @@ impl State {
     }
 }
 
-/// What a device keeps of its profile.
+/// The profile of a device.
 #[derive(Default)]
 pub(crate) struct Profile(Renewable<State>);
 
@@ -286,13 +286,13 @@ impl Profile {
         }
     }
 
-    /// An event is no more.
+    /// An event was destroyed.
     #[cold]
     pub(crate) fn forget_event(&self, event: u64) {
         self.state().events.remove(&event);
     }
 
-    /// A stream is no more.
+    /// A stream was destroyed.
     #[cold]
     pub(crate) fn forget_stream(&self, stream: u64) {
         self.state().streams.remove(&stream);

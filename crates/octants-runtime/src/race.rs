@@ -5,21 +5,21 @@ use std::fmt;
 /// Two accesses with no order between them.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Race {
-    /// What has no order.
+    /// The kind of race.
     pub kind: RaceKind,
     /// The user's name of the array, field or variable.
     pub buffer: String,
-    /// An element that both touch, where it is known.
+    /// An element that both access, if known.
     pub index: Option<Vec<i64>>,
     /// The earlier access in the program's text or order.
     pub first: RaceAccess,
     /// The later one.
     pub second: RaceAccess,
-    /// What removes the race: the missing wait, atomic or option, spelled out.
+    /// How to remove the race: the missing wait, atomic or option.
     pub cure: String,
 }
 
-/// What has no order.
+/// The kind of the unordered work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RaceKind {
     /// Iterations of a parallel loop, which share an element.
@@ -34,27 +34,27 @@ pub enum RaceKind {
     Host,
 }
 
-/// What is done to an element.
+/// The kind of an access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Touch {
-    /// It is read.
+    /// A read.
     Read,
-    /// It is written.
+    /// A write.
     Write,
-    /// It is updated atomically.
+    /// An atomic update.
     Update,
 }
 
 /// One side of a race.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct RaceAccess {
-    /// What it does.
+    /// The kind of access.
     pub touch: Touch,
     /// `path:line` of the access, in a kernel or, where the host touches the element, in the program.
     pub at: String,
-    /// Who does it: "iteration 3", "kernel `f` on stream 1", "the host".
+    /// Its origin: "iteration 3", "kernel `f` on stream 1", "the host".
     pub by: String,
-    /// `path:line` of the launch in the program, where it matters.
+    /// `path:line` of the launch in the program, if relevant.
     pub launched_at: Option<String>,
 }
 
@@ -92,8 +92,8 @@ impl Touch {
 }
 
 impl Race {
-    /// The race without what differs from one run, schedule or iteration to another. Two reports of one race are equal
-    /// so.
+    /// The race without details that vary between runs, schedules or iterations, so that reports of the same race
+    /// compare equal.
     pub fn without_numbers(&self) -> Race {
         let plain = |access: &RaceAccess| RaceAccess { by: String::new(), ..access.clone() };
         let (mut first, mut second) = (plain(&self.first), plain(&self.second));

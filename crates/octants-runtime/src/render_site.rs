@@ -1,17 +1,20 @@
 //! Renders the text of a site from the values that compiled code passes.
 //!
-//! Scalars without a format print as with C's `printf`: `%d`, `%u`, `%f`, and `%.12f` for `f64`; `u1` as 0 or 1.
+//! Scalars without a format print as with C's `printf`: `%d`, `%u`, `%f`, and `%.12f` for `f64`; `u1` as 0 or 1. In the
+//! message of an assertion a float prints as in Python: the fewest digits that tell it from other floats of its type.
 //! Tensors print as nested lists. A format is C's (`08x`, `.3e`, with length modifiers ignored) or Python's (`>10`,
-//! `*^8.2f`, `+d`, `,`). A format that cannot be parsed is ignored, because the front end has rejected it before.
+//! `*^8.2f`, `+d`, `,`). A format that cannot be parsed is ignored. Outside of assertions the front end has rejected
+//! it before.
 
 use std::fmt::Write;
 
 use half::f16;
-use octants_artifact::{ScalarKind, Site, SitePart};
+use octants_artifact::{ScalarKind, Site, SiteKind, SitePart};
 
 /// Appends the text of `site`. `values` has a slot for each scalar; missing ones print as zero.
 pub fn render_site(out: &mut String, site: &Site, values: &[u64]) {
     let mut values = values.iter().copied();
+    let shortest = site.kind == SiteKind::Assert;
     for part in &site.parts {
         match part {
             SitePart::Text(text) => out.push_str(text),
@@ -20,7 +23,7 @@ pub fn render_site(out: &mut String, site: &Site, values: &[u64]) {
                 out.push_str(texts.get(number as usize).map_or("", String::as_str));
             }
             SitePart::Value { kind, shape, format } => {
-                let format = format.as_deref().and_then(Format::parse).unwrap_or_default();
+                let format = Format { shortest, ..format.as_deref().and_then(Format::parse).unwrap_or_default() };
                 render_value(out, *kind, shape, &format, &mut values);
             }
         }
@@ -48,13 +51,43 @@ fn render_value(
     out.push(']');
 }
 
+/// What a float was before it was widened.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum FloatType {
+    /// An f16 too, which prints as the f32 of its value.
+    F32,
+    F64,
+}
+
+impl FloatType {
+    /// The default number of digits after the point.
+    fn places(self) -> usize {
+        if self == FloatType::F64 { 12 } else { 6 }
+    }
+
+    /// Python's text of a value without its sign: the fewest digits that tell it from others of its type.
+    fn shortest(self, value: f64) -> String {
+        let text = match self {
+            FloatType::F32 => format!("{:?}", value as f32),
+            FloatType::F64 => format!("{value:?}"),
+        };
+        match text.split_once('e') {
+            Some((digits, power)) => match power.strip_prefix('-') {
+                Some(power) => format!("{digits}e-{power:0>2}"),
+                None => format!("{digits}e+{power:0>2}"),
+            },
+            None => text.to_lowercase(),
+        }
+    }
+}
+
 /// A scalar, widened.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Number {
     Signed(i64),
     Unsigned(u64),
-    /// With the default number of digits after the point.
-    Float(f64, usize),
+    /// With its type.
+    Float(f64, FloatType),
 }
 
 impl Number {
@@ -70,9 +103,9 @@ impl Number {
             ScalarKind::U16 => Number::Unsigned(slot & 0xffff),
             ScalarKind::U32 => Number::Unsigned(slot & 0xffff_ffff),
             ScalarKind::U64 => Number::Unsigned(slot),
-            ScalarKind::F16 => Number::Float(f16::from_bits(slot as u16).to_f64(), 6),
-            ScalarKind::F32 => Number::Float(f64::from(f32::from_bits(slot as u32)), 6),
-            ScalarKind::F64 => Number::Float(f64::from_bits(slot), 12),
+            ScalarKind::F16 => Number::Float(f16::from_bits(slot as u16).to_f64(), FloatType::F32),
+            ScalarKind::F32 => Number::Float(f64::from(f32::from_bits(slot as u32)), FloatType::F32),
+            ScalarKind::F64 => Number::Float(f64::from_bits(slot), FloatType::F64),
         }
     }
 }
@@ -90,6 +123,8 @@ struct Format {
     grouping: Option<char>,
     precision: Option<usize>,
     conversion: Option<char>,
+    /// Floats take the fewest digits where nothing else is said.
+    shortest: bool,
 }
 
 /// Widths and precisions beyond this are cut.
@@ -163,10 +198,16 @@ impl Format {
     /// Sign, prefix and digits.
     fn digits(&self, number: Number) -> (bool, &'static str, String) {
         match number {
-            Number::Float(value, places) => {
-                // An integer conversion of a float: the front end refuses it; print the value all the same.
+            Number::Float(value, ty) => {
+                // An integer conversion of a float is ignored.
                 let conversion = self.conversion.filter(|_| self.is_float_conversion());
-                (value.is_sign_negative(), "", self.float(value.abs(), places, conversion.unwrap_or('f')))
+                let digits = match conversion {
+                    None if self.shortest && self.precision.is_none() && self.grouping.is_none() => {
+                        ty.shortest(value.abs())
+                    }
+                    _ => self.float(value.abs(), ty.places(), conversion.unwrap_or('f')),
+                };
+                (value.is_sign_negative(), "", digits)
             }
             Number::Signed(v) if self.is_float_conversion() => {
                 (v < 0, "", self.float((v as f64).abs(), 6, self.kind()))
@@ -361,6 +402,33 @@ mod tests {
         assert_eq!(float(",.1f", 12345.5), "12,345.5");
         assert_eq!(float(".1%", 0.25), "25.0%");
         assert_eq!(float("=+8.1f", 1.5), "+    1.5");
+    }
+
+    #[test]
+    fn floats_in_messages_of_assertions_are_pythons() {
+        let text = |kind, format: &str, slot| {
+            let format = (!format.is_empty()).then(|| format.to_string());
+            let part = SitePart::Value { kind, shape: Vec::new(), format };
+            let site = Site { kind: SiteKind::Assert, parts: vec![part], location: String::new() };
+            let mut out = String::new();
+            render_site(&mut out, &site, &[slot]);
+            out
+        };
+        let float = |format: &str, v: f32| text(ScalarKind::F32, format, u64::from(v.to_bits()));
+        assert_eq!(float("", -1.5), "-1.5");
+        assert_eq!(float("", 0.1), "0.1");
+        assert_eq!(float("", -1e10), "-10000000000.0");
+        assert_eq!(float("", 1e20), "1e+20");
+        assert_eq!(float("", 2.5e-7), "2.5e-07");
+        assert_eq!(float("", f32::NEG_INFINITY), "-inf");
+        assert_eq!(float("", f32::NAN), "nan");
+        assert_eq!(text(ScalarKind::F64, "", (-0.1f64).to_bits()), "-0.1");
+        assert_eq!(float(".2f", 1.5), "1.50");
+        assert_eq!(float("8", 1.5), "     1.5");
+        assert_eq!(float("d", 1.5), "1.5");
+        assert_eq!(text(ScalarKind::I32, ".2f", 3), "3.00");
+        assert_eq!(text(ScalarKind::U8, "d", 3), "3");
+        assert_eq!(text(ScalarKind::I32, "s", 3), "3");
     }
 
     #[test]

@@ -5,14 +5,14 @@ use crate::driver::{Contents, DevicePtr, Driver, StreamHandle};
 use crate::error::Result;
 use crate::staging::Staging;
 
-/// What a kernel asks for.
+/// The scratch memory that a kernel needs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Room {
     pub(crate) frame_bytes: u64,
     pub(crate) result_bytes: u64,
 }
 
-/// Frame, result slots and staging memory of a stream, grown when a kernel asks for more.
+/// Frame, result slots and staging memory of a stream, grown when a kernel needs more.
 #[derive(Debug)]
 pub(crate) struct Scratch {
     pub(crate) frame: DevicePtr,

@@ -13,7 +13,7 @@ use crate::error::{ErrorKind, Result};
 /// A stretch of a kernel's launch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Section {
-    /// Tasks one after the other.
+    /// Tasks in sequence.
     InOrder(Range<usize>),
     /// At least two groups of sections, independent of one another.
     Groups(Box<[Box<[Section]>]>),
@@ -36,7 +36,7 @@ impl Section {
         }
     }
 
-    /// What this section itself reads.
+    /// The memory that this section itself reads.
     fn reads_condition(&self) -> bool {
         matches!(self, Section::While(..) | Section::If(..) | Section::Checkpoint(..))
     }

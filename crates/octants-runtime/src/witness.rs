@@ -19,13 +19,13 @@ pub struct Touched {
     pub path: Vec<i64>,
     /// Where the element begins, if that is known.
     pub address: Option<u64>,
-    /// What is done.
+    /// The kind of access.
     pub touch: Touch,
     /// `path:line` of the access.
     pub at: Arc<str>,
 }
 
-/// Tells what launches of a kernel touch for certain.
+/// Determines the elements that launches of a kernel certainly access.
 pub trait Witness: fmt::Debug + Send + Sync {
     /// Some elements that a launch with these arguments touches, and more of those whose indices are near some numbers.
     fn touches(&self, args: &[u64], near: &[i64]) -> Vec<Touched>;

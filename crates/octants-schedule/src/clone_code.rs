@@ -22,9 +22,9 @@ pub(crate) fn plainly(_: &mut Cloner<'_>, _: &mut Builder, _: ValueId) -> bool {
 pub(crate) struct Cloner<'a> {
     pub source: &'a Body,
     pub locals: &'a LocalUses,
-    /// What stands for values and locals of the source.
+    /// The copies of the values and locals of the source.
     pub copier: Copier<'a>,
-    /// What stands for the index of a loop's axis.
+    /// The replacement of a loop index.
     pub indices: HashMap<(ValueId, u32), ValueId>,
     /// Loops that are fully unrolled, with the range of their index.
     unrolled: HashMap<ValueId, Range<i64>>,
@@ -63,12 +63,12 @@ impl<'a> Cloner<'a> {
         self.unrolled.extend(loops.iter().map(|(v, range)| (*v, range.clone())));
     }
 
-    /// What stands for a value.
+    /// The copy of a value.
     pub fn value(&self, v: ValueId) -> ValueId {
         self.copier.value(v)
     }
 
-    /// Lets `copy` stand for a value.
+    /// Registers `copy` as the copy of a value.
     pub fn set_value(&mut self, v: ValueId, copy: ValueId) {
         self.copier.values.insert(v, copy);
     }
@@ -134,7 +134,7 @@ impl<'a> Cloner<'a> {
         self.source.ty(l.dims[0].begin).scalar().expect("compiler bug: a bound is a scalar")
     }
 
-    /// The local that stands for one of the source.
+    /// The copy of a local of the source.
     pub fn copy_of_local(&mut self, b: &mut Builder, local: LocalId) -> LocalId {
         self.copier.local(b, local)
     }

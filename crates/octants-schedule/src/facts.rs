@@ -1,4 +1,4 @@
-//! Facts about the program and the body that passes look at.
+//! Facts about the current program and body, for the passes.
 
 use std::sync::Arc;
 

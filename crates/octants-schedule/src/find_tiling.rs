@@ -24,7 +24,7 @@ pub(crate) const THREADS_OF_AXIS: u32 = 16;
 const ADJACENT: u32 = 4;
 /// Elements between two rows of a staged tile, so that a column of it is in different banks of the memory.
 pub(crate) const PADDING: u32 = 4;
-/// Most iterations of a thread along an axis of a product.
+/// Maximum number of iterations of a thread along an axis of a product.
 const MAX_PER_THREAD: u32 = 8;
 /// Most scalar operations of a product's inner loop, and of the code around it, which each iteration of a thread has.
 const MAX_INSIDE: usize = 12;
@@ -57,7 +57,7 @@ pub(crate) struct TileAxis {
 }
 
 impl TileAxis {
-    /// Iterations of a tile, where that is known.
+    /// Iterations of a tile, if known.
     pub fn extent(&self) -> Option<u32> {
         Some(self.threads? * self.per_thread)
     }
@@ -74,7 +74,7 @@ pub(crate) struct Staged {
     pub is_row: bool,
 }
 
-/// What a value is made of.
+/// The structure of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Follows {
     /// The inner loop's index itself.

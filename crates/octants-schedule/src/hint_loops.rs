@@ -7,7 +7,7 @@ use octants_ir::{BlockId, Body, CodeSizeHint, ForLoop, LoopHints, Op, Scheduled,
 
 use crate::facts::ProgramFacts;
 use crate::intra_iteration_dependence::has_intra_iteration_dependence;
-use crate::prefetch::{has_many_threads, prefetch};
+use crate::prefetch::{has_many_threads, prefetch, prefetch_copies};
 use crate::schedule_task::{MANY_LOOPS, ParallelLoop, is_huge};
 use crate::scheduling::Scheduling;
 use crate::unroll_arrays::walks_short_arrays;
@@ -105,7 +105,9 @@ fn hints_of_loop(facts: &ProgramFacts<'_>, around: Around, body: &Body, l: &ForL
         () if around.many_loops => CodeSizeHint::NotUnrolledUncounted,
         () => CodeSizeHint::None,
     };
-    let is_cut = target.has_grid && target.waits_for_loads && !around.many_loops;
+    let waits = target.has_grid && target.waits_for_loads;
+    let is_cut = waits && !around.many_loops;
     let unroll = if is_cut { prefetch(facts.costs(), body, l, around.many_threads) } else { None };
+    let unroll = unroll.or_else(|| if waits { prefetch_copies(facts, body, l) } else { None });
     LoopHints { unroll, code_size, ..LoopHints::default() }
 }

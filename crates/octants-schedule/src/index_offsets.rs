@@ -1,4 +1,4 @@
-//! Integers as a value plus a constant, and numbers that divide them.
+//! Decomposes integers into a value plus a constant, and finds their divisors.
 
 use octants_ir::schedule::LocalUses;
 use octants_ir::{BinaryOp, Body, Const, Op, Scalar, ValueId};
@@ -6,7 +6,7 @@ use octants_ir::{BinaryOp, Body, Const, Op, Scalar, ValueId};
 /// Operations that are compared.
 const DEPTH: u32 = 8;
 
-/// Looks at the integers of a body.
+/// Analyzes the integers of a body.
 pub(crate) struct Offsets<'a> {
     pub body: &'a Body,
     pub locals: &'a LocalUses,

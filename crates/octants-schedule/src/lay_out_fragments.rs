@@ -8,7 +8,7 @@ use octants_ir::{ProductKind, Program, TargetInfo};
 
 use crate::load_matrices::load_matrices;
 
-/// Replaces what the tasks and functions of a program ask of fragments.
+/// Expands the fragment operations of the tasks and functions of a program.
 pub(crate) fn lay_out_fragments(program: &mut Program, target: &TargetInfo) {
     let bodies = program.tasks.iter_mut().map(|t| &mut t.body).chain(program.functions.iter_mut().map(|f| &mut f.body));
     for body in bodies {

@@ -64,7 +64,7 @@ fn merge_in_groups(body: &mut Body, memory: &Memory<'_>) {
     }
 }
 
-/// Of each memory class, what an iteration does there.
+/// The accesses of an iteration, by memory class.
 #[derive(Default)]
 struct Order {
     /// By the first buffer of the class.
@@ -106,7 +106,7 @@ impl Order {
     }
 }
 
-/// What a vector accesses: a buffer in a row, and the index of its first neighbor.
+/// The location of a vector access: a buffer in a row, and the index of its first element.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Place {
     buffer: BufferId,

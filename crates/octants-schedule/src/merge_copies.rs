@@ -1,8 +1,8 @@
-//! Adds the private copies of a task's threads up: for each region a variant whose parallel loop walks the region in
-//! groups of scalars, adds what the copies hold of a group to the memory, and clears it in the copies.
+//! Sums up the private copies of a task's threads. For each region, the parallel loop of a variant walks the region in
+//! groups of scalars, adds each group of the copies to memory, and clears it in the copies.
 //!
-//! Runs behind `privatize_scatter`. The launcher runs these variants when all threads are done, and knows from the size
-//! of a region how many groups it has. Most groups of most copies are zero: these are read and no more.
+//! Runs after `privatize_scatter`. The launcher runs these variants when all threads are done, and computes the number
+//! of groups from the size of a region. Most groups of most copies are zero, and are only read.
 
 use octants_ir::insert_code::{any_bits, push_if, zero};
 use octants_ir::schedule::{BodySchedule, CopyMerge, LaunchShape, Region, RegionMemory, Role, Variant};

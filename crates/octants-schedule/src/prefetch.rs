@@ -5,8 +5,10 @@
 
 use std::collections::HashSet;
 
-use octants_analysis::CostModel;
-use octants_ir::{BlockId, Body, Const, ForLoop, Op, Unroll, ValueId};
+use octants_analysis::{CostModel, trace_element};
+use octants_ir::{BlockId, Body, Const, Effect, ForLoop, MemorySpace, Op, Unroll, ValueId};
+
+use crate::facts::ProgramFacts;
 
 /// LLVM fully unrolls short bodies with at most this trip count.
 const SHORT_TRIP_COUNT: i64 = 64;
@@ -61,6 +63,28 @@ fn unroll_factor(costs: CostModel<'_>, body: &Body, l: &ForLoop, has_many_thread
 pub(crate) fn prefetch(costs: CostModel<'_>, body: &Body, l: &ForLoop, has_many_threads: bool) -> Option<Unroll> {
     let factor = unroll_factor(costs, body, l, has_many_threads)?;
     Some(Unroll { factor, remainder_factor: (factor >= LONG_REMAINDER).then_some(REMAINDER_FACTOR) })
+}
+
+/// Unroll factor of a serial loop that copies from global memory to memory that the threads of a block share. Its loads
+/// may be conditional, and their addresses loaded too: each iteration waits, and nothing else in a block that stages its
+/// data is ready to run.
+pub(crate) fn prefetch_copies(facts: &ProgramFacts<'_>, body: &Body, l: &ForLoop) -> Option<Unroll> {
+    let space = |a: ValueId| trace_element(body, a).map(|(b, _)| facts.program.buffers[b.index()].space);
+    let (mut loads, mut copies, mut only, mut size) = (false, false, true, 0);
+    body.visit(l.body, &mut |_, inst| {
+        match inst.op.effect() {
+            Effect::Pure | Effect::Index | Effect::Branch(..) => {}
+            Effect::Read(a) => loads |= space(a) == Some(MemorySpace::Global),
+            Effect::Write(a) => match space(a) {
+                Some(MemorySpace::Shared) => copies = true,
+                Some(_) => only = false,
+                None => {}
+            },
+            _ => only = false,
+        }
+        size += facts.costs().size(body, inst);
+    });
+    (loads && copies && only && size <= LONGEST).then_some(Unroll { factor: 4, remainder_factor: None })
 }
 
 /// A task has many iterations, or is likely to because it has several axes. Occupancy, which registers limit, then

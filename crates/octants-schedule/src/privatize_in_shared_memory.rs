@@ -37,7 +37,7 @@ enum Extents {
     AtLaunch(u32),
 }
 
-/// Privatizes what the schedule says, in all variants.
+/// Privatizes as scheduled, in all variants.
 pub(crate) fn privatize_in_shared_memory(scheduled: &mut Scheduled, of: &Scheduling) {
     for task in 0..scheduled.schedule.tasks.len() {
         let Some(found) = scheduled.schedule.tasks[task].forms.block_privatization.clone() else { continue };
@@ -132,7 +132,7 @@ struct Sizes {
     at_launch: Option<ValueId>,
 }
 
-/// A copy with what the code knows of it.
+/// A copy and its extent in shared memory.
 struct Placed<'a> {
     of: &'a Copy,
     /// For an array: the first element of its copy, if not the first of all, and the number of elements, both i64.

@@ -54,7 +54,7 @@ fn shuffle_xor(b: &mut Builder, value: ValueId, bits: i64) -> ValueId {
     b.push(Op::Subgroup(SubgroupOp::ShuffleXor, vec![value, bits]), ty)
 }
 
-/// What a thread gets of several results of its subgroup.
+/// A thread's share of several results of its subgroup.
 struct Portion {
     /// The result.
     value: ValueId,
@@ -138,7 +138,7 @@ impl<'a> Collected<'a> {
         true
     }
 
-    /// Adds what the subgroup's threads have collected, as one.
+    /// Adds the sums that the subgroup's threads have collected, jointly.
     pub fn add_as_one(
         &self,
         b: &mut Builder,

@@ -1,4 +1,4 @@
-//! [`schedule_program`]: decides how a program runs on a kind of machine, and rewrites the variants of its tasks so.
+//! [`schedule_program`]: decides how a program runs on a kind of machine, and rewrites the variants of its tasks.
 
 use octants_analysis::local_uses;
 use octants_ir::schedule::ScheduleOptions;

@@ -1,14 +1,14 @@
-//! [`Scheduling`]: what the passes of a schedule share.
+//! [`Scheduling`]: the shared state of the scheduling passes.
 
 use octants_ir::schedule::ScheduleOptions;
 use octants_ir::{PassState, TargetInfo};
 
-/// What the passes of [`PASSES`](crate::PASSES) share.
+/// The shared state of the passes in [`PASSES`](crate::PASSES).
 #[derive(Debug, Clone, Copy)]
 pub struct Scheduling {
     /// The machine.
     pub target: TargetInfo,
-    /// What is asked of the schedule.
+    /// The options of the schedule.
     pub options: ScheduleOptions,
 }
 

@@ -33,7 +33,7 @@ pub(crate) enum AddressStep {
 }
 
 impl AddressStep {
-    /// The instruction that the step stands for.
+    /// The instruction of the step.
     fn result(self) -> ValueId {
         match self {
             AddressStep::Compute(v) | AddressStep::Stored(v, _) => v,

@@ -27,7 +27,7 @@ class ArrayMakers:
     view_of_slice: Callable[[Any, slice], Any]
     """`buffer_views.view_of_slice`."""
     sparse_matrix_builder: Callable[[], type]
-    """The class of builders of sparse matrices, which the package imports when it is asked for."""
+    """Imports and returns the class of sparse matrix builders."""
     split_ndarray: Callable[[Any, Any, Any, int, bool], Any]
     """`split_ndarrays.split_ndarray` of `_distributed`: type and shape, the axis that is split, ghost rows, whether the
     first row follows the last one."""

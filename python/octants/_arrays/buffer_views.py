@@ -16,16 +16,16 @@ from octants.types.annotations import BufferViewType
 
 
 class BufferView(Ndarray):
-    """A range of the elements of a 1-dimensional ndarray, in the memory of that ndarray. `data[8:24]` makes one.
+    """A view of a contiguous range of a 1-dimensional ndarray, without a copy. `data[8:24]` makes one.
 
-    Kernels take it as an array of `size` elements, in a parameter annotated `qd.BufferView` or `qd.BufferView[qd.f32]`.
+    A kernel parameter annotated `qd.BufferView` or `qd.BufferView[qd.f32]` takes it as an array of `size` elements.
     """
 
     _octants_entity = "buffer_view"
     _octants_builtin = "BufferView"
 
     def __new__(cls, arr: Ndarray, offset: int, size: int) -> BufferView:
-        """`size` elements from `offset` on."""
+        """A view of `size` elements, starting at `offset`."""
         if isinstance(arr, BufferView):
             raise TypeError("Cannot nest BufferView(view, ...); use view.subview(offset, size) instead")
         ndarray = getattr(arr, "_impl", arr)
@@ -51,16 +51,16 @@ class BufferView(Ndarray):
     _whole: Ndarray
 
     def get_ndarray(self) -> Ndarray:
-        """The ndarray that this is a range of."""
+        """The ndarray that the view refers to."""
         return self._whole
 
     @property
     def arr(self) -> Ndarray:
-        """The ndarray that this is a range of."""
+        """The ndarray that the view refers to."""
         return self._whole
 
     offset: int
-    """The first element, counted in the ndarray."""
+    """Index of the first element in the ndarray."""
 
     @property
     def size(self) -> int:  # type: ignore[override]
@@ -68,7 +68,7 @@ class BufferView(Ndarray):
         return self.shape[0]
 
     def subview(self, offset: int, size: int) -> BufferView:
-        """The view of `size` elements of this one, from `offset` on."""
+        """A view of `size` elements of this view, starting at `offset`."""
         if offset < 0 or size < 0 or offset + size > self.size:
             raise ValueError(f"subview out of range: offset={offset}, size={size}, parent size={self.size}")
         made = self._make(self, offset, size)
@@ -96,7 +96,7 @@ class BufferView(Ndarray):
 
 
 def view_of_slice(whole: Ndarray, key: slice) -> BufferView:
-    """What `whole[key]` stands for."""
+    """The view that `whole[key]` returns."""
     if len(whole.shape) != 1:
         raise TypeError(f"ndarray slice to BufferView requires a 1D array, got shape {whole.shape}")
     return BufferView(whole, *_offset_and_size(key, whole.shape[0]))

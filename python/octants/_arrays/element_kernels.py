@@ -5,7 +5,7 @@ layouts.
 """
 
 # mypy: ignore-errors
-# Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
+# Mypy cannot check kernels: their annotations are values, and their assignments have no Python type.
 
 from functools import cache
 
@@ -18,7 +18,7 @@ from octants.types.primitive import BY_NUMPY
 
 
 def fill_parts(stream, to, components):
-    """Queues that the components of all elements become these."""
+    """Queues kernels that set each element to these components."""
     dtype = BY_NUMPY[to.dtype]
     fill = fill_kernel(dtype)
     step = _octants.common_step(to.placements)
@@ -32,8 +32,9 @@ def fill_parts(stream, to, components):
 
 
 def copy_parts(stream, to, source, copy=None):
-    """Queues a copy of all elements, converted, or what another kernel does with both. False where the layouts have
-    nothing in common."""
+    """Queues kernels that copy all elements, with conversion; `copy` replaces the copy kernel. Returns False when one
+    strided view cannot describe both layouts.
+    """
     copy = copy or copy_kernel(BY_NUMPY[to.dtype])
     steps = _octants.common_step(to.placements), _octants.common_step(source.placements)
     if None in steps:
@@ -53,7 +54,7 @@ def copy_parts(stream, to, source, copy=None):
 
 
 def add_back(to, source):
-    """Queues that the elements of one array are added to those of another, and are zero then."""
+    """Queues a kernel that adds the elements of `source` to those of `to`, and then zeroes `source`."""
     if not copy_parts(None, to._elements(), source._elements(), _add_back(source.dtype)):
         raise OctantsRuntimeError(
             "the gradient of a copy between these layouts cannot be captured: copy with a kernel instead"
@@ -61,7 +62,7 @@ def add_back(to, source):
 
 
 def copy_array(stream, buffer, dtype, place, source):
-    """Queues a copy of another library's array: `place` is byte offset, extents and byte strides in the buffer."""
+    """Queues a copy of another library's array. `place`: byte offset, extents and byte strides in the buffer."""
     offset, shape, strides = place
     to = _octants.ElementView(buffer, BY_NUMPY[dtype].name, offset, shape, strides)
     copy_kernel(BY_NUMPY[dtype])(to, source, qd_stream=stream)
@@ -69,7 +70,7 @@ def copy_array(stream, buffer, dtype, place, source):
 
 @cache
 def fill_kernel(dtype):
-    """Sets elements of a type to a value."""
+    """A kernel that sets all elements to one value."""
 
     @library_kernel
     def fill_elements(to: ndarray(), value: dtype):
@@ -81,7 +82,7 @@ def fill_kernel(dtype):
 
 @cache
 def copy_kernel(dtype):
-    """Sets elements of a type to those of an array of the same shape, converted."""
+    """A kernel that copies an array of the same shape, with conversion."""
 
     @library_kernel
     def copy_elements(to: ndarray(), source: ndarray()):
@@ -93,7 +94,7 @@ def copy_kernel(dtype):
 
 @cache
 def add_kernel(dtype):
-    """Adds to elements of a type those of an array of the same type and shape."""
+    """A kernel that adds an array of the same type and shape."""
 
     @library_kernel
     def add_elements(to: ndarray(), source: ndarray()):
@@ -110,7 +111,7 @@ def _add_back(dtype):
         for index in grouped(to):
             value = to[index]
             to[index] = 0
-            # Behind that, for both may be one.
+            # Only now, because both may be the same array.
             source[index] += cast(value, dtype)
 
     return add_back_elements

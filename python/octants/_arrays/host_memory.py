@@ -21,7 +21,7 @@ MemoryLayout = tuple[int, tuple[int, ...], tuple[int, ...]]
 """Byte offset, extents and byte strides of an array in a buffer."""
 
 REPEATED = 4096
-"""So many components are set at once where one element is stored everywhere."""
+"""Number of components set at once by a fill."""
 
 NEAR = 4096
 """Components of an element within this many bytes of each other are read together."""
@@ -43,10 +43,9 @@ def host_access(
 
 
 def _repeat(memory: np.ndarray[Any, Any], element: np.ndarray[Any, Any]) -> None:
-    """Sets memory to an element's components, repeatedly.
+    """Fills memory with copies of an element's components.
 
-    It is set block by block, each as long as a cache holds: an assignment of numpy's takes the time of a loop for each
-    element.
+    Sets blocks that fit the cache: numpy's broadcast assignment loops over each element.
     """
     block = np.tile(element, REPEATED // len(element) + 1)[: len(memory)]
     rest = len(memory) % len(block)
@@ -60,7 +59,7 @@ class HostMemory:
     NO_VIEW = "copy=False: no numpy array can describe this memory without a conversion; use copy=None or copy=True"
 
     at_once = False
-    """Streams make no difference to this memory: all work is done within the call that asks for it."""
+    """All work on this memory is synchronous, so streams have no effect."""
 
     def __init__(
         self,
@@ -85,9 +84,9 @@ class HostMemory:
             strides = tuple(step * count for count in _element_strides(element_shape))
             self._views = [_view(memory, dtype, first, element_shape, strides)]
         self._view = self._views[0] if self._plain and len(self._views) == 1 else None
-        """All elements by their indices, if one array describes them."""
+        """All elements by index; None when no single numpy array can describe the memory."""
         self._columns = self._views if len(self._views) > 1 else _columns(self._views[0], element_shape)
-        """The components, if they are read one by one."""
+        """A view of each component if components are read separately; else empty."""
         self._simple = self._view is not None and not element_shape and dtype.kind != "b"
         self._wide = wide_type(dtype)
 
@@ -141,7 +140,7 @@ class HostMemory:
         return np.array([view[place] for view in self._views]).reshape(self.element_shape)
 
     def element(self, index: tuple[int, ...]) -> np.ndarray[Any, Any]:
-        """The components of a vector or matrix, in types of Python's scalars."""
+        """The components of a vector or matrix, in the types of Python scalars."""
         if self._view is None:
             return self.get(index).astype(self._wide, copy=False)
         self._wait()
@@ -182,15 +181,15 @@ class HostMemory:
         return interchange.export_dlpack(view, keywords)
 
     def torch(self, whole: Any, device: Any, copy: bool | None) -> Any:
-        """A torch tensor on `device` (the CPU by default) with the elements of `whole`, whose memory this is."""
+        """A torch tensor of `whole`, the array in this memory, on `device` (the CPU by default)."""
         return interchange.to_torch(whole.to_numpy(copy=copy), device, copy)
 
     def layout_for(self, tensor: Any) -> MemoryLayout | None:
-        """None: the host sets the elements from the tensor's values."""
+        """None: the host sets the elements."""
         return None
 
     def direct(self) -> np.ndarray[Any, Any] | None:
-        """A view of the field's own memory, where one numpy array can describe it. Waits for all who use the memory."""
+        """A view of the memory, or None when no single numpy array can describe it. Waits for all pending uses."""
         self._wait(write=True)
         return self._view
 
@@ -222,7 +221,7 @@ class CopiedMemory:
         self._low, self._high = min(low for low, _ in spans), max(high for _, high in spans)
         count = int(np.prod(self.shape, dtype=np.int64)) * dtype.itemsize
         self._dense = self._high - self._low == count * len(spans)
-        # Components that are dense one by one are copied one by one: what is between them is not theirs.
+        # Copy dense components one by one: the bytes between them belong to other fields.
         apart = not self._dense and len(spans) > 1 and all(high - low == count for low, high in spans)
         self._parts = [CopiedMemory(buffer, dtype, (), [each]) for each in placements] if apart else []
         self._in_order = self._dense and self._is_in_order()
@@ -268,7 +267,7 @@ class CopiedMemory:
         return np.array(found, self.dtype).reshape(self.element_shape) if self.element_shape else _number(found[0])
 
     def element(self, index: tuple[int, ...]) -> np.ndarray[Any, Any]:
-        """The components of a vector or matrix, in types of Python's scalars."""
+        """The components of a vector or matrix, in the types of Python scalars."""
         return self.get(index).astype(wide_type(self.dtype), copy=False)
 
     def set(self, index: tuple[int, ...], value: Any) -> None:
@@ -302,22 +301,24 @@ class CopiedMemory:
         return interchange.export_device(self._buffer, place, self.dtype, keywords, self.read)
 
     def torch(self, whole: Any, device: Any, copy: bool | None) -> Any:
-        """A torch tensor of `whole`, whose memory this is: on the CPU, or on this device where `device` or `copy`
-        asks."""
+        """A torch tensor of `whole`, the array in this memory: on this device or on the CPU, as `device` and `copy`
+        ask.
+        """
         if self._layout() is None and copy is not False:
             return interchange.to_torch(self.read(), device, None)
         return interchange.device_to_torch(whole, device, copy)
 
     def layout_for(self, tensor: Any) -> MemoryLayout | None:
-        """Where the elements are that the device can set from this torch tensor. None if the tensor is elsewhere or
-        has another shape."""
+        """The layout with which the device can copy this torch tensor into the memory. None if the tensor is on another
+        device or has another shape.
+        """
         place = self._layout()
         if place is None or not hasattr(tensor, "detach") or tensor.device.type == "cpu":
             return None
         return place if tuple(tensor.shape) == place[1] and tensor.__dlpack_device__() == self.device else None
 
     def array_protocol(self) -> dict[str, Any]:
-        """What the attribute shows by which libraries on this device take arrays."""
+        """The value of `__cuda_array_interface__` or its equivalent for this device."""
         place = self._layout()
         if place is None:
             raise AttributeError("this memory layout cannot be described by one strided array")
@@ -337,7 +338,7 @@ class CopiedMemory:
         }
 
     def _is_in_order(self) -> bool:
-        """Whether the elements are in memory as in numpy's own order."""
+        """Whether the memory is C-contiguous."""
         place = self._layout()
         if place is None:
             return False
@@ -350,7 +351,7 @@ class CopiedMemory:
         return True
 
     def _layout(self) -> MemoryLayout | None:
-        """Byte offset, extents and byte strides, where they describe the memory."""
+        """Byte offset, extents and byte strides; None when one strided array cannot describe the memory."""
         first, step = self._placements[0], _octants.common_step(self._placements)
         if step is None or any(len(digits) != 1 for digits in first.axes):
             return None
@@ -373,9 +374,11 @@ class CopiedMemory:
 
 
 def _columns(view: np.ndarray[Any, Any], element_shape: tuple[int, ...]) -> list[np.ndarray[Any, Any]]:
-    """A view of each component, if components are further apart than elements: numpy would copy element by element.
+    """A view of each component if the strides of components exceed those of elements; else an empty list.
 
-    None for elements so large that the copies of one component leave the cache."""
+    With such strides, numpy copies element by element. Large elements are excluded: separate copies of their components
+    do not fit the cache.
+    """
     axes = view.ndim - len(element_shape)
     strides, apart = view.strides[:axes], view.strides[axes:]
     if not strides or not apart or min(apart) < max(strides) or prod(element_shape) > 16:
@@ -385,8 +388,7 @@ def _columns(view: np.ndarray[Any, Any], element_shape: tuple[int, ...]) -> list
 
 
 def wide_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The type in which the components of an element are read: that of Python's scalars, so that host arithmetic on an
-    element is Python's."""
+    """The numpy type of Python scalars, so that host arithmetic on an element follows the rules of Python."""
     return _FLOAT64 if dtype.kind == "f" else dtype if dtype == np.uint64 else _INT64
 
 
@@ -394,7 +396,7 @@ _FLOAT64, _INT64 = np.dtype(np.float64), np.dtype(np.int64)
 
 
 def component_number(component: tuple[int, ...], element_shape: tuple[int, ...]) -> int:
-    """The number of a component, in row-major order; indices may count from the end."""
+    """The position of a component in row-major order. Negative indices count from the end."""
     number = 0
     for place, extent in zip(component, element_shape, strict=True):
         number = number * extent + range(extent)[place]
@@ -402,12 +404,12 @@ def component_number(component: tuple[int, ...], element_shape: tuple[int, ...])
 
 
 def _number(element: Any) -> int | float:
-    """An element as a number of Python's: a `u1` is 0 or 1, as what a kernel returns."""
+    """An element as a Python scalar. A `u1` becomes 0 or 1, like the result of a kernel."""
     return int(element) if element.dtype.kind == "b" else element.item()
 
 
 def _no_wait(write: bool = False) -> None:
-    """For memory that no one else uses."""
+    """For memory without other users."""
 
 
 def _view(

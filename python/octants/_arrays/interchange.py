@@ -14,7 +14,7 @@ CPU_DEVICE = (1, 0)
 
 
 def converted(arr: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """`arr` in the elements' type: as numpy casts, with floats truncated for integer types."""
+    """`arr` converted to `dtype` with numpy's casts; floats are truncated for integer types."""
     if arr.dtype == dtype:
         return arr
     if arr.dtype.kind not in "biuf":
@@ -24,7 +24,7 @@ def converted(arr: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> np.ndarray[Any
 
 
 def to_torch(arr: np.ndarray[Any, Any], device: Any, copy: bool | None) -> Any:
-    """A torch tensor of the array: `arr` itself is used as the tensor's memory."""
+    """A torch tensor that shares the memory of `arr`; on another device than the CPU, a copy."""
     import torch
 
     if arr.dtype.kind == "u" and arr.dtype.itemsize > 1 and not hasattr(torch, arr.dtype.name):
@@ -48,7 +48,9 @@ def from_torch(tensor: Any) -> np.ndarray[Any, Any]:
 
 
 def device_to_torch(whole: Any, device: Any, copy: bool | None) -> Any:
-    """A torch tensor of a field or ndarray in the memory of a device: there without a copy unless one is asked for."""
+    """A torch tensor of a field or ndarray in device memory. Shares the memory unless `copy` or `device` needs a
+    copy.
+    """
     import torch
 
     wanted = None if device is None else torch.device(device)
@@ -69,12 +71,12 @@ def device_to_torch(whole: Any, device: Any, copy: bool | None) -> Any:
 
 
 def dlpack_keywords(versioned: bool) -> dict[str, Any]:
-    """What asks for a capsule of DLPack 1.x, or of the older form."""
+    """The keywords that request a DLPack 1.x capsule, or an unversioned one."""
     return {"max_version": (1, 0)} if versioned else {}
 
 
 def export_dlpack(arr: np.ndarray[Any, Any], keywords: dict[str, Any]) -> Any:
-    """numpy's own export, with the consumer's keywords."""
+    """Numpy's own export, with the consumer's keywords."""
     keywords = dict(keywords)
     if keywords.get("stream") is not None:
         raise BufferError("CPU memory has no streams: pass stream=None")
@@ -91,7 +93,7 @@ def export_device(
     keywords: dict[str, Any],
     read: Callable[[], np.ndarray[Any, Any]],
 ) -> Any:
-    """A capsule of memory on a device. `place` is offset, shape and byte strides; `read` copies it all to the host."""
+    """A capsule of device memory. `place`: offset, shape and byte strides; `read` copies all of it to the host."""
     unknown = set(keywords) - {"stream", "max_version", "dl_device", "copy"}
     if unknown:
         raise TypeError(f"__dlpack__() got unexpected keyword arguments {sorted(unknown)}")

@@ -382,7 +382,8 @@ def make_ndarray(dtype: Any, shape: Any, needs_grad: bool = False, layout: tuple
     """An ndarray; `layout` lists the axes outermost first in memory."""
     require_program()
     scalar, element_shape = _split(dtype)
-    extents = _checked_shape(shape)
+    # An array of vectors or matrices may be empty.
+    extents = _checked_shape(shape, 0 if element_shape else 1)
     if needs_grad and not scalar.is_float:
         raise OctantsRuntimeError(f"{scalar} is not supported for ndarray with `needs_grad=True` or `needs_dual=True`.")
     made = _allocate(scalar, element_shape, extents, needs_grad, layout)
@@ -477,12 +478,12 @@ def _split(dtype: Any) -> tuple[DataType, tuple[int, ...]]:
         raise OctantsRuntimeError(f"{dtype!r} is not supported as ndarray element type") from None
 
 
-def _checked_shape(shape: Any) -> tuple[int, ...]:
+def _checked_shape(shape: Any, least: int) -> tuple[int, ...]:
     extents = tuple(shape) if isinstance(shape, (tuple, list, np.ndarray)) else (shape,)
     for extent in extents:
-        if isinstance(extent, (bool, float)) or not hasattr(extent, "__index__") or extent < 1:
+        if isinstance(extent, (bool, float)) or not hasattr(extent, "__index__") or extent < least:
             raise OctantsRuntimeError(
-                f"{extents} is not a valid shape for ndarray: extents must be integers of at least 1"
+                f"{extents} is not a valid shape for ndarray: extents must be integers of at least {least}"
             )
     return tuple(int(extent) for extent in extents)
 

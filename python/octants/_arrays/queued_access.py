@@ -32,8 +32,10 @@ class _Range(NamedTuple):
 
 
 def done_by_device(qd_stream: Any, wholes: Sequence[Any], queue: Callable[[_octants.Stream], bool]) -> bool:
-    """Queues work with fields or ndarrays on the stream that is given or current. Without one, a device whose memory
-    the host cannot address works in place of the host, to the same effect. False where the host is to do the work."""
+    """Queues work on fields or ndarrays on the given or current stream; returns False when the host has to do it.
+
+    Without a stream, a device whose memory the host cannot address does the work, with the semantics of host access.
+    """
     if wholes[0]._serial != _octants.program_serial():
         with _octants.on_program(wholes[0]._serial):
             return done_by_device(qd_stream, wholes, queue)
@@ -49,14 +51,15 @@ def done_by_device(qd_stream: Any, wholes: Sequence[Any], queue: Callable[[_octa
 
 
 def wait_for_stream(qd_stream: Any, whole: Any) -> None:
-    """For what the host does with a field or an ndarray: waits for the stream that is given, or current."""
+    """Waits for the given or current stream before the host accesses a field or an ndarray."""
     with _octants.on_program(whole._serial):
         _octants.before_host_work(qd_stream)
 
 
 def queue_between_devices(stream: _octants.Stream | None, to: Elements, source: Elements) -> bool:
-    """Queues copies of all elements between devices, after all work that uses them. False if the layouts differ, or if
-    the devices cannot copy."""
+    """Queues a copy between devices, after all work that uses either array. Returns False if the layouts differ, or if
+    the devices cannot copy.
+    """
     ranges, sources = _ranges(to), _ranges(source)
     same = to.dtype == source.dtype and _relative(to) == _relative(source)
     if ranges is None or sources is None or len(ranges) != len(sources) or not same:
@@ -66,7 +69,7 @@ def queue_between_devices(stream: _octants.Stream | None, to: Elements, source: 
 
 
 def queue_fill(stream: _octants.Stream, to: Elements, value: Any) -> bool:
-    """Queues that all elements become `value`: an array of the element's shape, or a scalar."""
+    """Queues a fill with `value`: an array of the element's shape, or a scalar."""
     # Components of an element side by side are one larger element; otherwise each component has a range of its own.
     step = _octants.common_step(to.placements)
     ranges = _ranges(to, joined=step == to.dtype.itemsize or len(to.placements) == 1)
@@ -81,7 +84,7 @@ def queue_fill(stream: _octants.Stream, to: Elements, value: Any) -> bool:
 
 
 def queue_copy(stream: _octants.Stream, to: Elements, source: Elements) -> bool:
-    """Queues a copy of all elements, converted where the types differ."""
+    """Queues a copy of all elements, with conversion if the types differ. Returns False if the host has to do it."""
     ranges, sources = _ranges(to), _ranges(source)
     same = to.dtype == source.dtype and _relative(to) == _relative(source)
     if ranges is None or sources is None or len(ranges) != len(sources) or not same:
@@ -97,7 +100,7 @@ def queue_copy(stream: _octants.Stream, to: Elements, source: Elements) -> bool:
 
 
 def queue_write(stream: _octants.Stream, to: Elements, values: np.ndarray[Any, Any]) -> bool:
-    """Queues that all elements become those of an array of shape `shape + element_shape`, which is read now."""
+    """Queues a copy of an array of shape `shape + element_shape`, which is read before the call returns."""
     ranges = _ranges(to)
     if ranges is None:
         return False
@@ -114,8 +117,7 @@ def queue_write(stream: _octants.Stream, to: Elements, values: np.ndarray[Any, A
 
 
 def take_tensor(whole: Any, tensor: Any) -> bool:
-    """Lets the device set all elements of a field or an ndarray from a torch tensor. False where one of them is
-    elsewhere."""
+    """Copies a torch tensor into a field or an ndarray on the device. Returns False if one of them is elsewhere."""
     memory = whole._memory()
     place = memory.layout_for(tensor)
     if place is None:
@@ -137,7 +139,7 @@ def take_tensor(whole: Any, tensor: Any) -> bool:
 
 
 def _no_wait(write: bool = False) -> None:
-    """The memory is the host's own."""
+    """For memory without other users."""
 
 
 def _relative(elements: Elements) -> list[tuple[int, Any]]:
@@ -146,7 +148,7 @@ def _relative(elements: Elements) -> list[tuple[int, Any]]:
 
 
 def _ranges(elements: Elements, joined: bool = True) -> list[_Range] | None:
-    """One range with all components if there is one (and `joined`), else one for each component, else None."""
+    """One range for all components if they are contiguous (and `joined`), else one for each component, else None."""
     count, itemsize = len(elements.placements), elements.dtype.itemsize
     step = _octants.common_step(elements.placements)
     if joined and step is not None:

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 
 class HostWrites(Protocol):
-    """An open tape or forward mode, as far as it is told about what the host writes."""
+    """An open tape or forward mode, as the receiver of notifications about host writes."""
 
     _thread: int
 
@@ -22,7 +22,7 @@ class HostWrites(Protocol):
 
 
 open_scopes: list[HostWrites] = []
-"""Of all threads, usually empty: writes check it first."""
+"""The open scopes of all threads. Usually empty, which makes the check by host writes cheap."""
 
 _known: dict[str, weakref.WeakSet[Any]] = {
     "field": weakref.WeakSet(),
@@ -33,7 +33,7 @@ _known: dict[str, weakref.WeakSet[Any]] = {
 
 
 def remember(kind: str, field: Any) -> None:
-    """Takes note of a field: "field", or the "grad", "dual" or "marks" of one."""
+    """Registers a field under its kind: "field", "grad", "dual" or "marks"."""
     _known[kind].add(field)
 
 
@@ -48,7 +48,7 @@ def any_gradients() -> bool:
 
 
 def _placed(kind: str) -> Iterator[Any]:
-    """The fields of this kind that have a place in a tree of the running program."""
+    """The fields of this kind that are placed in a tree of the running program."""
     for field in list(_known[kind]):
         nodes = [part.node for part in field._parts]
         if all(node is not None and node._tree.alive for node in nodes):
@@ -56,21 +56,21 @@ def _placed(kind: str) -> Iterator[Any]:
 
 
 def shadow_buffer(whole: Any, which: str) -> Any:
-    """The gradient or dual of a field or ndarray, where it has memory; else None."""
+    """The gradient or dual of a field or ndarray; None unless it has memory."""
     found = getattr(whole, which, None)
     parts = getattr(found, "_parts", None)
     return None if parts is not None and parts[0].node is None else found
 
 
 def host_wrote(whole: Any, key: Any = None, component: Any = None) -> None:
-    """The host has set all elements, or one, or a component of one."""
+    """Called after the host has set all elements, one element, or one component of an element."""
     for scope in open_scopes:
         if scope._thread == threading.get_ident():
             scope._host_wrote(whole, key, component)
 
 
 def host_copied(to: Any, source: Any) -> None:
-    """All elements were set from another field or ndarray."""
+    """Called after the host has copied all elements from another field or ndarray."""
     for scope in open_scopes:
         if scope._thread == threading.get_ident():
             scope._host_copied(to, source)

@@ -25,12 +25,12 @@ from octants.types.values import Matrix
 
 
 class Backend(IntEnum):
-    """What a tensor is made of."""
+    """The storage of a tensor: field or ndarray."""
 
     FIELD = 0
-    """Its shape is compiled in: faster kernels, compiled again for another shape."""
+    """The shape is a compile-time constant: faster kernels, but recompiled for each shape."""
     NDARRAY = 1
-    """Its shape is known at launch: one kernel for all shapes."""
+    """The shape is a launch argument: one kernel for all shapes."""
 
 
 class Tensor:
@@ -62,18 +62,18 @@ class Tensor:
 
     @property
     def layout(self) -> tuple[int, ...] | None:
-        """The axes outermost first in memory, where they are not in the natural order."""
+        """The axes, outermost first in memory; None for the natural order."""
         layout: tuple[int, ...] | None = self._impl.layout
         return layout
 
     @property
     def grad(self) -> Tensor | None:
-        """The gradient; None where there is none."""
+        """The gradient, or None."""
         return self._shadow_buffer("grad")
 
     @property
     def dual(self) -> Tensor | None:
-        """The dual; None where there is none."""
+        """The dual, or None."""
         return self._shadow_buffer("dual")
 
     def _shadow_buffer(self, which: str) -> Tensor | None:
@@ -251,10 +251,10 @@ def tensor(
     device: Any = None,
     **kwargs: Any,
 ) -> Tensor:
-    """A tensor of scalars, or of vectors or matrices where `dtype` is such a type.
+    """A tensor of scalars, or of vectors or matrices if `dtype` is such a type.
 
-    `layout` lists the axes outermost first in memory; shape and indices are not affected by it. `device` is what
-    `qd.device()` returns, or its name; the current device for None.
+    `layout` lists the axes, outermost first in memory; it changes neither the shape nor the indices. `device` is the
+    result of `qd.device()` or a device name; None means the current device.
     """
     _refuse("qd.tensor", kwargs, "backend, device, dtype, layout, needs_grad, shape")
     chosen = _backend(backend)
@@ -274,7 +274,7 @@ def tensor(
 def make_compound_tensor(
     caller: str, element_shape: tuple[Any, ...], dtype: Any, shape: Any, kwargs: dict[str, Any]
 ) -> Tensor:
-    """What `qd.Vector.tensor` and `qd.Matrix.tensor` do."""
+    """Implements `qd.Vector.tensor` and `qd.Matrix.tensor`."""
     options = dict(kwargs)
     backend = _backend(options.pop("backend", Backend.NDARRAY))
     needs_grad = options.pop("needs_grad", False)

@@ -33,12 +33,12 @@ class WholeArray:
     """A field or an ndarray, as far as all its elements go."""
 
     _shifted = False
-    """Indices do not count from zero."""
+    """Whether the indices have an offset."""
 
     if TYPE_CHECKING:
 
         def _checked_index(self, shape: tuple[int, ...], key: Any) -> tuple[int, ...]:
-            """Any key as indices counting from zero, with an error for what is wrong."""
+            """Like `_index`, for all kinds of keys and with an offset; its errors say what is wrong."""
 
         def _memory(self) -> HostMemory | CopiedMemory | PackedMemory:
             """Host access to the elements; raises when the program that made the array has ended."""
@@ -81,7 +81,7 @@ class WholeArray:
         memory.write(values)
 
     def _index(self, memory: HostMemory | CopiedMemory | PackedMemory, key: Any) -> tuple[int, ...]:
-        """A key as indices counting from zero, checked against the shape."""
+        """A key as zero-based indices, checked against the shape."""
         shape = memory.shape
         if type(key) is int and len(shape) == 1 and 0 <= key < shape[0] and not self._shifted:
             return (key,)
@@ -210,7 +210,7 @@ def flat_index(key: Any, wrong: Callable[[Any], str]) -> list[int]:
     for item in () if key is None else key if isinstance(key, (tuple, list)) else (key,):
         if isinstance(item, Matrix):
             flat.extend(item.entries.tolist())
-        elif hasattr(item, "__index__") and not isinstance(item, np.ndarray):
+        elif hasattr(item, "__index__") and not (isinstance(item, np.ndarray) and item.ndim):
             flat.append(item.__index__())
         else:
             raise TypeError(wrong(item))

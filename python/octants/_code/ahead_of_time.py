@@ -16,10 +16,11 @@ _BAR = 30
 
 
 def compile(kernel: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
-    """Compiles a kernel for a call with these arguments, without making the call. A later call then starts without a
-    delay.
+    """Compiles a kernel for a call with these arguments, without making the call. A later call then starts without
+    compiling.
 
-    Only the element type and the number of axes of arrays matter; small arrays suffice."""
+    Only the element type and the number of axes of arrays matter, so small arrays suffice.
+    """
     _octants.UnmadeCall(kernel, args, kwargs).compile()
 
 
@@ -49,7 +50,7 @@ def precompile(
 
 
 class Precompilation:
-    """Kernels on their way to being compiled. Made by `octants.precompile`."""
+    """A running precompilation. Made by `octants.precompile`."""
 
     def __init__(self, calls: Sequence[_octants.UnmadeCall], threads: int, progress: TextIO | None) -> None:
         self._calls = calls
@@ -66,28 +67,30 @@ class Precompilation:
 
     @property
     def total(self) -> int:
-        """How many calls there are to compile for."""
+        """Number of calls to compile for."""
         return len(self._calls)
 
     @property
     def completed(self) -> int:
-        """For how many of them that has been done, or has failed."""
+        """Number of calls whose compilation has finished or failed."""
         return self._completed
 
     @property
     def done(self) -> bool:
-        """Whether that is all of them."""
+        """Whether all compilations have finished."""
         return self._completed == self.total
 
     @property
     def errors(self) -> list[BaseException]:
-        """What was raised so far, in the order of the calls."""
+        """The errors raised so far, in the order of the calls."""
         with self._changed:
             return [self._errors[i] for i in sorted(self._errors)]
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Waits until all is compiled, at most this many seconds; returns whether it is. Raises the first error, in
-        the order of the calls, once all others are compiled."""
+        """Waits until all is compiled, at most `timeout` seconds; returns whether it is.
+
+        Once all compilations have finished, raises the first error, in the order of the calls.
+        """
         with self._changed:
             if not self._changed.wait_for(lambda: self.done, timeout):
                 return False

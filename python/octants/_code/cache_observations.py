@@ -1,4 +1,4 @@
-"""How the disk cache took part in a compilation, as a kernel reports it."""
+"""Cache statistics of a compilation, as attributes of the kernel."""
 
 from __future__ import annotations
 
@@ -9,23 +9,25 @@ __all__ = ["CacheObservations", "FastcacheObservations"]
 
 @dataclass
 class FastcacheObservations:
-    """How the folder took part when a kernel with `fastcache=True` was last compiled. A kernel has it as
-    `kernel._primal.src_ll_cache_observations`."""
+    """What the cache on disk contributed to the last compilation of a kernel with `fastcache=True`. Available as
+    `kernel._primal.src_ll_cache_observations`.
+    """
 
     cache_key_generated: bool = False
-    """It was looked for."""
+    """The entry was looked up."""
     cache_validated: bool = False
-    """It was found, and all that it depends on is as it was."""
+    """The entry was found, and nothing it depends on has changed."""
     cache_loaded: bool = False
-    """Its code was taken from there."""
+    """The code was loaded from the entry."""
     cache_stored: bool = False
-    """It was compiled, and stored."""
+    """The kernel was compiled and stored."""
 
 
 @dataclass
 class CacheObservations:
-    """How the folder took part when a kernel without `fastcache=True` was last compiled. A kernel has it as
-    `kernel._primal.fe_ll_cache_observations`."""
+    """What the cache on disk contributed to the last compilation of a kernel without `fastcache=True`. Available as
+    `kernel._primal.fe_ll_cache_observations`.
+    """
 
     cache_hit: bool = False
-    """Its machine code was found there."""
+    """The machine code was found in the cache."""

@@ -22,10 +22,10 @@ _VENDORS = {"cuda": "nvptx", "amdgpu": "amdgcn"}
 
 
 def write(inspection: Any, stages: bool) -> None:
-    """Writes what the options ask for of one compilation; with `stages` also the stages of its way to code.
+    """Writes the dumps that the options request for one compilation; `stages` holds the IR after each stage.
 
-    The options' files go to the working directory, under the names that programs written for Quadrants look for. The
-    stages go to the folder `debug_dump_path`. An `OSError` says where a file could not be written.
+    Dumps requested by options go to the working directory, under the file names that Quadrants uses. The stages go to
+    the folder `debug_dump_path`. Raises `OSError` if a file cannot be written.
     """
     config = current_config()
     if config is None:

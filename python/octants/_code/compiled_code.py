@@ -13,7 +13,7 @@ __all__ = ["FORMS", "inspect"]
 Form = Literal["access", "ir", "schedule", "llvm", "llvm-lowered", "asm", "object"]
 
 FORMS: tuple[Form, ...] = ("access", "ir", "schedule", "llvm", "llvm-lowered", "asm", "object")
-"""What `inspect` can give."""
+"""The forms that `inspect` can emit."""
 
 
 @overload

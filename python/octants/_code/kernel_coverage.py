@@ -31,7 +31,7 @@ Line = tuple[str, int]
 
 
 class _Coverage:
-    """What the lines of this process have been marked for, over all its programs."""
+    """The covered lines of this process, over all its programs."""
 
     def __init__(self) -> None:
         self.folder = os.getcwd()
@@ -44,7 +44,7 @@ class _Coverage:
         self.skipped: set[Line] = set()
 
     def probe(self, path: str, line: int, is_skipped: bool) -> tuple[Any, int] | None:
-        """The field and the element that mark a line; None where no element is left."""
+        """The field and the index of the element that a line sets when it runs; None once the capacity is exhausted."""
         if self.marks is None or not os.path.exists(path):
             return None
         number = self.numbers.setdefault((os.path.abspath(path), line, is_skipped), len(self.numbers))
@@ -69,7 +69,7 @@ class _Coverage:
                 (self.skipped if is_skipped else self.reached).add((path, line))
 
     def write(self) -> None:
-        """Writes what was marked, if anything was."""
+        """Writes the coverage data, if any line ran."""
         self.harvest()
         if not self.reached:
             return
@@ -85,7 +85,7 @@ class _Coverage:
         data.write()
 
     def _counts_branches(self) -> bool:
-        """Whether the data that these are combined with have branches: the two kinds cannot be combined."""
+        """Whether to write arcs. Coverage.py cannot combine data with branches and data without."""
         asked = os.environ.get("_QD_KCOV_ARC")
         if asked is not None:
             return asked == "1"
@@ -101,32 +101,33 @@ _coverage: _Coverage | None = None
 
 
 def begin() -> None:
-    """To be called when a program has begun."""
+    """Must be called after a program has begun."""
     global _coverage
     if _coverage is None:
         _coverage = _Coverage()
-        # Behind the registration that ends the program, so that this runs first.
+        # Registered after the handler that ends the program, so this runs first.
         atexit.register(_coverage.write)
         _octants.probe_lines(_coverage.probe)
     _coverage.marks = field(i32, shape=_coverage.most)
 
 
 def end_program() -> None:
-    """To be called before a program ends."""
+    """Must be called before a program ends."""
     if _coverage is not None:
         _coverage.harvest()
 
 
 def _branches(tree: ast.AST) -> dict[int, ast.If | ast.For | ast.While]:
-    """The statements that go on in two ways, by their lines."""
+    """The branch statements by line."""
     return {node.lineno: node for node in ast.walk(tree) if isinstance(node, (ast.If, ast.For, ast.While))}
 
 
 def _arcs(path: str, reached: set[int], skipped: set[int]) -> list[tuple[int, int]]:
-    """What coverage.py calls arcs: each line that ran is entered and left; of a branch there are the ways that were
-    taken.
+    """The arcs of a file, as coverage.py defines them: an entry and an exit for each line that ran, and for each branch
+    the ways that were taken.
 
-    `skipped` are lines of conditions without an `else` that were false. A loop whose line ran has ended.
+    `skipped` holds the lines of `if` statements without `else` whose condition was false. A loop whose line ran has
+    ended.
     """
     arcs = [arc for line in reached for arc in ((-1, line), (line, -1))]
     try:

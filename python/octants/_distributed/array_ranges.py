@@ -1,4 +1,4 @@
-"""The memory of fields, ndarrays and numpy's arrays, as ranks pass it."""
+"""The memory of fields, ndarrays and numpy arrays as ranges for communication."""
 
 from __future__ import annotations
 

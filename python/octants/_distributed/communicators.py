@@ -1,4 +1,4 @@
-"""What passes between ranks: messages in both directions at once, and sums. One class for each library that does it."""
+"""The interface for communication between ranks: message exchange and reductions. Each library has one class."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from octants.exceptions import OctantsDistributedError
 __all__ = ["Alone", "Communicator", "Exchange", "Message", "Pending", "await_end", "failed", "user_line"]
 
 Message = tuple[int, MemoryRange]
-"""A rank, and the memory that is sent to it or received from it."""
+"""A rank, and the memory to send to it or to receive from it."""
 
 
 class Exchange:
-    """Messages that a rank sends and receives at once, any number of times."""
+    """A reusable set of messages that a rank sends and receives concurrently."""
 
     __slots__ = ("prepared", "receives", "sends")
 
@@ -27,20 +27,20 @@ class Exchange:
         self.sends = sends
         self.receives = receives
         self.prepared: Any = None
-        """What the communicator makes of them, which takes time."""
+        """The communicator's own representation, cached because it takes time to create."""
 
 
 _PACKAGE = path.join(path.dirname(_octants.__file__), "")
 
-# Seconds between two looks at a message: at first, and at most.
+# Initial and maximum polling interval in seconds.
 _SOON, _LATER = 2e-5, 2e-3
 
 
 class Pending(Protocol):
-    """Messages on their way."""
+    """Messages in flight."""
 
     def wait(self) -> None:
-        """Returns when they have arrived, or when later work on the stream finds them so.
+        """Waits until the messages have arrived, or makes the stream wait for them.
 
         Raises `OctantsDistributedError` after the timeout.
         """
@@ -52,26 +52,26 @@ class Communicator(Protocol):
     rank: int
     size: int
     timeout: float
-    """Seconds after which a rank that does not answer is an error."""
+    """Seconds after which a rank that does not respond is an error."""
 
     def exchange(self, messages: Exchange, what: str, stream: int = 0) -> Pending:
-        """Sends and receives. `stream` is the handle of the device's stream that device memory is used on."""
+        """Sends and receives. `stream` is the driver's handle of the stream that uses the device memory."""
 
     def all_reduce(self, memory: MemoryRange, op: str, what: str, stream: int = 0) -> None:
-        """Combines the elements of all ranks by `add`, `mul`, `min`, `max`, `and`, `or` or `xor`, in place."""
+        """Reduces over all ranks, element by element and in place: `add`, `mul`, `min`, `max`, `and`, `or` or `xor`."""
 
     def fill(self, memory: MemoryRange, value: float, stream: int = 0) -> None:
-        """Sets all elements of this rank, where they are combined later."""
+        """Sets all elements of this rank's part of a reduction to one value."""
 
     def barrier(self, what: str) -> None:
         """Returns once all ranks have called it."""
 
     def close(self) -> None:
-        """Ends what this program began."""
+        """Releases what this communicator created."""
 
 
 class Alone:
-    """A program of one process."""
+    """The only rank of a program of one process."""
 
     rank = 0
     size = 1
@@ -80,25 +80,25 @@ class Alone:
         self.timeout = timeout
 
     def exchange(self, messages: Exchange, what: str, stream: int = 0) -> Pending:
-        """There is no one to send to."""
+        """Returns at once: there are no other ranks."""
         assert not messages.sends
         assert not messages.receives
         return self
 
     def wait(self) -> None:
-        """Nothing is on its way."""
+        """Returns at once."""
 
     def all_reduce(self, memory: MemoryRange, op: str, what: str, stream: int = 0) -> None:
-        """The elements are those of all ranks."""
+        """Does nothing: the elements are those of all ranks."""
 
     def fill(self, memory: MemoryRange, value: float, stream: int = 0) -> None:
-        """The first rank's elements stay."""
+        """Does nothing: the first rank keeps its elements."""
 
     def barrier(self, what: str) -> None:
-        """There is no one to wait for."""
+        """Returns at once."""
 
     def close(self) -> None:
-        """Nothing was begun."""
+        """Does nothing."""
 
 
 def user_line() -> str:
@@ -110,12 +110,12 @@ def user_line() -> str:
 
 
 def failed(of: Communicator, what: str, why: str) -> OctantsDistributedError:
-    """The error of an operation that another rank did not take part in."""
+    """The error for an operation in which another rank did not take part."""
     return OctantsDistributedError(f"rank {of.rank} of {of.size}: {what} at {user_line()}: {why}")
 
 
 def await_end(of: Communicator, what: str, has_ended: Callable[[], bool], peers: Sequence[int]) -> None:
-    """Returns when an operation has ended. Raises after the timeout."""
+    """Polls until an operation has ended. Raises after the timeout."""
     end, pause = time.monotonic() + of.timeout, _SOON
     for _ in range(200):
         if has_ended():

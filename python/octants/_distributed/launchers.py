@@ -1,4 +1,4 @@
-"""Which rank this process is, by what the launcher that started it says."""
+"""The rank of this process, from the environment variables of its launcher."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ __all__ = ["Position", "find_position"]
 
 
 class Position(NamedTuple):
-    """Where a process is among those that were started together."""
+    """The rank of this process, as its launcher assigned it."""
 
     rank: int
-    """Its number, from 0 on."""
+    """The rank, from 0."""
 
     size: int
-    """The number of processes."""
+    """Number of ranks."""
 
     local_rank: int
-    """Its number among those of its host, which is the number of its GPU."""
+    """The rank among those on its host; also the number of its GPU."""
 
     launcher: str
-    """What started it; `""` for a process that was started alone."""
+    """The launcher; `""` for a process that was started without one."""
 
 
 # Rank, number of ranks and local rank, as each launcher names them. The last may be missing.
@@ -38,10 +38,11 @@ _VARIABLES = {
 
 
 def find_position(environment: Mapping[str, str] = os.environ) -> Position:
-    """The position that the first launcher gives whose variables are set: torchrun, Open MPI, MVAPICH, MPICH, Slurm.
+    """The position from the environment variables of the first launcher found: torchrun, Open MPI, MVAPICH, MPICH,
+    Slurm.
 
-    Ray and other programs set the variables of torchrun. Raises `OctantsDistributedError` for values that are no
-    numbers of a rank.
+    Ray and other programs set the variables of torchrun. Raises `OctantsDistributedError` if a variable holds no valid
+    rank.
     """
     for launcher, (rank, size, local_rank) in _VARIABLES.items():
         if rank not in environment or size not in environment:

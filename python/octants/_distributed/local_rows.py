@@ -23,7 +23,7 @@ def clear_rows(rows: MemoryRange, stream: _octants.Stream) -> None:
 
 
 def add_rows(rows: MemoryRange, values: MemoryRange, stream: _octants.Stream) -> None:
-    """Adds as many values of the same type. Integers wrap around."""
+    """Adds the same number of values of the same type. Integers wrap around."""
     if rows.on_host:
         sums = rows.numpy()
         np.add(sums, values.numpy(), out=sums)
@@ -32,7 +32,7 @@ def add_rows(rows: MemoryRange, values: MemoryRange, stream: _octants.Stream) ->
 
 
 def copy_rows(rows: MemoryRange, values: MemoryRange, stream: _octants.Stream) -> None:
-    """Sets the elements to as many values of the same type."""
+    """Copies the same number of values of the same type."""
     if rows.on_host:
         rows.numpy()[:] = values.numpy()
     else:

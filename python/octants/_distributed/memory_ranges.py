@@ -1,4 +1,4 @@
-"""Ranges of memory that ranks exchange, as numpy and torch see them."""
+"""Ranges of memory that ranks exchange, with numpy and torch views."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ __all__ = ["MemoryRange", "range_of_buffer", "range_of_numpy"]
 
 @dataclass(frozen=True)
 class MemoryRange:
-    """Elements of one type, one after the other."""
+    """Contiguous elements of one type."""
 
     address: int
     count: int
     dtype: np.dtype[Any]
     on_host: bool
     keeps: Any = None
-    """What owns the memory."""
+    """Keeps the memory alive."""
     place: tuple[_octants.Buffer, int] | None = None
-    """A buffer of the program, and the first byte in it: what kernels need to use memory that is not the host's."""
+    """Buffer and byte offset, with which kernels access memory that is not the host's."""
     views: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
-    """The range as objects of other libraries, which take time to make."""
+    """The range as objects of other libraries, cached because they take time to create."""
 
     @property
     def nbytes(self) -> int:
@@ -35,7 +35,7 @@ class MemoryRange:
         return self.count * self.dtype.itemsize
 
     def numpy(self) -> np.ndarray[Any, Any]:
-        """The elements in the host's memory, without a copy."""
+        """A numpy view of the elements in host memory."""
         if "numpy" not in self.views:
             memory = (ctypes.c_char * self.nbytes).from_address(self.address)
             self.views["numpy"] = np.frombuffer(memoryview(memory), dtype=self.dtype)
@@ -43,7 +43,7 @@ class MemoryRange:
         return elements
 
     def elements(self) -> _octants.ElementView:
-        """The elements as an argument of kernels."""
+        """The elements as a kernel argument."""
         assert self.place is not None
         if "elements" not in self.views:
             buffer, offset = self.place
@@ -73,5 +73,5 @@ def range_of_numpy(array: np.ndarray[Any, Any]) -> MemoryRange:
 def range_of_buffer(
     buffer: _octants.Buffer, offset: int, count: int, dtype: np.dtype[Any], keeps: Any = None
 ) -> MemoryRange:
-    """Elements in a buffer of the program, from a byte on."""
+    """Elements in a buffer of the program, starting at a byte offset."""
     return MemoryRange(buffer.ptr + offset, count, dtype, buffer.host_addressable, keeps, (buffer, offset))

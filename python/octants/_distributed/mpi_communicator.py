@@ -34,7 +34,7 @@ class _Requests:
 
 
 class MpiCommunicator:
-    """The ranks of an MPI communicator, `MPI.COMM_WORLD` by default. Memory of a device is refused."""
+    """The ranks of an MPI communicator, `MPI.COMM_WORLD` by default. Raises for device memory."""
 
     def __init__(self, timeout: float, ranks: Any = None) -> None:
         # Messages of the program's own do not meet these.
@@ -60,7 +60,7 @@ class MpiCommunicator:
         return _Requests(self, requests, what, peers)
 
     def all_reduce(self, memory: MemoryRange, op: str, what: str, stream: int = 0) -> None:
-        """Combines the elements of all ranks."""
+        """Reduces over all ranks, element by element."""
         self._host(memory, what)
         values = memory.numpy()
         # MPI has no type for half precision.
@@ -93,7 +93,7 @@ class MpiCommunicator:
 
 
 def _end_all_on_exception(ranks: Any) -> None:
-    """An exception that ends this process ends the other ranks, which would wait for it when they finish."""
+    """Aborts all ranks on an uncaught exception; otherwise the others would wait for this one at exit."""
     shown = sys.excepthook
 
     def hook(*raised: Any) -> None:

@@ -46,7 +46,7 @@ def save(folder: str | os.PathLike[str], arrays: Mapping[str, Any]) -> None:
 
 
 def load(folder: str | os.PathLike[str], arrays: Mapping[str, Any]) -> None:
-    """Sets arrays to what a folder holds. Shapes and types have to be those that were saved."""
+    """Sets arrays from a folder. Shapes and types must match the saved ones."""
     place = Path(folder)
     try:
         index = json.loads((place / _INDEX).read_text())

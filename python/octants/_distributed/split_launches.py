@@ -29,8 +29,9 @@ class SplitLaunch:
         handle: int,
         stream: _octants.Stream,
     ) -> SplitLaunch | None:
-        """A launch on the rows of this rank; None when this process has all rows. Checks the tasks in both cases.
-        `handle` is the driver's name of the stream."""
+        """A launch on the rows of this rank, or None if this process owns all rows. Checks the tasks in both cases.
+        `handle` is the driver's handle of the stream.
+        """
         plan = plan_of(kernel, tasks, arrays)
         return None if plan.is_whole else SplitLaunch(plan, arrays, handle, stream)
 
@@ -54,7 +55,7 @@ class SplitLaunch:
         self._left: list[Rows] = []
 
     def begin_task(self, number: int) -> list[Rows]:
-        """Sends rows to other ranks. Returns rows that need none of theirs."""
+        """Sends rows to other ranks. Returns the rows to compute meanwhile, which need no rows of other ranks."""
         task, ranks = self._task(number), self._ranks
         for memory, value in task.resets:
             ranks.fill(memory, value, self._handle)
@@ -70,13 +71,13 @@ class SplitLaunch:
         return exchange.inner
 
     def finish_exchange(self, number: int) -> list[Rows]:
-        """Waits for the rows of other ranks. Returns the rows that need them."""
+        """Waits for the rows of other ranks. Returns the rows to compute with them."""
         if self._pending is not None:
             self._pending.wait()
         return self._left
 
     def end_task(self, number: int) -> list[Rows]:
-        """Sums what the task adds to rows of other ranks, and what it reduces into."""
+        """Reduces over the ranks: the task's additions to rows of other ranks, and its other reductions."""
         task, ranks, what = self._task(number), self._ranks, self._plan.what
         for buffer in task.changed:
             self._arrays[buffer].forget_ghosts()

@@ -31,19 +31,19 @@ _numbers = itertools.count()
 
 
 def rows_of_rank(extent: int, rank: int, size: int) -> tuple[int, int]:
-    """The rows `[first, end)` of an axis that a rank has: blocks whose lengths differ by at most one."""
+    """The rows `[first, end)` of an axis that a rank owns: blocks whose lengths differ by at most one."""
     return extent * rank // size, extent * (rank + 1) // size
 
 
 def split_axis(split: int | str) -> None:
-    """Raises for an axis that cannot be split."""
+    """Raises if the axis cannot be split."""
     if isinstance(split, bool) or split not in (0, "x", "i"):
         raise ValueError(f"split={split!r}: arrays can only be split along their first axis, split=0")
 
 
 def split_ndarray(dtype: Any, shape: Any, split: int | str = 0, halo: int = 2, periodic: bool = False) -> SplitNdarray:
-    """An array of zeros whose first axis is split over ranks. `halo` is the number of ghost rows on each side. With
-    `periodic` those at the ends of the array are copies of the rows at the other end.
+    """An array of zeros whose first axis is split over ranks, with `halo` ghost rows on each side. With `periodic`, the
+    ghost rows at the ends of the array are copies of the rows at the opposite end.
     """
     split_axis(split)
     if isinstance(halo, bool) or not isinstance(halo, int) or halo < 0:
@@ -63,27 +63,27 @@ Rows = tuple[int, int]
 
 
 class Messages(NamedTuple):
-    """What a rank exchanges with others for its ghost rows."""
+    """What a rank exchanges with others to fill its ghost rows."""
 
     sends: list[Message]
     receives: list[Message]
     copies: list[tuple[MemoryRange, MemoryRange]]
-    """Ghost rows, and the rows of this rank that they are copies of: the other end of a periodic array."""
+    """Ghost rows, and the local rows that they copy: the opposite end of a periodic array."""
 
 
 class GhostSums(NamedTuple):
-    """How sums in ghost rows get to the ranks that own these rows."""
+    """How contributions in ghost rows reach the ranks that own these rows."""
 
     ghosts: list[MemoryRange]
     """The ghost rows, which start at zero."""
     sends: list[Message]
     receives: list[Message]
     sums: list[tuple[MemoryRange, MemoryRange]]
-    """Rows of this rank, and what arrives for them."""
+    """Local rows, and the received contributions to them."""
 
 
 class SplitNdarray(_octants.Ndarray):
-    """An array that is split over ranks. Made by `qd.ndarray(..., split=0)` and `qd.field(..., split=0)`.
+    """An array whose first axis is split over ranks. Made by `qd.ndarray(..., split=0)` and `qd.field(..., split=0)`.
 
     `shape` is that of the whole array. Methods are collective: all ranks call them, in the same order.
     """
@@ -110,12 +110,12 @@ class SplitNdarray(_octants.Ndarray):
 
     @property
     def rows(self) -> tuple[int, int]:
-        """The rows `[first, end)` that this rank has."""
+        """The rows `[first, end)` that this rank owns."""
         return self._rows
 
     @property
     def halo(self) -> int:
-        """Ghost rows on each side."""
+        """Number of ghost rows on each side."""
         return self._halo
 
     @property
@@ -136,22 +136,22 @@ class SplitNdarray(_octants.Ndarray):
     # What launches need
 
     def block(self, rank: int) -> tuple[int, int]:
-        """The rows `[first, end)` of a rank."""
+        """The rows `[first, end)` that a rank owns."""
         return rows_of_rank(self.shape[0], rank, world().size)
 
     def forget_ghosts(self) -> None:
-        """The rows of this rank are about to change, and so those that others have copies of."""
+        """Invalidates the ghost rows, because the owners' rows are about to change."""
         self._valid = (0, 0)
 
     def lacks(self, before: int, after: int) -> bool:
-        """Whether these ghost rows have to be exchanged. They will be there after that."""
+        """Whether these ghost rows must be exchanged; marks them valid, because the caller exchanges them."""
         if before <= self._valid[0] and after <= self._valid[1]:
             return False
         self._valid = (max(before, self._valid[0]), max(after, self._valid[1]))
         return True
 
     def messages(self, before: int, after: int) -> Messages:
-        """What all ranks exchange so that each has that many rows before and after its own."""
+        """The messages that fill `before` and `after` ghost rows on each rank."""
         ranks = world()
         sends, receives, copies = [], [], []
         for rank in range(ranks.size):
@@ -165,7 +165,7 @@ class SplitNdarray(_octants.Ndarray):
         return Messages(sends, receives, copies)
 
     def ghost_sums(self, before: int, after: int) -> GhostSums:
-        """How sums in that many ghost rows before and after the rows of each rank get to their owners."""
+        """How contributions in `before` and `after` ghost rows of each rank reach their owners."""
         if (before, after) not in self._ghost_sums:
             self._ghost_sums[before, after] = self._make_ghost_sums(before, after)
         return self._ghost_sums[before, after]
@@ -189,7 +189,7 @@ class SplitNdarray(_octants.Ndarray):
         return GhostSums(ghosts, sends, receives, sums + of_self)
 
     def _needs(self, reader: int, owner: int, before: int, after: int) -> list[tuple[Rows, Rows]]:
-        """The rows that one rank has as ghost rows of another one, and where that has them."""
+        """Pairs of row ranges: ghost rows of `reader`, and the rows of `owner` that they are copies of."""
         extent = self.shape[0]
         first, end = self.block(reader)
         own_first, own_end = self.block(owner)
@@ -204,7 +204,7 @@ class SplitNdarray(_octants.Ndarray):
         return parts
 
     def _range(self, first: int, end: int) -> MemoryRange:
-        """The memory of rows that this rank has, ghost rows among them."""
+        """The memory of local rows, ghost rows included."""
         if (first, end) in self._ranges:
             return self._ranges[first, end]
         local = self._local
@@ -219,7 +219,7 @@ class SplitNdarray(_octants.Ndarray):
     # Whole arrays
 
     def to_numpy(self, *, gather: bool = True) -> Array:
-        """The whole array on each rank, or with `gather=False` the rows of this rank."""
+        """The whole array on each rank; with `gather=False`, the rows of this rank."""
         own = self._own_rows()
         if not gather:
             return own
@@ -229,7 +229,7 @@ class SplitNdarray(_octants.Ndarray):
         return np.concatenate(gather_arrays(own, shapes, "to_numpy() of a split array"))
 
     def from_numpy(self, array: Array, *, local: bool = False) -> None:
-        """Sets the elements from the whole array, or with `local=True` from the rows of this rank."""
+        """Sets the elements from the whole array; with `local=True`, from the rows of this rank."""
         first, end = self._rows
         expected = (*self.shape, *self.element_shape)
         if local:
@@ -244,7 +244,7 @@ class SplitNdarray(_octants.Ndarray):
         self.forget_ghosts()
 
     def copy_from(self, other: SplitNdarray) -> None:
-        """Sets the elements from another array that is split in the same way."""
+        """Sets the elements from another array that is split the same way."""
         if not isinstance(other, SplitNdarray) or (other.shape, other.halo) != (self.shape, self.halo):
             raise ValueError("copy_from() needs a split array of the same shape and halo")
         self._local.copy_from(other._local)

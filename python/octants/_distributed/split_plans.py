@@ -1,4 +1,4 @@
-"""What launches of one kernel on the same split arrays have in common: checks, messages, ranges of rows.
+"""Plans for launches of one kernel on the same split arrays: checks, messages, row ranges.
 
 A plan is made at the first such launch and kept by the first of the arrays. It refers to no array: each has a number
 that no other array ever has.
@@ -26,7 +26,7 @@ Described = list[tuple[Any, ...] | None]
 # A row that no array has, to which constants may be added.
 _FAR = 1 << 30
 
-# What an element starts from on all ranks but the first. Other operations may see an element any number of times.
+# Initial values of reductions on all ranks but the first. Other operations are idempotent and need none.
 _NEUTRAL = {"add": 0, "mul": 1, "xor": 0}
 
 # Most plans that an array keeps.
@@ -34,22 +34,22 @@ _MOST_PLANS = 64
 
 
 class Task(NamedTuple):
-    """What a task does with split arrays, by their numbers among the buffers, and with other memory."""
+    """How a task accesses split arrays, by buffer number, and other memory."""
 
     reads: list[Halo]
     writes: list[int]
     adds: list[Halo]
     local: list[tuple[int, bool, int, int]]
-    """Arrays that are read (False) or added to (True) at rows from the first to the last number."""
+    """Arrays accessed at any row of a range: buffer, whether added to (else read), first and last row."""
     updates: list[Update]
-    """Operation, type, address and number of scalars."""
+    """Reductions: operation, type, address and number of scalars."""
     wraps: list[tuple[int, int | None, int | None]]
-    """Arrays whose rows wrap around, what the code takes for their number of rows, and the end of the loop's rows."""
+    """Arrays whose row indices wrap around: buffer, the modulus in the code, and the end of the loop's rows."""
     last_rows: list[tuple[int, int]]
-    """Rows that have to be the last of the array."""
+    """Buffers, and rows that must be the last row of the array."""
 
     def of_rows(self) -> list[int]:
-        """The arrays whose rows iterations follow."""
+        """The arrays that the loop accesses at the row of the iteration or at a fixed distance from it."""
         return [*self.writes, *(add[0] for add in self.adds), *(read[0] for read in self.reads)]
 
 
@@ -57,12 +57,12 @@ _UPDATES = Task._fields.index("updates")
 
 
 class GhostExchange(NamedTuple):
-    """What comes before a task when some arrays lack ghost rows."""
+    """The exchange before a task whose ghost rows are not valid."""
 
     messages: Exchange | None
     copies: list[tuple[MemoryRange, MemoryRange]]
     inner: list[Rows]
-    """Rows that need none of what comes."""
+    """Rows that do not depend on the exchange."""
     left: list[Rows]
 
 
@@ -70,26 +70,26 @@ class TaskPlan(NamedTuple):
     """How a task runs on this rank."""
 
     rows: int
-    """The array whose rows iterations follow."""
+    """The array whose rows determine which rank runs an iteration."""
     reads: list[Halo]
-    """Arrays, and the ghost rows that it needs of them."""
+    """Arrays, and the number of ghost rows to read before and after."""
     inner_reads: int
-    """How many of these are read at a distance from the iteration's row; the others may be read by any iteration."""
+    """How many of these are read at a fixed distance from the iteration's row; any iteration may read the others."""
     changed: list[int]
     resets: list[tuple[MemoryRange, int]]
-    """What it reduces into, and what that starts from on this rank."""
+    """Targets of reductions, and their initial values on this rank."""
     updates: list[tuple[MemoryRange, str]]
     ghosts: list[MemoryRange]
-    """Ghost rows that it adds to, which start at zero."""
+    """Ghost rows that the task adds to. Zeroed before it."""
     ghost_sums: Exchange | None
     sums: list[tuple[MemoryRange, MemoryRange]]
-    """Rows of this rank, and what other ranks add to them."""
+    """Local rows, and the received contributions to them."""
     exchanges: dict[tuple[bool, ...], GhostExchange]
-    """By which of the reads lack ghost rows."""
+    """Cached, by which of the reads lack valid ghost rows."""
 
 
 def plan_of(kernel: str, described: Described, arrays: dict[int, tuple[SplitNdarray, bool]]) -> SplitPlan:
-    """The plan of a launch. Raises on all ranks when they launch different kernels, or when it could not run."""
+    """The plan of a launch. Raises on all ranks if they launch different kernels, or if the kernel cannot run split."""
     kept = next(iter(arrays.values()))[0]._plans
     used = [(buffer, array._number, is_argument) for buffer, (array, is_argument) in arrays.items()]
     key = (kernel, *used, *(tuple(task[_UPDATES]) for task in described if task is not None))
@@ -104,7 +104,7 @@ def plan_of(kernel: str, described: Described, arrays: dict[int, tuple[SplitNdar
 
 
 class SplitPlan:
-    """Of launches of one kernel on the same arrays."""
+    """The plan for launches of one kernel on the same arrays."""
 
     def __init__(self, kernel: str, described: Described, arrays: dict[int, tuple[SplitNdarray, bool]]) -> None:
         self.given = described
@@ -116,7 +116,7 @@ class SplitPlan:
         for task in filter(None, self._described):
             self._check(task)
         self.is_whole = world().size == 1 and not any(task.wraps for task in self._described if task is not None)
-        """This process has all rows, and nothing of them is exchanged."""
+        """This process owns all rows, and no ghost rows need copying."""
         if not self.is_whole:
             self._agree()
             self.tasks = [None if task is None else self._plan(task) for task in self._described]
@@ -133,7 +133,7 @@ class SplitPlan:
             seen[id(array)] = is_argument
 
     def _check(self, task: Task) -> None:
-        """Raises for a task that could not run on several ranks."""
+        """Raises if a task cannot run on several ranks."""
         used = task.of_rows()
         if len({self._arrays[buffer].shape[0] for buffer in used}) > 1:
             shapes = ", ".join(sorted({str(self._arrays[buffer].shape) for buffer in used}))
@@ -186,7 +186,7 @@ class SplitPlan:
         agree(f"kernel `{self._kernel}` on split arrays {shapes} with tasks {plan}", f"kernel `{self._kernel}`")
 
     def _ghost_sums(self, task: Task) -> list[GhostSums]:
-        """How the sums of a task in ghost rows get to their owners."""
+        """How a task's contributions in ghost rows reach their owners."""
         halos = {buffer: (before, after) for buffer, before, after in task.adds}
         for buffer, adds, _, _ in task.local:
             if adds:
@@ -215,7 +215,7 @@ class SplitPlan:
         )
 
     def exchange(self, task: TaskPlan, missing: tuple[bool, ...], arrays: dict[int, SplitNdarray]) -> GhostExchange:
-        """What a task exchanges when these of its reads lack ghost rows."""
+        """The exchange before a task, for the given reads whose ghost rows are not valid."""
         found = task.exchanges.get(missing)
         if found is None:
             found = task.exchanges[missing] = self._make_exchange(task, missing, arrays)
@@ -237,7 +237,7 @@ class SplitPlan:
             if not messages.receives:
                 continue
             if place >= task.inner_reads:
-                # Any iteration may read what comes.
+                # Any iteration may read the received rows.
                 rows_before = rows_after = extent
             before = max(before, rows_before * (first > 0 or read.periodic))
             after = max(after, rows_after * (end < extent or read.periodic))
@@ -259,8 +259,9 @@ class SplitPlan:
 
 
 def _outward(ranges: list[Rows], extent: int) -> list[Rows]:
-    """The ranges that have rows. Iterations whose row is outside of the array, which may reduce all the same, belong to
-    the rank with the first or the last row."""
+    """The ranges that have rows. Iterations whose row lies outside the array, which may still reduce, belong to the
+    rank with the first or the last row.
+    """
     return [(-_FAR if first == 0 else first, _FAR if end == extent else end) for first, end in ranges if first < end]
 
 

@@ -36,7 +36,7 @@ _SIGNED = {"uint16": "int16", "uint32": "int32", "uint64": "int64"}
 
 
 class _HostWorks:
-    """Messages between the hosts' memory."""
+    """Messages between host memory."""
 
     def __init__(self, of: Communicator, works: list[Any], what: str) -> None:
         self._of, self._works, self._what = of, works, what
@@ -48,20 +48,20 @@ class _HostWorks:
 
 
 class _DeviceWorks:
-    """Messages between devices' memory."""
+    """Messages between device memory."""
 
     def __init__(self, of: Communicator, works: list[Any], what: str, stream: Any) -> None:
         self._of, self._works, self._what, self._stream = of, works, what, stream
 
     def wait(self) -> None:
-        """Lets the stream wait for the messages."""
+        """Makes the stream wait for the messages."""
         with self._stream:
             for work in self._works:
                 _queue(self._of, work, self._what)
 
 
 def _queue(of: Communicator, work: Any, what: str) -> None:
-    """Lets the current stream wait for work of NCCL, which torch's watchdog ends after the group's timeout.
+    """Makes the current stream wait for NCCL work. Torch's watchdog aborts the work after the group's timeout.
 
     With a timeout of its own, torch would wait on the host.
     """
@@ -79,7 +79,7 @@ def _wait(of: Communicator, work: Any, what: str) -> None:
 
 
 class TorchCommunicator:
-    """The ranks of torch's process group, which is made unless there is one."""
+    """The ranks of torch's process group, which is created if there is none."""
 
     def __init__(self, position: Position, timeout: float) -> None:
         self.timeout = timeout
@@ -124,7 +124,7 @@ class TorchCommunicator:
         return _DeviceWorks(self, works, what, self._on(stream))
 
     def all_reduce(self, memory: MemoryRange, op: str, what: str, stream: int = 0) -> None:
-        """Combines the elements of all ranks; those of a device, after what is on the stream."""
+        """Reduces over all ranks, element by element; in device memory, in stream order."""
         group = self._group(memory.on_host, what)
         values = _tensor_of(memory, op, self, what)
         if memory.on_host:
@@ -139,7 +139,7 @@ class TorchCommunicator:
             values.copy_(copy)
 
     def fill(self, memory: MemoryRange, value: float, stream: int = 0) -> None:
-        """Sets all elements of this rank; those of a device, after what is on the stream."""
+        """Sets all elements of this rank; in device memory, in stream order."""
         if memory.on_host:
             memory.numpy()[:] = value
             return
@@ -151,7 +151,7 @@ class TorchCommunicator:
         _wait(self, ranks.barrier(self._host, async_op=True), what)
 
     def close(self) -> None:
-        """Ends the process group, if this program made it."""
+        """Destroys the process group if this program created it."""
         atexit.unregister(self.close)
         if self._owns_group and ranks.is_initialized():
             ranks.destroy_process_group()

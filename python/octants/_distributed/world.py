@@ -1,4 +1,4 @@
-"""The ranks that this process is one of, and collectives on numpy's arrays that all backends share."""
+"""The group of ranks of the program, and collectives on numpy arrays that all backends share."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _agreed: set[str] = set()
 
 
 def world() -> Communicator:
-    """The ranks; this process alone before `qd.distributed.init()`."""
+    """The communicator; before `qd.distributed.init()`, this process alone."""
     global _world
     if _world is None:
         if find_position().size > 1:
@@ -40,7 +40,7 @@ def world() -> Communicator:
 
 
 def position() -> Position:
-    """Where this process is among the ranks."""
+    """The position of this process among the ranks."""
     return _position
 
 
@@ -71,7 +71,7 @@ def join(backend: str | None, timeout: float, group: Any = None) -> Communicator
 
 
 def leave() -> None:
-    """Ends what `join` began."""
+    """Undoes `join`."""
     global _world
     if _world is not None:
         _world.close()
@@ -79,7 +79,7 @@ def leave() -> None:
 
 
 def _default_backend(place: Position) -> str:
-    """MPI's own launchers have MPI."""
+    """An existing torch process group or torchrun means torch; other launchers are those of MPI."""
     if place.size == 1:
         return "none"
     if "torch" in sys.modules and sys.modules["torch"].distributed.is_initialized():
@@ -94,13 +94,13 @@ def _load(module: str, library: str) -> Any:
 
 
 def _choose_device(place: Position) -> None:
-    """The GPU of this process is that of its local rank, unless the user has chosen."""
+    """Makes the GPU with the number of the local rank visible, unless the user has set the variable."""
     if not _octants.is_initialized():
         os.environ.setdefault("OCTANTS_VISIBLE_DEVICES", str(place.local_rank))
 
 
 def gather_arrays(part: Array, shapes: list[tuple[int, ...]], what: str) -> list[Array]:
-    """The arrays of all ranks, whose shapes are known."""
+    """Gathers one array per rank; their shapes must be known."""
     ranks = world()
     part = np.ascontiguousarray(part)
     parts = [part if rank == ranks.rank else np.empty(shape, part.dtype) for rank, shape in enumerate(shapes)]
@@ -112,7 +112,7 @@ def gather_arrays(part: Array, shapes: list[tuple[int, ...]], what: str) -> list
 
 
 def broadcast_array(array: Array, source: int, what: str) -> None:
-    """Sets a contiguous array to that of a rank."""
+    """Sets a contiguous array to that of the rank `source`."""
     ranks = world()
     if not 0 <= source < ranks.size:
         raise ValueError(f"source must be a rank from 0 to {ranks.size - 1}, got {source}")
@@ -125,7 +125,7 @@ def broadcast_array(array: Array, source: int, what: str) -> None:
 
 
 def agree(text: str, what: str) -> None:
-    """Raises on all ranks unless they all say the same. What was agreed on once is not asked again."""
+    """Raises on all ranks unless all pass the same text. Each text is exchanged once."""
     ranks = world()
     if ranks.size == 1 or text in _agreed:
         return

@@ -31,7 +31,7 @@ class Axis:
 
 
 def axes(*numbers: int) -> tuple[Axis, ...]:
-    """The axes of the given numbers; axis 0 is `qd.i`."""
+    """The axes with the given numbers; axis 0 is `qd.i`."""
     return tuple(Axis(number) for number in numbers)
 
 
@@ -45,7 +45,7 @@ def axis_numbers(value: Any) -> tuple[int, ...]:
 
 
 def order_axes(order: str, ndim: int) -> tuple[int, ...]:
-    """Axis numbers of a string such as "ji", outermost first, which must name each of `ndim` axes once."""
+    """The axis numbers of a string such as "ji", outermost first. The string must name each of `ndim` axes once."""
     if len(order) != ndim:
         raise OctantsSyntaxError(
             f"The dimensionality of shape and order must be the same ({ndim} and {len(order)}: order={order!r})"

@@ -1,4 +1,4 @@
-"""What `isinstance` knows of fields."""
+"""The public class `qd.Field`, for `isinstance` checks."""
 
 __all__ = ["Field"]
 

@@ -1,7 +1,7 @@
 """Arithmetic on indices of fields, in the kernel language."""
 
 # mypy: ignore-errors
-# Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
+# Mypy cannot check kernels: their annotations are values, and their assignments have no Python type.
 
 from octants._language.kernel_decorators import pyfunc
 from octants._language.ops import static
@@ -10,8 +10,9 @@ from octants.types.values import Vector
 
 @pyfunc
 def rescale_index(a, b, I):  # noqa: E741
-    """The index in the field or level `b` of what lies over index `I` of `a`, a vector or a list: each axis is scaled
-    by the ratio of the extents, which is a whole number one way or the other."""
+    """The index in the field or level `b` that corresponds to index `I` of `a`, a vector or a list. Each axis is scaled
+    by the ratio of the extents; one of the two must be a multiple of the other.
+    """
     found = Vector([I[n] for n in static(range(len(I)))])
     for n in static(range(min(len(I), len(a.shape), len(b.shape)))):
         if static(b.shape[n] > a.shape[n]):

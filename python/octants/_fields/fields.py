@@ -36,12 +36,12 @@ if TYPE_CHECKING:
 
 
 class TensorField(Field, WholeArray):
-    """What fields of scalars, vectors and matrices share."""
+    """Base class of fields of scalars, vectors and matrices."""
 
     _octants_entity = "field"
     _tree: SNodeTree
     _positions: ScalarField | None = None
-    """For each index the place of its element in memory, where that is another one."""
+    """For each index, the position of its element in memory, if reordered."""
 
     def __init__(
         self, dtype: DataType, element_shape: tuple[int, ...], components: Sequence[Component], name: str = ""
@@ -86,14 +86,14 @@ class TensorField(Field, WholeArray):
 
     @property
     def _packed(self) -> list[PackedPart] | None:
-        """Of a quantized type: where each component is in a word."""
+        """For a quantized type: the position of each component in its word."""
         if not self._is_packed:
             return None
         self._placed()
         return [part_of(part) for part in self._parts]
 
     def _place(self) -> SNode:
-        """The node that holds the first component; raises before the field is placed."""
+        """The place of the first component; raises if the field is not placed yet."""
         node = self._parts[0].node
         if node is None:
             if self._parts[0].role is SNodeGradType.ADJOINT:
@@ -106,7 +106,7 @@ class TensorField(Field, WholeArray):
         return node
 
     def _placed(self) -> list[_octants.Placement]:
-        """Where each component lies. Lays the tree out if nobody did."""
+        """The placement of each component. Lays out the tree on first use."""
         if self._placements is None:
             tree = self._root
             nodes = [part.node for part in self._parts]
@@ -149,7 +149,7 @@ class TensorField(Field, WholeArray):
         return self._host
 
     def _scalar_components(self) -> list[Any]:
-        """A scalar field for each component of an element, in row-major order: this one, where elements are scalars."""
+        """A scalar field for each component of an element, in row-major order; a scalar field itself."""
         return [self]
 
     def _placeable(self) -> list[Component]:
@@ -174,7 +174,7 @@ class TensorField(Field, WholeArray):
 
     @property
     def snode(self) -> SNode:
-        """The place of the (first component of the) field."""
+        """The place of the field (of its first component)."""
         return self._place()
 
     @property
@@ -183,7 +183,7 @@ class TensorField(Field, WholeArray):
 
     @property
     def layout(self) -> tuple[int, ...] | None:
-        """The axes outermost first in memory, where `order=` asked for another order than the natural one."""
+        """The axes, outermost first in memory, if `order=` changed the natural order; else None."""
         return self._qd_layout
 
     @property
@@ -198,7 +198,9 @@ class TensorField(Field, WholeArray):
 
     @property
     def _read_marks(self) -> TensorField | None:
-        """An i32 field in which validation marks the elements that a kernel has read; None without a gradient."""
+        """An i32 field in which validation marks the elements that kernels have read; None if the field has no
+        gradient.
+        """
         if self._marks is None and self.has_grad():
             name, shape = f"{self._name}.marks", self.shape
             offset = self._offset if any(self._offset) else None
@@ -259,8 +261,9 @@ class TensorField(Field, WholeArray):
 
     @only_in_python
     def to_numpy(self, dtype: Any = None, *, copy: bool | None = True) -> np.ndarray[Any, Any]:
-        """All elements as an array of shape `shape + element_shape`. `copy=False` gives a view of the field's memory or
-        raises, `copy=None` gives one where possible."""
+        """All elements as an array of shape `shape + element_shape`. `copy=False` returns a view of the field's memory
+        or raises; `copy=None` returns a view if possible.
+        """
         return self._export(dtype, copy, self._element_shape)
 
     def _export(self, dtype: Any, copy: bool | None, element_shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
@@ -309,7 +312,9 @@ class TensorField(Field, WholeArray):
             self._copy(other, qd_stream)
 
     def fill(self, val: Any, qd_stream: Any = None) -> None:
-        """Sets all elements to a scalar, or to one vector or matrix; below sparse levels those of active cells."""
+        """Sets all elements to a scalar, or to one vector or matrix. Below sparse levels, only those in active
+        cells.
+        """
         self._memory()
         if not (self._is_sparse or self._is_packed):
             super().fill(val, qd_stream)
@@ -321,7 +326,7 @@ class TensorField(Field, WholeArray):
 
     @only_in_python
     def from_torch(self, arr: Any) -> None:
-        """Sets all elements from a torch tensor; below sparse levels those of active cells."""
+        """Sets all elements from a torch tensor. Below sparse levels, only those in active cells."""
         self._memory()
         if self._is_sparse or self._is_packed:
             self.from_numpy(interchange.from_torch(arr))
@@ -357,7 +362,7 @@ class TensorField(Field, WholeArray):
         return components_array(values.ravel().tolist(), self._dtype).reshape(shape)
 
     def __copy__(self) -> TensorField:
-        """Another name for the same memory."""
+        """The field itself: a shallow copy shares the memory."""
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__)
         other._host = None
@@ -416,7 +421,7 @@ class MatrixField(TensorField):
         return len(self._element_shape)
 
     def get_scalar_field(self, *indices: int) -> ScalarField:
-        """The field of one component. It shares this field's memory."""
+        """A scalar field of one component, in the memory of this field."""
         if len(indices) not in (1, 2) or (len(indices) == 2 and len(self._element_shape) == 1 and indices[1] != 0):
             raise IndexError(f"indices {indices} do not fit the element shape {self._element_shape}")
         place = indices[0] * self.m + (indices[1] if len(indices) == 2 else 0)
@@ -470,7 +475,9 @@ class MatrixField(TensorField):
     def to_numpy(  # type: ignore[override]
         self, keep_dims: bool = False, dtype: Any = None, *, copy: bool | None = True
     ) -> np.ndarray[Any, Any]:
-        """All elements as an array of shape `shape + (n, m)`, or `shape + (n,)` where m is 1 (unless `keep_dims`)."""
+        """All elements as an array of shape `shape + (n, m)`, or `shape + (n,)` if m is 1 and `keep_dims` is not
+        set.
+        """
         return self._export(dtype, copy, self._element_axes(keep_dims))
 
     def _element_axes(self, keep_dims: bool) -> tuple[int, ...]:
@@ -505,7 +512,7 @@ def store_component(
     component: Any,
     value: Any,
 ) -> None:
-    """Stores what was assigned to a component, or to a slice of the components, of an element."""
+    """Stores a value into a component, or into a slice of the components, of an element."""
     place = component if type(component) is tuple else (component,)
     if isinstance(value, np.ndarray):
         element = memory.get(index)

@@ -1,4 +1,4 @@
-"""Making fields: their gradients and duals beside them, and a tree of its own for each that has a shape."""
+"""Field constructors: create fields, their gradients and duals, and a tree for each field with a shape."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from octants.types.tensor_types import MatrixType
 
 @only_in_python
 def field(dtype: Any, shape: Any = None, *args: Any, device: Any = None, **kwargs: Any) -> Any:
-    """A field of scalars, or of vectors or matrices where `dtype` is such a type.
+    """A field of scalars, or of vectors or matrices if `dtype` is such a type.
 
-    Without `shape` it waits to be placed (`qd.root.dense(...).place(x)`). Keywords: `order` ("ji": the axes outermost
-    first in memory), `offset` (first index of each axis), `name`, `needs_grad`, `needs_dual`; `device`: what
-    `qd.device()` returns, for a field with a shape that is not on the current device.
+    Without `shape` the field must be placed: `qd.root.dense(...).place(x)`. Keywords: `order` ("ji": the axes,
+    outermost first in memory), `offset` (first index of each axis), `name`, `needs_grad`, `needs_dual`, and `device`
+    (the result of `qd.device()` or a device name) for a field with a shape.
 
     `split=0` distributes the first axis over the ranks of `qd.distributed`, with `halo=2` ghost rows on each side. With
-    `periodic=True` kernels index it modulo its number of rows. Such a field is a `SplitNdarray`. Of the keywords above
-    it takes `name` and `device`.
+    `periodic=True`, kernels index the axis modulo its number of rows. Such a field is a `SplitNdarray`; of the keywords
+    above it takes `name` and `device`.
     """
     if (split := kwargs.pop("split", None)) is not None:
         return _split_field(dtype, shape, split, device, args, kwargs)
@@ -115,13 +115,14 @@ makers.matrix_field = make_matrix_field
 
 
 def _field_type(dtype: Any) -> tuple[DataType, QuantType | None]:
-    """The type that a component is computed with, and the one that it has in memory if that is quantized."""
+    """The type in which a component is computed, and its quantized type in memory, if any."""
     return (dtype.compute, dtype) if isinstance(dtype, QuantType) else (resolve_dtype(dtype), None)
 
 
 def _component_types(dtype: Any, count: int) -> tuple[DataType, list[QuantType | None]]:
-    """The one type that all components are computed with, and the quantized type of each, from a type or a list (of
-    lists) of types."""
+    """The common type in which all components are computed, and the quantized type of each, from a type or a (nested)
+    list of types.
+    """
     each = list(_flattened(dtype)) if isinstance(dtype, (list, tuple)) else [dtype] * count
     found = [_field_type(one) for one in each]
     if len({scalar for scalar, _ in found}) != 1 or len(found) != count:
@@ -140,7 +141,7 @@ def _flattened(types: Any) -> Iterator[Any]:
 def _with_shadow_buffers(
     make: Any, dtype: DataType, quants: list[QuantType | None], name: str, wants: bool
 ) -> TensorField:
-    """A field and, for floating-point types, its (not yet placed) gradient and dual."""
+    """A field and, for floating-point types, its unplaced gradient and dual."""
     if wants and not dtype.is_float:
         raise OctantsRuntimeError(f"{dtype} is not supported for field with `needs_grad=True` or `needs_dual=True`.")
     primal = [Component(dtype, name, quant=quant) for quant in quants]
@@ -163,7 +164,7 @@ def _with_shadow_buffers(
 def _finish(
     made: TensorField, shape: Any, order: str | None, offset: Any, needs_grad: bool, needs_dual: bool, layout: Layout
 ) -> None:
-    """Places a field that has a shape in a tree of its own; its gradient and dual where they are asked for."""
+    """Places a field with a shape in a tree of its own, with its gradient and dual if requested."""
     if shape is None:
         if offset is not None:
             raise OctantsSyntaxError("shape cannot be None when offset is set")
@@ -186,8 +187,9 @@ def _finish(
 
 
 def on_unless_unplaced(device: Any, shape: Any) -> contextlib.AbstractContextManager[Any]:
-    """The scope of the device that a field was asked for. One without a shape is of the device whose tree it is placed
-    in."""
+    """A scope in which `device` is current. A field without a shape takes no device: it belongs to the device of the
+    tree in which it is placed.
+    """
     if device is not None and shape is None:
         raise OctantsSyntaxError(
             "shape cannot be None when device is set: place the field in the tree of a qd.FieldsBuilder(device=...)"
@@ -196,7 +198,7 @@ def on_unless_unplaced(device: Any, shape: Any) -> contextlib.AbstractContextMan
 
 
 def checked_extents(shape: Any, offset: Any) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
-    """Shape and offset of a new field as tuples of one length."""
+    """Shape and offset of a new field as tuples of equal length."""
     extents = checked_shape(shape)
     offsets = None if offset is None else tuple(offset) if isinstance(offset, (tuple, list)) else (offset,)
     if offsets is not None and len(offsets) != len(extents):

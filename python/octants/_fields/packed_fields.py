@@ -1,4 +1,4 @@
-"""Fields of quantized types: where their numbers are in words, and the host's access to them.
+"""Fields of quantized types: their bit layout in words, and host access.
 
 The words are places of a tree like any other. A component of a quantized type has a place without bytes beside them,
 which gives it a shape, an offset and the sparse levels above. Kernels convert between words and values
@@ -26,27 +26,27 @@ if TYPE_CHECKING:
     from octants._fields.snode import Component, SNode
 
 Digits = tuple[int, int, bool]
-"""The lowest bit of a number in its word, its number of bits, and whether it has a sign."""
+"""A bit field of a word: lowest bit, number of bits, and whether it is signed."""
 
 _WORDS = {bits: BY_NAME[f"u{bits}"] for bits in (8, 16, 32, 64)}
 
 
 @dataclass(eq=False)
 class PlacedBits:
-    """Where a component of a quantized type is in a cell."""
+    """The position of a component of a quantized type in a cell."""
 
     words: SNode
     """The place of the word."""
     digits: Digits
     exponent: tuple[int, int] | None = None
-    """Of floats: the lowest bit, and the number of bits."""
+    """The bit field of the exponent of a float: lowest bit and number of bits."""
     shared: list[Digits] | None = None
-    """All numbers that have this exponent, if it is shared."""
+    """The bit fields of all values with this exponent, if it is shared."""
 
 
 @dataclass(frozen=True, eq=False)
 class PackedPart:
-    """A component of a quantized type, as the compiler reads it."""
+    """A component of a quantized type, in the form that the compiler reads."""
 
     words: _octants.Placement
     word: str
@@ -54,7 +54,7 @@ class PackedPart:
     axes: tuple[int, ...]
     """For each axis of the words, the field's axis."""
     within: tuple[tuple[int, int], ...]
-    """The field's axes, the outermost first, and how many elements along each are in a word."""
+    """The field's axes, outermost first, and the number of elements along each within a word."""
     digits: Digits
     scale: float | None
     exponent: tuple[int, int] | None
@@ -62,7 +62,7 @@ class PackedPart:
 
 
 def part_of(component: Component) -> PackedPart:
-    """A placed component of a quantized type."""
+    """The `PackedPart` of a placed component."""
     node, bits, quant = component.node, component.bits, component.quant
     assert node is not None
     assert bits is not None
@@ -85,9 +85,9 @@ def part_of(component: Component) -> PackedPart:
 
 
 class BitpackedFields:
-    """Fields of quantized types whose elements are in one word: `place` the fields in it, and it in a level.
+    """Fields of quantized types packed into one word. First `place` the fields in it, then place it in a level.
 
-    `max_num_bits`: the bits of a word, 8, 16, 32 or 64. Raises `OctantsRuntimeError` for another number.
+    `max_num_bits` is the size of the word: 8, 16, 32 or 64. Raises `OctantsRuntimeError` for another size.
     """
 
     def __init__(self, max_num_bits: int) -> None:
@@ -97,11 +97,12 @@ class BitpackedFields:
         self._is_placed = False
 
     def place(self, *args: Any, shared_exponent: bool = False) -> None:
-        """Puts fields of quantized types into the word, the first at the lowest bit. `shared_exponent=True` gives the
-        floats among these fields one exponent.
+        """Packs fields of quantized types into the word, starting at the lowest free bit. `shared_exponent=True` gives
+        the floats among these fields one common exponent.
 
-        Raises `OctantsRuntimeError` for fields of other types, for more bits than the word has, and once the word is
-        placed; `OctantsCompilationError` for an exponent that fewer than two components would share."""
+        Raises `OctantsRuntimeError` for fields of other types, if the word is too small, and after the word is placed;
+        `OctantsCompilationError` if fewer than two components would share an exponent.
+        """
         if self._is_placed:
             raise OctantsRuntimeError("these BitpackedFields are already placed and cannot take more fields")
         components = [part for arg in args for part in _components_of(arg)]
@@ -128,14 +129,14 @@ class BitpackedFields:
             self._components.append((part, digits, exponent, shared))
 
     def _take(self, bits: int) -> tuple[int, int]:
-        """The next bits of the word."""
+        """Allocates the next bits of the word."""
         first, self._free = self._free, self._free + bits
         if self._free > self._word.bits:
             raise OctantsRuntimeError(f"the fields take {self._free} bits, but the word has only {self._word.bits}")
         return first, bits
 
     def _place_in(self, level: SNode, offset: Any) -> None:
-        """Places the word, and the fields, in each cell of a level."""
+        """Places the word and its fields in each cell of a level."""
         if self._is_placed:
             raise OctantsRuntimeError("these BitpackedFields have been placed already")
         if not self._components:
@@ -150,7 +151,7 @@ class BitpackedFields:
 
 
 def place_in_array(component: Component, level: SNode) -> PlacedBits:
-    """Where the elements of a field are in the words of a `quant_array` level."""
+    """The position of the elements of a field in the words of a `quant_array` level."""
     quant, words = _quant_type(component), level._words
     assert words is not None
     assert words._dtype is not None
@@ -172,7 +173,7 @@ def place_in_array(component: Component, level: SNode) -> PlacedBits:
 
 
 def word_of(max_num_bits: Any) -> DataType:
-    """The type of words of so many bits."""
+    """The integer type of words of that many bits."""
     if isinstance(max_num_bits, bool) or max_num_bits not in _WORDS:
         raise OctantsRuntimeError(f"max_num_bits must be 8, 16, 32 or 64, got {max_num_bits!r}")
     return _WORDS[max_num_bits]
@@ -201,14 +202,14 @@ def _quant_type(component: Component) -> QuantType:
 
 
 class PackedMemory:
-    """Reads and writes elements of a quantized type by kernels. The same interface as `HostMemory`."""
+    """Reads and writes elements of a quantized type with kernels. The same interface as `HostMemory`."""
 
     NO_VIEW = "copy=False: elements of a quantized type are stored as bits of a word; use copy=None or copy=True"
 
     at_once = False
 
     def __init__(self, field: TensorField) -> None:
-        # The field refers to this object: its memory waits for no garbage collector.
+        # The field owns this object. A strong reference would be a cycle that only the garbage collector frees.
         self._field = weakref.proxy(field)
         self.shape = field._shape
         self.element_shape = field._element_shape
@@ -220,7 +221,7 @@ class PackedMemory:
         return self._field._scalar_components()
 
     def read(self) -> np.ndarray[Any, Any]:
-        """All elements in a new array of shape `shape + element_shape`; those of inactive cells are zero."""
+        """All elements in a new array of shape `shape + element_shape`; zeros for inactive cells."""
         parts = self._parts()
         found = []
         with _octants.on_program(self._field._serial):
@@ -257,7 +258,7 @@ class PackedMemory:
         return np.array(found, self.dtype).reshape(self.element_shape) if self.element_shape else found[0]
 
     def element(self, index: tuple[int, ...]) -> np.ndarray[Any, Any]:
-        """The components of a vector or matrix, in types of Python's scalars."""
+        """The components of a vector or matrix, in the types of Python scalars."""
         return self.get(index).astype(wide_type(self.dtype), copy=False)
 
     def set(self, index: tuple[int, ...], value: Any) -> None:
@@ -276,26 +277,26 @@ class PackedMemory:
                 write(part, *at, value)
 
     def _at(self, index: tuple[int, ...]) -> tuple[Any, ...]:
-        """Indices that count from zero, as an argument of kernels."""
+        """Zero-based indices as a kernel argument."""
         return ([i + first for i, first in zip(index, self._first, strict=True)],) if index else ()
 
     @property
     def device(self) -> NoReturn:
-        """Raises: no array describes the memory."""
+        """Raises: no strided array can describe packed memory."""
         raise OctantsRuntimeError(self.NO_VIEW)
 
     def dlpack(self, keywords: dict[str, Any]) -> NoReturn:
-        """Raises: no array describes the memory."""
+        """Raises: no strided array can describe packed memory."""
         raise OctantsRuntimeError("DLPack cannot describe elements of a quantized type: use to_numpy()")
 
     def torch(self, whole: Any, device: Any, copy: bool | None) -> Any:
-        """A torch tensor on `device` (the CPU by default) with the elements of `whole`, whose memory this is."""
+        """A torch tensor of `whole`, the field in this memory, on `device` (the CPU by default)."""
         return interchange.to_torch(whole.to_numpy(copy=copy), device, copy)
 
     def layout_for(self, tensor: Any) -> MemoryLayout | None:
-        """None: kernels set the elements from the tensor's values."""
+        """None: kernels copy the tensor's values."""
         return None
 
     def direct(self) -> np.ndarray[Any, Any] | None:
-        """None: no numpy array can describe the memory."""
+        """None: no strided array can describe packed memory."""
         return None

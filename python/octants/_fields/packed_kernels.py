@@ -1,4 +1,4 @@
-"""Kernels by which the host reads and writes elements of quantized types."""
+"""Kernels with which the host reads and writes elements of quantized types."""
 
 # mypy: ignore-errors
 # Kernels are Python in form only: their annotations are values.
@@ -15,7 +15,7 @@ from octants.types.values import Vector
 
 @library_kernel
 def read_elements(x: template(), values: ndarray(), first: template()):
-    """Puts the elements of a field into an array whose indices count from zero."""
+    """Copies the elements of a field to an array with zero-based indices."""
     for index in grouped(x):
         if static(any(first)):
             values[index - Vector(first)] = x[index]
@@ -25,7 +25,7 @@ def read_elements(x: template(), values: ndarray(), first: template()):
 
 @cache
 def copy_elements(dtype):
-    """A kernel that sets all elements of a field from those of another one, whose first indices are `shift` away."""
+    """A kernel that copies all elements of a field. `shift` is the difference of the first indices."""
 
     @library_kernel
     def copy_packed_elements(to: template(), source: template(), shift: template()):
@@ -40,7 +40,7 @@ def copy_elements(dtype):
 
 @cache
 def read_element(dtype, axes):
-    """A kernel that returns an element of a field with so many axes."""
+    """A kernel that returns one element of a field with that many axes."""
     if axes == 0:
 
         @library_kernel
@@ -58,7 +58,7 @@ def read_element(dtype, axes):
 
 @cache
 def write_element(dtype, axes):
-    """A kernel that sets an element of a field with so many axes."""
+    """A kernel that sets one element of a field with that many axes."""
     if axes == 0:
 
         @library_kernel

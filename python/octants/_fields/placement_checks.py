@@ -30,7 +30,7 @@ class _Waiting:
     made_at: str
 
     def problem(self) -> tuple[str, str] | None:
-        """What is wrong with the field's place: the heading that it belongs under, and its line there."""
+        """What is missing for placement: the heading of the error message, and the line below it."""
         made = self.field()
         if made is None or self.generation != _octants.generation():
             return None
@@ -58,19 +58,19 @@ _unfinished: list[tuple[weakref.ref[Any], int, str]] = []
 
 
 def expect_placement(made: TensorField, needs_grad: bool, needs_dual: bool) -> None:
-    """Keeps in mind that a field has no memory, and where the program made it."""
+    """Registers an unplaced field and the line that created it."""
     _waiting.append(_Waiting(weakref.ref(made), needs_grad, needs_dual, _octants.generation(), _place_in_program()))
 
 
 def expect_finalize(builder: Any) -> None:
-    """Keeps in mind that a `FieldsBuilder` was made, and where."""
+    """Registers a `FieldsBuilder` and the line that created it."""
     _unfinished.append((weakref.ref(builder), _octants.generation(), _place_in_program()))
 
 
 def refuse_unplaced_fields() -> None:
-    """Raises an `OctantsRuntimeError` that lists the fields without a place. Fields that were placed are forgotten.
-
-    Raises one for a `FieldsBuilder` with levels, too, whose `finalize()` was not called."""
+    """Raises an `OctantsRuntimeError` that lists the unplaced fields, and each `FieldsBuilder` with levels on which
+    `finalize()` was not called. Drops placed fields from the register.
+    """
     _refuse_open_builders()
     if not _waiting:
         return
@@ -103,7 +103,7 @@ def _refuse_open_builders() -> None:
 
 
 def _place_in_program() -> str:
-    """File and line of the call that led into the package."""
+    """File and line of the user's call into the package."""
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("octants"):
         frame = frame.f_back

@@ -38,16 +38,16 @@ NOT_PLACED = (
 
 @dataclass
 class Component:
-    """One scalar of a field's element, and where it was placed."""
+    """One scalar component of a field's elements, and its place."""
 
     dtype: DataType
     name: str = ""
     node: SNode | None = None
     offset: tuple[int, ...] = ()
     quant: QuantType | None = None
-    """The type in memory, if that is a quantized one; `dtype` is then what is computed with."""
+    """The quantized type in memory, if any; `dtype` is then its compute type."""
     bits: PlacedBits | None = field(default=None, repr=False)
-    """Of a quantized type: where it is in its word, once that is known."""
+    """For a quantized type, the position in its word, once known."""
     grad: Component | None = field(default=None, repr=False)
     dual: Component | None = field(default=None, repr=False)
     role: SNodeGradType = SNodeGradType.PRIMAL
@@ -79,7 +79,7 @@ class SNode:
     # Building
 
     def dense(self, axes: Any, dimensions: Any) -> SNode:
-        """A block of cells below this level: sizes along the given axes, the first axis outermost in memory."""
+        """A dense block of cells below this level: extents along the given axes, the first axis outermost in memory."""
         return self._add_level("dense", axes, dimensions)
 
     def _add_level(self, kind: str, axes: Any, dimensions: Any) -> SNode:
@@ -98,7 +98,7 @@ class SNode:
         return child
 
     def place(self, *args: Any, offset: Any = None) -> SNode:
-        """Puts fields (or lists of them, or `BitpackedFields`) into each cell of this level, side by side."""
+        """Places fields (or lists of them, or `BitpackedFields`) in each cell of this level, side by side."""
         self._tree.check_open()
         self._tree.levels.check_parent(self._number, "place")
         for arg in args:
@@ -133,7 +133,7 @@ class SNode:
         self._below.append(weakref.ref(node))
 
     def _check_packed(self, component: Component) -> None:
-        """Finds the place of a component of a quantized type in a word; raises where there is none for it."""
+        """Positions a component of a quantized type in its word; raises if there is none for it."""
         if self._kind == "quant_array":
             component.bits = place_in_array(component, self)
         elif component.bits is None:
@@ -143,7 +143,7 @@ class SNode:
             )
 
     def _place_words(self, word: DataType) -> SNode:
-        """Puts a word into each cell of this level."""
+        """Places a word in each cell of this level."""
         self._tree.check_open()
         node = SNode(self._tree, self, "place", self._tree.levels.add_place(self._number, word.nbytes))
         node._dtype, node._name = word, "words"
@@ -156,21 +156,21 @@ class SNode:
 
     @property
     def _component(self) -> Component | None:
-        """What is placed here, as long as there is a field with it."""
+        """The component placed here, while its field is alive."""
         return None if self._placed is None else self._placed()
 
     @property
     def _placed_field(self) -> Any:
-        """The field that this place is of; None for other levels."""
+        """The field that is placed here; None for other levels."""
         owner = None if self._component is None else self._component.owner
         return None if owner is None else owner()
 
     def lazy_grad(self) -> None:
-        """Places the gradient of every floating-point field in this level and below, next to the field."""
+        """Places the gradient of each floating-point field in this level and below, next to the field."""
         self._place_shadow_buffers("grad")
 
     def lazy_dual(self) -> None:
-        """Places the dual of every floating-point field in this level and below, next to the field."""
+        """Places the dual of each floating-point field in this level and below, next to the field."""
         self._place_shadow_buffers("dual")
 
     def _place_shadow_buffers(self, which: str) -> None:
@@ -185,17 +185,19 @@ class SNode:
                 self._place_component(shadow_buffer, component.offset or None)
 
     def pointer(self, axes: Any, dimensions: Any) -> SNode:
-        """A sparse level: cells that are active or not, as `dense` otherwise. A store to a field below activates the
-        cell."""
+        """A sparse level, like `dense` but with cells that are active or not. A store to a field below activates the
+        cell.
+        """
         return self._add_level("pointer", axes, dimensions)
 
     def bitmasked(self, axes: Any, dimensions: Any) -> SNode:
-        """A sparse level, as `pointer`."""
+        """A sparse level; the same as `pointer`."""
         return self._add_level("bitmasked", axes, dimensions)
 
     def dynamic(self, axis: Any, dimension: int, chunk_size: int | None = None) -> SNode:
-        """A list in each cell of this level, of at most `dimension` elements along one axis. `qd.append` and stores
-        make it longer. `chunk_size` is of no effect: lists have memory for all their elements."""
+        """A list of at most `dimension` elements along one axis, in each cell of this level. `qd.append` and stores
+        extend the list. `chunk_size` has no effect: all elements of a list are allocated in advance.
+        """
         if chunk_size is not None and (isinstance(chunk_size, bool) or int(chunk_size) < 1):
             raise OctantsRuntimeError(f"chunk_size must be a positive integer, got {chunk_size!r}")
         if len(axis_numbers(axis)) != 1:
@@ -206,10 +208,11 @@ class SNode:
         return self._add_level("dynamic", axis, dimension)
 
     def quant_array(self, axes: Any, dimensions: Any, max_num_bits: int) -> SNode:
-        """A block of elements of a quantized type, all in one word of `max_num_bits` bits: 8, 16, 32 or 64.
+        """A block of elements of a quantized type, packed into one word of `max_num_bits` bits: 8, 16, 32 or 64.
 
-        It holds one field, of quantized integers or fixed-point numbers, and no levels. Raises `OctantsRuntimeError`
-        for another number of bits."""
+        It takes one field, of quantized integers or fixed-point numbers, and no further levels. Raises
+        `OctantsRuntimeError` for another word size.
+        """
         word = word_of(max_num_bits)
         numbers = axis_numbers(axes)
         child = self._add_level("dense", axes, dimensions)
@@ -219,13 +222,13 @@ class SNode:
         return child
 
     def deactivate_all(self) -> None:
-        """Deactivates all cells of the sparse levels from this one on. What they held is zero then."""
+        """Deactivates all cells of this and all lower sparse levels, and clears their data."""
         self._tree.deactivate_below(self)
 
     # Looking
 
     def parent(self, n: int = 1) -> SNode | None:
-        """The level `n` above this one; None above the root."""
+        """The `n`-th level above this one; None above the root."""
         node: SNode | None = self
         for _ in range(n):
             if node is None:
@@ -235,12 +238,12 @@ class SNode:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Number of cells along each used axis, counting the levels above."""
+        """Number of cells along each used axis, including the levels above."""
         return self._tree.levels.shape(self._number)
 
     @property
     def _sparse_levels(self) -> tuple[LevelOfField, ...]:
-        """The sparse levels above this one, outermost first, and the level itself if it is one."""
+        """The sparse levels above this one, outermost first, and the level itself if it is sparse."""
         self._tree.finalize()
         return self._levels
 
@@ -251,7 +254,7 @@ class SNode:
 
     @property
     def _octants_ndrange(self) -> tuple[Any, Any]:
-        """Bounds and order of the axes, for a kernel that loops over the cells of this level."""
+        """Bounds and order of the axes, for loops over the cells of this level."""
         shape = self.shape
         return tuple((0, extent) for extent in shape), tuple(range(len(shape)))
 
@@ -266,7 +269,7 @@ class SNode:
 
     @property
     def ptr(self) -> SNode:
-        """The node itself: programs written for Quadrants ask its `ptr` for `get_snode_grad_type()`."""
+        """The node itself. Exists because programs written for Quadrants call `snode.ptr.get_snode_grad_type()`."""
         return self
 
     def get_snode_grad_type(self) -> SNodeGradType:
@@ -274,7 +277,7 @@ class SNode:
         return self._role
 
     def has_adjoint_checkbit(self) -> bool:
-        """Whether a tape with `validation=True` watches the field."""
+        """Whether a tape with `validation=True` checks the field."""
         component = self._component
         grad = None if component is None else component.grad
         return grad is not None and grad.node is not None
@@ -283,7 +286,7 @@ class SNode:
         return [child for child in (below() for below in self._below) if child is not None]
 
     def _descendants(self) -> list[SNode]:
-        """All levels and places below this one, each in front of what is below it."""
+        """All levels and places below this one, in preorder."""
         found: list[SNode] = []
         for child in self._get_children():
             found.append(child)
@@ -307,7 +310,7 @@ class SNode:
         return "qd.root" if self._parent is None else f"<qd.SNode of type {self._kind}>"
 
     def placement(self) -> _octants.Placement:
-        """Where this place lies; the tree must have been laid out."""
+        """The placement in memory. The tree must be laid out."""
         return self._tree.levels.placement(self._number)
 
 

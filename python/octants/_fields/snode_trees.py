@@ -28,7 +28,9 @@ _with_memory: weakref.WeakSet[SNodeTree] = weakref.WeakSet()
 
 
 class SNodeTree:
-    """What the levels below a root have in common, and once finalized their memory. The levels keep it, not it them."""
+    """The state of a tree and, once finalized, its memory. Levels refer to the tree; the tree does not refer to
+    them.
+    """
 
     sparse: ClassVar[SparseSupport]
     """Areas and state of sparse levels. The module of it sets it, for it builds on fields, and they on this one."""
@@ -56,7 +58,7 @@ class SNodeTree:
         return self._buffer is not None or self.destroyed
 
     def check_open(self) -> None:
-        """Raises when levels can no longer be added."""
+        """Raises if levels can no longer be added."""
         self.check_alive()
         if self.finalized:
             raise OctantsRuntimeError(
@@ -66,11 +68,11 @@ class SNodeTree:
 
     @property
     def alive(self) -> bool:
-        """Whether the memory is there, or can still be had."""
+        """Whether the memory exists or can still be allocated."""
         return not self.destroyed and self._generation == _octants.generation()
 
     def check_alive(self) -> None:
-        """Raises when the memory is gone."""
+        """Raises if the memory is gone."""
         if self._generation == _octants.generation() and not self.destroyed:
             return
         if self.destroyed:
@@ -80,7 +82,7 @@ class SNodeTree:
         )
 
     def finalize(self) -> None:
-        """Lays out and allocates the memory, the first time."""
+        """Lays out and allocates the memory, on the first call."""
         if self._buffer is not None:
             return
         self.check_alive()
@@ -101,14 +103,14 @@ class SNodeTree:
 
     @property
     def buffer(self) -> _octants.Buffer:
-        """The memory, allocated at the first use."""
+        """The memory, allocated on first use."""
         self.check_alive()
         self.finalize()
         assert self._buffer is not None
         return self._buffer
 
     def deactivate_below(self, node: SNode) -> None:
-        """Deactivates all cells of the sparse levels from `node` on."""
+        """Deactivates all cells of the sparse levels from `node` downward."""
         self.check_alive()
         self.finalize()
         with _octants.on_program(self._serial):
@@ -122,7 +124,7 @@ class SNodeTree:
 
 
 class FieldsBuilder:
-    """A tree of its own, laid out by `finalize()`. Its memory is that of `device`, or else of the current device."""
+    """Builds a tree, which `finalize()` lays out on `device`, by default the current device."""
 
     def __init__(self, device: Any = None) -> None:
         with on(device):
@@ -149,55 +151,55 @@ class FieldsBuilder:
         return not self._root._below
 
     def dense(self, indices: Any, dimensions: Any) -> SNode:
-        """As `qd.root.dense`."""
+        """Like `qd.root.dense`."""
         return self._open_root().dense(indices, dimensions)
 
     def pointer(self, indices: Any, dimensions: Any) -> SNode:
-        """As `qd.root.pointer`."""
+        """Like `qd.root.pointer`."""
         return self._open_root().pointer(indices, dimensions)
 
     def bitmasked(self, indices: Any, dimensions: Any) -> SNode:
-        """As `qd.root.bitmasked`."""
+        """Like `qd.root.bitmasked`."""
         return self._open_root().bitmasked(indices, dimensions)
 
     def dynamic(self, index: Any, dimension: int, chunk_size: int | None = None) -> SNode:
-        """As `qd.root.dynamic`."""
+        """Like `qd.root.dynamic`."""
         return self._open_root().dynamic(index, dimension, chunk_size)
 
     def quant_array(self, indices: Any, dimensions: Any, max_num_bits: int) -> SNode:
-        """As `qd.root.quant_array`."""
+        """Like `qd.root.quant_array`."""
         return self._open_root().quant_array(indices, dimensions, max_num_bits)
 
     def place(self, *args: Any, offset: Any = None) -> SNode:
-        """As `qd.root.place`."""
+        """Like `qd.root.place`."""
         return self._open_root().place(*args, offset=offset)
 
     def lazy_grad(self) -> None:
-        """As `qd.root.lazy_grad`."""
+        """Like `qd.root.lazy_grad`."""
         self._open_root().lazy_grad()
 
     def lazy_dual(self) -> None:
-        """As `qd.root.lazy_dual`."""
+        """Like `qd.root.lazy_dual`."""
         self._open_root().lazy_dual()
 
     def deactivate_all(self) -> None:
-        """Deactivates all cells of all sparse levels of the tree. What they held is zero then."""
+        """Deactivates all cells of all sparse levels of the tree, and clears their data."""
         self._root.deactivate_all()
 
     def finalize(self, raise_warning: bool = True) -> SNodeTree:
-        """Lays out and allocates the memory; the result can `destroy()` it."""
+        """Lays out and allocates the memory. The returned tree has `destroy()`."""
         tree = self._open_root()._tree
         tree.finalize()
         return tree
 
 
 class RootProxy:
-    """`qd.root`: the current device's tree under construction, a new one once its predecessor is in use."""
+    """`qd.root`: the current device's tree under construction. Once that tree is in use, a new one takes its place."""
 
     _octants_entity = "snode"
 
     def __init__(self) -> None:
-        # By the numbers of the programs.
+        # By program serial.
         self._open: dict[int, SNode] = {}
         self._closed: set[int] = set()
         self._shaped: weakref.WeakSet[SNode] = weakref.WeakSet()
@@ -210,14 +212,14 @@ class RootProxy:
         return top
 
     def _close(self, top: SNode) -> None:
-        """Lets go of a tree that takes no more levels."""
+        """Drops a tree that takes no more levels."""
         serial = top._tree._serial
         if self._open.get(serial) is top:
             del self._open[serial]
             self._closed.add(serial)
 
     def forget(self) -> None:
-        """Lets go of the tree under construction, and of the memory of all trees, when the program ends."""
+        """Drops the tree under construction and the memory of all trees. Called when the program ends."""
         self._open.clear()
         self._closed.clear()
         for tree in list(_with_memory):
@@ -231,7 +233,7 @@ class RootProxy:
         return top
 
     def dense(self, axes: Any, dimensions: Any) -> SNode:
-        """A block of cells: sizes along the given axes, the first axis outermost in memory."""
+        """A dense block of cells: extents along the given axes, the first axis outermost in memory."""
         return self._current().dense(axes, dimensions)
 
     def place(self, *args: Any, offset: Any = None) -> SNode:
@@ -239,27 +241,27 @@ class RootProxy:
         return self._current().place(*args, offset=offset)
 
     def pointer(self, axes: Any, dimensions: Any) -> SNode:
-        """As `SNode.pointer`."""
+        """Like `SNode.pointer`."""
         return self._current().pointer(axes, dimensions)
 
     def bitmasked(self, axes: Any, dimensions: Any) -> SNode:
-        """As `SNode.bitmasked`."""
+        """Like `SNode.bitmasked`."""
         return self._current().bitmasked(axes, dimensions)
 
     def dynamic(self, axis: Any, dimension: int, chunk_size: int | None = None) -> SNode:
-        """As `SNode.dynamic`."""
+        """Like `SNode.dynamic`."""
         return self._current().dynamic(axis, dimension, chunk_size)
 
     def quant_array(self, axes: Any, dimensions: Any, max_num_bits: int) -> SNode:
-        """As `SNode.quant_array`."""
+        """Like `SNode.quant_array`."""
         return self._current().quant_array(axes, dimensions, max_num_bits)
 
     def lazy_grad(self) -> None:
-        """Places the gradient of every floating-point field whose memory is not in use yet, next to the field."""
+        """Places the gradient of each floating-point field whose tree is not in use yet, next to the field."""
         self._place_shadow_buffers("grad")
 
     def lazy_dual(self) -> None:
-        """Places the dual of every floating-point field whose memory is not in use yet, next to the field."""
+        """Places the dual of each floating-point field whose tree is not in use yet, next to the field."""
         self._place_shadow_buffers("dual")
 
     def _place_shadow_buffers(self, which: str) -> None:
@@ -269,23 +271,23 @@ class RootProxy:
                 top._place_shadow_buffers(which)
 
     def deactivate_all(self) -> None:
-        """Deactivates all cells of the sparse levels of all trees. What they held is zero then."""
+        """Deactivates all cells of the sparse levels of all trees, and clears their data."""
         for tree in list(_with_memory):
             if tree.alive and tree._root is not None and (top := tree._root()) is not None:
                 top.deactivate_all()
 
     def parent(self, n: int = 1) -> None:
-        """None: nothing is above the root."""
+        """None: there is no level above the root."""
         return
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """()."""
+        """(): the root has one cell."""
         return ()
 
     @property
     def finalized(self) -> bool:
-        """Whether the tree under construction is in use; a new one starts then."""
+        """Whether the tree under construction is in use."""
         serial = _octants.program_serial()
         return serial not in self._open and serial in self._closed
 
@@ -319,8 +321,7 @@ def place_in_own_tree(
     sequence: tuple[int, ...],
     offsets: tuple[int, ...] | None,
 ) -> None:
-    """Places components of one shape: each group in a block of its own, its members side by side in the block's
-    cells."""
+    """Places components of one shape in a new tree: one block per group, whose members share its cells."""
     top = root.own_tree()
     for group in groups:
         block = top.dense(axes(*sequence), tuple(extents[axis] for axis in sequence)) if extents else top

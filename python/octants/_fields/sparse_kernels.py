@@ -1,7 +1,7 @@
-"""What kernels do with sparse levels: asking for cells and changing them, lists of active cells, and fills."""
+"""Kernel operations on sparse levels: queries and changes of cells, lists of active cells, fills."""
 
 # mypy: ignore-errors
-# Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
+# Mypy cannot check kernels: their annotations are values, and their assignments have no Python type.
 
 from functools import cache
 
@@ -24,7 +24,7 @@ from octants.types.values import Vector
 
 
 def _level(node, name, indices, lists=None):
-    """The sparse level that an operation is for; raises where it is for none, or not with so many indices."""
+    """The sparse level of an operation. Raises if `node` is no such level, or for a wrong number of indices."""
     levels = getattr(node, "_sparse_levels", None)
     if not levels or getattr(node, "_sparse", None) is None:
         raise OctantsRuntimeError(f"qd.{name} takes a pointer, bitmasked or dynamic level, not {node!r}")
@@ -46,7 +46,7 @@ def _last(node):
 
 @func
 def is_active(node: template(), indices: template()):
-    """Whether a cell of a sparse level is active; of a dynamic level, whether the list has an element there."""
+    """Whether a cell of a sparse level is active; for a dynamic level, whether the list has that element."""
     index = flat_values(indices)
     static(_level(node, "is_active", len(index)))
     return cell_is_active(static(_last(node)), index)
@@ -54,7 +54,7 @@ def is_active(node: template(), indices: template()):
 
 @func
 def activate(node: template(), indices: template()):
-    """Activates a cell of a pointer or bitmasked level, and those above that hold it."""
+    """Activates a cell of a pointer or bitmasked level, and the cells above that contain it."""
     index = flat_values(indices)
     level = static(_level(node, "activate", len(index), False))
     level.touch[indices] = 1
@@ -62,11 +62,11 @@ def activate(node: template(), indices: template()):
 
 @func
 def deactivate(node: template(), indices: template()):
-    """Deactivates a cell of a pointer or bitmasked level, or empties a list. What lies in it is zero then."""
+    """Deactivates a cell of a pointer or bitmasked level, or empties a list, and clears its data."""
     index = flat_values(indices)
     level = static(_level(node, "deactivate", len(index)))
     if static(level.is_list):
-        # Behind its end a list holds zeros already.
+        # Beyond its end, a list is zero already.
         for n in range(min(level.state[indices], level.capacity)):
             for view in static(level.views):
                 if static(len(view.inner) == 1):
@@ -91,7 +91,7 @@ def deactivate(node: template(), indices: template()):
 
 @func
 def _index_inside(axes: template(), index: template(), place: template()):
-    """The index of a word of state within a cell, from the cell's index and the place in it."""
+    """The index of an activation state within a cell, from the cell's index and the position in the cell."""
     return Vector(
         [place[n] if axis < 0 else index[axis] * words + place[n] for n, (axis, words) in static(enumerate(axes))]
     )
@@ -107,7 +107,7 @@ def length(node: template(), indices: template()):
 
 @func
 def append(node: template(), indices: template(), val):
-    """Appends an element to a list of a dynamic level; returns its number. A full list stays as it is."""
+    """Appends an element to a list of a dynamic level and returns its index. A full list does not change."""
     index = flat_values(indices)
     level = static(_level(node, "append", len(index), True))
     old = atomic_add(level.touch[indices], 1)
@@ -130,7 +130,7 @@ def _views_of_element(level, count):
 
 @func
 def _count_active(level: template(), number: template()):
-    """How many active cells a word of state stands for."""
+    """The number of active cells that an activation state represents."""
     state = level.flat_state[number]
     if static(level.is_list):
         state = min(state, level.capacity)
@@ -139,7 +139,7 @@ def _count_active(level: template(), number: template()):
 
 @func
 def _write_active(level: template(), number: template(), at: template()):
-    """Writes the numbers of the active cells that a word of state stands for into the list, from `at` on."""
+    """Appends the numbers of the active cells that an activation state represents to the cell list at `at`."""
     if static(level.is_list):
         for element in range(min(level.flat_state[number], level.capacity)):
             level.cells[at] = number * level.capacity + element
@@ -151,7 +151,7 @@ def _write_active(level: template(), number: template(), at: template()):
 
 @func
 def _words_inside(level: template(), visit: template(), state: template(), cell: template()):
-    """Calls `visit` for each word of state within a cell of the level around."""
+    """Calls `visit` for each activation state within a cell of the enclosing level."""
     if static(len(level.inside) == 0):
         visit(level, cell_number(level.word_inside, [cell]), state)
     else:
@@ -166,7 +166,7 @@ def _add_active(level: template(), number: template(), count: template()):
 
 @func
 def _list_around(level: template()):
-    """Lists the active cells of the level around; returns how many there are, or how many words of state there are."""
+    """Lists the active cells of the enclosing level. Returns the number of candidates for this level."""
     candidates = level.candidates
     if static(level.around is not None):
         list_active_cells(level.around)
@@ -176,7 +176,7 @@ def _list_around(level: template()):
 
 @func
 def _visit(level: template(), visit: template(), candidate: template(), state: template()):
-    """Calls `visit` for the words of state of a candidate."""
+    """Calls `visit` for each activation state of a candidate."""
     if static(level.around is None):
         visit(level, candidate, state)
     else:
@@ -193,8 +193,9 @@ def _listable(level):
 
 @func
 def list_active_cells(of: template()):
-    """Makes the list of the active cells of a level: those within the first active cell of the level around, then those
-    within the next, in the order of their numbers. Called at the top level of a kernel."""
+    """Lists the active cells of a level, ordered by the enclosing cell and then by number. Called at the top level of a
+    kernel.
+    """
     level = static(_listable(of.level))
     candidates = _list_around(level)
     loop_config(name="count_active_cells")
@@ -233,7 +234,7 @@ def empty_lists(node: template(), lists: template()):
 
 @cache
 def fill_active(dtype):
-    """A kernel that sets the elements of a field in active cells."""
+    """A kernel that sets the elements of a field in active cells to one value."""
 
     @library_kernel
     def fill_active_cells(x: template(), value: dtype):
@@ -245,7 +246,7 @@ def fill_active(dtype):
 
 @cache
 def write_active(dtype):
-    """A kernel that sets the elements of a field in active cells from an array whose indices count from zero."""
+    """A kernel that sets the elements of a field in active cells from an array with zero-based indices."""
 
     @library_kernel
     def write_active_cells(x: template(), values: ndarray(), first: template()):

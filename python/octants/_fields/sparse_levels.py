@@ -76,9 +76,9 @@ class SparseLevel:
     """A sparse level whose tree has memory, as kernels see it."""
 
     axes: int
-    """How many indices name a cell; of a dynamic level those of an element."""
+    """Number of indices of a cell; for a dynamic level, of an element."""
     capacity: int
-    """Cells of the level; of a dynamic level those of one list."""
+    """Number of cells; for a dynamic level, the capacity of one list."""
     is_list: bool
     can_be_listed: bool
     """There is room for a list of active cells."""

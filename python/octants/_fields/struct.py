@@ -80,11 +80,11 @@ class StructField(Field):
 
     @property
     def layout(self) -> None:
-        """None: fields of structs have no `order=`."""
+        """None: fields of structs take no `order=`."""
         return
 
     def parent(self, n: int = 1) -> SNode | None:
-        """The level `n` above the place of the first member."""
+        """The `n`-th level above the place of the first member."""
         return self._leaves()[0].parent(n)
 
     @property
@@ -152,7 +152,7 @@ class StructField(Field):
         raise NotImplementedError("Struct for is only available in Quadrants scope: loop over a field in a kernel")
 
     def fill(self, val: Any, qd_stream: Any = None) -> None:
-        """Sets all elements: every member to one number, or each member to its value in a dict or a Struct."""
+        """Sets all elements: each member to one scalar, or to its value in a dict or a Struct."""
         given = val.entries if isinstance(val, Struct) else val
         for name, member in self.field_dict.items():
             member.fill(given[name] if isinstance(given, dict) else given, qd_stream=qd_stream)
@@ -190,7 +190,7 @@ class StructField(Field):
             member.from_torch(array_dict[name])
 
     def to_dlpack(self, versioned: bool = False) -> NoReturn:
-        """Refused: a field of structs is several arrays. Its members have `to_dlpack`."""
+        """Raises: a field of structs consists of several arrays. Use `to_dlpack` of its members."""
         raise NotImplementedError("a struct field cannot be exported as one DLPack capsule: use `.member.to_dlpack()`")
 
     def __str__(self) -> str:
@@ -202,7 +202,7 @@ class StructField(Field):
 
 
 def dataclass(cls: type) -> StructType:
-    """Makes a struct type of a class: its annotations are the members, its functions the methods."""
+    """Turns a class into a struct type: annotations become members, functions become methods."""
     caller = sys._getframe(1)
     annotations = inspect.get_annotations(cls)
     namespace = {**vars(sys.modules.get(cls.__module__, types)), **caller.f_globals, **caller.f_locals}
@@ -236,7 +236,7 @@ def make_struct_field(
     layout: Layout,
     device: Any = None,
 ) -> StructField:
-    """A field of structs; without `shape` it waits to be placed."""
+    """A field of structs; without `shape` it must be placed."""
     if device is not None:
         with on_unless_unplaced(device, shape):
             return make_struct_field(struct_type, shape, name, offset, needs_grad, needs_dual, layout)

@@ -38,17 +38,17 @@ def kernel(
     checkpoints: bool = False,
     concurrent: bool = True,
 ) -> Any:
-    """Makes a function a kernel. It is compiled at the first call with arguments of new types, and its outermost loops
-    run in parallel. To use it on a method, decorate the class with `@qd.data_oriented`.
+    """Makes a function a kernel: its outermost loops run in parallel. Compiled on the first call with arguments of new
+    types. For methods, also decorate the class with `@qd.data_oriented`.
 
-    `fastcache` (or `pure`) declares that the kernel depends on its arguments only, and the compiler checks it: captured
-    variables are an error. Kernels are cached on disk with or without it. `graph` allows `qd.graph`'s blocks and loops.
-    `checkpoints`, with `graph`, allows `qd.checkpoint` blocks, at which a launch may end and resume: a launch of such a
-    kernel returns a `qd.GraphStatus`, and `kernel.resume(..., from_checkpoint=label)` continues from one.
-    `concurrent=False` keeps its launches on the default stream in the order of the calls under `qd.concurrent()` and
-    `qd.init(concurrency="auto")`.
+    `fastcache` (or `pure`) declares that the kernel depends on its arguments only; the compiler rejects captured
+    variables. Kernels are cached on disk with or without it. `graph` enables `qd.graph` blocks and loops.
+    `checkpoints`, with `graph`, enables `qd.checkpoint` blocks, at which a launch may end and resume: each launch
+    returns a `qd.GraphStatus`, and `kernel.resume(..., from_checkpoint=label)` continues there. `concurrent=False`
+    keeps the order of its launches on the default stream under `qd.concurrent()` and `qd.init(concurrency="auto")`.
 
-    Raises `OctantsSyntaxError` for `checkpoints` without `graph`, or with a return value."""
+    Raises `OctantsSyntaxError` for `checkpoints` without `graph`, or with a return value.
+    """
     if pure is not None:
         warnings.warn("@qd.kernel parameter `pure` is deprecated. Please use parameter `fastcache`.", stacklevel=2)
 
@@ -72,15 +72,14 @@ def kernel(
 
 
 def library_kernel(fn: Callable[..., Any]) -> _octants.Kernel:
-    """A kernel with which the package itself sets and copies elements: tapes do not see it, and no mode differentiates
-    it."""
+    """A kernel of the package itself, which sets and copies elements. It is neither recorded nor differentiated."""
     return _named(_octants.Kernel(_plain(fn, "library_kernel"), library=True))
 
 
 def func(
     fn: Callable[..., Any] | None = None, *, is_real_function: bool = False, requires_top_level: bool = False
 ) -> Any:
-    """A function that kernels call. Arguments are passed by value, those annotated `qd.template()` by reference."""
+    """A function that kernels call. Arguments are passed by value; those annotated `qd.template()` by reference."""
 
     def decorate(function: Callable[..., Any]) -> _octants.Func:
         plain = _plain(function, "@qd.func")
@@ -90,22 +89,22 @@ def func(
 
 
 def real_func(fn: Callable[..., Any]) -> _octants.Func:
-    """A function that is compiled on its own and called, never merged into its callers; all types are annotated."""
+    """A function that is never inlined: compiled once and called. All of its types must be annotated."""
     made: _octants.Func = func(fn, is_real_function=True)
     return made
 
 
 def pyfunc(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """A function for both worlds: from Python it runs as Python, in kernels it is compiled."""
+    """A function for both scopes: called from Python it runs as Python, called from a kernel it is compiled."""
     function = _plain(fn, "@qd.pyfunc")
     function._octants_pyfunc = True  # type: ignore[attr-defined]
     return function
 
 
 def data_oriented(cls: Any = None, *, stable_members: bool = False, template_primitives: bool = True) -> Any:
-    """Lets the methods of a class be kernels. `self` is a compile-time value; with `template_primitives=False` the
-    numbers it holds are read again at every launch instead of being compiled in. `stable_members` promises what is
-    checked anyway: it changes nothing.
+    """Allows methods of a class to be kernels. `self` is a compile-time value. With `template_primitives=False`, the
+    scalars it holds are launch arguments instead of compiled-in constants. `stable_members` has no effect: members are
+    checked at each launch regardless.
     """
 
     def decorate(target: T) -> T:
@@ -119,7 +118,7 @@ def data_oriented(cls: Any = None, *, stable_members: bool = False, template_pri
 
 
 def pure(fn: Any) -> Any:
-    """Declares that a kernel depends on its arguments only; the same as `@qd.kernel(fastcache=True)`."""
+    """Declares that a kernel depends on its arguments only. The same as `@qd.kernel(fastcache=True)`."""
     warnings.warn("Use of @qd.pure is deprecated. Please use @qd.kernel(fastcache=True).", stacklevel=2)
     if isinstance(fn, _octants.Kernel):
         fn._declare_pure()
@@ -127,7 +126,7 @@ def pure(fn: Any) -> Any:
 
 
 def _named(made: Any) -> Any:
-    """The same, with the function's name and documentation."""
+    """Copies the function's name and documentation to the wrapper."""
     made._update()
     return made
 

@@ -9,10 +9,10 @@ _HEAD = "def _(): return ("
 
 
 def lambda_text(code: CodeType, lines: list[str]) -> tuple[str, int] | None:
-    """Text and first line of a function that returns what the lambda does, of a file's lines; None where it is not
+    """Source text of a function that returns what the lambda returns, and its first line; None if the lambda is not
     found.
 
-    Parameters are left out: they are the function object's. Columns are kept where there is room for the head.
+    Omits the parameters, which the function object has. Keeps the columns if the function's head fits before them.
     """
     try:
         tree = ast.parse("".join(lines))

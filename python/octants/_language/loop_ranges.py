@@ -16,7 +16,7 @@ _FORM = "Every argument of ndrange should be an integer scalar or a tuple/list o
 
 
 class Ndrange:
-    """The product of ranges. `axes` lists them outermost first, where that is not the order they are given in."""
+    """A Cartesian product of ranges. `axes` lists them outermost first, if that is not the given order."""
 
     def __init__(self, *args: Any, axes: Any = None) -> None:
         self.bounds = [_bounds(arg) for arg in args]
@@ -44,8 +44,7 @@ class Ndrange:
 
     @property
     def _octants_ndrange(self) -> tuple[Any, Any]:
-        """What the compiler asks of an object that a kernel loops over: bounds of each axis, and the axes outermost
-        first."""
+        """Bounds of each axis, and the axes outermost first: the protocol for objects that kernels loop over."""
         return tuple(self.bounds), self.axes or tuple(range(len(self.bounds)))
 
     def __iter__(self) -> Iterator[Any]:
@@ -69,7 +68,7 @@ class Ndrange:
 
 @known_to_compiler("ndrange")
 def ndrange(*args: Any, axes: Any = None) -> Ndrange:
-    """A loop over several ranges at once: each argument is an end or a pair (begin, end)."""
+    """A loop over the Cartesian product of ranges. Each argument is an end or a pair (begin, end)."""
     return Ndrange(*args, axes=axes)
 
 

@@ -21,7 +21,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def known_to_compiler(name: str) -> Callable[[F], F]:
-    """Marks a function as the one the compiler calls `name`."""
+    """Marks a function as a builtin that the compiler knows by `name`."""
 
     def mark(function: F) -> F:
         function._octants_builtin = name  # type: ignore[attr-defined]
@@ -59,8 +59,9 @@ def _rounding(name: str, doc: str, apply: Callable[[Any], Any]) -> Callable[...,
 
 
 def kernel_only(name: str, doc: str, like: Callable[..., Any], path: str | None = None) -> Callable[..., Any]:
-    """A function that the compiler knows by `name`, with the parameters of `like`; called from Python it raises, unless
-    kernels run as Python. Messages name it by its `path` in the package, where that is another one."""
+    """A builtin known to the compiler by `name`, with the parameters of `like`. Called from Python it raises, unless
+    kernels run as Python. `path`: the name in messages, if different.
+    """
     shown = path or name
     signature = inspect.signature(like)
 
@@ -78,7 +79,7 @@ def kernel_only(name: str, doc: str, like: Callable[..., Any], path: str | None 
 
 
 def _scalarwise(apply: Callable[..., Any]) -> Callable[..., Any]:
-    """A Python function of scalars, made to work on arrays too."""
+    """Extends a Python function of scalars to arrays."""
     over_arrays = np.vectorize(apply)
     return lambda *args: over_arrays(*args) if any(np.ndim(arg) for arg in args) else apply(*args)
 
@@ -92,21 +93,21 @@ tanh = _unary("tanh", "Hyperbolic tangent.", np.tanh)
 exp = _unary("exp", "e to the power of x.", np.exp)
 log = _unary("log", "Natural logarithm.", np.log)
 sqrt = _unary("sqrt", "Square root.", np.sqrt)
-rsqrt = _unary("rsqrt", "1 over the square root.", lambda x: 1.0 / np.sqrt(x))
+rsqrt = _unary("rsqrt", "The reciprocal of the square root.", lambda x: 1.0 / np.sqrt(x))
 abs = _unary("abs", "Absolute value.", builtins.abs)
 neg = _unary("neg", "The negative.", lambda x: -x)
-sgn = _unary("sgn", "-1, 0 or 1 by the sign.", np.sign)
-logical_not = _unary("logical_not", "1 where x is 0, else 0.", np.logical_not)
+sgn = _unary("sgn", "The sign: -1, 0 or 1.", np.sign)
+logical_not = _unary("logical_not", "1 if x is 0, else 0.", np.logical_not)
 bit_not = _unary("bit_not", "All bits flipped.", lambda x: ~x)
 
 floor = _rounding("floor", "The largest integer not above x, as a float or converted to `dtype`.", np.floor)
 ceil = _rounding("ceil", "The smallest integer not below x, as a float or converted to `dtype`.", np.ceil)
-round = _rounding("round", "The nearest integer, halves to even, as a float or converted to `dtype`.", np.round)
+round = _rounding("round", "The nearest integer, ties to even, as a float or converted to `dtype`.", np.round)
 
 
 @known_to_compiler("pow")
 def pow(base: Any, exponent: Any) -> Any:
-    """The base to the power of the exponent. In kernels that of integers is an integer."""
+    """`base` to the power of `exponent`. In kernels, an integer if both are integers."""
     return elementwise(lambda x1, x2: x1**x2, base, exponent)
 
 
@@ -114,8 +115,8 @@ atan2 = _binary("atan2", "The angle of the point (x2, x1), within -pi and pi.", 
 mod = _binary("mod", "The remainder with the sign of the divisor.", lambda x1, x2: x1 % x2)
 floordiv = _binary("floordiv", "The quotient rounded down.", lambda x1, x2: x1 // x2)
 truediv = _binary("truediv", "The quotient as a float.", lambda x1, x2: x1 / x2)
-logical_and = _binary("logical_and", "1 where both are not 0.", np.logical_and)
-logical_or = _binary("logical_or", "1 where one is not 0.", np.logical_or)
+logical_and = _binary("logical_and", "1 if both are nonzero, else 0.", np.logical_and)
+logical_or = _binary("logical_or", "1 if either is nonzero, else 0.", np.logical_or)
 
 
 @_scalarwise
@@ -135,15 +136,15 @@ def _raw_mod(x1: Any, x2: Any) -> Any:
 
 @_scalarwise
 def _bit_shr(x1: Any, x2: Any) -> Any:
-    # A Python integer stands for a 32-bit one here unless it needs more.
+    # A Python integer counts as 32-bit here unless it needs more.
     value = int(x1)
     bits = 32 if -(1 << 31) <= value < 1 << 32 else 64
     return (value & ((1 << bits) - 1)) >> int(x2)
 
 
-raw_div = _binary("raw_div", "The quotient as C computes it: of integers, rounded toward zero.", _raw_div)
-raw_mod = _binary("raw_mod", "The remainder as C computes it: with the sign of x1.", _raw_mod)
-bit_shr = _binary("bit_shr", "Shift to the right that fills with zeros.", _bit_shr)
+raw_div = _binary("raw_div", "The quotient as in C: integers are rounded toward zero.", _raw_div)
+raw_mod = _binary("raw_mod", "The remainder as in C: with the sign of x1.", _raw_mod)
+bit_shr = _binary("bit_shr", "Logical shift to the right.", _bit_shr)
 
 
 def _width(x: Any) -> int:
@@ -169,25 +170,25 @@ def _lowest_set(x: Any) -> int:
 
 
 popcnt = _unary("popcnt", "Number of bits set.", _scalarwise(_count_bits))
-clz = _unary("clz", "Number of zero bits above the highest set bit.", _scalarwise(_leading_zeros))
-ffs = _unary("ffs", "Place of the lowest set bit, counting from 1; 0 for 0.", _scalarwise(_lowest_set))
+clz = _unary("clz", "Number of leading zero bits.", _scalarwise(_leading_zeros))
+ffs = _unary("ffs", "Position of the lowest set bit, starting at 1; 0 for 0.", _scalarwise(_lowest_set))
 
 
 @known_to_compiler("frexp")
 def frexp(x: Any) -> Any:
-    """Mantissa and exponent of 2. The mantissa's size is at least 0.5 and below 1, or 0 where x is."""
+    """Mantissa and binary exponent. The magnitude of the mantissa is in [0.5, 1), or 0 if x is 0."""
     return np.frexp(x)
 
 
 @known_to_compiler("max")
 def max(*args: Any) -> Any:
-    """The largest argument, component by component."""
+    """The maximum of the arguments, component by component."""
     return _extremum(np.maximum, builtins.max, args)
 
 
 @known_to_compiler("min")
 def min(*args: Any) -> Any:
-    """The smallest argument, component by component."""
+    """The minimum of the arguments, component by component."""
     return _extremum(np.minimum, builtins.min, args)
 
 
@@ -209,7 +210,7 @@ def _extremum(over_arrays: Callable[[Any, Any], Any], over_scalars: Callable[...
 
 @known_to_compiler("select")
 def select(cond: Any, x1: Any, x2: Any) -> Any:
-    """x1 where the condition is not 0, x2 elsewhere, component by component. Both are evaluated."""
+    """x1 if the condition is not 0, else x2; component by component. Both are evaluated."""
     if not any(isinstance(arg, (Matrix, np.ndarray)) for arg in (cond, x1, x2)):
         return x1 if cond else x2
     return elementwise(np.where, cond, x1, x2)
@@ -222,8 +223,8 @@ ifte = select
 def cast(obj: Any, dtype: Any) -> Any:
     """The value, or each component of a vector or matrix, converted to another scalar type.
 
-    From a float to an integer the fraction is dropped; what the integer cannot hold becomes some number that may differ
-    from device to device. From an integer to a narrower one the low bits stay.
+    From a float to an integer, the fraction is dropped; out-of-range values give a device-dependent result. From an
+    integer to a narrower one, the low bits are kept.
     """
     to = resolve_dtype(dtype)
     if isinstance(obj, Matrix):
@@ -233,7 +234,7 @@ def cast(obj: Any, dtype: Any) -> Any:
 
 @known_to_compiler("bit_cast")
 def bit_cast(obj: Any, dtype: Any) -> Any:
-    """The value's bits read as another scalar type, of the same number of bits: another one is an error in kernels."""
+    """The bits of the value reinterpreted as another scalar type. In kernels, a type of another size is an error."""
     to = resolve_dtype(dtype)
     if isinstance(obj, (np.generic, np.ndarray)):
         return obj.view(to.numpy)
@@ -261,8 +262,8 @@ def one(x: Any) -> Any:
 
 @known_to_compiler("static")
 def static(x: Any, *xs: Any) -> Any:
-    """In a kernel: the value at compile time; around a loop's range, the loop unrolled. In Python: the argument
-    itself.
+    """In a kernel: evaluates the argument at compile time; around the range of a loop, unrolls the loop. In Python: the
+    argument.
     """
     return [x, *xs] if xs else x
 
@@ -276,7 +277,7 @@ def static_assert(cond: Any, msg: Any = None) -> None:
 
 @known_to_compiler("static_print")
 def static_print(*args: Any, **kwargs: Any) -> None:
-    """In a kernel: prints while the kernel is compiled. In Python: prints."""
+    """In a kernel: prints at compile time. In Python: prints."""
     print(*args, **kwargs)
 
 
@@ -289,11 +290,11 @@ def loop_config(
     bit_vectorize: bool = False,
     name: str | None = None,
 ) -> None:
-    """Written directly before a loop at the top level of a kernel: how that loop is to run.
+    """Sets options of the next loop, at the top level of a kernel.
 
-    `serialize` runs it in order, on one thread. `block_dim` is how many threads a block has on a GPU, and how many
-    iterations a thread of the CPU takes at a time; `parallelize` is the most threads that the CPU runs it on. `name`
-    names it in profiles. `bit_vectorize` is accepted and changes nothing.
+    `serialize` runs it in order, on one thread. `block_dim` is the number of threads per block on a GPU, and the number
+    of iterations that a CPU thread takes at a time. `parallelize` is the maximum number of CPU threads. `name` names
+    the loop in profiles. `bit_vectorize` is accepted and has no effect.
     """
     if "loop_config" in STAND_INS:
         return
@@ -304,7 +305,7 @@ def loop_config(
 
 @known_to_compiler("assume_in_range")
 def assume_in_range(val: Any, base: Any, low: int, high: int) -> Any:
-    """The value, which the caller knows to be at least `base + low` and less than `base + high`. Nothing checks it."""
+    """The value, which the caller guarantees to be at least `base + low` and less than `base + high`. Not checked."""
     return val
 
 
@@ -316,57 +317,59 @@ def stop_grad(x: Any) -> Any:
 
 @known_to_compiler("loop_unique")
 def loop_unique(val: Any, covers: Any = None) -> Any:
-    """The value, which the caller knows to differ between the iterations of the loop."""
+    """The value, which the caller guarantees to differ between iterations of the loop."""
     return val
 
 
-atomic_add = kernel_only("atomic_add", "x += y in one step; returns the old x.", lambda x, y: None)
-atomic_sub = kernel_only("atomic_sub", "x -= y in one step; returns the old x.", lambda x, y: None)
-atomic_mul = kernel_only("atomic_mul", "x *= y in one step; returns the old x.", lambda x, y: None)
-atomic_min = kernel_only("atomic_min", "x = min(x, y) in one step; returns the old x.", lambda x, y: None)
-atomic_max = kernel_only("atomic_max", "x = max(x, y) in one step; returns the old x.", lambda x, y: None)
-atomic_and = kernel_only("atomic_and", "x &= y in one step; returns the old x.", lambda x, y: None)
-atomic_or = kernel_only("atomic_or", "x |= y in one step; returns the old x.", lambda x, y: None)
-atomic_xor = kernel_only("atomic_xor", "x ^= y in one step; returns the old x.", lambda x, y: None)
-atomic_exchange = kernel_only("atomic_exchange", "x = y in one step; returns the old x.", lambda x, y: None)
+atomic_add = kernel_only("atomic_add", "x += y, atomically; returns the old x.", lambda x, y: None)
+atomic_sub = kernel_only("atomic_sub", "x -= y, atomically; returns the old x.", lambda x, y: None)
+atomic_mul = kernel_only("atomic_mul", "x *= y, atomically; returns the old x.", lambda x, y: None)
+atomic_min = kernel_only("atomic_min", "x = min(x, y), atomically; returns the old x.", lambda x, y: None)
+atomic_max = kernel_only("atomic_max", "x = max(x, y), atomically; returns the old x.", lambda x, y: None)
+atomic_and = kernel_only("atomic_and", "x &= y, atomically; returns the old x.", lambda x, y: None)
+atomic_or = kernel_only("atomic_or", "x |= y, atomically; returns the old x.", lambda x, y: None)
+atomic_xor = kernel_only("atomic_xor", "x ^= y, atomically; returns the old x.", lambda x, y: None)
+atomic_exchange = kernel_only("atomic_exchange", "x = y, atomically; returns the old x.", lambda x, y: None)
 atomic_cas = kernel_only(
     "atomic_cas",
-    "With (x, expected, desired): x = desired where x is expected, in one step; returns the old x.",
+    "Compare and swap: sets x to `desired` if it equals `expected`, atomically; returns the old x.",
     lambda x, expected, desired: None,
 )
 random = kernel_only(
     "random",
-    "Of the type given (else `default_fp`): a float from 0 to below 1, or an integer of any value.",
+    "A uniform random number of the given type (default: `default_fp`): a float in [0, 1), or any integer.",
     lambda dtype=float: None,
 )
 clock_counter = kernel_only(
     "clock_counter",
-    "Ticks of a counter of the processor that runs the thread, i64: of the core's time stamp on a CPU, cycles of the "
-    "multiprocessor on a GPU. For differences within one thread; ticks of different devices cannot be compared.",
+    "The clock counter of the processor that runs the thread, i64: the core's time stamp counter on a CPU, cycles of "
+    "the multiprocessor on a GPU. Only differences within one thread are meaningful.",
     lambda: None,
 )
-grouped = kernel_only("grouped", "Makes the indices of a loop over a field or an ndrange one vector.", lambda x: None)
+grouped = kernel_only(
+    "grouped", "Yields the indices of a loop over a field or an ndrange as one vector.", lambda x: None
+)
 get_addr = kernel_only(
     "get_addr",
-    "`qd.get_addr(x, [i, j])`: the address on the device of an element of a field or array, a `u64`.",
+    "`qd.get_addr(x, [i, j])`: the device address of an element of a field or array, u64.",
     lambda f, indices: None,
 )
 volatile_load = kernel_only(
     "volatile_load",
-    "Reads an element each time that it is executed, for loops that wait for what others write.",
+    "A volatile load, neither cached nor hoisted: for loops that wait for the writes of other threads.",
     lambda target: None,
 )
 flat_values = kernel_only(
-    "flat_values", "The scalars of a scalar, vector, matrix, struct or list, as a list.", lambda value: None
+    "flat_values", "The scalars of a scalar, vector, matrix, struct or list, flattened to a list.", lambda value: None
 )
 cell_is_active = kernel_only(
     "cell_is_active",
-    "Whether the cell of a sparse level is active that holds an element; indices count from zero.",
+    "Whether the cell of a sparse level that contains an element is active; indices are zero-based.",
     lambda cells, index: None,
 )
 cell_number = kernel_only(
     "cell_number",
-    "The number of the word of state of the cell of a sparse level that holds an element; indices count from zero.",
+    "The index of the activation state of the sparse cell that contains an element; indices are zero-based.",
     lambda cells, index: None,
 )
 outer = kernel_only(
@@ -374,16 +377,16 @@ outer = kernel_only(
     "`outer(a, b)`: the outer product of two columns of a `qd.simt` tile, in `t -= outer(a, b)`.",
     lambda a, b: None,
 )
-block_local = kernel_only("block_local", "A hint: keep these fields near the block of threads.", lambda *args: None)
+block_local = kernel_only("block_local", "A hint: cache these fields in shared memory.", lambda *args: None)
 cache_read_only = kernel_only("cache_read_only", "A hint: these fields are only read.", lambda *args: None)
 mesh_local = kernel_only(
     "mesh_local",
-    "A hint: the next loop over elements of a mesh uses these attributes often. Takes fields; changes nothing.",
+    "A hint without effect: the next loop over mesh elements uses these fields often.",
     lambda *args: None,
 )
 mesh_patch_idx = kernel_only(
     "mesh_patch_idx",
-    "In a loop over elements of a mesh, the number of the patch that owns the loop's element.",
+    "In a loop over mesh elements, the patch that owns the current element.",
     lambda: None,
 )
 no_activate = kernel_only("no_activate", "A hint: writes to these sparse fields activate nothing.", lambda *args: None)

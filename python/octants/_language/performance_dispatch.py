@@ -27,14 +27,14 @@ DEFAULT_REPEAT_AFTER_COUNT = 300
 
 
 class _Implementation:
-    """One registered way to do the operation."""
+    """A registered implementation."""
 
     def __init__(self, function: Callable[..., Any], is_compatible: Callable[..., bool] | None, scoped: bool) -> None:
         self.function = function
         self.name: str = getattr(function, "__name__", type(function).__name__)
         self.is_compatible = is_compatible
         self.call = self._call_in_scope if scoped else function
-        """Takes `qd_stream` too. A function that does not know it runs with the stream as the current one."""
+        """Takes `qd_stream` too. A function without that parameter runs with the stream as the current one."""
 
     def serves(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         return self.is_compatible is None or bool(self.is_compatible(*args, **kwargs))
@@ -47,7 +47,7 @@ class _Implementation:
 
 
 class _Measurement:
-    """What is known of one geometry."""
+    """The measurements of one geometry."""
 
     def __init__(self, warmup: int) -> None:
         self.warmup = warmup
@@ -59,7 +59,7 @@ class _Measurement:
 
 
 class PerformanceDispatcher:
-    """Stands for the operation: called like its implementations, measures them, and uses the fastest."""
+    """Callable like its implementations: measures them and uses the fastest."""
 
     def __init__(
         self,
@@ -94,12 +94,12 @@ class PerformanceDispatcher:
     def register(
         self, function: Callable[..., Any] | None = None, *, is_compatible: Callable[..., bool] | None = None
     ) -> Callable[..., Any]:
-        """Adds an implementation: a kernel or a Python function with the prototype's parameter names.
+        """Adds an implementation: a kernel or a Python function with the parameter names of the prototype.
 
-        `is_compatible` takes the arguments of a call and says whether this implementation can serve it.
+        `is_compatible` takes the arguments of a call and returns whether this implementation supports them.
 
         Raises:
-            OctantsSyntaxError: the parameter names differ from the prototype's.
+            OctantsSyntaxError: the parameter names differ from those of the prototype.
         """
         if function is None:
             return functools.partial(self.register, is_compatible=is_compatible)
@@ -113,7 +113,7 @@ class PerformanceDispatcher:
             )
         plain = inspect.isfunction(function)
         if plain:
-            # A kernel made of it afterwards would not be what was registered: the decorators check for this mark.
+            # Decorators check this mark: a kernel made from the function now would not be the registered one.
             function._octants_registered = True  # type: ignore[attr-defined]
         implementation = _Implementation(function, is_compatible, scoped=plain and "qd_stream" not in parameters)
         self.implementations.append(implementation)
@@ -155,7 +155,7 @@ class PerformanceDispatcher:
         return self._measure(measurement, compatible, args, kwargs)
 
     def _change_device(self) -> None:
-        """Goes on with what was measured on the current device. After `qd.init` that is nothing."""
+        """Switches to the measurements of the current device. There are none after `qd.init`."""
         if self._generation != _octants.generation():
             self._generation = _octants.generation()
             self._elsewhere.clear()
@@ -166,10 +166,10 @@ class PerformanceDispatcher:
         self._last = None
 
     def _measurement(self, key: Hashable) -> _Measurement | None:
-        """What is known of a geometry.
+        """The measurements of a geometry.
 
-        Most calls repeat the last one's. Comparing keys takes items for equal that are the same object; a hash goes
-        through all of a key, such as hundreds of members of dataclasses.
+        Most calls repeat the last geometry. Comparing keys is fast, because identical items count as equal; hashing
+        visits the whole key, such as hundreds of dataclass members.
         """
         last = self._last
         if last is not None and last[0] == key:
@@ -180,13 +180,13 @@ class PerformanceDispatcher:
         return measurement
 
     def _forget(self) -> None:
-        """Starts again with no measurements."""
+        """Drops all measurements."""
         self._elsewhere.clear()
         self.measurements.clear()
         self._last = None
 
     def _is_due(self, m: _Measurement) -> bool:
-        """Counts a call that could use the winner; says whether to measure again instead."""
+        """Counts a call that could use the winner. Returns whether to measure again instead."""
         m.calls_since += 1
         if 0 < (self.repeat_after_count or 0) <= m.calls_since:
             return True
@@ -269,16 +269,16 @@ def perf_dispatch(
     repeat_after_seconds: float | None = None,
     clock: Callable[[], float] | None = None,
 ) -> Callable[[Callable[..., Any]], PerformanceDispatcher]:
-    """Makes a prototype function the dispatcher of implementations that are added with `.register`.
+    """Turns a prototype function into the dispatcher of the implementations added with `.register`.
 
     Args:
         get_geometry_hash: maps the arguments of a call to what its speed depends on; each value is measured apart.
         first_warmup: untimed calls of each implementation before the first measurement of a geometry (1).
         warmup: untimed calls of each implementation before a repeated measurement (0).
         active: timed calls of each implementation (1).
-        repeat_after_count: the call after a decision that measures again; 0 never. 300 if both triggers are left out.
-        repeat_after_seconds: seconds after which to measure again; 0 never.
-        clock: seconds, monotonic; replaces the events of the stream, so that tests decide who is fast.
+        repeat_after_count: calls between a decision and the next measurement; 0 for never. 300 without both triggers.
+        repeat_after_seconds: seconds after which to measure again; 0 for never.
+        clock: a monotonic clock in seconds, instead of stream events. For tests, which need reproducible timings.
     """
     if repeat_after_count is None and repeat_after_seconds is None:
         repeat_after_count = DEFAULT_REPEAT_AFTER_COUNT
@@ -300,6 +300,6 @@ def _setting(name: str) -> str:
 
 
 def _forced(text: str) -> dict[str, str]:
-    """`dispatcher:implementation` pairs, separated by commas; other entries only make dispatchers tell their names."""
+    """Comma-separated `dispatcher:implementation` pairs. Any other entry makes dispatchers print their names."""
     pairs = (entry.split(":", 1) for entry in text.split(","))
     return {pair[0].strip(): pair[1].strip() for pair in pairs if len(pair) == 2}

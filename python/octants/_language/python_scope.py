@@ -9,14 +9,13 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def only_in_python(function: F) -> F:
-    """Marks a function that kernels may not call: the compiler refuses it, with the line."""
+    """Marks a function that must not be called in kernels: the compiler reports the line of the call."""
     function._octants_only_in_python = True  # type: ignore[attr-defined]
     return function
 
 
 STAND_INS: dict[str, Callable[..., Any]] = {}
-"""What functions of the kernel language do in Python, by the compiler's name. Empty unless kernels run as Python
-(`arch=qd.python`)."""
+"""Python implementations of builtins, by the compiler's name. Empty unless kernels run as Python (`arch=qd.python`)."""
 
 
 def runs_as_python() -> bool:

@@ -1,4 +1,4 @@
-"""Metadata of a mesh that is given by its triangles, tetrahedra or edges: all relations, found when they are used.
+"""Mesh metadata from triangles, tetrahedra or edges: all relations, computed on first use.
 
 Vertices are put in order along a Morton curve through their positions, so that vertices near each other in space are
 near each other in memory. A patch is a range of them. An edge, a face or a cell is of the patch of the first of its
@@ -28,14 +28,14 @@ _NAMES = {2: "edges", 3: "faces", 4: "cells"}
 
 
 class _Connectivity:
-    """The elements of all kinds by their vertices."""
+    """The elements of all kinds, as tuples of vertices."""
 
     def __init__(self, num_verts: int, top: Array) -> None:
         self.num_verts = num_verts
         self.top_order = top.shape[1] - 1
         self.vertices: dict[int, Array] = {self.top_order: top}
         self.lower: dict[tuple[int, int], Array] = {}
-        """For each element of the first order, its elements of the second one, in their order around it."""
+        """By a pair of orders: for each element of the higher one, its elements of the lower one, in local order."""
         if self.top_order == 3:
             self._add(2, top[:, _FACES_OF_CELL], 3)
         if self.top_order >= 2:
@@ -47,8 +47,9 @@ class _Connectivity:
             self.lower[order, 0] = vertices
 
     def _add(self, order: int, corners: Array, source: int) -> None:
-        """Elements that are shared by those of a higher order: equal sets of corners are one element, which has the
-        corners of its first appearance."""
+        """Adds the elements of an order, found as corner sets of the elements of the order `source`. Equal sets are one
+        element, with the corner order of its first appearance.
+        """
         count, width = corners.shape[:2]
         flat = corners.reshape(count * width, -1)
         _, first, which = np.unique(np.sort(flat, axis=1), axis=0, return_index=True, return_inverse=True)
@@ -78,14 +79,14 @@ class _Connectivity:
 
 
 def _inverse(rows: Array, count: int) -> Relation:
-    """For each of `count` elements, the rows that it is in, in order."""
+    """For each of `count` elements, the rows that contain it, in order."""
     flat = rows.reshape(-1)
     order = np.argsort(flat, kind="stable")
     return Relation(order // rows.shape[1], offsets_of(np.bincount(flat, minlength=count)))
 
 
 def _rows_of(relation: Relation) -> Array:
-    """All ordered pairs of different elements that are next to the same element, one pair in each row."""
+    """All pairs of different elements that are adjacent to a common element, one pair per row in ascending order."""
     assert relation.offsets is not None
     degrees = np.diff(relation.offsets)
     squares = offsets_of(degrees**2)
@@ -98,14 +99,14 @@ def _rows_of(relation: Relation) -> Array:
 
 
 def _next_to_each_other(pairs: Array, count: int) -> Relation:
-    """For each element, those that it is in a pair with, once each and in order."""
+    """For each element, those paired with it, without duplicates and in order."""
     both = np.concatenate([pairs, pairs[:, ::-1]])
     keys = np.unique(both[:, 0] * count + both[:, 1])
     return Relation(keys % count, offsets_of(np.bincount(keys // count, minlength=count)))
 
 
 class _MortonOrder:
-    """The order of the vertices along a curve through space, and what follows from it for the other elements."""
+    """The Morton order of the vertices, and the order of the other elements that follows from it."""
 
     def __init__(self, positions: Array, patch_size: int) -> None:
         low, high = positions.min(axis=0), positions.max(axis=0)
@@ -123,7 +124,7 @@ class _MortonOrder:
         return -(-len(self.positions) // self.patch_size)
 
     def numbering(self, vertices: Array | None) -> Numbering:
-        """Of vertices themselves, or of elements that have these vertices."""
+        """The numbering of the vertices, or of elements with these vertices."""
         if vertices is None:
             first, positions = self.positions, self.positions
         else:

@@ -1,4 +1,4 @@
-"""The elements of one kind of a mesh (`mesh.verts`), with their attributes, and what the compiler reads of them.
+"""The elements of one kind of a mesh (`mesh.verts`): their attributes, and the tables that the compiler reads.
 
 Elements have numbers, by which the user knows them. In memory they have positions: the number itself, or the place in
 the patches' order from the first reordered attribute on. Kernels work with positions. Tables in fields, which are made
@@ -34,7 +34,7 @@ __all__ = ["MeshElementField", "check_name"]
 
 
 class MeshElementField:
-    """The elements of one kind of a mesh. Their attributes are fields, by name: `mesh.verts.x`."""
+    """The elements of one kind of a mesh. Attributes are fields, accessed by name: `mesh.verts.x`."""
 
     _octants_entity = "mesh_elements"
 
@@ -61,12 +61,13 @@ class MeshElementField:
     ) -> None:
         """Declares attributes: names, and the types of one element (`qd.f32`, `qd.types.vector(3, qd.f32)`, ...).
 
-        With `reorder=True` elements of a patch are next to each other in memory. Python and kernels index the attribute
-        by the elements' numbers all the same. With `needs_grad=True` each attribute has a gradient. `layout` is
-        `qd.Layout.SOA`, for an array for each attribute, or `qd.Layout.AOS`, which interleaves them.
+        With `reorder=True`, elements of a patch are adjacent in memory; Python and kernels still index the attribute by
+        element number. With `needs_grad=True`, each attribute has a gradient. `layout` is `qd.Layout.SOA`, one array
+        per attribute, or `qd.Layout.AOS`, which interleaves them.
 
         Raises `OctantsSyntaxError` for a name that is taken, and `OctantsRuntimeError` if the mesh has no such
-        elements."""
+        elements.
+        """
         for name in members:
             check_name(name, vars(self._attributes))
         numbering = self._known()
@@ -103,7 +104,7 @@ class MeshElementField:
         self._is_reordered = True
 
     def _table(self, values: Array) -> ScalarField:
-        """A field with these numbers, which kernels read."""
+        """A field of numbers that kernels read."""
         return _table(self.mesh, values)
 
     def _known(self) -> Numbering:
@@ -117,7 +118,7 @@ class MeshElementField:
         return list(vars(self._attributes))
 
     def get_member_field(self, key: str) -> Any:
-        """The field of an attribute. Raises `KeyError` if there is none of this name."""
+        """The field of an attribute. Raises `KeyError` if no attribute has this name."""
         return vars(self._attributes)[key]
 
     @property
@@ -156,7 +157,7 @@ class MeshElementField:
 
     @property
     def _patches(self) -> ScalarField:
-        """The patch of the element at each position."""
+        """The patch number of the element at each position."""
         if self._is_reordered not in self._tables_of_patches:
             numbering = self._known()
             patches = numbering.patches
@@ -168,7 +169,7 @@ class MeshElementField:
 
     @property
     def _relations(self) -> _Relations:
-        """The tables of the relations from these elements, in the positions that all kinds have now."""
+        """The relation tables of these elements, in terms of the current positions of all kinds."""
         orders = tuple(elements._is_reordered for elements in self.mesh._kinds)
         if orders not in self._relations_by_order:
             self._relations_by_order[orders] = _Relations(self)
@@ -176,7 +177,7 @@ class MeshElementField:
 
 
 class _Relations:
-    """The tables of the relations from elements of one kind, as attributes by the kind that they lead to."""
+    """The relation tables of the elements of one kind; attributes are named after the target kind."""
 
     def __init__(self, source: MeshElementField) -> None:
         self._source = source
@@ -184,7 +185,7 @@ class _Relations:
 
     @property
     def known(self) -> str:
-        """What there is, for messages."""
+        """The available relations, for messages."""
         return f"the metadata has {', '.join(self._source.mesh._metadata.relations) or 'no relations'}"
 
     def __getattr__(self, kind: str) -> _Table:
@@ -206,7 +207,7 @@ class _Relations:
 
 
 class _Table:
-    """A relation in fields, by position."""
+    """A relation as fields, indexed by position."""
 
     def __init__(self, mesh: MeshInstance, to: MeshElementField, relation: Any) -> None:
         self.to = to
@@ -228,7 +229,7 @@ _RESERVED = (*KINDS, "id", "mesh")
 
 
 def check_name(name: Any, taken: Mapping[str, Any]) -> None:
-    """Raises `OctantsSyntaxError` unless an attribute can have this name."""
+    """Raises `OctantsSyntaxError` unless this is a valid attribute name."""
     if not isinstance(name, str) or not name.isidentifier():
         raise OctantsSyntaxError(f"an attribute name must be an identifier, not {name!r}")
     if name in _RESERVED or hasattr(MeshElementField, name):

@@ -23,9 +23,10 @@ __all__ = ["Mesh", "MeshBuilder", "MeshElement", "MeshInstance"]
 
 
 class MeshInstance:
-    """A mesh in the memory of the current device: the elements of each kind, which take attributes.
+    """A mesh in the memory of the current device. The elements of each kind take attributes.
 
-    Made by `qd.Mesh.create(metadata)`."""
+    Made by `qd.Mesh.create(metadata)`.
+    """
 
     @only_in_python
     def __init__(self, metadata: MeshMetadata) -> None:
@@ -41,18 +42,19 @@ class MeshInstance:
         )
         self.verts, self.edges, self.faces, self.cells = self._kinds
         self.patcher = metadata.patcher
-        """What the metadata has under `patcher`."""
+        """The entry `patcher` of the metadata."""
 
     @property
     def num_patches(self) -> int:
-        """How many patches the elements are divided into."""
+        """Number of patches."""
         return self._metadata.num_patches
 
     @only_in_python
     def get_position_as_numpy(self) -> np.ndarray[Any, Any]:
-        """The vertex positions of the metadata, an array of f64 of shape (vertices, 3).
+        """The vertex positions in the metadata, an array of f64 of shape (vertices, 3).
 
-        Raises `OctantsRuntimeError` if the metadata has none."""
+        Raises `OctantsRuntimeError` if the metadata has no positions.
+        """
         return self._metadata._positions_of_vertices()
 
     def __repr__(self) -> str:
@@ -61,7 +63,7 @@ class MeshInstance:
 
 
 class MeshElement:
-    """The elements of one kind of a mesh that is to be built: their attributes."""
+    """The elements of one kind in a `MeshBuilder`, and their attributes."""
 
     def __init__(self) -> None:
         self.layout = Layout.SOA
@@ -77,9 +79,10 @@ class MeshElement:
     AOS = property(fset=_set_aos, doc="Set to `True` for attributes that are interleaved in memory.")
 
     def place(self, members: Mapping[str, Any], reorder: bool = False, needs_grad: bool = False) -> None:
-        """Declares attributes of each mesh that is built: the arguments of `MeshElementField.place`.
+        """Declares attributes of each mesh that is built. Takes the arguments of `MeshElementField.place`.
 
-        Raises `OctantsSyntaxError` for a name that is taken."""
+        Raises `OctantsSyntaxError` for a name that is taken.
+        """
         for name in members:
             check_name(name, {name: None for names, _, _ in self._placed for name in names})
         self._placed.append((dict(members), reorder, needs_grad))
@@ -96,7 +99,7 @@ class MeshElement:
 
 
 class MeshBuilder:
-    """Declares attributes before there is a mesh, and builds meshes that have them."""
+    """Declares attributes before a mesh exists, and builds meshes with them."""
 
     def __init__(self) -> None:
         self.verts = MeshElement()
@@ -108,7 +111,8 @@ class MeshBuilder:
     def build(self, metadata: MeshMetadata) -> MeshInstance:
         """A mesh with these attributes.
 
-        Raises `OctantsRuntimeError` if it has none of the elements of which attributes are declared."""
+        Raises `OctantsRuntimeError` if the mesh lacks a kind of elements for which attributes are declared.
+        """
         mesh = MeshInstance(metadata)
         for kind in KINDS:
             getattr(self, kind)._place_in(getattr(mesh, kind))
@@ -116,15 +120,17 @@ class MeshBuilder:
 
 
 class Mesh:
-    """Meshes of vertices, edges, faces and cells, which kernels loop over: functions that make them and their
-    metadata."""
+    """Constructors of meshes and of their metadata. A mesh has vertices, edges, faces and cells, which kernels loop
+    over.
+    """
 
     @staticmethod
     @only_in_python
     def load_meta(filename: Any) -> MeshMetadata:
-        """Metadata from a JSON file in the format of MeshTaichi.
+        """Reads metadata from a JSON file in the format of MeshTaichi.
 
-        Raises `OctantsRuntimeError`, which says what in the file is missing or inconsistent."""
+        Raises `OctantsRuntimeError`, which says what is missing or inconsistent in the file.
+        """
         try:
             data = json.loads(Path(filename).read_text(encoding="utf-8"))
         except json.JSONDecodeError as error:
@@ -134,9 +140,10 @@ class Mesh:
     @staticmethod
     @only_in_python
     def generate_meta(data: Mapping[str, Any]) -> MeshMetadata:
-        """Metadata from a dict of the same form as the JSON file. Lists may be numpy arrays.
+        """Metadata from a dict with the structure of the JSON file. Lists may be numpy arrays.
 
-        Raises `OctantsRuntimeError`, which says what is missing or inconsistent."""
+        Raises `OctantsRuntimeError`, which says what is missing or inconsistent.
+        """
         return read_patches(data)
 
     @staticmethod
@@ -144,14 +151,14 @@ class Mesh:
     def from_elements(
         vertices: Any, *, faces: Any = None, cells: Any = None, edges: Any = None, patch_size: int = 1024
     ) -> MeshMetadata:
-        """Metadata of a mesh that is given by one of: `faces`, the vertices of triangles, of shape (faces, 3); `cells`,
+        """Metadata of a mesh given by exactly one of: `faces`, the vertices of triangles, of shape (faces, 3); `cells`,
         the vertices of tetrahedra, of shape (cells, 4); `edges`, the vertices of edges, of shape (edges, 2).
 
-        `vertices` are positions of shape (vertices, 3), or (vertices, 2). The elements of lower orders, and all
-        relations, follow from the arguments. Reordered attributes are in memory along a curve through space, which
-        patches of `patch_size` vertices divide.
+        `vertices` are positions of shape (vertices, 3) or (vertices, 2). The elements of lower order and all relations
+        are derived. Reordered attributes are stored in Morton order, divided into patches of `patch_size` vertices.
 
-        Raises `OctantsRuntimeError` for arrays of other shapes, and for elements that are degenerate or given twice."""
+        Raises `OctantsRuntimeError` for arrays of other shapes, and for degenerate or duplicate elements.
+        """
         return from_elements(vertices, faces, cells, edges, patch_size)
 
     @staticmethod
@@ -165,5 +172,5 @@ class Mesh:
     @staticmethod
     @only_in_python
     def _create_instance(metadata: MeshMetadata) -> MeshInstance:
-        """The name of `create` in Quadrants, which MeshTaichi's patcher calls."""
+        """Alias of `create` under Quadrants' name, which MeshTaichi's patcher calls."""
         return MeshInstance(metadata)

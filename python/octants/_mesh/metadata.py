@@ -1,4 +1,4 @@
-"""The elements and relations of a mesh as numpy arrays: what all sources of metadata have in common."""
+"""The elements and relations of a mesh as numpy arrays: the common form of all sources of metadata."""
 
 from __future__ import annotations
 
@@ -15,46 +15,45 @@ __all__ = ["KINDS", "WIDTHS", "MeshMetadata", "Numbering", "Relation", "letters"
 Array = np.ndarray[Any, Any]
 
 KINDS = ("verts", "edges", "faces", "cells")
-"""The kinds of elements. A kind's place here is its order: the number of axes that such an element extends in."""
+"""The kinds of elements, by order, which is their dimension."""
 
 WIDTHS = {(1, 0): 2, (2, 0): 3, (2, 1): 3, (3, 0): 4, (3, 1): 6, (3, 2): 4}
-"""How many elements of a lower order each element has: edges of a triangle, vertices of a tetrahedron."""
+"""Number of elements of a lower order per element: edges of a triangle, vertices of a tetrahedron."""
 
 
 @dataclass(frozen=True)
 class Numbering:
-    """The elements of one kind."""
+    """Order and patches of the elements of one kind."""
 
     count: int
     positions: Array
-    """For each element, by its number, its position in the order in which reordered attributes are in memory."""
+    """The position of each element in the memory of reordered attributes."""
     patches: Array
-    """For each element, by its number, the patch that owns it."""
+    """The patch that owns each element."""
 
 
 @dataclass(frozen=True)
 class Relation:
-    """The elements of one kind next to each element of another kind, all by their numbers."""
+    """For each element of a source kind, the adjacent elements of a target kind, by number."""
 
     indices: Array
-    """A row of `width` numbers for each element; or, with `offsets`, the numbers of all elements one after another."""
+    """A row of `width` numbers for each element; or, with `offsets`, the concatenated numbers of all elements."""
     offsets: Array | None = None
-    """Where the numbers of each element begin in `indices`, and at last their end."""
+    """Start of each element's numbers in `indices`, followed by the end."""
 
     @property
     def width(self) -> int | None:
-        """How many elements are next to each, where that is one number."""
+        """Number of adjacent elements, if all elements have the same number; else None."""
         return None if self.offsets is not None else int(self.indices.shape[1])
 
     def row(self, element: int) -> Array:
-        """The numbers of the elements next to one."""
+        """The numbers of the elements adjacent to one element."""
         if self.offsets is None:
             return np.asarray(self.indices[element])
         return np.asarray(self.indices[self.offsets[element] : self.offsets[element + 1]])
 
     def renumbered(self, source: Array | None, target: Array | None) -> Relation:
-        """The same with other numbers: `source` and `target` have the new number of each element, or None for the
-        old one."""
+        """The same relation in other numbers. `source` and `target` map old to new numbers; None keeps the old ones."""
         indices = self.indices if target is None else target[self.indices]
         if source is None:
             return Relation(indices, self.offsets)
@@ -69,20 +68,20 @@ class Relation:
 
 
 def offsets_of(counts: Array) -> Array:
-    """Where each of several ranges of these lengths begins, and at last the end."""
+    """The offsets of consecutive ranges of these lengths, followed by the end of the last one."""
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)])
 
 
 def letters(source: int, target: int) -> str:
-    """The short name of a relation: `FV` from faces to vertices."""
+    """The short name of a relation: `FV` for faces to vertices."""
     return f"{KINDS[source][0]}{KINDS[target][0]}".upper()
 
 
 class MeshMetadata:
-    """The elements of a mesh, their order in memory, and the relations among them.
+    """The elements of a mesh, their order in memory, and the relations between them.
 
-    Made by `qd.Mesh.load_meta`, `qd.Mesh.generate_meta` and `qd.Mesh.from_elements`. It belongs to no program: one
-    object may be used for several meshes, before and after `qd.init`.
+    Made by `qd.Mesh.load_meta`, `qd.Mesh.generate_meta` and `qd.Mesh.from_elements`. Independent of the program: the
+    same object may serve several meshes, before and after `qd.init`.
     """
 
     def __init__(
@@ -94,27 +93,27 @@ class MeshMetadata:
         patcher: Any = None,
     ) -> None:
         self.num_patches = num_patches
-        """How many patches the elements are divided into."""
+        """Number of patches."""
         self.attrs = dict(attrs)
         """Arrays from the source. `x`: the vertex positions, of shape (vertices, 3)."""
         self.patcher = patcher
-        """What the source has under `patcher`; None where it has nothing."""
+        """The entry `patcher` of the source, if any."""
         self._numberings = dict(numberings)
         self._makers = dict(relations)
         self._relations: dict[tuple[int, int], Relation] = {}
 
     @property
     def num_elements(self) -> dict[str, int]:
-        """How many elements of each kind there are."""
+        """Number of elements of each kind."""
         return {KINDS[order]: numbering.count for order, numbering in sorted(self._numberings.items())}
 
     @property
     def relations(self) -> list[str]:
-        """The relations by two letters each: `FV` leads from faces to vertices."""
+        """The relations by their two letters: `FV` is faces to vertices."""
         return [letters(*orders) for orders in sorted(self._makers)]
 
     def _relation(self, source: int, target: int) -> Relation | None:
-        """A relation, built at its first use; None if there is no such relation."""
+        """A relation, built on first use; None if there is no such relation."""
         orders = source, target
         if orders not in self._makers:
             return None

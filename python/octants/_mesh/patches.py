@@ -24,7 +24,7 @@ __all__ = ["read_patches"]
 
 
 class _Patches:
-    """The elements of one kind, in patches."""
+    """The elements of one kind, by patch."""
 
     def __init__(self, data: Any, num_patches: int) -> None:
         self.order = _order(data, "order", "an element kind")
@@ -38,9 +38,9 @@ class _Patches:
         if np.any(owned > np.diff(self.total)):
             _wrong(self.what, "a patch owns more elements than it lists")
         self.owner = np.repeat(np.arange(num_patches), owned)
-        """For each owned element, in the order of the file: its patch."""
+        """The patch of each owned element, in file order."""
         self.slots = np.arange(self.count) + np.repeat(self.total[:-1] - self.owned[:-1], owned)
-        """For each owned element: its place in `l2g_mapping`."""
+        """The index of each owned element in `l2g_mapping`."""
         self.ids = self.local_to_global[self.slots]
         if not _is_permutation(self.ids, self.count):
             _wrong(self.what, "each element must be owned by one patch")
@@ -64,16 +64,17 @@ class _Patches:
         return Numbering(self.count, self.positions, patches)
 
     def numbers(self, local: Array, patches: Array, what: str) -> Array:
-        """The numbers of elements from their local numbers in patches."""
+        """Global element numbers from local numbers in patches."""
         if np.any(local >= np.diff(self.total)[patches]):
             _wrong(what, f"a local index exceeds the number of {self.what} in its patch")
         return np.asarray(self.local_to_global[self.total[patches] + local])
 
 
 def read_patches(data: Any) -> MeshMetadata:
-    """The metadata in a dict of the form that `docs/meshes.md` describes.
+    """Reads metadata from a dict in the form that `docs/meshes.md` describes.
 
-    Raises `OctantsRuntimeError`, which names what is missing or inconsistent."""
+    Raises `OctantsRuntimeError`, which names what is missing or inconsistent.
+    """
     num_patches = _count(data, "num_patches", "the metadata")
     if num_patches < 1:
         _wrong("the metadata", "`num_patches` must be at least 1")
@@ -169,7 +170,7 @@ def _order(data: Any, key: str, what: str) -> int:
 
 
 def _integers(data: Any, key: str, what: str, limit: int) -> Array:
-    """Integers from 0 to below `limit`, as an array of one axis."""
+    """Integers in [0, `limit`) as a 1-dimensional array."""
     found = np.asarray(_get(data, key, what))
     if found.ndim != 1 or (found.dtype.kind not in "iu" and found.size):
         _wrong(what, f"`{key}` must be a list of integers")

@@ -17,7 +17,7 @@ __all__ = ["ReorderedMatrixField", "ReorderedScalarField", "reordered"]
 
 
 class _Reordered(TensorField):
-    """What reordered fields of scalars, vectors and matrices share."""
+    """Base class of reordered fields."""
 
     _octants_entity = "reordered_field"
     _NO_VIEW = "no array can describe the memory of a reordered attribute: use to_numpy()"
@@ -60,11 +60,11 @@ class _Reordered(TensorField):
 
 
 class ReorderedScalarField(_Reordered, ScalarField):
-    """A field of scalars in another order."""
+    """A field of scalars stored in another order."""
 
 
 class ReorderedMatrixField(_Reordered, MatrixField):
-    """A field of vectors or matrices in another order."""
+    """A field of vectors or matrices stored in another order."""
 
     @only_in_python
     def to_torch(self, device: Any = None, keep_dims: bool = False, *, copy: bool | None = True) -> Any:
@@ -72,7 +72,7 @@ class ReorderedMatrixField(_Reordered, MatrixField):
         return interchange.to_torch(self.to_numpy(keep_dims=keep_dims, copy=copy), device, copy)
 
     def get_scalar_field(self, *indices: int) -> ScalarField:
-        """The field of one component. It shares this field's memory."""
+        """A scalar field of one component, in the memory of this field."""
         stored = self._stored
         assert isinstance(stored, MatrixField)
         component = stored.get_scalar_field(*indices)
@@ -83,8 +83,9 @@ class ReorderedMatrixField(_Reordered, MatrixField):
 
 
 def reordered(stored: TensorField, positions: ScalarField, order: np.ndarray[Any, Any]) -> Any:
-    """A field over the memory of `stored` whose element `i` is element `order[i]` there; with its gradient and dual.
-    `positions` has the same numbers for kernels."""
+    """A field over the memory of `stored` whose element `i` is element `order[i]` there, with gradient and dual.
+    `positions` is `order` as a field, for kernels.
+    """
     made: Any = object.__new__(ReorderedMatrixField if isinstance(stored, MatrixField) else ReorderedScalarField)
     made.__dict__.update(stored.__dict__)
     made._stored, made._positions, made._order = stored, positions, order

@@ -23,47 +23,47 @@ _MOST_STEPS = 12
 
 @dataclass(frozen=True)
 class CompileStep:
-    """A part of a compilation. Times are in milliseconds."""
+    """A step of a compilation. Times are in milliseconds."""
 
     phase: str
     """One of `CompileReport.phases`."""
     name: str
-    """What was done; empty where the phase is one step."""
+    """The name of the step; empty if the phase is a single step."""
     begin_ms: float
-    """From the begin of the compilation."""
+    """Since the start of the compilation."""
     ms: float
 
 
 @dataclass(frozen=True)
 class Compilation:
-    """One kernel that was compiled for arguments of certain types, or found compiled on disk."""
+    """One kernel that was compiled for certain argument types, or loaded from the cache on disk."""
 
     kernel: str
     begin_ms: float
-    """From the begin of the program."""
+    """Since the start of the program."""
     kept: bool
-    """Its code was found on disk."""
+    """Whether the code was loaded from the cache on disk."""
     steps: tuple[CompileStep, ...]
 
     @property
     def ms(self) -> float:
-        """Time of all steps."""
+        """Total time of the steps."""
         return sum(step.ms for step in self.steps)
 
     def phase_ms(self, phase: str) -> float:
-        """Time of the steps of a phase."""
+        """Total time of the steps of a phase."""
         return sum(step.ms for step in self.steps if step.phase == phase)
 
 
 class CompileReport:
-    """What was compiled since the program began, and how long that took. Made by `octants.profiler.compile_report`.
+    """The compilations since the program began, with their times. Made by `octants.profiler.compile_report`.
 
-    `print(report)` shows a line for each kernel; `save` writes the same, or draws it.
+    `print(report)` shows a line for each kernel; `save` writes a table or a drawing.
     """
 
     def __init__(self, compilations: Iterable[Compilation]) -> None:
         self.compilations: tuple[Compilation, ...] = tuple(compilations)
-        """In the order in which they ended."""
+        """In order of completion."""
         self.phases: tuple[str, ...] = tuple(_octants.compile_phases())
         """`parse`: source text to syntax trees. `lower`: these to intermediate code, with all that is computed at
         compile time. `passes`: what is done to that code. `codegen`: from there to machine code. `link`: making it
@@ -71,7 +71,7 @@ class CompileReport:
 
     @property
     def kernels(self) -> dict[str, tuple[Compilation, ...]]:
-        """The compilations of each kernel; what took longest comes first."""
+        """The compilations of each kernel, slowest kernel first."""
         found: dict[str, list[Compilation]] = {}
         for one in self.compilations:
             found.setdefault(one.kernel, []).append(one)
@@ -80,11 +80,11 @@ class CompileReport:
 
     @property
     def total_ms(self) -> float:
-        """Time of all compilations; those side by side on several threads count each."""
+        """Total time of all compilations. Concurrent compilations count separately."""
         return sum(one.ms for one in self.compilations)
 
     def text(self) -> str:
-        """A table of the kernels, and one of the steps that took longest."""
+        """A table of the kernels, and one of the slowest steps."""
         kept = sum(one.kept for one in self.compilations)
         counts = f"Compilations: {len(self.compilations)}, found on disk: {kept}"
         lines = [f"{counts}, in all {self.total_ms:.1f} ms; times in ms"]
@@ -111,8 +111,7 @@ class CompileReport:
     __str__ = text
 
     def save(self, path: str | Path) -> None:
-        """Writes the report: the table for `.txt`; for `.svg` a drawing, in which a block is as wide as what it stands
-        for took, and is on that which it is a part of."""
+        """Writes the report: the table to `.txt`, or a flame graph of kernels, phases and steps to `.svg`."""
         path = Path(path)
         writers = {".txt": self.text, ".svg": self._drawing}
         if path.suffix not in writers:
@@ -122,7 +121,7 @@ class CompileReport:
         path.write_text(text + "\n", encoding="utf-8")
 
     def _blocks(self) -> Iterator[tuple[int, float, float, str, str]]:
-        """Level, begin, duration, text and color of each block; equal steps of a kernel's compilations are one."""
+        """Level, begin, duration, text and color of each block. Equal steps of a kernel's compilations are merged."""
         yield 0, 0.0, self.total_ms, "all kernels", "#333333"
         at = 0.0
         for kernel, ones in self.kernels.items():

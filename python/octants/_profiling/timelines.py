@@ -17,13 +17,14 @@ _COLORS = ("#4c78a8", "#f58518", "#54a24b", "#b279a2", "#e45756", "#72b7b2", "#9
 
 @dataclass(frozen=True)
 class Task:
-    """One run of one task of a kernel. Times are the device's, in milliseconds from the begin of the timeline's first
-    task."""
+    """One run of one task of a kernel. Times are device times, in milliseconds since the start of the first task in the
+    timeline.
+    """
 
     kernel: str
     """Name of the kernel."""
     task: str
-    """Number of the task in its kernel, and what it is: `0_range`."""
+    """Index of the task in its kernel, and its kind: `0_range`."""
     lane: str
     """Name of the stream it ran on."""
     begin_ms: float
@@ -40,15 +41,15 @@ class Task:
 
     @property
     def ms(self) -> float:
-        """How long it ran."""
+        """The duration."""
         return self.end_ms - self.begin_ms
 
 
 class Timeline:
-    """What ran between two points of the program. Made by `octants.profiler.timeline`; use it as a context manager, or
-    call `start` and `stop`.
+    """Device tasks between two points of the program. Made by `octants.profiler.timeline`. Use it as a context manager,
+    or call `start` and `stop`.
 
-    Nothing waits for the device before `tasks`, `lanes` or `save` are asked for; these wait for all work.
+    `tasks`, `lanes` and `save` wait for all work on the device; nothing waits before.
     """
 
     def __init__(self, streams: Mapping[str, Any] | None = None) -> None:
@@ -61,10 +62,10 @@ class Timeline:
         self._read: tuple[list[Task], list[str]] | None = None
 
     def start(self) -> None:
-        """Tasks launched from now on are part of the timeline."""
+        """Starts recording the tasks launched from now on."""
         if self._first is not None:
             raise OctantsRuntimeError("a timeline can only be started once: create another with qd.profiler.timeline()")
-        # Where all work is done in order every stream has the number of the default one, which keeps its own name.
+        # Without real streams, each stream has the number of the default stream, which keeps its own name.
         default = _octants.default_stream()
         self._named = {s.number: name for name, s in self._streams.items() if s.number or s == default}
         self._program = _octants.generation()
@@ -72,7 +73,7 @@ class Timeline:
         self._first = _octants.profiler_start()
 
     def stop(self) -> None:
-        """Tasks launched from now on are not part of it. Stopping twice is fine."""
+        """Stops recording. May be called twice."""
         if self._first is None:
             raise OctantsRuntimeError("this timeline was not started: use it in a with statement, or call start()")
         if self._last is None and self._program == _octants.generation():
@@ -88,12 +89,12 @@ class Timeline:
 
     @property
     def tasks(self) -> list[Task]:
-        """The tasks, by begin."""
+        """The tasks, ordered by start."""
         return self._content()[0]
 
     @property
     def lanes(self) -> list[str]:
-        """The streams that tasks ran on: those of the program by number, then worker streams of `stream_parallel`."""
+        """The streams with tasks: those of the program by number, then the worker streams of `stream_parallel`."""
         return self._content()[1]
 
     def _content(self) -> tuple[list[Task], list[str]]:
@@ -136,8 +137,7 @@ class Timeline:
         return self._named.get(number, f"stream {number}" if number else "default stream")
 
     def save(self, path: AnyPath) -> None:
-        """Writes the timeline: a Chrome trace for `.json` (opens in Perfetto and in chrome://tracing), a drawing for
-        `.svg`."""
+        """Writes the timeline: a Chrome trace to `.json`, for Perfetto or chrome://tracing, or a drawing to `.svg`."""
         writers = {".json": self._trace, ".svg": self._drawing}
         name = os.path.basename(os.fspath(path))
         suffix = os.path.splitext(name)[1]

@@ -20,7 +20,7 @@ def write_text(path: AnyPath, text: str) -> None:
 
 
 def write_whole(path: AnyPath, content: bytes) -> None:
-    """Writes a file whole, or not at all."""
+    """Writes a file atomically."""
     _make_folder(path)
     folder, name = os.path.split(os.fspath(path))
     beside = os.path.join(folder, f".{name}.{os.getpid()}")

@@ -17,13 +17,13 @@ _NOWHERE: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
 
 @only_in_python
 def device(name: Any, /, **options: Any) -> _octants.Device:
-    """The device of a name such as `"cuda:1"`, which begins to be used at the first call.
+    """The device with a name such as `"cuda:1"`, opened on the first call.
 
-    The name is that of a kind, as `qd.init(arch=...)` takes it, and a number behind a colon: `"cuda:1"`, `"amdgpu:0"`,
-    `"cpu"`. Without a number it is the device that `qd.init` takes. `"cpu:1"` and so on are further devices on the
-    processor. The same name gives the same device until `qd.init()` or `qd.reset()` ends all of them.
+    A name is a kind, as in `qd.init(arch=...)`, and optionally a number: `"cuda:1"`, `"amdgpu:0"`, `"cpu"`. Without a
+    number it is the device that `qd.init` takes. `"cpu:1"` and so on are further devices on the processor. The same
+    name returns the same device until `qd.init()` or `qd.reset()` closes all devices.
 
-    A device has the options of `qd.init`, apart from those that are given here.
+    A device takes the options of `qd.init`, except for those given here.
 
         second = qd.device("cuda:1")
         x = qd.field(qd.f32, shape=n, device=second)
@@ -31,8 +31,8 @@ def device(name: Any, /, **options: Any) -> _octants.Device:
             step(x)
 
     Raises:
-        OctantsRuntimeError: the device is not there, or `qd.init()` was not called.
-        OctantsOptionError: the device is in use with other options.
+        OctantsRuntimeError: there is no such device, or `qd.init()` was not called.
+        OctantsOptionError: the device is already open with other options.
     """
     if isinstance(name, _octants.Device):
         if options:
@@ -48,12 +48,12 @@ def device(name: Any, /, **options: Any) -> _octants.Device:
 
 
 def current_device() -> _octants.Device:
-    """The device of the innermost `with device:` block that this thread is in; outside of them that of `qd.init`."""
+    """The device of this thread's innermost `with device:` block; outside such blocks, the device of `qd.init`."""
     return _octants.current_device()
 
 
 def on(chosen: Any) -> contextlib.AbstractContextManager[Any]:
-    """The scope in which what takes `device=` makes an object: None leaves the current device."""
+    """The scope for a `device=` argument: makes the device current; None keeps the current one."""
     if chosen is None:
         return _NOWHERE
     if not isinstance(chosen, (str, Arch, _octants.Device)):

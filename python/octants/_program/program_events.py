@@ -18,6 +18,6 @@ ended: list[Callable[[], None]] = []
 
 
 def tell(listeners: list[Callable[[], None]]) -> None:
-    """Calls all of these functions."""
+    """Calls each of these functions."""
     for listener in listeners:
         listener()

@@ -19,7 +19,7 @@ __all__ = ["ProgramView", "view"]
 
 
 class ProgramView:
-    """What `qd.lang.impl.get_runtime()` returns."""
+    """The result of `qd.lang.impl.get_runtime()`."""
 
     @property
     def default_fp(self) -> Any:
@@ -32,7 +32,7 @@ class ProgramView:
 
     @property
     def default_ip(self) -> Any:
-        """The type of integer literals. A running program may also take an unsigned one."""
+        """The type of integer literals. After `qd.init`, an unsigned type can be set, too."""
         return primitive.default_ip()
 
     @default_ip.setter
@@ -40,16 +40,16 @@ class ProgramView:
         self._set("default_ip", dtype)
 
     def set_default_fp(self, dtype: Any) -> None:
-        """Sets the type of float literals in what is compiled from now on."""
+        """Sets the type of float literals for later compilations."""
         self.default_fp = dtype
 
     def set_default_ip(self, dtype: Any) -> None:
-        """Sets the type of integer literals in what is compiled from now on."""
+        """Sets the type of integer literals for later compilations."""
         self.default_ip = dtype
 
     @property
     def default_up(self) -> Any:
-        """The unsigned type of programs written for Quadrants; nothing has it without being given it."""
+        """The default unsigned type of Quadrants. Octants never uses it implicitly."""
         return self.config().default_up
 
     def _set(self, option: str, dtype: Any) -> None:
@@ -57,12 +57,12 @@ class ProgramView:
 
     @property
     def print_non_pure(self) -> bool:
-        """Whether the names of kernels are printed that are not declared pure."""
+        """Whether to print the names of kernels that are not declared pure."""
         return bool(self.config().print_non_pure)
 
     @property
     def ndarrays(self) -> list[Any]:
-        """The ndarrays of this program that are alive, their gradients too."""
+        """The live ndarrays of this program, including gradients."""
         return live_ndarrays()
 
     def _get_num_ndarrays(self) -> int:
@@ -70,15 +70,15 @@ class ProgramView:
 
     @property
     def prog(self) -> ProgramView:
-        """The program: this object."""
+        """The program view itself: programs written for Quadrants expect the program here."""
         return self
 
     def synchronize(self) -> None:
-        """Waits until everything launched before is done."""
+        """Waits for all work launched so far."""
         _octants.sync()
 
     def sync(self) -> None:
-        """Waits until everything launched before is done."""
+        """Waits for all work launched so far."""
         _octants.sync()
 
     def config(self) -> Any:
@@ -86,26 +86,26 @@ class ProgramView:
         return current_config()
 
     def finalize(self) -> None:
-        """Waits for the program's work."""
+        """Waits for all work of the program."""
         _octants.sync()
 
     def get_num_compiled_functions(self) -> int:
-        """How many specializations of kernels this program has compiled."""
+        """Number of kernel specializations that this program has compiled."""
         return _octants.compiled_count()
 
     def get_num_offloaded_tasks_on_last_call(self) -> int:
-        """How many tasks the last kernel has that this thread has launched."""
+        """Number of tasks of the kernel that this thread launched last."""
         return _octants.last_task_count()
 
     def get_total_compilation_time(self) -> float:
-        """Seconds that this program has spent on compiling kernels."""
+        """Seconds that this program has spent compiling kernels."""
         return sum(one.ms for one in compile_report().compilations) / 1e3
 
     def materialize(self) -> None:
-        """Called after memory of fields was allocated."""
+        """Called after fields were allocated."""
 
     def clear(self) -> None:
-        """Called when a program has ended."""
+        """Called after a program has ended."""
 
 
 view = ProgramView()

@@ -54,5 +54,5 @@ folder = os.path.join(os.path.dirname(_octants.__file__), "")
 
 
 def register() -> None:
-    """Gives these names to the extension module."""
+    """Passes this module, with its names, to the extension module."""
     _octants.register(sys.modules[__name__])

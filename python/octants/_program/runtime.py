@@ -25,9 +25,9 @@ from octants.version import require_version
 class Config:
     """The options of the running program, by name: `qd.cfg`. Each device has its own.
 
-    An option that is set holds for what is compiled and launched from then on; kernels that are compiled stay as they
-    are. What a running program cannot change (`arch`, streams, the folder on disk, ...) raises an `AttributeError` that
-    says so, an unknown name too, and a value that does not fit a `ValueError`.
+    A change affects later compilations and launches; compiled kernels do not change. Raises `AttributeError` for
+    options that are fixed at `qd.init` (`arch`, streams, the cache folder, ...) and for unknown names, and `ValueError`
+    for invalid values.
     """
 
     def __init__(self, given: dict[str, Any], serial: int) -> None:
@@ -75,18 +75,18 @@ class Config:
 
 
 _SHARED = ("default_fp", "default_ip", "log_level", "print_full_traceback")
-"""Options that have one value on all devices: annotations, the log and tracebacks know of none."""
+"""Options shared by all devices: annotations, the log and tracebacks belong to no device."""
 _configs: dict[int, Config] = {}
-"""By the numbers of the programs."""
+"""By program serial."""
 _given: dict[str, Any] = {}
-"""What the running program was given."""
+"""The options passed to `init`."""
 
 
 @only_in_python
 def init(arch: Any = None, default_fp: Any = None, default_ip: Any = None, **options: Any) -> None:
-    """Starts a program, ending the one before: its fields, ndarrays and compiled kernels can no longer be used.
+    """Starts a program and ends the previous one, whose fields, ndarrays and compiled kernels can no longer be used.
 
-    `arch` is where kernels run (`qd.cpu`, `qd.gpu`, ...); what is not available falls back to the CPU unless
+    `arch` is the target (`qd.cpu`, `qd.gpu`, ...). If it is not available, the program runs on the CPU unless
     `enable_fallback=False`. The other options are described in the user guide.
     """
     global _given
@@ -131,7 +131,7 @@ def init(arch: Any = None, default_fp: Any = None, default_ip: Any = None, **opt
 
 @only_in_python
 def reset() -> None:
-    """Ends the program, on all of its devices. Its fields, ndarrays and compiled kernels can no longer be used."""
+    """Ends the program on all of its devices. Its fields, ndarrays and compiled kernels can no longer be used."""
     _leave_program()
     _octants.reset()
     _configs.clear()
@@ -141,10 +141,10 @@ def reset() -> None:
 
 
 def clock_freq_hz() -> float:
-    """Nominal rate in hertz of the clock that `qd.clock_counter()` reads on the running program's device.
+    """Nominal frequency in hertz of the clock that `qd.clock_counter()` reads on the running program's device.
 
-    The clock of an NVIDIA GPU may run faster or slower than this. Raises `NotImplementedError` on other devices, whose
-    counters have no rate that the driver tells, and `OctantsRuntimeError` before `qd.init`.
+    The actual clock of an NVIDIA GPU may run faster or slower. Raises `NotImplementedError` on other devices, whose
+    drivers report no frequency, and `OctantsRuntimeError` before `qd.init`.
     """
     rate = _octants.clock_hz()
     if rate is None:
@@ -153,16 +153,17 @@ def clock_freq_hz() -> float:
 
 
 def sync() -> None:
-    """Waits until everything launched before is done, on every stream of every device. Raises an `OctantsRuntimeError`
-    while the program has fields that were never placed."""
+    """Waits for all work launched so far, on every stream of every device. Raises `OctantsRuntimeError` if the program
+    has fields that were never placed.
+    """
     refuse_unplaced_fields()
     _octants.sync()
 
 
 def _end_program() -> None:
-    """Ends the program with the process. Threads that serve streams must not be at work while the interpreter and the
-    libraries are being taken down. After a Ctrl-C that was not caught, or that has ended a wait, nobody waits for
-    queued work."""
+    """Ends the program at exit. The threads that serve streams must stop before the interpreter and the libraries are
+    torn down. After a Ctrl-C that was not caught or that ended a wait, does not wait for queued work.
+    """
     uncaught = getattr(sys, "last_value", None)
     _octants.end_process(wait=not isinstance(uncaught, KeyboardInterrupt))
 
@@ -188,7 +189,7 @@ def current_config() -> Config | None:
 
 
 def is_extension_enabled(ext: Extension) -> bool:
-    """Whether the current device has the ability."""
+    """Whether the current device supports the extension."""
     config = current_config()
     if config is None:
         raise OctantsRuntimeError("no program is running. Maybe you forgot to call `qd.init()` first?")
@@ -201,13 +202,13 @@ def dump_compile_config() -> None:
 
 
 def covers_kernels() -> bool:
-    """Whether the environment asks for kernel coverage."""
+    """Whether the environment enables kernel coverage."""
     asked = os.environ.get("OCTANTS_KERNEL_COVERAGE", os.environ.get("QD_KERNEL_COVERAGE"))
     return asked == "1"
 
 
 def _leave_program() -> None:
-    """What Python's side does before a program ends."""
+    """Cleans up on the Python side before a program ends."""
     if covers_kernels():
         from octants._code import kernel_coverage
 
@@ -219,8 +220,7 @@ def _leave_program() -> None:
 
 
 def _arch_name(arch: Any) -> str:
-    """One name for the extension module. Of a list, the first kind that this build drives; "gpu" for a list of
-    others."""
+    """The arch as one name, for the extension module. For a list: "cpu" if the list contains a CPU, else "gpu"."""
     if isinstance(arch, (list, tuple)):
         return "cpu" if any(item in (Arch.x64, Arch.arm64) for item in arch) else "gpu"
     if isinstance(arch, Arch):

@@ -26,10 +26,10 @@ _ABANDONED = "the capture was abandoned, because an exception left its `with` bl
 
 
 class CapturedGraph:
-    """Launches, copies and fills that were captured, to be launched as one: see `capture`.
+    """A recorded sequence of launches, copies and fills that is launched as one graph: see `capture`.
 
-    Arrays are those of the capture: a launch reads and writes what they hold when it runs. Numbers are those of the
-    capture, unless `update` changes them. The graph keeps all arrays that it uses.
+    Arrays are captured by reference: each launch reads and writes their current contents. Scalars are captured by
+    value, unless `update` changes them. The graph keeps all arrays that it uses alive.
     """
 
     def __init__(self, named: dict[str, Any], graph: _octants.CapturedGraph | None = None) -> None:
@@ -61,9 +61,9 @@ class CapturedGraph:
 
     @contextmanager
     def on_this_thread(self) -> Iterator[CapturedGraph]:
-        """While the block of `capture` is open on one thread, lets another take part: `with g.on_this_thread():`. Its
-        streams and events order its launches among those of the others, as usual. Raises RuntimeError once the capture
-        has ended."""
+        """Adds this thread to a capture that is open on another one: `with g.on_this_thread():`. Streams and events
+        order its launches relative to those of other threads, as usual. Raises RuntimeError once the capture has ended.
+        """
         if self._unready == _ABANDONED:
             raise OctantsRuntimeError(_ABANDONED)
         self._graph.begin()
@@ -78,11 +78,10 @@ class CapturedGraph:
             self._graph.end()
 
     def launch(self, stream: Any = None) -> None:
-        """Launches the graph on a stream, by default the current one: after the work of that stream, and ahead of what
-        is launched there later. The call returns at once where streams are real. In another capture, the graph's steps
-        become steps of that one.
+        """Launches the graph on a stream, by default the current one, in stream order. Asynchronous if the device has
+        streams. During another capture, the steps of this graph become steps of that one.
 
-        Raises RuntimeError before the capture has ended, and after the program has.
+        Raises RuntimeError before the capture has ended and after the program has ended.
         """
         if self._unready is not None:
             self._check_ended()
@@ -94,11 +93,12 @@ class CapturedGraph:
             outer._kept.append(self._graph.calls())
 
     def add_graph(self, graph: Any, stream: Any = None) -> None:
-        """In the block of `capture`: adds another library's graph as a step, on a stream, by default the current one.
-        It is a CuPy graph, a `torch.cuda.CUDAGraph(keep_graph=True)`, or the driver's handle of a graph as an int. The
-        graph is taken as it is now, and kept with its memory.
+        """Inside the `capture` block: adds another library's graph as a step, on a stream, by default the current one.
 
-        Raises TypeError where no handle can be had, and RuntimeError outside of the block, and on devices without
+        Takes a CuPy graph, a `torch.cuda.CUDAGraph(keep_graph=True)`, or the driver's handle of a graph as an int.
+        Copies the graph's current nodes, and keeps its memory alive.
+
+        Raises TypeError if the object has no graph handle, and RuntimeError outside the block and on devices without
         graphs.
         """
         if _capturing.get(threading.get_ident()) is not self:
@@ -109,16 +109,17 @@ class CapturedGraph:
         self._note(_refuse_gradient)
 
     def grad(self) -> CapturedGraph:
-        """A graph of the gradients of this graph's launches, fills and copies, the last first: launched after this
-        one, with the gradients of what it wrote set, it adds to the gradients of what it read.
+        """A graph of the gradients of this graph's launches, fills and copies, in reverse order. Launch this graph, set
+        the gradients of its outputs, then launch the gradient graph: it accumulates into the gradients of the inputs.
 
             step.launch()
             loss.grad.fill(1)
             step.grad().launch()
 
-        Gradients run on the streams of the launches, concurrently where neither adds to what another uses. They are
-        those of `kernel.grad(...)`: of memory as it is when they run, and of the arguments that the launches have now.
-        Raises RuntimeError where a launch is a derivative itself, or keeps values whose number depends on memory.
+        Gradients run on the streams of the launches, concurrently unless one accumulates into what another uses. Each
+        one is `kernel.grad(...)` with the current arguments of the launch, and reads memory when it runs. Raises
+        RuntimeError if a launch is itself a derivative, or if the number of values it stores for its gradient depends
+        on memory.
         """
         self._check_ended()
         if self._loaded is not None:
@@ -132,7 +133,7 @@ class CapturedGraph:
             )
         notes = [(step, number) for number, (*_, step) in enumerate(self._graph.calls())]
         entries: list[tuple[int, int, int | Callable[[], None]]] = [(step, 1, number) for step, number in notes]
-        # Behind the steps that they made.
+        # After the steps that they created.
         for steps, other in self._others:
             if isinstance(other, tuple):
                 graph, version = other
@@ -156,20 +157,24 @@ class CapturedGraph:
         return backwards
 
     def _note(self, gradient: Callable[[], None] | CapturedGraph) -> None:
-        """Notes what captures the gradient of what was just captured, or the graph whose steps that was."""
+        """Records what captures the gradient of the step just captured, or the graph whose steps were just captured."""
         noted = (gradient, gradient._version) if isinstance(gradient, CapturedGraph) else gradient
         self._others.append((self._graph.noted_steps(), noted))
 
     def update(self, **arguments: Any) -> None:
-        """Replaces arguments of the recorded launches, from the next launch of the graph on.
+        """Replaces arguments of the recorded launches, effective from the next launch of the graph.
 
         A name passed to `capture` refers to all uses of that object in the capture: as an argument, in fills and in
-        copies. Its members are replaced by those of the other object. If it was itself a member of a dataclass that is
-        an argument, that becomes a copy with the other member. The name of a parameter refers to it in every kernel
-        that has it. Raises TypeError if there is no such argument, if launches had different arguments of that name,
-        if a launch was given a data-oriented object that holds the array, or if an array that is filled or copied is
-        replaced by one of another type or shape; RuntimeError while this thread captures a graph. A loaded graph takes
-        arrays, by the names that it was loaded with."""
+        copies. Its members are replaced by those of the new object. If the object was passed as a member of a
+        dataclass, the dataclass is copied with the new member. The name of a parameter refers to that parameter of
+        every captured kernel.
+
+        A loaded graph takes arrays, by the names given to `load`.
+
+        Raises TypeError if there is no such argument, if launches had different arguments of that name, if a
+        data-oriented object that holds the array was an argument, or if an array that is filled or copied is replaced
+        by one of another type or shape. Raises RuntimeError while this thread captures a graph.
+        """
         if self._loaded is not None:
             self._rebind(self._loaded, arguments)
             return
@@ -210,15 +215,16 @@ class CapturedGraph:
         self._version += 1
 
     def save(self, path: AnyPath, **named: Any) -> None:
-        """Writes the graph to a file that other processes load by `qd.graph.load`, with the same version of Octants and
-        the same kind of device.
+        """Writes the graph to a file for `qd.graph.load`, in other processes with the same version of Octants and the
+        same kind of device.
 
-        The file contains machine code, scalars and names. It does not contain the arrays: they have names, and are
-        passed to `load`. The name of an array is that of its parameter, one passed to `capture`, or one passed here. A
-        field represents its whole tree. Arrays created in the `capture` block are in the file.
+        The file contains machine code, scalars and names, but no arrays: pass these to `load` by name. The name of an
+        array is the one passed here or to `capture`, or else that of its parameter. Name a field to pass its whole
+        tree. Arrays created in the `capture` block are part of the file.
 
         Raises RuntimeError if a step has no meaning in another process: an array or graph of another library, memory
-        without a name, or code that is not cached (`offline_cache=False`)."""
+        without a name, or code that is not cached (`offline_cache=False`).
+        """
         if self._loaded is not None:
             saved_graphs.refuse_loaded("cannot be saved again: copy its file")
         self._check_ended()
@@ -245,9 +251,10 @@ class CapturedGraph:
         self.launch(qd_stream)
 
     def plot(self, path: AnyPath | None = None, measure: bool = False) -> str:
-        """Draws the graph: steps, streams, what waits for what and why, and the critical path. With `measure` the graph
-        is launched once, its steps one by one, for the time of each on the device. Returns SVG, and writes it to
-        `path`, if given: an `.svg` file, whose missing folders are created."""
+        """Draws the graph: steps, streams, dependences with their reasons, and the critical path. With `measure`,
+        launches the graph once, step by step, to time each step on the device. Returns SVG, and writes it to `path` if
+        given: an `.svg` file, whose missing folders are created.
+        """
         self._check_ended()
         name = "" if path is None else os.path.basename(os.fspath(path))
         if path is not None and os.path.splitext(name)[1] != ".svg":
@@ -264,8 +271,9 @@ class CapturedGraph:
 
     @property
     def steps(self) -> list[tuple[str, int, list[int]]]:
-        """What each step does (a kernel's name, or `fill` or `copy` with a number of bytes), the number of its stream
-        among those of the capture, and the numbers of the steps that it waits for."""
+        """For each step: what it does (the name of a kernel, or `fill` or `copy` with a number of bytes), the index of
+        its stream in the capture, and the indices of the steps that it depends on.
+        """
         self._check_ended()
         return self._graph.steps()
 
@@ -278,7 +286,7 @@ class CapturedGraph:
         return f"<octants captured graph of {len(self)} steps>"
 
     def _finish(self) -> None:
-        """Makes a graph of what was captured."""
+        """Builds the graph from the captured steps."""
         self._graph.finish()
         self._unready = None
         if self._named:
@@ -297,7 +305,7 @@ class CapturedGraph:
     def _targets(
         self, name: str, value: Any, calls: list[saved_graphs.Call], is_moved: bool
     ) -> Iterator[tuple[_Target, Any]]:
-        """The arguments that a name refers to, or members of them, and what replaces each."""
+        """The arguments, or members of arguments, that a name refers to, and their replacements."""
         if name not in self._named:
             for number, place in self._places.get(name) or self._find_places(name, calls):
                 yield (number, place, ()), value
@@ -308,7 +316,7 @@ class CapturedGraph:
             yield (use.call, use.parameter, use.within), new_member(name, use, value)
 
     def _find_places(self, name: str, calls: list[saved_graphs.Call]) -> list[tuple[int, int]]:
-        """The arguments for parameters of a name, as numbers of calls and of parameters, from now on."""
+        """Resolves the name of a parameter to pairs of call and parameter index, and remembers them."""
         found = [(n, names.index(name)) for n, (_, names, _) in enumerate(calls) if name in names]
         if not found:
             raise TypeError(f"no captured launch has an argument `{name}`")
@@ -323,8 +331,9 @@ class CapturedGraph:
         return found
 
     def _moved_parts(self, name: str, value: Any, before: list[saved_graphs.MovedPart]) -> list[saved_graphs.MovedPart]:
-        """The arrays of a named object that are filled or copied, and what replaces them. `before`: those of other
-        names."""
+        """The arrays of a named object that are filled or copied, and their replacements. `before`: those found for
+        other names.
+        """
         arrays = self._transferred.get(name)
         if not arrays:
             return []
@@ -353,7 +362,7 @@ class CapturedGraph:
 
 
 class _HostWrites:
-    """What fields and ndarrays are set to while a thread captures: see `shadow_buffers.HostWrites`."""
+    """Captures host writes to fields and ndarrays: see `shadow_buffers.HostWrites`."""
 
     def __init__(self, graph: CapturedGraph) -> None:
         self._graph = graph
@@ -362,7 +371,7 @@ class _HostWrites:
     def _host_wrote(self, whole: Any, key: Any, component: Any) -> None:
         gradient = shadow_buffers.shadow_buffer(whole, "grad")
         if gradient is not None:
-            # What was there before has no part in what comes after.
+            # Earlier values do not influence later ones.
             self._graph._note(lambda: gradient.fill(0))
 
     def _host_copied(self, to: Any, source: Any) -> None:
@@ -396,7 +405,7 @@ _capturing: dict[int, CapturedGraph] = {}
 
 
 _Target = tuple[int, int, tuple[str, ...]]
-"""What an update replaces: the number of a launch, that of a parameter, and the path to a member of the argument."""
+"""The target of an update: index of a launch, index of a parameter, and path to a member of the argument."""
 
 
 def _is_same(a: Any, b: Any) -> bool:
@@ -415,12 +424,13 @@ def capture(**named: Any) -> AbstractContextManager[CapturedGraph]:
 
     Streams and events order the steps as they order launches; unordered steps run concurrently. Results are not
     available during the capture: kernels that return values, element access and `qd.sync()` raise RuntimeError.
-    ndarrays created in the block are zeroed at each launch. `named` gives objects names for `g.update`."""
+    Ndarrays created in the block are zeroed at each launch. `named` names objects for `g.update`.
+    """
     return _Capture(named)
 
 
 class _Capture(AbstractContextManager[CapturedGraph]):
-    """The block that captures a graph, once."""
+    """A capture block. Can be entered once."""
 
     def __init__(self, named: dict[str, Any]) -> None:
         self._named = named
@@ -455,14 +465,15 @@ def _captured(named: dict[str, Any]) -> Iterator[CapturedGraph]:
 
 
 def load(path: AnyPath, **arrays: Any) -> CapturedGraph:
-    """The graph that `g.save(path)` wrote, in this process or another one, with these arrays.
+    """Loads a graph that `g.save(path)` wrote, in this process or another one, and binds it to arrays.
 
         step = qd.graph.load("step.graph", x=x, v=v)
         step.launch()
 
     Pass an array of the same type, shape and layout for each name of the saved graph. The file contains machine code:
     load only files that you trust. Raises TypeError if an array is missing or does not match, and RuntimeError if the
-    file is damaged, or was written by another version of Octants or for another device."""
+    file is damaged, or was written by another version of Octants or for another device.
+    """
     if runs_as_python():
         raise OctantsRuntimeError("graphs need compiled kernels: arch=qd.python runs kernels as Python")
     found: dict[str, saved_graphs.Array] = {}

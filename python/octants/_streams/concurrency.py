@@ -21,15 +21,16 @@ __all__ = ["ConcurrencyReport", "ConcurrentLaunch", "concurrency_report", "concu
 
 @contextmanager
 def concurrent() -> Iterator[None]:
-    """In the `with` block this thread's launches on the default stream are ordered by what they touch.
+    """In the `with` block, launches of this thread on the default stream are ordered by their data dependences only.
 
-    Two launches keep their order when one writes an element that the other reads, writes or updates; others run side by
-    side. Results are those of the default stream. What the host reads afterwards is waited for as usual, and work on
-    the default stream after the block comes after all launches in it. `qd.init(concurrency="auto")` does the same for
-    a whole program, `@qd.kernel(concurrent=False)` keeps one kernel's launches in order.
+    Two launches keep their order if one writes an element that the other accesses; others may run concurrently. Results
+    do not change. The host waits for what it reads, as usual. Work on the default stream after the block runs after all
+    launches in it. `qd.init(concurrency="auto")` enables this for a whole program; `@qd.kernel(concurrent=False)` keeps
+    the launches of one kernel in order.
 
-    Launches that return a value, print, assert, take arrays of the host or use memory that another library shares stay
-    on the default stream, after all launches before them. Where a device works in order the block changes nothing.
+    These launches stay on the default stream, after all launches before them: launches that return a value, print,
+    assert, take host arrays, or use memory shared by another library. On a device without streams the block has no
+    effect.
 
     Raises `OctantsRuntimeError` before `qd.init`.
     """
@@ -42,10 +43,10 @@ def concurrent() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class ConcurrentLaunch:
-    """Where a launch went, and what it waited for."""
+    """A launch: its lane, and the launches it waited for."""
 
     number: int
-    """Its number among the launches that concurrency was asked for."""
+    """Index among the launches made under `qd.concurrent()`."""
     kernel: str
     """The kernel's name."""
     lane: int | None
@@ -57,23 +58,24 @@ class ConcurrentLaunch:
 
 @dataclass(frozen=True)
 class ConcurrencyReport:
-    """What `concurrency_report()` returns. As text it is a table with a line for each launch."""
+    """The result of `concurrency_report()`. Printed, it is a table with a line for each launch."""
 
     launches: tuple[ConcurrentLaunch, ...]
-    """Those that were made one by one, in the order of the calls; the latest 4,096."""
+    """The latest 4,096 launches that did not run as part of a graph, in the order of the calls."""
     replays: int
     """Rounds of launches that the program has launched as one graph since `qd.init`, because they came again and
     again."""
 
     @property
     def lanes(self) -> int:
-        """Number of lanes that launches went to."""
+        """Number of lanes in use."""
         return len({launch.lane for launch in self.launches if launch.lane is not None})
 
     @property
     def depth(self) -> int:
-        """The number of launches in the longest chain of dependences: the critical path, counted in
-        launches. `len(launches) / depth` bounds the speed-up when all launches take equally long."""
+        """The length of the longest chain of dependent launches: the critical path. `len(launches) / depth` is an upper
+        bound of the speedup if all launches take equally long.
+        """
         depths: dict[int, int] = {}
         floor = 0
         for launch in self.launches:
@@ -99,8 +101,8 @@ class ConcurrencyReport:
 
 
 def concurrency_report() -> ConcurrencyReport:
-    """Where concurrent launches went since the last call, what each waited for and why. Raises `OctantsRuntimeError`
-    before `qd.init`.
+    """The concurrent launches since the last call: the lane of each, and which launches it waited for and why. Raises
+    `OctantsRuntimeError` before `qd.init`.
 
         print(qd.concurrency_report())
     """

@@ -10,16 +10,16 @@ _WIDE, _HIGH, _GAP, _MARGIN = 170, 40, 30, 20
 _OF_PATH, _OF_STREAM, _OF_EVENT = "#e45756", "#4c78a8", "#f58518"
 
 _LAUNCHES = 1 << 40
-"""The numbers of rounds are those of their launches, and multiples of this."""
+"""The id of a round is that of its launch plus a multiple of this."""
 
 Steps = Sequence[tuple[str, int, list[int]]]
-"""Of each step what it does, its stream, and the steps that it waits for."""
+"""For each step: its label, its stream, and the steps it depends on."""
 
 
 def times_of(steps: Steps, tasks: Sequence[Task]) -> list[float]:
-    """Milliseconds that the device spent on each step, from the tasks of one launch of the graph.
+    """Device time of each step in milliseconds, from the tasks of one launch of the graph.
 
-    Fills and copies are no tasks, and count as zero. All rounds of a loop count for the launch that has it.
+    Fills and copies are not tasks, and count as zero. The rounds of a loop are summed up for its launch.
     """
     taken = [0.0] * len(steps)
     next_step = 0
@@ -38,7 +38,7 @@ def times_of(steps: Steps, tasks: Sequence[Task]) -> list[float]:
 
 
 def critical_path(steps: Steps, taken: Sequence[float] | None) -> list[int]:
-    """The steps of the longest way through the graph, by time, or by number of steps where no times are known."""
+    """The steps on the longest path through the graph, by time; by number of steps if no times are known."""
     longest: list[tuple[float, int]] = []
     for i, (_, _, behind) in enumerate(steps):
         before = max(((longest[b][0], b) for b in behind), default=(0.0, -1))
@@ -52,7 +52,7 @@ def critical_path(steps: Steps, taken: Sequence[float] | None) -> list[int]:
 
 
 def _reduced(steps: Steps) -> list[list[int]]:
-    """For each step those it waits for that no other of them waits for."""
+    """The transitive reduction: for each step, the dependences that no other dependence implies."""
     reach: list[set[int]] = []
     out = []
     for _, _, behind in steps:
@@ -63,8 +63,9 @@ def _reduced(steps: Steps) -> list[list[int]]:
 
 
 def drawing(steps: Steps, taken: Sequence[float] | None) -> str:
-    """The graph as SVG. Steps on the critical path have a red frame; edges are blue where a stream's order is the
-    reason, and orange where one stream waits for another."""
+    """The graph as SVG. Steps on the critical path have a red frame. Edges are blue for stream order, and orange where
+    one stream waits for another.
+    """
     from html import escape  # here: `import octants` is to be quick
 
     edges, path = _reduced(steps), critical_path(steps, taken)

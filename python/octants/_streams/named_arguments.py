@@ -15,12 +15,12 @@ from octants._fields.fields import TensorField
 from octants._streams.saved_graphs import Call, bare, member_names
 
 _Path = tuple[str, ...]
-"""The members that lead from an object to one that it holds."""
+"""A path of members from an object to one inside it."""
 _DEEPEST = 8
 
 
 class Use(NamedTuple):
-    """An object that a captured launch uses, which is a named one or a member of it."""
+    """An argument of a captured launch, or a member of one, that is a named object or a member of it."""
 
     call: int
     parameter: int
@@ -57,7 +57,7 @@ def find_uses(named: Any, calls: list[Call]) -> list[Use]:
 
 
 def new_member(name: str, use: Use, value: Any) -> Any:
-    """What replaces a used object when `value` replaces the named one."""
+    """The replacement of a used object when `value` replaces the named one."""
     if use.members == ((),):
         return value
     found = []
@@ -78,7 +78,7 @@ def new_member(name: str, use: Use, value: Any) -> Any:
 
 
 def with_member(name: str, kernel: str, argument: Any, within: _Path, value: Any) -> Any:
-    """An argument with another object as one of its members: a copy, made by `dataclasses.replace`."""
+    """A copy of an argument with one member replaced, made by `dataclasses.replace`."""
     if not within:
         return value
     if not dataclasses.is_dataclass(argument) or getattr(argument, "_octants_data_oriented", False):
@@ -91,8 +91,9 @@ def with_member(name: str, kernel: str, argument: Any, within: _Path, value: Any
 
 
 def _members(of: Any, shadows: bool = True) -> Iterator[tuple[_Path, Any]]:
-    """The arrays and objects that an object holds, each ahead of its own members. `shadows`: gradients of arrays too,
-    but not of those that are arguments, whose gradients are usually not used."""
+    """The arrays and objects in an object, in preorder. With `shadows`, gradients and duals of arrays too. For
+    arguments these are left out, because launches usually do not use them.
+    """
     seen: set[int] = set()
 
     def walk(thing: Any, path: _Path) -> Iterator[tuple[_Path, Any]]:
@@ -118,5 +119,7 @@ def _members(of: Any, shadows: bool = True) -> Iterator[tuple[_Path, Any]]:
 
 
 def _is_array(thing: Any) -> bool:
-    """Whether it is an array, of Octants or of another library. Numbers and constants may be shared by accident."""
+    """Whether it is an array, of Octants or of another library. Scalars and constants do not count: equal ones may
+    share identity.
+    """
     return isinstance(bare(thing), (TensorField, Ndarray)) or hasattr(type(thing), "__dlpack__")

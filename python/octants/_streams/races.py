@@ -24,20 +24,20 @@ __all__ = ["Race", "RaceAccess"]
 
 @dataclass(frozen=True)
 class RaceAccess:
-    """One side of a race."""
+    """One of the two accesses of a race."""
 
     touch: str
     """`"read"`, `"write"`, or `"update"` for an atomic operation."""
     at: str
     """`path:line` of the access: in a kernel, or in the program where the host touches the element."""
     by: str
-    """Who does it, such as an iteration, a kernel on a stream, or the host."""
+    """The origin of the access, such as an iteration, a kernel on a stream, or the host."""
     launched_at: str | None = None
     """`path:line` of the launch in the program, for races between launches and with the host."""
 
     @property
     def line(self) -> int:
-        """The line of `at`, 0 where it is not known."""
+        """The line in `at`; 0 if unknown."""
         number = self.at.rpartition(":")[2]
         return int(number) if number.isdigit() else 0
 
@@ -48,7 +48,7 @@ class RaceAccess:
 
 @dataclass(frozen=True)
 class Race:
-    """Two unordered accesses of one element, at least one of which changes it."""
+    """Two unordered accesses to the same element, at least one of which is a write or an update."""
 
     kind: str
     """`"iterations"` or `"local"` (of a parallel loop that share an element or a variable), `"sections"`, `"launches"`
@@ -56,13 +56,13 @@ class Race:
     buffer: str
     """The name of the array, field or variable."""
     index: tuple[int, ...] | None
-    """An element that both touch, where it is known."""
+    """An element that both access, if known."""
     first: RaceAccess
     """The earlier access."""
     second: RaceAccess
     """The later access."""
     cure: str
-    """What removes the race: the missing wait, atomic or option."""
+    """How to remove the race: the missing wait, atomic or option."""
 
     def __str__(self) -> str:
         where = "" if self.index is None else f" at index {list(self.index)}"
@@ -74,12 +74,12 @@ _Parts = tuple[str, str, "Sequence[int] | None", _Side, _Side, str]
 
 
 def race_of(parts: _Parts) -> Race:
-    """A race from its parts, as the compiled module hands them over."""
+    """A race from its parts, in the format of the extension module."""
     kind, buffer, index, first, second, cure = parts
     known = None if index is None else tuple(index)
     return Race(kind, buffer, known, RaceAccess(*first), RaceAccess(*second), cure)
 
 
 def race_error(message: str, races: Sequence[_Parts]) -> OctantsRaceError:
-    """The error that tells of races."""
+    """The error that reports races."""
     return OctantsRaceError(message, tuple(race_of(parts) for parts in races))

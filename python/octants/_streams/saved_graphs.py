@@ -22,8 +22,9 @@ Call = tuple[Any, list[str], list[Any]]
 
 
 def named_memory(named: dict[str, Any], calls: list[Call]) -> list[tuple[str, str, _octants.Buffer]]:
-    """Names, descriptions and memory of the arrays that a graph may use. Names that were given come before those of
-    parameters, and names of parameters that stand for several arrays are left out."""
+    """Names, descriptions and memory of the arrays that a graph may use. Given names take precedence over names of
+    parameters. Names of parameters that refer to several arrays are omitted.
+    """
     found: dict[str, Array | None] = {}
     for name, thing in named.items():
         for path, array in _arrays(name, thing):
@@ -40,8 +41,9 @@ def named_memory(named: dict[str, Any], calls: list[Call]) -> list[tuple[str, st
 def find_memory(
     wanted: list[tuple[str, str]], given: dict[str, Any]
 ) -> tuple[dict[str, Array], list[tuple[str, _octants.Buffer, Any]]]:
-    """What was given for the names that a graph needs. Raises TypeError where something is missing, too much, or
-    another kind of array."""
+    """Matches the given arrays with the names that a graph needs. Raises TypeError if an array is missing, unknown, or
+    of another kind.
+    """
     found: dict[str, Array] = {}
     for path, what in wanted:
         first, *members = path.split(".")
@@ -59,7 +61,7 @@ def find_memory(
 
 
 def check_array(path: str, what: str, thing: Any) -> Array:
-    """The array that something is. Raises TypeError unless it is as described."""
+    """The array behind an object. Raises TypeError unless it matches the description."""
     array = bare(thing)
     is_ = description(array) if isinstance(array, (TensorField, Ndarray)) else f"a {type(thing).__name__!r} object"
     if is_ != what:
@@ -68,31 +70,31 @@ def check_array(path: str, what: str, thing: Any) -> Array:
 
 
 def memory_of(array: Array) -> _octants.Buffer:
-    """The buffer that an array is in: of a field that of its tree."""
+    """The array's buffer; for a field, that of its tree."""
     return array._root.buffer if isinstance(array, TensorField) else array.buffer
 
 
 def part_of(array: Array) -> tuple[_octants.Buffer, int, int]:
-    """The buffer that an array is in, its first byte there, and the number of bytes up to its last."""
+    """The array's buffer, and the offset and size in bytes of its range there."""
     spans = [placement.span(numpy_dtype(array.dtype).itemsize) for placement in array._placed()]
     first = min(low for low, _ in spans)
     return memory_of(array), first, max(high for _, high in spans) - first
 
 
 class MovedPart(NamedTuple):
-    """An array that a graph fills or copies, and the one that replaces it."""
+    """An array that a graph fills or copies, and its replacement."""
 
     array: Array
     other: Array
 
     def for_graph(self) -> tuple[tuple[_octants.Buffer, int], tuple[_octants.Buffer, int], int, Any]:
-        """For `move_transfers`."""
+        """The arguments for `move_transfers`."""
         (buffer, first, size), (to, to_first, _) = part_of(self.array), part_of(self.other)
         return (buffer, first), (to, to_first), size, self.other
 
 
 def transferred(graph: _octants.CapturedGraph, name: str, thing: Any) -> dict[str, Array]:
-    """The arrays of an object that a graph fills or copies, by their paths."""
+    """The arrays in an object that a graph fills or copies, by path."""
     return {path: array for path, array in _arrays(name, thing) if _is_transferred(graph, array)}
 
 
@@ -104,8 +106,9 @@ def _is_transferred(graph: _octants.CapturedGraph, array: Array) -> bool:
 
 
 def moved_parts(name: str, arrays: dict[str, Array], new: Any) -> list[MovedPart]:
-    """The arrays of an object that a graph fills or copies, with those of the object that replaces it. Raises TypeError
-    where one is of another type or shape."""
+    """The arrays in an object that a graph fills or copies, and their counterparts in the object that replaces it.
+    Raises TypeError if a counterpart has another type or shape.
+    """
     parts = []
     others = dict(_arrays(name, new))
     for path, array in arrays.items():
@@ -128,7 +131,7 @@ def _form(array: Array) -> str:
 
 
 def description(array: Array) -> str:
-    """An array in words: two that have the same can stand for one another."""
+    """A description of an array. Arrays with equal descriptions are interchangeable."""
     kind = "a field" if isinstance(array, TensorField) else "an ndarray"
     placed = array._placed()
     element = "".join(f"[{n}]" for n in array._element_shape) if isinstance(array, TensorField) else ""
@@ -138,18 +141,18 @@ def description(array: Array) -> str:
 
 
 def refuse_loaded(what: str) -> None:
-    """Raises the error of what a loaded graph does not have."""
+    """Raises the error for something that a loaded graph does not support."""
     raise OctantsRuntimeError(f"a loaded graph {what}")
 
 
 def bare(thing: Any) -> Any:
-    """What `qd.Tensor` wraps, or the object itself."""
+    """The object inside a `qd.Tensor`, or the object itself."""
     unwrap = getattr(thing, "_unwrap", None)
     return unwrap() if callable(unwrap) else thing
 
 
 def _arrays(path: str, thing: Any, depth: int = 0) -> Iterator[tuple[str, Array]]:
-    """The arrays that an argument is or holds, each with its path."""
+    """The arrays in an argument, each with its path."""
     thing = bare(thing)
     if isinstance(thing, (TensorField, Ndarray)):
         yield path, thing
@@ -166,7 +169,7 @@ def _arrays(path: str, thing: Any, depth: int = 0) -> Iterator[tuple[str, Array]
 
 
 def member_names(thing: Any) -> list[str]:
-    """The members of a dataclass or a data-oriented object, and none of other things."""
+    """The names of the members of a dataclass or a data-oriented object; empty for other objects."""
     if isinstance(thing, type):
         return []
     names = [field.name for field in dataclasses.fields(thing)] if dataclasses.is_dataclass(thing) else []

@@ -44,9 +44,9 @@ __all__ = [
 
 @known_to_compiler("stream_parallel")
 def stream_parallel(*, allow_overlap: bool = False) -> AbstractContextManager[None]:
-    """In a kernel, `with qd.stream_parallel():` marks a block whose loops run side by side with those of the blocks
-    next to it. All top-level statements of the kernel are such blocks. Blocks that touch the same memory are refused or
-    warned of unless `allow_overlap=True` says that this is meant.
+    """In a kernel, `with qd.stream_parallel():` marks a block whose loops run concurrently with those of adjacent
+    blocks. All top-level statements of the kernel must be such blocks. Blocks that access the same memory are an error
+    or a warning, unless `allow_overlap=True` permits it.
     """
     if "stream_parallel" in STAND_INS:
         block: AbstractContextManager[None] = STAND_INS["stream_parallel"]()

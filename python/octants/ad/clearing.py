@@ -9,7 +9,7 @@ _KINDS = {SNodeGradType.PRIMAL: "field", SNodeGradType.ADJOINT: "grad", SNodeGra
 
 
 def clear_all_gradients(gradient_type: SNodeGradType = SNodeGradType.ADJOINT) -> None:
-    """Sets the gradients (or, with `SNodeGradType.DUAL`, the duals) of all fields to zero. Those of ndarrays stay."""
+    """Zeroes the gradients (with `SNodeGradType.DUAL`, the duals) of all fields, but not those of ndarrays."""
     kind = _KINDS.get(gradient_type)
     for field in fields_in_memory(kind) if kind else []:
         field.fill(0)

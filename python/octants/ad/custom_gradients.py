@@ -13,7 +13,7 @@ from octants.exceptions import OctantsRuntimeError
 
 
 class _Replaced:
-    """A Python function that a tape takes as a whole."""
+    """A Python function that a tape records as one call."""
 
     def __init__(
         self, function: Callable[..., Any], grad: Callable[..., Any] | None, hides: tuple[type[Scope], ...]
@@ -36,7 +36,7 @@ class _Replaced:
 
 
 class _Bound:
-    """A replaced method, bound to an object."""
+    """A bound method with a custom gradient."""
 
     def __init__(self, replaced: _Replaced, instance: Any) -> None:
         self.__func__ = replaced
@@ -75,15 +75,16 @@ class _Call:
 
 
 def grad_replaced(func: Callable[..., Any]) -> Any:
-    """Decorates a Python function that launches kernels: a tape records it as a whole, and its gradient is the function
-    decorated with `@qd.ad.grad_for(func)`. In a `qd.ad.FwdMode` its kernels are differentiated as any others.
+    """Decorates a Python function that launches kernels. A tape records it as one call, whose gradient is the function
+    decorated with `@qd.ad.grad_for(func)`. In `qd.ad.FwdMode` its kernels are differentiated as usual.
     """
     return _Replaced(func, None, (Tape,))
 
 
 def grad_for(primal: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Decorates the gradient of `primal`, a function decorated with `@qd.ad.grad_replaced`. It gets the call's
-    arguments."""
+    """Decorates the gradient of `primal`, which is decorated with `@qd.ad.grad_replaced`. It takes the same
+    arguments.
+    """
     if isinstance(primal, _octants.Kernel):
         raise OctantsRuntimeError(
             f"`{primal.__name__}` is a kernel: @qd.ad.grad_for takes a Python function decorated with "
@@ -103,8 +104,7 @@ def grad_for(primal: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
 
 def no_grad(func: Callable[..., Any]) -> Any:
-    """Decorates a Python function whose kernels are neither recorded nor differentiated: what they write is
-    constant."""
+    """Decorates a Python function whose kernels are not differentiated: their outputs count as constants."""
     return _Replaced(func, _nothing, (Scope,))
 
 

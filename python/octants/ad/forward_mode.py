@@ -1,4 +1,4 @@
-"""`FwdMode`: launches that compute tangents beside their values."""
+"""`FwdMode`: launches that compute tangents in addition to values."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ from octants.types.enums import SNodeGradType
 
 
 class FwdMode(Scope):
-    """Kernels launched in its block compute, for all fields with a dual, the derivative along a direction.
+    """A forward-mode scope: kernels launched in the block compute a directional derivative for all fields with a dual.
 
-    `param` is the field that the derivative is taken by, and `seed` the direction: one number for each of its elements,
-    row-major, with the components of a vector or matrix innermost; left out for a single one. `loss` is the field, or a
-    list of the fields, whose `dual` is wanted; all of these need a dual (`needs_dual=True` or `lazy_dual()`). Entering
-    sets the duals of all fields to zero (unless `clear_gradients=False`), leaving sets that of `param` to zero again.
-    What the host writes in the block is constant, but for `param`, which keeps its direction.
+    `param` is the field to differentiate with respect to. `seed` is the direction: one value per element, row-major,
+    with the components of a vector or matrix innermost; optional for a single value. `loss` is the field, or a list of
+    the fields, whose `dual` is wanted. All of these need a dual (`needs_dual=True` or `lazy_dual()`).
+
+    Entering zeroes the duals of all fields (unless `clear_gradients=False`); leaving zeroes that of `param`. Host
+    writes in the block count as constants, except that `param` keeps its direction.
     """
 
     def __init__(

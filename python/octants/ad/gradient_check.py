@@ -16,7 +16,9 @@ _TOLERANCE = 1e-4
 
 
 class GradientCheck:
-    """Runs what a tape has recorded again, from where it began, with one field moved along a random direction."""
+    """Replays the recorded calls of a tape from its initial state, with one field perturbed along a random
+    direction.
+    """
 
     def __init__(self, loss: Any, fields: list[Any]) -> None:
         self.loss = loss
@@ -24,7 +26,7 @@ class GradientCheck:
         self.saved: list[tuple[Any, np.ndarray[Any, Any]]] = []
 
     def save(self) -> None:
-        """Keeps the values of all fields."""
+        """Saves the values of all fields."""
         if getattr(self.loss, "dtype", None) is not f64:
             raise OctantsAssertionError(
                 "gradients can only be checked in f64: use f64 for the loss and all fields that it depends on"
@@ -32,7 +34,7 @@ class GradientCheck:
         self.saved = [(field, field.to_numpy()) for field in fields_in_memory("field")]
 
     def run(self, calls: list[tuple[int, Any, tuple[Any, ...]]]) -> None:
-        """Raises if a gradient differs from finite differences. Each call comes after the number of its program."""
+        """Raises if a gradient differs from finite differences. `calls`: each call with the serial of its program."""
         # Fields that had no memory yet began with zeros.
         known = {id(field) for field, _ in self.saved}
         now = [(field, field.to_numpy()) for field in fields_in_memory("field")]

@@ -14,14 +14,14 @@ from octants.exceptions import OctantsAssertionError, OctantsRuntimeError
 
 
 class Scope(abc.ABC):
-    """What `Tape` and `FwdMode` share: being entered once, and being this thread's only one."""
+    """Base class of `Tape` and `FwdMode`: entered once, and at most one per thread."""
 
     _thread = 0
     _entered = False
 
     @abc.abstractmethod
     def _start(self) -> None:
-        """Lets launches take part."""
+        """Starts taking part in launches."""
 
     def _check_entry(self) -> None:
         if self._entered:
@@ -49,7 +49,7 @@ class Scope(abc.ABC):
 
 
 def current() -> Scope | None:
-    """The scope that this thread is in."""
+    """The open scope of this thread."""
     here = threading.get_ident()
     for scope in shadow_buffers.open_scopes:
         if scope._thread == here and isinstance(scope, Scope):
@@ -59,7 +59,7 @@ def current() -> Scope | None:
 
 @contextlib.contextmanager
 def paused(scope: Scope | None) -> Iterator[None]:
-    """Runs a block as if the scope were not open."""
+    """Runs a block as if no scope were open."""
     if scope is None:
         yield
         return
@@ -71,6 +71,6 @@ def paused(scope: Scope | None) -> Iterator[None]:
 
 
 def unwrapped(value: Any) -> Any:
-    """What a `qd.Tensor` wraps; anything else as it is."""
+    """The object inside a `qd.Tensor`; any other object itself."""
     unwrap = getattr(value, "_unwrap", None)
     return value if unwrap is None else unwrap()

@@ -19,19 +19,19 @@ from octants.types.enums import AutodiffMode
 
 
 class Tape(Scope):
-    """Records the kernels that are launched in its block; on leaving it sets the gradient of `loss` to one and runs
-    their gradients, the last first.
+    """Records the kernels launched in the block. On exit, sets the gradient of `loss` to one and runs the gradients of
+    the recorded launches in reverse order.
 
-    `loss` is a field without axes, an ndarray of one element or a torch tensor of one element; entering sets it to
-    zero. With `clear_gradients`, entering sets the gradients of all fields to zero (those of ndarrays and tensors are
-    the caller's). With `validation` (and `qd.init(debug=True)`) kernels check that they do not overwrite what was read,
-    since the tape was entered, of fields with a gradient. `grad_check` lists f64 fields whose gradients are compared
-    with finite differences afterwards.
+    `loss` is a 0-dimensional field, or an ndarray or torch tensor of one element; entry sets it to zero. With
+    `clear_gradients`, entry also zeroes the gradients of all fields; those of ndarrays and tensors are up to the
+    caller. With `validation` (and `qd.init(debug=True)`), kernels check that they do not overwrite values that were
+    read in the block, in fields with a gradient. `grad_check` lists f64 fields whose gradients are compared with finite
+    differences.
 
-    What the host itself writes to fields and ndarrays in the block (`x[i] = 0`, `fill`, `copy_from`, ...) is recorded
-    too; what it sets before the first launch is what the tape begins with, and what it sets an element to has a
-    gradient. The gradient of a launch runs on the launch's device and stream; two of them run side by side if neither
-    adds to what the other uses. If the block raises, no gradient is computed.
+    Host writes to fields and ndarrays in the block (`x[i] = 0`, `fill`, `copy_from`, ...) are recorded too. Those
+    before the first launch are the initial values of the tape. A value that the host stores has a gradient. The
+    gradient of a launch runs on the launch's device and stream; two gradients run concurrently unless one accumulates
+    into what the other uses. If the block raises, no gradient is computed.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class Tape(Scope):
         _octants.set_autodiff_scope("record", self.insert, self.validation)
 
     def insert(self, func: Any, args: tuple[Any, ...]) -> None:
-        """Records a call. Its gradient will be `func.grad(*args)`."""
+        """Records a call. Its gradient is `func.grad(*args)`."""
         self._append(func, args)
         self.modes.append(AutodiffMode.NONE)
         if self.validation and isinstance(func, _octants.RecordedLaunch):
@@ -99,7 +99,7 @@ class Tape(Scope):
         self._serials.append(_octants.program_serial())
 
     def _on_devices(self) -> list[tuple[int, Any, tuple[Any, ...]]]:
-        """The calls, each after the number of the program it was made on."""
+        """The calls, each with the serial of the program on which it was made."""
         return [(serial, func, args) for serial, (func, args) in zip(self._serials, self.calls, strict=True)]
 
     def _set_modes(self, mode: AutodiffMode) -> None:
@@ -108,7 +108,7 @@ class Tape(Scope):
                 func.kernel.autodiff_mode = mode
 
     def grad(self) -> None:
-        """Runs the recorded gradients; leaving the block does so."""
+        """Runs the recorded gradients. Called when the block exits."""
         if not self._entered:
             raise OctantsAssertionError("this tape has recorded nothing: enter it first (`with qd.ad.Tape(loss): ...`)")
         if self.gradient_evaluated:
@@ -130,8 +130,9 @@ class Tape(Scope):
                 func.give_back()
 
     def _grad_on_streams(self, launches: list[_octants.RecordedLaunch]) -> None:
-        """Runs each launch's gradient on the stream of the launch, behind those that use the same memory. Devices share
-        no memory: what is copied between them is copied back behind all gradients before."""
+        """Runs the gradient of each launch on the launch's stream, after the gradients that use the same memory.
+        Devices share no memory, so the gradient of a copy between devices waits for all gradients before it.
+        """
         orders: dict[int, _octants.GradientOrder] = {}
         for launch in launches:
             if launch.serial not in orders:
@@ -144,7 +145,7 @@ class Tape(Scope):
                     if isinstance(func, _octants.RecordedLaunch):
                         func.grad(*args, order=orders[func.serial])
                     else:
-                        # What it launches is not known: it stands alone.
+                        # Its launches are unknown: order it after and before all others.
                         for order in orders.values():
                             order.join()
                         func.grad(*args)
@@ -167,7 +168,7 @@ class Tape(Scope):
 
 
 class _HostWrite:
-    """The host has set all elements or one: what was there before has no part in what comes after."""
+    """A host write to all elements, one element, or one component. Earlier values do not influence later ones."""
 
     def __init__(self, whole: Any, key: Any, component: Any) -> None:
         self.whole, self.key, self.component = whole, key, component
@@ -182,22 +183,26 @@ class _HostWrite:
 
     def grad(self) -> None:
         gradient = self.whole.grad
-        if self.is_element:
+        if not self.is_element:
+            self.gradient = gradient.to_numpy()
+        else:
             of_element = gradient[self.key]
             self.gradient = of_element * 1 if self.component is None else of_element[self.component]
         set_zero(gradient, self.key, self.component)
 
     def give_back(self) -> None:
-        """Adds the gradient of the number that the element was set to, which no earlier launch had a part in."""
+        """Adds back the gradient of the stored values. No earlier launch contributed to it."""
         gradient = self.whole.grad
-        if self.component is not None:
+        if not self.is_element:
+            gradient.from_numpy(gradient.to_numpy() + self.gradient)
+        elif self.component is not None:
             gradient[self.key][self.component] += self.gradient
-        elif self.is_element:
+        else:
             gradient[self.key] = gradient[self.key] + self.gradient
 
 
 class _HostCopy:
-    """All elements were set from others."""
+    """A host copy of all elements from another array."""
 
     def __init__(self, to: Any, source: Any) -> None:
         self.to, self.source = to, source
@@ -208,14 +213,14 @@ class _HostCopy:
     def grad(self) -> None:
         taken = self.to.grad.to_numpy()
         self.to.grad.fill(0)
-        # Behind that, for the source may be the same memory.
+        # Only now, because the source may be the same memory.
         gradient = shadow_buffer(self.source, "grad")
         if gradient is not None:
             gradient.from_numpy(gradient.to_numpy() + taken.astype(gradient.dtype.numpy))
 
 
 def set_zero(whole: Any, key: Any, component: Any) -> None:
-    """Sets all elements, or one, or a component of one, to zero."""
+    """Zeroes all elements, one element, or one component of an element."""
     if key is None:
         whole.fill(0)
     elif component is not None:

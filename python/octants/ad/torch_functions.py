@@ -14,12 +14,11 @@ def torch_function(
 ) -> Callable[..., Any]:
     """Makes a kernel a differentiable function of torch tensors.
 
-    The kernel takes its inputs and outputs as arrays (`qd.types.ndarray()`), and numbers as they are. `outputs` names
-    those of its parameters that it writes, each with its shape, or with a function that takes the inputs and returns
-    the shape; a list of names stands for outputs with the shape of the first tensor among the inputs. The function
-    takes the other parameters, in order or by name, makes the outputs, filled with zeros, launches the kernel and
-    returns them: a tensor, or a tuple of several. Their type and device are those of the first tensor among the inputs
-    unless `dtype` and `device` say otherwise.
+    The kernel takes its inputs and outputs as arrays (`qd.types.ndarray()`), and scalars. `outputs` maps each output
+    parameter to its shape, or to a function from the inputs to the shape; a list of names means outputs with the shape
+    of the first tensor input. The function takes the other parameters, positionally or by name. It allocates zeroed
+    outputs, launches the kernel and returns the outputs: a tensor, or a tuple of several. Their type and device are
+    those of the first tensor input unless `dtype` and `device` are given.
 
         square = qd.ad.torch_function(square_kernel, outputs=["y"])
         square(x).sum().backward()
@@ -108,7 +107,7 @@ def _plain(value: Any) -> Any:
 
 
 def _with_gradients(names: list[str], args: list[Any], wanted: set[str]) -> list[Any]:
-    """Arguments that have gradients, with any numbers in them, where they are wanted."""
+    """The arguments, with uninitialized gradients attached to the tensors named in `wanted`."""
     import torch
 
     return [
@@ -120,7 +119,7 @@ def _with_gradients(names: list[str], args: list[Any], wanted: set[str]) -> list
 
 
 def _with_gradient(tensor: Any, gradient: Any) -> Any:
-    """Another tensor of the same memory, with this gradient."""
+    """Another tensor over the same memory, with this gradient."""
     alias = tensor.detach().requires_grad_()
     alias.grad = gradient
     return alias

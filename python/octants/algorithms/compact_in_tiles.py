@@ -6,7 +6,7 @@ row stored the few elements that it keeps, `select` would be a sixth slower on a
 """
 
 # mypy: ignore-errors
-# Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
+# Mypy cannot check kernels: their annotations are values, and their assignments have no Python type.
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = ["compact_in_tiles"]
 
 @func
 def _keeps_of_tile(source: template(), keeps: template(), at: Any, rest: Any, full: template(), items: template()):
-    """Which of its elements the thread keeps, a bit for each row."""
+    """A bit mask of the thread's elements to keep, one bit per row."""
     kept = u32(0)
     for k in static(range(items)):
         if static(full):
@@ -53,8 +53,8 @@ def _values_of_tile(arr: template(), at: Any, rest: Any, full: template(), items
 def compact_in_tiles(
     arr: template(), source: template(), keeps: template(), out: template(), count: template(), scratch: template(), n
 ) -> None:
-    """Copies each `arr[i]`, a scalar, for which `keeps(source, i)`, 0 or 1, to the front of `out`; their number to
-    `count[0]`, unless `n` is 0.
+    """Stream compaction: copies each scalar `arr[i]` for which `keeps(source, i)` is 1 to the front of `out`, in order,
+    and writes their number to `count[0]`. Writes nothing if `n` is 0.
     """
     items = static(items_of_scan(arr.dtype))
     size = static(SCAN_BLOCK * items)

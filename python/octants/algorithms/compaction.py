@@ -2,7 +2,7 @@
 equal neighbors."""
 
 # mypy: ignore-errors
-# Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
+# Mypy cannot check kernels: their annotations are values, and their assignments have no Python type.
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _starts_run(keys: template(), i: Any) -> Any:
 
 @func(requires_top_level=True)
 def _clear_count(count: template()) -> None:
-    """Sets a count to zero: of no elements none is written."""
+    """Zeroes a count: the compaction of no elements writes none."""
     for _ in range(1):
         count[0] = 0
 
@@ -103,10 +103,11 @@ def select(
     n,
     log256_max_n: template(),
 ) -> None:
-    """Copies each `arr[i]` whose `flags[i]` is not 0 to the front of `out`, in order, and their number to `num_out[0]`.
+    """Copies each `arr[i]` whose `flags[i]` is not 0 to the front of `out`, in order, and writes their number to
+    `num_out[0]`.
 
-    `n` is the number of elements, `scratch` has `select_scratch_slots(n)` words, u32 or u64. `out` is another array
-    than `arr`, as long as what is selected.
+    `n` is the number of elements. `scratch` has `select_scratch_slots(n)` words, u32 or u64. `out` must not alias
+    `arr`, and must have room for the selected elements.
     """
     static(_check(log256_max_n))
     _compact(arr, (flags,), _flag, out, num_out, scratch, n)
@@ -121,10 +122,10 @@ def _head(source: template(), i: Any) -> Any:
 def unique(
     arr: template(), out: template(), num_out: template(), scratch: template(), n, log256_max_n: template()
 ) -> None:
-    """Copies the first element of each run of equal neighbors to the front of `out`, and their number to `num_out[0]`.
+    """Copies the first element of each run of equal neighbors to the front of `out`, and writes the number of runs to
+    `num_out[0]`.
 
-    Each NaN is a run of its own. `scratch` has `select_scratch_slots(n)` words, u32 or u64; `out` is another array than
-    `arr`.
+    Each NaN is a run of its own. `scratch` has `select_scratch_slots(n)` words, u32 or u64. `out` must not alias `arr`.
     """
     static(_check(log256_max_n))
     _compact(arr, (arr,), _head, out, num_out, scratch, n)
@@ -184,11 +185,11 @@ def run_length_encode(
     n,
     log256_max_n: template(),
 ) -> None:
-    """For each run of equal neighbors in `arr[0:n]`: its first element to `unique_out`, its length to `counts_out`; the
-    number of runs to `num_runs[0]`.
+    """For each run of equal neighbors in `arr[0:n]`, writes its first element to `unique_out` and its length to
+    `counts_out`; writes the number of runs to `num_runs[0]`.
 
-    Each NaN is a run of its own. `scratch` has `reduce_by_key_scratch_slots(n)` words, u32 or u64; the outputs are
-    other arrays than `arr`.
+    Each NaN is a run of its own. `scratch` has `reduce_by_key_scratch_slots(n)` words, u32 or u64. The outputs must not
+    alias `arr`.
     """
     static(_check(log256_max_n))
     _clear_count(num_runs)
@@ -209,7 +210,7 @@ def _head_and_wide_value(source: template(), i: Any) -> Any:
 
 
 def _sum_of_wide_runs(value_dtype: Any) -> Any:
-    """The operator on pairs of words: a number of runs and a sum of `value_dtype`, of 64 bits."""
+    """The operator on pairs of words: a number of runs and a 64-bit sum of `value_dtype`."""
 
     @func
     def sum_of_wide_runs(a: Any, b: Any) -> Any:
@@ -285,13 +286,13 @@ def reduce_by_key_add(
     value_dtype: template(),
     log256_max_n: template(),
 ) -> None:
-    """For each run of equal neighbors in `keys_in[0:n]`: its first key to `keys_out`, the sum of its values to
-    `values_out`; the number of runs to `num_runs[0]`.
+    """For each run of equal neighbors in `keys_in[0:n]`, writes its key to `keys_out` and the sum of its values to
+    `values_out`; writes the number of runs to `num_runs[0]`.
 
-    Values are integers or floats of 8 to 64 bits, and so are their sums; sums of floats are the same in each run of the
-    program. Each NaN is a run of its own. `scratch` has `reduce_by_key_scratch_slots(n)` words, u32 or u64; the outputs
-    are other arrays than `keys_in`.
-    Raises `NotImplementedError` for other values, when the kernel is compiled.
+    Values are integers or floats of 8 to 64 bits, and so are their sums. Sums of floats are reproducible from run to
+    run of the program. Each NaN is a run of its own. `scratch` has `reduce_by_key_scratch_slots(n)` words, u32 or u64.
+    The outputs must not alias `keys_in`. Raises `NotImplementedError` for other value types, when the kernel is
+    compiled.
     """
     static(_check(log256_max_n))
     static(_check_value(value_dtype))

@@ -1,7 +1,7 @@
 """Digits of sort keys: each key is mapped to an unsigned integer with the same order."""
 
 # mypy: ignore-errors
-# Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
+# Mypy cannot check kernels: their annotations are values, and their assignments have no Python type.
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ __all__ = ["digit_of", "sortable_bits"]
 
 @func
 def sortable_bits(key: Any, key_dtype: template(), descending: template()) -> Any:
-    """The unsigned integer by which a key is sorted, of 32 bits or more.
+    """Maps a key to an unsigned integer of 32 bits or more with the same order.
 
-    The sign bit of signed integers is flipped, as is that of positive floats; of negative floats all bits are. Both
-    zeros are equal, and each NaN comes after infinity; descending, all bits are flipped but those of a NaN.
+    Flips the sign bit of signed integers and of positive floats, and all bits of negative floats. Both zeros are equal,
+    and each NaN follows infinity. For descending order, flips all bits except those of a NaN.
     """
     word = static(sortable_type(key_dtype))
     mask = word(static((1 << width(key_dtype)) - 1))
@@ -45,6 +45,6 @@ def sortable_bits(key: Any, key_dtype: template(), descending: template()) -> An
 
 @func
 def digit_of(key: Any, shift: template(), key_dtype: template(), descending: template()) -> Any:
-    """The digit of a key that begins at a bit, i32."""
+    """The digit of a key that starts at bit `shift`, i32."""
     bits = sortable_bits(key, key_dtype, descending) >> static(shift)
     return cast(bits & static(sortable_type(key_dtype))(static(DIGITS - 1)), i32)

@@ -20,24 +20,24 @@ def _is_number(dtype: Any) -> bool:
 
 
 def check_type(dtype: Any) -> None:
-    """Raises `NotImplementedError` for an element type that reductions and scans do not take."""
+    """Raises `NotImplementedError` for an element type that reductions and scans do not support."""
     if not _is_number(dtype):
         raise NotImplementedError(f"the algorithms support integers and floats of 8 to 64 bits, not {dtype}")
 
 
 def check_key(dtype: Any) -> None:
-    """Raises `NotImplementedError` for a type that is not a number's."""
+    """Raises `NotImplementedError` for a type that is not numeric."""
     if not _is_number(dtype):
         raise NotImplementedError(f"keys must be integers or floats, not {dtype}")
 
 
 def bits_type(dtype: Any) -> Any:
-    """The unsigned type with as many bits as `dtype`, or as a component of a pair."""
+    """The unsigned type with as many bits as `dtype`; for a pair, as one of its components."""
     return u64 if is_pair(dtype) else _UNSIGNED[dtype.nbytes]
 
 
 def sortable_type(dtype: Any) -> Any:
-    """The unsigned type of the integers by which keys of `dtype` are sorted."""
+    """The unsigned type to which keys of `dtype` are mapped for sorting."""
     return u64 if dtype.nbytes == 8 else u32
 
 
@@ -57,22 +57,22 @@ def is_pair(dtype: Any) -> bool:
 
 
 def components(dtype: Any) -> int:
-    """Scalars of a value that is scanned."""
+    """Number of scalars in a scanned value."""
     return 2 if is_pair(dtype) else 1
 
 
 def width(dtype: Any) -> int:
-    """Bits of `dtype`, of a component of a pair."""
+    """Bits of `dtype`; for a pair, of one component."""
     return 64 if is_pair(dtype) else 8 * int(dtype.nbytes)
 
 
 def infinity_bits(dtype: Any) -> int:
-    """The bits of infinity of a float type: larger bits without the sign are those of a NaN."""
+    """The bits of infinity of a float type. Larger bits, without the sign, are NaNs."""
     return _INFINITIES[dtype]
 
 
 def identity(op: str, dtype: Any) -> int | float:
-    """The value that leaves every other operand of `op` as it is: of `add`, `mul`, `min`, `max`, `and`, `or` or `xor`.
+    """The identity of `op`: `add`, `mul`, `min`, `max`, `and`, `or` or `xor`.
 
     Raises `TypeError` for a bitwise operator on a float type.
     """

@@ -5,7 +5,7 @@ memory.
 """
 
 # mypy: ignore-errors
-# Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
+# Mypy cannot check kernels: their annotations are values, and their assignments have no Python type.
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ITEMS = 8
 
 @func
 def _range_of(element: Any, counts: template(), lower: Any, upper: Any) -> Any:
-    """The number of an element's range; -1 for one outside of all."""
+    """The index of an element's bin; -1 for elements outside all bins."""
     value, bins = cast(element, f64), counts.shape[0]
     result = -1
     if value >= lower and value <= upper:
@@ -43,7 +43,7 @@ def _count(place: Any, bins: template()) -> None:
 
 @func
 def _count_tiles(arr: template(), first: Any, counts: template(), bins: template(), n, lower, upper) -> None:
-    """Counts the thread's elements of each `REDUCTION_BLOCKS`-th tile in `bins`; the first is at `first`."""
+    """Counts the thread's elements of every `REDUCTION_BLOCKS`-th tile in `bins`, starting with tile `first`."""
     at = first
     while at + static(BLOCK * (_ITEMS - 1)) < n:
         places = Vector.zero(i32, static(_ITEMS))
@@ -84,10 +84,10 @@ def _count_in_blocks(arr: template(), counts: template(), n, lower, upper) -> No
 
 @func(requires_top_level=True)
 def histogram(arr: template(), counts: template(), n, lower, upper) -> None:
-    """Counts the elements of `arr[0:n]` in each of `counts.shape[0]` ranges of equal width from `lower` to `upper`.
+    """Counts the elements of `arr[0:n]` in each of `counts.shape[0]` bins of equal width from `lower` to `upper`.
 
-    An element at the end of a range belongs to the next one, at `upper` to the last one; elements outside and NaNs are
-    left out. Ranges are found in f64. `counts` is an array of integers, which is set to zero first.
+    Bins are half-open, except that the last one includes `upper`. Elements outside and NaNs are not counted. Bins are
+    computed in f64. `counts` is an array of integers, which is zeroed first.
     """
     for k in range(counts.shape[0]):
         counts[k] = 0

@@ -12,7 +12,7 @@ __all__ = ["PrefixSumExecutor", "parallel_sort"]
 
 
 def parallel_sort(keys: Any, values: Any = None) -> None:
-    """Sorts a one-dimensional field ascending, in place, and `values` along with it. An older form of `launch.sort`."""
+    """Sorts a one-dimensional field in ascending order, in place, and `values` along with it. Prefer `launch.sort`."""
     warnings.warn(
         "parallel_sort is deprecated: use `qd.algorithms.launch.sort`, or `qd.algorithms.sort` in a kernel",
         DeprecationWarning,
@@ -22,7 +22,7 @@ def parallel_sort(keys: Any, values: Any = None) -> None:
 
 
 class PrefixSumExecutor:
-    """The inclusive prefix sum of i32 arrays of one length, in place. An older form of `launch.inclusive_scan`."""
+    """Inclusive prefix sums of i32 arrays of one length, in place. Prefer `launch.inclusive_scan`."""
 
     def __init__(self, length: int) -> None:
         warnings.warn(
@@ -34,7 +34,7 @@ class PrefixSumExecutor:
         self.sorting_length = length
 
     def run(self, input_arr: Any) -> None:
-        """Replaces each element by the sum of all up to and including it. Raises `RuntimeError` for other types."""
+        """Computes the inclusive prefix sum in place. Raises `RuntimeError` for other element types."""
         if input_arr.dtype != i32:
             raise RuntimeError("Only qd.i32 type is supported for prefix sum.")
         launch.inclusive_scan(input_arr, input_arr, n=self.sorting_length)

@@ -1,7 +1,7 @@
 """A stable least-significant-digit radix sort (Knuth, The Art of Computer Programming, volume 3, section 5.2.5)."""
 
 # mypy: ignore-errors
-# Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
+# Mypy cannot check kernels: their annotations are values, and their assignments have no Python type.
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["sort", "sort_descending"]
 
 
 def _passes(key_dtype: Any, end_bit: int, log256_max_n: int) -> range:
-    """The position of the first digit of each pair of passes."""
+    """The start bit of the first digit of each pair of passes."""
     check_key(key_dtype)
     check_capacity(log256_max_n)
     bits = width(sortable_type(key_dtype))
@@ -87,12 +87,12 @@ def sort(
     end_bit: template(),
     log256_max_n: template(),
 ) -> None:
-    """Sorts `keys[0:n[()]]` ascending, in place; equal keys keep their order. With `has_values` the values move along.
+    """Sorts `keys[0:n[()]]` in ascending order, in place; the sort is stable. With `has_values`, values move along.
 
-    Only the low `end_bit` bits count, a multiple of 16: of signed integers and floats all bits are wanted. Zeros of
-    either sign are equal, and each NaN comes after infinity. `tmp_keys` (and `tmp_values`) are other arrays as large
-    as `keys`, `scratch` has `sort_scratch_slots(n, log256_max_n)` words, u32 or u64. Raises `NotImplementedError` for
-    keys that are no numbers and `ValueError` for a wrong `end_bit`, when the kernel is compiled.
+    Compares the low `end_bit` bits only, a multiple of 16; signed integers and floats need all bits. Zeros of either
+    sign are equal, and each NaN follows infinity. `tmp_keys` (and `tmp_values`) are other arrays as large as `keys`.
+    `scratch` has `sort_scratch_slots(n, log256_max_n)` words, u32 or u64. Raises `NotImplementedError` for keys that
+    are not numbers and `ValueError` for an invalid `end_bit`, when the kernel is compiled.
     """
     sort_digits(keys, tmp_keys, values, tmp_values, scratch, n[()], key_dtype, has_values, False, end_bit, log256_max_n)
 
@@ -110,5 +110,5 @@ def sort_descending(
     end_bit: template(),
     log256_max_n: template(),
 ) -> None:
-    """Sorts `keys[0:n[()]]` descending, in place; equal keys keep their order, and each NaN comes last. See `sort`."""
+    """Sorts `keys[0:n[()]]` in descending order, in place. Stable; each NaN comes last. See `sort`."""
     sort_digits(keys, tmp_keys, values, tmp_values, scratch, n[()], key_dtype, has_values, True, end_bit, log256_max_n)

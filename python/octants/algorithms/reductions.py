@@ -5,7 +5,7 @@ bits in each run.
 """
 
 # mypy: ignore-errors
-# Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
+# Mypy cannot check kernels: their annotations are values, and their assignments have no Python type.
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from octants.types.values import Vector
 def _sum_tiles(
     source: template(), load: template(), n, first_tile: Any, dtype: template(), op: template(), identity
 ) -> Any:
-    """The thread's part of each `REDUCTION_BLOCKS`-th tile from the first one on."""
+    """The thread's partial result over every `REDUCTION_BLOCKS`-th tile, starting with tile `first`."""
     items = static(items_of(dtype))
     sums = Vector.zero(dtype, static(items))
     for k in static(range(items)):
@@ -63,7 +63,7 @@ def reduce_in_blocks(
     op: template(),
     identity,
 ) -> None:
-    """`out[0]`: a fixed number of blocks sum tiles at a fixed distance, then one block sums their results."""
+    """Reduces to `out[0]`: a fixed number of blocks reduce strided tiles, then one block reduces their results."""
     loop_config(block_dim=static(BLOCK))
     for i in range(static(REDUCTION_BLOCKS * BLOCK)):
         total = _sum_tiles(source, load, n, i // static(BLOCK), dtype, op, identity)
@@ -91,7 +91,7 @@ def reduce_in_chunks(
     op: template(),
     identity,
 ) -> None:
-    """`out[0]`: the sums of chunks in parallel, then the sum of these."""
+    """Reduces to `out[0]`: first each chunk, in parallel, then the results of the chunks."""
     sum_chunks(source, load, scratch, n, dtype, op, identity)
     for _ in range(1):
         total = dtype(identity)
@@ -120,11 +120,11 @@ def _reduce_by(name: str) -> Any:
         _reduce(arr, out, scratch, n, dtype, static(OPERATORS[name]), neutral)
 
     reduce_by.__name__ = reduce_by.__qualname__ = f"reduce_{name}"
-    reduce_by.__doc__ = f"""`out[0]` is `{name}` over `arr[0:n]`; the identity for `n == 0`.
+    reduce_by.__doc__ = f"""Sets `out[0]` to the `{name}` reduction of `arr[0:n]`; to the identity for `n == 0`.
 
-    `scratch` has `reduce_scratch_slots(n, log256_max_n)` words, u32 or u64 as wide as `dtype` or wider. Raises
-    `NotImplementedError` for other types than numbers of 8 to 64 bits, and `TypeError` for a bitwise operator on floats,
-    when the kernel is compiled.
+    `scratch` has `reduce_scratch_slots(n, log256_max_n)` words, u32 or u64, at least as wide as `dtype`.
+    Raises `NotImplementedError` unless `dtype` is a number of 8 to 64 bits, and `TypeError` for a bitwise operator on
+    floats, when the kernel is compiled.
     """
     return reduce_by
 
@@ -149,7 +149,7 @@ def reduce(
     identity,
     log256_max_n: template(),
 ) -> None:
-    """`out[0]` is `arr[0:n]` combined by `op`, an associative and commutative `@qd.func` of two values with an
+    """Reduces `arr[0:n]` to `out[0]` by `op`, an associative and commutative `@qd.func` of two values with an
     `identity`.
 
     Other arguments and errors: see `reduce_add`.

@@ -2,7 +2,7 @@
 each chunk that starts from the sum before it."""
 
 # mypy: ignore-errors
-# Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
+# Mypy cannot check kernels: their annotations are values, and their assignments have no Python type.
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ __all__ = ["begin_of_chunk", "scan_in_chunks", "sum_chunks"]
 
 @func
 def begin_of_chunk(chunk: Any, n) -> Any:
-    """Where a chunk of `n` elements begins, i64."""
+    """Index of the first element of a chunk of `n` elements, i64."""
     length = (cast(n, i64) + static(CHUNKS - 1)) // static(CHUNKS)
     return min(chunk * length, cast(n, i64))
 
 
 @func
 def _as(identity, dtype: template()) -> Any:
-    """The identity as a value to add to."""
+    """The identity as a mutable value of its type."""
     if static(is_pair(dtype)):
         return identity
     else:
@@ -44,7 +44,7 @@ def sum_chunks(
     op: template(),
     identity,
 ) -> None:
-    """Puts the sum of each chunk into scratch memory."""
+    """Writes the reduction of each chunk to scratch memory."""
     for chunk in range(static(CHUNKS)):
         total = _as(identity, dtype)
         for i in range(begin_of_chunk(chunk, n), begin_of_chunk(chunk + 1, n)):
@@ -65,8 +65,8 @@ def scan_in_chunks(
     identity,
     inclusive: template(),
 ) -> None:
-    """Calls `store(sink, i, result, value)` for each `i` below `n`: `value` is `load(source, i)`, of `dtype`, and
-    `result` the values up to it (`inclusive`) or before it combined by `op`.
+    """Calls `store(sink, i, result, value)` for each `i` below `n`. `value` is `load(source, i)`, of `dtype`. `result`
+    is the reduction by `op` of the values up to it (`inclusive`) or before it.
     """
     sum_chunks(source, load, scratch, n, dtype, op, identity)
     for _ in range(1):

@@ -12,7 +12,7 @@ progress of blocks that have begun, which GPUs guarantee, not on the order in wh
 """
 
 # mypy: ignore-errors
-# Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
+# Mypy cannot check kernels: their annotations are values, and their assignments have no Python type.
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _SUMS = 1
 
 
 def tree_slots(tiles: int) -> int:
-    """Slots for the sums of tiles and of the nodes above them."""
+    """Slots for the sums of tiles and of the tree nodes above them."""
     return tiles + tiles // (FAN_OUT - 1) + 1
 
 
@@ -47,13 +47,13 @@ def scan_words(n: int, words_of_value: int) -> int:
 
 @func
 def first_in_tile(items: template()) -> Any:
-    """Where the thread's first element is in a tile: the rows of a subgroup are adjacent."""
+    """Position of the thread's first element in a tile. The rows of a subgroup are adjacent."""
     return (thread_idx() // group_size()) * static(group_size() * items) + invocation_id()
 
 
 @func
 def _item(values: Any, k: template(), dtype: template()) -> Any:
-    """An element of those that a thread holds: pairs are rows of a matrix."""
+    """One of the elements that a thread holds. Pairs are rows of a matrix."""
     if static(is_pair(dtype)):
         return Vector([values[k, 0], values[k, 1]])
     else:
@@ -73,7 +73,7 @@ def _set_item(values: template(), k: template(), value: Any, dtype: template()) 
 def load_tile(
     source: template(), load: template(), begin: Any, left: Any, identity, dtype: template(), items: template()
 ) -> Any:
-    """The thread's elements of the tile that begins at `begin`, one of each row; `identity` from `left` on."""
+    """Loads the thread's elements of the tile that starts at `begin`, one per row; `identity` from `left` on."""
     values = Vector.zero(dtype, static(items)) if static(not is_pair(dtype)) else Matrix.zero(u64, static(items), 2)
     # Differences that change with the tile are compared with constants: sums that do not would each take a register.
     at, rest = begin + cast(first_in_tile(items), i64), left - first_in_tile(items)
@@ -136,7 +136,7 @@ def _scan_rows(
 def sum_before_tile(
     scratch: template(), tile: Any, tiles: Any, total: Any, op: template(), identity, dtype: template()
 ) -> Any:
-    """Publishes the sum of a tile, and returns that of all tiles before. A subgroup calls it."""
+    """Publishes the sum of a tile, and returns the sum of all tiles before it. Called by one subgroup."""
     lane = invocation_id()
     if lane == 0:
         publish(scratch, _SUMS, tile, total, dtype)
@@ -168,7 +168,7 @@ def sum_before_tile(
 
 @func
 def take_tile(scratch: template(), counter: template(), shared: template()) -> Any:
-    """The number of the next tile, by a counter in scratch memory; no tile is given to two blocks."""
+    """The index of the next tile, from an atomic counter in scratch memory. Each tile goes to exactly one block."""
     if thread_idx() == 0:
         shared[0] = cast(atomic_add(scratch[static(counter)], static(scratch.dtype)(1)), i32)
     sync()
@@ -184,7 +184,9 @@ def clear_words(scratch: template(), words: Any) -> None:
 
 @func
 def words_for(n, scratch: template(), dtype: template(), items: template()) -> Any:
-    """Words of scratch memory to be cleared for `n` elements in tiles of so many a thread, with sums of `dtype`."""
+    """Words of scratch memory to clear for `n` elements in tiles of `items` elements per thread, with sums of
+    `dtype`.
+    """
     tile = static(SCAN_BLOCK * items)
     slots = tree_slots((n + tile - 1) // tile)
     return cast(static(_SUMS) + slots * static(published_words(scratch.dtype, dtype)), i32)
@@ -203,8 +205,8 @@ def scan_in_tiles(
     identity,
     inclusive: template(),
 ) -> None:
-    """Calls `store(sink, i, result, value)` for each `i` below `n`: `value` is `load(source, i)`, of `dtype`, and
-    `result` the values up to it (`inclusive`) or before it combined by `op`.
+    """Calls `store(sink, i, result, value)` for each `i` below `n`. `value` is `load(source, i)`, of `dtype`. `result`
+    is the reduction by `op` of the values up to it (`inclusive`) or before it.
     """
     items = static(items_of_scan(dtype))
     clear_words(scratch, words_for(n, scratch, dtype, items))

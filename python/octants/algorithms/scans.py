@@ -1,7 +1,7 @@
 """Scans of an array: each element combined with all before it, or all before it combined."""
 
 # mypy: ignore-errors
-# Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
+# Mypy cannot check kernels: their annotations are values, and their assignments have no Python type.
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OPERATORS = {"add": add, "mul": multiply, "min": min, "max": max, "and": bit_and
 
 
 def check(dtype: Any, log256_max_n: int | None) -> int:
-    """Refuses an element type or a capacity, at compile time."""
+    """Rejects unsupported element types and capacities at compile time."""
     check_type(dtype)
     check_capacity(log256_max_n)
     return 0
@@ -51,7 +51,7 @@ def scan(
     identity,
     inclusive: template(),
 ) -> None:
-    """Calls `store(sink, i, result, value)` for each `i` below `n`, once: see `scan_in_tiles`."""
+    """Calls `store(sink, i, result, value)` once for each `i` below `n`: see `scan_in_tiles`."""
     if static(runs_in_blocks()):
         scan_in_tiles(source, load, sink, store, scratch, n, dtype, op, identity, inclusive)
     else:
@@ -69,11 +69,11 @@ def _scan_by(name: str, inclusive: bool) -> Any:
 
     kind, end = ("inclusive", "i + 1") if inclusive else ("exclusive", "i")
     scan_by.__name__ = scan_by.__qualname__ = f"{kind}_scan_{name}"
-    scan_by.__doc__ = f"""`out[i]` is `{name}` over `arr[0:{end}]`, for each `i` below `n`; the identity where that is
-    empty.
+    scan_by.__doc__ = f"""Sets `out[i]` to the `{name}` reduction of `arr[0:{end}]`, for each `i` below `n`; to the
+    identity if the range is empty.
 
-    `scratch` has `exclusive_scan_scratch_slots(n, log256_max_n)` words, u32 or u64 as wide as `dtype` or wider. `out`
-    may be `arr`. Raises `NotImplementedError` for other types than numbers of 8 to 64 bits, and `TypeError` for a
+    `scratch` has `exclusive_scan_scratch_slots(n, log256_max_n)` words, u32 or u64, at least as wide as `dtype`.
+    `out` may be `arr`. Raises `NotImplementedError` unless `dtype` is a number of 8 to 64 bits, and `TypeError` for a
     bitwise operator on floats, when the kernel is compiled.
     """
     return scan_by
@@ -106,8 +106,8 @@ def exclusive_scan(
     identity,
     log256_max_n: template(),
 ) -> None:
-    """`out[i]` is `arr[0:i]` combined in order by `op`, an associative `@qd.func` of two values; `identity` for `i ==
-    0`.
+    """Sets `out[i]` to the reduction of `arr[0:i]`, in order, by `op`, an associative `@qd.func` of two values; to
+    `identity` for `i == 0`.
 
     Other arguments and errors: see `exclusive_scan_add`.
     """
@@ -126,7 +126,8 @@ def inclusive_scan(
     identity,
     log256_max_n: template(),
 ) -> None:
-    """`out[i]` is `arr[0:i + 1]` combined in order by `op`, an associative `@qd.func` of two values with an `identity`.
+    """Sets `out[i]` to the reduction of `arr[0:i + 1]`, in order, by `op`, an associative `@qd.func` of two values with
+    an `identity`.
 
     Other arguments and errors: see `exclusive_scan_add`.
     """

@@ -8,31 +8,31 @@ from octants.algorithms.tile_shapes import CHUNKS, DIGITS, REDUCTION_BLOCKS, che
 
 
 def reduce_scratch_slots(n: int, log256_max_n: int | None = None) -> int:
-    """Slots of scratch memory that a reduction of `n` elements wants. Raises `ValueError` for a capacity beyond 4."""
+    """Scratch slots for a reduction of `n` elements. Raises `ValueError` for a capacity above 4."""
     check_capacity(log256_max_n)
     return REDUCTION_BLOCKS
 
 
 def exclusive_scan_scratch_slots(n: int, log256_max_n: int | None = None) -> int:
-    """Slots of scratch memory that a scan of `n` elements wants, of either kind; enough for a reduction too.
+    """Scratch slots for an inclusive or exclusive scan of `n` elements; enough for a reduction too.
 
-    Raises `ValueError` for a capacity beyond 4.
+    Raises `ValueError` for a capacity above 4.
     """
     check_capacity(log256_max_n)
     return scan_words(n, 2) + REDUCTION_BLOCKS
 
 
 def select_scratch_slots(n: int) -> int:
-    """Slots of scratch memory that `select` or `unique` wants for `n` elements."""
+    """Scratch slots for `select` or `unique` with `n` elements."""
     return exclusive_scan_scratch_slots(n)
 
 
 def reduce_by_key_scratch_slots(n: int) -> int:
-    """Slots of scratch memory that `reduce_by_key_add` or `run_length_encode` wants for `n` elements."""
+    """Scratch slots for `reduce_by_key_add` or `run_length_encode` with `n` elements."""
     return scan_words(n, 16) + 4 * CHUNKS
 
 
 def sort_scratch_slots(n: int, log256_max_n: int | None = None) -> int:
-    """Slots of scratch memory that `sort` wants for `n` elements. Raises `ValueError` for a capacity beyond 4."""
+    """Scratch slots for `sort` with `n` elements. Raises `ValueError` for a capacity above 4."""
     check_capacity(log256_max_n)
     return sort_words(n) + CHUNKS * DIGITS

@@ -6,7 +6,7 @@ each word holds half of the word's bits.
 """
 
 # mypy: ignore-errors
-# Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
+# Mypy cannot check kernels: their annotations are values, and their assignments have no Python type.
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ __all__ = ["awaited", "publish", "published_words", "save", "saved"]
 
 
 def _bits_of_word(scratch_dtype: Any, dtype: Any) -> int:
-    """Bits of a value of `dtype` in a word that has a flag too."""
+    """Bits of a `dtype` value that fit in a word next to a flag."""
     return width(dtype) if width(scratch_dtype) > width(dtype) else width(scratch_dtype) // 2
 
 
 def published_words(scratch_dtype: Any, dtype: Any) -> int:
-    """Words of scratch memory for a value that is published."""
+    """Words of scratch memory per published value."""
     return components(dtype) * width(dtype) // _bits_of_word(scratch_dtype, dtype)
 
 
 def _saved_words(scratch_dtype: Any, dtype: Any) -> int:
-    """Words of scratch memory for a value that is saved."""
+    """Words of scratch memory per saved value."""
     return -(-width(dtype) // width(scratch_dtype))
 
 
 @func
 def _bits(value: Any, component: template(), dtype: template()) -> Any:
-    """The bits of a value, or of a component of a pair."""
+    """The bits of a value, or of one component of a pair."""
     if static(is_pair(dtype)):
         return bit_cast(value[component], static(bits_type(dtype)))
     else:
@@ -57,7 +57,7 @@ def _saved_bits(scratch: template(), first: Any, dtype: template()) -> Any:
 
 @func
 def save(scratch: template(), slot: Any, value: Any, dtype: template()) -> None:
-    """Writes a value to a slot, for a later task."""
+    """Writes a value to a slot for a later task."""
     words = static(_saved_words(scratch.dtype, dtype))
     for c in static(range(components(dtype))):
         bits = _bits(value, c, dtype)
@@ -68,7 +68,7 @@ def save(scratch: template(), slot: Any, value: Any, dtype: template()) -> None:
 
 @func
 def saved(scratch: template(), slot: Any, dtype: template()) -> Any:
-    """The value that was saved in a slot."""
+    """The value saved in a slot."""
     words = static(_saved_words(scratch.dtype, dtype))
     if static(is_pair(dtype)):
         first = slot * static(2) * words
@@ -79,7 +79,7 @@ def saved(scratch: template(), slot: Any, dtype: template()) -> Any:
 
 @func
 def publish(scratch: template(), first: template(), slot: Any, value: Any, dtype: template()) -> None:
-    """Writes a value to a slot for other blocks of the task. Slots begin at the word `first`, and were zero."""
+    """Writes a value to a slot for other blocks of the task. Slots start at word `first` and must be zero before."""
     word = static(scratch.dtype)
     held = static(_bits_of_word(scratch.dtype, dtype))
     words = static(published_words(scratch.dtype, dtype))
@@ -107,7 +107,7 @@ def _awaited_bits(scratch: template(), at: Any, each: template(), dtype: templat
 
 @func
 def awaited(scratch: template(), first: template(), slot: Any, dtype: template()) -> Any:
-    """The value that another block publishes in a slot: waits until it is there."""
+    """Spins until another block has published a value in a slot, and returns it."""
     words = static(published_words(scratch.dtype, dtype))
     at = first + words * slot
     if static(is_pair(dtype)):

@@ -2,7 +2,7 @@
 each digit of each chunk, and the chunks move their keys there in order."""
 
 # mypy: ignore-errors
-# Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
+# Mypy cannot check kernels: their annotations are values, and their assignments have no Python type.
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def sort_by_digit_in_chunks(
     has_values: template(),
     descending: template(),
 ) -> None:
-    """Moves the keys to `target` in the order of one digit; those with the same digit keep their order."""
+    """Moves the keys to `target`, stably sorted by one digit."""
     for chunk in range(static(CHUNKS)):
         counts = chunk * static(DIGITS)
         for digit in range(static(DIGITS)):

@@ -11,7 +11,7 @@ the count of this tile or of all tiles up to it. Passes alternate between two ar
 """
 
 # mypy: ignore-errors
-# Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
+# Mypy cannot check kernels: their annotations are values, and their assignments have no Python type.
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def sort_words(n: int) -> int:
 
 
 def words_of_state(n: int) -> int:
-    """u32 words of the state of a digit in a tile."""
+    """u32 words per state: one state for each digit of each tile."""
     return 1 + min(n // _COUNTS_OF_WORD, 1)
 
 
@@ -88,7 +88,7 @@ def _keys_of_tile(
 
 @func
 def _load(source: template(), begin: Any, left: Any, dtype: template(), items: template()) -> Any:
-    """The thread's elements of a tile, one of each row; zeros from `left` on."""
+    """Loads the thread's elements of a tile, one per row; zeros from `left` on."""
     result = Vector.zero(dtype, static(items))
     if left == static(BLOCK * items):
         result = _keys_of_tile(source, begin, left, dtype, True, items)
@@ -108,7 +108,7 @@ def count_digits(
     has_values: template(),
     descending: template(),
 ) -> None:
-    """Clears the scratch memory, and puts into it, for each pass, how many keys have a smaller digit."""
+    """Clears the scratch memory, then writes the exclusive prefix sum of the digit counts of each pass to it."""
     items = static(items_of_pairs(key_dtype, values.dtype, has_values))
     passes = static(end_bit // DIGIT_BITS)
     word = static(scratch.dtype)
@@ -146,7 +146,7 @@ def count_digits(
 
 @func
 def _state_words(scratch: template(), n) -> Any:
-    """Words of the state of a digit in a tile: a u64 always suffices."""
+    """Words per state. One u64 always suffices."""
     words = i64(1)
     if static(width(scratch.dtype) == 32):
         if cast(n, i64) >= i64(static(_COUNTS_OF_WORD)):
@@ -169,7 +169,7 @@ def _publish(scratch: template(), at: Any, words: Any, count: Any, state: templa
 
 @func
 def _look_back(scratch: template(), first: Any, words: Any, tile: Any, digit: Any) -> Any:
-    """How many keys of earlier tiles have the digit."""
+    """Decoupled look-back: the number of keys with this digit in earlier tiles."""
     word = static(scratch.dtype)
     shift = static(width(scratch.dtype) - 2)
     mask = word(static((1 << (width(scratch.dtype) - 2)) - 1))
@@ -195,7 +195,7 @@ def _look_back(scratch: template(), first: Any, words: Any, tile: Any, digit: An
 
 @func
 def _digit_in_tile(key: Any, is_left: Any, shift: template(), key_dtype: template(), descending: template()) -> Any:
-    """The digit of a key; the largest one for what is after the last key, so that it stays after."""
+    """The digit of a key. Positions past the last key get the largest digit, so they stay at the end."""
     digit = i32(static(DIGITS - 1))
     if is_left:
         digit = digit_of(key, shift, key_dtype, descending)
@@ -213,11 +213,11 @@ def _places_in_tile(
     descending: template(),
     items: template(),
 ) -> Any:
-    """Where each of the thread's keys belongs in the tile. `counts` holds where the keys of a subgroup with each digit
-    begin, and then where they end; `lanes` holds zeros, then and now.
+    """The position of each of the thread's keys in the sorted tile. `counts` holds the start of each digit's keys per
+    subgroup, and on return their end. `lanes` holds zeros before and after.
 
-    The threads of a subgroup that hold equal digits find each other through a word of `lanes`, a bit for each: the
-    ranking by matching of Adinets and Merrill.
+    The threads of a subgroup with equal digits find each other through a bit mask in a word of `lanes`: the ranking by
+    matching of Adinets and Merrill.
     """
     mask = static(lanes.dtype)
     own = mask(1) << cast(invocation_id(), mask)
@@ -242,7 +242,7 @@ def _places_in_tile(
 
 @func
 def _exchange(held: template(), elements: Any, places: Any, items: template()) -> Any:
-    """The elements of the block, each put at its place in the tile; a thread gets each `BLOCK`-th of them."""
+    """Moves each element of the block to its position in the tile; returns every `BLOCK`-th element to a thread."""
     word = static(held.dtype)
     block.sync()
     for k in static(range(items)):
@@ -285,7 +285,7 @@ def sort_by_digit_in_tiles(
     has_values: template(),
     descending: template(),
 ) -> None:
-    """Moves the keys to `target` in the order of one digit; those with the same digit keep their order."""
+    """Moves the keys to `target`, stably sorted by one digit."""
     items = static(items_of_pairs(key_dtype, source_values.dtype, has_values))
     number = static(shift // DIGIT_BITS)
     word = static(scratch.dtype)

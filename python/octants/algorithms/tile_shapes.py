@@ -14,25 +14,25 @@ from octants.architectures import arm64, x64
 from octants.simt.lanes import group_size
 
 CHUNKS = 64
-"""Chunks of the input on a processor: enough to keep its threads busy."""
+"""Number of chunks of the input on a CPU: enough to keep its threads busy."""
 
 BLOCK = 256
-"""Threads of a block of the other algorithms."""
+"""Threads per block of the other algorithms."""
 
 SCAN_BLOCK = 128
-"""Threads of a block of a scan or a selection: while one small block loads its tile, another stores its results."""
+"""Threads per block of a scan or a selection. Small blocks overlap the loads of one with the stores of another."""
 
 REDUCTION_BLOCKS = 1024
-"""Blocks of a reduction. The number is the same on each device, so that the order of a sum's terms is too."""
+"""Blocks of a reduction. The same on each device, so that floating-point sums are reproducible."""
 
 GRID = 2048
-"""Blocks that take tiles in turn: at least as many as a GPU runs at once."""
+"""Persistent blocks that take tiles in turn: at least as many as a GPU runs concurrently."""
 
 SMALLEST_TILE = 2048
 """Elements of the smallest tile of a scan or a sort; scratch memory is sized for it."""
 
 FAN_OUT = 32
-"""The least number of threads of a subgroup: how many tiles one sum above them stands for, at least."""
+"""Minimum subgroup size, and thus the minimum fan-out of the tree of sums."""
 
 DIGIT_BITS = 8
 DIGITS = 1 << DIGIT_BITS
@@ -44,45 +44,45 @@ _ROOM_FOR_BLOCKS = 96 << 10
 
 
 def runs_in_blocks() -> bool:
-    """Whether the algorithms run as blocks of threads that share memory, rather than as chunks of a parallel loop.
+    """Whether the algorithms use thread blocks with shared memory, instead of chunks of a parallel loop.
 
-    Tiles are cut for subgroups of at least 32 threads, which some devices of Vulkan have not."""
+    Tiles need subgroups of at least 32 threads, which some Vulkan devices lack.
+    """
     config = current_config()
     return config is not None and config.arch not in (x64, arm64) and group_size() >= FAN_OUT
 
 
 def items_of_scan(dtype: Any) -> int:
-    """Elements of `dtype` that a thread of a scan's or a selection's tile holds in registers: at most 32, the bits of
-    a mask."""
+    """Elements of `dtype` per thread in registers, for scans and selections; at most 32, the bits of a mask."""
     if is_pair(dtype):
         return 8
     return 16 if width(dtype) == 64 else 24
 
 
 def items_of(dtype: Any) -> int:
-    """Elements of `dtype` that a thread of another algorithm's tile holds in registers."""
+    """Elements of `dtype` per thread in registers, for the other algorithms."""
     if is_pair(dtype):
         return 4
     return 8 if width(dtype) == 64 else 16
 
 
 def items_of_pairs(key_dtype: Any, value_dtype: Any, has_values: bool) -> int:
-    """Elements that a thread of a sort's tile holds: a tile's keys and values are in the memory of its block.
+    """Elements per thread for sorts. The keys and values of a tile are in shared memory.
 
-    Larger tiles look back less often. They are worth their memory where several blocks still find room.
+    Larger tiles look back less often. They pay off while several blocks still fit.
     """
     items = min(items_of(key_dtype), items_of(value_dtype)) if has_values else items_of(key_dtype)
     return items * 3 // 2 if _octants.max_shared_bytes() >= _ROOM_FOR_BLOCKS else items
 
 
 def check_capacity(log256_max_n: int | None) -> None:
-    """Raises `ValueError` for a declared capacity that no 32-bit index reaches."""
+    """Raises `ValueError` for a declared capacity that exceeds 32-bit indices."""
     if log256_max_n is not None and not 1 <= log256_max_n <= _MOST_LEVELS:
         raise ValueError(f"log256_max_n must be between 1 and {_MOST_LEVELS}, got {log256_max_n}")
 
 
 def least_capacity(n: int) -> int:
-    """The smallest `log256_max_n` that covers `n` elements; 1 at least."""
+    """The smallest `log256_max_n` that covers `n` elements; at least 1."""
     levels = 1
     while 256**levels < n:
         levels += 1

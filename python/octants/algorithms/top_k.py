@@ -5,7 +5,7 @@ with a smaller key and the first of those with an equal one, and these few eleme
 """
 
 # mypy: ignore-errors
-# Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
+# Mypy cannot check kernels: their annotations are values, and their assignments have no Python type.
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _digit_within(
     key_dtype: template(),
     descending: template(),
 ) -> Any:
-    """A digit of the element's key; -1 where the digits before it are not those of the threshold."""
+    """The digit of the element's key; -1 unless the digits before it equal those of the threshold."""
     word = static(sortable_type(key_dtype))
     bits = sortable_bits(element, key_dtype, descending) >> static(shift)
     digit = cast(bits & word(static(DIGITS - 1)), i32)
@@ -66,7 +66,7 @@ def _count_in_blocks(
     key_dtype: template(),
     descending: template(),
 ) -> None:
-    """Counts digits in the memory of each block first: many keys have the same."""
+    """Counts digits in shared memory first, because many keys have the same digit."""
     loop_config(block_dim=static(DIGITS))
     for i in range(static(REDUCTION_BLOCKS * DIGITS)):
         held = SharedArray(static(DIGITS), i32)
@@ -92,7 +92,7 @@ def _count_in_blocks(
 
 @func(requires_top_level=True)
 def find_threshold(arr: template(), search: template(), n, k, key_dtype: template(), descending: template()) -> None:
-    """Finds the key of the last of the first `k` elements in order; `search` has `SEARCH_WORDS` words of u64."""
+    """Finds the key of the `k`-th element in order. `search` has `SEARCH_WORDS` words of u64."""
     for slot in range(static(SEARCH_WORDS)):
         search[slot] = u64(0)
         if slot == static(_WANTED):
@@ -108,7 +108,7 @@ def find_threshold(arr: template(), search: template(), n, k, key_dtype: templat
                 digit = _digit_within(arr[i], search, step, shift, key_dtype, descending)
                 if digit >= 0:
                     atomic_add(search[static(_BINS) + digit], u64(1))
-        # Each digit sums the counts of those before it; one finds itself to be the threshold's.
+        # Each digit sums the counts of those before it; exactly one is the threshold's.
         for digit in range(static(DIGITS)):
             before = u64(0)
             for smaller in range(digit):
@@ -123,7 +123,7 @@ def find_threshold(arr: template(), search: template(), n, k, key_dtype: templat
 def _comparison(descending: bool) -> Any:
     @func
     def smaller_or_equal(source: template(), i: Any) -> Any:
-        """A pair of counts: of keys before the threshold in the high half, of keys equal to it in the low half."""
+        """A pair of counts: keys before the threshold in the high half, keys equal to it in the low half."""
         arr, search = source
         bits = cast(sortable_bits(arr[i], static(arr.dtype), static(descending)), u64)
         threshold = search[static(_KEYS + _steps(arr.dtype))]
@@ -163,6 +163,6 @@ def take_up_to_threshold(
     k,
     descending: template(),
 ) -> None:
-    """The first `k` elements in order, unsorted, and their indices; of equal elements those with the lowest indices."""
+    """Takes the first `k` elements in order, unsorted, with their indices; ties go to the lowest indices."""
     load = static(_comparison(descending))
     scan((arr, search), load, (arr, search, keys, indices, k), _take, scratch, n, u64, add, u64(0), False)

@@ -43,7 +43,7 @@ sys.modules[f"{__name__}.simt._tile"] = _tile
 
 
 def __getattr__(name: str) -> Any:
-    """Quadrants has its public names here too: `qd.lang.Matrix`."""
+    """The public names again: Quadrants has them here too, such as `qd.lang.Matrix`."""
     found = getattr(sys.modules["octants"], name, None) if not name.startswith("_") else None
     if found is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -37,6 +37,7 @@ def get_cuda_compute_capability() -> int:
 
 
 def get_max_shared_memory_bytes(is_lowerbound_ok: bool = False) -> int:
-    """Shared memory of a block of threads in bytes: 64 KiB on AMD, 48 to 227 KiB on NVIDIA, as the chip has it,
-    and 227 KiB on the CPU."""
+    """Shared memory per block in bytes: 64 KiB on AMD, 48 to 227 KiB on NVIDIA, depending on the chip, and 227 KiB on
+    the CPU.
+    """
     return _octants.max_shared_bytes()

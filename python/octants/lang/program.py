@@ -51,17 +51,17 @@ __all__ = [
 
 
 def get_host_arch_list() -> list[Arch]:
-    """The kind of this machine's processor, in a list."""
+    """The architecture of the host's processor, in a list."""
     return [cpu]
 
 
 def is_arch_supported(arch: Arch) -> bool:
-    """Whether `qd.init(arch=arch)` finds a machine of the kind here."""
+    """Whether this host has a device for `qd.init(arch=arch)`."""
     if arch in (cpu, Arch.python):
         return True
     return any(device.arch == arch.name for device in list_devices()[0])
 
 
 def is_extension_supported(arch: Arch, ext: extension) -> bool:
-    """Whether machines of the kind have an ability, whether or not there is one here."""
+    """Whether an architecture supports an extension, regardless of the devices of this host."""
     return ext in SUPPORTED.get(arch, frozenset())

@@ -18,17 +18,17 @@ __all__ = ["cook_dtype", "has_pytorch", "to_numpy_type", "to_pytorch_type", "to_
 
 
 def has_pytorch() -> bool:
-    """Whether torch can be imported. `QD_ENABLE_TORCH=0` in the environment denies it."""
+    """Whether torch can be imported. Always false with `QD_ENABLE_TORCH=0` in the environment."""
     return os.environ.get("QD_ENABLE_TORCH", "1") not in ("", "0") and importlib.util.find_spec("torch") is not None
 
 
 def to_numpy_type(dt: Any) -> type[np.generic]:
-    """Numpy's type for a scalar type."""
+    """The numpy dtype of a scalar type."""
     return resolve_dtype(dt).numpy.type
 
 
 def to_pytorch_type(dt: Any) -> Any:
-    """Torch's type for a scalar type."""
+    """The torch dtype of a scalar type."""
     import torch
 
     if isinstance(dt, torch.dtype):
@@ -40,7 +40,7 @@ def to_pytorch_type(dt: Any) -> Any:
 
 
 def to_quadrants_type(dt: Any) -> DataType:
-    """The scalar type for one of ours, of Python's, of numpy's or of torch's."""
+    """The scalar type for a scalar type of Octants, Python, numpy or torch."""
     if isinstance(dt, DataType) or dt in (int, float, bool):
         return resolve_dtype(dt)
     # Torch's types print as `torch.float32`.

@@ -17,7 +17,7 @@ __all__ = ["DeviceRows"]
 
 
 class DeviceRows:
-    """Where each row's entries begin, their columns, and their values, as ndarrays; and what multiplies by them."""
+    """A matrix in compressed sparse row (CSR) format on the device: row offsets, columns and values as ndarrays."""
 
     def __init__(
         self,
@@ -36,27 +36,26 @@ class DeviceRows:
 
     @property
     def alive(self) -> bool:
-        """Whether the program still runs."""
+        """Whether the program is still running."""
         return self.starts.alive
 
     @property
     def arrays(self) -> tuple[Ndarray, Ndarray, Ndarray]:
-        """Starts, columns and values: what kernels over rows take."""
+        """Row offsets, columns and values, as arguments of row kernels."""
         return self.starts, self.columns, self.values
 
     @property
     def buffers(self) -> tuple[_octants.Buffer, _octants.Buffer, _octants.Buffer]:
-        """The memory of these."""
+        """The buffers of `arrays`."""
         return self.starts.buffer, self.columns.buffer, self.values.buffer
 
     def has_pattern_of(self, other: DeviceRows) -> bool:
-        """Whether both have entries at the same places."""
+        """Whether both matrices have the same sparsity pattern."""
         same = (np.array_equal(a, b) for a, b in zip(self.pattern, other.pattern, strict=True))
         return self.shape == other.shape and all(same)
 
     def may_use_library(self, work: str) -> bool:
-        """Whether a library of the device's vendor does this work, "products" or "solvers", with matrices of this
-        size."""
+        """Whether to use the vendor's library for "products" or "solvers" with matrices of this size."""
         on_host = self.values.buffer.host_addressable
         return not on_host and self.is_narrow and self.entries > 0 and _octants.missing_sparse_library(work) is None
 

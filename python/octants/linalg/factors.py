@@ -19,7 +19,7 @@ __all__ = ["DeviceFactors", "HostFactors"]
 
 
 class HostFactors:
-    """Factors in the host's memory. The first two steps return why they failed, if they did."""
+    """Factors in host memory. `analyze` and `factorize` return the reason if they fail."""
 
     def __init__(self, dtype: DataType, method: str, ordering: str) -> None:
         self._dtype = dtype
@@ -27,7 +27,7 @@ class HostFactors:
 
     @property
     def is_analyzed(self) -> bool:
-        """Whether a pattern was analyzed."""
+        """Whether a sparsity pattern was analyzed."""
         return self._solver.is_analyzed
 
     @property
@@ -36,15 +36,15 @@ class HostFactors:
         return self._solver.is_factorized
 
     def analyze(self, matrix: SparseMatrix) -> str | None:
-        """Orders the unknowns, and finds where the factors have entries."""
+        """Symbolic factorization: orders the unknowns and computes the sparsity pattern of the factors."""
         return self._solver.analyze(matrix.matrix)
 
     def factorize(self, matrix: SparseMatrix) -> str | None:
-        """Computes the factors of a matrix with the pattern that was analyzed."""
+        """Numeric factorization of a matrix with the analyzed pattern."""
         return self._solver.factorize(matrix.matrix)
 
     def solve(self, right: np.ndarray[Any, Any] | Ndarray) -> np.ndarray[Any, Any]:
-        """The solution for a right side."""
+        """The solution for a right-hand side."""
         values = right if isinstance(right, np.ndarray) else right.to_numpy()
         x = np.array(values, self._dtype.numpy)
         self._solver.solve(x)
@@ -52,7 +52,7 @@ class HostFactors:
 
 
 class DeviceFactors:
-    """Factors in the device's memory. The first two steps return why they failed, if they did."""
+    """Factors in device memory. `analyze` and `factorize` return the reason if they fail."""
 
     def __init__(self, dtype: DataType, method: str) -> None:
         self._dtype, self._method = dtype, method
@@ -62,17 +62,17 @@ class DeviceFactors:
 
     @property
     def is_analyzed(self) -> bool:
-        """Whether a pattern was analyzed."""
+        """Whether a sparsity pattern was analyzed."""
         return self._solver is not None
 
     def analyze(self, matrix: SparseMatrix) -> None:
-        """Orders the unknowns, and finds where the factors have entries."""
+        """Symbolic factorization: orders the unknowns and computes the sparsity pattern of the factors."""
         self._rows = rows = matrix._rows_on_device()
         self._solver = _octants.DeviceSolver(matrix.n, rows.entries, rows.buffers, self._dtype.name, self._method)
         self._solver.analyze()
 
     def factorize(self, matrix: SparseMatrix) -> str | None:
-        """Computes the factors of a matrix with the pattern that was analyzed."""
+        """Numeric factorization of a matrix with the analyzed pattern."""
         assert self._solver is not None
         assert self._rows is not None
         self.is_factorized = False
@@ -84,7 +84,7 @@ class DeviceFactors:
         return failure
 
     def solve(self, right: np.ndarray[Any, Any] | Ndarray) -> Ndarray:
-        """The solution for a right side, on the device."""
+        """The solution for a right-hand side on the device."""
         assert self._solver is not None
         extent = right.shape[0]
         x = make_ndarray(self._dtype, extent)

@@ -13,9 +13,9 @@ __all__ = ["LinearOperator"]
 
 @data_oriented
 class LinearOperator:
-    """A matrix that is not stored. `matvec_kernel(x, Ax)` is a kernel, or any function, that sets `Ax` to the product.
+    """A matrix-free linear operator. `matvec_kernel(x, Ax)`, a kernel or any function, sets `Ax` to the product.
 
-    Raises `OctantsTypeError` for what cannot be called.
+    Raises `OctantsTypeError` if it is not callable.
     """
 
     def __init__(self, matvec_kernel: Callable[[Any, Any], None]) -> None:
@@ -26,7 +26,7 @@ class LinearOperator:
         self._matvec = matvec_kernel
 
     def matvec(self, x: Any, Ax: Any) -> None:
-        """Sets `Ax` to the product with `x`. Raises `OctantsRuntimeError` where their shapes differ."""
+        """Sets `Ax` to the product with `x`. Raises `OctantsRuntimeError` if their shapes differ."""
         if x.shape != Ax.shape:
             raise OctantsRuntimeError(f"Dimension mismatch x.shape{x.shape} != Ax.shape{Ax.shape}.")
         self._matvec(x, Ax)

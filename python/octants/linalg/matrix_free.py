@@ -21,7 +21,7 @@ __all__ = ["MatrixFreeBICGSTAB", "MatrixFreeCG"]
 
 
 def _work_vectors(A: Any, b: Any, x: Any, count: int, solver: str) -> list[Any]:
-    """New vectors like the right side. Checks all arguments first."""
+    """New vectors like the right-hand side. Checks all arguments first."""
     if not isinstance(A, LinearOperator):
         raise OctantsTypeError(f"{solver} needs a LinearOperator, not {type(A)}")
     for name, vector in (("b", b), ("x", x)):
@@ -40,7 +40,7 @@ def _work_vectors(A: Any, b: Any, x: Any, count: int, solver: str) -> list[Any]:
 
 
 class _Log:
-    """Tells of the progress of a solver, unless it is quiet."""
+    """Prints the progress of a solver, unless it is quiet."""
 
     def __init__(self, solver: str, quiet: bool) -> None:
         self._solver, self._quiet = solver, quiet
@@ -58,14 +58,14 @@ class _Log:
 
 
 def MatrixFreeCG(A: Any, b: Any, x: Any, tol: float = 1e-6, maxiter: int = 5000, quiet: bool = True) -> bool:
-    """Solves `A x = b` by conjugate gradients, for a symmetric, positive definite `LinearOperator`.
+    """Solves `A x = b` by conjugate gradients, for a symmetric positive definite `LinearOperator`.
 
-    `x` holds the first guess, and the solution afterwards. The solver stops when the norm of the residual is below
-    `tol`, or after `maxiter` iterations; returned is whether it is below. Unless `quiet`, each iteration is printed.
+    `x` holds the initial guess, and the solution on return. The solver stops when the norm of the residual is below
+    `tol`, or after `maxiter` iterations; returns whether it converged. Unless `quiet`, prints each iteration.
 
-    Raises `OctantsTypeError` if `A` is no `LinearOperator`, if `b` or `x` is no field or ndarray, or if they are not
-    both of `qd.f32` or both of `qd.f64`. Raises `OctantsRuntimeError` if their shapes differ or have no axis or more
-    than three.
+    Raises `OctantsTypeError` if `A` is not a `LinearOperator`, if `b` or `x` is not a field or ndarray, or unless both
+    are `qd.f32` or both are `qd.f64`. Raises `OctantsRuntimeError` if their shapes differ or do not have one to three
+    axes.
     """
     r, p, Ap = _work_vectors(A, b, x, 3, "MatrixFreeCG")
     dot = vector_kernels.DOT[b.dtype]
@@ -92,7 +92,7 @@ def MatrixFreeCG(A: Any, b: Any, x: Any, tol: float = 1e-6, maxiter: int = 5000,
 
 
 def MatrixFreeBICGSTAB(A: Any, b: Any, x: Any, tol: float = 1e-6, maxiter: int = 5000, quiet: bool = True) -> bool:
-    """Solves `A x = b` by stabilized biconjugate gradients, for a `LinearOperator` that need not be symmetric.
+    """Solves `A x = b` by the stabilized biconjugate gradient method (BiCGSTAB), for any `LinearOperator`.
 
     Arguments, result and errors are those of `MatrixFreeCG`.
     """

@@ -1,7 +1,7 @@
 """Kernels over the rows of a sparse matrix, and over vectors: products, and the steps of conjugate gradients."""
 
 # mypy: ignore-errors
-# Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
+# Mypy cannot check kernels: their annotations are values, and their assignments have no Python type.
 
 from octants._language.kernel_decorators import func, kernel
 from octants._language.ops import cast, static
@@ -11,7 +11,7 @@ from octants.types.primitive import f32, f64
 
 @func
 def _row_product(starts, columns, values, x, row):
-    """A row of the matrix times a vector, added up in the type of the values, entry by entry."""
+    """The product of a row and a vector, accumulated entry by entry in the type of the values."""
     total = cast(0, static(values.dtype))
     for at in range(starts[row], starts[row + 1]):
         total += values[at] * x[columns[at]]
@@ -28,7 +28,7 @@ def multiply(
 
 
 def _solver_kernels(real):
-    """The steps of conjugate gradients for vectors of a type: a kernel names the type of its results."""
+    """The kernels of conjugate gradients for a scalar type, which their result annotations need."""
 
     @kernel
     def begin(
@@ -41,8 +41,9 @@ def _solver_kernels(real):
         r: ndarray(ndim=1),
         p: ndarray(ndim=1),
     ) -> (real, real, real):
-        """Residual and first direction of a guess. Returns `b . b`, `r . r` and `r . z`, where `z` is `r` by the
-        diagonal."""
+        """Computes the residual and the first direction. Returns `b . b`, `r . r` and `r . z`, where `z` is the
+        preconditioned residual.
+        """
         bb, rr, rz = real(0.0), real(0.0), real(0.0)
         for row in range(b.shape[0]):
             residual = b[row] - _row_product(starts, columns, values, x, row)
@@ -79,7 +80,7 @@ def _solver_kernels(real):
         r: ndarray(ndim=1),
         alpha: real,
     ) -> (real, real):
-        """Goes `alpha` along the direction. Returns `r . r` and `r . z`."""
+        """Takes a step `alpha` along the direction. Returns `r . r` and `r . z`."""
         rr, rz = real(0.0), real(0.0)
         for row in range(x.shape[0]):
             x[row] += alpha * p[row]
@@ -91,7 +92,7 @@ def _solver_kernels(real):
 
     @kernel
     def turn(inverse_diagonal: ndarray(ndim=1), r: ndarray(ndim=1), p: ndarray(ndim=1), beta: real):
-        """The next direction."""
+        """Computes the next direction."""
         for row in range(p.shape[0]):
             p[row] = r[row] * inverse_diagonal[row] + beta * p[row]
 

@@ -18,13 +18,14 @@ __all__ = ["SparseCG"]
 
 
 class SparseCG:
-    """Solves `A x = b` for a symmetric, positive definite matrix by conjugate gradients, preconditioned by the
-    diagonal.
+    """Solves `A x = b` for a symmetric positive definite matrix by conjugate gradients with a diagonal (Jacobi)
+    preconditioner.
 
-    `b` and the guess `x0` (zeros, if not given) are ndarrays, fields or numpy arrays. The solver stops after `max_iter`
-    iterations, or when the norm of the residual is at most `atol` times that of `b`. It runs on the program's device.
+    `b` and the initial guess `x0` (default: zeros) are ndarrays, fields or numpy arrays. The solver stops after
+    `max_iter` iterations, or when the norm of the residual is at most `atol` times that of `b`. It runs on the
+    program's device.
 
-    Raises `OctantsRuntimeError` where the matrix is not square, and where `b` or `x0` is no vector of its extent.
+    Raises `OctantsRuntimeError` if the matrix is not square, or if `b` or `x0` is not a vector of matching length.
     """
 
     def __init__(self, A: SparseMatrix, b: Any, x0: Any = None, max_iter: int = 50, atol: float = 1e-6) -> None:
@@ -36,9 +37,9 @@ class SparseCG:
         self._max_iter, self._tolerance = max_iter, atol
 
     def solve(self) -> tuple[Any, bool]:
-        """The solution, and whether the residual became small enough.
+        """The solution, and whether the solver converged.
 
-        The solution is an ndarray where `b` is one and the host cannot address the device's memory; else a numpy array.
+        The solution is an ndarray if `b` is one and the host cannot address device memory, otherwise a numpy array.
         """
         begin, apply, advance, turn = CONJUGATE_GRADIENTS[self.dtype]
         rows = self.matrix._rows_on_device().arrays
@@ -60,7 +61,7 @@ class SparseCG:
         return (x if on_device else x.to_numpy()), bool(sqrt(rr) <= self._tolerance * sqrt(bb))
 
     def _diagonal(self) -> np.ndarray[Any, Any]:
-        """The diagonal; one where it has no element, or zero."""
+        """The diagonal, with 1 in place of missing and zero elements."""
         starts, rows, values = self.matrix.matrix.by_columns()
         is_diagonal = (rows == np.repeat(np.arange(self.matrix.m), np.diff(starts))) & (values != 0)
         diagonal = np.ones(self.matrix.n, self.dtype.numpy)
@@ -77,7 +78,7 @@ class SparseCG:
         return values.to_numpy() if isinstance(values, TensorField) else values
 
     def _array(self, values: Any) -> Ndarray:
-        """A new ndarray of the matrix' type, set to the values, if any."""
+        """A new ndarray of the matrix's type, optionally set to values."""
         made = make_ndarray(self.dtype, self.matrix.n)
         if isinstance(values, Ndarray) and values.dtype == self.dtype:
             made.copy_from(values)

@@ -26,7 +26,7 @@ _FORMATS = ("col_major", "row_major")
 
 
 def real_type(dtype: Any, storage_format: str) -> DataType:
-    """The type of elements, checked, as is the storage format."""
+    """The element type; checks it and the storage format."""
     resolved = resolve_dtype(dtype)
     if resolved.name not in ("f32", "f64"):
         raise OctantsRuntimeError(f"Unsupported sparse matrix data type: {resolved}: the elements must be f32 or f64")
@@ -36,7 +36,7 @@ def real_type(dtype: Any, storage_format: str) -> DataType:
 
 
 def extents(n: Any, m: Any) -> tuple[int, int]:
-    """Rows and columns, checked: as many columns as rows if `m` is None."""
+    """Checked numbers of rows and columns. A square matrix if `m` is None."""
     given = (("rows", n), ("columns", n if m is None else m))
     for name, extent in given:
         if not isinstance(extent, (int, np.integer)):
@@ -47,11 +47,10 @@ def extents(n: Any, m: Any) -> tuple[int, int]:
 
 
 class SparseMatrix:
-    """A sparse matrix of `n` rows and `m` columns (as many as rows, if not given), at first all zero.
+    """A sparse matrix of `n` rows and `m` columns (square by default), initially zero.
 
     Elements are of `dtype`, `qd.f32` or `qd.f64`. `storage_format`, "col_major" or "row_major", is the order in which
-    `mmwrite` writes the entries; products and solvers take either. `sm` is for the package itself: a matrix of the host
-    that the new object takes over.
+    `mmwrite` writes the entries; products and solvers take either. `sm` is internal: a host matrix to take over.
 
     Raises `OctantsRuntimeError` for another type or format, and `TypeError` or `ValueError` for extents that are not
     positive integers.
@@ -131,11 +130,10 @@ class SparseMatrix:
         return index
 
     def build_from_ndarray(self, ndarray: Ndarray) -> None:
-        """Sets the matrix from triplets in an ndarray: row, column and value of each entry, one after the other.
+        """Sets the matrix from triplets in an ndarray: consecutive row, column and value of each entry.
 
-        The ndarray's elements are scalars, or vectors of three; entries of one place are added. Raises
-        `OctantsRuntimeError` for anything else than an ndarray, and where the number of scalars is no multiple of
-        three.
+        The ndarray's elements are scalars, or vectors of three. Duplicate entries are summed. Raises
+        `OctantsRuntimeError` unless the argument is an ndarray whose number of scalars is a multiple of three.
         """
         if not isinstance(ndarray, Ndarray):
             raise OctantsRuntimeError(
@@ -186,7 +184,7 @@ class SparseMatrix:
         return self._made(self.matrix.scale(-1.0))
 
     def __mul__(self, other: float | SparseMatrix) -> SparseMatrix:
-        """Times a number, or element by element times another matrix of the same shape."""
+        """Multiplies by a scalar, or element by element by a matrix of the same shape."""
         if isinstance(other, SparseMatrix):
             return self._made(self._same_shape(other).matrix.multiply_elements(other.matrix))
         if isinstance(other, (int, float, np.number)):
@@ -197,15 +195,15 @@ class SparseMatrix:
         return self.__mul__(other)
 
     def transpose(self) -> SparseMatrix:
-        """The matrix with rows and columns exchanged."""
+        """The transposed matrix."""
         return self._made(self.matrix.transpose())
 
     def __matmul__(self, other: Any) -> Any:
-        """The product with another matrix, or with a vector.
+        """The product with another matrix or with a vector.
 
-        An ndarray gives an ndarray, computed on the device; a field or a numpy array gives a numpy array. Raises
-        `OctantsRuntimeError` where an ndarray has another number of elements than the matrix has columns, and for other
-        objects; `AssertionError` where another operand's extent does not fit.
+        For an ndarray, the result is an ndarray, computed on the device. For a field or a numpy array, it is a numpy
+        array. Raises `OctantsRuntimeError` if an ndarray has the wrong number of elements, and for other objects;
+        `AssertionError` if the extent of another operand does not match.
         """
         if isinstance(other, SparseMatrix):
             assert self.m == other.n, f"Dimension mismatch between sparse matrices {self.shape} and {other.shape}"
@@ -248,7 +246,7 @@ class SparseMatrix:
             )
 
     def _rows_on_device(self) -> DeviceRows:
-        """The rows on the device, copied there when they are first needed."""
+        """The matrix on the device, copied there on first use."""
         if self._rows is None or not self._rows.alive:
             starts, columns, values = self.matrix.transpose().by_columns()
             self._rows = DeviceRows(self.shape, starts, columns, values, self.dtype)
@@ -256,5 +254,5 @@ class SparseMatrix:
 
 
 def _numbers(starts: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The column of each entry, from where the columns' entries begin."""
+    """The column of each entry, from the column offsets."""
     return np.repeat(np.arange(len(starts) - 1), np.diff(starts))

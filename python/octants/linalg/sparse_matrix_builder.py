@@ -1,7 +1,7 @@
 """Builders that accumulate the elements of a sparse matrix in kernels: `SparseMatrixBuilder`."""
 
 # mypy: ignore-errors
-# Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
+# Mypy cannot check kernels: their annotations are values, and their assignments have no Python type.
 
 import dataclasses
 
@@ -21,14 +21,14 @@ __all__ = ["SparseMatrixBuilder"]
 
 @dataclasses.dataclass(init=False, eq=False, repr=False)
 class SparseMatrixBuilder:
-    """Collects at most `max_num_triplets` additions to elements of a matrix of `num_rows` rows and `num_cols` columns.
+    """Collects up to `max_num_triplets` contributions to a matrix of `num_rows` rows and `num_cols` columns.
 
     A kernel takes it as a parameter annotated `qd.types.sparse_matrix_builder()` and writes `builder[i, j] += value` or
-    `-= value`, from any number of threads; values of one element are added up. `build()` makes the matrix. Elements are
-    of `dtype`, `qd.f32` or `qd.f64`; `storage_format` is that of `SparseMatrix`.
+    `-= value`, from any number of threads. Contributions to the same element are summed. `build()` creates the matrix.
+    Elements are of `dtype`, `qd.f32` or `qd.f64`; `storage_format` is that of `SparseMatrix`.
 
     Raises `OctantsRuntimeError` for another type or format, and `TypeError` or `ValueError` for extents that are not
-    positive integers and for a negative room.
+    positive integers and for a negative capacity.
     """
 
     _triplet_count: ndarray(dtype=i32, ndim=1)
@@ -47,7 +47,7 @@ class SparseMatrixBuilder:
         self.max_num_triplets = int(max_num_triplets)
         self.dtype = real_type(dtype, storage_format)
         self.storage_format = storage_format
-        # What is added beyond the room is counted, and reported by `build`.
+        # Contributions beyond the capacity are counted, and reported by `build`.
         room = max(max_num_triplets, 1)
         self._triplet_count = make_ndarray(i32, 1)
         self._triplet_rows = make_ndarray(i32, room)
@@ -65,7 +65,7 @@ class SparseMatrixBuilder:
             self._triplet_values[at] = cast(value, static(self._triplet_values.dtype))
 
     def _triplets(self):
-        """Rows, columns and values of what was added."""
+        """Rows, columns and values of the contributions."""
         count = self._triplet_count[0]
         if count > self.max_num_triplets:
             raise OctantsRuntimeError(
@@ -76,16 +76,16 @@ class SparseMatrixBuilder:
         return tuple(array.to_numpy()[:count] for array in arrays)
 
     def print_triplets(self) -> None:
-        """Prints the extents, the room, and what was added, in the order in which the threads came."""
+        """Prints the extents, the capacity and the contributions, in the order in which threads added them."""
         rows, columns, values = self._triplets()
         print(f"n={self.num_rows}, m={self.num_cols}, num_triplets={len(rows)} (max={self.max_num_triplets})")
         for i, j, value in zip(rows.tolist(), columns.tolist(), values.tolist(), strict=True):
             print(f"[{i}, {j}] = {value:g}")
 
     def build(self, dtype=None, _format="CSR") -> SparseMatrix:
-        """The matrix of what was added; the builder is empty afterwards. The elements have the builder's own type.
+        """Creates the matrix and empties the builder. The elements have the builder's type.
 
-        Raises `OctantsRuntimeError` where more was added than there is room for, and `IndexError` where an element is
+        Raises `OctantsRuntimeError` if the contributions exceeded the capacity, and `IndexError` if an element is
         outside the matrix.
         """
         rows, columns, values = self._triplets()

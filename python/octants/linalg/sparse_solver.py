@@ -23,17 +23,17 @@ _PLACES = ["auto", "device", "host"]
 
 
 class SparseSolver:
-    """Solves `A x = b` for a square matrix, by factors of it that are computed once.
+    """A direct solver for `A x = b`: factorizes a square matrix once and solves for any number of right-hand sides.
 
-    `solver_type` is "LLT" for symmetric, positive definite matrices, "LDLT" for symmetric ones, both of which read the
-    lower triangle alone, or "LU" for any that can be inverted. `ordering`, "AMD" or "COLAMD", decides how many entries
-    the host's factors of the first two have; "LU" orders columns by COLAMD always there.
+    `solver_type` is "LLT" for symmetric positive definite matrices or "LDLT" for symmetric ones, both of which read
+    only the lower triangle, or "LU" for invertible matrices. `ordering`, "AMD" or "COLAMD", determines the fill-in of
+    the host's factors for the first two; "LU" on the host always orders columns by COLAMD.
 
-    The factors are computed and kept on the device by the library of its vendor, where that is installed; else on the
-    host. `runs_on="host"` or `"device"` leaves no choice.
+    The factors are computed and kept on the device by its vendor's library, if that is installed, otherwise on the
+    host. `runs_on="host"` or `"device"` forces one of them.
 
-    Raises `OctantsRuntimeError` for another method, ordering, type or place, and for `runs_on="device"` without such a
-    library.
+    Raises `OctantsRuntimeError` for another solver, ordering, type or location, and for `runs_on="device"` without such
+    a library.
     """
 
     def __init__(
@@ -58,15 +58,15 @@ class SparseSolver:
         self._factors: HostFactors | DeviceFactors | None = None
 
     def compute(self, sparse_matrix: SparseMatrix) -> None:
-        """Analyzes the pattern of a matrix and factorizes it. `info()` tells whether that succeeded."""
+        """Analyzes the sparsity pattern of a matrix and factorizes it. `info()` returns whether that succeeded."""
         self.analyze_pattern(sparse_matrix)
         self.factorize(sparse_matrix)
 
     def analyze_pattern(self, sparse_matrix: SparseMatrix) -> None:
-        """Orders the unknowns, and finds where the factors of matrices of this pattern have entries.
+        """Symbolic factorization: orders the unknowns and computes the sparsity pattern of the factors.
 
-        Raises `OctantsRuntimeError` for what is no sparse matrix, for one that is not square, and for one of another
-        type.
+        Raises `OctantsRuntimeError` for an argument that is not a sparse matrix, for a matrix that is not square, and
+        for one of another type.
         """
         self._take(sparse_matrix)
         if self._uses_device(sparse_matrix):
@@ -76,9 +76,9 @@ class SparseSolver:
         self._failure = self._factors.analyze(sparse_matrix)
 
     def factorize(self, sparse_matrix: SparseMatrix) -> None:
-        """Computes the factors of a matrix whose pattern was analyzed. `info()` tells whether that succeeded.
+        """Numeric factorization of a matrix with the analyzed pattern. `info()` returns whether it succeeded.
 
-        Raises `OctantsRuntimeError` as `analyze_pattern` does, and where no pattern was analyzed.
+        Raises `OctantsRuntimeError` like `analyze_pattern`, and if no pattern was analyzed.
         """
         self._take(sparse_matrix)
         if self._factors is None or not self._factors.is_analyzed:
@@ -88,10 +88,10 @@ class SparseSolver:
         self._failure = self._factors.factorize(sparse_matrix)
 
     def solve(self, b: Any) -> Any:
-        """The solution for a right side: an ndarray for an ndarray, a numpy array for a field or a numpy array.
+        """The solution for a right-hand side: an ndarray for an ndarray, a numpy array for a field or a numpy array.
 
-        Raises `OctantsRuntimeError` before a matrix was factorized, where that failed, where the right side has another
-        number of elements than the matrix has rows, and for objects of another kind.
+        Raises `OctantsRuntimeError` before a successful factorization, if the right-hand side has the wrong number of
+        elements, and for other objects.
         """
         if self.matrix is None:
             raise OctantsRuntimeError("Please call compute() before calling solve().")

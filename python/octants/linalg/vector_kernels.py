@@ -1,7 +1,7 @@
 """Kernels on vectors of any number of axes, fields or ndarrays: the steps of matrix-free solvers."""
 
 # mypy: ignore-errors
-# Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
+# Mypy cannot check kernels: their annotations are values, and their assignments have no Python type.
 
 from octants._arrays.tensors import Tensor
 from octants._language.kernel_decorators import kernel

@@ -1,7 +1,7 @@
 """Complex numbers kept in `vec2`: (real part, imaginary part)."""
 
 # mypy: ignore-errors
-# Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
+# Mypy cannot check kernels: their annotations are values, and their assignments have no Python type.
 
 from octants._language.kernel_decorators import func
 from octants._language.ops import abs, atan2, cos, exp, log, select, sin, sqrt
@@ -21,13 +21,13 @@ def cmul(z1, z2):
 
 @func
 def cconj(z):
-    """The conjugate."""
+    """The complex conjugate."""
     return vec2(z[0], -z[1])
 
 
 @func
 def cinv(z):
-    """One over `z`."""
+    """The reciprocal, `1 / z`."""
     return vec2(z[0], -z[1]) / z.dot(z)
 
 
@@ -39,7 +39,7 @@ def cdiv(z1, z2):
 
 @func
 def csqrt(z):
-    """The square root with a positive real part, or with a positive imaginary part where the real part is 0."""
+    """The square root with positive real part; if the real part is 0, with positive imaginary part."""
     # The larger part comes from the norm without cancellation, and the other from 2 * re * im == z.y.
     larger = sqrt(0.5 * (z.norm() + abs(z[0])))
     smaller = abs(z[1]) / select(larger > 0.0, 2.0 * larger, 1.0)
@@ -67,5 +67,5 @@ def cexp(z):
 
 @func
 def clog(z):
-    """The logarithm, with its imaginary part in (-pi, pi]."""
+    """The logarithm, with imaginary part in (-pi, pi]."""
     return vec2(0.5 * log(z.dot(z)), atan2(z[1], z[0]))

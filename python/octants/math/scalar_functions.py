@@ -1,7 +1,7 @@
 """Component-wise functions and bit functions."""
 
 # mypy: ignore-errors
-# Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
+# Mypy cannot check kernels: their annotations are values, and their assignments have no Python type.
 
 from typing import Any
 
@@ -16,13 +16,13 @@ from octants.types.values import elementwise
 
 @known_to_compiler("isnan")
 def isnan(x: Any) -> Any:
-    """Whether each component is NaN. Works under `fast_math` too, because it tests the bits."""
+    """Whether each component is NaN. Tests the bits, so it works under `fast_math` too."""
     return elementwise(np.isnan, x)
 
 
 @known_to_compiler("isinf")
 def isinf(x: Any) -> Any:
-    """Whether each component is plus or minus infinity. Works under `fast_math` too: it looks at the bits."""
+    """Whether each component is plus or minus infinity. Tests the bits, so it works under `fast_math` too."""
     return elementwise(np.isinf, x)
 
 
@@ -34,13 +34,13 @@ def log2(x: Any) -> Any:
 
 @func
 def mix(x, y, a):
-    """`x` at `a = 0`, `y` at `a = 1`, on the straight line between and beyond."""
+    """Linear interpolation: `x` at `a = 0`, `y` at `a = 1`; extrapolates outside."""
     return x * (1.0 - a) + y * a
 
 
 @func
 def clamp(x, xmin, xmax):
-    """`x`, or the bound it is beyond."""
+    """`x` clamped to the bounds."""
     return min(xmax, max(xmin, x))  # in this order a gradient flows to `x` at the bounds, too
 
 
@@ -52,13 +52,13 @@ def step(edge, x):
 
 @func
 def fract(x):
-    """What is above the next lower integer: `x - floor(x)`."""
+    """The fractional part: `x - floor(x)`."""
     return x - floor(x)
 
 
 @func
 def smoothstep(edge0, edge1, x):
-    """0 below `edge0`, 1 above `edge1`, and between them the cubic that joins both with level tangents."""
+    """Cubic Hermite interpolation: 0 below `edge0`, 1 above `edge1`, with zero slope at both."""
     t = clamp((x - edge0) / (edge1 - edge0), 0.0, 1.0)
     return (3.0 - 2.0 * t) * (t * t)
 
@@ -71,7 +71,7 @@ def sign(x):
 
 @func
 def mod(x, y):
-    """GLSL's remainder, with the sign of `y`: `x - y * floor(x / y)`."""
+    """The remainder as in GLSL, with the sign of `y`: `x - y * floor(x / y)`."""
     return x - y * floor(x / y)
 
 
@@ -89,8 +89,8 @@ def radians(x):
 
 @func
 def fns(mask: u32, base: u32, offset: i32):
-    """The position of the `offset`-th set bit of `mask` at or above bit `base`; of the `-offset`-th at or below it when
-    `offset` is negative; of `base` itself, if that is set, for 0. `0xFFFFFFFF` where there is none.
+    """Find n-th set bit: the position of the `offset`-th set bit of `mask` at or above bit `base`; for a negative
+    `offset`, of the `-offset`-th at or below it; for 0, `base` if that bit is set. `0xFFFFFFFF` if there is none.
     """
     result = u32(0xFFFFFFFF)
     rest = mask

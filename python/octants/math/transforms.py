@@ -5,7 +5,7 @@ in space are written for row vectors, `v @ M`, as the interface has always had t
 """
 
 # mypy: ignore-errors
-# Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
+# Mypy cannot check kernels: their annotations are values, and their assignments have no Python type.
 
 from octants._language.kernel_decorators import func
 from octants._language.ops import cos, sin
@@ -28,19 +28,19 @@ def vdir(ang):
 
 @func
 def translate(dx, dy, dz):
-    """Moves points by (dx, dy, dz)."""
+    """The 4x4 matrix of a translation by (dx, dy, dz)."""
     return mat4([[1.0, 0.0, 0.0, dx], [0.0, 1.0, 0.0, dy], [0.0, 0.0, 1.0, dz], [0.0, 0.0, 0.0, 1.0]])
 
 
 @func
 def scale(sx, sy, sz):
-    """Stretches space along the axes."""
+    """The 4x4 matrix of a scaling along the axes."""
     return mat4([[sx, 0.0, 0.0, 0.0], [0.0, sy, 0.0, 0.0], [0.0, 0.0, sz, 0.0], [0.0, 0.0, 0.0, 1.0]])
 
 
 @func
 def rotation2d(ang):
-    """Turns column vectors of the plane counter-clockwise by `ang`."""
+    """The matrix that rotates 2D column vectors counterclockwise by `ang`."""
     c = cos(ang)
     s = sin(ang)
     return mat2([[c, -s], [s, c]])
@@ -61,7 +61,7 @@ def _rotation(r):
 
 @func
 def rot_by_axis(axis, ang):
-    """Turns row vectors by `ang` about `axis`, by Rodrigues' formula."""
+    """The 4x4 matrix that rotates row vectors by `ang` about `axis` (Rodrigues' formula)."""
     a = axis / axis.norm()
     s = sin(ang)
     across = Matrix([[0.0, a[2], -a[1]], [-a[2], 0.0, a[0]], [a[1], -a[0], 0.0]])
@@ -70,7 +70,7 @@ def rot_by_axis(axis, ang):
 
 @func
 def rot_yaw_pitch_roll(yaw, pitch, roll):
-    """Turns row vectors by `roll` about z, then by `pitch` about x, then by `yaw` about y."""
+    """The 4x4 matrix that rotates row vectors by `roll` about z, then `pitch` about x, then `yaw` about y."""
     cy, sy = cos(yaw), sin(yaw)
     cp, sp = cos(pitch), sin(pitch)
     cr, sr = cos(roll), sin(roll)
@@ -82,5 +82,5 @@ def rot_yaw_pitch_roll(yaw, pitch, roll):
 
 @func
 def rotation3d(ang_x, ang_y, ang_z):
-    """`rot_yaw_pitch_roll` with the angles in another order: pitch, roll, yaw."""
+    """`rot_yaw_pitch_roll` with the angles in the order pitch, roll, yaw."""
     return rot_yaw_pitch_roll(ang_z, ang_x, ang_y)

@@ -1,7 +1,7 @@
 """Functions of whole vectors and matrices."""
 
 # mypy: ignore-errors
-# Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
+# Mypy cannot check kernels: their annotations are values, and their assignments have no Python type.
 
 from octants._language.kernel_decorators import func
 from octants._language.ops import max, select, sqrt
@@ -21,7 +21,7 @@ def distance(x, y):
 
 @func
 def normalize(v):
-    """The vector of length 1 that points where `v` does."""
+    """The unit vector in the direction of `v`."""
     return v / v.norm()
 
 
@@ -33,20 +33,20 @@ def dot(x, y):
 
 @func
 def cross(x, y):
-    """The cross product: a vector for three components, a number for two."""
+    """The cross product: a vector for three components, a scalar for two."""
     return x.cross(y)
 
 
 @func
 def reflect(x, n):
-    """`x` mirrored at the plane whose normal is the unit vector `n`."""
+    """`x` reflected by the plane with unit normal `n`."""
     return x - n * (2.0 * x.dot(n))
 
 
 @func
 def refract(x, n, eta):
-    """Where the unit vector `x` goes behind a surface of unit normal `n`, by Snell's law with ratio `eta` of the
-    refractive indices; zero at total reflection.
+    """The refraction of the unit vector `x` at a surface with unit normal `n`, by Snell's law; `eta` is the ratio of
+    the refractive indices. Zero at total reflection.
     """
     cosine = x.dot(n)
     transmitted = 1.0 - eta * eta * (1.0 - cosine * cosine)

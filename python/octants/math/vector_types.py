@@ -7,7 +7,7 @@ from octants.types.tensor_types import VectorType, matrix, vector
 
 
 class _UnsignedVectorType(VectorType):
-    """A vector of unsigned integers as wide as the default integer type."""
+    """A vector of unsigned integers of the width of the default integer type."""
 
     @property
     def dtype(self) -> DataType:

@@ -20,14 +20,14 @@ __all__ = ["begin", "end"]
 
 
 def begin(seed: Any) -> None:
-    """Kernels run as Python from now on. `seed` begins the sequence of random numbers."""
+    """Runs kernels as Python from now on. `seed` seeds the random numbers."""
     STAND_INS.update(make_stand_ins(seed))
     host_memory.class_of_host_memory = TypedMemory
     _octants.run_as_python(run_function)
 
 
 def end() -> None:
-    """Kernels are compiled again."""
+    """Compiles kernels again."""
     STAND_INS.clear()
     host_memory.class_of_host_memory = host_memory.HostMemory
     _octants.run_as_python(None)

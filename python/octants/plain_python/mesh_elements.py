@@ -12,7 +12,7 @@ from octants.exceptions import OctantsAttributeError, OctantsIndexError, Octants
 __all__ = ["loop_over", "patch_index"]
 
 _patches: list[int] = []
-"""The patches of the elements that loops are at, innermost last."""
+"""The patches of the loops' current elements, innermost last."""
 
 
 class Element:
@@ -43,7 +43,7 @@ class Element:
 
 
 class Neighbors:
-    """The elements of one kind next to an element."""
+    """The elements of one kind that are adjacent to an element."""
 
     def __init__(self, elements: MeshElementField, relation: Relation, number: int) -> None:
         self._elements = elements
@@ -51,7 +51,7 @@ class Neighbors:
 
     @property
     def size(self) -> int:
-        """How many there are."""
+        """Number of neighbors."""
         return len(self._row)
 
     def __len__(self) -> int:
@@ -69,7 +69,7 @@ class Neighbors:
 
 
 def loop_over(elements: MeshElementField) -> Iterator[Element]:
-    """The elements of a kind, by their numbers."""
+    """The elements of a kind, by number."""
     patches = elements._known().patches
     for number in range(len(elements)):
         _patches.append(int(patches[number]))
@@ -80,7 +80,7 @@ def loop_over(elements: MeshElementField) -> Iterator[Element]:
 
 
 def patch_index() -> int:
-    """The patch of the element that the innermost loop is at."""
+    """The patch of the innermost loop's current element."""
     if not _patches:
         raise OctantsSyntaxError("qd.mesh_patch_idx() can only be called inside a loop over mesh elements")
     return _patches[-1]

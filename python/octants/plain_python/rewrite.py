@@ -32,7 +32,7 @@ Function = Callable[..., Any]
 
 
 def _copied(value: Any) -> Any:
-    """What a variable holds: vectors, matrices and structs are values."""
+    """The value that a variable holds: vectors, matrices and structs are copied."""
     return copy(value) if isinstance(value, (Matrix, Struct)) else value
 
 
@@ -120,8 +120,9 @@ class _Rewriter(ast.NodeTransformer):
         return node
 
     def _of_variable(self, node: ast.Call, target: ast.Name) -> ast.AST:
-        """A tuple that calls the function, assigns what it put to the variable, and of which the first item is the
-        result."""
+        """A tuple expression that calls the function, assigns the value it stored to the variable, and yields the
+        result first.
+        """
         self._count += 1
         put = f"{_PREFIX}put{self._count}"
         make = ast.NamedExpr(ast.Name(put, ast.Store()), ast.List([], ast.Load()))
@@ -134,7 +135,7 @@ class _Rewriter(ast.NodeTransformer):
         return ast.copy_location(ast.Subscript(both, ast.Constant(0), ast.Load()), node)
 
     def _value(self, e: ast.expr) -> Any:
-        """What a dotted name means now; None where that is not known."""
+        """The current value of a dotted name; None if unknown."""
         if isinstance(e, ast.Name):
             return self._names(e.id)
         if isinstance(e, ast.Attribute):
@@ -143,7 +144,7 @@ class _Rewriter(ast.NodeTransformer):
 
 
 def _loaded(key: ast.expr) -> ast.expr:
-    """A key as an expression of its own: a slice is an object."""
+    """A key as a standalone expression: slice syntax becomes a `slice` object."""
     if isinstance(key, ast.Slice):
         parts = [part or ast.Constant(None) for part in (key.lower, key.upper, key.step)]
         return ast.Call(ast.Name("slice", ast.Load()), parts, [])
@@ -151,7 +152,7 @@ def _loaded(key: ast.expr) -> ast.expr:
 
 
 def rewrite(function: Any) -> Any:
-    """A function that does in Python what the function means in the kernel language."""
+    """A Python function with the semantics that the kernel language gives to the function."""
     try:
         lines, first = inspect.getsourcelines(function)
         tree = ast.parse(textwrap.dedent("".join(lines)))
@@ -184,7 +185,7 @@ def rewrite(function: Any) -> Any:
 
 
 def _compiled(definition: ast.FunctionDef, free: list[str], filename: str, lines_before: int) -> types.CodeType:
-    """The code of a function that finds the names in `free` in its closure."""
+    """The compiled function, which looks up the names in `free` in the original's closure."""
     parameters = [ast.arg(name) for name in free]
     arguments = ast.arguments([], parameters, None, [], [], None, [])
     outer = ast.FunctionDef("_octants_plain_scope", arguments, [definition], [], None)

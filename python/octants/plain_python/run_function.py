@@ -22,8 +22,7 @@ _rewritten: WeakKeyDictionary[_Function, tuple[_Function, inspect.Signature]] = 
 
 
 def run_function(function: _Function, args: tuple[Any, ...], kwargs: dict[str, Any], is_kernel: bool) -> Any:
-    """Calls a function with the meaning that the kernel language gives it: arguments by value, results of the declared
-    type."""
+    """Calls a function with the semantics of the kernel language: arguments by value, results of the declared type."""
     found = _rewritten.get(function)
     if found is None:
         found = _rewritten[function] = rewrite(function), _signature(function)
@@ -37,7 +36,7 @@ def run_function(function: _Function, args: tuple[Any, ...], kwargs: dict[str, A
 
 
 def _signature(function: _Function) -> inspect.Signature:
-    """The signature, with annotations that are written as text evaluated where that is possible."""
+    """The signature, with string annotations evaluated if possible."""
     try:
         return inspect.signature(function, eval_str=True)
     except (NameError, SyntaxError, AttributeError, TypeError):
@@ -45,7 +44,7 @@ def _signature(function: _Function) -> inspect.Signature:
 
 
 def _taken(value: Any, annotation: Any, is_kernel: bool) -> Any:
-    """An argument as the parameter holds it."""
+    """An argument, converted to what the parameter holds."""
     if annotation in (int, float, bool):
         return annotation(value) if is_kernel else value
     if isinstance(annotation, DataType):
@@ -68,7 +67,7 @@ def _tensor(value: Any, wanted: MatrixType) -> Any:
 
 
 def _declared(result: Any, annotation: Any) -> Any:
-    """A kernel's result as its return annotation declares it, in Python's own scalars."""
+    """A kernel's result, converted to its return annotation, as Python scalars."""
     if isinstance(result, tuple):
         wanted = getattr(annotation, "__args__", annotation)
         wanted = wanted if isinstance(wanted, (tuple, list)) else (None,) * len(result)

@@ -21,14 +21,14 @@ Operation = Callable[[Any, Any], Any]
 
 
 class Place:
-    """A variable, an element or a member that an atomic operation changes."""
+    """The target of an atomic operation: a variable, an element or a member."""
 
     def __init__(self, get: Callable[[], Any], put: Callable[[Any], None]) -> None:
         self.get, self.put = get, put
 
 
 def convert(dtype: Any, value: Any) -> Any:
-    """A number, vector or matrix as a type stores it."""
+    """A scalar, vector or matrix converted to a type."""
     numpy_type = resolve_dtype(dtype).numpy
     if isinstance(value, Matrix):
         return value.cast(dtype)
@@ -37,8 +37,7 @@ def convert(dtype: Any, value: Any) -> Any:
 
 
 def indices(looped: Any) -> Any:
-    """What a loop over an object runs through: the indices of an array, tuples of an ndrange, else the object's own
-    items."""
+    """The values that a loop over an object takes: array indices, tuples of an ndrange, or the object's own items."""
     if isinstance(looped, Ndrange) and len(looped.bounds) == 1:
         return (index for (index,) in looped)
     if getattr(type(looped), "_octants_entity", None) == "mesh_elements":
@@ -89,14 +88,14 @@ def _random_numbers(seed: Any) -> Callable[..., Any]:
 
 
 def _holds(condition: Any) -> bool:
-    """Whether a number, or the element of an array without axes, is not zero."""
+    """Whether a scalar, or the element of a 0-dimensional array, is not zero."""
     return bool(
         condition[()] if getattr(condition, "shape", None) == () and hasattr(condition, "__getitem__") else condition
     )
 
 
 def make_stand_ins(seed: Any) -> dict[str, Callable[..., Any]]:
-    """The functions by the compiler's names."""
+    """The Python implementations of builtins, by the names the compiler knows them by."""
     operations: dict[str, Operation] = {
         "atomic_add": lambda x, y: x + y,
         "atomic_sub": lambda x, y: x - y,
@@ -126,7 +125,7 @@ def make_stand_ins(seed: Any) -> dict[str, Callable[..., Any]]:
 
 
 def array_argument(value: Any, annotation: Any) -> Any:
-    """An array of another library, as kernels see it."""
+    """An array of another library, with the interface that kernels see."""
     if hasattr(value, "detach") and hasattr(value, "numpy"):
         value = value.detach().numpy()
     if not isinstance(value, np.ndarray):

@@ -13,7 +13,7 @@ from octants.types.values import Matrix
 
 
 class TypedMemory(HostMemory):
-    """Memory whose scalars are read as numpy's, not Python's."""
+    """Memory whose scalars are read as numpy scalars, not as Python's."""
 
     def get(self, index: tuple[int, ...]) -> Any:
         """One element: a numpy scalar, or a new array of `element_shape`."""
@@ -21,8 +21,9 @@ class TypedMemory(HostMemory):
 
 
 class ArrayArgument:
-    """A numpy array (or a torch tensor of the CPU, as one) as an argument of a kernel: its elements are those of the
-    kernel language, which may be vectors or matrices in its last axes."""
+    """A numpy array, or a CPU torch tensor as one, as an argument of a kernel. Its elements are those of the kernel
+    language, which may be vectors or matrices in its last axes.
+    """
 
     def __init__(self, values: np.ndarray[Any, Any], element_ndim: int) -> None:
         self.values = values

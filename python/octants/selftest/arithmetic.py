@@ -160,19 +160,19 @@ def _check_mathematics(of: object, kind: type[np.floating], ulps: float) -> str:
 
 @check()
 def mathematics_in_32_bits() -> str:
-    """Fast mathematics: a few units in the last place."""
+    """Math functions under fast_math: within a few units in the last place."""
     return _check_mathematics(qd.f32, np.float32, 64.0)
 
 
 @check(fast_math=False)
 def mathematics_in_32_bits_exactly() -> str:
-    """Without fast_math."""
+    """Math functions without fast_math."""
     return _check_mathematics(qd.f32, np.float32, 32.0)
 
 
 @check()
 def mathematics_in_64_bits() -> str:
-    """Double precision."""
+    """Math functions in double precision."""
     return _check_mathematics(qd.f64, np.float64, 64.0)
 
 

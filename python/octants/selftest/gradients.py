@@ -15,7 +15,7 @@ N = 2000
 
 @check()
 def gradients_by_reverse_mode() -> None:
-    """Of a sum over elements, through a function with a loop."""
+    """Reverse mode through a sum over elements, with a function that contains a loop."""
     x = qd.field(qd.f64, shape=N, needs_grad=True)
     y = qd.field(qd.f64, shape=N, needs_grad=True)
     loss = qd.field(qd.f64, shape=(), needs_grad=True)
@@ -45,7 +45,7 @@ def gradients_by_reverse_mode() -> None:
 
 @check()
 def kernels_launched_as_one() -> None:
-    """Tasks of a graph run in order, and again with other arguments."""
+    """Graphs: tasks run in order, and again with other arguments."""
 
     @qd.kernel(graph=True)
     def steps(x: qd.types.ndarray(dtype=qd.i32, ndim=1), by: qd.i32):

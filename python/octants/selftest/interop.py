@@ -23,7 +23,7 @@ def square(x: qd.types.ndarray(dtype=qd.f32, ndim=1)):
 
 @check()
 def numpy_arrays_come_back_changed() -> None:
-    """In place, and not their neighbors."""
+    """Kernels update numpy arrays in place, and nothing beside them."""
     x = np.arange(10, dtype=np.float32)
     square(x[2:8])
     want = np.arange(10.0)
@@ -33,7 +33,7 @@ def numpy_arrays_come_back_changed() -> None:
 
 @check()
 def tensors_of_torch() -> str:
-    """On the device where torch has it, without a copy; on the host elsewhere."""
+    """Torch tensors: without a copy on the device, if torch supports it; else on the host."""
     if importlib.util.find_spec("torch") is None:
         raise LeftOut("torch is not installed")
     torch: Any = __import__("torch")
@@ -48,7 +48,7 @@ def tensors_of_torch() -> str:
 
 
 class Shown:
-    """An array as other libraries see it: by DLPack only."""
+    """Another library's array, accessible through DLPack only."""
 
     def __init__(self, array: Any) -> None:
         self.__dlpack__ = array.__dlpack__
@@ -57,7 +57,7 @@ class Shown:
 
 @check()
 def arrays_shown_by_dlpack() -> str:
-    """Our arrays for other libraries, and for a kernel as if they were another's."""
+    """DLPack in both directions: arrays exported to other libraries, and passed to a kernel as foreign ones."""
     x = qd.ndarray(qd.f32, shape=16)
     x.fill(3.0)
     square(Shown(x))

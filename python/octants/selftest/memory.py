@@ -42,7 +42,7 @@ def fields_and_their_layouts() -> None:
 
 @check()
 def arrays_of_the_device_and_of_the_host() -> None:
-    """Ndarrays and numpy arrays, with strides too, as arguments of one kernel."""
+    """Ndarrays and numpy arrays, also strided ones, as arguments of one kernel."""
 
     @qd.kernel
     def add(
@@ -65,7 +65,7 @@ def arrays_of_the_device_and_of_the_host() -> None:
 
 @check()
 def large_arrays_in_wide_steps() -> None:
-    """Aligned and unaligned arrays of a million elements, with a rest."""
+    """Vectorized accesses: aligned and unaligned arrays of a million elements, with a remainder."""
 
     @qd.kernel
     def scale(x: qd.types.ndarray(dtype=qd.f32, ndim=1), y: qd.types.ndarray(dtype=qd.f32, ndim=1)):
@@ -82,7 +82,7 @@ def large_arrays_in_wide_steps() -> None:
 
 @check()
 def vectors_and_matrices() -> None:
-    """Products, norms, inverses; fields of them."""
+    """Products, norms and inverses of vectors and matrices, and fields of them."""
     n = 64
     matrices = qd.Matrix.field(3, 3, dtype=qd.f64, shape=n)
     vectors = qd.Vector.field(3, dtype=qd.f64, shape=n)
@@ -129,7 +129,7 @@ def structs() -> None:
 
 @check()
 def loops_branches_and_functions() -> None:
-    """Control flow of several kinds, serial tasks between parallel ones."""
+    """Control flow of several kinds, with serial tasks between parallel ones."""
     n = 200
     steps, total = qd.field(qd.i32, shape=n), qd.field(qd.i32, shape=())
 

@@ -16,7 +16,7 @@ from octants.selftest.registry import check, close, equal, raises, require
 
 @check()
 def printed_text() -> None:
-    """Every line arrives, with its values."""
+    """Every printed line arrives, with its values."""
 
     @qd.kernel
     def say(n: qd.i32):
@@ -33,7 +33,7 @@ def printed_text() -> None:
 
 @check(debug=True)
 def failed_assertions() -> None:
-    """An assertion of one thread raises, with its values, and the next launch works again."""
+    """A failed assertion in one thread raises, with its values, and the next launch works again."""
     x = qd.field(qd.i32, shape=100)
 
     @qd.kernel
@@ -50,7 +50,7 @@ def failed_assertions() -> None:
 
 @check(debug=True)
 def indices_outside() -> None:
-    """Debug mode finds them."""
+    """Debug mode detects indices out of bounds."""
     x = qd.field(qd.i32, shape=8)
 
     @qd.kernel
@@ -76,7 +76,7 @@ def _draw(n: int) -> tuple[np.ndarray, np.ndarray]:
 
 @check(random_seed=7)
 def random_numbers() -> None:
-    """Uniform and normal ones, with the moments they should have."""
+    """Uniform and normal random numbers have the right moments."""
     n = 200_000
     uniform, normal = _draw(n)
     require(0.0 <= uniform.min() < uniform.max() < 1.0, f"from {uniform.min()} to {uniform.max()}")

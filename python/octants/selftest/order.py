@@ -23,14 +23,14 @@ def fill(x: Ints, value: qd.i32):
 
 @qd.kernel
 def add(x: Ints, y: Ints, value: qd.i32):
-    """One array from another."""
+    """Adds one array to another."""
     for i in x:
         y[i] = x[i] + value
 
 
 @qd.kernel
 def slow(x: Ints, value: qd.i32):
-    """Sets an element, late."""
+    """Sets an element after a delay."""
     qd.loop_config(serialize=True)
     for _ in range(1):
         s = value
@@ -46,7 +46,7 @@ def _ints() -> qd.Ndarray:
 
 @check()
 def work_of_a_stream_runs_in_order() -> None:
-    """A chain of dependent kernels, on several streams at once."""
+    """Chains of dependent kernels run in order, on several streams concurrently."""
     with qd.create_stream() as a, qd.create_stream() as b:
         arrays = [_ints(), _ints()]
         for x, s in zip(arrays, (a, b), strict=True):
@@ -59,7 +59,7 @@ def work_of_a_stream_runs_in_order() -> None:
 
 @check()
 def events_order_streams() -> None:
-    """One stream waits for a point in another's work."""
+    """An event makes one stream wait for another."""
     with qd.create_stream() as a, qd.create_stream() as b, qd.create_event() as event:
         x, y = _ints(), _ints()
         for round_ in range(20):
@@ -74,7 +74,7 @@ def events_order_streams() -> None:
 
 @check()
 def events_measure_time() -> str:
-    """The time between two events."""
+    """Two events measure the time between them."""
     with qd.create_stream() as s, qd.create_event(timing=True) as start, qd.create_event(timing=True) as end:
         x = _ints()
         fill(x, 1, qd_stream=s)
@@ -118,7 +118,7 @@ def sections_side_by_side() -> None:
 
 @check()
 def arrays_of_the_host_on_streams() -> None:
-    """What a launch reads is taken when the call is made; what it writes is there when the call returns."""
+    """Host arrays are read when the launch is called, and written by the time the call returns."""
     host, result, x = np.arange(N, dtype=np.int32), np.zeros(N, dtype=np.int32), _ints()
     with qd.create_stream() as s:
         slow(x, 1, qd_stream=s)
@@ -130,7 +130,7 @@ def arrays_of_the_host_on_streams() -> None:
 
 @check()
 def many_streams() -> None:
-    """Thirty-two streams with work, and memory that is dropped while it is in use."""
+    """Thirty-two busy streams, and memory that is freed while in use."""
     streams = [qd.create_stream() for _ in range(32)]
     results = [_ints() for _ in streams]
     for k, (s, out) in enumerate(zip(streams, results, strict=True)):

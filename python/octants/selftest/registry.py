@@ -15,28 +15,29 @@ Run = Callable[[], str | None]
 
 
 class LeftOut(Exception):
-    """A check that cannot be made here; the text says why."""
+    """A check that is skipped here; the text gives the reason."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that a device must do."""
+    """One requirement on a device."""
 
     group: str
-    """The kind of thing: the name of the module."""
+    """The name of the module."""
     name: str
     run: Run
     options: dict[str, Any] = field(default_factory=dict)
-    """What `qd.init` is to get besides the arch."""
+    """Options of `qd.init` besides the arch."""
 
 
 CHECKS: list[Check] = []
-"""All checks, in the order in which they run."""
+"""All checks, in execution order."""
 
 
 def check(**options: Any) -> Callable[[Run], Run]:
-    """Registers a function as a check, run in a separate program with these options. It raises `AssertionError` if the
-    device is wrong, and may return a remark for the table."""
+    """Registers a function as a check, which runs in a program of its own with these options. It raises
+    `AssertionError` if the device is faulty, and may return a remark for the table.
+    """
 
     def add(run: Run) -> Run:
         group = run.__module__.rsplit(".", 1)[-1]
@@ -47,7 +48,7 @@ def check(**options: Any) -> Callable[[Run], Run]:
 
 
 def equal(got: Any, want: Any, what: str = "") -> None:
-    """Fails unless all elements are the same."""
+    """Fails unless all elements are equal."""
     got, want = np.asarray(got), np.asarray(want)
     wrong = np.argwhere(got != want)
     if len(wrong):
@@ -57,7 +58,7 @@ def equal(got: Any, want: Any, what: str = "") -> None:
 
 
 def close(got: Any, want: npt.ArrayLike, relative: float, absolute: float = 0.0, what: str = "") -> float:
-    """Fails unless all elements are within a tolerance; gives the largest error as a part of it."""
+    """Fails unless all elements are within a tolerance; returns the largest error relative to the tolerance."""
     got, want = np.asarray(got, dtype=np.float64), np.asarray(want, dtype=np.float64)
     with np.errstate(invalid="ignore"):
         error = np.abs(got - want) / (absolute + relative * np.abs(want))
@@ -70,13 +71,13 @@ def close(got: Any, want: npt.ArrayLike, relative: float, absolute: float = 0.0,
 
 
 def require(condition: object, otherwise: str) -> None:
-    """Fails with a text unless something holds."""
+    """Fails with a text unless a condition holds."""
     if not condition:
         raise AssertionError(otherwise)
 
 
 def raises(run: Callable[[], object], text: str) -> None:
-    """Fails unless a kernel's assertion fails, with this text in its message, by the time that the device is done."""
+    """Fails unless a kernel's assertion with this text in its message fails by the time the device is idle."""
     try:
         run()
         qd.sync()

@@ -23,20 +23,20 @@ GROUPS = ("arithmetic", "memory", "sums", "order", "gradients", "messages", "int
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a check."""
+    """The outcome of a check."""
 
     check: Check
     state: str
     """`passed`, `FAILED` or `left out`."""
     seconds: float
     remark: str = ""
-    """What the check said, or the first line of what went wrong."""
+    """The remark of the check, or the first line of the error."""
     details: str = ""
-    """All of what went wrong."""
+    """The full error."""
 
 
 def device_description() -> str:
-    """The running program's device, the chip code is made for, and what drives it."""
+    """The running program's device, its target chip, and its driver."""
     info = _octants.memory_info()
     if not on_gpu():
         return f"{platform.processor() or platform.machine()}, {os.cpu_count()} processors"
@@ -47,7 +47,7 @@ def device_description() -> str:
 
 
 def _version(api: str, number: int) -> str:
-    """A driver's version as people write it."""
+    """The version of a driver in the usual notation."""
     if api == "CUDA":
         return f"{number // 1000}.{number % 1000 // 10}"
     if api == "HIP":
@@ -56,7 +56,7 @@ def _version(api: str, number: int) -> str:
 
 
 def all_checks() -> list[Check]:
-    """All checks, in the order in which they run."""
+    """All checks, in execution order."""
     for group in GROUPS:
         importlib.import_module(f"octants.selftest.{group}")
     return sorted(CHECKS, key=lambda check: GROUPS.index(check.group))
@@ -80,21 +80,23 @@ def run_one(check: Check, arch: str) -> Outcome:
 
 
 def run_checks(arch: str, only: str = "") -> Iterable[Outcome]:
-    """Runs the checks whose group or name holds `only`."""
+    """Runs the checks whose group or name contains `only`."""
     for check in all_checks():
         if only in check.group or only in check.name:
             yield run_one(check, arch)
 
 
 def main(argv: list[str] | None = None) -> int:
-    """What the command line asks for; returns the exit status."""
+    """The command line; returns the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m octants.selftest", description="Check that a device does what programs ask of it."
     )
     parser.add_argument(
-        "--arch", default="gpu", help="cpu, cuda, amdgpu, vulkan, or gpu: the best that is there (default)"
+        "--arch", default="gpu", help="cpu, cuda, amdgpu, vulkan, or gpu for the best available one (default)"
     )
-    parser.add_argument("--only", default="", metavar="TEXT", help="only checks with this in their name or group")
+    parser.add_argument(
+        "--only", default="", metavar="TEXT", help="run only checks whose name or group contains this text"
+    )
     given = parser.parse_args(argv)
     if given.arch not in ("cpu", "gpu", "cuda", "amdgpu", "vulkan"):
         parser.error(f"--arch: `{given.arch}` is not one of cpu, gpu, cuda, amdgpu, vulkan")
@@ -119,10 +121,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _say_what_to_report(arch: str, device: str, failed: list[Outcome]) -> None:
-    print(
-        "\nPlease report this, with all of the text below, and where it is easy with the code of a kernel that went "
-        "wrong"
-    )
+    print("\nPlease report this with all of the text below, and if possible with the code of a kernel that failed")
     print(f"(`python -m octants.selftest --arch {arch} --only NAME` runs one check alone):\n")
     print(f"    octants {_octants.__version__}, Python {platform.python_version()}, numpy {np.__version__}")
     print(f"    {platform.platform()}")

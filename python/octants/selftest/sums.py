@@ -15,7 +15,7 @@ N = 100_000
 
 @check()
 def reductions_of_integers() -> None:
-    """Sums, extrema and logical combinations, exactly."""
+    """Sums, extrema and bitwise reductions, exactly."""
 
     @qd.kernel
     def reduce(x: qd.types.ndarray(dtype=qd.i32, ndim=1), out: qd.types.ndarray(dtype=qd.i64, ndim=1)):
@@ -56,14 +56,14 @@ def _check_float_sums(of: object, kind: type[np.floating], relative: float) -> N
 
 @check()
 def reductions_of_floats() -> None:
-    """Sums and extrema of both widths, of few and of many elements."""
+    """Sums and extrema of f32 and f64, of few and of many elements."""
     _check_float_sums(qd.f32, np.float32, 3e-5)
     _check_float_sums(qd.f64, np.float64, 1e-12)
 
 
 @check()
 def results_of_sums() -> None:
-    """A kernel's own variable, summed up and returned."""
+    """A local variable of a kernel that is summed up in parallel and returned."""
 
     @qd.kernel
     def norm(x: qd.types.ndarray(dtype=qd.f32, ndim=1)) -> qd.f32:
@@ -78,7 +78,7 @@ def results_of_sums() -> None:
 
 @check()
 def histograms() -> None:
-    """Many threads count in few places, of fields and of arrays."""
+    """Many threads update few elements, of fields and of arrays."""
     counts = qd.field(qd.i32, shape=256)
 
     @qd.kernel
@@ -98,7 +98,7 @@ def histograms() -> None:
 
 @check()
 def scattered_floats() -> None:
-    """Floats of both widths added in memory by many threads."""
+    """Atomic adds of f32 and f64 from many threads."""
 
     @qd.kernel
     def scatter(
@@ -120,7 +120,7 @@ def scattered_floats() -> None:
 
 @check()
 def atomics_give_old_values() -> None:
-    """Each of many threads gets a distinct number; compare and swap."""
+    """Atomics return old values: each thread gets a distinct number. Compare and swap."""
     taken, next_one = qd.field(qd.i32, shape=N), qd.field(qd.i32, shape=())
     winner = qd.field(qd.i32, shape=())
 

@@ -14,6 +14,6 @@ __all__ = ["mem_sync", *block_threads.__all__, *block_folds.__all__, *radix_rank
 
 @func
 def mem_sync() -> None:
-    """An older name of `mem_fence`."""
+    """Deprecated name of `mem_fence`."""
     warn_of_old_name("block.mem_sync", "block.mem_fence")
     block_threads.mem_fence()

@@ -6,7 +6,7 @@ then its result goes through shared memory, and the results of subgroups are com
 """
 
 # mypy: ignore-errors
-# Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
+# Mypy cannot check kernels: their annotations are values, and their assignments have no Python type.
 
 from __future__ import annotations
 
@@ -43,16 +43,16 @@ __all__ = [
 
 @func
 def _check_block_dim(block_dim: template()) -> None:
-    static_assert(
-        block_dim > 0 and block_dim % group_size() == 0, "block_dim is a multiple of the threads of a subgroup"
-    )
+    static_assert(block_dim > 0 and block_dim % group_size() == 0, "block_dim must be a multiple of the subgroup size")
     # Checked in debug mode: the number of threads of the block is not a compile-time constant here.
     assert block_dim == _block_size(), "block_dim of a block operation differs from the block_dim of the loop"
 
 
 @func
 def reduce(value: Any, block_dim: template(), op: template(), dtype: template()) -> Any:
-    """The values of all threads, in their order, combined by `op`, an associative function, on the first thread."""
+    """The values of all threads reduced by `op`, an associative function, in thread order; valid on the first
+    thread.
+    """
     _check_block_dim(block_dim)
     result = _reduce_tiled(value, op, log2_group_size())
     if static(block_dim > group_size()):
@@ -70,7 +70,7 @@ def reduce(value: Any, block_dim: template(), op: template(), dtype: template())
 
 @func
 def reduce_all(value: Any, block_dim: template(), op: template(), dtype: template()) -> Any:
-    """The values of all threads, in their order, combined by `op`, an associative function, on each thread."""
+    """The values of all threads reduced by `op`, an associative function, in thread order; valid on each thread."""
     result = reduce(value, block_dim, op, dtype)
     everyones = SharedArray(1, dtype)
     if thread_idx() == 0:
@@ -83,7 +83,7 @@ def reduce_all(value: Any, block_dim: template(), op: template(), dtype: templat
 
 @func
 def _scan(value: Any, block_dim: template(), op: template(), dtype: template()) -> Any:
-    """The inclusive scan; beside it that of the threads of the subgroups before, and whether there are any."""
+    """The inclusive scan, the reduction of all preceding subgroups, and whether there are any."""
     _check_block_dim(block_dim)
     result = _inclusive_tiled(value, op, log2_group_size())
     before = result
@@ -105,7 +105,7 @@ def _scan(value: Any, block_dim: template(), op: template(), dtype: template()) 
 
 @func
 def inclusive_scan(value: Any, block_dim: template(), op: template(), dtype: template()) -> Any:
-    """The values of the threads up to this one combined by `op`, an associative function."""
+    """The values of the threads up to and including this one, reduced by `op`, an associative function."""
     result, before, follows = _scan(value, block_dim, op, dtype)
     if follows:
         result = op(before, result)
@@ -114,7 +114,7 @@ def inclusive_scan(value: Any, block_dim: template(), op: template(), dtype: tem
 
 @func
 def exclusive_scan(value: Any, block_dim: template(), op: template(), identity: Any, dtype: template()) -> Any:
-    """The values of the threads before this one combined by `op`; the first thread gets `identity`."""
+    """The values of the threads before this one, reduced by `op`; `identity` on the first thread."""
     scanned, before, follows = _scan(value, block_dim, op, dtype)
     result = shuffle_up(scanned, 1)
     if follows:

@@ -20,20 +20,20 @@ __all__ = [
 ]
 
 _count = kernel_only(
-    "simt.block_count", "For how many threads of the block the predicate is not zero.", lambda predicate: None
+    "simt.block_count", "Number of threads in the block whose predicate is not zero.", lambda predicate: None
 )
 _block_index = kernel_only("simt.block_index", "The block's index in the grid, i32.", lambda: None)
-_block_size = kernel_only("simt.block_size", "Threads of a block, i32.", lambda: None)
+_block_size = kernel_only("simt.block_size", "Number of threads per block, i32.", lambda: None)
 
 sync = kernel_only(
     "simt.block_sync",
-    "A barrier: waits for all threads of the block, and makes what they wrote visible to each of them.",
+    "A barrier: waits for all threads of the block, and makes their writes visible to each other.",
     lambda: None,
     "simt.block.sync",
 )
 mem_fence = kernel_only(
     "simt.block_fence",
-    "Orders this thread's accesses to memory, as other threads of the block see them. Waits for no one.",
+    "A memory fence for the block: orders this thread's accesses as other threads of the block see them.",
     lambda: None,
     "simt.block.mem_fence",
 )
@@ -42,8 +42,8 @@ thread_idx = kernel_only(
 )
 SharedArray = kernel_only(
     "simt.SharedArray",
-    "`SharedArray(shape, dtype)`: an array in the block's memory. The shape is an integer or a tuple of integers known "
-    "at compile time; the type is a scalar, vector or matrix type. Its contents are undefined at first.",
+    "`SharedArray(shape, dtype)`: an array in shared memory. The shape is a compile-time integer or tuple of "
+    "integers; the type is a scalar, vector or matrix type. The array is uninitialized.",
     lambda shape, dtype: None,
     "simt.block.SharedArray",
 )
@@ -51,19 +51,19 @@ SharedArray = kernel_only(
 
 @func
 def sync_count_nonzero(predicate: Any) -> Any:
-    """A barrier; returns for how many threads of the block the predicate is not zero, i32."""
+    """A barrier; returns the number of threads in the block whose predicate is not zero, i32."""
     return _count(predicate)
 
 
 @func
 def sync_any_nonzero(predicate: Any) -> Any:
-    """A barrier; returns 1 if the predicate is not zero for a thread of the block, else 0, i32."""
+    """A barrier; returns 1 if the predicate is not zero on any thread of the block, else 0, i32."""
     return cast(_count(predicate) > 0, i32)
 
 
 @func
 def sync_all_nonzero(predicate: Any) -> Any:
-    """A barrier; returns 1 if the predicate is not zero for all threads of the block, else 0, i32."""
+    """A barrier; returns 1 if the predicate is not zero on all threads of the block, else 0, i32."""
     # The last block on the CPU may have fewer threads than `_block_size()`.
     return cast(_count(not predicate) == 0, i32)
 

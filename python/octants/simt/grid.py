@@ -10,7 +10,7 @@ __all__ = ["mem_fence", "memfence"]
 
 mem_fence = kernel_only(
     "simt.grid_fence",
-    "Orders this thread's accesses to memory, as all threads of the device see them. Waits for no one.",
+    "A memory fence for the device: orders this thread's accesses as all threads of the device see them.",
     lambda: None,
     "simt.grid.mem_fence",
 )
@@ -18,6 +18,6 @@ mem_fence = kernel_only(
 
 @func
 def memfence() -> None:
-    """An older name of `mem_fence`."""
+    """Deprecated name of `mem_fence`."""
     warn_of_old_name("grid.memfence", "grid.mem_fence")
     mem_fence()

@@ -40,25 +40,25 @@ def multiply(a: Any, b: Any) -> Any:
 
 @func
 def bit_and(a: Any, b: Any) -> Any:
-    """Bits that both have."""
+    """The bitwise and."""
     return a & b
 
 
 @func
 def bit_or(a: Any, b: Any) -> Any:
-    """Bits that one has."""
+    """The bitwise or."""
     return a | b
 
 
 @func
 def bit_xor(a: Any, b: Any) -> Any:
-    """Bits that only one has."""
+    """The bitwise exclusive or."""
     return a ^ b
 
 
 @func
 def largest(value: Any) -> Any:
-    """The largest value of a value's type: infinity for floats."""
+    """The largest value of the value's type: infinity for floats."""
     result = zero(value)
     for dtype, number in static(_LARGEST):
         if static(isinstance(result, dtype)):
@@ -68,7 +68,7 @@ def largest(value: Any) -> Any:
 
 @func
 def smallest(value: Any) -> Any:
-    """The smallest value of a value's type: minus infinity for floats."""
+    """The smallest value of the value's type: minus infinity for floats."""
     result = zero(value)
     for dtype, number in static(_SMALLEST):
         if static(isinstance(result, dtype)):

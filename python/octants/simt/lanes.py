@@ -27,7 +27,7 @@ __all__ = [
 
 @known_to_compiler("simt.group_size")
 def group_size() -> int:
-    """Threads of a subgroup of the running program's device: 32 or 64, and 8 to 128 under Vulkan. Known at compile time
+    """Threads per subgroup on the device of the running program: 32 or 64; 8 to 128 on Vulkan. A compile-time constant
     in kernels.
 
     Raises `OctantsRuntimeError` without a program.
@@ -50,35 +50,32 @@ invocation_id = kernel_only(
 sync = kernel_only("simt.subgroup_sync", "A barrier of the subgroup.", lambda: None, "simt.subgroup.sync")
 mem_fence = kernel_only(
     "simt.block_fence",
-    "Orders this thread's accesses to memory, as other threads of the block see them. Waits for no one.",
+    "A memory fence for the block: orders this thread's accesses as other threads of the block see them.",
     lambda: None,
     "simt.block.mem_fence",
 )
 shuffle = kernel_only(
     "simt.shuffle",
-    "`shuffle(value, index)`: the value of the thread with an index in the subgroup; the own value if there is none.",
+    "`shuffle(value, index)`: the value of the subgroup's thread `index`; the thread's own value if there is none.",
     lambda value, index: None,
     "simt.subgroup.shuffle",
 )
 shuffle_xor = kernel_only(
     "simt.shuffle_xor",
-    "`shuffle_xor(value, mask)`: the value of the thread whose index differs in the mask's bits; the own value if "
-    "there is none.",
+    "`shuffle_xor(value, mask)`: the value of the thread whose index is this one xor `mask`; the thread's own "
+    "value if there is none.",
     lambda value, mask: None,
     "simt.subgroup.shuffle_xor",
 )
 shuffle_up = kernel_only(
     "simt.shuffle_up",
-    "`shuffle_up(value, offset)`: the value of the thread whose index is less by the offset; the own value if there is "
-    "none.",
+    "`shuffle_up(value, offset)`: the value of the thread `offset` below; the thread's own value if there is none.",
     lambda value, offset: None,
     "simt.subgroup.shuffle_up",
 )
 shuffle_down = kernel_only(
     "simt.shuffle_down",
-    "`shuffle_down(value, offset)`: the value of the thread whose index is larger by the offset; the own value if "
-    "there is "
-    "none.",
+    "`shuffle_down(value, offset)`: the value of the thread `offset` above; the thread's own value if there is none.",
     lambda value, offset: None,
     "simt.subgroup.shuffle_down",
 )
@@ -86,7 +83,7 @@ shuffle_down = kernel_only(
 
 @func
 def check_tile(log2_size: template()) -> None:  # type: ignore[valid-type]
-    """Rejects tiles that are no part of a subgroup, at compile time."""
+    """Rejects at compile time tiles that do not divide a subgroup."""
     static_assert(
         0 <= log2_size and log2_size <= log2_group_size(),
         "log2_size must be from 0 to log2_group_size(): a tile is a part of a subgroup",
@@ -95,7 +92,7 @@ def check_tile(log2_size: template()) -> None:  # type: ignore[valid-type]
 
 @func
 def broadcast(value: Any, index: Any) -> Any:
-    """The value of the thread with an index in the subgroup, the same index for all of its threads."""
+    """The value of the subgroup's thread with that index, which must be uniform in the subgroup."""
     return shuffle(value, index)
 
 

@@ -5,7 +5,7 @@ and the sums. `sums += a @ b` is the product. The position of each element depen
 """
 
 # mypy: ignore-errors
-# Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
+# Mypy cannot check kernels: their annotations are values, and their assignments have no Python type.
 
 from __future__ import annotations
 
@@ -26,23 +26,25 @@ __all__ = ["FragmentType", "MatrixProduct"]
 _SIDE = 16
 
 _fragment_index = kernel_only(
-    "simt.fragment_index", "The row or column of a component of this thread.", lambda kind, role, component, axis: None
+    "simt.fragment_index",
+    "The row or column of one of this thread's components.",
+    lambda kind, role, component, axis: None,
 )
-_product = kernel_only("simt.product", "`a @ b + c` of the components of three fragments.", lambda kind, a, b, c: None)
+_product = kernel_only("simt.product", "`a @ b + c` for the components of three fragments.", lambda kind, a, b, c: None)
 
 
 def _common_methods(kind: str, role: str, components: int) -> dict[str, Any]:
-    """Loads, stores and fills of a kind of fragment."""
+    """Load, store and fill methods of a fragment type."""
 
     @func
     def fill_(self: Any, value: Any) -> None:
-        """Sets all elements to a number, the same on all threads."""
+        """Sets all elements to a value, which must be the same on all threads."""
         for i in static(range(components)):
             self.values[i] = value
 
     @func
     def load_(self: Any, array: template(), row: Any, column: Any) -> None:
-        """Loads the 16 rows and columns of an array from `[row, column]` on, all of which exist."""
+        """Loads the 16 x 16 elements of an array that start at `[row, column]`. All must be in bounds."""
         self.values = Vector(
             [
                 array[row + _fragment_index(kind, role, i, "row"), column + _fragment_index(kind, role, i, "column")]
@@ -52,7 +54,7 @@ def _common_methods(kind: str, role: str, components: int) -> dict[str, Any]:
 
     @func
     def load_transposed_(self: Any, array: template(), row: Any, column: Any) -> None:
-        """Loads the transpose of the 16 rows and columns of an array from `[row, column]` on, all of which exist."""
+        """Loads the transpose of the 16 x 16 elements that start at `[row, column]`. All must be in bounds."""
         self.values = Vector(
             [
                 array[row + _fragment_index(kind, role, i, "column"), column + _fragment_index(kind, role, i, "row")]
@@ -62,7 +64,7 @@ def _common_methods(kind: str, role: str, components: int) -> dict[str, Any]:
 
     @func
     def store_(self: Any, array: template(), row: Any, column: Any) -> None:
-        """Stores into the 16 rows and columns of an array from `[row, column]` on, all of which exist."""
+        """Stores to the 16 x 16 elements of an array that start at `[row, column]`. All must be in bounds."""
         for i in static(range(components)):
             array[row + _fragment_index(kind, role, i, "row"), column + _fragment_index(kind, role, i, "column")] = (
                 self.values[i]
@@ -70,7 +72,7 @@ def _common_methods(kind: str, role: str, components: int) -> dict[str, Any]:
 
     @func
     def _load3d(self: Any, array: template(), batch: template(), r0: Any, r1: Any, c0: Any, c1: Any) -> None:
-        """The rows `r0` to `r1` and columns `c0` to `c1` of an array; what is outside of the array stays as it is."""
+        """Loads rows `r0` to `r1` and columns `c0` to `c1` of an array. Elements out of bounds keep their values."""
         row_end = min(r1, array.shape[static(len(array.shape) - 2)])
         column_end = min(c1, array.shape[static(len(array.shape) - 1)])
         for i in static(range(components)):
@@ -84,7 +86,7 @@ def _common_methods(kind: str, role: str, components: int) -> dict[str, Any]:
 
     @func
     def _store3d(self: Any, array: template(), batch: template(), r0: Any, r1: Any, c0: Any, c1: Any) -> None:
-        """Into the rows `r0` to `r1` and columns `c0` to `c1` of an array, as far as they are in the array."""
+        """Stores to rows `r0` to `r1` and columns `c0` to `c1` of an array, as far as they are in bounds."""
         row_end = min(r1, array.shape[static(len(array.shape) - 2)])
         column_end = min(c1, array.shape[static(len(array.shape) - 1)])
         for i in static(range(components)):
@@ -122,12 +124,12 @@ def _common_methods(kind: str, role: str, components: int) -> dict[str, Any]:
 
 
 def _mark_of(kind: str, role: str) -> str:
-    """The name of a method that only one kind of fragment has."""
+    """The name of a method that identifies the kind of fragment."""
     return f"_is_{role}_of_{kind}"
 
 
 def _methods_of_sums(kind: str) -> dict[str, Any]:
-    """Products that are added to and subtracted from sums."""
+    """Adds products to accumulators, and subtracts them."""
     left_mark, right_mark = _mark_of(kind, "a"), _mark_of(kind, "b")
     message = "the operands must be an `a` and a `b` fragment of the same MatrixProduct as the accumulator"
 
@@ -145,7 +147,7 @@ def _methods_of_sums(kind: str) -> dict[str, Any]:
 
 
 def _methods_of_operands() -> dict[str, Any]:
-    """Rejects products that are added to or subtracted from an operand."""
+    """Rejects adding products to operands."""
 
     @func
     def refuse(self: Any, a: template(), b: template()) -> None:
@@ -160,12 +162,12 @@ def _zeros(fragment: template()) -> Any:
 
 
 class FragmentType:
-    """A kind of fragment of a `MatrixProduct`: `a`, `b` or `sums`. In kernels `zeros()` makes one.
+    """A fragment type of a `MatrixProduct`: `a`, `b` or `sums`. In kernels, `zeros()` creates a fragment.
 
-    A fragment `t` has `t.load_(array, row, column)`, `t.load_transposed_(array, row, column)` and
-    `t.store_(array, row, column)` for 16 rows and columns that exist, `t[:] = array[r0:r1, c0:c1]` and
-    `array[r0:r1, c0:c1] = t` for those that do, and `t.fill_(value)`. `t.values` is the vector of this thread's
-    elements: operations on each by itself are the same for all layouts.
+    A fragment `t` has `t.load_(array, row, column)`, `t.load_transposed_(array, row, column)` and `t.store_(array, row,
+    column)` for 16 x 16 elements in bounds, `t[:] = array[r0:r1, c0:c1]` and `array[r0:r1, c0:c1] = t` with bounds
+    checks, and `t.fill_(value)`. `t.values` is the vector of this thread's elements, for element-wise operations, which
+    do not depend on the layout.
     """
 
     def __init__(self, name: str, kind: str, role: str, dtype: Any) -> None:
@@ -175,7 +177,7 @@ class FragmentType:
         self.zeros = partial(_zeros, self)
 
     def _struct(self) -> StructType:
-        """The type for the threads of the running program's subgroups."""
+        """The struct type for the subgroup size of the running program's device."""
         components = _SIDE * _SIDE // group_size()
         if components not in self._types:
             methods = _common_methods(self._kind, self._role, components)
@@ -192,13 +194,13 @@ class FragmentType:
 
 
 class MatrixProduct:
-    """Products of matrices of 16 x 16 elements of a type, which the threads of a subgroup form together.
+    """Cooperative products of 16 x 16 matrices, computed by the threads of a subgroup.
 
-    `dtype` is the type of the operands: f16, f32 or f64. Products of f16 are summed up in f32, others in their own
-    type. `precision="tf32"` lets a device round operands of f32 to tf32 (10 bits of mantissa), for tensor cores;
-    devices without tf32 do not round. Without it f32 is never rounded.
+    `dtype` is the type of the operands: f16, f32 or f64. Products of f16 accumulate in f32, others in their own type.
+    `precision="tf32"` allows rounding f32 operands to tf32 (10 bits of mantissa) for tensor cores; devices without tf32
+    do not round. By default f32 is never rounded.
 
-    Blocks are whole subgroups: `block_dim` is a multiple of `subgroup.group_size()`.
+    Blocks must be whole subgroups: `block_dim` is a multiple of `subgroup.group_size()`.
     """
 
     SIZE = _SIDE

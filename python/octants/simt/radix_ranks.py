@@ -1,7 +1,7 @@
 """Ranks of the keys of a block by one digit: a step of a radix sort."""
 
 # mypy: ignore-errors
-# Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
+# Mypy cannot check kernels: their annotations are values, and their assignments have no Python type.
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ def radix_rank_match_atomic_or(
     bins: template(),
     excl_prefix: template(),
 ) -> Any:
-    """The place of the thread's key, u32, in the block's keys sorted by the digit of `num_bits` bits from `bit_start`;
-    keys with equal digits keep their order.
+    """The position of the thread's key, u32, in the block's keys, stably sorted by the digit of `num_bits` bits from
+    `bit_start`.
 
-    The block has `1 << radix_bits` threads. `bins` and `excl_prefix` are shared arrays of as many i32: for each digit,
-    how many keys have it, and how many have a smaller one. They may be read right after the call.
+    The block has `1 << radix_bits` threads. `bins` and `excl_prefix` are shared i32 arrays of the same length: on
+    return, the number of keys with each digit, and its exclusive prefix sum. Both may be read right after the call.
     """
     static_assert(block_dim == 1 << radix_bits, "the block needs one thread per digit: block_dim == 1 << radix_bits")
     static_assert(num_bits <= radix_bits, "num_bits must be at most radix_bits")

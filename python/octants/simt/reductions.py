@@ -6,7 +6,7 @@ result of the values from the last thread with a flag up to itself.
 """
 
 # mypy: ignore-errors
-# Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
+# Mypy cannot check kernels: their annotations are values, and their assignments have no Python type.
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ Those that end in `_tiled` are of tiles: of `2**log2_size` consecutive threads, 
 """
 
 # mypy: ignore-errors
-# Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
+# Mypy cannot check kernels: their annotations are values, and their assignments have no Python type.
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A sort of a subgroup: of pairs of a key and a value, one pair on each thread."""
 
 # mypy: ignore-errors
-# Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
+# Mypy cannot check kernels: their annotations are values, and their assignments have no Python type.
 
 from __future__ import annotations
 
@@ -17,9 +17,7 @@ __all__ = ["bitonic_sort_kv", "bitonic_sort_kv_tiled"]
 
 @func
 def bitonic_sort_kv_tiled(key: Any, value: Any, log2_size: template()) -> Any:
-    """The pair of the tile that has the thread's place in ascending order of keys, and of values where keys are
-    equal.
-    """
+    """Sorts the tile's pairs by key, then by value, in ascending order; returns the pair at this thread's position."""
     check_tile(log2_size)
     lane = invocation_id() & static((1 << log2_size) - 1)
     own_key = key
@@ -43,8 +41,8 @@ def bitonic_sort_kv_tiled(key: Any, value: Any, log2_size: template()) -> Any:
 
 @func
 def bitonic_sort_kv(key: Any, value: Any) -> Any:
-    """The pair of the subgroup that has the thread's place in ascending order of keys, and of values where keys are
-    equal.
+    """Sorts the subgroup's pairs by key, then by value, in ascending order; returns the pair at this thread's
+    position.
     """
     sorted_key, sorted_value = bitonic_sort_kv_tiled(key, value, log2_group_size())
     return sorted_key, sorted_value

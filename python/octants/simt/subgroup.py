@@ -24,20 +24,20 @@ __all__ += lanes.__all__ + votes.__all__ + reductions.__all__ + scans.__all__ + 
 
 @func
 def barrier() -> None:
-    """An older name of `sync`."""
+    """Deprecated name of `sync`."""
     warn_of_old_name("subgroup.barrier", "subgroup.sync")
     lanes.sync()
 
 
 @func
 def memory_barrier() -> None:
-    """An older name of `mem_fence`."""
+    """Deprecated name of `mem_fence`."""
     warn_of_old_name("subgroup.memory_barrier", "subgroup.mem_fence")
     lanes.mem_fence()
 
 
 @func
 def ballot_full_subgroup(predicate: Any) -> Any:
-    """An older name of `ballot`."""
+    """Deprecated name of `ballot`."""
     warn_of_old_name("subgroup.ballot_full_subgroup", "subgroup.ballot")
     return votes.ballot(predicate)

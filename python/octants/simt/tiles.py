@@ -4,7 +4,7 @@ Thread `i` of the subgroup holds row `i`; threads beyond the tile's rows take pa
 """
 
 # mypy: ignore-errors
-# Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
+# Mypy cannot check kernels: their annotations are values, and their assignments have no Python type.
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["Tile16x16", "Tile32x32", "TileType"]
 
 @func
 def _load3d(self: Any, array: template(), batch: template(), r0: Any, r1: Any, c0: Any, c1: Any) -> None:
-    """The rows `r0` to `r1` and columns `c0` to `c1` of an array; what is outside of the array stays as it is."""
+    """Loads rows `r0` to `r1` and columns `c0` to `c1` of an array. Elements out of bounds keep their values."""
     static_assert(
         self.row.n <= group_size(), "a tile needs one thread of a subgroup per row: this device's subgroups are smaller"
     )
@@ -40,7 +40,7 @@ def _load3d(self: Any, array: template(), batch: template(), r0: Any, r1: Any, c
 
 @func
 def _store3d(self: Any, array: template(), batch: template(), r0: Any, r1: Any, c0: Any, c1: Any) -> None:
-    """Into the rows `r0` to `r1` and columns `c0` to `c1` of an array, as far as they are in the array."""
+    """Stores to rows `r0` to `r1` and columns `c0` to `c1` of an array, as far as they are in bounds."""
     static_assert(
         self.row.n <= group_size(), "a tile needs one thread of a subgroup per row: this device's subgroups are smaller"
     )
@@ -67,14 +67,14 @@ def _store(self: Any, array: template(), r0: Any, r1: Any, c0: Any, c1: Any) -> 
 
 @func
 def _ger_sub(self: Any, a: Any, b: Any) -> None:
-    """The tile less the product of the columns that the threads' numbers form, the second one transposed."""
+    """Rank-1 update: subtracts the outer product of two vectors, given by one component per thread."""
     for j in static(range(self.row.n)):
         self.row[j] -= a * shuffle(b, j)
 
 
 @func
 def _add_product(self: Any, a: template(), b: template()) -> None:
-    """Adds the product of two tiles; their elements are converted to this tile's type before."""
+    """Adds the product of two tiles, whose elements are first converted to this tile's type."""
     static_assert(
         self.row.n <= group_size(), "a tile needs one thread of a subgroup per row: this device's subgroups are smaller"
     )
@@ -87,7 +87,7 @@ def _add_product(self: Any, a: template(), b: template()) -> None:
 
 @func
 def _subtract_product(self: Any, a: template(), b: template()) -> None:
-    """Subtracts the product of two tiles; their elements are converted to this tile's type before."""
+    """Subtracts the product of two tiles, whose elements are first converted to this tile's type."""
     static_assert(
         self.row.n <= group_size(), "a tile needs one thread of a subgroup per row: this device's subgroups are smaller"
     )
@@ -100,7 +100,7 @@ def _subtract_product(self: Any, a: template(), b: template()) -> None:
 
 @func
 def _eye_(self: Any) -> None:
-    """Makes the tile the identity."""
+    """Sets the tile to the identity."""
     for j in static(range(self.row.n)):
         self.row[j] = 0
         if invocation_id() == j:
@@ -109,8 +109,8 @@ def _eye_(self: Any) -> None:
 
 @func
 def _cholesky_(self: Any, eps: Any) -> None:
-    """Replaces the lower triangle of the tile, symmetric and positive, by its Cholesky factor. A pivot is at least
-    `eps`; each thread may pass its own. The upper triangle is undefined afterwards.
+    """Replaces the lower triangle of a symmetric positive definite tile by its Cholesky factor. Pivots are clamped to
+    at least `eps`, which may differ between threads. The upper triangle is undefined afterwards.
     """
     lane = invocation_id()
     for k in static(range(self.row.n)):
@@ -125,7 +125,7 @@ def _cholesky_(self: Any, eps: Any) -> None:
 
 @func
 def _solve_triangular_(self: Any, b: template(), lower: template() = True) -> None:
-    """Replaces the tile `b` by the solution `x` of `x @ transpose(self) == b`; the tile itself is a lower triangle."""
+    """Replaces tile `b` by the solution `x` of `x @ transpose(self) == b`, for a lower triangular `self`."""
     static_assert(lower, "solve_triangular_() supports only lower triangles")
     static_assert(b.row.n == self.row.n, "solve_triangular_() takes a tile of the same size")
     for k in static(range(self.row.n)):
@@ -161,11 +161,11 @@ def _eye(tile: template(), dtype: template() = None) -> Any:
 
 
 class TileType:
-    """A kind of tile. In kernels `zeros(dtype)` and `eye(dtype)` make one; the type is that of float literals unless
-    given.
+    """A tile type. In kernels, `zeros(dtype)` and `eye(dtype)` create tiles; the type defaults to that of float
+    literals.
 
-    A tile `t` has `t[:] = a[r0:r1, c0:c1]`, `a[r0:r1, c0:c1] = t` (also with an index before the rows),
-    `t -= qd.outer(u, v)`, `t += a @ b` and `t -= a @ b`, `t.eye_()`, `t.cholesky_(eps)` and `t.solve_triangular_(b)`.
+    A tile `t` has `t[:] = a[r0:r1, c0:c1]`, `a[r0:r1, c0:c1] = t` (also with an index before the rows), `t -=
+    qd.outer(u, v)`, `t += a @ b` and `t -= a @ b`, `t.eye_()`, `t.cholesky_(eps)` and `t.solve_triangular_(b)`.
     """
 
     def __init__(self, size: int) -> None:
@@ -175,7 +175,7 @@ class TileType:
         self._types: dict[Any, StructType] = {}
 
     def of(self, dtype: Any = None) -> StructType:
-        """The type of tiles of a type of numbers."""
+        """The tile type with that scalar type."""
         dtype = default_fp() if dtype is None else resolve_dtype(dtype)
         if dtype not in self._types:
             made: Any = StructType({"row": vector(self.SIZE, dtype)}, _METHODS, repr(self))

@@ -4,7 +4,7 @@ Those that end in `_tiled` are of tiles: of `2**log2_size` consecutive threads, 
 """
 
 # mypy: ignore-errors
-# Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
+# Mypy cannot check kernels: their annotations are values, and their assignments have no Python type.
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ __all__ = [
 
 ballot = kernel_only(
     "simt.ballot",
-    "A bit for each thread of the subgroup whose predicate is not zero, u64.",
+    "A bit mask of the threads of the subgroup whose predicate is not zero, u64.",
     lambda predicate: None,
     "simt.subgroup.ballot",
 )
@@ -42,7 +42,7 @@ ballot = kernel_only(
 
 @func
 def ballot_first_n(predicate: Any, n: template()) -> Any:
-    """A bit for each of the first `n` threads of the subgroup whose predicate is not zero, u32. `n` is from 1 to 32."""
+    """A bit mask of the first `n` threads of the subgroup whose predicate is not zero, u32. `n` is from 1 to 32."""
     static_assert(1 <= n and n <= 32, "ballot_first_n() takes 1 to 32 threads")
     return cast(ballot(predicate) & u64(static((1 << n) - 1)), u32)
 
@@ -55,7 +55,7 @@ def elect() -> Any:
 
 @func
 def all_true_tiled(predicate: Any, log2_size: template()) -> Any:
-    """1 where the predicate is not zero for all threads of the tile, else 0, i32."""
+    """1 if the predicate is not zero on all threads of the tile, else 0, i32."""
     check_tile(log2_size)
     holds = cast(predicate != 0, i32)
     for k in static(range(log2_size)):
@@ -65,7 +65,7 @@ def all_true_tiled(predicate: Any, log2_size: template()) -> Any:
 
 @func
 def any_true_tiled(predicate: Any, log2_size: template()) -> Any:
-    """1 where the predicate is not zero for a thread of the tile, else 0, i32."""
+    """1 if the predicate is not zero on any thread of the tile, else 0, i32."""
     check_tile(log2_size)
     holds = cast(predicate != 0, i32)
     for k in static(range(log2_size)):
@@ -75,54 +75,54 @@ def any_true_tiled(predicate: Any, log2_size: template()) -> Any:
 
 @func
 def all_equal_tiled(value: Any, log2_size: template()) -> Any:
-    """1 where all threads of the tile have an equal value, else 0, i32. No NaN is equal to another."""
+    """1 if the value is the same on all threads of the tile, else 0, i32. NaN is not equal to NaN."""
     first = shuffle(value, (invocation_id() >> log2_size) << log2_size)
     return all_true_tiled(value == first, log2_size)
 
 
 @func
 def all_true(predicate: Any) -> Any:
-    """1 where the predicate is not zero for all threads of the subgroup, else 0, i32."""
+    """1 if the predicate is not zero on all threads of the subgroup, else 0, i32."""
     return all_true_tiled(predicate, log2_group_size())
 
 
 @func
 def any_true(predicate: Any) -> Any:
-    """1 where the predicate is not zero for a thread of the subgroup, else 0, i32."""
+    """1 if the predicate is not zero on any thread of the subgroup, else 0, i32."""
     return any_true_tiled(predicate, log2_group_size())
 
 
 @func
 def all_equal(value: Any) -> Any:
-    """1 where all threads of the subgroup have an equal value, else 0, i32. No NaN is equal to another."""
+    """1 if the value is the same on all threads of the subgroup, else 0, i32. NaN is not equal to NaN."""
     return all_equal_tiled(value, log2_group_size())
 
 
 @func
 def lanemask_eq(lane_id: Any) -> Any:
-    """The bit of a thread, of 0 to 31, u32."""
+    """The bit of lane 0 to 31, u32."""
     return u32(1) << cast(lane_id, u32)
 
 
 @func
 def lanemask_lt(lane_id: Any) -> Any:
-    """The bits of all threads before one of 0 to 31, u32."""
+    """The bits of all lanes below lane 0 to 31, u32."""
     return lanemask_eq(lane_id) - u32(1)
 
 
 @func
 def lanemask_le(lane_id: Any) -> Any:
-    """The bits of a thread, of 0 to 31, and of all before it, u32."""
+    """The bits of lane 0 to 31 and of all lanes below, u32."""
     return lanemask_lt(lane_id) | lanemask_eq(lane_id)
 
 
 @func
 def lanemask_gt(lane_id: Any) -> Any:
-    """The bits of all threads after one of 0 to 31, u32."""
+    """The bits of all lanes above lane 0 to 31, u32."""
     return ~lanemask_le(lane_id)
 
 
 @func
 def lanemask_ge(lane_id: Any) -> Any:
-    """The bits of a thread, of 0 to 31, and of all after it, u32."""
+    """The bits of lane 0 to 31 and of all lanes above, u32."""
     return ~lanemask_lt(lane_id)

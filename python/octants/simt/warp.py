@@ -45,74 +45,74 @@ def _shuffle(value: Any, lane: Any) -> Any:
 
 @func
 def all_nonzero(mask: Any, predicate: Any) -> Any:
-    """1 where the predicate is not zero for all threads of the mask, else 0, i32."""
+    """1 if the predicate is not zero on all threads of the mask, else 0, i32."""
     return cast(_votes(mask, predicate) == cast(mask, u32), i32)
 
 
 @func
 def any_nonzero(mask: Any, predicate: Any) -> Any:
-    """1 where the predicate is not zero for a thread of the mask, else 0, i32."""
+    """1 if the predicate is not zero on any thread of the mask, else 0, i32."""
     return cast(_votes(mask, predicate) != 0, i32)
 
 
 @func
 def unique(mask: Any, predicate: Any) -> Any:
-    """1 where the predicate is not zero for all threads of the mask or for none, else 0, i32."""
+    """1 if the predicate is uniform: not zero on all threads of the mask, or on none; else 0, i32."""
     given = _votes(mask, predicate)
     return cast(given == 0 or given == cast(mask, u32), i32)
 
 
 @func
 def ballot(predicate: Any) -> Any:
-    """A bit for each thread of the subgroup whose predicate is not zero, i32."""
+    """A bit mask of the threads of the subgroup whose predicate is not zero, i32."""
     return cast(_votes(u32(0xFFFFFFFF), predicate), i32)
 
 
 @func
 def shfl_sync_i32(mask: Any, val: Any, offset: Any) -> Any:
-    """The i32 of the thread with an index."""
+    """The i32 of the thread with that index."""
     return _shuffle(cast(val, i32), offset & 31)
 
 
 @func
 def shfl_sync_f32(mask: Any, val: Any, offset: Any) -> Any:
-    """The f32 of the thread with an index."""
+    """The f32 of the thread with that index."""
     return _shuffle(val, offset & 31)
 
 
 @func
 def shfl_up_i32(mask: Any, val: Any, offset: Any) -> Any:
-    """The i32 of the thread whose index is less by an offset; the own one if there is none."""
+    """The i32 of the thread `offset` below; the thread's own value if there is none."""
     return lanes.shuffle_up(cast(val, i32), offset)
 
 
 @func
 def shfl_up_f32(mask: Any, val: Any, offset: Any) -> Any:
-    """The f32 of the thread whose index is less by an offset; the own one if there is none."""
+    """The f32 of the thread `offset` below; the thread's own value if there is none."""
     return lanes.shuffle_up(val, offset)
 
 
 @func
 def shfl_down_i32(mask: Any, val: Any, offset: Any) -> Any:
-    """The i32 of the thread whose index is larger by an offset; the own one if there is none."""
+    """The i32 of the thread `offset` above; the thread's own value if there is none."""
     return lanes.shuffle_down(cast(val, i32), offset)
 
 
 @func
 def shfl_down_f32(mask: Any, val: Any, offset: Any) -> Any:
-    """The f32 of the thread whose index is larger by an offset; the own one if there is none."""
+    """The f32 of the thread `offset` above; the thread's own value if there is none."""
     return lanes.shuffle_down(val, offset)
 
 
 @func
 def shfl_xor_i32(mask: Any, val: Any, offset: Any) -> Any:
-    """The i32 of the thread whose index differs in the bits of the offset."""
+    """The i32 of the thread whose index is this one xor the offset."""
     return lanes.shuffle_xor(cast(val, i32), offset)
 
 
 @func
 def match_any(mask: Any, value: Any) -> Any:
-    """A bit for each thread of the mask with the same value, u32."""
+    """A bit mask of the threads of the mask with the same value, u32."""
     same = u32(0)
     for k in static(range(32)):
         if _shuffle(value, k) == value:
@@ -122,14 +122,14 @@ def match_any(mask: Any, value: Any) -> Any:
 
 @func
 def match_all(mask: Any, val: Any) -> Any:
-    """The mask where all its threads have the same value, else 0, u32."""
+    """The mask if all its threads have the same value, else 0, u32."""
     chosen = cast(mask, u32)
     return select(match_any(mask, val) == chosen, chosen, u32(0))
 
 
 @func
 def active_mask() -> Any:
-    """A bit for each thread of the subgroup that runs, u32."""
+    """A bit mask of the active threads of the subgroup, u32."""
     return _votes(u32(0xFFFFFFFF), 1)
 
 

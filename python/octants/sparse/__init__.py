@@ -14,14 +14,14 @@ __all__ = ["grid", "usage"]
 
 
 def grid(field_dict: dict[str, Any], shape: tuple[int, ...]) -> StructField:
-    """A field of structs, of two or three axes, each element a cell of a bitmasked level under `qd.root`.
+    """A field of structs of two or three axes, each element a cell of a bitmasked level under `qd.root`.
 
     Args:
         field_dict: names and types of the members.
         shape: extents of the two or three axes.
 
     Raises:
-        OctantsValueError: with another number of axes.
+        OctantsValueError: another number of axes.
     """
     if len(shape) not in (2, 3):
         raise OctantsValueError(f"a sparse grid must have two or three axes, not {len(shape)}")
@@ -31,5 +31,5 @@ def grid(field_dict: dict[str, Any], shape: tuple[int, ...]) -> StructField:
 
 
 def usage(x: StructField) -> float:
-    """The share of a sparse grid's cells that are active, from 0 to 1."""
+    """The fraction of a sparse grid's cells that are active, from 0 to 1."""
     return share_of_active_cells(x)

@@ -10,7 +10,7 @@ from octants.types import f32, template
 
 @library_kernel
 def share_of_active_cells(x: template()) -> f32:
-    """How many cells of the level above a field are active, of all."""
+    """The fraction of the cells of the level above a field that are active."""
     active = 0
     for _ in grouped(x.parent()):
         active += 1

@@ -18,7 +18,7 @@ __all__ = ["main"]
 
 
 def _device(arch: Arch) -> list[str]:
-    """A line about a device, or why there is none, and about its libraries for sparse matrices."""
+    """A line about a device, or the reason it is missing, and about its sparse matrix libraries."""
     try:
         init(arch=arch, enable_fallback=False, offline_cache=False, log_level="error")
     except OctantsRuntimeError as error:
@@ -33,7 +33,7 @@ def _device(arch: Arch) -> list[str]:
 
 
 def main() -> None:
-    """Prints the versions of what is installed, the variables that steer it, and what devices there are."""
+    """Prints installed versions, relevant environment variables, and devices."""
     print(f"octants {VERSION_TEXT}, python {platform.python_version()}, numpy {np.__version__}")
     print(f"system: {platform.platform()}, {' '.join(platform.libc_ver())}, {os.cpu_count()} processors")
     print(f"installed in {os.path.dirname(os.path.dirname(os.path.abspath(__file__)))}")

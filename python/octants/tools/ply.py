@@ -26,7 +26,7 @@ _Channels = dict[str, tuple[str, np.ndarray[Any, Any]]]
 
 
 class PLYWriter:
-    """Collects channels of vertices and faces, then writes them: `add_vertex_pos(x, y, z)`, `export("out.ply")`."""
+    """Collects channels of vertices and faces, and writes them: `add_vertex_pos(x, y, z)`, `export("out.ply")`."""
 
     def __init__(
         self, num_vertices: int, num_faces: int = 0, face_type: str = "tri", comment: str = "created by PLYWriter"
@@ -44,34 +44,34 @@ class PLYWriter:
         self._indices: np.ndarray[Any, Any] | None = None
 
     def add_vertex_channel(self, key: str, data_type: str, data: Any) -> None:
-        """A number per vertex under a name; `data_type` is one of PLY's (char, uchar, ..., float, double).
+        """Adds a named scalar per vertex. `data_type` is a PLY type (char, uchar, ..., float, double).
 
-        A channel of another type is left out with a warning.
+        A channel of another type is ignored with a warning.
         """
         _add(self._vertex, key, data_type, data, self.num_vertices)
 
     def add_vertex_pos(self, x: Any, y: Any, z: Any) -> None:
-        """Positions."""
+        """Adds positions."""
         self._add_floats(("x", "y", "z"), (x, y, z))
 
     def add_vertex_normal(self, nx: Any, ny: Any, nz: Any) -> None:
-        """Normals."""
+        """Adds normals."""
         self._add_floats(("nx", "ny", "nz"), (nx, ny, nz))
 
     def add_vertex_vel(self, vx: Any, vy: Any, vz: Any) -> None:
-        """Velocities."""
+        """Adds velocities."""
         self._add_floats(("vx", "vy", "vz"), (vx, vy, vz))
 
     def add_vertex_color(self, r: Any, g: Any, b: Any) -> None:
-        """Colors."""
+        """Adds colors."""
         self._add_floats(("red", "green", "blue"), (r, g, b))
 
     def add_vertex_alpha(self, alpha: Any) -> None:
-        """Opacities."""
+        """Adds opacities."""
         self._add_floats(("Alpha",), (alpha,))
 
     def add_vertex_rgba(self, r: Any, g: Any, b: Any, a: Any) -> None:
-        """Colors and opacities."""
+        """Adds colors and opacities."""
         self._add_floats(("red", "green", "blue", "Alpha"), (r, g, b, a))
 
     def add_vertex_id(self) -> None:
@@ -79,7 +79,7 @@ class PLYWriter:
         self.add_vertex_channel("id", "int", np.arange(self.num_vertices))
 
     def add_vertex_piece(self, piece: Any) -> None:
-        """The number of the piece that each vertex belongs to."""
+        """Adds the number of the piece of each vertex."""
         self.add_vertex_channel("piece", "int", piece)
 
     def _add_floats(self, keys: tuple[str, ...], columns: tuple[Any, ...]) -> None:
@@ -87,7 +87,7 @@ class PLYWriter:
             self.add_vertex_channel(key, "float", column)
 
     def add_faces(self, indices: Any) -> None:
-        """The vertices of each face, one face after the other."""
+        """Adds faces: the vertices of each face, concatenated."""
         values = np.asarray(indices).ravel()
         needed = self.num_faces * self.corners
         if values.size != needed:
@@ -99,7 +99,7 @@ class PLYWriter:
         self._indices = values.astype("<i4").reshape(self.num_faces, self.corners)
 
     def add_face_channel(self, key: str, data_type: str, data: Any) -> None:
-        """A number per face under a name, as `add_vertex_channel` has it."""
+        """Adds a named scalar per face, like `add_vertex_channel`."""
         _add(self._face, key, data_type, data, self.num_faces)
 
     def add_face_id(self) -> None:
@@ -107,11 +107,11 @@ class PLYWriter:
         self.add_face_channel("id", "int", np.arange(self.num_faces))
 
     def add_face_piece(self, piece: Any) -> None:
-        """The number of the piece that each face belongs to."""
+        """Adds the number of the piece of each face."""
         self.add_face_channel("piece", "int", piece)
 
     def sanity_check(self) -> None:
-        """Raises where positions or faces are missing."""
+        """Raises if positions or faces are missing."""
         if not {"x", "y", "z"} <= self._vertex.keys():
             raise ValueError("the vertices have no positions: call add_vertex_pos()")
         if self.num_faces and self._indices is None:
@@ -126,11 +126,11 @@ class PLYWriter:
         self._write(path, "ascii 1.0")
 
     def export_frame(self, series_num: int, path: str) -> None:
-        """Writes a binary file of a series: frame 7 of out.ply is out_000007.ply."""
+        """Writes a binary file of a numbered series: frame 7 of out.ply is out_000007.ply."""
         self.export(_frame(path, series_num))
 
     def export_frame_ascii(self, series_num: int, path: str) -> None:
-        """Writes a text file of a series: frame 7 of out.ply is out_000007.ply."""
+        """Writes a text file of a numbered series: frame 7 of out.ply is out_000007.ply."""
         self.export_ascii(_frame(path, series_num))
 
     def _header(self, form: str) -> str:

@@ -13,10 +13,11 @@ _TYPES = {"f": "Float", "i": "Int", "u": "UInt"}
 
 
 def write_vtk(scalar_field: Any, filename: str) -> str:
-    """Writes a field, ndarray or array of numbers with two or three axes as cells of a grid: `filename` with `.vtr`.
+    """Writes a field, ndarray or array of scalars with two or three axes as cell data of a grid, to `filename` with
+    `.vtr`.
 
-    Cells are unit squares or cubes, the first axis is x. The data are called `filename`. The format is VTK's XML for
-    rectilinear grids. Returns the path; a `ValueError` where there are other than two or three axes, or vectors.
+    Cells are unit squares or cubes; the first axis is x. The data array is named `filename`. The format is VTK XML for
+    rectilinear grids. Returns the path. Raises `ValueError` for another number of axes, and for vectors.
     """
     values = np.asarray(scalar_field.to_numpy() if hasattr(scalar_field, "to_numpy") else scalar_field)
     if values.ndim not in (2, 3) or values.dtype.kind not in "fiu":
@@ -49,7 +50,7 @@ def write_vtk(scalar_field: Any, filename: str) -> str:
 
 
 def _array(name: str, values: np.ndarray[Any, Any]) -> str:
-    """One array as text: its bytes in base64, after their count."""
+    """One array as text: a byte count followed by the bytes, in base64."""
     data = values.astype(values.dtype.newbyteorder("<")).tobytes()
     text = base64.b64encode(len(data).to_bytes(8, "little") + data).decode()
     kind = f"{_TYPES[values.dtype.kind]}{8 * values.dtype.itemsize}"

@@ -28,7 +28,7 @@ __all__ = [
 
 
 class NdarrayType:
-    """An array parameter, optionally restricted to an element type and a number of axes."""
+    """The annotation of an array parameter, optionally with an element type and a number of axes."""
 
     _octants_entity = "ndarray_type"
 
@@ -47,6 +47,8 @@ class NdarrayType:
             raise ValueError("The field_dim argument for ndarray type is already deprecated. Please use ndim instead.")
         if boundary not in ("unsafe", "clamp"):
             raise ValueError(f"Invalid boundary argument: {boundary}. Valid options: 'unsafe', 'clamp'")
+        if ndim is not None:
+            _check_ndim(ndim)
         if element_dim is not None and not 0 <= element_dim <= 2:
             raise ValueError(
                 f"Only scalars, vectors, and matrices are allowed as elements, got element_dim={element_dim}"
@@ -74,13 +76,13 @@ class NdarrayType:
 
     @property
     def dtype(self) -> DataType | MatrixType | None:
-        """The element type; None accepts any."""
+        """The element type; None for any."""
         declared = self.declared
         return declared if declared is None or isinstance(declared, MatrixType) else resolve_dtype(declared)
 
     @property
     def element_shape(self) -> tuple[int, ...] | None:
-        """Shape of an element: () for scalars; None accepts any."""
+        """Shape of an element: () for scalars; None for any."""
         if self.declared is None:
             return () if self.element_dim == 0 else None
         return self.declared.shape if isinstance(self.declared, MatrixType) else ()
@@ -99,12 +101,19 @@ class NdarrayType:
         return f"NdarrayType(dtype={self.dtype}, ndim={self.ndim}, layout={self.layout}, needs_grad={self.needs_grad})"
 
 
+def _check_ndim(ndim: Any) -> None:
+    if isinstance(ndim, (bool, float)) or not hasattr(ndim, "__index__"):
+        raise TypeError(f"ndim of an array parameter must be an integer, got {ndim!r}")
+    if ndim.__index__() < 0:
+        raise ValueError(f"ndim of an array parameter must be at least 0, got {ndim}")
+
+
 ndarray = NdarrayType
 NDArray = NdarrayType
 
 
 class OptionalNdarrayType:
-    """An array parameter that takes `None` as well: `qd.types.NDArray[qd.f32, 1] | None`."""
+    """The annotation of an array parameter that also takes `None`: `qd.types.NDArray[qd.f32, 1] | None`."""
 
     _octants_entity = "optional_ndarray"
 
@@ -116,7 +125,7 @@ class OptionalNdarrayType:
 
 
 class BufferViewType(NdarrayType):
-    """A parameter that takes a `qd.BufferView` with elements of a type: `qd.BufferView[qd.f32]`."""
+    """The annotation of a parameter that takes a `qd.BufferView` of an element type: `qd.BufferView[qd.f32]`."""
 
     of = "views"
 
@@ -128,7 +137,7 @@ class BufferViewType(NdarrayType):
 
 
 class RefType:
-    """A scalar parameter of a `@qd.real_func` that the callee may write to."""
+    """The annotation of a by-reference scalar parameter of a `@qd.real_func`, which the callee may write to."""
 
     _octants_entity = "ref_type"
 

@@ -1,10 +1,12 @@
-"""Whether a field needs a gradient, and how a tape handles a kernel."""
+"""Enumerations with Quadrants' values: field roles in differentiation, launch modes, device capabilities, pixel
+formats.
+"""
 
 from enum import Enum, IntEnum
 
 
 class SNodeGradType(IntEnum):
-    """Whether a field's place holds values or what belongs to those of another field."""
+    """The role of a place: values, or the gradient or dual of another field."""
 
     PRIMAL = 0
     """Values."""
@@ -13,30 +15,30 @@ class SNodeGradType(IntEnum):
     DUAL = 2
     """Tangents of forward mode."""
     ADJOINT_CHECKBIT = 3
-    """Marks of the check of gradients; Octants keeps them elsewhere."""
+    """Read marks of the gradient validation. Octants stores them elsewhere."""
 
     def __repr__(self) -> str:
         return f"SNodeGradType.{self.name}"
 
 
 class AutodiffMode(IntEnum):
-    """What a launch of a kernel does."""
+    """How a launch of a kernel is differentiated."""
 
     FORWARD = 0
-    """It computes tangents beside values."""
+    """Computes values and tangents."""
     REVERSE = 1
-    """It computes gradients."""
+    """Computes gradients."""
     NONE = 2
-    """It computes values."""
+    """Computes values."""
     VALIDATION = 3
-    """It also checks that it overwrites nothing that its gradient will read."""
+    """Computes values, and checks that nothing is overwritten that a gradient will read."""
 
     def __repr__(self) -> str:
         return f"AutodiffMode.{self.name}"
 
 
 class DeviceCapability:
-    """Names of what a Vulkan device may be able to do."""
+    """Capabilities of Vulkan devices, under the names of Quadrants."""
 
     spirv_version_1_3 = "spirv_version=66304"
     spirv_version_1_4 = "spirv_version=66560"
@@ -67,7 +69,7 @@ class DeviceCapability:
 
 
 class Format(Enum):
-    """Formats of pixels, of images and of depth buffers: channels, bits of each, and what these mean."""
+    """Formats of pixels, images and depth buffers: channels, bits per channel, and their interpretation."""
 
     unknown = 0
     r8 = 1

@@ -17,7 +17,7 @@ Kind = Literal["bool", "signed", "unsigned", "float"]
 
 
 class DataType:
-    """A machine scalar such as `qd.f32`. There is one object per type, so `is` and `==` agree."""
+    """A scalar type such as `qd.f32`. There is one object per type, so `is` and `==` agree."""
 
     __slots__ = ("bits", "kind", "name", "nbytes", "numpy")
     _octants_entity = "dtype"
@@ -49,11 +49,11 @@ class DataType:
 
     @property
     def is_float(self) -> bool:
-        """f16, f32, f64."""
+        """Whether it is f16, f32 or f64."""
         return self.kind == "float"
 
     def convert(self, value: Any) -> int | float:
-        """A Python scalar as this type stores it, still a Python scalar; a `u1` is 0 or 1."""
+        """A Python scalar converted to this type, as a Python scalar; a `u1` is 0 or 1."""
         if self.kind == "float":
             return float(value)
         if self.kind == "bool":
@@ -61,14 +61,14 @@ class DataType:
         return wrap_integer(int(value), self)
 
     def check_element(self, value: Any) -> None:
-        """Refuses a Python float where an element of an integer type is to be set: its fraction would be lost."""
+        """Raises if a Python float is stored to an element of an integer type, which would lose the fraction."""
         if self.kind != "float" and isinstance(value, float):
             raise TypeError(
                 f"an element of type {self.name} must be set to an integer, got {value!r}: use int(...) or round(...)"
             )
 
     def check_components(self, values: np.ndarray[Any, Any]) -> None:
-        """The same for the components of a vector or matrix."""
+        """Like `check_element`, for the components of a vector or matrix."""
         if self.kind != "float" and values.dtype == np.float64:
             raise TypeError(
                 f"components of type {self.name} must be set to integers, got {values.tolist()}: use int(...)"
@@ -112,7 +112,7 @@ PLAIN_NUMBERS: Final = frozenset((int, float))
 
 
 def is_plain_number(value: Any) -> bool:
-    """Whether a value is a float of Python, or an integer that fits into 64 bits."""
+    """Whether `value` is a Python float, or a Python integer that fits in 64 bits."""
     return type(value) is float or (type(value) is int and value.bit_length() < 64)
 
 
@@ -120,23 +120,23 @@ _defaults = {"ip": i32, "fp": f32}
 
 
 def set_default_types(integer: DataType, floating: DataType) -> None:
-    """What `int` and `float` mean from now on; called by `init` and `reset`."""
+    """Sets the types that `int` and `float` stand for. Called by `init` and `reset`."""
     _defaults["ip"] = integer
     _defaults["fp"] = floating
 
 
 def default_ip() -> DataType:
-    """The type that `int` stands for."""
+    """The default integer type, for which `int` stands."""
     return _defaults["ip"]
 
 
 def default_fp() -> DataType:
-    """The type that `float` stands for."""
+    """The default float type, for which `float` stands."""
     return _defaults["fp"]
 
 
 def resolve_dtype(dtype: Any) -> DataType:
-    """The scalar type that `dtype` (a `DataType`, `int`, `float` or `bool`) names."""
+    """The scalar type named by `dtype`: a `DataType`, `int`, `float` or `bool`."""
     if isinstance(dtype, DataType):
         return dtype
     if dtype is int:
@@ -154,28 +154,28 @@ def resolve_dtype(dtype: Any) -> DataType:
 
 
 def value_dtype(dtype: Any) -> DataType:
-    """The scalar type of values: of a quantized type, the one that it is computed with."""
+    """The scalar type of values; for a quantized type, its compute type."""
     is_quantized = getattr(type(dtype), "_octants_entity", None) == "quant_type"
     return resolve_dtype(dtype.compute if is_quantized else dtype)
 
 
 def numpy_dtype(dtype: Any) -> np.dtype[Any]:
-    """A numpy dtype from one of ours or of numpy's."""
+    """The numpy dtype of a scalar type or a numpy type."""
     return dtype.numpy if isinstance(dtype, DataType) else np.dtype(dtype)
 
 
 def is_signed(dtype: DataType) -> bool:
-    """i8 to i64."""
+    """Whether `dtype` is i8, i16, i32 or i64."""
     return _checked(dtype).kind == "signed"
 
 
 def is_real(dtype: DataType) -> bool:
-    """f16, f32, f64."""
+    """Whether `dtype` is f16, f32 or f64."""
     return _checked(dtype).kind == "float"
 
 
 def is_integral(dtype: DataType) -> bool:
-    """Any integer, `u1` included."""
+    """Whether `dtype` is an integer type, including `u1`."""
     return _checked(dtype).kind != "float"
 
 

@@ -1,4 +1,4 @@
-"""Quantized types: numbers of a few bits, several of which are in one word of memory.
+"""Quantized types: values of a few bits, packed into words of memory.
 
 Fields of these types are placed in `qd.BitpackedFields` or in a `quant_array` level. Kernels compute with them in
 another type, `compute`, and convert at each load and store. The formats are those of QuanTaichi (Hu et al., SIGGRAPH
@@ -37,23 +37,23 @@ class QuantType:
     ) -> None:
         self.name = name
         self.bits = bits
-        """Bits of the digits: of an integer or a fixed-point number all, of a float those of the significand."""
+        """Bits of the integer, of the fixed-point number, or of the significand of a float."""
         self.signed = signed
         self.compute = compute
-        """The type of the values in kernels, and in Python."""
+        """The type of loaded values, in kernels and in Python."""
         self.scale = scale
-        """Of fixed-point numbers: what the digits count."""
+        """The unit of fixed-point numbers."""
         self.exponent_bits = exponent_bits
-        """Of floats; zero for the others."""
+        """Bits of the exponent of a float; 0 for other types."""
 
     @property
     def all_bits(self) -> builtins.int:
-        """Bits of a number with its exponent."""
+        """Total bits of a value, including the exponent."""
         return self.bits + self.exponent_bits
 
     @property
     def digits_are_integers(self) -> bool:
-        """Whether it is an integer or a fixed-point number."""
+        """Whether it is an integer or a fixed-point type."""
         return self.exponent_bits == 0
 
     def to_string(self) -> str:
@@ -72,8 +72,8 @@ class QuantType:
 def int(bits: builtins.int, signed: bool = True, compute: Any = None) -> QuantType:
     """An integer of 1 to 64 bits. A store keeps the low bits of the value.
 
-    `compute`: the integer type of its values; by default `default_ip`, or the unsigned type of its width where `signed`
-    is not set. Raises `OctantsRuntimeError` for other numbers of bits, and for floats to compute with.
+    `compute` is the integer type of loaded values; by default `default_ip`, or the unsigned type of its width if
+    `signed` is false. Raises `OctantsRuntimeError` for another number of bits, and for a float `compute` type.
     """
     bits = _count(bits, "bits", 64)
     if compute is None:
@@ -92,12 +92,12 @@ def fixed(
     compute: Any = None,
     scale: builtins.float | None = None,
 ) -> QuantType:
-    """A fixed-point number of 1 to 32 bits: an integer times `scale`. A store rounds to the nearest one, ties away from
-    zero; a value out of range becomes the nearest in it.
+    """A fixed-point number of 1 to 32 bits: an integer times `scale`. A store rounds to nearest, ties away from zero,
+    and saturates.
 
-    Without `scale` the range is up to `max_value`, which is just out of it, and down to its negative where `signed`.
-    `compute`: the float type of its values, by default `default_fp`. Raises `OctantsRuntimeError` for other numbers of
-    bits, for a scale that is not positive, and for integers to compute with.
+    Without `scale`, the range extends to `max_value` (exclusive), and down to its negative if `signed`. `compute` is
+    the float type of loaded values, by default `default_fp`. Raises `OctantsRuntimeError` for another number of bits,
+    for a scale that is not positive, and for an integer `compute` type.
     """
     bits = _count(bits, "bits", _MOST_FIXED_BITS)
     dtype = _float_type(compute)
@@ -109,12 +109,11 @@ def fixed(
 
 
 def float(exp: builtins.int, frac: builtins.int, signed: bool = True, compute: Any = None) -> QuantType:
-    """A floating-point number with an exponent of `exp` bits, 1 to 8, and `frac` bits for the digits and the sign.
+    """A floating-point number with an exponent of `exp` bits, 1 to 8, and `frac` bits for the fraction and the sign.
 
-    Digits are at most 23 without the sign. A store rounds to the nearest, ties away from zero. Values too small for the
-    exponent become zero, values too large the largest number; an unsigned one is the magnitude.
-    `compute`: the float type of its values, by default `default_fp`. Raises `OctantsRuntimeError` for other numbers of
-    bits, and for integers to compute with.
+    The fraction has at most 23 bits. A store rounds to nearest, ties away from zero. Underflow gives zero, overflow the
+    largest finite value; an unsigned type stores the magnitude. `compute` is the float type of loaded values, by
+    default `default_fp`. Raises `OctantsRuntimeError` for other numbers of bits, and for an integer `compute` type.
     """
     exp = _count(exp, "exponent bits", _MOST_EXPONENT_BITS)
     frac = _count(frac, "fraction bits", _MOST_FRACTION_BITS + (1 if signed else 0))

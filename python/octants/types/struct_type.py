@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 
 class StructType:
-    """Named members, each a scalar, vector, matrix or struct type, and methods that take the struct first."""
+    """A struct type: named members of scalar, vector, matrix or struct type, and methods with the struct as first
+    argument.
+    """
 
     _octants_entity = "struct_type"
 
@@ -72,7 +74,7 @@ class StructType:
         }
 
     def __instancecheck__(self, value: object) -> bool:
-        """`isinstance(value, T)`: a struct of this type, or one made of a dict with the same members."""
+        """`isinstance(value, T)`: a struct of this type, or one made from a dict with the same members."""
         if not isinstance(value, Struct):
             return False
         if value.struct_type is not None:
@@ -80,7 +82,7 @@ class StructType:
         return list(value.entries) == list(self.members)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Struct:
-        """A value of this type. Positional arguments fill the members in order; what is left out is zero."""
+        """A value of this type. Positional arguments set the members in order; omitted members are zero."""
         given: dict[str, Any] = {}
         if len(args) == 1 and not kwargs and isinstance(args[0], (dict, Struct)) and self._describes(args[0]):
             source = args[0]
@@ -101,7 +103,7 @@ class StructType:
         return self(value)
 
     def filled_with_scalar(self, value: Any) -> Struct:
-        """A struct in which every number is `value`."""
+        """A struct in which every scalar is `value`."""
 
         def filled(type_: Any) -> Any:
             return type_.filled_with_scalar(value) if isinstance(type_, StructType) else convert_member(type_, value)
@@ -109,7 +111,7 @@ class StructType:
         return Struct._of_type(self, {key: filled(type_) for key, type_ in self.members.items()})
 
     def field(self, shape: Any = None, offset: Any = None, needs_grad: bool = False, **kwargs: Any) -> StructField:
-        """A field of such structs: the arguments of `qd.Struct.field` after the members."""
+        """A field of this struct type. Takes the arguments of `qd.Struct.field` after the members."""
         return Struct.field(
             self.members,
             methods=self.methods,
@@ -185,7 +187,7 @@ class Struct:
 
     @classmethod
     def _element(cls, field: StructField, index: Any) -> Struct:
-        """An element of a field: assigning to its members writes to the field."""
+        """An element of a field. Assignments to its members write to the field."""
         made = object.__new__(cls)
         entries = {key: member[index] for key, member in field.field_dict.items()}
         made._fill(entries, field.struct_type, field.methods, (field, index))
@@ -221,9 +223,11 @@ class Struct:
         raise AttributeError(f"this struct has no member {name!r}; members: {', '.join(self.entries)}")
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name not in self.entries:
-            raise AttributeError(f"this struct has no member {name!r}; members: {', '.join(self.entries)}")
-        self[name] = value
+        # What is no member is an attribute of this object, as of any other: kernels and copies do not see it.
+        if name in self.entries:
+            self[name] = value
+        else:
+            object.__setattr__(self, name, value)
 
     def __getitem__(self, key: str) -> Any:
         return self.entries[key]
@@ -294,7 +298,7 @@ class Struct:
         struct_type: StructType | None = None,
         device: Any = None,
     ) -> StructField:
-        """A field of structs of the given members; without `shape` it waits to be placed under `qd.root`."""
+        """A field of structs of the given members; without `shape` it must be placed under `qd.root`."""
         return makers.struct_field(
             struct_type or StructType(members, methods), shape, name, offset, needs_grad, needs_dual, layout, device
         )

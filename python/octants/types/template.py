@@ -8,7 +8,9 @@ T = TypeVar("T")
 
 
 class Template(Generic[T]):
-    """A compile-time parameter: in a kernel any Python value, in a `@qd.func` a value passed by reference."""
+    """The annotation of a template parameter: in a kernel any compile-time value, in a `@qd.func` passed by
+    reference.
+    """
 
     _octants_entity = "template"
 

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 
 
 class MatrixType:
-    """An `n` by `m` matrix of a scalar type, which may be `int` or `float` (the session's default, looked up at
-    use)."""
+    """An `n` by `m` matrix type. The scalar type may be `int` or `float`, which stand for the program's default types
+    at the time of use.
+    """
 
     _octants_entity = "tensor_type"
     ndim = 2
@@ -32,7 +33,7 @@ class MatrixType:
         self.m = m
         self._declared = dtype
         self._fixed = None if dtype in (None, int, float) else value_dtype(dtype)
-        """The scalar type, if that does not depend on the session."""
+        """The scalar type if it does not depend on the program's default types; else None."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -41,8 +42,9 @@ class MatrixType:
 
     @property
     def any_scalar(self) -> bool:
-        """Made without a scalar type: a parameter of a `@qd.func` so annotated keeps the scalar type of its
-        argument."""
+        """Created without a scalar type. A parameter of a `@qd.func`, and the elements of an array parameter, keep the
+        scalar type of the argument.
+        """
         return self._declared is None
 
     @property
@@ -54,7 +56,7 @@ class MatrixType:
 
     @property
     def _stored(self) -> Any:
-        """The type of the components in memory, which may be quantized."""
+        """The type of the components in memory, possibly quantized."""
         return default_fp() if self._declared is None else self._declared
 
     def get_shape(self) -> tuple[int, ...]:
@@ -72,7 +74,9 @@ class MatrixType:
         return matrix, (self.n, self.m, self._declared)
 
     def __call__(self, *args: Any) -> Matrix:
-        """A value of this type: from all components, from rows, from one array-like, or from one scalar for all."""
+        """A value of this type: from all components, from rows, from an array-like, or from one scalar for all
+        components.
+        """
         return self._value(args)
 
     def cast(self, value: Any) -> Matrix:
@@ -87,7 +91,7 @@ class MatrixType:
         return tensor(entries, dtype) if size > MANY_COMPONENTS else Matrix._around(entries, dtype)
 
     def _flat(self, args: tuple[Any, ...], size: int) -> list[Any]:
-        """The scalars of all arguments."""
+        """The scalars of all arguments, one per component."""
         if not args:
             raise OctantsSyntaxError(f"Custom type instances need to be created with an initial value: {self!r}")
         flat: list[Any] = []
@@ -100,16 +104,16 @@ class MatrixType:
         return flat
 
     def field(self, **kwargs: Any) -> MatrixField:
-        """A field of matrices: the arguments of `qd.Matrix.field` after the element type."""
+        """A field of matrices. Takes the arguments of `qd.Matrix.field` after the element type."""
         return Matrix.field(self.n, self.m, dtype=self._stored, **kwargs)
 
     def ndarray(self, **kwargs: Any) -> MatrixNdarray | VectorNdarray:
-        """An ndarray of matrices: the arguments of `qd.Matrix.ndarray` after the element type."""
+        """An ndarray of matrices. Takes the arguments of `qd.Matrix.ndarray` after the element type."""
         return Matrix.ndarray(self.n, self.m, dtype=self._stored, **kwargs)
 
 
 class VectorType(MatrixType):
-    """A vector of `n` components."""
+    """A vector type of `n` components."""
 
     ndim = 1
 
@@ -132,15 +136,17 @@ class VectorType(MatrixType):
         return vector, (self.n, self._declared)
 
     def __call__(self, *args: Any) -> Matrix:
-        """A value of this type: from scalars and vectors in any mixture that fills it, or from one scalar for all."""
+        """A value of this type: from scalars and vectors with `n` components in total, or from one scalar for all
+        components.
+        """
         return self._value(args)
 
     def field(self, **kwargs: Any) -> MatrixField:
-        """A field of vectors: the arguments of `qd.Vector.field` after the element type."""
+        """A field of vectors. Takes the arguments of `qd.Vector.field` after the element type."""
         return Vector.field(self.n, dtype=self._stored, **kwargs)
 
     def ndarray(self, **kwargs: Any) -> VectorNdarray:
-        """An ndarray of vectors: the arguments of `qd.Vector.ndarray` after the element type."""
+        """An ndarray of vectors. Takes the arguments of `qd.Vector.ndarray` after the element type."""
         return Vector.ndarray(self.n, dtype=self._stored, **kwargs)
 
 
@@ -148,7 +154,9 @@ _interned: dict[tuple[Any, ...], MatrixType] = {}
 
 
 class AnySize:
-    """Vectors or matrices of any size, in annotations of arrays: `qd.types.vector()`, `qd.types.matrix()`."""
+    """The annotation for array elements that are vectors or matrices of any size: `qd.types.vector()`,
+    `qd.types.matrix()`.
+    """
 
     def __init__(self, ndim: int) -> None:
         self.ndim = ndim
@@ -158,9 +166,9 @@ class AnySize:
 
 
 class UnpackedVectorType:
-    """A vector whose components are members of their own in a `@qd.dataclass`: `vector(n, dtype, unpacked=True)`.
+    """A vector whose components are separate members of a `@qd.dataclass`: `vector(n, dtype, unpacked=True)`.
 
-    It is the type of no value: what would make one raises an `OctantsSyntaxError`.
+    It has no values: creating one raises an `OctantsSyntaxError`.
     """
 
     _octants_entity = "unpacked_vector"
@@ -170,19 +178,19 @@ class UnpackedVectorType:
         self.dtype = dtype
 
     def __call__(self, *args: Any) -> NoReturn:
-        """Raises: there are no such values."""
+        """Raises: the type has no values."""
         self._refuse("instantiate")
 
     def cast(self, value: Any) -> NoReturn:
-        """Raises: there are no such values."""
+        """Raises: the type has no values."""
         self._refuse("instantiate")
 
     def field(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Raises: fields have no such elements."""
+        """Raises: it cannot be the element type of a field."""
         self._refuse("create a field of")
 
     def ndarray(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Raises: ndarrays have no such elements."""
+        """Raises: it cannot be the element type of an ndarray."""
         self._refuse("create an ndarray of")
 
     def _refuse(self, what: str) -> NoReturn:
@@ -204,21 +212,20 @@ def vector() -> AnySize: ...
 def vector(
     n: int | None = None, dtype: Any = None, unpacked: bool = False
 ) -> VectorType | AnySize | UnpackedVectorType:
-    """The type of vectors of `n` components. Without `dtype` they are of the default float type.
+    """The type of vectors of `n` components. `dtype` defaults to the default float type.
 
-    With `unpacked`, for a member of a `@qd.dataclass`: the components are `n` scalar members, which are named by a
-    number that is known at compile time, `tile.r[i]`, and kept in registers one by one.
+    `unpacked` is for members of a `@qd.dataclass`: the components become `n` scalar members, indexed by a compile-time
+    constant, `tile.r[i]`, and kept in separate registers.
     """
     if n is None:
         return AnySize(1)
     n = _size(n)
+    _check_dtype(dtype)
     if unpacked:
-        _check_dtype(dtype)
         return UnpackedVectorType(n, dtype)
     key = (n, dtype)
     found = _interned.get(key)
     if found is None:
-        _check_dtype(dtype)
         found = _interned[key] = VectorType(n, dtype)
     assert isinstance(found, VectorType)
     return found
@@ -229,14 +236,14 @@ def matrix(n: int, m: int, dtype: Any = None) -> MatrixType: ...
 @overload
 def matrix() -> AnySize: ...
 def matrix(n: int | None = None, m: int | None = None, dtype: Any = None) -> MatrixType | AnySize:
-    """The type of `n` by `m` matrices. Without `dtype` the components are of the default float type."""
+    """The type of `n` by `m` matrices. `dtype` defaults to the default float type."""
     if n is None or m is None:
         return AnySize(2)
     n, m = _size(n), _size(m)
+    _check_dtype(dtype)
     key = (n, m, dtype, "matrix")
     found = _interned.get(key)
     if found is None:
-        _check_dtype(dtype)
         found = _interned[key] = MatrixType(n, m, dtype)
     return found
 
@@ -273,7 +280,7 @@ def _plain(value: Any) -> Any:
 
 
 def _scalars(value: Any) -> Iterator[Any]:
-    """The scalars of an argument, nested sequences and tensors flattened row by row."""
+    """The scalars in an argument, with nested sequences and tensors flattened in row-major order."""
     if hasattr(value, "to_numpy"):
         value = value.to_numpy()
     if isinstance(value, np.ndarray):

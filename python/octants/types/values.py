@@ -35,7 +35,7 @@ WriteBack = Callable[[Any, Any], None]
 MANY_COMPONENTS = 144
 
 _PLAIN = PLAIN_NUMBERS | {list, tuple}
-"""Of sequences of these numpy makes arrays itself."""
+"""Item types of the sequences that numpy converts to arrays without help."""
 
 
 class Matrix:
@@ -76,8 +76,9 @@ class Matrix:
     def _around(
         entries: np.ndarray[Any, Any], declared: DataType | None, write_back: WriteBack | None = None
     ) -> Matrix:
-        """A vector or matrix around an array that nothing else refers to. Of an element of a field,
-        `write_back(key, value)` stores a component that the user assigns to."""
+        """A vector or matrix that takes over `entries` without a copy. For an element of a field,
+        `write_back(key, value)` stores each component that the user assigns.
+        """
         made = _new(Vector if entries.ndim == 1 else Matrix)
         made.entries = entries
         made._declared = declared
@@ -542,7 +543,7 @@ _new = object.__new__
 
 
 def _letter(name: str, place: int) -> property:
-    """One component, as in `v.x`."""
+    """A property for one component, as in `v.x`."""
     places = (place,)
 
     def get(vector: Matrix) -> Any:
@@ -557,7 +558,7 @@ def _letter(name: str, place: int) -> property:
 
 
 class _Letters:
-    """Several components, as in `v.zyx`."""
+    """A property for several components, as in `v.zyx`."""
 
     __slots__ = ("name", "places")
 
@@ -593,7 +594,7 @@ for _name, _places in swizzles():
 
 
 def tensor(entries: np.ndarray[Any, Any], dt: Any = None) -> Matrix:
-    """A `Vector` or `Matrix` of the components of an array, by its number of axes."""
+    """A `Vector` or `Matrix` with a copy of an array, depending on its number of axes."""
     return Vector(entries, dt) if entries.ndim == 1 else Matrix(entries, dt)
 
 
@@ -632,7 +633,7 @@ def _filled(value: int, dt: Any, n: int, m: int | None) -> Matrix:
 
 
 def _as_entries(arr: Any, declared: DataType | None) -> np.ndarray[Any, Any]:
-    """A new array of the components that `arr` lists."""
+    """A new array of the components in `arr`."""
     if isinstance(arr, Matrix):
         arr = arr.entries
     if not isinstance(arr, (list, tuple, np.ndarray)):
@@ -652,7 +653,7 @@ def _as_entries(arr: Any, declared: DataType | None) -> np.ndarray[Any, Any]:
 
 
 def _converted(entries: np.ndarray[Any, Any], declared: DataType) -> np.ndarray[Any, Any]:
-    """Components as a type stores them: floats are truncated for an integer type."""
+    """Components converted to a scalar type: floats are truncated for an integer type."""
     if entries.dtype == declared.numpy:
         return entries
     if declared.kind in ("signed", "unsigned") and entries.dtype.kind == "f":

@@ -112,8 +112,43 @@ def test_vectors_fold_the_last_axis():
     with pytest.raises(ValueError, match="required array has ndim=1 element_dim=1, array with 1 dimensions"):
         norms(np.ones(3, np.float32))
     assert norms(np.ones((10, 3), np.float32)[::2]) == 15
-    with pytest.raises(ValueError, match="contiguous"):
-        norms(np.ones((3, 5), np.float32).T)
+    assert norms(np.ones((3, 5), np.float32).T) == 15
+
+
+@pytest.mark.parametrize("arch", ["threads", "separate memory"])
+def test_components_that_are_apart_are_copied_there_and_back(arch: str):
+    qd.init(arch=qd.cpu, cpu_separate_memory=arch == "separate memory")
+
+    @qd.kernel
+    def double(x: qd.types.ndarray(dtype=qd.math.vec3, ndim=1), m: qd.types.ndarray(dtype=qd.math.mat2, ndim=1)):
+        for i in x:
+            x[i] *= 2
+        for i in m:
+            m[i][0, 1] += 5
+
+    @qd.kernel
+    def read(x: qd.types.ndarray(dtype=qd.math.vec3, ndim=1), out: qd.types.ndarray()):
+        for i in x:
+            out[i] = x[i].sum()
+
+    values = np.arange(12, dtype=np.float32).reshape(3, 4)
+    matrices = np.asfortranarray(np.arange(8, dtype=np.float32).reshape(2, 2, 2))
+    before = values.copy()
+    double(values.T, matrices)
+    assert values.tolist() == (before * 2).tolist()
+    assert matrices[:, 0, 1].tolist() == [6, 10]
+    wide = np.ones((4, 6), np.float32)
+    double(wide[:, ::2], matrices)
+    assert wide.tolist() == [[2, 1] * 3] * 4
+    constant = values.T
+    constant.flags.writeable = False
+    sums = np.zeros(4, np.float32)
+    read(constant, sums)
+    assert sums.tolist() == constant.sum(axis=1).tolist()
+    with pytest.raises(ValueError, match="`x` is read-only"):
+        double(constant, matrices)
+    with pytest.raises(ValueError, match="`x` must be contiguous in memory where another argument shares"):
+        read(values.T, values[0])
 
 
 @qd.kernel
@@ -148,6 +183,66 @@ def test_read_only_arrays_may_be_read():
     assert b.tolist() == [0, 1, 1]
     with pytest.raises(ValueError, match="read-only"):
         shift(a, b)
+
+
+def strided(shape: tuple[int, ...], strides: tuple[int, ...]) -> np.ndarray:
+    strides = tuple(4 * s for s in strides)
+    return np.lib.stride_tricks.as_strided(np.ones(64, np.float32), shape, strides)
+
+
+@pytest.mark.parametrize(
+    ("shape", "strides", "overlaps"),
+    [
+        ((4, 3), (0, 1), True),
+        ((4, 3), (1, 1), True),
+        ((4, 3), (2, 3), True),
+        ((3, 4), (2, 3), False),
+        ((2, 3), (3, 2), False),
+        ((4, 3), (1, 4), False),
+        ((1, 3), (0, 1), False),
+        ((2, 0), (0, 1), False),
+        ((2, 2, 2), (7, 5, 2), True),
+        ((2, 2, 2), (8, 5, 2), False),
+    ],
+)
+def test_an_array_whose_elements_share_memory_is_only_read(shape, strides, overlaps):
+    @qd.kernel
+    def write(x: qd.types.ndarray()):
+        for i in qd.grouped(x):
+            x[i] += 1
+
+    @qd.kernel
+    def read(x: qd.types.ndarray()) -> qd.f32:
+        total = 0.0
+        for i in qd.grouped(x):
+            total += x[i]
+        return total
+
+    array = strided(shape, strides)
+    assert read(array) == array.size
+    if overlaps:
+        with pytest.raises(ValueError, match=r"elements of the array given for `x` share memory.*`array.copy\(\)`"):
+            write(array)
+        assert (array == 1).all()
+    else:
+        write(array)
+        assert (array == 2).all()
+
+
+def test_a_member_whose_elements_share_memory_is_named():
+    @dataclasses.dataclass
+    class State:
+        n: qd.i32
+        x: qd.types.NDArray[qd.f32, 2]
+
+    @qd.kernel
+    def write(first: qd.types.ndarray(), s: State):
+        for i in qd.grouped(s.x):
+            s.x[i] += first[0]
+
+    for _ in range(3):
+        with pytest.raises(ValueError, match="given for `s.x` share memory"):
+            write(np.ones(1, np.float32), State(1, strided((4, 3), (0, 1))))
 
 
 @pytest.mark.parametrize(
@@ -303,3 +398,36 @@ def test_a_parameter_with_a_gradient_takes_no_ndarray_without():
         with pytest.raises(ValueError, match="argument x - required needs_grad=True, but False is provided"):
             fill(qd.ndarray(qd.f32, 2))
     assert with_gradient[0] == 3
+
+
+def test_arrays_of_vectors_of_any_scalar():
+    any_vector = qd.types.ndarray(dtype=qd.types.vector(3), ndim=1)
+
+    @qd.func
+    def add_one(x: any_vector, i):
+        x[i] += 1
+
+    @qd.kernel
+    def step(x: any_vector):
+        for i in x:
+            add_one(x, i)
+
+    for dtype in (qd.i32, qd.f32, qd.f64):
+        x = qd.Vector.ndarray(3, dtype, 2)
+        step(x)
+        assert x.to_numpy().tolist() == [[1, 1, 1]] * 2
+    with pytest.raises(ValueError, match=r"VectorType\[3, i32\], but VectorType\[2, i32\] is provided"):
+        step(qd.Vector.ndarray(2, qd.i32, 2))
+
+
+def test_an_ndarray_of_vectors_may_be_empty():
+    @qd.kernel
+    def fill(x: qd.types.ndarray(ndim=1)):
+        for i in x:
+            x[i] += 1
+
+    x = qd.Vector.ndarray(2, qd.f32, shape=(0,))
+    fill(x)
+    x.fill(1)
+    assert (x.shape, x.to_numpy().shape) == ((0,), (0, 2))
+    assert qd.Matrix.ndarray(2, 2, qd.f32, shape=(3, 0)).to_numpy().shape == (3, 0, 2, 2)

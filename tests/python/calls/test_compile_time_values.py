@@ -314,6 +314,51 @@ def test_values_behind_lists_and_dicts():
     assert compiled(Sim.total) == before
 
 
+@pytest.mark.parametrize("needs_grad", [False, True])
+def test_arrays_in_lists_and_dicts_of_objects(needs_grad: bool):
+    @qd.data_oriented
+    class Part:
+        def __init__(self) -> None:
+            self.x = array()
+
+        @qd.func
+        def add(self, v: qd.f32):
+            self.x[0] += v
+
+    @qd.data_oriented
+    class Sim:
+        def __init__(self) -> None:
+            self.named = {"a": array(), 2: array()}
+            self.listed = [array()]
+            self.parts = {"p": Part()}
+
+        @qd.kernel
+        def run(self):
+            self.named["a"][0] += 1
+            self.named[2][0] += 2
+            self.listed[0][0] += 3
+            self.parts["p"].add(4.0)
+            self.parts["p"].x[0] += 5
+
+        def values(self) -> list[float]:
+            arrays = [self.named["a"], self.named[2], self.listed[0], self.parts["p"].x]
+            return [x[0] for x in arrays]
+
+    def array() -> qd.Ndarray:
+        return qd.ndarray(qd.f32, 2, needs_grad=needs_grad)
+
+    sim = Sim()
+    sim.run()
+    assert sim.values() == [1, 2, 3, 9]
+    sim.run()
+    assert sim.values() == [2, 4, 6, 18]
+    before = compiled(Sim.run)
+    sim.named["a"], sim.parts["p"] = array(), Part()
+    sim.run()
+    assert sim.values() == [1, 6, 9, 9]
+    assert compiled(Sim.run) == before + 1
+
+
 def test_vectors_that_a_property_makes_anew():
     @qd.data_oriented
     class Sim:

@@ -298,6 +298,36 @@ def test_an_object_of_another_class_is_of_the_wrong_type():
             read(wrong)
 
 
+def test_members_that_a_kernel_does_not_read_may_be_of_any_type():
+    @dataclasses.dataclass
+    class State:
+        x: qd.types.NDArray[qd.f32, 1]
+        n: int
+        v: qd.types.vector(2, qd.f32)
+        last: float
+
+    @qd.kernel
+    def write(s: State):
+        s.x[0] = s.last
+
+    @qd.kernel
+    def count(s: State) -> qd.i32:
+        return s.n
+
+    x = qd.ndarray(qd.f32, 3)
+    bad, good = State(x, None, "none", 2.0), State(x, 7, [1.0, 2.0], 3.0)
+    for state in (bad, bad, bad, good, good, good, bad):
+        write(state)
+        assert x[0] == state.last
+    for _ in range(3):
+        with pytest.raises(qd.OctantsRuntimeTypeError, match="required type i32 .parameter `s.n` of kernel `count`"):
+            count(bad)
+        assert count(good) == 7
+    good.n = 2.5
+    with pytest.raises(qd.OctantsRuntimeTypeError, match="parameter `s.n`"):
+        count(good)
+
+
 def test_a_dataclass_as_a_template_argument_warns_once():
     @dataclasses.dataclass(frozen=True)
     class Sizes:

@@ -58,7 +58,7 @@ const PACKET_GRID_SIZE: i64 = 12;
 /// Threads that exchange values without further ado.
 const WORKGROUP: &str = "workgroup";
 
-/// What AMD's GPUs want.
+/// The target of AMD GPUs.
 struct Amdgpu {
     cpu: String,
     warp_bits: u32,
@@ -99,7 +99,7 @@ pub(super) fn open(
     Ok((Box::new(Gpu::new(Box::new(amdgpu), fast_math)), machine))
 }
 
-/// What a chip can do.
+/// The capabilities of a chip.
 pub(super) fn info(cpu: &str) -> TargetInfo {
     TargetInfo { products: products::of_amd(cpu), ..gpu::info(subgroup_bits(cpu).unwrap_or(5)) }
 }

@@ -57,7 +57,7 @@ pub(super) enum Register {
     Blocks,
 }
 
-/// What GPUs have in common.
+/// The common part of GPU targets.
 pub(super) const INFO: TargetInfo = TargetInfo {
     has_grid: true,
     subgroup_size: 32,
@@ -85,9 +85,9 @@ pub(super) fn info(subgroup_bits: u32) -> TargetInfo {
     TargetInfo { subgroup_size: 1 << subgroup_bits, max_shared_bytes: 64 << 10, assertion_bytes: 16, ..INFO }
 }
 
-/// What one vendor's GPUs want.
+/// The part of a GPU target that depends on the vendor.
 pub(super) trait Maker {
-    /// What it can do.
+    /// Its capabilities.
     fn info(&self) -> TargetInfo {
         info(self.warp_bits())
     }
@@ -105,7 +105,7 @@ pub(super) trait Maker {
     fn adds_half_floats(&self) -> bool {
         false
     }
-    /// What the driver of this vendor's GPUs takes.
+    /// The code format of this vendor's driver.
     fn code_form(&self) -> CodeForm;
     /// Binary logarithm of the threads in a warp.
     fn warp_bits(&self) -> u32;

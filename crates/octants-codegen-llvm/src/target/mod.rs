@@ -41,7 +41,7 @@ pub(crate) struct Surroundings {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TaskEntry {
     pub function: V,
-    /// What calls of other functions pass on.
+    /// The arguments that calls of other functions pass on.
     pub context: V,
     /// How the iterations of a parallel task come to this function.
     pub share: Share,
@@ -76,13 +76,13 @@ pub(crate) enum CodeForm {
 
 /// One kind of machine.
 pub(crate) trait Target {
-    /// What it can do.
+    /// Its capabilities.
     fn info(&self) -> TargetInfo;
     /// How atomic operations are marked.
     fn atomic_style(&self) -> AtomicStyle {
         AtomicStyle::default()
     }
-    /// What the machine's driver takes.
+    /// The code format of the machine's driver.
     fn code_form(&self) -> CodeForm {
         CodeForm::Object
     }
@@ -302,7 +302,7 @@ pub(crate) trait Target {
 /// A target with LLVM's machine for it and its name.
 pub(crate) type Opened = (Box<dyn Target>, TargetMachine, String);
 
-/// What a machine can do.
+/// The capabilities of a machine.
 pub(crate) fn info(target: &CodeTarget) -> TargetInfo {
     match target {
         CodeTarget::Device { triple, cpu, .. } => match triple.split('-').next() {

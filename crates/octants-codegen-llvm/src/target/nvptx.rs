@@ -18,7 +18,7 @@ use crate::{CodegenError, CodegenOptions};
 /// LLVM's number of the calling convention of entry points.
 const KERNEL_CONVENTION: u32 = 71;
 
-/// What NVIDIA's GPUs want.
+/// The target of NVIDIA GPUs.
 pub(super) struct Nvptx {
     /// Such as `sm_90`.
     chip: String,

@@ -46,7 +46,7 @@ impl Slots<'_> {
         }
     }
 
-    /// A sum by slots; `None` where a term is no number of the launch.
+    /// A sum in terms of slots; `None` if a term is not a scalar of the launch.
     fn sum(&self, of: &Affine) -> Option<SlotSum> {
         let mut sum = SlotSum::constant(of.constant);
         for (term, coefficient) in &of.terms {

@@ -45,18 +45,18 @@ pub struct Executable {
     pub(super) launching: Launching,
     /// Where it is told who touches what, if it watches that.
     pub(super) watched: Option<Box<RaceSlots>>,
-    /// What its code is kept under.
+    /// The cache key of its code.
     pub(crate) key: Option<Key>,
     pub(crate) pointers: Vec<Pointer>,
     /// It makes numbers of addresses.
     pub(crate) tells_addresses: bool,
-    /// Looks at launches, if races are looked for and there may be some.
+    /// Checks launches for races, if enabled and if races are possible.
     pub(super) races: Option<Box<RaceCheck>>,
     /// Its machine code was found on disk.
     pub was_kept: bool,
 }
 
-/// What a launch is.
+/// The kind of a launch.
 pub(super) enum Launching {
     /// One of the code.
     Plain,
@@ -87,7 +87,7 @@ impl Executable {
         }
     }
 
-    /// What the results depend on, where they may be known.
+    /// The inputs of the results, if results may be cached.
     pub(crate) fn depends(&self) -> Option<&Dependence> {
         match &self.launching {
             Launching::Telling(known) => Some(known.on()),
@@ -115,6 +115,11 @@ impl Executable {
     /// Whether some task writes to the buffer of this index.
     pub fn writes_buffer(&self, index: u32) -> bool {
         self.kernel.meta().tasks.iter().any(|t| t.writes.contains(&index))
+    }
+
+    /// Whether data-dependent loops change counters in memory, which a launch leaves at their final values.
+    pub fn has_counters(&self) -> bool {
+        !self.kernel.meta().counters.is_empty()
     }
 }
 

@@ -16,7 +16,7 @@ pub(super) fn counters_of(program: &Program, layout: &ArgLayout) -> Vec<Conditio
     places.filter_map(|b| place_of(program, layout, *b)).collect()
 }
 
-/// What the tasks of a program write.
+/// The memory that the tasks of a program write.
 #[derive(Default)]
 struct Writes {
     /// Buffers that tasks of one iteration write in rounds.

@@ -100,7 +100,7 @@ impl Session {
         }
     }
 
-    /// What the counters of a kernel's loops are, ahead of a launch.
+    /// The values of the counters of a kernel's loops before a launch.
     ///
     /// # Errors
     /// The driver's; that a counter is not in memory of the device.
@@ -137,7 +137,7 @@ impl Session {
         Ok(unsafe { stream.launch_from(&code.kernel, slots, arrays, resumes_at, caller)? })
     }
 
-    /// The stream that a launch is asked for on, the default one for `None`.
+    /// The requested stream of a launch; `None` means the default stream.
     #[inline]
     fn stream_or_default<'a>(&'a self, stream: Option<&'a Stream>) -> Result<&'a Stream, Error> {
         match stream {
@@ -162,7 +162,7 @@ impl Session {
         Ok(self.device.check_launch(stream, &code.kernel, slots, caller)?)
     }
 
-    /// Counts what a gradient must keep, makes the store and runs the gradient.
+    /// Counts the values that a gradient must store, allocates the store and runs the gradient.
     ///
     /// # Safety
     /// That of [`Session::launch`].
@@ -205,7 +205,7 @@ impl Session {
         Ok(results?)
     }
 
-    /// The results of code that does nothing else, from an earlier launch where they still hold.
+    /// Cached results of code without side effects, if still valid.
     ///
     /// # Safety
     /// That of [`Session::launch`].

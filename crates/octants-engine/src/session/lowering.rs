@@ -18,9 +18,9 @@ use crate::error::CompileError;
 /// may cross threads.
 #[derive(Clone)]
 pub struct Lowering {
-    /// What the front end made.
+    /// The output of the front end.
     pub lowered: Lowered,
-    /// What the code keeps in memory of the launch, if it is a gradient.
+    /// For a gradient: the values stored in memory of the launch.
     pub store: Option<StoreNeed>,
     /// Races between iterations are looked for.
     pub(super) checks_races: bool,
@@ -49,7 +49,7 @@ impl Lowering {
         may_record_trip_counts(&self.lowered.kernel)
     }
 
-    /// What the code keeps in memory of the launch, a line of comment each.
+    /// The values stored in memory of the launch, one comment line each.
     pub fn kept(&self) -> String {
         let line = |k: &Kept| {
             let place = self.lowered.sources.location(k.span);
@@ -167,7 +167,7 @@ impl Session {
     }
 }
 
-/// Tells of variables that iterations of a parallel loop carry on, as loops of plain Python do.
+/// Warns about loop-carried variables of parallel loops, which plain Python loops may have.
 fn warn_of_carried_locals(world: &dyn World, lowered: &Lowered, found: Vec<CarriedLocal>) {
     for carried in found {
         let name = carried.name;
@@ -180,7 +180,7 @@ fn warn_of_carried_locals(world: &dyn World, lowered: &Lowered, found: Vec<Carri
     }
 }
 
-/// What to write instead.
+/// The suggested fix.
 pub(super) fn cure_of_carried_local(name: &str) -> String {
     format!(
         "write `qd.loop_config(serialize=True)` above the loop to run it in order, update `{name}` by one atomic \

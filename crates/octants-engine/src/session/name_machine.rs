@@ -47,7 +47,7 @@ impl Session {
         }
     }
 
-    /// A machine of the kind that a name of a back end stands for.
+    /// A machine of the kind that a back end's name refers to.
     fn find_target(
         &self,
         (arch, backend): (&str, &'static dyn Backend),
@@ -72,7 +72,7 @@ impl Session {
         DeviceLibrary { path: given.or_else(|| backend.find_device_library(packages)) }
     }
 
-    /// That there is no such target, with those that there are; all of one kind where the user named it.
+    /// The error for an unknown target, with the known ones; those of one kind if the user named it.
     fn unknown_target(&self, target: &str, kind: Option<&str>) -> Error {
         let of_kind = |b: &&&'static dyn Backend| kind.is_none_or(|kind| kind == b.name());
         let entries = self.config().backends.entries.iter().filter(of_kind);

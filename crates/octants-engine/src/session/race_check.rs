@@ -139,7 +139,7 @@ fn cure_of(race: &IterationRace, of_loop: &str) -> String {
     }
 }
 
-/// What to write instead of groups that touch the same elements.
+/// The suggested fix for groups that access the same elements.
 pub(super) fn cure_of_overlap(with: &str, block: &str) -> String {
     format!("put both into one {block}, or write `{with}(allow_overlap=True)` if this is intended")
 }
@@ -159,7 +159,7 @@ fn touch(doing: Doing) -> Touch {
     }
 }
 
-/// What the slots of a launch hold.
+/// The contents of the slots of a launch.
 struct Given<'a> {
     layout: &'a ArgLayout,
     slots: &'a [u64],
@@ -217,7 +217,7 @@ impl Given<'_> {
     }
 }
 
-/// Tells what launches of a kernel touch for certain.
+/// Determines the elements that launches of a kernel certainly access.
 pub(super) struct KernelWitness {
     search: Arc<RaceSearch>,
     sources: Sources,

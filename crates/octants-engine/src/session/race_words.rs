@@ -37,7 +37,7 @@ struct Beside {
     scalars: u64,
 }
 
-/// The slots of a watched kernel by which it is told about its words.
+/// The argument slots of a watched kernel that describe its shadow words.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct RaceSlots {
     notes: u32,

@@ -69,7 +69,7 @@ impl Session {
         Some(Executable { layout, ret, kernel, launching, watched, key, pointers, tells_addresses, races, was_kept })
     }
 
-    /// Stores what a compilation asked and what came of it; whether it was written.
+    /// Stores the questions of a compilation and their outcome; returns whether they were written.
     pub fn keep_trace(&self, search: Search<'_>, lowering: &Lowering, code: &Executable, may_alias: bool) -> bool {
         let (Some(cache), Some(artifact)) = (&self.cache, code.key) else { return false };
         // Its launches need to know which of the arrays are split.

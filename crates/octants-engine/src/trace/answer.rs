@@ -1,10 +1,10 @@
-//! The questions that a [`World`] is asked, as data, and their answers.
+//! The questions to a [`World`], as data, and their answers.
 
 use octants_artifact::{Lookup, Made};
 use octants_frontend::{Entity, FuncSource, HostValue, Obj, World, WorldResult};
 use octants_ir::Scalar;
 
-/// What a world said.
+/// An answer of a world.
 #[derive(Debug, Clone)]
 pub(super) enum Answer {
     Entity(Entity),
@@ -66,7 +66,7 @@ pub(super) fn runs_code_of(lookup: &Lookup) -> Vec<Obj> {
     }
 }
 
-/// Whether what is known of an object tells that its code has no effects.
+/// Whether the known facts about an object imply that its code has no side effects.
 pub(super) fn is_inert(entity: &Entity) -> bool {
     matches!(
         entity,

@@ -48,6 +48,7 @@ fn add_entity(all: &mut KeyMaker, entity: &Entity) {
         Entity::Int(i) => i.hash(all),
         Entity::Float(x) => x.to_bits().hash(all),
         Entity::Str(s) | Entity::Builtin(s) => s.hash(all),
+        Entity::Member(plain) => add_entity(all, plain),
         Entity::Tuple(items) | Entity::List(items) => items.hash(all),
         Entity::Live(scalar) | Entity::Dtype(scalar) => scalar.hash(all),
         Entity::TensorType(ty) | Entity::AnyTensorType(ty) => ty.hash(all),

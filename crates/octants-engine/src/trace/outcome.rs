@@ -85,7 +85,17 @@ fn source_of(capture: &Capture) -> ArraySource {
     match capture {
         Capture::Arg { index, path } => ArraySource::Argument(*index, path.clone()),
         Capture::ShadowBuffer { index, path, desc } => {
-            let NdarrayDesc { elem, ndim, contiguous, reach, clamped, needs_grad, is_view: _, is_split: _ } = desc;
+            let NdarrayDesc {
+                elem,
+                ndim,
+                contiguous,
+                reach,
+                clamped,
+                needs_grad,
+                needs_dual: _,
+                is_view: _,
+                is_split: _,
+            } = desc;
             let array = ArrayType {
                 element: type_to_stored(elem),
                 axes: *ndim,
@@ -113,6 +123,7 @@ fn capture_of(source: &ArraySource) -> Capture {
                 reach: reach_of(array.reach),
                 clamped: array.clamped,
                 needs_grad: array.needs_grad,
+                needs_dual: false,
                 is_view: false,
                 is_split: false,
             },

@@ -31,7 +31,7 @@ pub struct Request<'a> {
     pub captured: Vec<String>,
 }
 
-/// What was found of a kernel.
+/// The traces found for a kernel.
 pub struct Search<'w> {
     /// The world to compile with, if it comes to that.
     pub tracing: Tracing<'w>,
@@ -53,7 +53,7 @@ impl Search<'_> {
     }
 }
 
-/// What an earlier compilation made.
+/// The outcome of an earlier compilation.
 pub struct Recalled {
     /// How the outside's objects fill its arguments.
     pub binding: Binding,
@@ -69,9 +69,9 @@ pub struct Recalled {
     pub has_groups: bool,
     /// The length of some loop may come from memory.
     pub may_record_trip_counts: bool,
-    /// What the user was warned of.
+    /// The warnings.
     pub warnings: Vec<StoredWarning>,
-    /// What was printed.
+    /// The printed lines.
     pub printed: Vec<String>,
 }
 
@@ -215,7 +215,7 @@ fn difference(world: &dyn World, lookup: &Lookup, answered: &[(Lookup, Answer)])
     }
 }
 
-/// Stores what a compilation asked, and what came of it; whether it was written.
+/// Stores the questions of a compilation and their outcome; returns whether they were written.
 pub(crate) fn keep(cache: &ArtifactCache, search: Search<'_>, outcome: Outcome) -> Result<bool, String> {
     let Some(key) = &search.tracing.key else { return Ok(false) };
     let trace = Trace { lookups: search.tracing.take_lookups(), outcome };
@@ -224,7 +224,7 @@ pub(crate) fn keep(cache: &ArtifactCache, search: Search<'_>, outcome: Outcome) 
     Ok(written)
 }
 
-/// What a compilation made, to be stored.
+/// The outcome of a compilation, to be stored.
 pub(crate) fn outcome(
     binding: &Binding,
     (layout, pointers, tells_addresses, ret): (&ArgLayout, &[Pointer], bool, &Type),
@@ -248,7 +248,7 @@ pub(crate) fn outcome(
     }
 }
 
-/// Options that decide what a kernel becomes. By name, so that a new one cannot be forgotten.
+/// The options that affect a kernel's code. Destructured by name, so that a new option cannot be forgotten.
 fn add_options(key: &mut KeyMaker, config: &Config) {
     let Config {
         default_fp,

@@ -15,7 +15,7 @@ use super::outcome::stored_warning;
 /// A world whose answers are written down.
 pub struct Tracing<'w> {
     world: &'w dyn World,
-    /// Under which key; none where nothing is kept.
+    /// The key of the trace; `None` without a cache.
     pub(super) key: Option<Key>,
     state: RefCell<State>,
 }
@@ -27,7 +27,7 @@ struct State {
     asked: Vec<(Lookup, Fingerprint)>,
     /// What is in `asked` since something was asked last that may have changed answers.
     seen: HashSet<Fingerprint>,
-    /// Objects that were asked about and stay what they are.
+    /// Objects that were asked about and are immutable.
     known: HashSet<Obj>,
     /// Those among them whose code has no effects.
     inert: HashSet<Obj>,
@@ -36,17 +36,17 @@ struct State {
 }
 
 impl<'w> Tracing<'w> {
-    /// A world that asks `world`, but for what is answered already.
+    /// Forwards to `world`, except for questions that are already answered.
     pub(super) fn new(world: &'w dyn World, key: Option<Key>, answered: Vec<(Lookup, Answer)>) -> Tracing<'w> {
         Tracing { world, key, state: RefCell::new(State { answered: answered.into(), ..State::default() }) }
     }
 
-    /// What was asked.
+    /// The recorded questions.
     pub(super) fn take_lookups(&self) -> Vec<(Lookup, Fingerprint)> {
         std::mem::take(&mut self.state.borrow_mut().asked)
     }
 
-    /// What the user was told: warnings, and printed lines.
+    /// Messages to the user: warnings, and printed lines.
     pub(crate) fn said(&self, sources: &Sources) -> (Vec<StoredWarning>, Vec<String>) {
         let state = self.state.borrow();
         let warnings =

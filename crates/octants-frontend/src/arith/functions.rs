@@ -9,7 +9,7 @@ use super::convert::{broadcast, cast, expect_integers, promote_pair, to_mask, ty
 use super::operators::{Operator, UnaryOperator, arithmetic, binary, combine, unary};
 use crate::world::Options;
 
-/// What a name stands for.
+/// The meaning of a name.
 #[derive(Clone, Copy)]
 enum Function {
     /// The operation, whose domain decides about operands.

@@ -187,7 +187,7 @@ impl Lowerer<'_> {
         found
     }
 
-    /// A shadow buffer of an array argument that has a gradient, as an array of its own. Arguments have no duals.
+    /// A shadow buffer of an array argument that has one, as an array of its own.
     pub(super) fn argument_shadow_buffer(&mut self, array: BufferId, which: ShadowBuffer) -> Option<BufferId> {
         let Some(Capture::Arg { index, path }) = self.buffer_captures[array.index()].clone() else { return None };
         let mut spec = &self.args[index as usize];
@@ -196,17 +196,17 @@ impl Lowerer<'_> {
             spec = members.iter().find(|(n, _)| n == name).map(|(_, s)| s)?;
         }
         let ArgSpec::Array(desc) = spec else { return None };
-        if !desc.needs_grad {
+        let has_it = if which == ShadowBuffer::Dual { desc.needs_dual } else { desc.needs_grad };
+        if !has_it {
             return None;
         }
-        let desc = NdarrayDesc { is_view: false, ..desc.clone() };
+        let desc = NdarrayDesc { is_view: false, needs_grad: false, needs_dual: false, ..desc.clone() };
         let desc = match which {
-            ShadowBuffer::Gradient => NdarrayDesc { needs_grad: false, ..desc.clone() },
-            ShadowBuffer::Dual => return None,
+            ShadowBuffer::Gradient | ShadowBuffer::Dual => desc,
             ShadowBuffer::ReadMarks => {
                 // Its elements may be larger than the array's.
                 let reach = if desc.reach == Reach::Wide { Reach::Wide } else { Reach::Long };
-                NdarrayDesc { elem: Type::I32, contiguous: true, reach, needs_grad: false, ..desc.clone() }
+                NdarrayDesc { elem: Type::I32, contiguous: true, reach, ..desc }
             }
         };
         let attribute = shadow_attribute(which);

@@ -145,7 +145,7 @@ impl Lowerer<'_> {
                     args.extend(self.unpack(&v)?);
                 }
                 _ => {
-                    let v = self.lower_expr(e)?;
+                    let v = self.lower_whole(e)?;
                     let is_reference = i >= writes || takes.positional(self, args.len());
                     args.push(if is_reference { v } else { self.detach_deep(v)? });
                 }
@@ -153,7 +153,7 @@ impl Lowerer<'_> {
         }
         let mut kwargs = Vec::new();
         for (i, (name, e)) in arguments.keywords.iter().enumerate() {
-            let v = self.lower_expr(e)?;
+            let v = self.lower_whole(e)?;
             let is_reference =
                 arguments.positional.len() + i >= writes || name.as_ref().is_some_and(|n| takes.keyword(self, n));
             let v = if is_reference { v } else { self.detach_deep(v)? };
@@ -191,6 +191,14 @@ impl Lowerer<'_> {
             Value::Obj(obj) => self.call_object(*obj, args, kwargs),
             Value::Method(m) => {
                 let (base, name) = (&m.0, m.1.as_str());
+                let is_container = matches!(
+                    base,
+                    Value::Str(_) | Value::Tuple(_) | Value::List(_) | Value::Static(_) | Value::Dict(_)
+                );
+                let args = match is_container {
+                    true => args.into_iter().map(|v| self.plain_operand(v)).collect(),
+                    false => args,
+                };
                 self.call_method(base, name, args, kwargs)
             }
             // An old way to write a component: `v(0)`, `m(0, 1)`.
@@ -208,9 +216,19 @@ impl Lowerer<'_> {
         &mut self,
         obj: Obj,
         mut args: Vec<Value>,
-        kwargs: Vec<(String, Value)>,
+        mut kwargs: Vec<(String, Value)>,
     ) -> Result<Value> {
-        match self.world.entity(obj) {
+        let entity = self.world.entity(obj);
+        let is_of_language = match &entity {
+            Entity::Builtin(name) => name != "static",
+            Entity::Dtype(_) | Entity::TensorType(_) | Entity::AnyTensorType(_) | Entity::StructType { .. } => true,
+            _ => false,
+        };
+        if is_of_language && !self.enum_members.is_empty() {
+            args = args.into_iter().map(|v| self.plain_operand(v)).collect();
+            kwargs = kwargs.into_iter().map(|(name, v)| (name, self.plain_operand(v))).collect();
+        }
+        match entity {
             Entity::Func(FuncKind::Kernel) => Err(Diagnostic::new(
                 Code::Syntax,
                 self.b.span,

@@ -211,19 +211,7 @@ impl Lowerer<'_> {
                     return self.unpack(v);
                 }
                 let items = self.host_items(*o)?;
-                let from = self.reached.get(o).cloned();
-                Ok(items
-                    .into_iter()
-                    .enumerate()
-                    .map(|(i, o)| {
-                        if let Some((index, path)) = &from {
-                            let mut path = path.clone();
-                            path.push(format!("[{i}]"));
-                            self.reached.entry(o).or_insert((*index, path));
-                        }
-                        self.lift(o)
-                    })
-                    .collect())
+                Ok(items.into_iter().map(|o| self.lift(o)).collect())
             }
             _ => match self.runtime_type(v) {
                 Some(octants_ir::Type::Vector(..)) => self.unpack(v),

@@ -114,7 +114,10 @@ impl Lowerer<'_> {
         self.b.span = test.span;
         let parts = match message {
             Some(m) => {
-                let text = self.lower_expr(m)?;
+                let outer = std::mem::replace(&mut self.in_assertion, true);
+                let text = self.lower_expr(m);
+                self.in_assertion = outer;
+                let text = text?;
                 let is_constant =
                     matches!(m.kind, ExprKind::Int(_) | ExprKind::Float(_) | ExprKind::Bool(_) | ExprKind::None);
                 if !is_constant && !matches!(text, Value::Str(_) | Value::Text(_)) {

@@ -1,4 +1,4 @@
-//! `while qd.graph.do_while(counter):`, a loop whose rounds are tasks of the kernel.
+//! `while qd.graph.do_while(counter):`, a loop whose iterations consist of tasks of the kernel.
 //!
 //! At the top level of a kernel, and directly in another such loop, the loops inside are parallel, unless another
 //! statement leaves a round.
@@ -17,7 +17,7 @@ use crate::ast::{Expr, Stmt};
 use crate::syntax_facts;
 use crate::value::Value;
 
-/// What decides about another round, or about a branch.
+/// The condition of a loop or branch of a graph.
 pub(super) enum Condition<'e> {
     /// The element of an array without axes.
     Counter(BufferId),
@@ -135,7 +135,7 @@ impl Lowerer<'_> {
         writes
     }
 
-    /// What is tested, and whether it is not zero.
+    /// The tested value, and whether it is not zero.
     pub(super) fn lower_condition(&mut self, condition: &Condition<'_>, word: &str) -> Result<(Value, ValueId)> {
         let value = match condition {
             Condition::Counter(buffer) => self.element(*buffer, &[])?,

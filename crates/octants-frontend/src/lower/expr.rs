@@ -13,6 +13,12 @@ use crate::world::{Entity, HostValue};
 
 impl Lowerer<'_> {
     pub(super) fn lower_expr(&mut self, e: &Expr) -> Result<Value> {
+        let v = self.lower_whole(e)?;
+        Ok(self.plain(v))
+    }
+
+    /// The same; members of enumerations stay members.
+    pub(super) fn lower_whole(&mut self, e: &Expr) -> Result<Value> {
         let outer = std::mem::replace(&mut self.b.span, e.span);
         let v = self.lower_expr_inner(e)?;
         self.b.span = outer;
@@ -29,7 +35,7 @@ impl Lowerer<'_> {
                     out.extend(self.unpack(&v)?);
                 }
                 _ => {
-                    let v = self.lower_expr(e)?;
+                    let v = self.lower_item(e)?;
                     // Read before a later item may change it.
                     out.push(if i < writes { self.detach_deep(v)? } else { v });
                 }
@@ -57,7 +63,7 @@ impl Lowerer<'_> {
             ExprKind::ListComp(item, generators) => {
                 let mut out = Vec::new();
                 self.comprehend(generators, &mut |s| {
-                    let v = s.lower_expr(item)?;
+                    let v = s.lower_item(item)?;
                     // The loop variables of the comprehension are compile-time: what is read stays.
                     out.push(s.detach_deep(v)?);
                     Ok(())
@@ -90,7 +96,7 @@ impl Lowerer<'_> {
             }
             ExprKind::Call(func, arguments) => self.lower_call(func, arguments)?,
             ExprKind::Attribute(base, name) => {
-                let base = self.lower_expr(base)?;
+                let base = self.lower_whole(base)?;
                 self.attribute(&base, name)?
             }
             ExprKind::Subscript(base, index) => {

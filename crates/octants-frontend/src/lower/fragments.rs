@@ -37,7 +37,7 @@ impl Lowerer<'_> {
     }
 }
 
-/// What the library names exists.
+/// The library passes valid names.
 fn named<T>(found: Option<T>) -> T {
     found.expect("compiler bug: the library names kinds of products")
 }

@@ -156,6 +156,7 @@ impl Lowerer<'_> {
             return Ok(None);
         }
         let Some(ty) = self.value_annotation(p.annotation)? else { return Ok(None) };
+        let v = &self.plain(v.clone());
         if kind == FuncKind::Real {
             return self.converted_argument(p, v, ty).map(Some);
         }
@@ -245,7 +246,11 @@ impl Lowerer<'_> {
         };
         let wanted = self.host_attribute(annotation, "dtype")?;
         if let Value::Obj(dtype) = wanted {
-            let wanted = self.type_of_object(dtype, self.b.span)?;
+            let is_any = matches!(self.world.entity(dtype), Entity::AnyTensorType(_));
+            let mut wanted = self.type_of_object(dtype, self.b.span)?;
+            if let (true, Some(scalar)) = (is_any, elem.scalar()) {
+                wanted = Type::tensor(scalar, &wanted.shape());
+            }
             if wanted != elem {
                 let (wanted, elem) = (type_name(&wanted), type_name(&elem));
                 return self.err(
@@ -332,6 +337,7 @@ impl Lowerer<'_> {
         if by_reference {
             return Ok(v);
         }
+        let v = if mutated { self.plain(v) } else { v };
         let is_struct = matches!(&v, Value::Members(m) if !m.is_array);
         if mutated && (is_struct || self.is_plain_value(&v)) {
             return self.variable(name, v);
@@ -417,6 +423,12 @@ impl Lowerer<'_> {
         };
         if let [one] = parts[..] {
             return self.annotated_item(one, v);
+        }
+        if !v.is_compile_time() && matches!(self.runtime_type(&v), Some(Type::Scalar(_)))
+            || matches!(v, Value::Int(_) | Value::Float(_) | Value::Bool(_))
+        {
+            let text = format!("the function returns one value, but its annotation has {}", parts.len());
+            return self.err(Code::Type, text);
         }
         let items = self.unpack(&v)?;
         if items.len() != parts.len() {

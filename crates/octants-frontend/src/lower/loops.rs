@@ -29,7 +29,7 @@ struct LoopBox {
     visited: Option<Value>,
 }
 
-/// What a box of a loop was made of.
+/// The origin of the iteration space of a loop.
 #[derive(Clone, Copy, PartialEq)]
 enum BoxKind {
     Range,

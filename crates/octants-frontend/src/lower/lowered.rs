@@ -1,4 +1,4 @@
-//! [`Lowered`]: what lowering returns.
+//! [`Lowered`]: the result of lowering.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use super::packed_fields::PackedFields;
 use super::sparse_levels::Activations;
 use crate::world::{Capture, Obj};
 
-/// What the front end makes of a kernel: the IR, and how to fill its arguments.
+/// The result of lowering a kernel: the IR, and how to fill its arguments.
 #[derive(Debug, Clone)]
 pub struct Lowered {
     /// The code.

@@ -1,4 +1,4 @@
-//! Elements of meshes: loops over them, their attributes, their numbers, and the elements next to them.
+//! Mesh elements: loops over them, their attributes, their numbers, and their neighbors.
 //!
 //! At run time an element is its position among the elements of its kind, in the order of memory. Everything else is
 //! tables that the outside keeps as fields: the front end reads these attributes of an [`Entity::MeshElements`], which
@@ -246,7 +246,7 @@ impl Lowerer<'_> {
         Ok(Value::Neighbors(Rc::new(Neighbors { relation, position })))
     }
 
-    /// The number by which the user knows an element.
+    /// The user-visible number of an element.
     fn number(&mut self, element: &MeshElement) -> Result<ValueId> {
         let position = self.rt(&element.position)?;
         let ids = self.part(element.elements, "_ids")?;
@@ -257,7 +257,7 @@ impl Lowerer<'_> {
         self.rt(&id)
     }
 
-    /// How many elements are next to each, where that is one number.
+    /// The number of adjacent elements, if it is the same for all elements.
     fn width(&mut self, relation: Obj) -> Result<Option<i128>> {
         let width = self.part(relation, "width")?;
         Ok(match self.world.entity(width) {

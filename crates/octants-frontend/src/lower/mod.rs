@@ -14,6 +14,7 @@ mod control;
 mod conversions;
 mod dicts;
 mod do_while;
+mod enum_members;
 mod expr;
 mod fragments;
 mod function;
@@ -108,7 +109,7 @@ enum Flow {
     Return,
 }
 
-/// What the innermost loop around a statement is.
+/// The innermost loop around a statement.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum LoopKind {
     Parallel,
@@ -152,11 +153,11 @@ struct Frame {
 struct Borrowed {
     /// How many parameters come before.
     first: u32,
-    /// Position and path of each, and what it is.
+    /// Position, path and meaning of each.
     params: Vec<(u32, Vec<String>, ArgSpec)>,
 }
 
-/// What `return` does.
+/// The effect of `return`.
 #[derive(Debug, Clone)]
 enum ReturnMode {
     /// The kernel's result, with its annotated types.
@@ -164,8 +165,10 @@ enum ReturnMode {
     /// The value of an inlined call, or of a function of the IR that returns in one place; the annotated type objects,
     /// if any.
     Inline(Option<Obj>),
-    /// A function of the IR that returns in several places: result type as annotated or as first returned.
+    /// A function of the IR that returns in several places, with its annotated result type.
     Function(Option<Type>),
+    /// The same without an annotation, after its first `return`: the type and the place of that.
+    Inferred(Type, Span),
 }
 
 struct ParsedFunction {
@@ -267,6 +270,10 @@ pub(crate) struct Lowerer<'w> {
     live_numbers: Vec<ValueId>,
     /// Named tuples of the outside that were decomposed, for their names.
     named_tuples: Vec<(Rc<Vec<Value>>, Obj)>,
+    /// In the message of an assertion.
+    in_assertion: bool,
+    /// Members of enumerations that were used, and the numbers and strings that they are in operations.
+    enum_members: HashMap<Obj, Value>,
     /// Variables that hold such a tuple.
     named_variables: Vec<(Rc<Vec<Value>>, Obj)>,
     ret: Type,
@@ -335,6 +342,8 @@ impl<'w> Lowerer<'w> {
             unpacked_vectors: Vec::new(),
             live_numbers: Vec::new(),
             named_tuples: Vec::new(),
+            in_assertion: false,
+            enum_members: HashMap::new(),
             named_variables: Vec::new(),
             ret: Type::Unit,
         }

@@ -17,7 +17,7 @@ use super::{Borrowed, Frame, Lowerer, ParsedFunction, ReturnMode};
 use crate::value::Value;
 use crate::world::{ArgSpec, Entity, FuncKind, Obj};
 
-/// What makes two calls of a function the same code.
+/// The key of an outlined function: calls with equal keys share code.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct FunctionKey {
     func: Obj,
@@ -26,7 +26,7 @@ pub(super) struct FunctionKey {
     in_real_function: bool,
 }
 
-/// A function of the IR, what its calls pass along, and how to read its result.
+/// A function of the IR, the arguments that its calls pass, and how to read its result.
 #[derive(Debug)]
 pub(super) struct Outlined {
     id: FuncId,
@@ -179,6 +179,7 @@ impl Lowerer<'_> {
         }
         let ret = match &self.frame_ref().ret {
             ReturnMode::Function(ty) => ty.clone().unwrap_or(Type::Unit),
+            ReturnMode::Inferred(ty, _) => ty.clone(),
             _ => Type::Unit,
         };
         if ret != Type::Unit && !self.b.is_terminated() {
@@ -242,7 +243,7 @@ impl Lowerer<'_> {
         };
         if ty.is_none() {
             let found = self.b.ty(value).clone();
-            self.frame().ret = ReturnMode::Function(Some(found));
+            self.frame().ret = ReturnMode::Inferred(found, self.b.span);
         }
         self.frame().returned = Some(if is_tuple { Value::tuple(Vec::new()) } else { Value::None });
         self.b.push(Op::Return(Some(value)), Type::Unit);

@@ -46,7 +46,7 @@ pub(super) enum ResultShape {
     List(Vec<ResultShape>),
     /// Keys are compile-time values.
     Dict(Vec<(Value, ResultShape)>),
-    /// An element of a mesh, and where its position is.
+    /// An element of a mesh, and the location of its position.
     Element(Obj, Box<ResultShape>),
 }
 
@@ -165,7 +165,7 @@ impl Lowerer<'_> {
         }))
     }
 
-    /// What a call yields.
+    /// The result of a call.
     pub(super) fn read_result(&mut self, shape: &ResultShape, result: ValueId) -> Value {
         match shape {
             ResultShape::Whole => Value::Rt(result),

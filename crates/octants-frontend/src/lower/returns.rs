@@ -46,10 +46,29 @@ impl Lowerer<'_> {
                 self.function_return(ty, v)?;
                 Ok(Flow::Return)
             }
+            ReturnMode::Inferred(ty, first) => {
+                self.check_keeps_fraction(&ty, &v, first)?;
+                self.function_return(Some(ty), v)?;
+                Ok(Flow::Return)
+            }
         }
     }
 
-    /// What a call yields must not change when the callee's variables are gone.
+    /// Without an annotation the first `return` gives the type of the result. One that would truncate is refused.
+    fn check_keeps_fraction(&mut self, ty: &Type, v: &Value, first: Span) -> Result<()> {
+        let Some(found) = self.runtime_type(v) else { return Ok(()) };
+        let truncates = found.scalar().is_some_and(Scalar::is_float) && ty.scalar().is_some_and(|s| !s.is_float());
+        if !truncates {
+            return Ok(());
+        }
+        let (found, ty) = (type_name(&found), type_name(ty));
+        let earlier = self.source_text(first);
+        let text = format!("this `return` gives {found}, but an earlier one, of `{earlier}`, gives {ty}");
+        Err(Diagnostic::new(Code::Type, self.b.span, text)
+            .with_hint(format!("annotate the type of the result, as in `-> qd.{found}`")))
+    }
+
+    /// The result of a call must not refer to the callee's variables.
     pub(super) fn detach_deep(&mut self, v: Value) -> Result<Value> {
         Ok(match v {
             Value::Var(_) => Value::Rt(self.rt(&v)?),
@@ -130,7 +149,7 @@ impl Lowerer<'_> {
     }
 }
 
-/// What is wrong with a result of type `found` where `ty` is annotated.
+/// The error for a result of type `found` with the annotation `ty`.
 fn mismatch(ty: &Type, found: &Type) -> String {
     let (wanted, given) = (ty.shape(), found.shape());
     if !ty.is_tensor() || found.scalar().is_none() || wanted == given {

@@ -1,4 +1,4 @@
-//! `qd.distributed.assume_local(array, row)`: a row that the user knows to be this rank's, or one of its ghost rows.
+//! `qd.distributed.assume_local(array, row)`: the user asserts that a row is one of this rank's rows or ghost rows.
 //!
 //! It becomes `max(min(row, last), first)` with the first and last of these rows, which each launch reads from the
 //! array.

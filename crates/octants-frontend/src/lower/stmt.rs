@@ -44,7 +44,7 @@ impl Lowerer<'_> {
             }
             StmtKind::Assign(targets, value) => {
                 let is_static = is_static_call(value);
-                let v = self.lower_expr(value)?;
+                let v = if is_static { self.lower_whole(value)? } else { self.lower_expr(value)? };
                 let v = if is_static || targets.len() == 1 { v } else { self.settle(v)? };
                 for t in targets {
                     self.b.span = s.span;

@@ -8,11 +8,11 @@ use octants_ir::{Op, Scalar, StructType, Type, ValueId};
 
 use super::Lowerer;
 use crate::arith::type_name;
-use crate::value::{Members, Place, Value};
+use crate::value::{DataclassArg, Members, Place, Value};
 use crate::world::{Entity, Obj};
 
 impl Lowerer<'_> {
-    /// The run-time type that an annotation or type object stands for.
+    /// The run-time type of an annotation or type object.
     pub(super) fn type_of_object(&mut self, obj: Obj, span: Span) -> Result<Type> {
         Ok(match self.world.entity(obj) {
             Entity::Dtype(s) => Type::Scalar(s),
@@ -50,7 +50,7 @@ impl Lowerer<'_> {
         }
     }
 
-    /// The scalar type that a `dtype` argument stands for.
+    /// The scalar type of a `dtype` argument.
     pub(super) fn dtype_of(&mut self, v: &Value) -> Result<Scalar> {
         match self.type_of_value(v)? {
             Type::Scalar(s) => Ok(s),
@@ -196,6 +196,9 @@ impl Lowerer<'_> {
                 path.push(name.to_owned());
                 return Ok(Some(self.argument(d.index, path, &spec.clone())?));
             }
+            if let Ok(None) = self.world.attribute(d.obj, name) {
+                return Err(self.no_member(d, name));
+            }
             return Ok(Some(match self.host_attribute(d.obj, name)? {
                 Value::Obj(f) if matches!(self.world.entity(f), Entity::Func(_)) => {
                     Value::Method(Rc::new((base.clone(), name.to_owned())))
@@ -244,6 +247,18 @@ impl Lowerer<'_> {
         }
         let v = self.rt(base)?;
         Ok(Some(Value::Rt(self.b.extract(v, i as u32))))
+    }
+
+    /// Where a function is given another dataclass than its parameter is annotated with, the members say so.
+    fn no_member(&self, given: &DataclassArg, name: &str) -> Box<Diagnostic> {
+        let class = match self.world.attribute(given.obj, "__name__").ok().flatten().map(|n| self.world.entity(n)) {
+            Some(Entity::Str(class)) => format!(" `{class}`"),
+            _ => String::new(),
+        };
+        let members: Vec<String> = given.members.iter().map(|(n, _)| format!("`{n}`")).collect();
+        let text = format!("the dataclass{class} has no member `{name}`");
+        Diagnostic::new(Code::Attribute, self.b.span, text)
+            .with_hint(format!("the argument has the members {}", members.join(", ")))
     }
 
     fn struct_method(&mut self, ty: Option<Obj>, base: &Value, name: &str) -> Result<Value> {

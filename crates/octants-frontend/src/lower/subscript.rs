@@ -16,6 +16,7 @@ impl Lowerer<'_> {
             [Value::Tuple(items)] if !matches!(base, Value::Dict(_)) => items.to_vec(),
             _ => index,
         };
+        let index: Vec<Value> = index.into_iter().map(|i| self.plain(i)).collect();
         if let Some(m) = self.as_members(base)
             && m.is_array
         {
@@ -85,14 +86,8 @@ impl Lowerer<'_> {
                     let what = self.describe(base);
                     return self.err(Code::Type, format!("{what} can only be indexed by values known at compile time"));
                 };
+                // A launch finds arrays again by attributes alone; an item must be the one that was compiled in.
                 let found = self.world.subscript(*obj, key).map_err(|e| self.host_error(e))?;
-                if let Some((i, path)) = self.reached.get(obj).cloned() {
-                    let mut path = path;
-                    if let Ok(text) = self.world.format(key, "") {
-                        path.push(format!("[{text}]"));
-                    }
-                    self.reached.entry(found).or_insert((i, path));
-                }
                 Ok(self.lift(found))
             }
             _ => {

@@ -55,8 +55,11 @@ impl Lowerer<'_> {
     }
 
     /// The last letter of a specification, where that is one of `printf`'s, converts the kind of number that is
-    /// printed.
+    /// printed. In the message of an assertion one that does not fit is ignored: what it would say is worth more.
     fn check_conversion(&self, value: ValueId, spec: &str) -> Result<()> {
+        if self.in_assertion {
+            return Ok(());
+        }
         let Some(scalar) = self.b.ty(value).scalar() else { return Ok(()) };
         let fits = match spec.chars().last() {
             Some(c @ ('c' | 's' | 'n' | 'p')) => {

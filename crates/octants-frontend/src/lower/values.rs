@@ -32,6 +32,7 @@ impl Lowerer<'_> {
             Entity::Int(i) => Value::Int(i),
             Entity::Float(f) => Value::Float(f),
             Entity::Str(s) => Value::str(&s),
+            Entity::Member(plain) => self.lift_member(obj, &plain),
             Entity::Tuple(items) => Value::tuple(items.into_iter().map(|o| self.lift(o)).collect()),
             Entity::List(items) => Value::list(items.into_iter().map(|o| self.lift(o)).collect()),
             Entity::Live(scalar) => self.live_number(obj, scalar),
@@ -221,6 +222,9 @@ impl Lowerer<'_> {
     }
 
     pub(super) fn try_rt(&mut self, value: &Value) -> Result<Option<ValueId>> {
+        if let Some(plain) = self.plain_member(value) {
+            return self.try_rt(&plain);
+        }
         Ok(Some(match value {
             Value::Rt(v) => *v,
             Value::Var(local) => {
@@ -271,6 +275,9 @@ impl Lowerer<'_> {
 
     /// The type a value has at run time, without reading it.
     pub(super) fn runtime_type(&mut self, value: &Value) -> Option<Type> {
+        if let Some(plain) = self.plain_member(value) {
+            return self.runtime_type(&plain);
+        }
         Some(match value {
             Value::Rt(v) => self.b.ty(*v).clone(),
             Value::Var(l) => self.b.body.locals[l.index()].ty.clone(),

@@ -40,7 +40,7 @@ use watched_accesses::{Watched, find_watched};
 /// The number of bits of an epoch.
 pub const EPOCH_BITS: u32 = watch_functions::EPOCH_BITS;
 
-/// Puts calls in front of accesses that are not proved to be free of conflicts.
+/// Inserts calls before accesses that are not proved to be free of conflicts.
 pub fn check_races(kernel: &mut Kernel, options: &mut PassOptions) {
     let watched = find_watched(kernel, options.arrays_may_alias, options.shared_bytes);
     if watched.loops.is_empty() {
@@ -151,7 +151,7 @@ fn push_note(b: &mut Builder, notes: BufferId, index: u64) -> ValueId {
     b.push(Op::BufferAddr(notes, vec![index]), Type::Ref(Box::new(Scalar::U64.into())))
 }
 
-/// Puts what `f` builds in front of a block's instructions.
+/// Inserts the code that `f` builds at the start of a block.
 fn insert_at_top<T>(body: &mut Body, block: BlockId, f: impl FnOnce(&mut Builder) -> T) -> T {
     let mut b = Builder::new();
     b.body = std::mem::take(body);

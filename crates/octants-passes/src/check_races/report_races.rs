@@ -62,7 +62,7 @@ pub fn report_races(
     }
 }
 
-/// Ahead of what a kernel returns.
+/// Before the return of the kernel.
 fn end_of_root(body: &Body) -> usize {
     let root = body.block(body.root);
     match root.last() {
@@ -71,7 +71,7 @@ fn end_of_root(body: &Body) -> usize {
     }
 }
 
-/// Behind the last loop of a group at the root.
+/// After the last loop of a group at the root.
 fn behind_group(body: &Body, group: octants_ir::LoopGroup) -> Option<usize> {
     let is_of_group = |v: &ValueId| match &body.inst(*v).op {
         Op::For(l) => l.parallel.as_ref().and_then(|c| c.group) == Some(group),

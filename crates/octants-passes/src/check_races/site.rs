@@ -5,7 +5,7 @@ use octants_ir::{BufferId, Layout};
 /// Sites of memory that is distinguished: a word has six bits for one.
 pub const MOST_SITES: usize = 64;
 
-/// What an access does.
+/// The kind of an access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Access {
     /// It reads.

@@ -118,7 +118,7 @@ pub fn push_who_word(b: &mut Builder, epoch: ValueId, number: ValueId) -> ValueI
 pub struct Watching {
     /// The words beside it.
     pub words: BufferId,
-    /// How many there are, where that is known.
+    /// Their number, if known.
     pub count: Option<u64>,
     /// The notes of races.
     pub notes: BufferId,
@@ -128,7 +128,7 @@ pub struct Watching {
     pub base: u32,
 }
 
-/// What a function looks at in a word.
+/// The part of a word that a function checks.
 struct Seen {
     word: ValueId,
     kinds: ValueId,
@@ -136,7 +136,7 @@ struct Seen {
     fresh: ValueId,
 }
 
-/// What becomes of a word.
+/// The update of a word.
 struct Next {
     fresh: ValueId,
     own: ValueId,

@@ -26,7 +26,7 @@ pub struct Line {
     pub span: Span,
 }
 
-/// What is watched in a kernel.
+/// The watched accesses of a kernel.
 #[derive(Debug, Default)]
 pub struct Watched {
     /// The parallel loops, in order.

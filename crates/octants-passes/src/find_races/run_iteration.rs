@@ -20,7 +20,7 @@ const MOST_ROUNDS: usize = 80;
 /// Calls that are followed into one another.
 const DEEPEST: usize = 16;
 
-/// Where control goes behind an instruction.
+/// The control flow after an instruction.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Flow {
     Next,
@@ -172,7 +172,7 @@ impl<'a> Run<'a> {
         *observed = self.observed.take().unwrap_or_default();
     }
 
-    /// To be called behind the iterations of a loop.
+    /// Must be called after the iterations of a loop.
     pub fn end_loop(&mut self) {
         self.shared.clear();
     }
@@ -446,7 +446,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// What an instruction computes that neither branches nor touches memory.
+    /// The value of an instruction that neither branches nor accesses memory.
     fn compute(&mut self, v: ValueId, op: &Op) -> Value {
         let body = self.body();
         let ty = body.ty(v);

@@ -8,7 +8,7 @@ use octants_ir::{BlockId, Body, Buffer, BufferId, ForLoop, Kernel, Layout, Local
 /// A local that iterations share.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SharedLocal {
-    /// What it is called in reports.
+    /// Its name in reports.
     pub name: BufferId,
     /// Iterations read what others have stored. Otherwise only code behind the loop reads it.
     pub is_read: bool,
@@ -46,7 +46,7 @@ fn statements_behind(body: &Body, block: BlockId, v: ValueId) -> Option<Vec<&[Va
     })
 }
 
-/// What code does first with a local.
+/// The first access of code to a local.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Use {
     /// It may read it.

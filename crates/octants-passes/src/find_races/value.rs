@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use octants_ir::{BufferId, Const, LocalId};
 
-/// What is known of a value.
+/// The abstract value.
 #[derive(Debug, Clone)]
 pub(super) enum Value {
     /// A scalar.

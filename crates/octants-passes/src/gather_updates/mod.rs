@@ -83,7 +83,7 @@ struct Gather {
     /// That of all updates.
     mirror: Option<Mirror>,
     updates: Vec<Update>,
-    /// What must be computed again.
+    /// The code that must be recomputed.
     needed: HashSet<ValueId>,
     /// Locals that iterations set.
     private: HashSet<LocalId>,
@@ -96,12 +96,12 @@ fn for_loop(body: &Body, v: ValueId) -> Option<&ForLoop> {
     }
 }
 
-/// What the axes of an element depend on.
+/// The dependences of the axes of an element.
 fn axes(u: &Update) -> Vec<&Index> {
     u.indices.iter().filter(|i| !matches!(i, Index::Fixed(_))).collect()
 }
 
-/// The range of an update's gathered axis, where it is known.
+/// The range of an update's gathered axis, if known.
 fn known_range(buffers: &[Buffer], u: &Update) -> Option<(i64, i64)> {
     let axis = u.indices.iter().position(|i| *i == Index::Inner)?;
     match &buffers[u.buffer.index()].layout {

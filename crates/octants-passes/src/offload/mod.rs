@@ -30,10 +30,10 @@ use octants_ir::{
 use outline::{Outline, Statement, build_graph, kept_conditions, move_segments, normalize_rounds, outline};
 
 use octants_analysis::compute_access;
-use octants_analysis::{first_use_sets, for_each_local, for_each_use, points_into};
+use octants_analysis::{first_use_sets, for_each_local, for_each_use, points_into, reads_before_set};
 pub(crate) use outline::statement_groups;
 
-/// Cuts a kernel into tasks.
+/// Splits a kernel into tasks.
 pub fn offload(mut kernel: Kernel) -> Program {
     normalize_rounds(&mut kernel.body);
     let mut cut = Cut::new(&kernel.body);
@@ -133,7 +133,7 @@ impl<'a> Cut<'a> {
         cut
     }
 
-    /// Adds a statement to the segment of the one before it, or to a new one, and tells which.
+    /// Adds a statement to the segment of the previous one, or to a new one; returns which.
     fn add_statement(&mut self, statement: Statement) -> usize {
         let Statement { value, group, repeats, branches, begins } = statement;
         let parallel = match &self.source.inst(value).op {
@@ -222,7 +222,7 @@ impl<'a> Cut<'a> {
             let stays = |t: &usize| self.segments[*t].repeats && self.segments[*t].parallel.is_none();
             let is_alone = tasks.len() == 1 && !tasks.iter().any(stays);
             // Where every task sets it before it reads it, no value goes from one to another.
-            if is_alone || tasks.iter().all(|t| self.first_use_in(*t, l) == Some(true)) {
+            if is_alone || !tasks.iter().any(|t| self.needs_value_from_before(*t, l)) {
                 continue;
             }
             slots.insert(l, FrameSlot(self.frame.len() as u32));
@@ -279,8 +279,25 @@ impl<'a> Cut<'a> {
             || (0..self.segments.len()).all(|i| stands_there(i) || self.first_use_in(i, local).is_none())
     }
 
+    /// Whether a segment (an iteration of a parallel one) may read a local before it has set it.
+    fn needs_value_from_before(&self, segment: usize, local: LocalId) -> bool {
+        match self.statements_of(segment, local) {
+            Some(statements) => reads_before_set(self.source, &statements, local),
+            None => true,
+        }
+    }
+
     /// Whether the first use of a local in a segment (in an iteration of a parallel one) is a store of the whole of it.
     fn first_use_in(&self, segment: usize, local: LocalId) -> Option<bool> {
+        match self.statements_of(segment, local) {
+            Some(statements) => first_use_sets(self.source, &statements, local),
+            None => Some(false),
+        }
+    }
+
+    /// The statements of a segment, of an iteration of a parallel one; `None` where the parallel loop itself uses the
+    /// local.
+    fn statements_of(&self, segment: usize, local: LocalId) -> Option<Vec<ValueId>> {
         let segment = &self.segments[segment];
         let mut statements: Vec<ValueId> = segment.statements.clone();
         statements.retain(|v| segment.live.contains(v));
@@ -290,12 +307,9 @@ impl<'a> Cut<'a> {
         {
             let mut used = false;
             self.source.inst(v).op.for_each_operand(|u| used |= points_into(self.source, u, local));
-            if used {
-                return Some(false);
-            }
-            statements = self.source.block(l.body).to_vec();
+            return (!used).then(|| self.source.block(l.body).to_vec());
         }
-        first_use_sets(self.source, &statements, local)
+        Some(statements)
     }
 
     fn task_body(&self, segment: &Segment, frame: &HashMap<LocalId, FrameSlot>) -> Body {

@@ -15,9 +15,9 @@ pub(super) enum Outline {
     Segment(usize),
     /// A loop with parallel loops in it.
     Rounds {
-        /// What runs in a round.
+        /// The body of an iteration.
         body: Vec<Outline>,
-        /// What decides whether another one follows.
+        /// The condition for another iteration.
         condition: RoundCondition,
     },
     /// A checkpoint.
@@ -25,7 +25,7 @@ pub(super) enum Outline {
         label: i64,
         /// What is in it.
         body: Vec<Outline>,
-        /// What decides whether a launch ends after it.
+        /// The condition for ending the launch after it.
         condition: RoundCondition,
     },
     /// A section that holds more than tasks in order.
@@ -36,14 +36,14 @@ pub(super) enum Outline {
     },
     /// A choice between two parts, at least one of which needs more than one task.
     Choice {
-        /// What is in its branches.
+        /// The contents of its branches.
         branches: [Vec<Outline>; 2],
-        /// What decides.
+        /// The condition.
         condition: RoundCondition,
     },
 }
 
-/// What decides about another round, about the end of a launch, or between two branches.
+/// The condition of a loop, of the end of a launch, or of a branch.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum RoundCondition {
     /// Memory that is there anyway.

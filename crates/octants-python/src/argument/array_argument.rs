@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use super::Place;
 use crate::annotation::ArrayKind;
 use crate::array;
-use crate::array_view::ArrayView;
+use crate::array_view::{ArrayView, Original};
 use crate::element_types::{element_type, scalar_of};
 use crate::names::{Known, is_field, marker, unwrap_tensor};
 use crate::ndarray::Ndarray;
@@ -36,7 +36,7 @@ pub fn array_argument(wanted: &ArrayKind, value: &Bound<'_, PyAny>, place: &Plac
     let Some(mut view) = view else { return Err(not_an_array(value, place)) };
     let mut elem = wanted.elem.clone();
     // Another library's array of vectors brings its own type of numbers: numpy's is f64 where nothing is said.
-    if let (false, Some(vector)) = (own, &elem)
+    if let (true, Some(vector)) = (!own || wanted.any_scalar, &elem)
         && !vector.shape().is_empty()
     {
         elem = Some(Type::tensor(scalar_of(&view.elem), &vector.shape()));
@@ -46,7 +46,14 @@ pub fn array_argument(wanted: &ArrayKind, value: &Bound<'_, PyAny>, place: &Plac
         elem = Some(element_of_rank(&view, scalar, rank as usize, own, place)?);
     }
     if let Some(elem) = &elem {
-        let folded = own || view.fold_elements(elem);
+        let mut folded = own || view.fold_elements(elem);
+        if !folded
+            && view.ends_with(&elem.shape())
+            && let Some(copy) = row_major_copy(value, &view)?
+        {
+            view = copy;
+            folded = view.fold_elements(elem);
+        }
         if !folded || view.elem != *elem {
             return Err(wrong_elements(&view, elem, wanted.ndim, own, place));
         }
@@ -61,6 +68,24 @@ pub fn array_argument(wanted: &ArrayKind, value: &Bound<'_, PyAny>, place: &Plac
         Some(ndim) if ndim as usize != view.extents.len() => Err(wrong_ndim(&view, ndim, own, place)),
         _ => Ok(view),
     }
+}
+
+/// A copy of an array of numpy's, which a launch copies back. Of an array whose elements share memory there is none: it
+/// would not be known which of them holds the result.
+#[cold]
+fn row_major_copy(value: &Bound<'_, PyAny>, view: &ArrayView) -> PyResult<Option<ArrayView>> {
+    let py = value.py();
+    if !value.is_instance(Known::get(py)?.np_ndarray.bind(py))? || view.overlaps_itself() {
+        return Ok(None);
+    }
+    let copy = py.import("numpy")?.call_method1(pyo3::intern!(py, "ascontiguousarray"), (value,))?;
+    let original = Original { array: value.clone().unbind(), span: view.span() };
+    Ok(array::view(&copy)?.map(|made| ArrayView {
+        readonly: view.readonly,
+        owner: Some(copy.unbind()),
+        original: Some(original),
+        ..made
+    }))
 }
 
 /// Whether an argument of a `qd.Tensor` parameter is an array, of ours or of another library, and no field.
@@ -165,7 +190,7 @@ fn wrong_elements(view: &ArrayView, elem: &Type, ndim: Option<u32>, own: bool, p
     }
     PyValueError::new_err(format!(
         "Invalid value for argument {name} - the components of each element must be contiguous in memory: pass \
-         numpy.ascontiguousarray(...) of it (kernel `{kernel}`)"
+         `tensor.contiguous()` or `numpy.ascontiguousarray(array)` (kernel `{kernel}`)"
     ))
 }
 

@@ -7,6 +7,15 @@ use super::Gathered;
 /// Of more arrays than this overlaps are found by sorting.
 const MANY_SPANS: usize = 16;
 
+/// Why a kernel must not write an array.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unwritable {
+    /// Its owner says so.
+    ReadOnly,
+    /// Several indices name the same memory, so that iterations would race.
+    SelfOverlapping,
+}
+
 /// Bytes that an array argument covers.
 #[derive(Debug, Clone, Copy)]
 pub struct Span {
@@ -16,8 +25,8 @@ pub struct Span {
     pub low: u64,
     /// One past the last.
     pub high: u64,
-    /// Must not be written.
-    pub readonly: bool,
+    /// Why it must not be written, if so.
+    pub unwritable: Option<Unwritable>,
     /// In the host's memory.
     pub host: bool,
     /// There are bytes between the elements.

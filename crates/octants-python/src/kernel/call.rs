@@ -293,7 +293,11 @@ impl Kernel {
         slots: &Slots,
         stream: Option<&runtime::Stream>,
     ) -> PyResult<Py<PyAny>> {
-        spec.check(py, &gathered.spans, |leaf| prepared.signature.leaf_name(leaf as usize))?;
+        let parameter = |i: usize| prepared.signature.params.get(i).map_or("", |p| p.text.as_str());
+        spec.check(py, gathered, parameter)?;
+        if !gathered.copied.is_empty() {
+            gathered.check_copies(|leaf| spec.writes(leaf), |leaf| spec.name_of(leaf, parameter))?;
+        }
         let session = &prepared.program.session;
         // Where all work is done at once the host's arrays are used as they are.
         let hosts = gathered.spans.iter().any(|s| s.host) || !gathered.hosted.is_empty();
@@ -340,6 +344,9 @@ impl Kernel {
         program::write_printed(py)?;
         if let Some(raised) = interrupted {
             return Err(raised);
+        }
+        if !gathered.copied.is_empty() {
+            gathered.copy_back(py, stream, &prepared.program, |leaf| spec.writes(leaf))?;
         }
         match end {
             Ok(None) if !spec.checkpoints.is_empty() => spec.graph_status(py, ended_at),

@@ -198,8 +198,9 @@ impl Kernel {
         spec.may_record_trip_counts = may_record_trip_counts;
         let records_trip_counts = may_record_trip_counts && mode == AutodiffMode::None && !this.library;
         spec.records_trip_counts = AtomicBool::new(records_trip_counts);
-        // Recording a launch includes a wait for it.
-        spec.sees_launches = AtomicBool::new(records_trip_counts && session.config().debug);
+        // Recording a launch includes a wait for it, and what it ran cannot be told from the counters that it leaves.
+        let sees_launches = records_trip_counts && session.config().debug && !spec.code.has_counters();
+        spec.sees_launches = AtomicBool::new(sees_launches);
         if may_record_trip_counts && !spec.may_have_gradient {
             spec.may_have_gradient = Package::get(py)?.any_gradients.bind(py).call0()?.is_truthy()?;
         }

@@ -254,7 +254,7 @@ impl Kernel {
         }
         let Some(Parts { flats, others }) = prepared.split(py, self, args)? else { return Ok(()) };
         // What a launch must know of each array in the host's memory is gathered again.
-        let foreign = flats.iter().flat_map(|flat| flat.spans()).any(|s| s.host || s.readonly);
+        let foreign = flats.iter().flat_map(|flat| flat.spans()).any(|s| s.host || s.unwritable.is_some());
         if foreign {
             return Ok(());
         }

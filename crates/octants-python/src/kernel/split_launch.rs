@@ -86,7 +86,7 @@ fn name_of(op: UpdateOp) -> &'static str {
 pub struct SplitCaller<'a, 'b, 'py, L: HoldLater + ?Sized> {
     /// The thread.
     pub interpreter: &'a Interpreter<'b, 'py, L>,
-    /// What [`begin`] returned.
+    /// The result of [`begin`].
     pub launch: Py<PyAny>,
 }
 

@@ -86,7 +86,8 @@ impl Specialization {
                         .ok_or_else(|| errors::runtime_error(py, "compiler bug: an array argument was not found"))?;
                     let (from, count) = words(leaf);
                     copies.push(Copy { leaf: leaf as u32, from, to, count });
-                    arrays.push(ArraySlot { leaf: leaf as u32, slot: to, written: code.writes_buffer(i as u32) });
+                    let written = code.writes_buffer(i as u32);
+                    arrays.push(ArraySlot::new(leaf, &described.leaves[leaf], to, written));
                 }
                 Capture::ShadowBuffer { index, path, desc } => {
                     captured.push(CapturedArray::of(to, desc));

@@ -19,7 +19,7 @@ use crate::fork::Fork;
 use crate::nesting::{self, Inside};
 use crate::scratch::{Checkpoints, Room, Scratch};
 
-/// What the launches of a graph have in common.
+/// The shared state of the launches of a graph.
 struct Replay<'a> {
     stream: &'a Arc<StreamCore>,
     steps: &'a [Step],

@@ -25,7 +25,7 @@ use crate::nesting::Inside;
 use crate::scratch::Scratch;
 use crate::sections::{Section, conditions_at_once, round_number};
 
-/// What a driver call means for the work.
+/// The effect of a driver call on the work.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Pace {
     /// The work is done when the call returns.
@@ -306,7 +306,7 @@ impl<'a> Walk<'a> {
         unsafe { device.driver.synchronize(on) }
     }
 
-    /// What has failed in a task that has run.
+    /// The failure of a task that has run.
     fn report_done(&self) -> Result<()> {
         if self.pace == Pace::Done && self.stream.failures.any() { self.stream.report() } else { Ok(()) }
     }

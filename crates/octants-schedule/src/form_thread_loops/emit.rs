@@ -52,7 +52,7 @@ pub(super) struct Emitter<'a> {
     pub b: Builder,
     pub fill: Fill,
     pub here: Position,
-    /// What stands for values of the threads' code that are in scope.
+    /// The copies of values of the threads' code that are in scope.
     pub values: HashMap<ValueId, ValueId>,
     /// What is, at some rate, for the value on the first thread of those that it serves.
     pub firsts: HashMap<(ValueId, Rate), ValueId>,
@@ -175,7 +175,7 @@ impl<'a> Emitter<'a> {
         self.keep(v);
     }
 
-    /// What stands for a value of the threads' code at the cursor.
+    /// The copy of a value of the threads' code at the cursor.
     pub fn value(&mut self, v: ValueId) -> ValueId {
         let v = self.code.locals.source(v);
         if self.plan.sites[v.index()].is_none() {
@@ -211,13 +211,13 @@ impl<'a> Emitter<'a> {
         made
     }
 
-    /// Lets `copy` stand for a value in this scope.
+    /// Registers `copy` as the copy of a value in this scope.
     pub fn bind(&mut self, v: ValueId, copy: ValueId) {
         self.values.insert(v, copy);
         self.entries.push(Entry::Value(v));
     }
 
-    /// Runs code, and forgets what stands for values in it.
+    /// Emits code in a nested scope of copies.
     pub fn scoped(&mut self, code: impl FnOnce(&mut Self)) {
         let start = self.entries.len();
         code(self);

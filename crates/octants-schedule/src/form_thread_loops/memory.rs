@@ -1,5 +1,5 @@
-//! Memory for what crosses regions: private buffers with an element per thread, lane or subgroup, each component apart
-//! from the others, so that the threads of a region touch neighbors. Structs have a buffer for each member.
+//! Memory for values that cross regions: private buffers with an element per thread, lane or subgroup. Components are
+//! stored separately, so that neighboring threads access neighboring elements. Structs have a buffer per member.
 
 use std::collections::HashMap;
 

@@ -1,8 +1,8 @@
-//! Products of matrices that a subgroup forms at once: loops over rows and columns of the fragments, which are where
-//! the values of threads are kept.
+//! Cooperative matrix products of a subgroup: loops over rows and columns of the fragments, in the memory that holds
+//! the values of the threads.
 //!
-//! In the plain layout a component of all threads is whole rows of a fragment, one after the other. The innermost loop
-//! runs over the columns, which become the elements of vectors.
+//! In the plain layout, a component of all threads forms consecutive whole rows of a fragment. The innermost loop runs
+//! over the columns and is vectorized.
 
 use octants_ir::matrix_product::SIDE;
 use octants_ir::{BinaryOp, CodeSizeHint, LoopHints, ProductKind, Scalar, Type, ValueId};

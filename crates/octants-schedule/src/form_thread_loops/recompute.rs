@@ -1,4 +1,4 @@
-//! Values that cost no more to compute again than to load: they do not cross from one region to another.
+//! Values that are as cheap to recompute as to load: they do not cross regions.
 
 use octants_ir::{GridValue, Op, Type, ValueId};
 

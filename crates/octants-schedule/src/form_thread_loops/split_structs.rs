@@ -1,5 +1,5 @@
-//! Locals that are structs become a local for each member, where nothing passes their address on. Members cross from
-//! one region to another by themselves.
+//! Scalar replacement of struct locals: one local per member, unless the address escapes. Members then cross regions
+//! individually.
 
 use std::collections::HashMap;
 

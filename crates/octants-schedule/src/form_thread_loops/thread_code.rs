@@ -1,4 +1,4 @@
-//! The code of a region: what a thread does between two meetings, in a loop over the threads of a subgroup.
+//! The code of a region: a loop over the threads of a subgroup, with the code between two synchronization points.
 
 use std::collections::BTreeSet;
 

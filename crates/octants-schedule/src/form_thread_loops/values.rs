@@ -1,5 +1,5 @@
-//! What crosses from one region to another: values that are kept in memory per thread or per subgroup, and where each
-//! local lives. Values that cost no more to compute again than to load are computed again.
+//! Values that cross regions: which are kept in memory per thread or per subgroup, and the location of each local.
+//! Values that are as cheap to recompute as to load are recomputed.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,7 +1,7 @@
 """Argument handling of the calls: arrays and their lengths, the number of elements, the stream."""
 
 # mypy: ignore-errors
-# Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
+# Mypy cannot check kernels: their annotations are values, and their assignments have no Python type.
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ Array = array_type()
 """The annotation of arrays of any type."""
 
 ANY_CAPACITY = 4
-"""The capacity that functions are passed. Scratch memory of 64 bits counts beyond it."""
+"""The capacity passed to functions. With 64-bit scratch memory, larger arrays work too."""
 
 MOST_INDEXED = 1 << 32
 """Arrays with at least this many elements need indices wider than 32 bits."""
 
 
 def length_of(name: str, arr: Any) -> int:
-    """The elements of a one-dimensional array.
+    """The length of a one-dimensional array.
 
     Raises `ValueError` for another shape, and `TypeError` for another object.
     """
@@ -51,16 +51,16 @@ def length_of(name: str, arr: Any) -> int:
 
 
 def check_length(name: str, arr: Any, needed: int) -> None:
-    """Raises `ValueError` for an array with fewer elements than a kernel may access. Other errors: see `length_of`."""
+    """Raises `ValueError` if an array has fewer elements than a kernel may access. Other errors: see `length_of`."""
     length = length_of(name, arr)
     if length < needed:
         raise ValueError(f"`{name}` has {length} elements, but {needed} are needed")
 
 
 def counted(arr: Any, n: Any, capacity: int) -> tuple[Any, int, bool]:
-    """The kernel arguments for the number of elements: an array, a number, and whether the number is in the array.
+    """The kernel arguments for the number of elements: an array, a number, and whether the array holds the number.
 
-    Outputs need as many elements as the number: the array's value is at most the number.
+    Outputs need that many elements; if the array holds the number, it is at most `n`.
     """
     if n is None:
         return arr, capacity, False
@@ -73,12 +73,12 @@ def counted(arr: Any, n: Any, capacity: int) -> tuple[Any, int, bool]:
 
 
 def on(stream: Any) -> dict[str, Any]:
-    """The keyword argument of a launch that names its stream, where one was named."""
+    """The keyword argument for the stream of a launch, if a stream was given."""
     return {} if stream is None else {"qd_stream": stream}
 
 
 def dtype_of(arr: Any) -> DataType:
-    """The type of an array's elements; arrays of other libraries name it as numpy does."""
+    """The element type of an array. Arrays of other libraries have a numpy name for it."""
     if isinstance(arr.dtype, DataType):
         return arr.dtype
     named = np.dtype(str(arr.dtype).rpartition(".")[2])
@@ -90,7 +90,7 @@ def dtype_of(arr: Any) -> DataType:
 
 @func
 def count_of(counts: template(), n: Any, on_device: template()) -> Any:
-    """How many elements count: at most `n`, and where `on_device` what the array says."""
+    """The number of elements to process: at most `n`, or with `on_device` the value in the array."""
     result = cast(n, i64)
     if static(on_device):
         result = min(cast(counts[0], i64), result)
@@ -98,7 +98,7 @@ def count_of(counts: template(), n: Any, on_device: template()) -> Any:
 
 
 def indexed_length(name: str, arr: Any) -> int:
-    """The elements of an array whose indices take 32 bits. Raises `ValueError` for a longer one."""
+    """The length of an array that is indexed with 32 bits. Raises `ValueError` for a longer one."""
     length = length_of(name, arr)
     if length >= MOST_INDEXED:
         raise ValueError(f"`{name}` has {length} elements: this algorithm supports fewer than 2**32")

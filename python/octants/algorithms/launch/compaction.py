@@ -1,7 +1,7 @@
 """Selection, unique, run-length codes and sums by key as calls from Python."""
 
 # mypy: ignore-errors
-# Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
+# Mypy cannot check kernels: their annotations are values, and their assignments have no Python type.
 
 from __future__ import annotations
 
@@ -36,11 +36,13 @@ def _run_select(
 
 
 def select(arr: Any, flags: Any, out: Any, num_out: Any, *, n: Any = None, qd_stream: Any = None) -> None:
-    """Copies each `arr[i]` whose `flags[i]` is not 0 to the front of `out`, in order, and their number to `num_out[0]`.
+    """Copies each `arr[i]` whose `flags[i]` is not 0 to the front of `out`, in order, and writes their number to
+    `num_out[0]`.
 
-    `out` is another array than `arr`, with room for all elements. Raises `ValueError` for 2**32 elements or more, a
-    wrong `n`, and an array that is not one-dimensional: `flags` and `out` need as many elements as are processed (the
-    length of `arr` if `n` is an array), `num_out` needs one. Raises `TypeError` for what is no array.
+    `out` must not alias `arr`, and must have room for all elements. Raises `ValueError` for 2**32 elements or more, an
+    invalid `n`, an array that is not one-dimensional, or one that is too short: `flags` and `out` need as many elements
+    as are processed (the length of `arr` if `n` is an array), `num_out` needs one. Raises `TypeError` for an argument
+    that is not an array.
     """
     length = indexed_length("arr", arr)
     counts, size, on_device = counted(arr, n, length)
@@ -57,10 +59,11 @@ def _run_unique(arr: Array, out: Array, num_out: Array, scratch: Array, counts: 
 
 
 def unique(arr: Any, out: Any, num_out: Any, *, n: Any = None, qd_stream: Any = None) -> None:
-    """Copies the first element of each run of equal neighbors to the front of `out`, and their number to `num_out[0]`.
+    """Copies the first element of each run of equal neighbors to the front of `out`, and writes the number of runs to
+    `num_out[0]`.
 
-    Sort `arr` first for the distinct elements. `out` is another array than `arr`, with room for all elements. Errors:
-    see `select`.
+    For the distinct elements, sort `arr` first. `out` must not alias `arr`, and must have room for all elements.
+    Errors: see `select`.
     """
     length = indexed_length("arr", arr)
     counts, size, on_device = counted(arr, n, length)
@@ -88,9 +91,9 @@ def _run_length_codes(
 def run_length_encode(
     arr: Any, unique_out: Any, counts_out: Any, num_runs: Any, *, n: Any = None, qd_stream: Any = None
 ) -> None:
-    """For each run of equal neighbors: its first element to `unique_out`, its length to `counts_out`; the number of
-    runs to `num_runs[0]`. The outputs are other arrays than `arr`, with room for as many runs as elements. Errors: see
-    `select`.
+    """For each run of equal neighbors, writes its first element to `unique_out` and its length to `counts_out`; writes
+    the number of runs to `num_runs[0]`. The outputs must not alias `arr`, and need room for as many runs as elements.
+    Errors: see `select`.
     """
     length = indexed_length("arr", arr)
     counts, size, on_device = counted(arr, n, length)
@@ -122,10 +125,11 @@ def _run_sums_by_key(
 def reduce_by_key_add(
     keys: Any, values: Any, keys_out: Any, values_out: Any, num_runs: Any, *, n: Any = None, qd_stream: Any = None
 ) -> None:
-    """For each run of equal neighbors in `keys`: its first key to `keys_out`, the sum of its values to `values_out`;
-    the number of runs to `num_runs[0]`. The outputs are other arrays than `keys`, with room for as many runs as keys.
+    """For each run of equal neighbors in `keys`, writes its key to `keys_out` and the sum of its values to
+    `values_out`; writes the number of runs to `num_runs[0]`. The outputs must not alias `keys`, and need room for as
+    many runs as keys.
 
-    Values are numbers of 8 to 64 bits; `NotImplementedError` for others. Other errors: see `select`.
+    Values are numbers of 8 to 64 bits; raises `NotImplementedError` for others. Other errors: see `select`.
     """
     length = indexed_length("keys", keys)
     counts, size, on_device = counted(keys, n, length)

@@ -1,7 +1,7 @@
 """Reductions, scans and histograms as calls from Python."""
 
 # mypy: ignore-errors
-# Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
+# Mypy cannot check kernels: their annotations are values, and their assignments have no Python type.
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ __all__ = ["exclusive_scan", "histogram", "inclusive_scan", "reduce"]
 
 
 def _operator(op: Any, dtype: DataType, neutral: Any) -> tuple[Any, Any]:
-    """The function of an operator, and its identity."""
+    """The function and the identity of an operator."""
     check_type(dtype)
     if isinstance(op, str):
         if op not in OPERATORS:
@@ -62,12 +62,12 @@ def _run_reduce(
 
 
 def reduce(arr: Any, out: Any, op: Any = "add", *, identity: Any = None, n: Any = None, qd_stream: Any = None) -> None:
-    """`out[0]` is the elements of `arr` combined by `op`: "add", "mul", "min", "max", "and", "or", "xor", or an
+    """Reduces the elements of `arr` to `out[0]`. `op` is "add", "mul", "min", "max", "and", "or", "xor", or an
     associative and commutative `@qd.func` of two values, with its `identity`.
 
-    Raises `NotImplementedError` for elements that are no numbers of 8 to 64 bits, `TypeError` for a bitwise operator on
-    floats and for what is no array, and `ValueError` for an unknown operator, a wrong `n`, an array that is not
-    one-dimensional, or an `out` without elements.
+    Raises `NotImplementedError` for elements that are not numbers of 8 to 64 bits, `TypeError` for a bitwise operator
+    on floats and for an argument that is not an array, and `ValueError` for an unknown operator, an invalid `n`, an
+    array that is not one-dimensional, or an empty `out`.
     """
     length = length_of("arr", arr)
     combine, neutral = _operator(op, dtype_of(arr), identity)
@@ -112,9 +112,9 @@ def _scan(arr: Any, out: Any, op: Any, neutral: Any, n: Any, qd_stream: Any, inc
 def inclusive_scan(
     arr: Any, out: Any, op: Any = "add", *, identity: Any = None, n: Any = None, qd_stream: Any = None
 ) -> None:
-    """`out[i]` is `arr[0:i + 1]` combined in order by `op`, an operator's name or an associative `@qd.func`. `out`
-    may be `arr`. See `reduce` for operators and errors; `ValueError` for an `out` with fewer elements than are
-    processed (than `arr` has if `n` is an array).
+    """Sets `out[i]` to the reduction of `arr[0:i + 1]`, in order. `op` is the name of an operator or an associative
+    `@qd.func`. `out` may be `arr`. See `reduce` for operators and errors. Raises `ValueError` if `out` has fewer
+    elements than are processed (than `arr` has, if `n` is an array).
     """
     _scan(arr, out, op, identity, n, qd_stream, True)
 
@@ -122,7 +122,7 @@ def inclusive_scan(
 def exclusive_scan(
     arr: Any, out: Any, op: Any = "add", *, identity: Any = None, n: Any = None, qd_stream: Any = None
 ) -> None:
-    """`out[i]` is `arr[0:i]` combined in order by `op`, and the identity for `i == 0`. See `inclusive_scan`."""
+    """Sets `out[i]` to the reduction of `arr[0:i]`, in order; the identity for `i == 0`. See `inclusive_scan`."""
     _scan(arr, out, op, identity, n, qd_stream, False)
 
 
@@ -132,11 +132,11 @@ def _run_histogram(arr: Array, out: Array, lower: f64, upper: f64, counts: Array
 
 
 def histogram(arr: Any, counts: Any, lower: float, upper: float, *, n: Any = None, qd_stream: Any = None) -> None:
-    """Counts the elements in each of `counts.shape[0]` ranges of equal width from `lower` to `upper`.
+    """Counts the elements in each of `counts.shape[0]` bins of equal width from `lower` to `upper`.
 
-    An element at the end of a range belongs to the next one, at `upper` to the last one; elements outside and NaNs are
-    left out. `counts` is an array of integers. Raises `ValueError` if `upper` is not larger, for a wrong `n`, for
-    `counts` without elements, and for an array that is not one-dimensional; `TypeError` for what is no array.
+    Bins are half-open, except that the last one includes `upper`. Elements outside and NaNs are not counted. `counts`
+    is an array of integers. Raises `ValueError` if `upper` is not larger than `lower`, for an invalid `n`, for an empty
+    `counts`, and for an array that is not one-dimensional; `TypeError` for an argument that is not an array.
     """
     if not upper > lower:
         raise ValueError(f"`upper` must be larger than `lower`, got upper={upper} and lower={lower}")

@@ -1,7 +1,7 @@
 """Sorts and the first k elements as calls from Python."""
 
 # mypy: ignore-errors
-# Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
+# Mypy cannot check kernels: their annotations are values, and their assignments have no Python type.
 
 from __future__ import annotations
 
@@ -64,13 +64,13 @@ def _run_sort(
 
 
 def _bits(dtype: DataType) -> int:
-    """The digits of a key that a sort looks at; a pair of digits at least."""
+    """The key bits that a sort processes; at least one pair of digits."""
     check_key(dtype)
     return max(16, width(dtype))
 
 
 def _as_long(dtype: DataType, length: int) -> Any:
-    """Memory for so many elements, which may be none: arrays have at least one."""
+    """Scratch memory for that many elements, at least one: arrays cannot be empty."""
     return ndarray(dtype, max(length, 1))
 
 
@@ -79,12 +79,12 @@ def _sort_scratch(length: int) -> Any:
 
 
 def sort(keys: Any, values: Any = None, *, descending: bool = False, n: Any = None, qd_stream: Any = None) -> None:
-    """Sorts `keys` in place, and `values` along with them, ascending or descending; equal keys keep their order.
+    """Sorts `keys` in place, and `values` along with them, ascending or descending. The sort is stable.
 
-    Keys are integers or floats of 8 to 64 bits. Zeros of either sign are equal, and each NaN comes last, descending
-    too. Takes memory for another array of keys (and of values). Raises `NotImplementedError` for other keys,
-    `ValueError` for a wrong `n`, an array that is not one-dimensional, or fewer values than keys that are sorted (than
-    `keys` has if `n` is an array), and `TypeError` for what is no array.
+    Keys are integers or floats of 8 to 64 bits. Zeros of either sign are equal, and each NaN comes last, even in
+    descending order. Allocates another array of keys (and of values). Raises `NotImplementedError` for other key types,
+    `ValueError` for an invalid `n`, an array that is not one-dimensional, or fewer values than keys to sort (than
+    `keys` has, if `n` is an array), and `TypeError` for an argument that is not an array.
     """
     length, key_dtype = length_of("keys", keys), dtype_of(keys)
     end_bit = _bits(key_dtype)
@@ -114,7 +114,7 @@ def sort(keys: Any, values: Any = None, *, descending: bool = False, n: Any = No
 
 @func
 def _segment_of(offsets: template(), i: Any) -> Any:
-    """The number of the last segment that begins at or before an element."""
+    """The last segment that begins at or before an element."""
     low, high = 0, offsets.shape[0] - 1
     while low < high:
         middle = (low + high + 1) // 2
@@ -168,14 +168,14 @@ def _run_sort_segments(
 def sort_segments(
     keys: Any, offsets: Any, values: Any = None, *, descending: bool = False, qd_stream: Any = None
 ) -> None:
-    """Sorts each segment of `keys` in place, and `values` along with them; equal keys keep their order.
+    """Sorts each segment of `keys` in place, and `values` along with them. The sort is stable.
 
-    Segment `s` begins at `offsets[s]`, where the one before ends: `offsets` is an ascending array of integers that
-    begins with 0. The last segment ends with `keys`; segments may be empty. Takes memory for two more arrays of keys,
-    one of values and four of u32. Errors: see `sort`; `ValueError` for 2**32 keys or more and for no offsets.
+    Segment `s` begins at `offsets[s]`, where segment `s - 1` ends: `offsets` is an ascending array of integers that
+    starts with 0. The last segment ends with `keys`; segments may be empty. Allocates two more arrays of keys, one of
+    values and four of u32. Errors: see `sort`; also `ValueError` for 2**32 keys or more and for empty `offsets`.
 
-    Offsets are not checked, because they may be in the device's memory. No memory is accessed outside of the arrays:
-    a segment that begins after the last key is empty, and keys before the first offset belong to the first segment.
+    Offsets are not checked, because they may be in device memory. Invalid ones cause no out-of-bounds accesses: a
+    segment that begins after the last key is empty, and keys before the first offset belong to the first segment.
     """
     length, key_dtype = indexed_length("keys", keys), dtype_of(keys)
     end_bit = _bits(key_dtype)
@@ -233,12 +233,12 @@ def _run_top_k(
 def top_k(
     arr: Any, out: Any, indices: Any = None, *, largest: bool = True, n: Any = None, qd_stream: Any = None
 ) -> None:
-    """The `out.shape[0]` largest elements in descending order, or the smallest ones in ascending order, to `out`; their
-    indices, u32, to `indices`.
+    """Writes the `out.shape[0]` largest elements to `out` in descending order, or the smallest ones in ascending order,
+    and their indices, u32, to `indices`.
 
-    Of equal elements those with the lowest indices come first; each NaN comes last. Of fewer than `out.shape[0]`
-    elements all are sorted, and the rest of `out` stays as it is. Errors: see `sort`; `ValueError` for 2**32 elements
-    or more, and for fewer `indices` than `out` receives.
+    Of equal elements, those with the lowest indices are taken; each NaN comes last. If there are fewer than
+    `out.shape[0]` elements, all are sorted, and the rest of `out` is unchanged. Errors: see `sort`; also `ValueError`
+    for 2**32 elements or more, and for fewer `indices` than `out` receives.
     """
     length, key_dtype = indexed_length("arr", arr), dtype_of(arr)
     end_bit = _bits(key_dtype)

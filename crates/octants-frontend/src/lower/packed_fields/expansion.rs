@@ -1,4 +1,4 @@
-//! Accesses to elements of quantized types, one after the other, as accesses to words.
+//! Expands accesses to elements of quantized types, in order, to accesses to words.
 
 use std::collections::{BTreeMap, BTreeSet};
 

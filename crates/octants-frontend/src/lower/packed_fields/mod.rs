@@ -1,4 +1,4 @@
-//! Fields of quantized types: their elements are some bits of a word, and code that reads and writes words takes the
+//! Fields of quantized types: their elements are bit fields of words, and code that reads and writes words takes the
 //! place of accesses to them.
 //!
 //! Lowering, differentiation and the activation of sparse cells see a field of the type that is computed with. What
@@ -163,7 +163,7 @@ impl PackedFields {
     }
 }
 
-/// What an address in a field of a quantized type is of.
+/// The target of an address in a field of a quantized type.
 fn place_of(fields: &BTreeMap<BufferId, PackedField>, body: &Body, address: ValueId) -> Option<PackedPlace> {
     match &body.inst(address).op {
         Op::BufferAddr(buffer, indices) if fields.contains_key(buffer) => {

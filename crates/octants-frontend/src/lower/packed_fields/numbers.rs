@@ -1,4 +1,4 @@
-//! Numbers of quantized types in a word: reading them, and making a word with other numbers in it.
+//! Encoding and decoding of quantized values in a word.
 //!
 //! - An integer keeps its low bits.
 //! - A fixed-point number is the nearest multiple of its scale, ties away from zero; what is out of range becomes the

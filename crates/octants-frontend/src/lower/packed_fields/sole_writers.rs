@@ -1,4 +1,4 @@
-//! The writes to words that nothing else writes to at the same time.
+//! Finds writes to words without concurrent writers, which need no atomics.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,0 +1,55 @@
+//! Members of `IntEnum`, `IntFlag` and other enumerations whose members are numbers or strings.
+//!
+//! An operation takes such a member for its number or string. An attribute (`member.name`, `member.value`) belongs to
+//! the member itself. Variables, template arguments and lists hold the member, and [`Lowerer::lower_expr`] yields the
+//! number or string. What looks at members calls [`Lowerer::lower_whole`].
+
+use octants_diag::Result;
+
+use super::Lowerer;
+use crate::ast::Expr;
+use crate::value::Value;
+use crate::world::{Entity, Obj};
+
+impl Lowerer<'_> {
+    /// A member, and what it is in operations.
+    pub(super) fn lift_member(&mut self, obj: Obj, plain: &Entity) -> Value {
+        let plain = match plain {
+            Entity::Int(i) => Value::Int(*i),
+            Entity::Float(f) => Value::Float(*f),
+            Entity::Str(s) => Value::str(s),
+            _ => return Value::Obj(obj),
+        };
+        self.enum_members.insert(obj, plain);
+        Value::Obj(obj)
+    }
+
+    /// What a member of an enumeration is in operations.
+    pub(super) fn plain_member(&self, v: &Value) -> Option<Value> {
+        match v {
+            Value::Obj(obj) => self.enum_members.get(obj).cloned(),
+            _ => None,
+        }
+    }
+
+    /// The value as operations take it.
+    pub(super) fn plain(&self, v: Value) -> Value {
+        self.plain_member(&v).unwrap_or(v)
+    }
+
+    /// Operands of the language's own functions: the items of sequences are operands too.
+    pub(super) fn plain_operand(&self, v: Value) -> Value {
+        let has_members = |items: &[Value]| items.iter().any(|item| self.plain_member(item).is_some());
+        let items = |items: &[Value]| items.iter().map(|item| self.plain(item.clone())).collect();
+        match &v {
+            Value::Tuple(all) if has_members(all) => Value::tuple(items(all)),
+            Value::List(all) if has_members(all) => Value::list(items(all)),
+            _ => self.plain(v),
+        }
+    }
+
+    /// An item of a list or tuple. While compiling, lists are iterated for the members that they hold.
+    pub(super) fn lower_item(&mut self, e: &Expr) -> Result<Value> {
+        if self.static_depth > 0 { self.lower_whole(e) } else { self.lower_expr(e) }
+    }
+}
