@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import product
+
 SWIZZLES = ("xyzw", "rgba", "stpq")
 
 
-def swizzle_places(name: str) -> tuple[int, ...] | None:
-    """The component positions of a swizzle such as `zyx`; None if the name is not a swizzle."""
-    if not 1 <= len(name) <= 4:
-        return None
+def swizzles() -> Iterator[tuple[str, tuple[int, ...]]]:
+    """All swizzles of one to four components, such as `zyx`, with their component positions."""
     for letters in SWIZZLES:
-        places = tuple(letters.find(letter) for letter in name)
-        if min(places) >= 0:
-            return places
-    return None
+        for count in range(1, 5):
+            for name, places in zip(product(letters, repeat=count), product(range(4), repeat=count), strict=True):
+                yield "".join(name), places

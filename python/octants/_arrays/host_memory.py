@@ -9,6 +9,7 @@ work first.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -19,8 +20,8 @@ from octants._arrays import interchange
 MemoryLayout = tuple[int, tuple[int, ...], tuple[int, ...]]
 """Byte offset, extents and byte strides of an array in a buffer."""
 
-REPEATED = 16384
-"""Number of components copied at once by a fill."""
+REPEATED = 4096
+"""Number of components set at once by a fill."""
 
 NEAR = 4096
 """Components of an element within this many bytes of each other are read together."""
@@ -44,17 +45,12 @@ def host_access(
 def _repeat(memory: np.ndarray[Any, Any], element: np.ndarray[Any, Any]) -> None:
     """Fills memory with copies of an element's components.
 
-    Doubles what is filled so far, in blocks that fit the cache: numpy's broadcast assignment loops over each element.
+    Sets blocks that fit the cache: numpy's broadcast assignment loops over each element.
     """
-    done = len(element)
-    if not len(memory):
-        return
-    memory[:done] = element
-    block = done * max(1, REPEATED // done)
-    while 0 < done < len(memory):
-        step = min(done, block, len(memory) - done)
-        memory[done : done + step] = memory[:step]
-        done += step
+    block = np.tile(element, REPEATED // len(element) + 1)[: len(memory)]
+    rest = len(memory) % len(block)
+    memory[: len(memory) - rest].reshape(-1, len(block))[...] = block
+    memory[len(memory) - rest :] = block[:rest]
 
 
 class HostMemory:
@@ -87,15 +83,23 @@ class HostMemory:
         else:
             strides = tuple(step * count for count in _element_strides(element_shape))
             self._views = [_view(memory, dtype, first, element_shape, strides)]
-        self._simple = self._plain and len(self._views) == 1 and not element_shape and dtype.kind != "b"
+        self._view = self._views[0] if self._plain and len(self._views) == 1 else None
+        """All elements by index; None when no single numpy array can describe the memory."""
+        self._columns = self._views if len(self._views) > 1 else _columns(self._views[0], element_shape)
+        """A view of each component if components are read separately; else empty."""
+        self._simple = self._view is not None and not element_shape and dtype.kind != "b"
+        self._wide = wide_type(dtype)
 
     def read(self) -> np.ndarray[Any, Any]:
         """All elements in a new array of shape `shape + element_shape`."""
         self._wait()
         shape = self.shape + self.element_shape
-        if len(self._views) == 1:
+        if not self._columns:
             return np.array(self._views[0], order="C").reshape(shape)
-        return np.stack([np.array(view).reshape(self.shape) for view in self._views], axis=-1).reshape(shape)
+        values = np.empty((*self._columns[0].shape, len(self._columns)), self.dtype)
+        for number, view in enumerate(self._columns):
+            values[..., number] = view
+        return values.reshape(shape)
 
     def write(self, values: np.ndarray[Any, Any]) -> None:
         """Stores all elements, converted like an assignment in numpy."""
@@ -111,14 +115,17 @@ class HostMemory:
     def fill(self, value: Any) -> None:
         """Stores one element (an array of `element_shape`, or a scalar) everywhere."""
         self._wait(write=True)
-        if len(self._views) == 1:
-            view = self._views[0]
-            if self.element_shape and view.flags.c_contiguous:
-                _repeat(view.reshape(-1), np.broadcast_to(value, self.element_shape).ravel())
+        views = self._views
+        if len(views) == 1:
+            view = views[0]
+            if not isinstance(value, np.ndarray):
+                view.fill(value)
+            elif view.size and view.flags.c_contiguous:
+                _repeat(view.reshape(-1), value.ravel())
             else:
                 view[...] = value
             return
-        for view, item in zip(self._views, np.broadcast_to(value, self.element_shape).ravel(), strict=True):
+        for view, item in zip(views, np.broadcast_to(value, self.element_shape).ravel(), strict=True):
             view[...] = item
 
     def get(self, index: tuple[int, ...]) -> Any:
@@ -132,9 +139,19 @@ class HostMemory:
             return np.array(found) if self.element_shape else _number(found)
         return np.array([view[place] for view in self._views]).reshape(self.element_shape)
 
+    def element(self, index: tuple[int, ...]) -> np.ndarray[Any, Any]:
+        """The components of a vector or matrix, in the types of Python scalars."""
+        if self._view is None:
+            return self.get(index).astype(self._wide, copy=False)
+        self._wait()
+        return self._view[index].astype(self._wide)
+
     def set(self, index: tuple[int, ...], value: Any) -> None:
         """Stores one element: a scalar, or an array of `element_shape`."""
         self._wait(write=True)
+        if self._view is not None:
+            self._view[index] = value
+            return
         place = index if self._plain else self._first.digits_of(index)
         if len(self._views) == 1:
             self._views[0][place] = value
@@ -149,7 +166,7 @@ class HostMemory:
         if len(self._views) == 1:
             self._views[0][place + component] = value
         else:
-            self._views[int(np.ravel_multi_index(component, self.element_shape))][place] = value
+            self._views[component_number(component, self.element_shape)][place] = value
 
     @property
     def device(self) -> tuple[int, int]:
@@ -174,7 +191,7 @@ class HostMemory:
     def direct(self) -> np.ndarray[Any, Any] | None:
         """A view of the memory, or None when no single numpy array can describe it. Waits for all pending uses."""
         self._wait(write=True)
-        return self._views[0] if self._plain and len(self._views) == 1 else None
+        return self._view
 
 
 class_of_host_memory = HostMemory
@@ -249,6 +266,10 @@ class CopiedMemory:
             found = [np.frombuffer(self._buffer.read(place, itemsize), self.dtype)[0] for place in places]
         return np.array(found, self.dtype).reshape(self.element_shape) if self.element_shape else _number(found[0])
 
+    def element(self, index: tuple[int, ...]) -> np.ndarray[Any, Any]:
+        """The components of a vector or matrix, in the types of Python scalars."""
+        return self.get(index).astype(wide_type(self.dtype), copy=False)
+
     def set(self, index: tuple[int, ...], value: Any) -> None:
         """Stores one element: a scalar, or an array of `element_shape`."""
         places = _octants.component_offsets(self._placements, index)
@@ -262,7 +283,7 @@ class CopiedMemory:
 
     def set_component(self, index: tuple[int, ...], component: tuple[int, ...], value: Any) -> None:
         """Stores one component of an element."""
-        number = int(np.ravel_multi_index(component, self.element_shape))
+        number = component_number(component, self.element_shape)
         item = np.empty(1, self.dtype)
         item[0] = value
         self._buffer.write(_octants.component_offsets(self._placements, index)[number], item)
@@ -350,6 +371,36 @@ class CopiedMemory:
     def _local(self, memory: np.ndarray[Any, Any]) -> HostMemory:
         moved = [each.relative_to(self._low) for each in self._placements]
         return HostMemory(_no_wait, memory, self.dtype, self.element_shape, moved)
+
+
+def _columns(view: np.ndarray[Any, Any], element_shape: tuple[int, ...]) -> list[np.ndarray[Any, Any]]:
+    """A view of each component if the strides of components exceed those of elements; else an empty list.
+
+    With such strides, numpy copies element by element. Large elements are excluded: separate copies of their components
+    do not fit the cache.
+    """
+    axes = view.ndim - len(element_shape)
+    strides, apart = view.strides[:axes], view.strides[axes:]
+    if not strides or not apart or min(apart) < max(strides) or prod(element_shape) > 16:
+        return []
+    places = [(Ellipsis, *place) for place in np.ndindex(element_shape)]
+    return [view[place] for place in places]
+
+
+def wide_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The numpy type of Python scalars, so that host arithmetic on an element follows the rules of Python."""
+    return _FLOAT64 if dtype.kind == "f" else dtype if dtype == np.uint64 else _INT64
+
+
+_FLOAT64, _INT64 = np.dtype(np.float64), np.dtype(np.int64)
+
+
+def component_number(component: tuple[int, ...], element_shape: tuple[int, ...]) -> int:
+    """The position of a component in row-major order. Negative indices count from the end."""
+    number = 0
+    for place, extent in zip(component, element_shape, strict=True):
+        number = number * extent + range(extent)[place]
+    return number
 
 
 def _number(element: Any) -> int | float:

@@ -20,14 +20,14 @@ from octants._arrays.array_makers import makers
 from octants._arrays.host_memory import CopiedMemory, HostMemory, host_access
 from octants._arrays.queued_access import Elements
 from octants._arrays.whole_arrays import WholeArray, component_key, flat_index, items_in_python
-from octants._fields.fields import store_component, widened
+from octants._fields.fields import store_component
 from octants._fields.placement_checks import refuse_unplaced_fields
 from octants._fields.snode_trees import require_program
 from octants._language.python_scope import only_in_python, runs_as_python
 from octants._program.current_device import on
 from octants.exceptions import OctantsAssertionError, OctantsIndexError, OctantsRuntimeError
 from octants.layouts import Layout
-from octants.types.primitive import BY_NAME, DataType, i32, numpy_dtype, resolve_dtype
+from octants.types.primitive import BY_NAME, DataType, i32, is_plain_number, numpy_dtype, resolve_dtype
 from octants.types.tensor_types import MatrixType, components_array, matrix, vector
 from octants.types.values import Matrix
 
@@ -75,12 +75,14 @@ class Ndarray(WholeArray, _octants.Ndarray):
     grad: Any
     dual: Any
     _qd_layout: tuple[int, ...] | None
+    _dtype: DataType
     _host: HostMemory | CopiedMemory | None
 
     def _setup(self, layout: tuple[int, ...] | None) -> None:
         if layout is not None:
             self._set_layout(layout)
         self._qd_layout = layout
+        self._dtype = BY_NAME[self.dtype_name]
         self._host = None
         self.grad = None
         self.dual = None
@@ -90,7 +92,7 @@ class Ndarray(WholeArray, _octants.Ndarray):
     @property
     def dtype(self) -> DataType:
         """The scalar type."""
-        return BY_NAME[self.dtype_name]
+        return self._dtype
 
     @property
     def element_type(self) -> DataType | ElementType:
@@ -171,8 +173,7 @@ class Ndarray(WholeArray, _octants.Ndarray):
             self._offset_in_memory, self.shape, self._qd_layout, self.dtype.nbytes, prod(self.element_shape)
         )
 
-    def _index(self, key: Any) -> tuple[int, ...]:
-        shape = self.shape
+    def _checked_index(self, shape: tuple[int, ...], key: Any) -> tuple[int, ...]:
         flat = flat_index(key, lambda item: f"ndarray indices must be integers, got {item!r}")
         if not shape and flat == [0] and runs_as_python():
             return ()
@@ -239,16 +240,21 @@ class Ndarray(WholeArray, _octants.Ndarray):
         return np.asarray(value.to_numpy() if isinstance(value, Matrix) else value)
 
     def _element(self, value: Any) -> Any:
+        dtype = self._dtype
+        if is_plain_number(value):
+            if dtype.kind != "float" and not self.element_shape:
+                dtype.check_element(value)
+            return dtype.convert(value)
         values = self._values(value)
         if values.dtype.kind not in "biuf":
             raise TypeError(f"expected numbers, got {value!r}")
         if values.ndim == 0:
             if not self.element_shape:
-                self.dtype.check_element(value)
-            return self.dtype.convert(values.item())
+                dtype.check_element(value)
+            return dtype.convert(values.item())
         if values.shape != tuple(self.element_shape):
             raise ValueError(f"an element must have shape {tuple(self.element_shape)}, got {value!r}")
-        return components_array(values.ravel().tolist(), self.dtype).reshape(values.shape)
+        return components_array(values.ravel().tolist(), dtype).reshape(values.shape)
 
     # Copies
 
@@ -274,11 +280,13 @@ class ScalarNdarray(Ndarray):
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, slice):
             return self._sliced(key)
-        return self._memory().get(self._index(key))
+        memory = self._memory()
+        return memory.get(self._index(memory, key))
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        self.dtype.check_element(value)
-        self._memory().set(self._index(key), self.dtype.convert(value))
+        self._dtype.check_element(value)
+        memory = self._memory()
+        memory.set(self._index(memory, key), self._dtype.convert(value))
         if shadow_buffers.open_scopes:
             shadow_buffers.host_wrote(self, key)
 
@@ -300,27 +308,30 @@ class _CompoundNdarray(Ndarray):
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, slice):
             return self._sliced(key)
-        if (apart := component_key(key, len(self.shape))) is not None:
+        memory = self._memory()
+        if (apart := component_key(key, len(memory.shape))) is not None:
             return self._typed(self[apart[0]][apart[1]])
-        index = self._index(key)
+        index = self._index(memory, key)
 
         def write_back(component: Any, value: Any) -> None:
-            store_component(self._memory(), self.dtype, index, component, value)
+            store_component(self._memory(), self._dtype, index, component, value)
             if shadow_buffers.open_scopes:
                 shadow_buffers.host_wrote(self, key, component)
 
-        return Matrix._element(widened(self._memory().get(index)), self.dtype, write_back)
+        return Matrix._around(memory.element(index), self._dtype, write_back)
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        if (apart := component_key(key, len(self.shape))) is not None:
+        memory = self._memory()
+        if (apart := component_key(key, len(memory.shape))) is not None:
             self[apart[0]][apart[1]] = value
             return
-        index = self._index(key)
+        index = self._index(memory, key)
         element = self._element(value)
         if not isinstance(element, np.ndarray):
             raise TypeError(f"an element must have shape {tuple(self.element_shape)}, got {value!r}")
-        self.dtype.check_components(self._values(value))
-        self._memory().set(index, element)
+        if not self._dtype.is_float:
+            self._dtype.check_components(self._values(value))
+        memory.set(index, element)
         if shadow_buffers.open_scopes:
             shadow_buffers.host_wrote(self, key)
 

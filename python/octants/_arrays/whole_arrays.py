@@ -32,7 +32,13 @@ if TYPE_CHECKING:
 class WholeArray:
     """A field or an ndarray, as far as all its elements go."""
 
+    _shifted = False
+    """Whether the indices have an offset."""
+
     if TYPE_CHECKING:
+
+        def _checked_index(self, shape: tuple[int, ...], key: Any) -> tuple[int, ...]:
+            """Like `_index`, for all kinds of keys and with an offset; its errors say what is wrong."""
 
         def _memory(self) -> HostMemory | CopiedMemory | PackedMemory:
             """Host access to the elements; raises when the program that made the array has ended."""
@@ -73,6 +79,20 @@ class WholeArray:
                 return
             wait_for_stream(qd_stream, self)
         memory.write(values)
+
+    def _index(self, memory: HostMemory | CopiedMemory | PackedMemory, key: Any) -> tuple[int, ...]:
+        """A key as zero-based indices, checked against the shape."""
+        shape = memory.shape
+        if type(key) is int and len(shape) == 1 and 0 <= key < shape[0] and not self._shifted:
+            return (key,)
+        given = () if key is None else key if type(key) is tuple else (key,)
+        if len(given) == len(shape) and not self._shifted:
+            for value, extent in zip(given, shape):  # noqa: B905
+                if type(value) is not int or not 0 <= value < extent:
+                    break
+            else:
+                return given
+        return self._checked_index(shape, key)
 
     def _typed(self, component: Any) -> Any:
         """A component, a row or a Python scalar, as a scalar of the array's own type."""

@@ -26,7 +26,7 @@ from octants._fields.snode_trees import SNodeTree, place_in_own_tree
 from octants._language.python_scope import only_in_python, runs_as_python
 from octants.exceptions import OctantsAssertionError, OctantsRuntimeError
 from octants.types.enums import SNodeGradType
-from octants.types.primitive import DataType, i32, numpy_dtype
+from octants.types.primitive import PLAIN_NUMBERS, DataType, i32, is_plain_number, numpy_dtype
 from octants.types.tensor_types import components_array
 from octants.types.values import Matrix
 
@@ -39,6 +39,7 @@ class TensorField(Field, WholeArray):
     """Base class of fields of scalars, vectors and matrices."""
 
     _octants_entity = "field"
+    _tree: SNodeTree
     _positions: ScalarField | None = None
     """For each index, the position of its element in memory, if reordered."""
 
@@ -50,8 +51,8 @@ class TensorField(Field, WholeArray):
         self._parts = list(components)
         self._name = name
         self._qd_layout: tuple[int, ...] | None = None
-        self._host: HostMemory | CopiedMemory | None = None
-        self._shifted = False
+        self._host: HostMemory | CopiedMemory | PackedMemory | None = None
+        self._extents: tuple[int, ...] | None = None
         self._is_sparse = False
         self._is_metadata = False
         self._is_packed = any(part.quant is not None for part in self._parts)
@@ -129,17 +130,23 @@ class TensorField(Field, WholeArray):
 
     def _memory(self) -> HostMemory | CopiedMemory | PackedMemory:
         """Host access to the elements; raises when the program that made the field has ended."""
-        tree = self._root
-        tree.check_alive()
         host = self._host
         if host is None:
-            refuse_unplaced_fields()
-            self._shifted = any(self._parts[0].offset)
-            self._is_sparse = bool(self._sparse_levels)
-            if self._is_packed:
-                return PackedMemory(self)
-            host = self._host = host_access(tree.buffer, self._dtype.numpy, self._element_shape, self._placed())
+            return self._open_memory()
+        self._tree.check_alive()
         return host
+
+    def _open_memory(self) -> HostMemory | CopiedMemory | PackedMemory:
+        tree = self._tree = self._root
+        tree.check_alive()
+        refuse_unplaced_fields()
+        self._shifted = any(self._parts[0].offset)
+        self._is_sparse = bool(self._sparse_levels)
+        if self._is_packed:
+            self._host = PackedMemory(self)
+        else:
+            self._host = host_access(tree.buffer, self._dtype.numpy, self._element_shape, self._placed())
+        return self._host
 
     def _scalar_components(self) -> list[Any]:
         """A scalar field for each component of an element, in row-major order; a scalar field itself."""
@@ -161,7 +168,9 @@ class TensorField(Field, WholeArray):
     @property
     def shape(self) -> tuple[int, ...]:
         """Extent of each axis."""
-        return self._shape
+        if self._extents is None:
+            self._extents = self._shape
+        return self._extents
 
     @property
     def snode(self) -> SNode:
@@ -218,20 +227,7 @@ class TensorField(Field, WholeArray):
 
     # Elements
 
-    def _index(self, memory: HostMemory | CopiedMemory | PackedMemory, key: Any) -> tuple[int, ...]:
-        """A key as zero-based indices, checked against the shape."""
-        given = () if key is None else key if type(key) is tuple else (key,)
-        shape = memory.shape
-        if not self._shifted and len(given) == len(shape):
-            for value, extent in zip(given, shape):  # noqa: B905
-                if type(value) is not int or not 0 <= value < extent:
-                    break
-            else:
-                return given
-        return self._checked_index(shape, key)
-
     def _checked_index(self, shape: tuple[int, ...], key: Any) -> tuple[int, ...]:
-        """Like `_index`, for all kinds of keys and with an offset; its errors say what is wrong."""
         offset = self._parts[0].offset
 
         def illegal(item: Any) -> str:
@@ -351,6 +347,8 @@ class TensorField(Field, WholeArray):
 
     def _element(self, value: Any) -> Any:
         """A value as one element of the field's type (a scalar stays one)."""
+        if is_plain_number(value):
+            return self._dtype.convert(value)
         values = self._values(value)
         if values.dtype == object or values.dtype.kind not in "biuf":
             raise TypeError(self._named(f"expected numbers, got {value!r}"))
@@ -367,6 +365,7 @@ class TensorField(Field, WholeArray):
         """The field itself: a shallow copy shares the memory."""
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__)
+        other._host = None
         return other
 
     def __reduce__(self) -> NoReturn:
@@ -383,7 +382,7 @@ class ScalarField(TensorField):
     def __setitem__(self, key: Any, value: Any) -> None:
         memory = self._memory()
         index = self._index(memory, key)
-        if isinstance(value, (str, bytes, list, tuple, dict, Matrix)):
+        if type(value) not in PLAIN_NUMBERS and isinstance(value, (str, bytes, list, tuple, dict, Matrix)):
             raise TypeError(self._named(f"an element must be a number, got {value!r}"))
         self._dtype.check_element(value)
         memory.set(index, self._dtype.convert(value))
@@ -448,7 +447,7 @@ class MatrixField(TensorField):
             if shadow_buffers.open_scopes:
                 shadow_buffers.host_wrote(self, key, component)
 
-        return Matrix._element(widened(memory.get(index)), self._dtype, write_back)
+        return Matrix._around(memory.element(index), self._dtype, write_back)
 
     def _store_component(self, index: tuple[int, ...], component: Any, value: Any) -> None:
         store_component(self._memory(), self._dtype, index, component, value)
@@ -464,7 +463,8 @@ class MatrixField(TensorField):
         element = self._element(value)
         if not isinstance(element, np.ndarray):
             raise TypeError(self._named(f"an element must have shape {self._element_shape}, got {value!r}"))
-        self._dtype.check_components(self._values(value))
+        if not self._dtype.is_float:
+            self._dtype.check_components(self._values(value))
         memory.set(index, element)
         if self._is_sparse:
             SNodeTree.sparse.activate(self._sparse_levels, index)
@@ -513,22 +513,13 @@ def store_component(
     value: Any,
 ) -> None:
     """Stores a value into a component, or into a slice of the components, of an element."""
-    place = component if isinstance(component, tuple) else (component,)
-    if isinstance(value, np.ndarray) or any(isinstance(item, slice) for item in place):
+    place = component if type(component) is tuple else (component,)
+    if isinstance(value, np.ndarray):
         element = memory.get(index)
         element[place] = value
         memory.set(index, element)
         return
-    checked = tuple(range(extent)[item] for item, extent in zip(place, memory.element_shape, strict=True))
-    dtype.check_element(value)
-    memory.set_component(index, checked, dtype.convert(value))
-
-
-def widened(element: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Components as Python scalars, so that host arithmetic on an element follows the rules of Python."""
-    if element.dtype.kind == "f":
-        return element.astype(np.float64)
-    return element if element.dtype == np.uint64 else element.astype(np.int64)
+    memory.set_component(index, place, dtype.convert(value))
 
 
 def _is_placed(shadow_buffer: Any) -> bool:

@@ -7,6 +7,7 @@ which gives it a shape, an offset and the sparse levels above. Kernels convert b
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -14,7 +15,7 @@ import numpy as np
 
 from octants import _octants
 from octants._arrays import interchange
-from octants._arrays.host_memory import MemoryLayout
+from octants._arrays.host_memory import MemoryLayout, component_number, wide_type
 from octants._fields.packed_kernels import copy_elements, read_element, read_elements, write_element
 from octants.exceptions import OctantsCompilationError, OctantsRuntimeError
 from octants.types.primitive import BY_NAME, DataType
@@ -208,10 +209,13 @@ class PackedMemory:
     at_once = False
 
     def __init__(self, field: TensorField) -> None:
-        self._field = field
+        # The field owns this object. A strong reference would be a cycle that only the garbage collector frees.
+        self._field = weakref.proxy(field)
         self.shape = field._shape
         self.element_shape = field._element_shape
         self.dtype = field._dtype.numpy
+        self._first = field._offset
+        self._serial = field._serial
 
     def _parts(self) -> list[Any]:
         return self._field._scalar_components()
@@ -246,9 +250,16 @@ class PackedMemory:
     def get(self, index: tuple[int, ...]) -> Any:
         """One element: a Python scalar, or a new array of `element_shape`."""
         at, read = self._at(index), read_element(self._field._dtype, len(self.shape))
-        with _octants.on_program(self._field._serial):
+        if self._serial == _octants.program_serial():
             found = [read(part, *at) for part in self._parts()]
+        else:
+            with _octants.on_program(self._serial):
+                found = [read(part, *at) for part in self._parts()]
         return np.array(found, self.dtype).reshape(self.element_shape) if self.element_shape else found[0]
+
+    def element(self, index: tuple[int, ...]) -> np.ndarray[Any, Any]:
+        """The components of a vector or matrix, in the types of Python scalars."""
+        return self.get(index).astype(wide_type(self.dtype), copy=False)
 
     def set(self, index: tuple[int, ...], value: Any) -> None:
         """Stores one element: a scalar, or an array of `element_shape`."""
@@ -256,7 +267,7 @@ class PackedMemory:
 
     def set_component(self, index: tuple[int, ...], component: tuple[int, ...], value: Any) -> None:
         """Stores one component of an element."""
-        number = int(np.ravel_multi_index(component, self.element_shape))
+        number = component_number(component, self.element_shape)
         self._set(index, [self._parts()[number]], [value])
 
     def _set(self, index: tuple[int, ...], parts: list[Any], values: list[Any]) -> None:
@@ -267,7 +278,7 @@ class PackedMemory:
 
     def _at(self, index: tuple[int, ...]) -> tuple[Any, ...]:
         """Zero-based indices as a kernel argument."""
-        return ([i + first for i, first in zip(index, self._field._offset, strict=True)],) if index else ()
+        return ([i + first for i, first in zip(index, self._first, strict=True)],) if index else ()
 
     @property
     def device(self) -> NoReturn:

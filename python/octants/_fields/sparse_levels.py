@@ -234,7 +234,8 @@ class SparseSupport:
         """Activates the cells of an element that the host has written."""
         for of in levels:
             number, element = of.cells.locate(index)
-            of.state[number] = 1 if element is None else max(of.state[number], element + 1)
+            state = of.state._memory()
+            state.set((number,), 1 if element is None else max(state.get((number,)), element + 1))
 
     @staticmethod
     def activate_all(levels: tuple[LevelOfField, ...], qd_stream: Any) -> None:

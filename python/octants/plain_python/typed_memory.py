@@ -42,7 +42,7 @@ class ArrayArgument:
         def write_back(component: Any, value: Any) -> None:
             self.values[place][component] = value
 
-        return Matrix._element(np.array(found), BY_NUMPY[found.dtype], write_back)
+        return Matrix._around(np.array(found), BY_NUMPY[found.dtype], write_back)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         entries = getattr(value, "entries", value)

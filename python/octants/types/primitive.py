@@ -108,6 +108,14 @@ ALL: Final = (u1, i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64)
 BY_NAME: Final = {dtype.name: dtype for dtype in ALL}
 BY_NUMPY: Final = {dtype.numpy: dtype for dtype in ALL}
 
+PLAIN_NUMBERS: Final = frozenset((int, float))
+
+
+def is_plain_number(value: Any) -> bool:
+    """Whether `value` is a Python float, or a Python integer that fits in 64 bits."""
+    return type(value) is float or (type(value) is int and value.bit_length() < 64)
+
+
 _defaults = {"ip": i32, "fp": f32}
 
 

@@ -6,14 +6,14 @@ Equal arguments give the same object, so types compare by identity.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, overload
 
 import numpy as np
 
 from octants.exceptions import OctantsSyntaxError
-from octants.types.primitive import DataType, default_fp, value_dtype
-from octants.types.values import Matrix, Vector
+from octants.types.primitive import PLAIN_NUMBERS, DataType, default_fp, default_ip, value_dtype
+from octants.types.values import MANY_COMPONENTS, Matrix, Vector, tensor
 
 if TYPE_CHECKING:
     from octants._arrays.ndarrays import MatrixNdarray, VectorNdarray
@@ -32,6 +32,8 @@ class MatrixType:
         self.n = n
         self.m = m
         self._declared = dtype
+        self._fixed = None if dtype in (None, int, float) else value_dtype(dtype)
+        """The scalar type if it does not depend on the program's default types; else None."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -48,7 +50,9 @@ class MatrixType:
     @property
     def dtype(self) -> DataType:
         """The scalar type of the components."""
-        return default_fp() if self._declared is None else value_dtype(self._declared)
+        if self._fixed is not None:
+            return self._fixed
+        return default_ip() if self._declared is int else default_fp()
 
     @property
     def _stored(self) -> Any:
@@ -73,24 +77,31 @@ class MatrixType:
         """A value of this type: from all components, from rows, from an array-like, or from one scalar for all
         components.
         """
-        return Matrix(self._entries(args), self.dtype)
+        return self._value(args)
 
     def cast(self, value: Any) -> Matrix:
         """`value` converted to this type."""
         return self(value)
 
-    def _entries(self, args: tuple[Any, ...]) -> np.ndarray[Any, Any]:
+    def _value(self, args: tuple[Any, ...]) -> Matrix:
+        dtype = self.dtype
+        size = self.n * self.m
+        flat = args if len(args) == size and PLAIN_NUMBERS.issuperset(map(type, args)) else self._flat(args, size)
+        entries = components_array(flat, dtype).reshape(self.shape)
+        return tensor(entries, dtype) if size > MANY_COMPONENTS else Matrix._around(entries, dtype)
+
+    def _flat(self, args: tuple[Any, ...], size: int) -> list[Any]:
+        """The scalars of all arguments, one per component."""
         if not args:
             raise OctantsSyntaxError(f"Custom type instances need to be created with an initial value: {self!r}")
         flat: list[Any] = []
         for arg in args:
             flat.extend(_scalars(arg))
-        size = int(np.prod(self.shape))
         if len(flat) == 1 and size > 1 and np.ndim(_plain(args[0])) == 0:
             flat *= size
         if len(flat) != size:
             raise IndexError(f"{self!r} has {size} components, but {len(flat)} were given")
-        return components_array(flat, self.dtype).reshape(self.shape)
+        return flat
 
     def field(self, **kwargs: Any) -> MatrixField:
         """A field of matrices. Takes the arguments of `qd.Matrix.field` after the element type."""
@@ -128,7 +139,7 @@ class VectorType(MatrixType):
         """A value of this type: from scalars and vectors with `n` components in total, or from one scalar for all
         components.
         """
-        return Vector(self._entries(args), self.dtype)
+        return self._value(args)
 
     def field(self, **kwargs: Any) -> MatrixField:
         """A field of vectors. Takes the arguments of `qd.Vector.field` after the element type."""
@@ -237,9 +248,11 @@ def matrix(n: int | None = None, m: int | None = None, dtype: Any = None) -> Mat
     return found
 
 
-def components_array(values: list[Any], dtype: DataType) -> np.ndarray[Any, Any]:
+def components_array(values: Sequence[Any], dtype: DataType) -> np.ndarray[Any, Any]:
     """Python scalars as a flat array of `dtype`: floats are truncated for an integer type, integers wrap around."""
-    return np.array([dtype.convert(value) for value in values], dtype=dtype.numpy)
+    if not (dtype.is_float and PLAIN_NUMBERS.issuperset(map(type, values))):
+        values = [dtype.convert(value) for value in values]
+    return np.array(values, dtype.numpy)
 
 
 def _check_dtype(dtype: Any) -> None:

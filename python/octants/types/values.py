@@ -11,6 +11,7 @@ import math
 import operator
 import warnings
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,8 +20,8 @@ from octants._arrays.array_makers import makers
 from octants._language.python_scope import only_in_python
 from octants.exceptions import OctantsIndexError, OctantsRuntimeError, OctantsSyntaxError, OctantsTypeError
 from octants.layouts import Layout
-from octants.swizzles import SWIZZLES, swizzle_places
-from octants.types.primitive import BY_NUMPY, DataType, default_fp, default_ip, resolve_dtype, u1
+from octants.swizzles import SWIZZLES, swizzles
+from octants.types.primitive import BY_NUMPY, PLAIN_NUMBERS, DataType, default_fp, default_ip, resolve_dtype, u1
 from octants.types.template import Template
 
 if TYPE_CHECKING:
@@ -31,7 +32,10 @@ if TYPE_CHECKING:
 WriteBack = Callable[[Any, Any], None]
 
 # More than the largest inverse that the library computes has, 12 x 12.
-_MANY_COMPONENTS = 144
+MANY_COMPONENTS = 144
+
+_PLAIN = PLAIN_NUMBERS | {list, tuple}
+"""Item types of the sequences that numpy converts to arrays without help."""
 
 
 class Matrix:
@@ -44,30 +48,42 @@ class Matrix:
     _octants_builtin = "Matrix"
 
     entries: np.ndarray[Any, Any]
+    _declared: DataType | None
+    _write_back: WriteBack | None
+    _any_is_true: bool
+
+    if TYPE_CHECKING:
+        # The swizzles, which are properties.
+        def __getattr__(self, name: str) -> Any: ...
+        def __setattr__(self, name: str, value: Any) -> None: ...
 
     def __init__(self, arr: Any, dt: Any = None, **_: Any) -> None:
         declared = None if dt is None else resolve_dtype(dt)
         entries = _as_entries(arr, declared)
-        if entries.size > _MANY_COMPONENTS:
+        if entries.size > MANY_COMPONENTS:
             warnings.warn(
                 f"a vector or matrix of {entries.size} components: kernels keep all of them in registers and take "
-                f"long to compile; use a field or an ndarray for more than {_MANY_COMPONENTS}",
+                f"long to compile; use a field or an ndarray for more than {MANY_COMPONENTS}",
                 UserWarning,
                 stacklevel=2,
             )
-        _set(self, "entries", entries)
-        _set(self, "_declared", declared)
-        _set(self, "_write_back", None)
-        _set(self, "_any_is_true", False)
+        self.entries = entries
+        self._declared = declared
+        self._write_back = None
+        self._any_is_true = False
 
-    @classmethod
-    def _element(cls, entries: np.ndarray[Any, Any], dtype: DataType, write_back: WriteBack) -> Matrix:
-        """An element of a field: `write_back(key, value)` stores a component that the user assigns to."""
-        made = object.__new__(Vector if entries.ndim == 1 else Matrix)
-        _set(made, "entries", entries)
-        _set(made, "_declared", dtype)
-        _set(made, "_write_back", write_back)
-        _set(made, "_any_is_true", False)
+    @staticmethod
+    def _around(
+        entries: np.ndarray[Any, Any], declared: DataType | None, write_back: WriteBack | None = None
+    ) -> Matrix:
+        """A vector or matrix that takes over `entries` without a copy. For an element of a field,
+        `write_back(key, value)` stores each component that the user assigns.
+        """
+        made = _new(Vector if entries.ndim == 1 else Matrix)
+        made.entries = entries
+        made._declared = declared
+        made._write_back = write_back
+        made._any_is_true = False
         return made
 
     # Shape and conversion
@@ -97,8 +113,7 @@ class Matrix:
         """The scalar type that it has in a kernel: the one it was made with, or the session's default for its
         numbers."""
         if self._declared is not None:
-            declared: DataType = self._declared
-            return declared
+            return self._declared
         kind = self.entries.dtype.kind
         return u1 if kind == "b" else default_fp() if kind == "f" else default_ip()
 
@@ -134,9 +149,9 @@ class Matrix:
         return len(self.entries)
 
     def __iter__(self) -> Iterator[Any]:
-        if self.entries.ndim == 1:
-            return iter([self[i] for i in range(len(self.entries))])
-        return iter([[self[i, j] for j in range(self.m)] for i in range(self.n)])
+        if self._write_back is not None:
+            return iter(self.entries.tolist())
+        return iter(list(self.entries) if self.entries.ndim == 1 else [list(row) for row in self.entries])
 
     def __bool__(self) -> bool:
         """A comparison is true when it holds for all components (`!=`: for any); any other value is true."""
@@ -150,20 +165,25 @@ class Matrix:
     # Components
 
     def __getitem__(self, key: Any) -> Any:
-        found = self.entries[self._key(key)]
+        entries = self.entries
+        found = entries[key if type(key) is int and entries.ndim == 1 else self._key(key)]
         if self._write_back is not None and not isinstance(found, np.ndarray):
             return found.item()
         return found
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        key = self._key(key)
-        if self._write_back is not None and isinstance(value, float) and self.entries.dtype.kind != "f":
+        entries = self.entries
+        if type(key) is not int or entries.ndim != 1:
+            key = self._key(key)
+        if self._write_back is None:
+            entries[key] = _operand(value)
+            return
+        if isinstance(value, float) and entries.dtype.kind != "f":
             raise TypeError(
-                f"a component of type {self.entries.dtype} must be set to an integer, got {value!r}: use int(...)"
+                f"a component of type {entries.dtype} must be set to an integer, got {value!r}: use int(...)"
             )
-        self.entries[key] = _operand(value)
-        if self._write_back is not None:
-            self._write_back(key, self.entries[key])
+        entries[key] = _operand(value)
+        self._write_back(key, entries[key])
 
     def _key(self, key: Any) -> Any:
         if isinstance(key, Matrix):
@@ -177,32 +197,11 @@ class Matrix:
             raise OctantsIndexError(f"a value of shape {self.shape} needs {self.entries.ndim} indices, got {count}")
         return key
 
-    def __getattr__(self, name: str) -> Any:
-        places = swizzle_places(name)
-        if places is None:
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        self._check_swizzle(name, places)
-        if len(places) == 1:
-            return self[places[0]]
-        return Vector(self.entries[list(places)], self._declared)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        places = swizzle_places(name)
-        if places is None:
-            object.__setattr__(self, name, value)
-            return
-        self._check_swizzle(name, places)
-        values = [value] if len(places) == 1 else list(value)
-        if len(values) != len(places):
-            raise OctantsRuntimeError(f"value len does not match the swizzle pattern={name}: got {len(values)} values")
-        for place, item in zip(places, values, strict=True):
-            self[place] = item
-
     def _check_swizzle(self, name: str, places: tuple[int, ...]) -> None:
-        letters = next(group for group in SWIZZLES if name[0] in group)
         if self.entries.ndim != 1:
             raise OctantsSyntaxError(f".{name} is only for vectors, not for shape {self.shape}")
-        if max(places) >= self.n:
+        if max(places) >= len(self.entries):
+            letters = next(group for group in SWIZZLES if name[0] in group)
             raise OctantsSyntaxError(f"vec{self.n} only has attributes={tuple(letters[: self.n])}, got={tuple(name)}")
 
     # Operators
@@ -298,7 +297,7 @@ class Matrix:
         if not _is_numeric(other):
             return NotImplemented
         result = _binary(operator.ne, self, other)
-        _set(result, "_any_is_true", True)
+        result._any_is_true = True
         return result
 
     def __neg__(self) -> Matrix:
@@ -540,12 +539,63 @@ for _name in (
 ):
     getattr(Matrix, _name)._octants_builtin = f"tensor.{_name}"
 
-_set = object.__setattr__
+_new = object.__new__
 
 
-def tensor(entries: np.ndarray[Any, Any]) -> Matrix:
-    """A `Vector` or `Matrix` around an array, by its number of axes."""
-    return Vector(entries) if entries.ndim == 1 else Matrix(entries)
+def _letter(name: str, place: int) -> property:
+    """A property for one component, as in `v.x`."""
+    places = (place,)
+
+    def get(vector: Matrix) -> Any:
+        vector._check_swizzle(name, places)
+        return vector.entries[place] if vector._write_back is None else vector.entries.item(place)
+
+    def put(vector: Matrix, value: Any) -> None:
+        vector._check_swizzle(name, places)
+        vector[place] = value
+
+    return property(get, put)
+
+
+class _Letters:
+    """A property for several components, as in `v.zyx`."""
+
+    __slots__ = ("name", "places")
+
+    def __init__(self, name: str, places: tuple[int, ...]) -> None:
+        self.name = name
+        self.places = places
+
+    def __get__(self, vector: Matrix | None, owner: Any = None) -> Any:
+        if vector is None:
+            return self
+        vector._check_swizzle(self.name, self.places)
+        found, declared = vector.entries[_index_array(self.places)], vector._declared
+        return Matrix._around(found if declared is None else _converted(found, declared), declared)
+
+    def __set__(self, vector: Matrix, value: Any) -> None:
+        vector._check_swizzle(self.name, self.places)
+        values = list(value)
+        if len(values) != len(self.places):
+            raise OctantsRuntimeError(
+                f"value len does not match the swizzle pattern={self.name}: got {len(values)} values"
+            )
+        for place, item in zip(self.places, values, strict=True):
+            vector[place] = item
+
+
+@cache
+def _index_array(places: tuple[int, ...]) -> np.ndarray[Any, Any]:
+    return np.array(places)
+
+
+for _name, _places in swizzles():
+    setattr(Matrix, _name, _letter(_name, _places[0]) if len(_places) == 1 else _Letters(_name, _places))
+
+
+def tensor(entries: np.ndarray[Any, Any], dt: Any = None) -> Matrix:
+    """A `Vector` or `Matrix` with a copy of an array, depending on its number of axes."""
+    return Vector(entries, dt) if entries.ndim == 1 else Matrix(entries, dt)
 
 
 def elementwise(function: Callable[..., Any], *args: Any) -> Any:
@@ -583,22 +633,28 @@ def _filled(value: int, dt: Any, n: int, m: int | None) -> Matrix:
 
 
 def _as_entries(arr: Any, declared: DataType | None) -> np.ndarray[Any, Any]:
+    """A new array of the components in `arr`."""
     if isinstance(arr, Matrix):
         arr = arr.entries
     if not isinstance(arr, (list, tuple, np.ndarray)):
         raise OctantsTypeError(
             f"a Matrix or Vector can only be initialized with an array-like object, not with {arr!r}"
         )
-    if isinstance(arr, (list, tuple)):
+    if isinstance(arr, (list, tuple)) and not _PLAIN.issuperset(map(type, arr)):
         arr = [_operand(item) for item in arr]
     entries = np.array(arr)
-    if entries.ndim not in (1, 2) or 0 in entries.shape[1:] or (entries.ndim == 2 and entries.size == 0):
+    if entries.ndim != 1 and (entries.ndim != 2 or entries.size == 0):
         raise OctantsTypeError(
             f"a Matrix must have one or two axes and at least one component, got shape {entries.shape}"
         )
-    if entries.dtype == object or entries.dtype not in BY_NUMPY:
+    if entries.dtype not in BY_NUMPY:
         raise OctantsTypeError(f"the components of a Vector or Matrix must be numbers, got {arr!r}")
-    if declared is None or entries.dtype == declared.numpy:
+    return entries if declared is None else _converted(entries, declared)
+
+
+def _converted(entries: np.ndarray[Any, Any], declared: DataType) -> np.ndarray[Any, Any]:
+    """Components converted to a scalar type: floats are truncated for an integer type."""
+    if entries.dtype == declared.numpy:
         return entries
     if declared.kind in ("signed", "unsigned") and entries.dtype.kind == "f":
         return np.array([declared.convert(math.trunc(x)) for x in entries.ravel()], declared.numpy).reshape(
