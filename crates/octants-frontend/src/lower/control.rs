@@ -8,6 +8,7 @@ use crate::arith;
 use crate::ast::{Expr, ExprKind, Stmt};
 use crate::syntax_facts::is_static_call;
 use crate::value::Value;
+use crate::world::{Entity, Obj};
 
 impl Lowerer<'_> {
     pub(super) fn lower_if(&mut self, test: &Expr, then: &[Stmt], orelse: &[Stmt]) -> Result<Flow> {
@@ -157,6 +158,9 @@ impl Lowerer<'_> {
                 let v = self.rt(v)?;
                 arith::to_condition(&mut self.b, what, v)
             }
+            // Python finds every object true.
+            Value::Array(_) => self.whole_as_condition(what, "an array"),
+            Value::Obj(o) if self.is_whole_array(*o) => self.whole_as_condition(what, "a field"),
             _ if v.is_compile_time() => {
                 let truth = self.compile_time_truth(v, "a condition")?;
                 Ok(self.b.int(i64::from(truth), Scalar::U1))
@@ -166,5 +170,16 @@ impl Lowerer<'_> {
                 arith::to_condition(&mut self.b, what, v)
             }
         }
+    }
+
+    fn whole_as_condition(&self, what: &str, found: &str) -> Result<ValueId> {
+        let text = format!("the condition of `{what}` is {found}, which has no truth value");
+        Err(Diagnostic::new(Code::Type, self.b.span, text)
+            .with_hint("use an element: `x[None]` where there is only one, else `x[i]`"))
+    }
+
+    fn is_whole_array(&self, object: Obj) -> bool {
+        let entity = self.world.entity(object);
+        matches!(entity, Entity::Field(_) | Entity::ReorderedField { .. } | Entity::Ndarray(_))
     }
 }

@@ -201,6 +201,9 @@ impl Lowerer<'_> {
                 _ => None,
             };
             self.b.push(Op::Return(value), Type::Unit);
+            if ty.is_none() {
+                self.frame().ret = ReturnMode::Inferred(Type::Unit, self.b.span);
+            }
             return Ok(());
         }
         let is_tuple = matches!(v, Value::Tuple(_));
