@@ -12,9 +12,9 @@ import sys
 from collections.abc import Callable
 
 
-def compare(description: str, file: str, measure: Callable[[str, int], dict[str, float]]) -> None:
-    """The main function of a benchmark: `measure` returns milliseconds by case, given a package and the number of runs
-    of a case."""
+def compare(description: str, file: str, measure: Callable[[str, int], dict[str, float]], unit: str = "ms") -> None:
+    """The main function of a benchmark: `measure` returns times by case, in the given unit, given a package and the
+    number of runs of a case."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--python", action="append", metavar="PACKAGE=PYTHON", help="what to run it with")
     parser.add_argument("--rounds", type=int, default=3)
@@ -31,7 +31,7 @@ def compare(description: str, file: str, measure: Callable[[str, int], dict[str,
             command = [python, file, "--package", package, "--repeat", str(options.repeat)]
             done = subprocess.run(command, capture_output=True, text=True, check=True)
             rounds[package].append(json.loads(done.stdout.splitlines()[-1]))
-    print(f"| case | {' | '.join(f'{package}, ms' for package in pythons)} | ratio |")
+    print(f"| case | {' | '.join(f'{package}, {unit}' for package in pythons)} | ratio |")
     print(f"|---|{'---:|' * (len(pythons) + 1)}")
     for case in rounds[next(iter(pythons))][0]:
         medians = [statistics.median(r[case] for r in of_package) for of_package in rounds.values()]

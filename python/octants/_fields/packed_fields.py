@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import weakref
 from dataclasses import dataclass
+from operator import add
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -213,6 +214,7 @@ class PackedMemory:
         self._field = weakref.proxy(field)
         self.shape = field._shape
         self.element_shape = field._element_shape
+        self._dtype = field._dtype
         self.dtype = field._dtype.numpy
         self._first = field._offset
         self._serial = field._serial
@@ -224,10 +226,10 @@ class PackedMemory:
         """All elements in a new array of shape `shape + element_shape`; zeros for inactive cells."""
         parts = self._parts()
         found = []
-        with _octants.on_program(self._field._serial):
+        with _octants.on_program(self._serial):
             for part in parts:
                 values = np.zeros(self.shape, self.dtype)
-                read_elements(part, values, self._field._offset)
+                read_elements(part, values, self._first)
                 found.append(values)
         return found[0] if not self.element_shape else np.stack(found, axis=-1).reshape(self.shape + self.element_shape)
 
@@ -241,15 +243,15 @@ class PackedMemory:
 
     def copy(self, source: TensorField, qd_stream: Any) -> None:
         """Sets all elements from another field of the same shape."""
-        shift = tuple(a - b for a, b in zip(source._offset, self._field._offset, strict=True))
-        copy = copy_elements(self._field._dtype)
-        with _octants.on_program(self._field._serial):
+        shift = tuple(a - b for a, b in zip(source._offset, self._first, strict=True))
+        copy = copy_elements(self._dtype)
+        with _octants.on_program(self._serial):
             for to, part in zip(self._parts(), source._scalar_components(), strict=True):
                 copy(to, part, shift, qd_stream=qd_stream)
 
     def get(self, index: tuple[int, ...]) -> Any:
         """One element: a Python scalar, or a new array of `element_shape`."""
-        at, read = self._at(index), read_element(self._field._dtype, len(self.shape))
+        at, read = self._at(index), read_element(self._dtype, len(self.shape))
         if self._serial == _octants.program_serial():
             found = [read(part, *at) for part in self._parts()]
         else:
@@ -271,14 +273,14 @@ class PackedMemory:
         self._set(index, [self._parts()[number]], [value])
 
     def _set(self, index: tuple[int, ...], parts: list[Any], values: list[Any]) -> None:
-        at, write = self._at(index), write_element(self._field._dtype, len(self.shape))
-        with _octants.on_program(self._field._serial):
+        at, write = self._at(index), write_element(self._dtype, len(self.shape))
+        with _octants.on_program(self._serial):
             for part, value in zip(parts, values, strict=True):
                 write(part, *at, value)
 
     def _at(self, index: tuple[int, ...]) -> tuple[Any, ...]:
         """Zero-based indices as a kernel argument."""
-        return ([i + first for i, first in zip(index, self._first, strict=True)],) if index else ()
+        return (list(map(add, index, self._first)),) if index else ()
 
     @property
     def device(self) -> NoReturn:
