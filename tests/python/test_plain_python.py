@@ -265,6 +265,10 @@ def test_what_does_not_run_as_python_says_so():
     run()
     with pytest.raises(qd.OctantsRuntimeError, match="arch=qd.python does not support derivatives"):
         run.grad()
+    loss = qd.field(qd.f32, (), needs_grad=True, needs_dual=True)
+    for scope in (qd.ad.Tape(loss), qd.ad.FwdMode(loss, loss)):
+        with pytest.raises(qd.OctantsRuntimeError, match="arch=qd.python does not support derivatives"), scope:
+            run()
 
     @qd.kernel
     def wrong():

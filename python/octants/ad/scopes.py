@@ -10,6 +10,7 @@ from typing import Any
 
 from octants import _octants
 from octants._arrays import shadow_buffers
+from octants._language.python_scope import runs_as_python
 from octants.exceptions import OctantsAssertionError, OctantsRuntimeError
 
 
@@ -32,6 +33,8 @@ class Scope(abc.ABC):
                 f"a {self._name()} cannot be entered inside a {other._name()}: leave that one first (gradients of "
                 "gradients are not supported)"
             )
+        if runs_as_python():
+            raise OctantsRuntimeError(f"{self._name()}: arch=qd.python does not support derivatives")
         self._entered = True
 
     def _open(self) -> None:
