@@ -35,9 +35,9 @@ use crate::other_device::other_device;
 use crate::program::Program;
 use crate::scalar::scalar_to_slot;
 
-/// What a call's arguments come to.
+/// The result of converting a call's arguments.
 pub struct Gathered<'py> {
-    /// Equal keys mean the same code.
+    /// The specialization key: equal keys select the same code.
     pub key: SmallVec<[u64; 16]>,
     /// Values, and pointer, extents and strides of arrays, in the order of the parameters.
     pub words: SmallVec<[u64; 48]>,
@@ -45,29 +45,29 @@ pub struct Gathered<'py> {
     pub starts: SmallVec<[u32; 16]>,
     /// The arrays' memory.
     pub spans: SmallVec<[Span; 8]>,
-    /// Objects made on the way that the launch needs alive.
+    /// Temporary objects that the launch keeps alive.
     pub held: Held<'py>,
-    /// Handles of other libraries' streams that arrays are ready on.
+    /// Handles of other libraries' streams on which the arrays' contents are ready.
     pub ready_on: SmallVec<[u64; 2]>,
-    /// Arrays in the host's memory that are reached from arguments (gradients of tensors).
+    /// Host arrays that are reached from arguments (gradients of tensors).
     pub hosted: SmallVec<[HostArray; 2]>,
     /// Arrays that are copies of others, to be copied back.
     pub copied: Vec<CopiedArray<'py>>,
-    /// Members of dataclasses that do not have their annotated types, which matters where the kernel reads them.
+    /// Members of dataclasses whose values do not have their annotated types. An error only if the kernel reads them.
     pub unfit: Vec<Unfit>,
     /// Floats are refused as compile-time values.
     pub no_template_floats: bool,
     /// The program that launches.
     pub serial: u64,
-    /// What numbers that objects hold are taken to be; `None` to read them.
+    /// Recorded values of the numbers that objects hold; `None` to read them.
     pub numbers: Option<SmallVec<[u64; 4]>>,
     /// The label of the checkpoint at which the launch resumes.
     pub resumes_at: Option<i64>,
-    /// What the launch follows, if it is of a gradient.
+    /// The launches that this one differentiates, if it is of a gradient.
     pub follows: Option<Follows>,
-    /// What the package makes of the launch, if it is on arrays that are split over ranks.
+    /// The package's object for the launch, if its arrays are split over ranks.
     pub split_launch: Option<Bound<'py, PyAny>>,
-    /// Values and arrays of arguments that were passed over so far: see [`Gathered::pass_over`].
+    /// Number of values and arrays of the arguments skipped so far: see [`Gathered::pass_over`].
     passed_over: u32,
 }
 
@@ -75,16 +75,16 @@ pub struct Gathered<'py> {
 pub struct Unfit {
     /// Which value or array.
     pub leaf: u32,
-    /// What is raised where it is read.
+    /// The exception to raise when it is read.
     pub error: PyErr,
 }
 
-/// What a launch of a gradient follows.
+/// The forward launches that a gradient launch differentiates.
 #[derive(Clone)]
 pub struct Follows {
-    /// Launches that it is one of.
+    /// The set of launches that it belongs to.
     pub order: Option<Arc<LaunchOrder>>,
-    /// The counters of the launch that it is the gradient of.
+    /// The kernel's counters when its forward launch began.
     pub counters: Arc<KeptCounters>,
 }
 
@@ -110,7 +110,7 @@ impl Place<'_> {
     }
 }
 
-// What the parts of a key begin with, so that no two kinds of part are taken for each other.
+// Tags at the start of each part of a key, so that no two kinds of part compare equal.
 const TAG_NONE: u64 = 1;
 const TAG_BOOL: u64 = 2;
 const TAG_INT: u64 = 3;
@@ -124,13 +124,13 @@ const TAG_MODE: u64 = 10;
 const TAG_ARRAY: u64 = 1 << 63;
 
 impl<'py> Gathered<'py> {
-    /// No arguments yet. Made in place: it is too large to be moved on the hot path.
+    /// No arguments yet. Constructed in place: it is too large to move on the hot path.
     #[inline(always)]
     pub fn new(program: &Program) -> Gathered<'py> {
         Gathered::of(program.serial, program.session.config().raise_on_templated_floats)
     }
 
-    /// The same, for a program about which no more is known.
+    /// The same, for a program of which only this is known.
     #[inline(always)]
     pub fn of(serial: u64, no_template_floats: bool) -> Gathered<'py> {
         Gathered {
@@ -153,13 +153,13 @@ impl<'py> Gathered<'py> {
         }
     }
 
-    /// Leaves out an argument with this many values and arrays. What comes later is numbered as if it were there.
+    /// Skips an argument with this many values and arrays. Later ones are numbered as if it were present.
     #[inline]
     pub fn pass_over(&mut self, leaves: u32) {
         self.passed_over += leaves;
     }
 
-    /// Takes one argument.
+    /// Converts one argument.
     #[inline]
     pub fn take(&mut self, kind: &ParamKind, value: &Bound<'py, PyAny>, place: &Place<'_>) -> PyResult<()> {
         match kind {
@@ -236,7 +236,7 @@ impl<'py> Gathered<'py> {
         }
     }
 
-    /// Takes a member of a dataclass. A kernel that does not read it takes one of another type.
+    /// Converts a member of a dataclass. A kernel that does not read the member accepts any type.
     #[inline]
     fn take_member(&mut self, kind: &ParamKind, value: &Bound<'py, PyAny>, place: &Place<'_>) -> PyResult<()> {
         let (leaf, start) = (self.starts.len() as u32 + self.passed_over, self.words.len());
@@ -258,7 +258,7 @@ impl<'py> Gathered<'py> {
         self.unfit.push(Unfit { leaf, error });
     }
 
-    /// To be called after the last argument: adds to the key what is made of the kernel, and which arrays overlap.
+    /// Call this after the last argument. Adds the kernel's mode, and which arrays overlap, to the key.
     #[inline]
     pub fn finish(&mut self, mode: AutodiffMode) {
         if mode != AutodiffMode::None {
@@ -312,7 +312,7 @@ impl<'py> Gathered<'py> {
         Ok(())
     }
 
-    /// Notes what keeps an array's memory, and what the launch must wait for before it uses it.
+    /// Records the owner of an array's memory, and the stream that the launch must wait for before it uses the memory.
     pub fn keep(&mut self, view: ArrayView, py: Python<'py>) {
         self.held.extend(view.owner.map(|owner| owner.into_bound(py)));
         if let Some(handle) = view.ready_on
@@ -322,7 +322,7 @@ impl<'py> Gathered<'py> {
         }
     }
 
-    /// Takes an array's memory: its words, its span, its part of the key.
+    /// Appends an array's words, its span, and its part of the key.
     #[inline(always)]
     pub fn push_memory(&mut self, m: &Memory<'_>) {
         let leaf = self.starts.len() as u32 + self.passed_over;
@@ -342,7 +342,7 @@ impl<'py> Gathered<'py> {
     }
 }
 
-/// What a call must know of an array's memory.
+/// The properties of an array's memory that a call uses.
 pub struct Memory<'a> {
     /// Address of the first element.
     pub address: u64,
@@ -364,13 +364,13 @@ pub struct Memory<'a> {
     pub unwritable: Option<Unwritable>,
     /// In the host's memory.
     pub host: bool,
-    /// There are bytes between the elements that are not the array's.
+    /// Has gaps between its elements.
     pub gaps: bool,
     /// Split over ranks.
     pub split: bool,
 }
 
-/// The error of a float where the options allow none.
+/// The error for a float when the options forbid floats as compile-time values.
 pub fn templated_float(name: &str, kernel: &str) -> PyErr {
     PyValueError::new_err(format!(
         "Floats not allowed as templated types (raise_on_templated_floats=True): `{name}` of kernel `{kernel}`"

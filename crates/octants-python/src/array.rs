@@ -30,8 +30,7 @@ pub fn view(value: &Bound<'_, PyAny>) -> PyResult<Option<ArrayView>> {
         }
         return from_numpy(value).map(Some);
     }
-    // It exports itself to other libraries too, which would lose its element type and its gradient: what it wraps is
-    // the array.
+    // Unwrap it first: its DLPack export would lose the element type and the gradient.
     if is_tensor(value)? {
         return Ok(None);
     }
@@ -95,7 +94,7 @@ fn from_numpy(value: &Bound<'_, PyAny>) -> PyResult<ArrayView> {
     Ok(view)
 }
 
-/// The scalar of a numpy array's dtype, where there is one in this machine's byte order.
+/// The scalar type of a numpy array's dtype, if there is one in this machine's byte order.
 pub fn numpy_scalar(array: &Bound<'_, PyUntypedArray>) -> Option<Scalar> {
     let dtype = array.dtype();
     if !dtype.is_native_byteorder().unwrap_or(true) {

@@ -9,7 +9,7 @@ use crate::argument::Unwritable;
 use crate::element_types::scalar_of;
 use crate::self_overlap::may_overlap_itself;
 
-/// Where an array is.
+/// An array's memory, element type and layout.
 #[derive(Debug)]
 pub struct ArrayView {
     /// Address of the first element.
@@ -24,7 +24,7 @@ pub struct ArrayView {
     pub readonly: bool,
     /// In the host's memory, not in this program's.
     pub host: bool,
-    /// What keeps the memory, where that is not the array itself.
+    /// The owner of the memory, if it is not the array itself.
     pub owner: Option<Py<PyAny>>,
     /// Handle of another library's stream that the array's contents are ready on.
     pub ready_on: Option<u64>,
@@ -32,15 +32,15 @@ pub struct ArrayView {
     pub needs_grad: bool,
     /// Has a dual: it is a field's memory.
     pub needs_dual: bool,
-    /// The program whose memory it is in; zero for memory of others.
+    /// The program that owns the memory; zero for foreign memory.
     pub serial: u64,
-    /// Of an array that is split over ranks: the bytes that this one has, `[low, high)`.
+    /// For an array that is split over ranks: the bytes on this rank, `[low, high)`.
     pub split: Option<(u64, u64)>,
     /// The array that this is a row-major copy of.
     pub original: Option<Original>,
 }
 
-/// An array that kernels cannot use as it is.
+/// An array that kernels cannot use without a copy.
 #[derive(Debug)]
 pub struct Original {
     /// The user's object.
@@ -70,7 +70,7 @@ impl ArrayView {
         (self.address.wrapping_add(low as u64), self.address.wrapping_add(high as u64))
     }
 
-    /// There are bytes between the elements that are not the array's.
+    /// Has gaps between its elements.
     #[inline]
     pub fn has_gaps(&self) -> bool {
         if self.strides.is_empty() {
@@ -81,7 +81,7 @@ impl ArrayView {
         high - low > elem * self.extents.iter().product::<u64>()
     }
 
-    /// Why a kernel must not write it, if so.
+    /// The reason why a kernel must not write it, if any.
     pub fn unwritable(&self) -> Option<Unwritable> {
         if self.readonly {
             return Some(Unwritable::ReadOnly);
@@ -95,7 +95,7 @@ impl ArrayView {
         !self.strides.is_empty() && may_overlap_itself(&self.extents, &self.strides, elem)
     }
 
-    /// Drops strides that are those of a row-major array without gaps.
+    /// Clears the strides if the array is row-major without gaps.
     pub fn forget_dense_strides(&mut self) {
         let mut expected = i64::from(scalar_of(&self.elem).bytes()) * self.elem.leaf_count() as i64;
         for (&stride, &extent) in self.strides.iter().zip(&self.extents).rev() {
@@ -107,7 +107,7 @@ impl ArrayView {
         self.strides.clear();
     }
 
-    /// Gives a row-major array without gaps its strides.
+    /// Fills in the strides of a row-major array without gaps.
     pub fn spell_out_strides(&mut self) {
         if !self.strides.is_empty() {
             return;

@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use octants_engine::ir::AutodiffMode;
 use pyo3::prelude::*;
 
-/// What launches on a thread do beside running, while a scope is open.
+/// The extra work of launches on a thread while a scope is open.
 pub enum Scope {
     /// They compute tangents.
     Forward,
@@ -30,7 +30,7 @@ pub fn in_scope() -> bool {
     OPEN.with(Cell::get)
 }
 
-/// What is to be done with a launch: its mode, and who is told about it.
+/// How to handle a launch: its mode, and the function that records it.
 #[cold]
 pub fn scope(py: Python<'_>) -> (AutodiffMode, Option<Py<PyAny>>) {
     SCOPE.with(|s| match &*s.borrow() {
@@ -49,8 +49,8 @@ pub fn in_autodiff_scope() -> bool {
     in_scope()
 }
 
-/// Opens a scope for this thread, in place of the one it is in: "forward", or "record" with the function that is told
-/// of launches; `None` closes it. Returns nothing: the package keeps what it opened.
+/// Opens a scope for this thread, replacing its current one: "forward", or "record" with the function that records
+/// launches; `None` closes it. Returns nothing: the package keeps what it opened.
 #[pyfunction]
 #[pyo3(signature = (kind, record = None, validation = false))]
 pub fn set_autodiff_scope(kind: Option<&str>, record: Option<Py<PyAny>>, validation: bool) -> PyResult<()> {

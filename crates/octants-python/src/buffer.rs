@@ -49,7 +49,7 @@ impl Buffer {
         self.memory.bytes()
     }
 
-    /// Where all calls return after their work, waits for those that other threads make.
+    /// When every call completes its work before it returns, waits for calls on other threads.
     fn settle(&self, py: Python<'_>) -> PyResult<()> {
         self.address(py)?;
         if self.memory.is_immediate() { self.sync(py) } else { Ok(()) }
@@ -74,7 +74,7 @@ fn contiguous(data: &PyUntypedBuffer) -> PyResult<&[u8]> {
     }
     Ok(match data.len_bytes() {
         0 => &[],
-        // SAFETY: the buffer is contiguous and held; who changes it meanwhile changes what is written, as with any
+        // SAFETY: the buffer is contiguous and held. A concurrent change to it changes what is written, as with any
         // copy.
         n => unsafe { std::slice::from_raw_parts(data.buf_ptr().cast::<u8>(), n) },
     })
@@ -108,7 +108,7 @@ impl Buffer {
         self.len()
     }
 
-    /// Address on the device. Who has it may write there unseen.
+    /// Address on the device. Writes through it are not tracked.
     #[getter]
     fn ptr(&self, py: Python<'_>) -> PyResult<u64> {
         self.memory.expose();
@@ -121,15 +121,15 @@ impl Buffer {
         self.is_alive()
     }
 
-    /// Waits until the host may read the memory: for the streams whose work writes to it, and no others. With `write`,
-    /// for all that use it.
+    /// Waits until the host may read the memory: only for streams whose work writes to it. With `write`, for all
+    /// streams whose work uses it.
     #[pyo3(signature = (write = false))]
     fn wait(&self, py: Python<'_>, write: bool) -> PyResult<()> {
         self.address(py)?;
         if self.memory.is_immediate() { self.sync(py) } else { host_work::wait_for_buffer(py, &self.memory, write) }
     }
 
-    /// Whether all work is done within the call that asks for it.
+    /// Whether every call completes its work before it returns.
     #[getter]
     fn immediate(&self) -> bool {
         self.memory.is_immediate()
@@ -141,14 +141,14 @@ impl Buffer {
         self.memory.is_host_addressable()
     }
 
-    /// A copy of some bytes, once the work that writes to the memory is done.
+    /// Waits for the work that writes to the memory, then returns a copy of some bytes.
     fn read<'py>(&self, py: Python<'py>, offset: u64, nbytes: usize) -> PyResult<Bound<'py, PyByteArray>> {
         self.settle(py)?;
         // The array is new: no one else sees it while the interpreter is free.
         PyByteArray::new_with(py, nbytes, |to| host_work::read_buffer(py, &self.memory, offset, to))
     }
 
-    /// Copies bytes into an array of the host's, once the work that writes to the memory is done.
+    /// Waits for the work that writes to the memory, then copies bytes into a host array.
     fn read_into(&self, py: Python<'_>, offset: u64, to: &Bound<'_, PyAny>) -> PyResult<()> {
         self.settle(py)?;
         let to = PyUntypedBuffer::get(to)?;
@@ -157,21 +157,20 @@ impl Buffer {
         }
         let to = match to.len_bytes() {
             0 => &mut [],
-            // SAFETY: the buffer is contiguous, writable and held; who else uses the array meanwhile sees some of the
-            // bytes.
+            // SAFETY: the buffer is contiguous, writable and held. A concurrent reader may see some of the bytes.
             n => unsafe { std::slice::from_raw_parts_mut(to.buf_ptr().cast::<u8>(), n) },
         };
         host_work::read_buffer(py, &self.memory, offset, to)
     }
 
-    /// Sets some bytes, once the work that uses the memory is done.
+    /// Waits for the work that uses the memory, then sets some bytes.
     fn write(&self, py: Python<'_>, offset: u64, data: &Bound<'_, PyAny>) -> PyResult<()> {
         self.settle(py)?;
         let data = PyUntypedBuffer::get(data)?;
         host_work::write_buffer(py, &self.memory, offset, contiguous(&data)?)
     }
 
-    /// Queues on a stream that `count` elements from an offset on become `element`.
+    /// Queues a fill on a stream: sets `count` elements, from an offset on, to `element`.
     fn fill(
         &self,
         stream: &Bound<'_, stream::Stream>,
@@ -196,8 +195,8 @@ impl Buffer {
         host_work::queue_on(stream, |s, caller| s.copy(&self.memory, offset, source, source_offset, nbytes, caller))
     }
 
-    /// Queues copies of ranges (first byte here, first byte there, bytes) from memory of another device, on a stream of
-    /// this one or, without one, in place of the host. False where the devices cannot: the host is to copy then.
+    /// Queues copies of ranges (first byte here, first byte there, bytes) from another device's memory: on a stream of
+    /// this device or, without one, in the host's place. False if the devices cannot copy; the host must copy then.
     fn copy_from_device(
         &self,
         py: Python<'_>,
@@ -216,7 +215,7 @@ impl Buffer {
         })
     }
 
-    /// Queues on a stream that some bytes become those of `data`, which is read now.
+    /// Queues a copy of `data` to some bytes on a stream. `data` is read before the call returns.
     fn upload(&self, stream: &Bound<'_, stream::Stream>, offset: u64, data: &Bound<'_, PyAny>) -> PyResult<()> {
         let data = PyUntypedBuffer::get(data)?;
         let from = contiguous(&data)?;
@@ -229,15 +228,14 @@ impl Buffer {
         self.memory.dlpack_device()
     }
 
-    /// Name of the attribute by which Python objects show arrays in the memory of this device, if there is such a
-    /// protocol.
+    /// Name of the array-interface attribute for this device's memory, if there is such a protocol.
     #[getter]
     fn array_protocol(&self) -> Option<&'static str> {
         self.memory.array_protocol()
     }
 
-    /// A DLPack capsule of an array here, which keeps the memory: `strides` in bytes. The consumer's stream, given by
-    /// the driver's handle, waits for the work that uses the memory; -1 lets it wait for nothing.
+    /// A DLPack capsule of an array in this buffer. The capsule keeps the memory alive. `strides` are in bytes. The
+    /// consumer's stream, given as the driver's handle, waits for the work that uses the memory; -1 means no wait.
     fn dlpack(
         &self,
         py: Python<'_>,
@@ -263,9 +261,8 @@ impl Buffer {
         dlpack::Exported { memory, address, device, scalar, shape, strides }.into_capsule(py, versioned)
     }
 
-    /// Makes another library's stream, given by the driver's handle, wait for the work that uses the memory; without
-    /// one, the stream that libraries use where none is named. Returns its handle, or None where the host has waited
-    /// instead.
+    /// Makes another library's stream, given by the driver's handle, wait for the work that uses the memory. Without a
+    /// handle, uses the libraries' default stream. Returns the stream's handle, or None if the host has waited instead.
     #[pyo3(signature = (stream = None))]
     fn hand_over(&self, py: Python<'_>, stream: Option<u64>) -> PyResult<Option<u64>> {
         self.address(py)?;
@@ -282,7 +279,7 @@ impl Buffer {
                 "the host cannot address the memory of this device: copy with Buffer.read() and Buffer.write()",
             ));
         }
-        // A view may outlive the program; its memory then stays until the view goes.
+        // A view may outlive the program; its memory then lives as long as the view.
         let pin = this.memory.pin().map_err(|_| errors::dead_object(slf.py(), "array"))?;
         // SAFETY: `view` is not null; the memory lives as long as `pin`, which the view keeps until it is released.
         unsafe {

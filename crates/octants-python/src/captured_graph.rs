@@ -32,13 +32,13 @@ struct Call {
     args: Vec<Py<PyAny>>,
     stream: Option<runtime::Stream>,
     mode: AutodiffMode,
-    /// Its place among the steps.
+    /// Its index among the steps.
     step: usize,
-    /// What its launch needs alive, beside the arguments.
+    /// Objects that its launch keeps alive, besides the arguments.
     held: Vec<Py<PyAny>>,
 }
 
-/// What a thread has noted since it began to.
+/// The calls that a thread has recorded since its capture began.
 #[derive(Default)]
 struct Notes {
     calls: Vec<Call>,
@@ -49,7 +49,7 @@ thread_local! {
     static NOTES: RefCell<Option<Notes>> = const { RefCell::new(None) };
 }
 
-/// Makes a call, and notes it where this thread captures.
+/// Makes a call, and records it if this thread is capturing.
 pub fn noting<'py>(
     kernel: &Bound<'py, Kernel>,
     args: &[Bound<'py, PyAny>],
@@ -72,13 +72,13 @@ pub fn noting<'py>(
     Ok(result)
 }
 
-/// Keeps what a launch needs alive, where this thread captures.
+/// Keeps a launch's objects alive if this thread is capturing.
 #[cold]
 pub fn hold(gathered: &Gathered<'_>) {
     hold_objects(&gathered.held);
 }
 
-/// Keeps arguments of a launch that is not made again with others.
+/// Keeps the arguments of a launch that is never repeated with others alive.
 #[cold]
 pub fn hold_arguments(args: &[Bound<'_, PyAny>]) {
     hold_objects(args);
@@ -92,9 +92,9 @@ fn hold_objects<'a, 'py: 'a>(objects: impl IntoIterator<Item = &'a Bound<'py, Py
     });
 }
 
-/// Members of a dataclass, which may be assigned to while the graph uses their memory.
+/// Members of a dataclass. User code may assign to them while the graph uses their memory.
 fn hold_members<'py>(of: &Bound<'py, PyAny>, held: &mut Vec<Py<PyAny>>) -> PyResult<()> {
-    // Asking a type for what it lacks takes longer than noting the launch.
+    // A failed attribute lookup takes longer than recording the launch.
     if of.is_instance_of::<PyFloat>() || of.is_instance_of::<PyInt>() || of.is_instance_of::<Ndarray>() {
         return Ok(());
     }
@@ -109,30 +109,30 @@ fn hold_members<'py>(of: &Bound<'py, PyAny>, held: &mut Vec<Py<PyAny>>) -> PyRes
     Ok(())
 }
 
-/// Whether this thread notes its launches.
+/// Whether this thread is capturing.
 #[pyfunction]
 pub fn capturing() -> bool {
     nesting::capturing()
 }
 
-/// What memory is for: its name, what it is in words, and the memory.
+/// Named memory: its name, its description, and the memory.
 type Named<'py> = (String, String, Bound<'py, Buffer>);
 /// Buffer and first byte of the memory to replace, the same of its replacement, the size in bytes, and the owner of the
 /// replacement.
 type Moved<'py> = ((Bound<'py, Buffer>, u64), (Bound<'py, Buffer>, u64), u64, Bound<'py, PyAny>);
-/// Memory, other memory, and what holds that.
+/// Memory, its replacement, and the replacement's owner.
 type Exchanged<'py> = (Bound<'py, Buffer>, Bound<'py, Buffer>, Bound<'py, PyAny>);
-/// The name of memory, the memory, and what holds it.
+/// The name of memory, the memory, and its owner.
 type Given<'py> = (String, Bound<'py, Buffer>, Bound<'py, PyAny>);
 
-/// Launches that are noted, or were.
+/// A capture in progress, or a finished one.
 #[pyclass(module = "octants._octants", frozen, weakref)]
 pub struct CapturedGraph {
     program: Arc<Program>,
     capture: Arc<runtime::Capture>,
     graph: OnceLock<runtime::CapturedGraph>,
     calls: Mutex<Vec<Call>>,
-    /// What no call holds.
+    /// Objects to keep alive that no call holds.
     held: Mutex<Vec<Py<PyAny>>>,
 }
 
@@ -142,7 +142,7 @@ impl CapturedGraph {
         self.graph.get().ok_or_else(|| errors::runtime_error(py, ended))
     }
 
-    /// Makes calls again with other arguments, for a capture of their own. Yields what was noted of each.
+    /// Repeats calls with other arguments in a separate capture. Returns the record of each.
     fn make_again(
         &self,
         py: Python<'_>,
@@ -169,7 +169,7 @@ impl CapturedGraph {
         Ok((noted, again))
     }
 
-    /// Waits for what failed where the program is in debug mode, as launches of kernels do.
+    /// In debug mode, waits and raises what failed, as kernel launches do.
     fn in_debug_mode(&self, stream: &runtime::Stream) -> bool {
         let session = &self.program.session;
         session.config().debug && stream.number() == 0 && !session.device().is_immediate()
@@ -191,7 +191,7 @@ impl CapturedGraph {
         self.program.serial
     }
 
-    /// Lets this thread note its launches here.
+    /// Starts a capture on this thread.
     fn begin(&self, py: Python<'_>) -> PyResult<()> {
         if self.graph.get().is_some() {
             return Err(errors::runtime_error(
@@ -216,12 +216,12 @@ impl CapturedGraph {
         Ok(())
     }
 
-    /// Makes a graph of what was noted.
+    /// Makes a graph of the recorded launches.
     fn finish(&self) {
         let _ = self.graph.set(runtime::CapturedGraph::of(&self.capture));
     }
 
-    /// Launches the graph on a stream, the current one where none is given.
+    /// Launches the graph on a stream, by default the current one.
     #[pyo3(signature = (stream = None))]
     fn launch(slf: &Bound<'_, Self>, stream: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
         let (py, this) = (slf.py(), slf.get());
@@ -230,7 +230,7 @@ impl CapturedGraph {
         let stream = stream_or_current(py, stream)?;
         detached::before_launch(py);
         let interpreter = Interpreter::held(py);
-        // SAFETY: what the launches use is a buffer of the device's, or held by the calls that were noted.
+        // SAFETY: the launches use buffers of the device, and objects that the recorded calls hold.
         let launch = || unsafe { stream.launch_graph(graph, &interpreter) };
         let checked = this.program.session.device().check_graph(&stream, graph, &interpreter);
         let end = checked.and_then(|()| launch());
@@ -249,7 +249,8 @@ impl CapturedGraph {
         Ok(())
     }
 
-    /// Notes a graph that another library has described, by its handle, on a stream, and keeps what holds it.
+    /// Records a launch of another library's graph, given by its handle, on a stream, and keeps the graph's owner
+    /// alive.
     #[pyo3(signature = (handle, holder, stream = None))]
     fn add_foreign(
         &self,
@@ -259,19 +260,19 @@ impl CapturedGraph {
         stream: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
         let stream = stream_or_current(py, stream)?;
-        // SAFETY: the user says that the handle is one of the device's graphs, and what holds it is kept with its
-        // memory.
+        // SAFETY: the user guarantees that the handle is a graph of the device. Its owner and its memory are kept
+        // alive.
         unsafe { stream.add_foreign_graph(handle) }.map_err(|e| raised(py, e))?;
         hold_objects([holder]);
         Ok(())
     }
 
-    /// Steps that were noted so far, by all threads.
+    /// Number of steps recorded so far, by all threads.
     fn noted_steps(&self) -> usize {
         self.capture.noted_steps()
     }
 
-    /// Notes the gradient of a call where this thread captures, in its place among those of an order.
+    /// Records the gradient of a call if this thread is capturing, in its place within a gradient order.
     fn launch_gradient(&self, py: Python<'_>, call: usize, order: &Bound<'_, GradientOrder>) -> PyResult<()> {
         let known = {
             let calls = lock(&self.calls);
@@ -293,7 +294,7 @@ impl CapturedGraph {
         Kernel::run_gradient(kernel.bind(py), &args, stream, order.get().0.clone())
     }
 
-    /// Kernel, parameters and arguments of each call that was noted, and its place among the steps.
+    /// Kernel, parameters, arguments and step index of each recorded call.
     fn calls<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let calls: Vec<_> = lock(&self.calls)
             .iter()
@@ -307,8 +308,8 @@ impl CapturedGraph {
         Ok(list)
     }
 
-    /// Makes calls that were noted again, with other arguments, for launches from now on: all of them, or none where
-    /// one fails. True for those that launch the same code.
+    /// Repeats recorded calls with other arguments, for later launches of the graph. If one fails, none is replaced.
+    /// True for each call that launches the same code.
     fn exchange(&self, py: Python<'_>, calls: Vec<(usize, Bound<'_, PyTuple>)>) -> PyResult<Vec<bool>> {
         let graph = self.graph(py)?;
         let (mut made, again) = self.make_again(py, &calls)?;
@@ -322,13 +323,13 @@ impl CapturedGraph {
         }
         drop(known);
         let old = made;
-        // Outside the lock: dropping Python objects may run Python code. Work that uses them may still be queued: it is
-        // waited for where the memory is not the device's own.
+        // Outside the lock: dropping Python objects may run Python code. Queued work may still use them; waits for it
+        // if the memory is not the device's own.
         drop(old);
         Ok(same)
     }
 
-    /// The graph as bytes, for other processes. Its steps use memory that is named, or its own.
+    /// Serializes the graph for other processes. Its steps may use only named memory and the graph's own.
     fn save<'py>(&self, py: Python<'py>, named: Vec<Named<'py>>) -> PyResult<Bound<'py, PyBytes>> {
         let graph = self.graph(py)?;
         let named: Vec<_> = named.into_iter().map(|(name, what, b)| (name, what, b.get().memory().clone())).collect();
@@ -340,8 +341,8 @@ impl CapturedGraph {
         saved.map(|bytes| PyBytes::new(py, &bytes)).map_err(|e| errors::from_engine(py, e))
     }
 
-    /// The graph of bytes that `save` made. `find` is given the names of memory, with what each is in words, and gives
-    /// the memory and what holds it.
+    /// Loads a graph from the bytes that `save` returned. `find` maps names and descriptions of memory to the memory
+    /// and its owner.
     #[staticmethod]
     fn load(py: Python<'_>, bytes: &[u8], find: &Bound<'_, PyAny>) -> PyResult<CapturedGraph> {
         let this = CapturedGraph::new(py)?;
@@ -362,7 +363,7 @@ impl CapturedGraph {
         Ok(this)
     }
 
-    /// Lets steps use other memory instead of some, and keeps what holds it.
+    /// Replaces memory that steps use, and keeps the owners of the replacement alive.
     fn rebind(&self, py: Python<'_>, pairs: Vec<Exchanged<'_>>) -> PyResult<()> {
         let memory = |b: &Bound<'_, Buffer>| b.get().memory().clone();
         let buffers: Vec<_> = pairs.iter().map(|(from, to, _)| (memory(from), memory(to))).collect();
@@ -395,7 +396,7 @@ impl CapturedGraph {
         Ok(self.graph(py)?.describe())
     }
 
-    /// Times that the device was given the steps again.
+    /// Number of times that the device's graph was rebuilt.
     #[getter]
     fn makes(&self) -> u64 {
         self.graph.get().map_or(0, runtime::CapturedGraph::makes)

@@ -21,7 +21,7 @@ use crate::names::{Known, marker, text_attribute};
 use crate::ndarray::Ndarray;
 use crate::placement::Placement;
 
-/// What a classification needs of the world around it.
+/// The services that classification needs.
 pub trait Handles<'py> {
     /// The handle of an object.
     fn handle(&self, object: Bound<'py, PyAny>) -> Obj;
@@ -290,7 +290,7 @@ fn packed_component<'py>(part: &Bound<'py, PyAny>) -> PyResult<PackedComponent> 
     })
 }
 
-/// The lowest bit, the number of bits, and whether there is a sign.
+/// The lowest bit, the number of bits, and whether it is signed.
 fn digits_of(value: &Bound<'_, PyAny>) -> PyResult<PackedDigits> {
     let (first, bits, is_signed) = value.extract()?;
     Ok(PackedDigits { range: BitRange { first, bits }, is_signed })

@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use crate::program;
 use crate::waiting::waiting;
 
-/// Puts back what a thread has said about its launches.
+/// Restores a thread's concurrency setting when dropped.
 pub struct Restored(Option<bool>);
 
 impl Drop for Restored {
@@ -20,8 +20,8 @@ pub fn keep_order() -> Restored {
     Restored(set_concurrency(Some(false)))
 }
 
-/// Says whether this thread's launches on the default stream run concurrently where they can; `None` leaves it to the
-/// program. Returns what was said before.
+/// Sets whether this thread's launches on the default stream may run concurrently; `None` uses the program's option.
+/// Returns the previous setting.
 #[pyfunction]
 pub fn ask_for_concurrency(py: Python<'_>, concurrent: Option<bool>) -> PyResult<Option<bool>> {
     if concurrent == Some(true) {

@@ -3,9 +3,9 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyWeakrefMethods, PyWeakrefReference};
 
-/// A number that a kernel takes from around it, by the name of a function's global or of an object's attribute.
+/// A captured number: the name of a function's global or of an object's attribute, and its value.
 pub struct Constant {
-    /// The function or object. It is not kept: it may hold the kernel.
+    /// The function or object, by a weak reference, because it may hold the kernel.
     pub owner: Py<PyWeakrefReference>,
     /// The name.
     pub name: String,

@@ -10,32 +10,32 @@ use pyo3::prelude::*;
 /// Longest that a fork waits for kernels that other threads run.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// Threads that want to make a fork: nothing is compiled.
+/// Threads about to fork. While there are any, no compilation starts.
 static FORKING: AtomicU32 = AtomicU32::new(0);
-/// Of these, the threads that have waited for what was being compiled: no launch begins. Those that have begun go on,
-/// since others may wait for their turn after them.
+/// Of these, the threads that have waited for running compilations. While there are any, no launch starts. Launches
+/// that have started go on, because others may wait for them.
 static HOLDING: AtomicU32 = AtomicU32::new(0);
 /// Threads that launch or wait without the interpreter.
 static LAUNCHING: AtomicU32 = AtomicU32::new(0);
-/// Forks that made this process, from the first process on.
+/// Number of forks between the first process and this one.
 static FORKS: AtomicU64 = AtomicU64::new(0);
 
 /// Threads that compile, load or open without the interpreter.
 static COMPILING: Renewable<u32> = Renewable::new(0);
-/// Told when one of these numbers falls.
+/// Notified when one of these counts falls.
 static CHANGED: Condvar = Condvar::new();
 
 fn compiling() -> MutexGuard<'static, u32> {
     COMPILING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Counts the forks that made this process. What a thread notes under an earlier number is the note of a thread of
-/// another process.
+/// Number of forks between the first process and this one. A record under an earlier number was made by another
+/// process's thread.
 pub fn generation() -> u64 {
     FORKS.load(Ordering::Relaxed)
 }
 
-/// To be called before a launch, which then begins: waits while a fork is made.
+/// Call this before a launch. Waits while another thread forks.
 #[inline]
 pub fn before_launch(py: Python<'_>) {
     if HOLDING.load(Ordering::Relaxed) > 0 {
@@ -43,13 +43,13 @@ pub fn before_launch(py: Python<'_>) {
     }
 }
 
-/// To be called by a thread that launches, once it has released the interpreter.
+/// A launching thread calls this once it has released the interpreter.
 #[inline]
 pub fn leave() {
     LAUNCHING.fetch_add(1, Ordering::SeqCst);
 }
 
-/// To be called by it before it takes the interpreter again.
+/// A launching thread calls this before it takes the interpreter again.
 #[inline]
 pub fn come_back() {
     LAUNCHING.fetch_sub(1, Ordering::SeqCst);
@@ -101,7 +101,7 @@ impl Drop for Busy {
     }
 }
 
-/// Works without the interpreter, in what a child process could not take up again.
+/// Runs work without the interpreter that a child process could not resume.
 pub fn working<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> T {
     py.detach(|| {
         let _busy = begin_work();
@@ -119,8 +119,8 @@ pub fn begin_work() -> Busy {
     Busy
 }
 
-/// A fork is about to be made: begins nothing of what a fork waits for, and waits for what others compile; with
-/// `launches`, for some time for what they launch too.
+/// Prepares a fork: blocks new compilations and launches, and waits for compilations in progress. With `launches`, also
+/// waits for launches, for a limited time.
 pub fn pause_for_fork(py: Python<'_>, launches: bool) {
     FORKING.fetch_add(1, Ordering::SeqCst);
     py.detach(|| {
@@ -131,7 +131,7 @@ pub fn pause_for_fork(py: Python<'_>, launches: bool) {
         HOLDING.fetch_add(1, Ordering::SeqCst);
     });
     let until = Instant::now() + PATIENCE;
-    // Looked at with the interpreter: a thread that has begun may be about to release it.
+    // Checked while holding the interpreter: a thread that has started may be about to release it.
     while launches && LAUNCHING.load(Ordering::SeqCst) > 0 && Instant::now() < until {
         py.detach(|| {
             let mut count = compiling();
@@ -146,7 +146,7 @@ pub fn pause_for_fork(py: Python<'_>, launches: bool) {
     }
 }
 
-/// The fork was made, by this process: others go on.
+/// Ends a fork in the parent: other threads go on.
 pub fn resume_after_fork() {
     HOLDING.fetch_sub(1, Ordering::SeqCst);
     FORKING.fetch_sub(1, Ordering::SeqCst);

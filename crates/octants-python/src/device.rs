@@ -114,7 +114,7 @@ impl Device {
 #[pyclass(module = "octants._octants", frozen)]
 pub struct ProgramScope {
     serial: u64,
-    /// How often it was entered from another device.
+    /// Number of times it was entered from another device.
     entered: AtomicU32,
 }
 
@@ -153,8 +153,7 @@ pub fn device_of(py: Python<'_>, serial: u64) -> PyResult<Device> {
     Ok(Device::of(&*program::require_of(py, serial, "device")?))
 }
 
-/// The device of a name such as `gpu:1`, which is opened the first time, with these options in place of those of
-/// `init`.
+/// The device of a name such as `gpu:1`, which is opened on first use, with these options in place of those of `init`.
 #[pyfunction]
 #[pyo3(signature = (name, options = None))]
 pub fn open_device(py: Python<'_>, name: &str, options: Option<&Bound<'_, PyDict>>) -> PyResult<Device> {
@@ -202,7 +201,7 @@ pub fn device_argument(value: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Py<D
     }
 }
 
-/// Does something on the device that an argument names.
+/// Runs a function on the device that an argument names.
 pub fn on_device<T>(value: Option<&Bound<'_, PyAny>>, run: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
     let device = device_argument(value)?;
     let _here = device.as_ref().and_then(|device| OnDevice::of(device.get().serial));
@@ -256,7 +255,7 @@ impl Options {
         all.try_for_each(|(name, value)| config.set(name, value)).map_err(|e| errors::from_engine(py, e))
     }
 
-    /// Refuses values that a device does not have which is open.
+    /// Raises if an open device has other values for these options.
     fn check(&self, py: Python<'_>, program: &Program) -> PyResult<()> {
         let was = program.session.config();
         let mut wanted = was.clone();

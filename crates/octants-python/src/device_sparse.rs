@@ -10,8 +10,8 @@ use crate::program;
 use crate::stream::stream_or_current;
 use crate::waiting::{raised, waiting};
 
-/// Why the program's device has no library for this work with sparse matrices, "products" or "solvers": a sentence that
-/// says what to install. `None` where it has one.
+/// Why the program's device has no sparse library for "products" or "solvers": a sentence that says what to install.
+/// `None` if it has one.
 #[pyfunction]
 pub fn missing_sparse_library(py: Python<'_>, work: &str) -> PyResult<Option<String>> {
     let work = match work {
@@ -99,13 +99,14 @@ impl DeviceSolver {
         Ok(DeviceSolver { solver })
     }
 
-    /// Orders the unknowns and finds where the factors have entries.
+    /// Symbolic factorization: orders the unknowns and finds the pattern of the factors.
     fn analyze(&self, py: Python<'_>) -> PyResult<()> {
         let stream = stream_or_current(py, None)?;
         waiting(py, |caller| stream.analyze_sparse(&self.solver, caller))
     }
 
-    /// Computes the factors of a matrix of the same pattern with these values. A string says why there are none.
+    /// Numeric factorization of a matrix of the same pattern with these values. Returns the reason as a string if it
+    /// fails.
     fn factorize(&self, py: Python<'_>, values: &Buffer) -> PyResult<Option<String>> {
         let stream = stream_or_current(py, None)?;
         waiting(py, |caller| stream.factorize_sparse(&self.solver, values.memory(), caller))

@@ -8,8 +8,8 @@ use crate::program;
 use crate::stream::{Kind, Stream};
 use crate::waiting::{raised, waiting};
 
-/// The default stream, once what is queued there next comes behind all work that uses these buffers: for work that a
-/// device does in place of the host.
+/// Makes the default stream wait for all work that uses these buffers, and returns it. For work that a device does in
+/// place of the host.
 #[pyfunction]
 pub fn default_stream_behind(py: Python<'_>, buffers: Vec<Py<Buffer>>) -> PyResult<Stream> {
     let program = program::require(py)?;
@@ -18,7 +18,7 @@ pub fn default_stream_behind(py: Python<'_>, buffers: Vec<Py<Buffer>>) -> PyResu
     Ok(Stream::new(&program, stream, Kind::Default))
 }
 
-/// To be called once such work is queued: what is launched later comes behind it, on whichever stream.
+/// Call this once such work is queued. Later launches on any stream come after it.
 #[pyfunction]
 pub fn end_host_work(py: Python<'_>) -> PyResult<()> {
     let program = program::require(py)?;

@@ -15,11 +15,11 @@ use crate::array_view::ArrayView;
 
 const NAME: &CStr = c"dltensor";
 const NAME_VERSIONED: &CStr = c"dltensor_versioned";
-/// Set in `Versioned::flags` where the memory must not be written.
+/// The read-only bit of `Versioned::flags`.
 const READ_ONLY: u64 = 1;
-/// The kind of device that is the host's memory, and the one of host memory that a device reaches too.
+/// Device kinds of host memory: plain, and pinned.
 const HOST_KINDS: [i32; 2] = [1, 3];
-/// Versions of the form with a version that are understood and made.
+/// The versions of the versioned structure that are accepted and produced.
 pub const MAJOR: u32 = 1;
 
 #[repr(C)]
@@ -33,7 +33,7 @@ struct Element {
 /// A version of DLPack.
 #[repr(C)]
 pub struct Version {
-    /// Another one is another form.
+    /// A different major version means a different layout.
     pub major: u32,
     minor: u32,
 }
@@ -77,7 +77,7 @@ impl Tensor {
         self.data as u64 + self.byte_offset
     }
 
-    /// Type of the elements, if kernels have it.
+    /// Type of the elements, if kernels support it.
     pub fn scalar(&self) -> Option<Scalar> {
         scalar_of(self.element)
     }
@@ -153,8 +153,7 @@ pub struct Exported {
 }
 
 impl Exported {
-    /// The capsule, in the form with a version where the consumer knows that one. The memory lives until the consumer
-    /// releases it.
+    /// The capsule, versioned if the consumer supports that. The memory lives until the consumer releases it.
     pub fn into_capsule(self, py: Python<'_>, versioned: bool) -> PyResult<Py<PyAny>> {
         let (shape, strides) = (self.shape.into_boxed_slice(), self.strides.into_boxed_slice());
         let mut kept = Box::new(Kept { _memory: self.memory, shape, strides });
@@ -264,8 +263,8 @@ pub fn is_host(device: (i32, i32)) -> bool {
     HOST_KINDS.contains(&device.0)
 }
 
-/// A view of an object with `__dlpack__`, and the capsule that keeps it. Nothing is synchronized: whoever passes memory
-/// of a device orders its uses.
+/// A view of an object with `__dlpack__`, and the capsule that keeps it. Nothing is synchronized: the caller orders the
+/// uses of device memory.
 pub fn import(value: &Bound<'_, PyAny>) -> PyResult<ArrayView> {
     let py = value.py();
     let keywords = PyDict::new(py);
@@ -305,7 +304,7 @@ pub fn import(value: &Bound<'_, PyAny>) -> PyResult<ArrayView> {
     }
 }
 
-/// The view of a tensor as if it was in the host's memory. `None` where its elements are of no type that kernels know.
+/// The view of a tensor, treated as host memory. `None` if kernels do not support its element type.
 ///
 /// # Safety
 /// The tensor is one that a library has described. Its memory is alive while `owner` is.

@@ -83,7 +83,7 @@ pub fn race_parts(race: &Race) -> RaceParts<'_> {
 /// Kind, buffer, index, both sides, cure.
 pub type RaceParts<'a> = (&'static str, &'a str, Option<&'a [i64]>, SideParts<'a>, SideParts<'a>, &'a str);
 
-/// What it does, where, who does it, where that was launched.
+/// Kind of access, its location, who made it, and the location of the launch.
 pub type SideParts<'a> = (&'static str, &'a str, &'a str, Option<&'a str>);
 
 fn side_parts(side: &RaceAccess) -> SideParts<'_> {

@@ -7,8 +7,8 @@ use pyo3::types::{PyDict, PyString};
 
 use crate::names::text_attribute;
 
-/// The value of an expression; of one in quotes, the value of what it says: annotations in quotes of modules where all
-/// are text.
+/// The value of an expression. If that is a string, evaluates it again: quoted annotations under `from __future__
+/// import annotations`.
 pub fn evaluate<'py>(
     text: &Bound<'py, PyAny>,
     globals: &Bound<'py, PyAny>,
@@ -19,8 +19,8 @@ pub fn evaluate<'py>(
     if value.is_instance_of::<PyString>() { eval.call1((value, globals, locals)) } else { Ok(value) }
 }
 
-/// Gives annotations that are text their meaning where the function is, as Python does with others. Where names are
-/// not defined they stay text, which `declaration` refuses.
+/// Evaluates string annotations in the function's scope, as Python does for others. Annotations with undefined names
+/// stay strings, which `declaration` rejects.
 pub fn evaluate_annotations(function: &Bound<'_, PyAny>) -> PyResult<()> {
     let py = function.py();
     let annotations = function.getattr(pyo3::intern!(py, "__annotations__"))?.cast_into::<PyDict>()?;
@@ -41,7 +41,7 @@ pub fn evaluate_annotations(function: &Bound<'_, PyAny>) -> PyResult<()> {
     Ok(())
 }
 
-/// The local variables of the functions and class bodies around a function or class, as far as they are running.
+/// The local variables of the enclosing functions and class bodies that are running.
 pub fn enclosing_locals<'py>(
     definition: &Bound<'py, PyAny>,
     globals: &Bound<'py, PyAny>,

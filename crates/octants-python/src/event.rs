@@ -28,7 +28,7 @@ impl Event {
         }
     }
 
-    /// Makes later work of a stream, which may be another device's, wait for what the event stands for.
+    /// Makes later work of a stream, possibly on another device, wait for the event.
     pub fn order_before(&self, py: Python<'_>, stream: &runtime::Stream) -> PyResult<()> {
         let event = self.open(py)?;
         if event.is_of_device_of(stream) {
@@ -54,28 +54,28 @@ impl Event {
         lock(&self.inner).as_ref().map_or(0, |e| e.handle())
     }
 
-    /// Lets the event stand for all work queued on the stream until now.
+    /// Records the event: it completes when all work queued on the stream so far is done.
     #[pyo3(signature = (qd_stream = None))]
     fn record(&self, py: Python<'_>, qd_stream: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
         let event = self.open(py)?;
         event.record(&Event::stream(py, qd_stream)?).map_err(|e| raised(py, e))
     }
 
-    /// Makes later work of the stream, which may be another device's, wait for what the event stands for. The host goes
-    /// on, except between devices that different libraries drive.
+    /// Makes later work of the stream, possibly on another device, wait for the event. Does not block the host, except
+    /// between devices that different libraries drive.
     #[pyo3(signature = (qd_stream = None))]
     fn wait(&self, py: Python<'_>, qd_stream: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
         self.open(py)?;
         self.order_before(py, &Event::stream(py, qd_stream)?)
     }
 
-    /// Makes the host wait for what the event stands for, and raises what failed on its stream.
+    /// Makes the host wait for the event, and raises what failed on its stream.
     fn synchronize(&self, py: Python<'_>) -> PyResult<()> {
         let event = self.open(py)?;
         waiting(py, |caller| event.synchronize(caller))
     }
 
-    /// Whether what the event stands for is done; True where it was never recorded.
+    /// Whether the event is complete; True if it was never recorded.
     fn query(&self, py: Python<'_>) -> PyResult<bool> {
         let event = self.open(py)?;
         waiting(py, |_| event.query())
@@ -90,10 +90,10 @@ impl Event {
         waiting(py, |caller| event.elapsed_ms(&later, caller))
     }
 
-    /// Gives the event back. Work that waits for it still does. Doing so twice is fine.
+    /// Destroys the event. Work that waits for it still does. Calling this twice is allowed.
     fn destroy(&self) {
         let event = lock(&self.inner).take();
-        // Outside the lock: the driver is told.
+        // Outside the lock: the drop calls the driver.
         drop(event);
     }
 
@@ -116,8 +116,7 @@ impl Event {
     }
 }
 
-/// Makes an event, of the current device where none is given; only those with `timing` can be asked for the time
-/// between them.
+/// Creates an event, by default on the current device. Only events with `timing` support elapsed times.
 #[pyfunction]
 #[pyo3(signature = (timing = false, device = None))]
 pub fn create_event(py: Python<'_>, timing: bool, device: Option<&Bound<'_, PyAny>>) -> PyResult<Event> {

@@ -24,14 +24,14 @@ struct Table {
     _allocate: *const c_void,
     _managed_from_object: *const c_void,
     _managed_to_object: *const c_void,
-    /// Fills in a description of an object of the type, which is good until the next call.
+    /// Fills in a description of an object of the type, valid until the next call.
     describe: Option<unsafe extern "C" fn(*mut ffi::PyObject, *mut Tensor) -> c_int>,
     /// The library's current stream of a device, by the driver's handle; null for the default one.
     current_stream: Option<unsafe extern "C" fn(c_int, i32, *mut *mut c_void) -> c_int>,
 }
 
 thread_local! {
-    /// Tables by the addresses of the types, which are kept.
+    /// Tables by type address. The types are kept alive.
     static TABLES: RefCell<Vec<(usize, Py<PyType>, *const Table)>> = const { RefCell::new(Vec::new()) };
 }
 

@@ -20,7 +20,7 @@ use crate::watched::Watched;
 #[derive(Default)]
 pub struct Flattened(Mutex<Vec<Latest>>);
 
-/// Objects that a parameter remembers: a kernel that is called for a few in turn looks at the members of none.
+/// Objects cached per parameter, so that a kernel called for a few objects in turn inspects none of them.
 const MOST_OBJECTS: usize = 4;
 
 struct Latest {
@@ -30,21 +30,20 @@ struct Latest {
     flat: Option<Arc<Flat>>,
 }
 
-/// How many times an object came: it is flattened when it comes a second time, and more rarely the more often it had
-/// changed when it came.
+/// Decides when to flatten an object: at its second call, then with exponential backoff each time it has changed.
 #[derive(Clone, Copy, Default)]
 struct Seen {
     before: bool,
-    /// Calls to let by before it is flattened again.
+    /// Calls to skip before it is flattened again.
     wait: u32,
-    /// As many as the last time.
+    /// The initial value of `wait` the last time.
     pause: u32,
 }
 
-/// Most calls to let by.
+/// Maximum number of calls to skip.
 const LONGEST_PAUSE: u32 = 64;
 
-/// What an object adds to the arguments of a call, counted from where its own begin.
+/// An object's contribution to a call's arguments, with indices relative to its first one.
 pub struct Flat {
     object: Py<PyWeakrefReference>,
     /// Its members that may be assigned.
@@ -55,7 +54,7 @@ pub struct Flat {
     spans: Box<[Span]>,
 }
 
-/// How much of a call was gathered before.
+/// The state of a call's arguments before a dataclass argument is added.
 #[derive(Clone, Copy)]
 struct Mark {
     key: usize,
@@ -80,7 +79,7 @@ impl Mark {
         }
     }
 
-    /// Nothing has been gathered since that each call must look at anew.
+    /// Whether everything added since can be cached: nothing that each call must inspect again.
     fn is_of_repeatable(&self, gathered: &Gathered<'_>) -> bool {
         (gathered.ready_on.len(), gathered.copied.len(), gathered.unfit.len())
             == (self.ready_on, self.copied, self.unfit)
@@ -88,7 +87,7 @@ impl Mark {
 }
 
 impl Flattened {
-    /// What an argument came to in an earlier call, where it is the same still.
+    /// An argument's cached words, if it is unchanged since an earlier call.
     #[inline]
     pub fn unchanged(&self, value: &Bound<'_, PyAny>) -> PyResult<Option<Arc<Flat>>> {
         // Another thread that has them is about to launch the same kernel.
@@ -100,7 +99,7 @@ impl Flattened {
         Ok(flat.holds_for(value)?.then(|| flat.clone()))
     }
 
-    /// Takes a dataclass argument.
+    /// Converts a dataclass argument.
     pub fn take<'py>(
         &self,
         gathered: &mut Gathered<'py>,
@@ -122,7 +121,7 @@ impl Flattened {
             }
         }
         let mark = Mark::of(gathered);
-        // What the members run must be able to call the kernel.
+        // Unlocked: code that the members run may call the kernel.
         drop(latest);
         gathered.take(kind, value, place)?;
         let flat = match seen.pays() && mark.is_of_repeatable(gathered) {
@@ -142,8 +141,8 @@ impl Flattened {
     }
 }
 
-/// Dataclass arguments that a launch has seen before. From when it releases the interpreter other threads may assign
-/// to their members.
+/// Cached dataclass arguments of a launch. Once the launch releases the interpreter, other threads may assign to their
+/// members.
 impl HoldLater for [Arc<Flat>] {
     fn hold<'py>(&self, py: Python<'py>, held: &mut Held<'py>) {
         held.extend(self.iter().flat_map(|flat| flat.watched.members(py)));
@@ -157,7 +156,7 @@ impl Seen {
         self.wait = self.pause;
     }
 
-    /// Whether to flatten it now that it comes; notes that it did.
+    /// Whether to flatten it in this call. Counts the call.
     fn pays(&mut self) -> bool {
         let pays = self.before && self.wait == 0;
         self.before = true;
@@ -178,8 +177,8 @@ impl Flat {
         }
     }
 
-    /// Whether it is of this object, which holds what it did. Another one at its address is not taken for it: the first
-    /// has died then.
+    /// Whether it describes this object, unchanged. A new object at the same address does not match, because the weak
+    /// reference is dead.
     #[inline]
     fn holds_for(&self, value: &Bound<'_, PyAny>) -> PyResult<bool> {
         let py = value.py();

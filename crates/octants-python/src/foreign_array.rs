@@ -1,8 +1,8 @@
 //! Arrays of other libraries: torch tensors, the buffer protocol, the array protocol of the device, DLPack.
 //!
-//! An array is either in the host's memory or in that of the program's device; both are used without a copy here
-//! (what a launch stages is the runtime's affair). Memory of a device is used as the libraries there use one another's:
-//! whoever passes it keeps it alive until the work on the device is done, and orders the streams.
+//! An array is either in the host's memory or in that of the program's device; both are used without a copy here (the
+//! runtime stages host arrays for a launch). For device memory the usual convention holds: the caller keeps it alive
+//! until the device's work is done, and orders the streams.
 
 use std::cell::RefCell;
 
@@ -21,13 +21,13 @@ use crate::names::is_field;
 use crate::{dlpack, exchange_table, program};
 
 thread_local! {
-    /// Torch's names of kinds of devices, and DLPack's.
+    /// Torch's and DLPack's names of device kinds.
     static KINDS: RefCell<Vec<(String, i32)>> = const { RefCell::new(Vec::new()) };
     /// Torch's types of elements, by the addresses of their objects, which live as long as torch.
     static TYPES: RefCell<Vec<(usize, Scalar)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The view of another library's array, or `None` when it is not one that is known.
+/// The view of another library's array, or `None` for an unknown object.
 pub fn view(value: &Bound<'_, PyAny>) -> PyResult<Option<ArrayView>> {
     let py = value.py();
     if let Ok(elements) = value.cast_exact::<ElementView>() {
@@ -57,10 +57,9 @@ pub fn view(value: &Bound<'_, PyAny>) -> PyResult<Option<ArrayView>> {
     // SAFETY: `value` is a live object.
     if unsafe { pyo3::ffi::PyObject_CheckBuffer(value.as_ptr()) } != 0 {
         match from_buffer(value) {
-            // Some arrays on a device say only when asked that the host cannot have them: they show themselves in
-            // another way.
+            // Some device arrays refuse host access only when asked; another protocol exports them.
             Err(_) if dlpack::device_of(value)?.is_some_and(|d| !dlpack::is_host(d)) => {}
-            // A number of numpy's shows its bytes without a shape.
+            // A numpy scalar exports its bytes without a shape.
             Err(_) if !value.hasattr(pyo3::intern!(py, "__len__"))? => return Ok(None),
             other => return other,
         }
@@ -225,8 +224,7 @@ fn torch_scalar(dtype: &Bound<'_, PyAny>) -> PyResult<Scalar> {
     Ok(scalar)
 }
 
-/// The dictionary by which arrays on the device show themselves: numpy's array interface, with the stream that the
-/// contents are ready on.
+/// The array interface of device arrays: numpy's dictionary, plus the stream on which the contents are ready.
 fn from_protocol(shown: &Bound<'_, PyAny>, name: &str) -> PyResult<ArrayView> {
     let wrong = |what: &str| PyTypeError::new_err(format!("{name}: {what}"));
     let shown = shown.cast::<PyDict>().map_err(|_| wrong("expected a dictionary"))?;

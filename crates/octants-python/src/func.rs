@@ -12,7 +12,7 @@ use crate::names::function_name;
 use crate::plain_python::{self, Caller};
 use crate::signature::{check_annotations, check_parameter_kinds, is_method, parameter_names};
 
-/// The Python function in a [`Func`] or a kernel, and what both do as functions do it.
+/// The Python function in a [`Func`] or a kernel, with the behavior of functions that both share.
 pub struct Wrapped {
     /// Always there, but for the collector: CPython 3.11 and 3.12 may run it between an object's allocation, which
     /// leaves zeroes (`None`), and its initialization, because they make the `__dict__` in between.
@@ -25,7 +25,7 @@ impl Wrapped {
         Wrapped { function: Some(function.unbind()) }
     }
 
-    /// What holds it is not initialized.
+    /// The error for an object that is not initialized.
     pub fn is_none(&self) -> bool {
         self.function.is_none()
     }
@@ -145,8 +145,8 @@ unsafe extern "C" {
     fn PyMethod_New(function: *mut ffi::PyObject, instance: *mut ffi::PyObject) -> *mut ffi::PyObject;
 }
 
-/// What is wrong with a declaration is said where it is. What annotations mean is seen later: names in them may not
-/// be there yet.
+/// Reports errors of the declaration at decoration time. Annotations are interpreted later: their names may not be
+/// defined yet.
 fn check_declaration(function: &Bound<'_, PyAny>, real: bool) -> PyResult<()> {
     let py = function.py();
     let names = parameter_names(function)?;

@@ -14,7 +14,7 @@ pub struct GradientOrder(pub Arc<LaunchOrder>);
 
 #[pymethods]
 impl GradientOrder {
-    /// Of gradients after the work of the current stream.
+    /// An order for gradients that come after the current stream's work.
     #[new]
     fn new(py: Python<'_>) -> PyResult<GradientOrder> {
         Ok(GradientOrder(Arc::new(LaunchOrder::new(stream_or_current(py, None)?))))

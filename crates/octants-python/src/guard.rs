@@ -38,7 +38,7 @@ pub enum Step {
     Key(Arc<Py<PyAny>>),
 }
 
-/// From a compile-time argument to something that was read of it.
+/// The path from a compile-time argument to a value that was read from it.
 #[derive(Debug, Clone)]
 pub struct Path {
     /// Position of the parameter.
@@ -93,7 +93,7 @@ impl Walk {
     }
 }
 
-/// A way from the arguments that can be gone at each launch.
+/// A path from an argument that each launch can follow.
 pub struct Route {
     param: u32,
     walk: Box<[Walk]>,
@@ -125,7 +125,7 @@ enum Expected {
     Items {
         class: Py<PyType>,
         expected: Box<[Expected]>,
-        /// The addresses of the items, where all of them are kept: lists may be long, and are looked at in each launch.
+        /// The addresses of the items, if all are kept alive. Makes the check of long lists at each launch cheap.
         kept: Box<[usize]>,
     },
     /// A vector, matrix or numpy array with the same contents.
@@ -149,7 +149,7 @@ impl Guard {
         Ok(expected.map(|expected| Guard { route: Route::new(value.py(), path), expected }))
     }
 
-    /// Shows the collector what is expected.
+    /// Visits the expected values for the garbage collector.
     pub fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         self.route.traverse(visit)?;
         self.expected.traverse(visit)
@@ -171,7 +171,7 @@ impl Guard {
         Some((route, name.clone_ref(py)))
     }
 
-    /// What it expects is the same while the object that is there is the same.
+    /// The expectation is fixed as long as the object is the same.
     pub fn is_of_immutable(&self) -> bool {
         self.expected.is_immutable()
     }
@@ -181,7 +181,8 @@ impl Guard {
         (self.route.param, self.route.text.clone())
     }
 
-    /// Looks again. Puts the memory of an array into its slots, and the array among the objects that the launch holds.
+    /// Checks the guard. Writes an array's memory to its slots, and adds the array to the objects that the launch
+    /// holds.
     pub fn holds<'py>(
         &self,
         args: &[Bound<'py, PyAny>],
@@ -215,7 +216,7 @@ impl Guard {
     }
 }
 
-/// Containers in containers that are looked into; one that holds itself has no end.
+/// Maximum nesting depth of containers; a container may contain itself.
 const DEEPEST: usize = 16;
 
 impl Expected {
@@ -241,7 +242,7 @@ impl Expected {
             return Ok(Some(Expected::Items { class: value.get_type().unbind(), expected, kept }));
         }
         if value.is_instance_of::<Ndarray>() {
-            // Either not used as an array, or reached in a way that a launch cannot repeat: the code has its address.
+            // Not used as an array, or reached by a path that a launch cannot follow: the code contains its address.
             return Ok(Some(Expected::Same(keep())));
         }
         let known = Known::get(py)?;
@@ -250,7 +251,7 @@ impl Expected {
             Some(_) => Some(Expected::Same(keep())),
             None if value.is_instance(known.np_ndarray.bind(py).as_any())? => Some(Expected::Like(keep())),
             None if value.is_instance(known.np_generic.bind(py).as_any())? => Some(Expected::Equal(keep())),
-            // What a call of them means is not read of them attribute by attribute.
+            // Their behavior when called is not visible in their attributes.
             None if value.is_instance_of::<PyType>() || value.is_instance(known.partial.bind(py).as_any())? => {
                 Some(Expected::Same(keep()))
             }
@@ -271,7 +272,7 @@ impl Expected {
         })
     }
 
-    /// An object that is there holds this as long as it is there.
+    /// An object that meets the expectation once always meets it.
     fn is_immutable(&self) -> bool {
         match self {
             Expected::Same(_) | Expected::Alive(_) | Expected::Equal(_) | Expected::Like(_) => true,
@@ -291,7 +292,7 @@ impl Expected {
         }
     }
 
-    /// Whether an object is as expected; arrays are looked at elsewhere.
+    /// Whether an object is as expected. Arrays are checked elsewhere.
     fn is(&self, object: &Bound<'_, PyAny>) -> PyResult<bool> {
         let py = object.py();
         match self {
@@ -379,7 +380,7 @@ impl Route {
         }
     }
 
-    /// Shows the collector the keys on the way.
+    /// Visits the path's keys for the garbage collector.
     pub fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         self.walk.iter().try_for_each(|step| match step {
             Walk::Key(key) => visit.call(key),
@@ -387,7 +388,7 @@ impl Route {
         })
     }
 
-    /// Whether it goes the same way.
+    /// Whether the paths are equal.
     pub fn is_same(&self, py: Python<'_>, other: &Route) -> bool {
         let same = |(a, b): (&Walk, &Walk)| match (a, b) {
             (Walk::Attribute(a), Walk::Attribute(b)) => a.is(b),
@@ -398,7 +399,7 @@ impl Route {
         self.param == other.param && self.walk.len() == other.walk.len() && self.walk.iter().zip(&other.walk).all(same)
     }
 
-    /// What is at the end now.
+    /// The object at the end of the path now.
     #[inline]
     pub fn follow<'py>(&self, args: &[Bound<'py, PyAny>]) -> PyResult<Option<Bound<'py, PyAny>>> {
         let Some(first) = args.get(self.param as usize) else { return Ok(None) };

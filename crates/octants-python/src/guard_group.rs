@@ -32,7 +32,7 @@ const DEEPEST: usize = 4;
 const PURE: &[&str] = &["abs", "bool", "float", "int", "len", "max", "min", "round", "str"];
 
 impl GuardGroup {
-    /// Sorts assumptions: groups, and those that are looked at one by one.
+    /// Sorts guards into groups and those that are checked one by one.
     pub fn sort<'py>(
         py: Python<'py>,
         guards: Vec<Guard>,
@@ -66,7 +66,7 @@ impl GuardGroup {
         Ok((groups, alone))
     }
 
-    /// Shows the collector what is expected.
+    /// Visits the expected values for the garbage collector.
     pub fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         self.owner.traverse(visit)?;
         self.guards.iter().try_for_each(|guard| guard.traverse(visit))
@@ -98,15 +98,15 @@ impl GuardGroup {
                 return Ok(false);
             }
         }
-        // What ran meanwhile may have changed the object again: the versions are those from before. Those of another
-        // class or of an object with other attributes say nothing of what its properties read.
+        // Code that ran in between may have changed the object again, so the earlier versions are stored. Versions of
+        // another class, or of an object with other attributes, say nothing about what its properties read.
         for guard in &self.guards {
             let name = guard.attribute_of(object.py());
             if !name.is_some_and(|(_, name)| is_steady(&object, name.bind(object.py())).unwrap_or(false)) {
                 return Ok(true);
             }
         }
-        // Not one step: the first is cleared so that nobody takes a mixture for versions that were seen.
+        // The update is not atomic: clearing the first prevents a mixed pair from matching.
         self.dict.store(0, Ordering::Relaxed);
         self.class.store(versions.0, Ordering::Relaxed);
         self.dict.store(versions.1, Ordering::Relaxed);
@@ -136,7 +136,7 @@ fn depends_on_versions(
     if kind.hasattr(pyo3::intern!(py, "__set__"))? {
         return Ok(false);
     }
-    // The object's own comes before a value of the class.
+    // An instance attribute takes precedence over a class attribute.
     Ok(dict.contains(name)? || (!kind.hasattr(pyo3::intern!(py, "__get__"))? && is_immutable(&of_class)))
 }
 

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 /// Objects that must live until a launch has ended.
 pub type Held<'py> = SmallVec<[Bound<'py, PyAny>; 4]>;
 
-/// The objects that only a launch keeps alive once its thread releases the interpreter.
+/// Provides the objects that only the launch keeps alive once its thread releases the interpreter.
 pub trait HoldLater {
     /// Adds the objects, with the interpreter still held.
     fn hold<'py>(&self, py: Python<'py>, held: &mut Held<'py>);

@@ -5,8 +5,7 @@ use pyo3::prelude::*;
 
 use crate::{dlpack, program};
 
-/// Whether memory of a device, as DLPack names it, is the host's. An error where neither the host nor the program's
-/// device has it.
+/// Whether a DLPack device is the host. An error if it is neither the host nor the program's device.
 pub fn is_host(device: (i32, i32), name: impl Fn() -> String) -> PyResult<bool> {
     if dlpack::is_host(device) {
         return Ok(true);

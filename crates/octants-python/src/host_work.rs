@@ -7,8 +7,8 @@ use crate::program;
 use crate::stream::{Kind, Stream, scope_stream, stream_argument};
 use crate::waiting::waiting;
 
-/// The stream on which work in place of a kernel is queued: the one given, or that of a scope. `None` where neither is,
-/// or where all work is done at once and none is noted.
+/// The stream for work in place of a kernel: the one given, or that of a scope. `None` without either, or if all work
+/// is synchronous and nothing is captured.
 #[pyfunction]
 #[pyo3(signature = (qd_stream = None))]
 pub fn queueing_stream(py: Python<'_>, qd_stream: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Stream>> {
@@ -22,7 +22,7 @@ pub fn queueing_stream(py: Python<'_>, qd_stream: Option<&Bound<'_, PyAny>>) -> 
     Ok(queues.then(|| Stream::new(&program, stream, Kind::Wrapped)))
 }
 
-/// Queues what sets or copies memory. The stream is one of the program's.
+/// Queues a fill or copy on a stream of the program.
 pub fn queue_on(
     stream: &Bound<'_, Stream>,
     work: impl FnOnce(&runtime::Stream, &dyn Caller) -> Result<(), DeviceError>,

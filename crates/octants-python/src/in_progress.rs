@@ -15,7 +15,7 @@ use crate::detached;
 pub struct InProgress {
     keys: Renewable<Vec<(Box<[u64]>, ThreadId)>>,
     ended: Condvar,
-    /// The process that the threads are of.
+    /// The process of these threads.
     generation: AtomicU64,
 }
 
@@ -26,7 +26,7 @@ pub struct Turn<'a> {
 }
 
 impl InProgress {
-    /// For a thread with the interpreter. In a child process, forgets the threads of its parent.
+    /// Locks the table. The caller holds the interpreter. In a child process, forgets the parent's threads.
     fn enter_process(&self) {
         let generation = detached::generation();
         if self.generation.swap(generation, Ordering::Relaxed) != generation {
@@ -42,8 +42,8 @@ impl InProgress {
         self.keys.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets this thread compile for a key; `None` after having waited for another thread that did. A thread never waits
-    /// for itself: what the compiler asks of Python may call the kernel.
+    /// Acquires the right to compile for a key. Returns `None` after another thread has compiled it. A thread never
+    /// waits for itself: Python code that the compiler runs may call the kernel.
     pub fn enter<'a>(&'a self, py: Python<'_>, key: &'a [u64]) -> Option<Turn<'a>> {
         self.enter_process();
         let me = thread::current().id();

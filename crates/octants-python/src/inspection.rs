@@ -36,7 +36,7 @@ impl Inspection {
 
 #[pymethods]
 impl Inspection {
-    /// The code in a form, for a machine named by its kind, its chip or both, and the usual ending of a file with it.
+    /// The code in a given form, for a machine named by kind, chip or both, and the usual file extension.
     #[pyo3(signature = (form, arch = None, target = None))]
     fn emit<'py>(
         &self,
@@ -58,7 +58,7 @@ impl Inspection {
     }
 }
 
-/// Has `callback` called with the [`Inspection`] of each kernel that is compiled from now on; with `None`, nothing.
+/// Calls `callback` with the [`Inspection`] of each kernel compiled from now on; `None` removes the callback.
 #[pyfunction]
 #[pyo3(signature = (callback))]
 pub fn observe_compilations(callback: Option<Py<PyAny>>) {
@@ -67,7 +67,7 @@ pub fn observe_compilations(callback: Option<Py<PyAny>>) {
     drop(old);
 }
 
-/// The kinds of machines, and the targets of each that code can be made for.
+/// The kinds of machines, and the available targets of each.
 #[pyfunction]
 pub fn code_targets() -> Vec<(&'static str, Vec<String>)> {
     backends().code_targets()

@@ -12,33 +12,34 @@ use crate::call_site::call_site;
 use crate::detached;
 use crate::held::{Held, HoldLater};
 
-/// Between two looks. Each takes the interpreter for a moment.
+/// Interval between polls. Each poll takes the interpreter briefly.
 const BETWEEN: Duration = Duration::from_millis(50);
 
-/// A thread that has the interpreter until it is about to take long.
+/// A thread that holds the interpreter until it is about to wait or run for long.
 pub struct Interpreter<'a, 'py, L: HoldLater + ?Sized = ()> {
     saved: Cell<*mut ffi::PyThreadState>,
-    /// When to look again; nothing before the first question.
+    /// When to poll next; `None` before the first poll.
     next: Cell<Option<Instant>>,
-    /// Signals are this thread's, or another one's; neither before the first look.
+    /// This is the main thread, which handles signals; `deaf` if another one is. Both are false before the first poll.
     main: Cell<bool>,
     deaf: Cell<bool>,
     raised: RefCell<Option<PyErr>>,
-    /// What nothing else holds while the interpreter is let go, and the objects that these are then.
+    /// The provider of objects that nothing else keeps alive while the interpreter is released, and those objects once
+    /// it is.
     later: &'a L,
     held: RefCell<Held<'py>>,
     py: Python<'py>,
 }
 
 impl<'py> Interpreter<'static, 'py> {
-    /// Of a thread that has it.
+    /// For a thread that holds the interpreter.
     pub fn held(py: Python<'py>) -> Interpreter<'static, 'py> {
         Interpreter::of_launch(py, &())
     }
 }
 
 impl<'a, 'py, L: HoldLater + ?Sized> Interpreter<'a, 'py, L> {
-    /// Of a thread that launches a kernel whose arguments others might free.
+    /// For a thread that launches a kernel whose arguments other threads might free.
     pub fn of_launch(py: Python<'py>, later: &'a L) -> Interpreter<'a, 'py, L> {
         Interpreter {
             saved: Cell::new(std::ptr::null_mut()),
@@ -52,12 +53,12 @@ impl<'a, 'py, L: HoldLater + ?Sized> Interpreter<'a, 'py, L> {
         }
     }
 
-    /// Takes the interpreter again; what a handler of signals has raised meanwhile.
+    /// Takes the interpreter again. Returns what a signal handler has raised meanwhile.
     pub fn take(self) -> Option<PyErr> {
         self.raised.take()
     }
 
-    /// Runs Python code. `None` where that raises; the launch is then left as if it had been interrupted.
+    /// Runs Python code. `None` if it raises; the launch then ends as if interrupted.
     pub fn attached<T>(&self, run: impl FnOnce(Python<'_>) -> PyResult<T>) -> Option<T> {
         let was_let_go = !self.saved.get().is_null();
         if was_let_go {
@@ -89,7 +90,7 @@ impl<'a, 'py, L: HoldLater + ?Sized> Interpreter<'a, 'py, L> {
         self.come_back();
         // SAFETY: this thread has just taken the interpreter.
         let py = unsafe { Python::assume_attached() };
-        // Python code, as that of the second question, handles signals too.
+        // Python code such as that of `is_main_thread` handles signals too.
         let end = py.check_signals().and_then(|()| if self.main.get() { Ok(true) } else { is_main_thread(py) });
         match end {
             Ok(main) => {

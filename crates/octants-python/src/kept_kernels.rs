@@ -14,7 +14,7 @@ use crate::back_ends::backends;
 use crate::program::current;
 use crate::{detached, errors};
 
-/// The store in a folder; in the one that a program gets without further words where none is given.
+/// The store in a folder, by default in the default one.
 fn store(py: Python<'_>, folder: Option<PathBuf>) -> PyResult<Store> {
     let mut config = Config::new(backends());
     let set = apply_environment(&mut config).and_then(|()| match folder {
@@ -30,7 +30,7 @@ fn store(py: Python<'_>, folder: Option<PathBuf>) -> PyResult<Store> {
     }
 }
 
-/// Where the current program keeps compiled kernels and what it found and stored there; None where it keeps none.
+/// The current program's folder of compiled kernels, with its numbers of hits and stores; None without one.
 #[pyfunction]
 pub fn cache_counts(py: Python<'_>) -> PyResult<Option<Bound<'_, PyDict>>> {
     let Some(program) = current() else { return Ok(None) };
@@ -66,7 +66,7 @@ pub fn cache_examine(py: Python<'_>, folder: Option<PathBuf>) -> PyResult<Bound<
     Ok(dict)
 }
 
-/// Removes every compiled kernel of a folder: how many there were, and their bytes.
+/// Removes every compiled kernel of a folder. Returns their number and total bytes.
 #[pyfunction]
 #[pyo3(signature = (folder = None))]
 pub fn cache_clear(py: Python<'_>, folder: Option<PathBuf>) -> PyResult<(u64, u64)> {

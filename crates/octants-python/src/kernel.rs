@@ -49,26 +49,26 @@ pub struct Kernel {
     name: String,
     /// How its tasks are declared to be a graph.
     graph: GraphUse,
-    /// It works for the package: nobody differentiates or records it.
+    /// Internal to the package: never differentiated or recorded.
     library: bool,
-    /// Its launches may run beside others of the default stream, where concurrency is asked for.
+    /// Its launches may run concurrently with others of the default stream, if concurrency is enabled.
     concurrent: bool,
     /// Declared to depend on its arguments only.
     pure: AtomicBool,
-    /// Its gradient has been asked for by hand.
+    /// `kernel.grad()` was called manually.
     differentiated: AtomicBool,
-    /// Some specialization keeps launches that were seen.
+    /// Some specialization has recorded launches.
     sees_launches: AtomicBool,
     state: Mutex<State>,
     in_progress: InProgress,
-    /// What the interpreter looks for in a kernel to call it quickly.
+    /// The vectorcall slot.
     pub vectorcall: ffi::vectorcallfunc,
 }
 
-/// What a kernel has learned.
+/// A kernel's mutable state.
 #[derive(Default)]
 struct State {
-    /// Under each program, the one that launched it last first.
+    /// State by program, most recently used first.
     known: Vec<Known>,
     /// How the folder of compiled kernels took part in the latest compilation; a `FastcacheObservations`.
     observations: Option<Py<PyAny>>,
@@ -76,7 +76,7 @@ struct State {
     was_kept: bool,
 }
 
-/// What a kernel has learned under a program.
+/// A kernel's state under one program.
 struct Known {
     /// The program.
     serial: u64,
@@ -96,7 +96,7 @@ impl Known {
 }
 
 impl State {
-    /// What was learned under a program, which is the first from now on.
+    /// The state under a program, moved to the front.
     #[inline]
     fn under(&mut self, serial: u64) -> Option<&mut Known> {
         if self.known.first().is_none_or(|known| known.serial != serial) {
@@ -111,7 +111,8 @@ impl State {
         self.known.iter().find(|known| known.serial == serial).map_or(&[], |known| &known.specializations)
     }
 
-    /// Shows the collector what the kernel alone holds: what a launch uses meanwhile is no garbage.
+    /// Visits the objects that only the kernel holds for the garbage collector. Objects that a launch is using are not
+    /// garbage.
     fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.observations)?;
         self.known.iter().try_for_each(|known| known.traverse(visit))
@@ -122,7 +123,7 @@ impl State {
 struct Prepared {
     program: Arc<Program>,
     signature: Signature,
-    /// For each parameter what it was last, if it is a dataclass.
+    /// For each dataclass parameter, its cached arguments.
     flattened: Box<[Flattened]>,
     /// Some parameter is a dataclass.
     has_dataclasses: bool,
@@ -186,7 +187,7 @@ impl Kernel {
         Ok(prepared)
     }
 
-    /// Keeps what its users may ask for.
+    /// Stores the information that users may query.
     fn observe(&self, observations: Py<PyAny>) {
         let old = self.lock().observations.replace(observations);
         // Outside the lock: dropping Python objects may run Python code.

@@ -7,8 +7,8 @@ use pyo3::prelude::*;
 
 static ASKED: Mutex<Option<Py<PyAny>>> = Mutex::new(None);
 
-/// Sets the function that is asked while kernels are compiled, with a file, a line and whether the line's condition is
-/// false: it answers with a field and an index, or `None`. `None` in its place ends this.
+/// Sets the function called during compilation with a file, a line, and whether the line's condition is false. It
+/// returns a field and an index, or `None`. Setting `None` disables coverage.
 #[pyfunction]
 #[pyo3(signature = (asked))]
 pub fn probe_lines(asked: Option<Py<PyAny>>) {
@@ -17,12 +17,12 @@ pub fn probe_lines(asked: Option<Py<PyAny>>) {
     drop(old);
 }
 
-/// Whether there is a function to ask.
+/// Whether coverage is enabled.
 pub fn is_asked() -> bool {
     ASKED.lock().unwrap_or_else(PoisonError::into_inner).is_some()
 }
 
-/// Asks about a line. A failure is reported as one that nobody can catch: a kernel is being compiled.
+/// Calls the function for a line. Its exceptions are reported as unraisable, because a kernel is being compiled.
 pub fn ask<'py>(py: Python<'py>, path: &str, line: u32, event: LineEvent) -> Option<(Bound<'py, PyAny>, i128)> {
     let asked = ASKED.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|a| a.clone_ref(py))?;
     let answer = asked.bind(py).call1((path, line, event == LineEvent::Skipped));

@@ -10,7 +10,7 @@ use pyo3::types::{PyString, PyType};
 
 use crate::package::Package;
 
-/// Types and functions of the outside.
+/// External types and functions.
 pub struct Known {
     /// `numpy.ndarray`.
     pub np_ndarray: Py<PyType>,
@@ -149,7 +149,7 @@ impl Known {
     }
 }
 
-/// The marker by which the package tells what an object is: `_octants_entity` of its class.
+/// The marker of an object's kind: `_octants_entity` of its class.
 pub fn marker(object: &Bound<'_, PyAny>) -> Option<String> {
     text_attribute(object.get_type().as_any(), pyo3::intern!(object.py(), "_octants_entity"))
 }

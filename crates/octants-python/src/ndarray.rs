@@ -20,7 +20,7 @@ use crate::waiting::raised;
 #[pyclass(module = "octants._octants", frozen, subclass, weakref, dict)]
 pub struct Ndarray {
     buffer: Py<Buffer>,
-    /// Where in the buffer it begins, and its size, in bytes.
+    /// Offset in the buffer, and size, in bytes.
     offset: u64,
     bytes: u64,
     elem: Type,

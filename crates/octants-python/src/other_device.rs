@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use crate::errors::exception;
 use crate::program::name_of;
 
-/// A kernel that is about to use memory of another device than the one it runs on. `what` is the memory, in words.
+/// The error for a kernel that would use another device's memory. `what` describes the memory.
 #[cold]
 pub fn other_device(py: Python<'_>, kernel: Option<&str>, runs: u64, what: &str, lies: u64) -> PyErr {
     let (runs, lies) = (name_of(runs), name_of(lies));

@@ -15,7 +15,7 @@ pub struct Package {
     pub folder: String,
     /// The module with the exceptions.
     pub exceptions: Py<PyAny>,
-    /// Makes an `OctantsRaceError` of a text and races: see `errors::race_parts`.
+    /// Creates an `OctantsRaceError` from a text and races: see `errors::race_parts`.
     pub race_error: Py<PyAny>,
     /// The scalar types by name.
     pub scalar_types: Py<PyDict>,
@@ -27,7 +27,7 @@ pub struct Package {
     pub field: Py<PyType>,
     /// Methods of vectors and matrices in the kernel language, by name.
     pub tensor_methods: Py<PyDict>,
-    /// Text and first line of a lambda, of its code object and the lines of its file.
+    /// Takes a lambda's code object and the lines of its file. Returns the lambda's text and first line.
     pub lambda_text: Py<PyAny>,
     /// Raises when a field of the program was never placed.
     pub refuse_unplaced_fields: Py<PyAny>,
@@ -60,8 +60,8 @@ impl Package {
     }
 }
 
-/// Takes what this module needs of the package: the attributes of an object that have the names of `Package`'s members.
-/// The first call counts.
+/// Registers the package's objects: the attributes of an object that are named like `Package`'s members. Calls after
+/// the first have no effect.
 #[pyfunction]
 pub fn register(py: Python<'_>, package: Package) {
     let _ = PACKAGE.set(py, package);

@@ -20,7 +20,7 @@ use crate::foreign_array::requires_gradient;
 use crate::names::Known;
 use crate::ndarray::Ndarray;
 
-/// More axes take the other way.
+/// Arrays of more axes take the general path.
 const MOST_AXES: usize = 4;
 
 impl ArrayKind {
@@ -33,7 +33,7 @@ impl ArrayKind {
 }
 
 impl<'py> Gathered<'py> {
-    /// Takes the argument if it is such an array; otherwise nothing is taken, and the answer is no.
+    /// Converts the argument if it is such an array. Otherwise returns false and changes nothing.
     #[inline]
     pub fn take_plain(&mut self, wanted: &ArrayKind, value: &Bound<'py, PyAny>) -> PyResult<bool> {
         if wanted.view && !is_view(value) {
@@ -58,7 +58,7 @@ impl<'py> Gathered<'py> {
         Ok(false)
     }
 
-    /// Takes a tensor that was just described.
+    /// Converts a tensor that was just described.
     fn take_described(&mut self, wanted: &ArrayKind, value: &Bound<'py, PyAny>, tensor: &Tensor) -> PyResult<bool> {
         // SAFETY: nothing else has been asked of the library since.
         let (shape, row_major) = unsafe { (tensor.extents(), tensor.is_row_major()) };
@@ -82,7 +82,7 @@ impl<'py> Gathered<'py> {
         }
         let address = this.address(array.py())?;
         if this.memory().serial() != self.serial {
-            // The other way says what is wrong.
+            // The general path reports the error.
             return Ok(false);
         }
         let low = this.memory_address(array.py())?;
@@ -94,7 +94,7 @@ impl<'py> Gathered<'py> {
             needs_grad: this.has_grad(),
             needs_dual: false,
             low,
-            // Whatever the order of the axes, it has all of its memory.
+            // It covers all of its memory in any order of axes.
             high: low + this.bytes(),
             unwritable: None,
             host: false,

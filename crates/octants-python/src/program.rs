@@ -14,11 +14,11 @@ use pyo3::prelude::*;
 
 use crate::errors;
 
-/// A session on one device, and what tells it from others.
+/// A session on one device, with its identity.
 pub struct Program {
     /// The device and its options.
     pub session: Session,
-    /// Given once in a process.
+    /// Unique within the process.
     pub serial: u64,
     /// Equal to [`current_epoch`] while this program runs.
     pub epoch: u64,
@@ -154,7 +154,7 @@ pub fn end(caller: &dyn Caller) {
     replace(None, caller);
 }
 
-/// What is queued is not to be waited for: all programs are about to end.
+/// Cancels queued work: all programs are about to end.
 pub fn cancel_work() {
     all().iter().for_each(|program| program.session.device().cancel());
 }
@@ -179,7 +179,7 @@ pub fn replace(session: Option<Session>, caller: &dyn Caller) {
         DEFAULT.store(default.as_ref().map_or(0, |p| p.serial), Ordering::Release);
         std::mem::replace(&mut *running, Running { default, others: Vec::new() })
     };
-    // Outside the lock: closing waits for the program's work. What failed in it has no one left to be told.
+    // Outside the lock: closing waits for the program's work. Failures in it are dropped.
     for program in old.others.iter().chain(&old.default) {
         let _ = program.session.close(caller);
     }
@@ -196,8 +196,8 @@ pub fn by_name(name: &str) -> Option<Arc<Program>> {
     running().all().find(|p| p.name == name).cloned()
 }
 
-/// Lets a session run beside the others of an epoch. Where another thread has been faster, that one's is taken. `None`
-/// where the epoch has ended.
+/// Adds a session to the programs of an epoch. If another thread was faster, returns that thread's. `None` if the epoch
+/// has ended.
 pub fn join(session: Session, name: String, epoch: u64) -> Option<Arc<Program>> {
     let mut running = running();
     if current_epoch() != epoch {
@@ -243,7 +243,7 @@ pub unsafe fn go_on_after_fork() {
 static PRINTED: Renewable<String> = Renewable::new(String::new());
 static ANYTHING_PRINTED: AtomicBool = AtomicBool::new(false);
 
-/// Takes what kernels print, from whatever thread, without the interpreter.
+/// Collects what kernels print, on any thread, without the interpreter.
 pub fn keep_printed(text: &str) {
     PRINTED.lock().unwrap_or_else(PoisonError::into_inner).push_str(text);
     ANYTHING_PRINTED.store(true, Ordering::Release);
@@ -273,7 +273,7 @@ pub fn dlpack_device() -> (i32, i32) {
     current().map_or((1, 0), |p| p.session.device().dlpack_device())
 }
 
-/// The attribute by which Python objects show arrays in the memory of the current program's device.
+/// The array-interface attribute for the memory of the current program's device.
 pub fn array_protocol() -> Option<&'static str> {
     current().and_then(|p| p.session.device().array_protocol())
 }

@@ -43,7 +43,7 @@ pub fn option_value(name: &str, value: &Bound<'_, PyAny>) -> PyResult<OptionValu
     if value.is(&builtins.getattr("float")?) || value.is(&builtins.getattr("int")?) {
         return Ok(OptionValue::None);
     }
-    // Ahead of names, which paths have too.
+    // Checked before names: paths have a name too.
     if let Ok(path) = value.call_method0(pyo3::intern!(py, "__fspath__")) {
         return Ok(OptionValue::Str(path.extract()?));
     }
@@ -82,9 +82,9 @@ pub fn init(py: Python<'_>, options: Option<&Bound<'_, PyDict>>) -> PyResult<Vec
     Ok(notices)
 }
 
-/// How long a process may take to end whose device is at work that does not end.
+/// Maximum time for the process to exit while the device runs work that does not end.
 const LONGEST_EXIT: Duration = Duration::from_secs(5);
-/// Exit status of a process that Ctrl-C has ended, as shells give it.
+/// Exit status after Ctrl-C, as shells report it.
 const INTERRUPTED: i32 = 130;
 
 /// Ends all programs; their fields, ndarrays and compiled kernels can no longer be used. Waits for queued work, unless
@@ -98,9 +98,9 @@ pub fn reset(py: Python<'_>, wait: bool) -> PyResult<()> {
     end_program(py)
 }
 
-/// Ends the program with the process. Queued work is not waited for when `wait` is false or the user has left a wait
-/// for it: it ends early, or the device is abandoned after a short time. The process then ends within some seconds,
-/// also where the driver waits for the device.
+/// Ends the program with the process. Does not wait for queued work if `wait` is false or the user has interrupted a
+/// wait: the work ends early, or the device is abandoned after a short time. The process then ends within some seconds,
+/// even if the driver waits for the device.
 #[pyfunction]
 pub fn end_process(py: Python<'_>, wait: bool) -> PyResult<()> {
     let programs = all();
@@ -122,7 +122,7 @@ pub fn end_process(py: Python<'_>, wait: bool) -> PyResult<()> {
     end
 }
 
-/// Ends the program. What a handler of signals raises meanwhile ends its work early, and is raised.
+/// Ends the program. If a signal handler raises meanwhile, ends its work early and raises the exception.
 fn end_program(py: Python<'_>) -> PyResult<()> {
     let busy = py.detach(detached::begin_work);
     let interpreter = Interpreter::held(py);
@@ -140,7 +140,7 @@ pub fn sync(py: Python<'_>) -> PyResult<()> {
     require(py)?;
     let programs = all();
     let sync_all = |caller: &dyn Caller| {
-        // A failure on one device does not keep the others from being waited for.
+        // Waits for the other devices even if one fails.
         let ends: Vec<_> = programs.iter().map(|program| program.session.sync(caller)).collect();
         ends.into_iter().collect()
     };
@@ -164,13 +164,13 @@ pub fn compiled_count(py: Python<'_>) -> PyResult<u64> {
     Ok(require(py)?.compiled.load(Ordering::Relaxed))
 }
 
-/// The processor of the current program's device that code is made for; `None` where that is the host's.
+/// The target processor of the current program's device; `None` for the host.
 #[pyfunction]
 pub fn device_processor() -> Option<String> {
     current().and_then(|p| p.session.processor().map(str::to_string))
 }
 
-/// Nominal rate of the clock that code of the current program's device reads, in hertz, if known.
+/// Nominal frequency of the clock that device code reads, in hertz, if known.
 #[pyfunction]
 pub fn clock_hz(py: Python<'_>) -> PyResult<Option<f64>> {
     Ok(require(py)?.session.device().clock_hz())
@@ -200,7 +200,7 @@ pub fn generation() -> u64 {
     current_epoch()
 }
 
-/// The number of this thread's current program, which none before it had; 0 without one.
+/// The unique number of this thread's current program; 0 without one.
 #[pyfunction]
 pub fn program_serial() -> u64 {
     current_serial()

@@ -8,14 +8,14 @@ use pyo3::prelude::*;
 
 use crate::errors::race_parts;
 
-/// The races that were found since someone asked; `None` where races are errors.
+/// The races found since the last query; `None` if races are errors.
 static COLLECTED: Mutex<Option<Vec<Race>>> = Mutex::new(None);
 
 fn collected() -> MutexGuard<'static, Option<Vec<Race>>> {
     COLLECTED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// From the next `init` on races are collected and are no errors.
+/// From the next `init` on, races are collected instead of raised.
 #[pyfunction]
 pub fn collect_races() {
     collected().get_or_insert_default();
@@ -28,7 +28,7 @@ pub fn take_races(py: Python<'_>) -> PyResult<Vec<Py<PyAny>>> {
     found.iter().map(|race| Ok(race_parts(race).into_pyobject(py)?.into_any().unbind())).collect()
 }
 
-/// Has a session's races collected, if they are.
+/// Makes a session collect its races, if collection is on.
 pub fn collect_of(session: &Session) {
     if collected().is_some() {
         let keep = |race: &Race| collected().iter_mut().for_each(|all| all.push(race.clone()));

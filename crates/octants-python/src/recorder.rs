@@ -11,24 +11,24 @@ use pyo3::prelude::*;
 use crate::back_ends::backends;
 use crate::{detached, errors, program};
 
-/// What the program's driver was asked to do.
+/// The log of the program's driver.
 #[pyclass(module = "octants._octants", frozen)]
 pub struct Recorder(Arc<Log>);
 
 #[pymethods]
 impl Recorder {
-    /// The stream of each task that was queued since the last time, by its handle.
+    /// The stream handle of each task queued since the last call.
     fn streams(&self) -> Vec<u64> {
         self.0.take_launched().iter().map(|task| task.stream).collect()
     }
 
-    /// Uses of memory whose order is not certain, and what was never given back.
+    /// Unordered uses of memory, and leaks.
     fn mistakes(&self) -> Vec<String> {
         self.0.mistakes()
     }
 }
 
-/// Goes on with a program on such a driver in place of the present one.
+/// Replaces the current program by one on the recording driver.
 #[pyfunction]
 pub fn record_calls(py: Python<'_>) -> PyResult<Recorder> {
     let log = Arc::new(Log::default());

@@ -20,8 +20,8 @@ pub enum ScalarError {
 
 /// The slot of `value` as a `scalar`.
 ///
-/// Integers and booleans are accepted where a float is wanted, floats nowhere but there. Integers that the type does
-/// not hold are refused, unless they are its bits read as an unsigned number.
+/// Integers and booleans convert to floats; floats convert to floats only. Out-of-range integers are rejected, unless
+/// they are the type's bits read as an unsigned number.
 #[inline]
 pub fn scalar_to_slot(value: &Bound<'_, PyAny>, scalar: Scalar) -> Result<u64, ScalarError> {
     if scalar.is_float() {

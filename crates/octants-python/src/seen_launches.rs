@@ -15,13 +15,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::trip_count_record::TripCountRecord;
 
-/// Launches seen of a specialization whose gradient nobody has asked for.
+/// Maximum number of recorded launches before the first `kernel.grad()`.
 const MOST_WITHOUT_GRADIENT: usize = 1000;
 
-/// Launches kept that ran differently. Of a specialization that has more none are seen any longer.
+/// Maximum number of distinct records per specialization. Beyond it, recording stops.
 const MOST_KEPT: usize = 1 << 16;
 
-/// Of one specialization.
+/// The recorded launches of one specialization.
 #[derive(Default)]
 pub struct SeenLaunches(Mutex<Seen>);
 
@@ -29,20 +29,20 @@ pub struct SeenLaunches(Mutex<Seen>);
 struct Seen {
     /// By the slots of their arguments.
     launches: HashMap<Box<[u64]>, Launches>,
-    /// The launches that were seen.
+    /// Number of recorded launches.
     count: usize,
-    /// The trip-count records that are kept.
+    /// Number of stored trip-count records.
     kept: usize,
-    /// No more are seen.
+    /// Recording has stopped.
     ended: bool,
 }
 
-/// Those with the same arguments.
+/// Launches with the same arguments.
 #[derive(Default)]
 struct Launches {
-    /// The different ones; the latest launch's is the last.
+    /// The distinct records; the last is the latest launch's.
     records: Vec<TripCountRecord>,
-    /// How many have had no gradient yet.
+    /// Number of launches without a gradient so far.
     owed: usize,
 }
 
@@ -51,7 +51,7 @@ impl SeenLaunches {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the next launch is to be seen.
+    /// Whether to record the next launch.
     pub fn wants_more(&self, differentiated: bool) -> bool {
         let mut seen = self.lock();
         if !differentiated && seen.count >= MOST_WITHOUT_GRADIENT {
@@ -60,19 +60,19 @@ impl SeenLaunches {
         !seen.ended && (differentiated || seen.count < MOST_WITHOUT_GRADIENT)
     }
 
-    /// Sees no more launches, and forgets those that were seen: what a gradient is of may be one that is not known.
+    /// Stops recording and forgets all launches: a gradient may now refer to a launch that was not recorded.
     pub fn end(&self) {
         let mut seen = self.lock();
         seen.ended = true;
         seen.forget();
     }
 
-    /// Forgets those that were seen; others are seen all the same.
+    /// Forgets the recorded launches; recording continues.
     pub fn forget(&self) {
         self.lock().forget();
     }
 
-    /// Sees a launch.
+    /// Records a launch.
     pub fn add(&self, slots: &[u64], trip_counts: TripCountRecord) {
         let mut seen = self.lock();
         let seen = &mut *seen;
@@ -97,7 +97,8 @@ impl SeenLaunches {
         self.lock().launches.get(slots).is_some_and(|same| same.owed > 0)
     }
 
-    /// A gradient is about to run. What the latest launch with its arguments was, where none was as it will be.
+    /// Called before a gradient runs. Returns the record of the latest launch with its arguments, if no launch matches
+    /// the gradient.
     pub fn unlike(&self, slots: &[u64], now: &TripCountRecord) -> Option<TripCountRecord> {
         let mut seen = self.lock();
         let same = seen.launches.get_mut(slots)?;

@@ -33,7 +33,7 @@ impl Search {
     fn meets(&mut self, axes: &[Axis], offset: i128, apart: bool) -> bool {
         let Some((&(stride, extent), inner)) = axes.split_first() else { return apart && offset.abs() < self.elem };
         let reach: i128 = inner.iter().map(|(s, n)| s * (n - 1)).sum::<i128>() + self.elem - 1;
-        // What the inner axes can still make up for. The first difference is positive, by symmetry.
+        // The offset that the inner axes can still compensate. The first difference is positive, by symmetry.
         let first = (-(reach + offset)).div_euclid(stride) + i128::from((-(reach + offset)).rem_euclid(stride) != 0);
         let last = (reach - offset).div_euclid(stride);
         let least = if apart { 1 - extent } else { 0 };

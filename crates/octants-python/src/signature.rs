@@ -16,7 +16,7 @@ use crate::errors;
 use crate::evaluate_annotations::{closure, evaluate};
 use crate::names::{function_name, marker, text_attribute};
 
-/// A declared parameter, not yet given a meaning.
+/// A declared parameter with its uninterpreted annotation.
 pub struct Declared<'py> {
     /// Its name.
     pub name: String,
@@ -44,7 +44,7 @@ pub fn parameter_names(function: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
     let flags: u32 = code.getattr(pyo3::intern!(py, "co_flags"))?.extract()?;
     let positional: usize = code.getattr(pyo3::intern!(py, "co_argcount"))?.extract()?;
     let keyword_only: usize = code.getattr(pyo3::intern!(py, "co_kwonlyargcount"))?.extract()?;
-    // What `functools.wraps` has made of a function says so.
+    // `functools.wraps` sets `__wrapped__`.
     if flags & (CO_VARARGS | CO_VARKEYWORDS) != 0 && function.hasattr(pyo3::intern!(py, "__wrapped__"))? {
         let name = function.getattr(pyo3::intern!(py, "__name__"))?;
         return Err(errors::syntax_error(
@@ -133,7 +133,7 @@ pub fn check_annotations(function: &Bound<'_, PyAny>) -> PyResult<()> {
     }
     let config = Config::new(backends());
     for (i, p) in declaration(function)?.params.iter().enumerate() {
-        // `typing.Any` says nothing, as no annotation does. References are for functions only.
+        // `typing.Any` means the same as no annotation. References are for functions only.
         if let Some(a) = &p.annotation
             && param_kind(a, &config)?.is_none()
             && marker(a).as_deref() != Some("ref_type")
@@ -168,7 +168,7 @@ fn return_annotation(annotation: Bound<'_, PyAny>) -> PyResult<Option<Bound<'_, 
     Ok(Some(annotation))
 }
 
-/// An annotation, or what its text means.
+/// An annotation, evaluated if it is a string.
 fn meaning<'py>(function: &Bound<'py, PyAny>, annotation: Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     if !annotation.is_instance_of::<PyString>() {
         return Ok(annotation);
@@ -214,7 +214,7 @@ pub struct Signature {
 }
 
 impl Signature {
-    /// Shows the collector what it holds.
+    /// Visits its objects for the garbage collector.
     pub fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.returns)?;
         self.params.iter().try_for_each(|p| p.kind.traverse(visit))
@@ -240,7 +240,7 @@ impl Signature {
         String::from("an argument")
     }
 
-    /// Checks a kernel's declaration and gives each parameter its meaning.
+    /// Checks a kernel's declaration and determines the kind of each parameter.
     pub fn of(function: &Bound<'_, PyAny>, declaration: &Declaration<'_>, config: &Config) -> PyResult<Signature> {
         let py = function.py();
         check_parameter_kinds(function)?;

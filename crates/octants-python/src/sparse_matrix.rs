@@ -243,12 +243,12 @@ impl DirectSolver {
         Ok(DirectSolver { solver })
     }
 
-    /// Analyzes the pattern of a square matrix. A string says why it cannot be.
+    /// Analyzes the pattern of a square matrix. Returns the reason as a string if it fails.
     fn analyze(&mut self, py: Python<'_>, matrix: &HostMatrix) -> PyResult<Option<String>> {
         self.work(py, matrix, Step::Analyze)
     }
 
-    /// Computes the factors of a matrix with the pattern that was analyzed. A string says why there are none.
+    /// Factorizes a matrix with the analyzed pattern. Returns the reason as a string if it fails.
     fn factorize(&mut self, py: Python<'_>, matrix: &HostMatrix) -> PyResult<Option<String>> {
         self.work(py, matrix, Step::Factorize)
     }

@@ -79,11 +79,11 @@ struct Fixed {
     owner: Option<Py<PyAny>>,
 }
 
-/// Code and what it was made for.
+/// Compiled code, with its key and guards.
 pub struct Specialization {
-    /// What the arguments came to.
+    /// The key of the arguments that it was compiled for.
     pub key: Box<[u64]>,
-    /// The program whose code it is.
+    /// The serial of the program that owns the code.
     serial: u64,
     /// The code.
     pub code: Executable,
@@ -100,21 +100,21 @@ pub struct Specialization {
     captured: Box<[CapturedArray]>,
     /// The code was made for arrays that share memory.
     pub may_alias: bool,
-    /// It takes those that are the same for one array, as derivatives do.
+    /// Arrays that are the same are one buffer in the code, as derivatives need.
     pub unites_arrays: bool,
-    /// Which arrays shared memory in the call that it was made for, of those that are no arguments.
+    /// The non-argument arrays that shared memory in the call that it was compiled for.
     united: OnceLock<Sharing>,
-    /// Numbers from around the kernel that are compiled in.
+    /// Captured numbers that are compiled in.
     pub constants: Vec<Constant>,
-    /// The labels of its checkpoints, and the objects that the user gave for them.
+    /// The checkpoint labels, with the user's objects for them.
     pub checkpoints: Vec<(i64, Py<PyAny>)>,
-    /// The length of some loop may come from memory.
+    /// Some loop's trip count may come from memory.
     pub may_record_trip_counts: bool,
     /// Some of its arrays may have a gradient.
     pub may_have_gradient: bool,
-    /// The gradient may need such a loop.
+    /// The gradient may depend on such a loop.
     pub records_trip_counts: AtomicBool,
-    /// Launches are to be seen, for gradients that are asked for by hand.
+    /// Launches are recorded for manual gradients.
     pub sees_launches: AtomicBool,
     /// Launches that a manual `kernel.grad()` may refer to.
     pub seen: SeenLaunches,
@@ -122,10 +122,10 @@ pub struct Specialization {
     pub split: Vec<SplitArray>,
 }
 
-/// An array that the code reaches otherwise than by an argument. Its address is in a slot.
+/// A non-argument array that the code uses. Its address is in a slot.
 struct CapturedArray {
     slot: u32,
-    /// Extents follow the address: their number, and the bytes of an element.
+    /// If extents follow the address: their number, and the bytes of an element.
     extents: u32,
     bytes: u64,
 }
@@ -150,8 +150,8 @@ impl CapturedArray {
     }
 }
 
-/// Pairs of arrays that share memory, and whether they are the same. The first is none of the arguments; the second
-/// counts these and then the others.
+/// Pairs of arrays that share memory, and whether they are the same. The first is a non-argument array. The second is
+/// an index into the arguments followed by the other arrays.
 type Sharing = SmallVec<[(usize, usize, bool); 4]>;
 
 /// An array argument that the code uses.
@@ -172,7 +172,7 @@ impl ArraySlot {
 }
 
 impl Specialization {
-    /// Shows the collector what it holds. Numbers and weak references refer to nothing.
+    /// Visits its objects for the garbage collector. Numbers and weak references refer to nothing.
     pub fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         self.result.traverse(visit)?;
         self.groups_of_guards.iter().try_for_each(|g| g.traverse(visit))?;
@@ -184,13 +184,13 @@ impl Specialization {
         })
     }
 
-    /// The gradient needs no loop whose length comes from memory.
+    /// Notes that the gradient depends on no loop whose trip count comes from memory.
     pub fn has_no_trip_counts(&self) {
         self.records_trip_counts.store(false, Ordering::Relaxed);
         self.sees_launches.store(false, Ordering::Relaxed);
     }
 
-    /// What differs from what was read while compiling, for messages.
+    /// Describes what has changed since compilation, for messages.
     pub fn changed(&self, args: &[Bound<'_, PyAny>]) -> Option<(u32, String)> {
         let (mut slots, mut gathered) = (Slots::from_slice(&self.slots), Gathered::of(self.serial, false));
         let differs = |g: &&Guard| matches!(g.holds(args, &mut slots, &mut gathered), Ok(false));
@@ -204,7 +204,7 @@ impl Specialization {
         self.alive.iter().all(|(_, object)| object.is_alive(py))
     }
 
-    /// As [`Specialization::is_alive`], of the objects that one parameter brought.
+    /// As [`Specialization::is_alive`], for the objects of one parameter.
     #[inline]
     pub fn is_alive_for(&self, param: u32, py: Python<'_>) -> bool {
         // In the order of the parameters.
@@ -212,8 +212,8 @@ impl Specialization {
         self.alive[first..].iter().take_while(|(p, _)| *p == param).all(|(_, object)| object.is_alive(py))
     }
 
-    /// Fills the slots of a launch with these arguments. False when what was read of them while compiling has changed.
-    /// Code that is `fresh` was made from them a moment ago: what differs now differs whenever it is read.
+    /// Fills the slots of a launch with these arguments. False if a guard fails. `fresh` code was compiled from them a
+    /// moment ago: a value that differs now differs each time it is read.
     #[inline]
     pub fn fill<'py>(
         &self,
@@ -241,8 +241,8 @@ impl Specialization {
         Ok(self.may_alias || fresh || !self.shares_memory(slots, &gathered.spans))
     }
 
-    /// Looks again at what was read of compile-time arguments, and fills the slots of what they hold. False where
-    /// something has changed.
+    /// Checks the guards on compile-time arguments, and fills the slots of the values that they hold. False if a guard
+    /// fails.
     #[inline]
     pub fn read_objects<'py>(
         &self,
@@ -279,24 +279,24 @@ impl Specialization {
         Ok(true)
     }
 
-    /// A launch reads attributes and items of compile-time arguments.
+    /// Whether a launch reads attributes and items of compile-time arguments.
     #[inline]
     pub fn reads_objects(&self) -> bool {
         !(self.guards.is_empty() && self.groups_of_guards.is_empty() && self.numbers.is_empty())
     }
 
-    /// Words of the arguments and the slots that they go to.
+    /// Argument words, and their slots.
     pub fn copies(&self) -> &[Copy] {
         &self.copies
     }
 
-    /// Addresses and extents of the arrays that are no arguments.
+    /// Addresses and extents of the non-argument arrays.
     #[inline]
     pub fn captured_words<'a>(&'a self, slots: &'a [u64]) -> impl Iterator<Item = u64> + 'a {
         self.captured.iter().flat_map(|memory| memory.words(slots).iter().copied())
     }
 
-    /// The arrays that are no arguments and share memory with others in this call: both, and whether they are the same.
+    /// The non-argument arrays that share memory with others in this call: both, and whether they are the same.
     fn sharing(&self, slots: &[u64], gathered: &Gathered<'_>) -> Sharing {
         let meets = |(low, high): (u64, u64), (l, h): (u64, u64)| low < h && l < high;
         let mut out = Sharing::new();
@@ -310,7 +310,7 @@ impl Specialization {
         out
     }
 
-    /// An array that the code reaches in two ways is the same in this call, which the key does not tell.
+    /// Whether an array that the code reaches by two paths is the same in this call. The key does not say.
     pub fn shares_memory(&self, slots: &[u64], spans: &[Span]) -> bool {
         self.captured.iter().enumerate().any(|(i, memory)| {
             let (low, high) = memory.span(slots);
@@ -319,14 +319,13 @@ impl Specialization {
         })
     }
 
-    /// The numbers among the slots that are read from objects at launch. Other modes of the same kernel read the same
-    /// ones.
+    /// The slot values that are read from objects at launch. Other modes of the same kernel read the same ones.
     pub fn numbers(&self, slots: &[u64]) -> SmallVec<[u64; 4]> {
         self.numbers.iter().map(|n| slots[n.slot()]).collect()
     }
 
-    /// A slot that differs between two launches and is no such number: the argument, by its place among the leaves of
-    /// all, where it is one's.
+    /// A slot that differs between two launches and is not such a number. Returns the argument's index among all
+    /// leaves, if the slot is an argument's.
     pub fn changed_slot(&self, one: &[u64], other: &[u64]) -> Option<Option<u32>> {
         let is_number = |i: usize| self.numbers.iter().any(|n| n.slot() == i);
         let i = (0..one.len()).find(|&i| other.get(i) != Some(&one[i]) && !is_number(i))? as u32;

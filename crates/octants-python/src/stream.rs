@@ -24,7 +24,7 @@ struct Scope {
     stream: Option<Py<Stream>>,
     /// The program.
     serial: u64,
-    /// What puts the thread back on the program that it was on.
+    /// The token that restores the thread's previous program.
     before: u64,
 }
 
@@ -40,31 +40,31 @@ thread_local! {
 pub struct Stream {
     /// None once it was destroyed.
     pub inner: Mutex<Option<runtime::Stream>>,
-    /// Whose it is.
+    /// Its origin.
     pub kind: Kind,
     /// Its program.
     pub serial: u64,
 }
 
-/// Whose a stream is.
+/// A stream's origin.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Made by `create_stream`.
     Own,
     /// The program's default stream.
     Default,
-    /// Someone else's.
+    /// External: made by another library.
     Wrapped,
 }
 
-/// Its value, whatever a thread that panicked left there.
+/// Locks, ignoring poison.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        // Nobody is kept waiting who only stops naming a stream.
+        // Dropping the Python object must not block.
         if self.kind == Kind::Own
             && let Some(stream) = self.inner.get_mut().unwrap_or_else(PoisonError::into_inner).take()
         {
@@ -94,8 +94,8 @@ impl Stream {
         lock(&self.inner).as_ref().map_or(0, runtime::Stream::handle)
     }
 
-    /// Waits for the stream's work, unless it is someone else's, and releases the stream. Where the wait is left, the
-    /// stream stays.
+    /// Waits for the stream's work, unless the stream is external, and releases the stream. If the wait is interrupted,
+    /// the stream stays.
     pub fn finish(&self, py: Python<'_>, report: bool) -> PyResult<()> {
         let Some(stream) = lock(&self.inner).take() else { return Ok(()) };
         if self.kind != Kind::Own || !stream.alive() {
@@ -124,7 +124,7 @@ pub fn stream_argument(value: &Bound<'_, PyAny>, name: &str) -> PyResult<runtime
     }
 }
 
-/// As [`stream_argument`], for what takes streams of devices other than the current one, too.
+/// As [`stream_argument`], but also accepts streams of other devices.
 pub fn stream_of_any_device(value: &Bound<'_, PyAny>, name: &str) -> PyResult<runtime::Stream> {
     match value.cast_exact::<Stream>() {
         Ok(stream) => stream.get().open(value.py()),
@@ -167,7 +167,7 @@ fn foreign_stream(value: &Bound<'_, PyAny>, name: &str) -> PyResult<runtime::Str
         None => value.getattr_opt(pyo3::intern!(py, "cuda_stream"))?.and_then(|h| h.extract::<u64>().ok()),
     };
     let Some(handle) = handle else {
-        // Only there may an event be as well.
+        // Only this parameter also accepts events.
         let event = if name == EVENT_OR_STREAM { "an Event or " } else { "" };
         return Err(PyTypeError::new_err(format!(
             "{name} must be {event}a Stream (or an object with __cuda_stream__), got {}",
@@ -179,7 +179,7 @@ fn foreign_stream(value: &Bound<'_, PyAny>, name: &str) -> PyResult<runtime::Str
     program.session.device().stream_from_handle(handle).map_err(|e| raised(py, e))
 }
 
-/// Refuses a stream that says that it is of another device of the same kind, as torch's do.
+/// Rejects a stream that reports another device of the same kind, as torch's streams do.
 fn check_index(value: &Bound<'_, PyAny>, program: &Program, name: &str) -> PyResult<()> {
     let py = value.py();
     let Some(device) = value.getattr_opt(pyo3::intern!(py, "device"))? else { return Ok(()) };
@@ -217,8 +217,7 @@ pub fn in_stream_scope() -> bool {
     ON_STREAM.get()
 }
 
-/// The stream of the scope that this thread is in, or torch's where the program follows that; `None` for the default
-/// stream.
+/// The stream of this thread's scope, or torch's current one if the program follows it; `None` for the default stream.
 #[inline]
 pub fn scope_stream(py: Python<'_>) -> PyResult<Option<runtime::Stream>> {
     if ON_STREAM.get() {
@@ -275,7 +274,7 @@ fn pop(is_it: impl FnOnce(&Scope) -> bool) -> bool {
     left.is_some()
 }
 
-/// The scope of a device, until dropped, for what is done for an object of that device.
+/// The scope of a device, until dropped, for operations on an object of that device.
 pub struct OnDevice {
     serial: u64,
 }

@@ -24,7 +24,7 @@ pub struct StreamScope {
 
 #[pymethods]
 impl Stream {
-    /// Wraps a stream that someone else made, by the driver's handle. Zero is the default stream. It is never
+    /// Wraps an external stream, given as the driver's handle. Zero is the default stream. A wrapped stream is never
     /// destroyed.
     #[staticmethod]
     fn from_handle(py: Python<'_>, handle: u64) -> PyResult<Stream> {
@@ -57,8 +57,8 @@ impl Stream {
         waiting(py, |_| stream.query())
     }
 
-    /// Makes later work of this stream wait for an event, or for what is queued on another stream now. Either may be
-    /// another device's.
+    /// Makes later work of this stream wait for an event, or for all work queued so far on another stream. Either may
+    /// belong to another device.
     fn wait(&self, event_or_stream: &Bound<'_, PyAny>) -> PyResult<()> {
         let py = event_or_stream.py();
         let stream = self.open(py)?;
@@ -72,8 +72,8 @@ impl Stream {
         waiting(py, |caller| stream.wait_for(&other, caller))
     }
 
-    /// Waits for the stream's work and gives the stream back. Doing so twice is fine. A wrapped stream is only let go
-    /// of.
+    /// Waits for the stream's work and destroys the stream. Calling this twice is allowed. A wrapped stream is only
+    /// released.
     fn destroy(&self, py: Python<'_>) -> PyResult<()> {
         self.finish(py, true)
     }
@@ -95,14 +95,14 @@ impl Stream {
             && self.kind == Kind::Own
             && kind.is_subclass_of::<PyKeyboardInterrupt>()?
         {
-            // The user has just left a wait: another one would keep them.
+            // The user has just interrupted a wait: do not wait again.
             let endless = lock(&self.inner).take_if(|stream| !stream.cancel());
             detached::waiting(py, || endless.map(runtime::Stream::let_go));
         }
         self.finish(py, kind.is_none())
     }
 
-    /// The protocol by which other libraries take the stream: version and handle.
+    /// The `__cuda_stream__` protocol, by which other libraries accept the stream: version and handle.
     fn __cuda_stream__(&self, py: Python<'_>) -> PyResult<(i64, u64)> {
         Ok((0, self.open(py)?.handle()))
     }
@@ -113,7 +113,7 @@ impl Stream {
         if slf.is(other) || (a.kind == Kind::Default && b.kind == Kind::Default && a.serial == b.serial) {
             return true;
         }
-        // Each device counts its handles from where it likes.
+        // Handles of different devices may be equal.
         let handle = a.get_handle();
         handle != 0 && handle == b.get_handle() && a.serial == b.serial
     }
@@ -160,8 +160,7 @@ impl StreamScope {
     }
 }
 
-/// Makes a stream, of the current device where none is given. Streams of a higher priority come first where the device
-/// has a choice.
+/// Creates a stream, by default on the current device. The device prefers streams of higher priority.
 #[pyfunction]
 #[pyo3(signature = (priority = 0, device = None))]
 pub fn create_stream(py: Python<'_>, priority: i32, device: Option<&Bound<'_, PyAny>>) -> PyResult<Stream> {
@@ -191,7 +190,7 @@ fn default_of(program: &Program) -> Stream {
     Stream::new(program, program.session.device().default_stream().clone(), Kind::Default)
 }
 
-/// The stream on which kernels run unless told otherwise.
+/// The stream on which kernels run by default.
 #[pyfunction]
 pub fn default_stream(py: Python<'_>) -> PyResult<Stream> {
     Ok(default_of(&*program::require(py)?))
@@ -209,7 +208,7 @@ pub fn current_stream(py: Python<'_>) -> PyResult<Py<Stream>> {
     }
 }
 
-/// Counts of the pool of streams that the groups of kernels run on.
+/// Statistics of the stream pool for groups of kernels.
 #[pyfunction]
 pub fn stream_pool_stats<'py>(py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
     let stats = program::require(py)?.session.device().stream_pool_stats();
@@ -222,7 +221,7 @@ pub fn stream_pool_stats<'py>(py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
     Ok(dict)
 }
 
-/// Gives back the pool's idle streams.
+/// Destroys the pool's idle streams.
 #[pyfunction]
 pub fn trim_stream_pool(py: Python<'_>) -> PyResult<()> {
     let program = program::require(py)?;

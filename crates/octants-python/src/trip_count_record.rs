@@ -8,28 +8,27 @@ use crate::errors;
 /// What is recorded after a launch, and again before its gradient.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct TripCountRecord {
-    /// Numbers for each loop or read: whether it is a read, its line, its iterations, and what tells its executions
-    /// apart.
+    /// For each loop or read: whether it is a read, its line, its number of iterations, and a hash of its executions.
     places: Vec<[i64; 4]>,
 }
 
 impl TripCountRecord {
-    /// What the kernel that tells it returned.
+    /// From the result of the recording kernel.
     pub fn of(result: Py<PyAny>, py: Python<'_>) -> PyResult<TripCountRecord> {
         let words: Vec<u64> = result.extract::<Option<_>>(py)?.unwrap_or_default();
         let places = words.chunks_exact(4).map(|place| std::array::from_fn(|i| place[i] as i64)).collect();
         Ok(TripCountRecord { places })
     }
 
-    /// No loop's length comes from memory.
+    /// No loop's trip count comes from memory.
     pub fn is_empty(&self) -> bool {
         self.places.is_empty()
     }
 
-    /// Raises where a loop would run another number of times than it did, or something would be read that was not.
+    /// Raises if a loop's trip count, or a value that is read, differs from the launch.
     pub fn check(&self, now: &TripCountRecord, kernel: &str, py: Python<'_>) -> PyResult<()> {
         let changed = || self.places.iter().zip(&now.places).filter(|(was, is)| was != is);
-        // What a loop reads differs also because it runs more often.
+        // Report loops first: reads also differ because a loop runs more often.
         let Some((was, is)) = changed().find(|(was, _)| was[0] == 0).or_else(|| changed().next()) else {
             return Ok(());
         };

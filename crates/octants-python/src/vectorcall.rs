@@ -67,7 +67,7 @@ unsafe fn call(
     result.map(Py::into_ptr)
 }
 
-/// Tells the type of kernels where the entry is, with the first of them.
+/// Sets the type's vectorcall offset, using the first kernel.
 pub fn tell_type(kernel: &Bound<'_, Kernel>) {
     static TOLD: Once = Once::new();
     TOLD.call_once(|| {

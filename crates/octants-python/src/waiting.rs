@@ -18,7 +18,7 @@ pub fn waiting<T>(py: Python<'_>, wait: impl FnOnce(&dyn Caller) -> Result<T, De
     end.map_err(|e| errors::from_engine(py, e))
 }
 
-/// The same, for what a session waits for. What a handler of signals raises meanwhile ends the wait.
+/// The same, for waits inside a session. An exception from a signal handler ends the wait.
 pub fn interruptible<T>(
     py: Python<'_>,
     wait: impl FnOnce(&dyn Caller) -> Result<T, EngineError>,

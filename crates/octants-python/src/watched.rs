@@ -28,7 +28,7 @@ struct Members {
     members: Vec<(Py<PyString>, Member)>,
 }
 
-/// What a member was.
+/// The recorded value of a member.
 enum Member {
     /// An array, or an object with members.
     Kept(Py<PyWeakrefReference>),
@@ -41,13 +41,13 @@ enum Member {
 pub struct Watched(Vec<Members>);
 
 impl Watched {
-    /// Looks at an argument. `None` for one that cannot be told to be unchanged.
+    /// Records an argument. `None` if changes of it cannot be detected.
     pub fn of(kind: &ParamKind, value: &Bound<'_, PyAny>) -> PyResult<Option<Watched>> {
         let mut watched = Watched::default();
         Ok(watched.add(kind, value)?.then_some(watched))
     }
 
-    /// Whether all members are what they were.
+    /// Whether all members are unchanged.
     #[inline]
     pub fn is_unchanged(&self, py: Python<'_>) -> PyResult<bool> {
         for object in &self.0 {
@@ -58,8 +58,8 @@ impl Watched {
         Ok(true)
     }
 
-    /// The arrays and objects among the members, for a call to hold: another thread may assign to a member while the
-    /// kernel runs, which must not free them.
+    /// The arrays and objects among the members. A call holds them, because another thread may assign to a member while
+    /// the kernel runs.
     pub fn members<'py>(&self, py: Python<'py>) -> impl Iterator<Item = Bound<'py, PyAny>> {
         let kept = self.0.iter().flat_map(|object| &object.members).filter_map(|(_, member)| match member {
             Member::Kept(weak) => Some(weak),
@@ -68,7 +68,7 @@ impl Watched {
         kept.filter_map(move |weak| weak.bind(py).upgrade())
     }
 
-    /// Adds an object with what it holds; false where that may change unseen.
+    /// Adds an object with its members; false if these may change undetected.
     fn add(&mut self, kind: &ParamKind, value: &Bound<'_, PyAny>) -> PyResult<bool> {
         let ParamKind::Dataclass(class, kinds) = kind else { return is_constant(kind, value) };
         let py = value.py();
@@ -85,7 +85,7 @@ impl Watched {
         for (name, kind) in kinds {
             let name = name.bind(py);
             let Some(member) = dict.get_item(name)? else { return Ok(false) };
-            // A property, or another data descriptor, would come before what the dict holds.
+            // A property or another data descriptor takes precedence over the dict.
             let hidden = match class.as_any().getattr_opt(name)? {
                 Some(default) => default.get_type().hasattr(pyo3::intern!(py, "__set__"))?,
                 None => false,
@@ -98,7 +98,7 @@ impl Watched {
             }
             let was = match PyWeakrefReference::new(&member) {
                 Ok(weak) => Member::Kept(weak.unbind()),
-                // What it holds might hold the object.
+                // Its members might refer to the object.
                 Err(_) if by_identity(&member)? => return Ok(false),
                 Err(_) => Member::Value(member.clone().unbind()),
             };
@@ -140,7 +140,7 @@ impl Members {
     }
 }
 
-/// It adds the same to a call as long as it lives.
+/// Whether a value contributes the same to every call as long as it lives.
 fn is_constant(kind: &ParamKind, value: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(match kind {
         ParamKind::Array(wanted) if wanted.optional && value.is_none() => true,
@@ -161,7 +161,7 @@ fn is_constant(kind: &ParamKind, value: &Bound<'_, PyAny>) -> PyResult<bool> {
     })
 }
 
-/// The attributes that an object has itself, where they are looked up as those of ordinary objects.
+/// The object's `__dict__`, if its attributes are looked up in the standard way.
 pub fn dict_of<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyDict>>> {
     // SAFETY: the object is alive, and so is its class.
     let ordinary = unsafe {
@@ -179,12 +179,12 @@ pub fn dict_of<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, Py
     Ok(dict.cast_into_exact::<PyDict>().ok())
 }
 
-/// The flag of classes whose objects have a dict in a place of the interpreter's choice.
+/// `Py_TPFLAGS_MANAGED_DICT`.
 const MANAGED_DICT: std::ffi::c_ulong = 1 << 4;
-/// The flag of classes that have a number for their version.
+/// The type flag for a valid version tag.
 const VALID_VERSION: std::ffi::c_ulong = 1 << 19;
 
-/// The interpreter's number of the version of an object's class, if it has one now.
+/// The version tag of an object's class, if it has a valid one.
 pub fn version_of(object: &Bound<'_, PyAny>) -> Option<c_uint> {
     // SAFETY: the object is alive, and so is its class.
     let (flags, version) = unsafe {
@@ -202,8 +202,8 @@ struct DictHead {
     version: u64,
 }
 
-/// A number that no other dict has had, and that each change of the dict replaces (PEP 509). 0 from Python 3.13 on,
-/// where assignments to attributes need not count, and the number goes away.
+/// The dict's version tag (PEP 509): unique among all dicts, and replaced by each change. 0 from Python 3.13 on, where
+/// assignments to attributes need not count and the tag is being removed.
 pub fn dict_version(dict: &Bound<'_, PyDict>) -> u64 {
     static COUNTED: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
     let py = dict.py();

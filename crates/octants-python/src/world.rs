@@ -38,17 +38,17 @@ use crate::source::definition_length;
 pub struct Read<'py> {
     /// How it was reached.
     pub path: Path,
-    /// What was there.
+    /// Its value.
     pub value: Bound<'py, PyAny>,
 }
 
 /// Python, for one compilation.
 pub struct PyWorld<'py> {
     py: Python<'py>,
-    /// What numbers are taken to be, and those that were asked for.
+    /// Values to use for captured numbers, and the numbers that were read.
     given: Vec<Constant>,
     constants: RefCell<Vec<Constant>>,
-    /// What is printed and warned of was said before.
+    /// Suppresses output and warnings, which an earlier compilation has shown.
     is_silent: bool,
     config: Config,
     objects: RefCell<Vec<Bound<'py, PyAny>>>,
@@ -62,7 +62,7 @@ pub struct PyWorld<'py> {
 
 impl<'py> Handles<'py> for PyWorld<'py> {
     fn handle(&self, object: Bound<'py, PyAny>) -> Obj {
-        // A wrapper stands for what it wraps; where that cannot be had, it stays what it is.
+        // Unwraps a wrapper, if possible.
         let object = unwrap_tensor(object.clone()).unwrap_or(object);
         let key = object.as_ptr() as usize;
         if let Some(&obj) = self.index.borrow().get(&key) {
@@ -95,22 +95,22 @@ impl<'py> PyWorld<'py> {
         }
     }
 
-    /// A world in which these numbers are what they were.
+    /// A world that uses these values for captured numbers.
     pub fn with_constants(py: Python<'py>, config: &Config, given: Vec<Constant>) -> PyWorld<'py> {
         PyWorld { given, ..PyWorld::new(py, config) }
     }
 
-    /// The same, without a word to the user: for a kernel of the package's own, made of one that has been compiled.
+    /// The same, without output: for an internal kernel derived from one that has been compiled.
     pub fn silent(self) -> PyWorld<'py> {
         PyWorld { is_silent: true, ..self }
     }
 
-    /// The numbers from around the kernel that were asked for.
+    /// The captured numbers that were read.
     pub fn take_constants(&self) -> Vec<Constant> {
         self.constants.take()
     }
 
-    /// A number that was found under a name, or what it is to be taken for.
+    /// A number found under a name, or the value to use for it.
     fn constant(&self, owner: &Bound<'py, PyAny>, name: &str, found: Bound<'py, PyAny>) -> Bound<'py, PyAny> {
         if !is_number(&found) {
             return found;
@@ -118,7 +118,7 @@ impl<'py> PyWorld<'py> {
         let given = self.given.iter().find(|c| c.is_of(owner, name));
         let value = given.map_or(found, |c| c.value.bind(self.py).clone());
         let mut constants = self.constants.borrow_mut();
-        // What cannot be referred to weakly is mostly made for the occasion.
+        // Objects without weak references are mostly temporary.
         if !constants.iter().any(|c| c.is_of(owner, name))
             && let Ok(owner) = PyWeakrefReference::new(owner)
         {
@@ -144,7 +144,7 @@ impl<'py> PyWorld<'py> {
         let path = Path { param, steps, live };
         let value = self.object(obj);
         if value.is_instance_of::<PyList>() || value.is_instance_of::<PyDict>() {
-            // Told apart by identity, but what is in them may change.
+            // The key identifies them by identity, but their contents may change.
             self.reads.borrow_mut().push(Read { path: path.clone(), value });
         }
         self.reached.borrow_mut().entry(obj).or_insert(path);
@@ -178,7 +178,7 @@ impl<'py> PyWorld<'py> {
         self.causes.take()
     }
 
-    /// Shows the collected warnings: they may raise, where the user has made errors of them.
+    /// Shows the collected warnings. They raise if the user has turned warnings into errors.
     pub fn show_warnings(&self, sources: &octants_engine::diag::Sources) -> PyResult<()> {
         for warning in self.warnings.take() {
             let stored = stored_warning(&warning, sources);
@@ -187,7 +187,7 @@ impl<'py> PyWorld<'py> {
         Ok(())
     }
 
-    /// Says again what an earlier compilation of the same has said.
+    /// Repeats the output and warnings of an earlier compilation.
     pub fn repeat(&self, printed: &[String], warnings: &[StoredWarning]) -> PyResult<()> {
         printed.iter().for_each(|line| self.print(line));
         warnings.iter().try_for_each(|warning| self.show(warning))
@@ -220,7 +220,7 @@ impl<'py> PyWorld<'py> {
         }
     }
 
-    /// What the compiler is told about an exception, which is kept.
+    /// Keeps an exception, and returns its description for the compiler.
     fn failure(&self, error: PyErr) -> WorldError {
         let value = error.value(self.py);
         let name = value.get_type().name().map_or_else(|_| "Exception".to_string(), |n| n.to_string());
@@ -261,7 +261,7 @@ impl<'py> PyWorld<'py> {
         py.import("builtins")?.getattr_opt(name)
     }
 
-    /// Takes note of something that was read of an object, where that object belongs to a compile-time argument.
+    /// Records a read from an object, if the object belongs to a compile-time argument.
     fn remember(&self, from: Obj, step: impl FnOnce() -> Step, found: &Bound<'py, PyAny>) -> Obj {
         let obj = self.handle(found.clone());
         let path = self.reached.borrow().get(&from).map(|path| path.then(step()));
@@ -339,7 +339,7 @@ fn source_file(py: Python<'_>, function: &Bound<'_, PyAny>, name: &str) -> PyRes
             return Ok(Arc::new(SourceFile { path, text, first_line }));
         }
     }
-    // Long files hold many functions: lines are looked at only as far as this one goes.
+    // Scans only this function's lines: long files contain many functions.
     let mut window = 64;
     loop {
         let texts: Vec<String> =
@@ -392,7 +392,7 @@ impl World for PyWorld<'_> {
     fn attribute(&self, obj: Obj, name: &str) -> WorldResult<Option<Obj>> {
         match self.object(obj).getattr(name) {
             Ok(found) if self.is_live(obj) && is_number(&found) => Ok(self.live_number(obj, name, &found)),
-            // What arguments hold is compared at each launch.
+            // Launches compare the contents of arguments.
             Ok(found) if !self.reached.borrow().contains_key(&obj) => {
                 Ok(Some(self.handle(self.constant(&self.object(obj), name, found))))
             }
@@ -567,7 +567,7 @@ impl World for PyWorld<'_> {
     }
 
     fn runs_on_any_stack(&self) -> bool {
-        // From 3.14 on the interpreter knows where a thread's stack ends, and takes another one for an overflow.
+        // From 3.14 on the interpreter knows the bounds of a thread's stack, and treats another stack as an overflow.
         self.py.version_info() < (3, 14)
     }
 
@@ -579,7 +579,7 @@ impl World for PyWorld<'_> {
 
     fn warn(&self, warning: Diagnostic) {
         let mut warnings = self.warnings.borrow_mut();
-        // An unrolled loop comes to the same line again.
+        // An unrolled loop reaches the same line again.
         if !warnings.iter().any(|w| w.span == warning.span && w.message == warning.message) {
             warnings.push(warning);
         }

@@ -35,7 +35,7 @@ pub fn array_argument(wanted: &ArrayKind, value: &Bound<'_, PyAny>, place: &Plac
     }
     let Some(mut view) = view else { return Err(not_an_array(value, place)) };
     let mut elem = wanted.elem.clone();
-    // Another library's array of vectors brings its own type of numbers: numpy's is f64 where nothing is said.
+    // Another library's array of vectors has its own scalar type: numpy's default is f64.
     if let (true, Some(vector)) = (!own || wanted.any_scalar, &elem)
         && !vector.shape().is_empty()
     {
@@ -70,8 +70,8 @@ pub fn array_argument(wanted: &ArrayKind, value: &Bound<'_, PyAny>, place: &Plac
     }
 }
 
-/// A copy of an array of numpy's, which a launch copies back. Of an array whose elements share memory there is none: it
-/// would not be known which of them holds the result.
+/// A copy of a numpy array, which a launch copies back. `None` if elements of the array share memory: it would be
+/// ambiguous which of them holds the result.
 #[cold]
 fn row_major_copy(value: &Bound<'_, PyAny>, view: &ArrayView) -> PyResult<Option<ArrayView>> {
     let py = value.py();
@@ -88,7 +88,7 @@ fn row_major_copy(value: &Bound<'_, PyAny>, view: &ArrayView) -> PyResult<Option
     }))
 }
 
-/// Whether an argument of a `qd.Tensor` parameter is an array, of ours or of another library, and no field.
+/// Whether an argument of a `qd.Tensor` parameter is an array, ours or another library's, and not a field.
 pub fn is_array(value: &Bound<'_, PyAny>) -> PyResult<bool> {
     if value.is_instance_of::<Ndarray>() || exchange_table::has_described(value) {
         return Ok(true);

@@ -10,7 +10,7 @@ use crate::errors;
 use crate::names::Known;
 use crate::ndarray::Ndarray;
 
-/// Appends what tells a compile-time value apart: numbers, strings and tuples by value, anything else by identity.
+/// Appends a compile-time value's part of the key: numbers, strings and tuples by value, anything else by identity.
 pub fn template_key(key: &mut SmallVec<[u64; 16]>, value: &Bound<'_, PyAny>, place: &Place<'_>) -> PyResult<()> {
     let py = value.py();
     let p = value.as_ptr();
@@ -62,7 +62,7 @@ pub fn template_key(key: &mut SmallVec<[u64; 16]>, value: &Bound<'_, PyAny>, pla
     Ok(())
 }
 
-/// Whether a key tells this compile-time value apart by its address, so that it must not die while the key is used.
+/// Whether a key contains this compile-time value's address, so that the value must live as long as the key.
 pub fn by_identity(value: &Bound<'_, PyAny>) -> PyResult<bool> {
     let by_value = value.is_none()
         || value.is_exact_instance_of::<PyBool>()
@@ -75,7 +75,7 @@ pub fn by_identity(value: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(!is_numpy_scalar(value)?)
 }
 
-/// By its type alone: asking as Python does would look for a `__class__` of the object too.
+/// Checks the type alone: `isinstance` would also look up the object's `__class__`.
 fn is_numpy_scalar(value: &Bound<'_, PyAny>) -> PyResult<bool> {
     let scalars = Known::get(value.py())?.np_generic.as_ptr();
     // SAFETY: both are live types.

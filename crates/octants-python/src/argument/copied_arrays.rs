@@ -9,7 +9,7 @@ use crate::array_view::ArrayView;
 use crate::program::Program;
 use crate::waiting::waiting;
 
-/// A copy, and what it is of.
+/// A copy, and its original.
 pub struct CopiedArray<'py> {
     /// Which value or array.
     pub leaf: u32,
@@ -20,7 +20,7 @@ pub struct CopiedArray<'py> {
 }
 
 impl<'py> Gathered<'py> {
-    /// Notes what the array taken last is a copy of.
+    /// Records the original of the array added last.
     #[cold]
     pub(super) fn note_copy(&mut self, view: &ArrayView, py: Python<'py>) {
         let (Some(span), Some(original), Some(copy)) = (self.spans.last(), &view.original, &view.owner) else { return };
@@ -32,8 +32,8 @@ impl<'py> Gathered<'py> {
         });
     }
 
-    /// Raises where a copy would not do: the original is in the call once more, or the launch is made again later.
-    /// `written` says which arrays the kernel writes, and `name` what they are called.
+    /// Raises if a copy would be wrong: the original is also passed directly, or the launch is repeated later.
+    /// `written` says which arrays the kernel writes; `name` returns their names.
     #[cold]
     pub fn check_copies(&self, written: impl Fn(u32) -> bool, name: impl Fn(u32) -> String) -> PyResult<()> {
         let refuse = |array: &CopiedArray<'_>, why: &str| {

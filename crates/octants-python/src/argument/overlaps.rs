@@ -4,13 +4,13 @@ use smallvec::SmallVec;
 
 use super::Gathered;
 
-/// Of more arrays than this overlaps are found by sorting.
+/// Above this number of arrays, overlaps are found by sorting.
 const MANY_SPANS: usize = 16;
 
 /// Why a kernel must not write an array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unwritable {
-    /// Its owner says so.
+    /// Its owner marks it read-only.
     ReadOnly,
     /// Several indices name the same memory, so that iterations would race.
     SelfOverlapping,

@@ -7,16 +7,16 @@ use octants_engine::runtime::{self, KeptCounters};
 
 use crate::argument::Follows;
 
-/// What is asked of a launch beside its arguments.
+/// The options of a launch.
 #[derive(Default)]
 pub(super) struct Asked<'a> {
     pub(super) mode: AutodiffMode,
-    /// What numbers that objects hold are taken to be; `None` to read them.
+    /// Recorded values of the numbers that objects hold; `None` to read them.
     pub(super) numbers: Option<&'a [u64]>,
     /// The default stream for `None`.
     pub(super) stream: Option<&'a runtime::Stream>,
-    /// What it follows, if it is of a gradient.
+    /// The forward launches, if it is of a gradient.
     pub(super) follows: Option<Follows>,
-    /// Takes what the counters of the kernel's loops are before the launch.
+    /// Receives the kernel's loop counters before the launch.
     pub(super) counters: Option<&'a OnceCell<KeptCounters>>,
 }

@@ -35,7 +35,7 @@ thread_local! {
     static LAST_TASKS: Cell<usize> = const { Cell::new(0) };
 }
 
-/// How many tasks this thread's last launch of a user's kernel has.
+/// The number of tasks of this thread's last launch of a user's kernel.
 #[pyfunction]
 pub fn last_task_count() -> usize {
     LAST_TASKS.get()
@@ -67,8 +67,8 @@ impl Kernel {
         Self::call_on(slf, given, stream.as_ref(), named, mode)
     }
 
-    /// A call with arguments by place, the value of `qd_stream`, and all that was named, where that is more than the
-    /// stream.
+    /// A call with positional arguments, the value of `qd_stream`, and the keyword arguments, if there are others than
+    /// the stream.
     #[inline]
     pub fn call_on<'py>(
         slf: &Bound<'py, Self>,
@@ -100,7 +100,7 @@ impl Kernel {
         Self::run_differentiated(slf, args, stream, mode)
     }
 
-    /// A call under `arch=qd.python`, of whatever stream.
+    /// A call under `arch=qd.python`, which ignores the stream.
     #[cold]
     fn run_as_python(
         &self,
@@ -122,7 +122,7 @@ impl Kernel {
         plain_python::run(self.function(py), &PyTuple::new(py, args)?, named.as_ref(), plain_python::Caller::Kernel)
     }
 
-    /// A call with all its arguments, by place.
+    /// A call with all its arguments, in order.
     pub fn run<'py>(
         slf: &Bound<'py, Self>,
         args: &[Bound<'py, PyAny>],
@@ -136,7 +136,7 @@ impl Kernel {
         Self::run_now(slf, args, stream, mode)
     }
 
-    /// The gradient of a call with all its arguments, as one of an order.
+    /// The gradient of a call with all its arguments, within a gradient order.
     #[cold]
     pub fn run_gradient<'py>(
         slf: &Bound<'py, Self>,
@@ -191,7 +191,7 @@ impl Kernel {
         Ok(result)
     }
 
-    /// Notes a launch that a gradient may be asked for.
+    /// Records a launch that a gradient may refer to.
     #[inline]
     pub(super) fn note_launch<'py>(
         slf: &Bound<'py, Self>,
@@ -234,7 +234,7 @@ impl Kernel {
         Ok(result)
     }
 
-    /// A call for those who must know what was launched.
+    /// A call whose caller needs to know what was launched.
     #[cold]
     pub(super) fn run_with<'py>(
         &self,
@@ -261,7 +261,7 @@ impl Kernel {
         Ok((result, spec))
     }
 
-    /// What the arguments of a call are and hold.
+    /// Converts the arguments of a call.
     #[inline]
     pub(super) fn gather<'py>(
         &self,
@@ -281,8 +281,8 @@ impl Kernel {
         Ok(gathered)
     }
 
-    /// Runs a specialization whose slots are filled, from what was gathered of the arguments and the dataclasses that
-    /// were passed over.
+    /// Launches a specialization whose slots are filled. `gathered` is the result of converting the arguments, without
+    /// the cached dataclasses.
     #[inline]
     pub(super) fn launch(
         &self,
@@ -299,7 +299,7 @@ impl Kernel {
             gathered.check_copies(|leaf| spec.writes(leaf), |leaf| spec.name_of(leaf, parameter))?;
         }
         let session = &prepared.program.session;
-        // Where all work is done at once the host's arrays are used as they are.
+        // On a synchronous device, host arrays are used in place.
         let hosts = gathered.spans.iter().any(|s| s.host) || !gathered.hosted.is_empty();
         let tells = !session.device().is_immediate() && hosts;
         let arrays = if tells { spec.host_arrays(gathered) } else { SmallVec::new() };
@@ -356,7 +356,7 @@ impl Kernel {
         }
     }
 
-    /// Refuses launches on split arrays of whom ranks know nothing: those that are recorded or captured.
+    /// Rejects recorded and captured launches on split arrays, because other ranks do not take part in them.
     #[cold]
     fn check_split(&self, py: Python<'_>, spec: &Specialization, gathered: &Gathered<'_>) -> PyResult<()> {
         if gathered.split_launch.is_some() && !runtime::nesting::capturing() || split_launch::is_alone(spec, py)? {

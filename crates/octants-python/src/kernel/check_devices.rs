@@ -11,9 +11,9 @@ use crate::world::PyWorld;
 
 /// Memory of another device.
 pub struct Elsewhere {
-    /// The tree of fields that it is, or the buffer of the kernel.
+    /// The tree of fields, or the kernel's buffer.
     what: Memory,
-    /// The program whose it is.
+    /// The program that owns it.
     pub serial: u64,
 }
 
@@ -22,8 +22,8 @@ enum Memory {
     Buffer(usize),
 }
 
-/// Looks at the memory that code reaches without an argument: the trees of fields, and arrays from around the kernel.
-/// Those that objects hold are looked at in each launch.
+/// Checks the memory that code reaches without an argument: trees of fields, and captured arrays. Each launch checks
+/// the arrays that objects hold.
 pub fn find_elsewhere(binding: &Binding, world: &PyWorld<'_>, serial: u64) -> PyResult<Option<Elsewhere>> {
     for (root, &id) in (0..).zip(&binding.roots) {
         let lies = world.object(Obj(id)).getattr("buffer")?.cast::<Buffer>()?.get().serial();
@@ -44,7 +44,7 @@ pub fn find_elsewhere(binding: &Binding, world: &PyWorld<'_>, serial: u64) -> Py
 }
 
 impl Elsewhere {
-    /// The memory in words, as the kernel names it.
+    /// Describes the memory by the kernel's name for it.
     pub fn describe(&self, kernel: &ir::Kernel) -> String {
         let of_root = |buffer: &&ir::Buffer, root: u32| match &buffer.layout {
             Layout::Dense { components, .. } => components.iter().any(|c| c.root == root),

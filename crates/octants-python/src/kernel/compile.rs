@@ -29,14 +29,15 @@ use crate::specialization::{Described, Slots, Specialization};
 use crate::world::PyWorld;
 use crate::{detached, errors};
 
-/// Specializations kept; of more, the ones not used for longest are dropped.
+/// Maximum number of specializations; the least recently used ones are dropped.
 const MOST_SPECIALIZATIONS: usize = 1024;
 
-/// Compilations for different values of the same objects after which the user is told.
+/// Number of compilations for different values of the same objects before the user is warned.
 const MANY_CHANGES: usize = 16;
 
 impl Kernel {
-    /// The specialization for what was gathered of a call; its slots are filled. One thread compiles it, others wait.
+    /// Finds or compiles the specialization for a call's arguments, and fills the slots. One thread compiles, others
+    /// wait.
     #[cold]
     pub(super) fn find_or_compile<'py>(
         slf: &Bound<'py, Self>,
@@ -68,7 +69,7 @@ impl Kernel {
         }
         let dead: Vec<_> = {
             let mut state = this.lock();
-            // None where the program has ended meanwhile.
+            // `None` if the program has ended meanwhile.
             let none = &mut Vec::new();
             let kept = state.under(serial).map_or(none, |known| &mut known.specializations);
             let (alive, dead) = kept.drain(..).partition(|s: &Arc<Specialization>| s.is_alive(py));
@@ -84,7 +85,7 @@ impl Kernel {
         Ok(spec)
     }
 
-    /// Says once that a kernel is compiled repeatedly because something changes that it was compiled for.
+    /// Warns once that a kernel is recompiled because a guarded value keeps changing.
     fn warn_of_changes(
         &self,
         py: Python<'_>,
@@ -116,7 +117,7 @@ impl Kernel {
         }
     }
 
-    /// A new specialization, from what an earlier process kept where that fits.
+    /// Creates a specialization, from an earlier process's stored compilation if that fits.
     fn compile<'py>(
         slf: &Bound<'py, Self>,
         prepared: &Prepared,
@@ -198,7 +199,7 @@ impl Kernel {
         spec.may_record_trip_counts = may_record_trip_counts;
         let records_trip_counts = may_record_trip_counts && mode == AutodiffMode::None && !this.library;
         spec.records_trip_counts = AtomicBool::new(records_trip_counts);
-        // Recording a launch includes a wait for it, and what it ran cannot be told from the counters that it leaves.
+        // Recording a launch waits for it, and the counters that it leaves do not show what it ran.
         let sees_launches = records_trip_counts && session.config().debug && !spec.code.has_counters();
         spec.sees_launches = AtomicBool::new(sees_launches);
         if may_record_trip_counts && !spec.may_have_gradient {
@@ -208,8 +209,8 @@ impl Kernel {
         Ok(spec)
     }
 
-    /// The numbers from around the kernel that are compiled into what a launch with these arguments runs: a derivative
-    /// is of that, whatever has become of the numbers.
+    /// The captured numbers that are compiled into the forward code for these arguments. The derivative uses the same
+    /// values even if the numbers have changed.
     fn constants(&self, py: Python<'_>, prepared: &Prepared, args: &[Bound<'_, PyAny>]) -> PyResult<Vec<Constant>> {
         let launched = self.gather(prepared, args, AutodiffMode::None)?;
         let state = self.lock();
@@ -217,7 +218,7 @@ impl Kernel {
         Ok(spec.map_or_else(Vec::new, |s| s.constants.iter().map(|c| c.clone_ref(py)).collect()))
     }
 
-    /// What the compiler is told about a call's arguments.
+    /// Describes a call's arguments to the compiler.
     pub(super) fn describe<'py>(
         &self,
         prepared: &Prepared,
@@ -236,8 +237,8 @@ impl Kernel {
         Ok(described)
     }
 
-    /// What the front end makes of a call, with whether its arrays may overlap. It asks `asked`, which is before
-    /// `world`.
+    /// Runs the front end on a call. Also returns whether its arrays may overlap. The front end queries `asked`, which
+    /// wraps `world`.
     pub(super) fn lower<'py>(
         slf: &Bound<'py, Self>,
         prepared: &Prepared,
@@ -273,7 +274,7 @@ impl Kernel {
         Ok((Arc::new(lowering), alias))
     }
 
-    /// What of an earlier compilation fits this call, its code, and whether that is for arrays that may overlap.
+    /// The stored compilation that fits this call, its code, and whether the code is for arrays that may overlap.
     fn recall<'py>(
         &self,
         prepared: &Prepared,
@@ -282,13 +283,13 @@ impl Kernel {
         world: &PyWorld<'py>,
         search: &mut Search<'_>,
     ) -> PyResult<Option<(Recalled, Executable, bool)>> {
-        // Who looks at compilations must be shown them.
+        // Do not recall from the cache while a compilation observer is installed.
         if inspection::is_observed(&prepared.program) {
             return Ok(None);
         }
         let session = &prepared.program.session;
         for found in std::mem::take(&mut search.recalled) {
-            // Compiling it again says what is wrong.
+            // Compiling again reports the error.
             if find_elsewhere(&found.binding, world, prepared.program.serial)?.is_some() {
                 return Ok(None);
             }
@@ -310,7 +311,7 @@ impl Kernel {
         Ok(None)
     }
 
-    /// What tells this kernel from others, for finding what was compiled of it before.
+    /// The kernel's identity in the disk cache.
     fn identity(&self, py: Python<'_>) -> PyResult<Vec<String>> {
         let function = self.function(py);
         let text = |name| text_attribute(function, name).unwrap_or_default();
@@ -324,13 +325,13 @@ impl Kernel {
     }
 }
 
-/// The names that a function takes from the functions around it.
+/// The free variables of a function.
 fn captured_names(function: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
     let py = function.py();
     function.getattr(pyo3::intern!(py, "__code__"))?.getattr(pyo3::intern!(py, "co_freevars"))?.extract()
 }
 
-/// Says something to who asked for it.
+/// Logs a message if debug logging is enabled.
 fn log_debug(py: Python<'_>, text: impl FnOnce() -> String) -> PyResult<()> {
     let logging = Package::get(py)?.logging.bind(py);
     if logging.call_method1("is_logging_effective", ("debug",))?.is_truthy()? {
@@ -339,9 +340,9 @@ fn log_debug(py: Python<'_>, text: impl FnOnce() -> String) -> PyResult<()> {
     Ok(())
 }
 
-/// A broken invariant of the compiler as an exception that programs survive.
+/// Converts a compiler panic to an exception.
 fn guarded<T>(py: Python<'_>, kernel: &str, run: impl FnOnce() -> T) -> PyResult<T> {
-    // What a panic leaves half done is dropped with the compilation.
+    // State that a panic leaves incomplete is dropped with the compilation.
     catch_unwind(AssertUnwindSafe(run)).map_err(|payload| {
         let text = payload
             .downcast_ref::<String>()

@@ -33,7 +33,7 @@ impl Kernel {
             (true, false) => GraphUse::Graph,
             (true, true) => GraphUse::WithCheckpoints,
         };
-        // What is wrong with a declaration is said where it is.
+        // Reports errors of the declaration at decoration time.
         evaluate_annotations(&fn_)?;
         let program = program::current();
         let default = octants_engine::Config::new(backends());
@@ -85,8 +85,8 @@ impl Kernel {
         self.pure.store(true, Ordering::Relaxed);
     }
 
-    /// Launches, and keeps what the gradient needs when it gets the arguments that `with_gradients` returns; for
-    /// functions of torch. `None` in scopes, of which the launch is then a part.
+    /// Launches, and records what the gradient needs. The gradient gets the arguments that `with_gradients` returns.
+    /// For torch autograd functions. `None` inside a scope, which then records the launch.
     fn _launch(
         slf: &Bound<'_, Self>,
         args: &Bound<'_, PyTuple>,
@@ -119,7 +119,7 @@ impl Kernel {
         slf
     }
 
-    /// Whether the folder of compiled kernels spared the latest compilation, of a kernel with `fastcache=True`.
+    /// Whether the latest compilation of a kernel with `fastcache=True` was a hit in the folder of compiled kernels.
     #[getter]
     fn src_ll_cache_observations(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         if let Some(seen) = self.lock().observations.as_ref().map(|o| o.clone_ref(py)) {
@@ -180,7 +180,7 @@ impl Kernel {
         format!("<{}>", self.description())
     }
 
-    /// How many specializations are kept.
+    /// The number of specializations.
     fn _specialization_count(&self) -> usize {
         self.lock().known.iter().map(|known| known.specializations.len()).sum()
     }

@@ -34,11 +34,11 @@ pub struct RecordedLaunch {
     spec: Arc<Specialization>,
     slots: Slots,
     trip_counts: TripCountRecord,
-    /// The stream it was made on; the default one for `None`.
+    /// Its stream; `None` for the default one.
     stream: Option<runtime::Stream>,
     /// The program that made it.
     serial: u64,
-    /// What the counters of its loops were when it began.
+    /// Its loop counters when it began.
     counters: Arc<runtime::KeptCounters>,
 }
 
@@ -61,8 +61,8 @@ impl RecordedLaunch {
         Ok((result, launch))
     }
 
-    /// Launches a kernel without gradients, and keeps what its gradient will need when it gets the same memory
-    /// `with_gradients`: a function that returns those arguments.
+    /// Launches a kernel without gradients, and keeps what its gradient will need. `with_gradients` returns the
+    /// arguments for the gradient: the same memory, with gradients.
     pub(super) fn for_function<'py>(
         kernel: &Bound<'py, Kernel>,
         args: &[Bound<'py, PyAny>],
@@ -98,8 +98,8 @@ impl RecordedLaunch {
         Ok((result, launch))
     }
 
-    /// How many times the loops of the launch run as memory is now; under validation also what its gradient reads.
-    /// Among gradients of an order this has its place, too: it reads what they change for a while.
+    /// The launch's trip-count record with memory as it is now; under validation also what its gradient reads. It takes
+    /// part in a gradient order, because it reads memory that these gradients change temporarily.
     fn trip_counts_now<'py>(
         &self,
         kernel: &Bound<'py, Kernel>,
@@ -112,12 +112,12 @@ impl RecordedLaunch {
         Kernel::take_trip_counts(kernel, args, asked)
     }
 
-    /// What is asked of a launch that finds the counters as they were.
+    /// Launch options that restore the counters.
     fn following<'a>(&self, mode: AutodiffMode, order: Option<Arc<runtime::LaunchOrder>>) -> Asked<'a> {
         Asked { mode, follows: Some(Follows { order, counters: self.counters.clone() }), ..Asked::default() }
     }
 
-    /// Raises where the arguments are no longer what they were.
+    /// Raises if the arguments have changed.
     fn check_arguments(&self, kernel: &Bound<'_, Kernel>, args: &[Bound<'_, PyAny>]) -> PyResult<()> {
         let (this, py) = (kernel.get(), kernel.py());
         let (prepared, _) = this.prepared(py)?;
@@ -162,13 +162,13 @@ impl RecordedLaunch {
         self.serial
     }
 
-    /// Whether it was made on another stream than the default one.
+    /// Whether it ran on a stream other than the default one.
     #[getter]
     fn is_on_stream(&self) -> bool {
         self.stream.is_some()
     }
 
-    /// Launches again, with the numbers of the launch.
+    /// Launches again with the recorded numbers.
     #[pyo3(signature = (*args))]
     fn __call__<'py>(&self, py: Python<'py>, args: &Bound<'py, PyTuple>) -> PyResult<()> {
         let (kernel, numbers) = (self.kernel.bind(py), self.spec.numbers(&self.slots));
@@ -178,8 +178,8 @@ impl RecordedLaunch {
         kernel.get().run_with(kernel, args.as_slice(), asked, &mut Slots::new()).map(drop)
     }
 
-    /// Runs the gradient of the launch on its stream, in its place among those of an order. The arguments are those of
-    /// the launch, unless they are said to be `others` in their places: the same memory with gradients.
+    /// Runs the gradient of the launch on its stream, within a gradient order. `others` replaces the launch's arguments
+    /// by the same memory with gradients.
     #[pyo3(signature = (*args, others = false, order = None))]
     fn grad<'py>(
         &self,

@@ -19,36 +19,36 @@ use crate::names::{is_field, is_tensor};
 use crate::ndarray::Ndarray;
 use crate::specialization::{Copy, Slots, Specialization};
 
-/// Launches that a kernel remembers, the last one first. One that is under way is not among them.
-// Boxed, since a launch is taken out and put back, and is too large to be moved twice on the hot path.
+/// Cached launches of a kernel, latest first. A launch in progress is taken out.
+// Boxed: a launch is taken out and put back, and is too large to move twice on the hot path.
 #[allow(clippy::vec_box)]
 #[derive(Default)]
 pub(super) struct Repeats(Mutex<Vec<Box<Repeat>>>);
 
-/// A kernel that is called for a few objects in turn remembers all of them.
+/// Enough for a kernel that is called for a few objects in turn.
 const MOST_REPEATS: usize = 8;
 
 type Flats = SmallVec<[Arc<Flat>; 8]>;
 
-/// A launch.
+/// A cached launch.
 struct Repeat {
     /// Not kept alive: the kernel drops specializations that it does not need.
     spec: Weak<Specialization>,
     /// Its dataclass arguments.
     flats: Flats,
-    /// What the other arguments came to: their key and their arrays.
+    /// The key and the arrays of the other arguments.
     key: Box<[u64]>,
     spans: Box<[Span]>,
-    /// Where one of these arrays shares memory with another array of the call, the words of all of them.
+    /// The words of these arrays, if one shares memory with another array of the call.
     shared: Option<Box<[u64]>>,
-    /// From words of the other arguments to slots.
+    /// Copies from words of the other arguments to slots.
     copies: Box<[Copy]>,
     slots: Slots,
-    /// Memory of the arrays that are no arguments.
+    /// Memory of the non-argument arrays.
     captured: Box<[u64]>,
 }
 
-/// The dataclass arguments of a call, and what the other arguments came to.
+/// The dataclass arguments of a call, and the converted other arguments.
 struct Parts<'py> {
     flats: Flats,
     others: Gathered<'py>,
@@ -78,7 +78,7 @@ impl Repeats {
 }
 
 impl Repeat {
-    /// Fills the slots that may differ. False where the launch would not be the same otherwise.
+    /// Fills the slots that may differ. False if anything else differs.
     #[inline]
     fn refill<'py>(
         &mut self,
@@ -93,7 +93,7 @@ impl Repeat {
         let moved = self.spans.iter().zip(&others.spans).any(|(a, b)| (a.low, a.high) != (b.low, b.high));
         let fits = match &self.shared {
             None => !moved || !meets_another(&others.spans, &self.flats),
-            // Which arrays share memory, and whether they are the same, is a part of the key of the whole call.
+            // The key of the whole call says which arrays share memory, and which are the same.
             Some(words) => !moved && others.array_words().eq(words.iter().copied()),
         };
         if !fits {
@@ -116,12 +116,12 @@ fn meets_another(spans: &[Span], flats: &[Arc<Flat>]) -> bool {
     spans.iter().enumerate().any(|(i, a)| spans[..i].iter().chain(of_flats()).any(|b| meets(a, b)))
 }
 
-/// Whether code of the user's may run when such an argument is taken. It may assign to members of a dataclass.
+/// Whether converting such an argument may run user code, which may assign to members of a dataclass.
 fn may_run_python(kind: &ParamKind, value: &Bound<'_, PyAny>) -> bool {
     match kind {
-        // Taken already, or known by identity.
+        // Already converted, or identified by address.
         ParamKind::Dataclass(..) | ParamKind::Template => false,
-        // An array of another library is asked for its memory.
+        // Another library's array runs code to export its memory.
         ParamKind::Either => is_foreign(value),
         ParamKind::Scalar(_) => {
             !(value.is_exact_instance_of::<PyInt>()
@@ -141,13 +141,13 @@ fn is_foreign(value: &Bound<'_, PyAny>) -> bool {
         || is_field(value).unwrap_or(false))
 }
 
-/// Holds what a call uses of dataclasses whose members may be assigned to before it ends.
+/// Keeps the members of mutable dataclasses alive during a call.
 fn hold_members<'py>(py: Python<'py>, gathered: &mut Gathered<'py>, flats: &[Arc<Flat>]) {
     gathered.held.extend(flats.iter().flat_map(|flat| flat.watched.members(py)));
 }
 
 impl Prepared {
-    /// Looks at the arguments of a call. `None` where a dataclass is new or has changed.
+    /// Inspects the arguments of a call. `None` if a dataclass is new or has changed.
     #[inline]
     fn split<'py>(&self, py: Python<'py>, kernel: &Kernel, args: &[Bound<'py, PyAny>]) -> PyResult<Option<Parts<'py>>> {
         let mut flats = Flats::new();
@@ -175,7 +175,7 @@ impl Prepared {
         Ok(Some(Parts { flats, others }))
     }
 
-    /// The copies that a launch makes of words of other arguments than dataclasses, from where they are without these.
+    /// A launch's copies of the words of non-dataclass arguments, with source indices that leave out the dataclasses.
     fn copies_of_others<'py>(
         &self,
         kernel: &Kernel,
@@ -204,8 +204,7 @@ impl Prepared {
 }
 
 impl Kernel {
-    /// Launches as in an earlier call with the same dataclasses. `None` where there was none, or something else has
-    /// changed.
+    /// Repeats a launch with the same dataclasses. `None` without one, or if something else has changed.
     #[inline]
     pub(super) fn repeat<'py>(
         slf: &Bound<'py, Self>,
@@ -216,7 +215,7 @@ impl Kernel {
         let (this, py) = (slf.get(), slf.py());
         let Some(mut parts) = prepared.split(py, this, args)? else { return Ok(None) };
         let Some(mut repeat) = prepared.repeats.take(&parts) else { return Ok(None) };
-        // One that does not hold any more is dropped.
+        // An outdated launch is dropped.
         let Some(spec) = repeat.spec.upgrade() else { return Ok(None) };
         // Dataclasses that have not changed hold their objects.
         let mut others =
@@ -240,7 +239,7 @@ impl Kernel {
         result.map(Some)
     }
 
-    /// Remembers a launch that is about to be made, where its dataclasses have come before.
+    /// Caches a launch before it runs, if its dataclasses have been passed before.
     pub(super) fn remember<'py>(
         &self,
         py: Python<'py>,
@@ -253,7 +252,7 @@ impl Kernel {
             return Ok(());
         }
         let Some(Parts { flats, others }) = prepared.split(py, self, args)? else { return Ok(()) };
-        // What a launch must know of each array in the host's memory is gathered again.
+        // Each launch converts host arrays again.
         let foreign = flats.iter().flat_map(|flat| flat.spans()).any(|s| s.host || s.unwritable.is_some());
         if foreign {
             return Ok(());

@@ -61,7 +61,7 @@ impl Kernel {
 }
 
 impl Specialization {
-    /// What a launch that ended after this checkpoint returns, or one that came to its end.
+    /// The result of a launch that stopped after this checkpoint, or of one that completed.
     pub fn graph_status(&self, py: Python<'_>, ended_at: Option<i64>) -> PyResult<Py<PyAny>> {
         let found = ended_at.and_then(|at| self.checkpoints.iter().find(|(label, _)| *label == at));
         let object = found.map(|(_, object)| object.clone_ref(py));

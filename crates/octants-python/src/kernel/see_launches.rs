@@ -13,7 +13,7 @@ use crate::specialization::{Slots, Specialization};
 use crate::trip_count_record::TripCountRecord;
 
 impl Kernel {
-    /// Takes note of a launch that has run, for gradients that may be asked for by hand.
+    /// Records a launch that has run, for manual gradients.
     #[cold]
     pub(super) fn see_launch<'py>(
         slf: &Bound<'py, Self>,
@@ -31,7 +31,7 @@ impl Kernel {
         let found =
             Self::find_or_compile(slf, &prepared, &mut gathered, args, &mut trip_count_slots, AutodiffMode::Trips);
         let recording = match found {
-            // Not every kernel can be differentiated, and nobody has asked for this one's gradient.
+            // The kernel may not be differentiable, and its gradient has not been requested.
             Err(error) if error.is_instance_of::<PyException>(py) => {
                 spec.sees_launches.store(false, Ordering::Relaxed);
                 spec.seen.end();
@@ -52,16 +52,15 @@ impl Kernel {
         Ok(())
     }
 
-    /// Forgets the launches that were seen: there is one of another kind, on a stream or for a tape, that the next
-    /// gradient may be of.
+    /// Forgets the recorded launches: the next gradient may refer to a launch that is not recorded here, on a stream or
+    /// for a tape.
     pub(super) fn forget_seen(&self) {
         if self.sees_launches.swap(false, Ordering::Relaxed) {
             self.lock().known.iter().flat_map(|k| &k.specializations).for_each(|spec| spec.seen.forget());
         }
     }
 
-    /// Raises where loops of the gradient with these arguments, which is asked for by hand, would run as in no launch
-    /// that was seen.
+    /// Raises if the trip counts of a manual gradient with these arguments match no recorded launch.
     pub(super) fn check_seen<'py>(
         slf: &Bound<'py, Self>,
         args: &[Bound<'py, PyAny>],

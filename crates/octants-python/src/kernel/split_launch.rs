@@ -13,7 +13,7 @@ use crate::program::Program;
 use crate::specialization::{Slots, Specialization};
 use crate::stream::{Kind, Stream};
 
-/// What the package makes of a launch: nothing when this process is the only rank, which computes all rows.
+/// The package's object for a launch; `None` if this process is the only rank, which computes all rows.
 pub fn begin<'py>(
     spec: &Specialization,
     args: &[Bound<'py, PyAny>],
@@ -33,7 +33,7 @@ pub fn begin<'py>(
     Ok((!launch.is_none()).then_some(launch))
 }
 
-/// This process is the only rank, and launches need nothing of this module.
+/// This process is the only rank: launches do not use this module.
 pub fn is_alone(spec: &Specialization, py: Python<'_>) -> PyResult<bool> {
     if spec.code.split_tasks().flatten().any(|task| !task.wraps.is_empty()) {
         return Ok(false);

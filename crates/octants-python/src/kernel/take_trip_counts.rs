@@ -8,8 +8,8 @@ use crate::specialization::Slots;
 use crate::trip_count_record::TripCountRecord;
 
 impl Kernel {
-    /// The trip-count record of a launch with these arguments as memory is now; the mode is that of loops, or that of
-    /// what gradients read too.
+    /// The trip-count record of a launch with these arguments and the present memory. The mode records loops only, or
+    /// also the values that gradients read.
     pub(super) fn take_trip_counts<'py>(
         slf: &Bound<'py, Self>,
         args: &[Bound<'py, PyAny>],

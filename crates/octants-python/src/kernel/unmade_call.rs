@@ -67,7 +67,7 @@ impl UnmadeCall {
         Kernel::find_or_compile(kernel, &prepared, &mut gathered, &args, &mut Slots::new(), self.mode).map(drop)
     }
 
-    /// What the call would be compiled from.
+    /// The input of the call's compilation.
     fn inspect(&self, py: Python<'_>) -> PyResult<Inspection> {
         let (kernel, args) = (self.kernel.bind(py), self.bind(py)?);
         let this = kernel.get();

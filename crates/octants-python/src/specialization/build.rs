@@ -52,7 +52,7 @@ fn fill_roots(
 }
 
 impl Specialization {
-    /// Puts together what a launch needs, once the kernel is compiled.
+    /// Builds the specialization of a compiled kernel.
     pub fn new(
         (gathered, args): (&Gathered<'_>, &[Bound<'_, PyAny>]),
         described: Described,
@@ -119,7 +119,7 @@ impl Specialization {
                     let (from, count) = words(leaf);
                     copies.push(Copy { leaf: leaf as u32, from, to, count });
                 }
-                // Not an argument: a number that one holds.
+                // Not an argument, but a number that an argument holds.
                 None => numbers.push(LiveNumber::new(py, *param, path, layout.param_leaves[i][0], to)),
             }
         }
@@ -155,7 +155,7 @@ impl Specialization {
     }
 }
 
-/// What the code assumes: the arrays that it uses, and all that was read of compile-time arguments.
+/// The guards: the arrays that the code uses, and all reads from compile-time arguments.
 fn guards(py: Python<'_>, world: &PyWorld<'_>, live: Vec<LiveArray>) -> PyResult<Vec<Guard>> {
     let mut out: Vec<Guard> = Vec::new();
     let mut arrays: Vec<(u32, Vec<String>)> = Vec::new();

@@ -21,7 +21,7 @@ use crate::world::PyWorld;
 /// A value or array argument: where it is in the parameter list.
 pub(super) type Leaf = (u32, Vec<String>);
 
-/// What the compiler is told about the arguments, and where their words come from.
+/// The compiler's description of the arguments, and the sources of their words.
 #[derive(Default)]
 pub struct Described {
     /// One per parameter.
@@ -114,7 +114,7 @@ impl Described {
         Ok(ArgSpec::Template(obj))
     }
 
-    /// Makes sure that an address in the key is that of this object as long as the specialization is used.
+    /// Keeps the object behind an address in the key, or watches its lifetime, as long as the specialization is used.
     fn keep(&mut self, param: u32, value: &Bound<'_, PyAny>) -> PyResult<()> {
         if let Ok(tuple) = value.cast::<PyTuple>() {
             return tuple.iter().try_for_each(|item| self.keep(param, &item));

@@ -16,13 +16,13 @@ pub struct SplitArray {
 }
 
 enum Found {
-    /// An argument, or what attributes lead to from one.
+    /// An argument, or an object reached from one by attributes.
     Argument(u32, Vec<String>),
     Object(Py<PyAny>),
 }
 
 impl SplitArray {
-    /// The split arrays of a kernel, by what its tasks do with them.
+    /// The split arrays of a kernel, from its tasks' accesses.
     pub fn all_of<'a>(
         binding: &Binding,
         tasks: impl Iterator<Item = &'a SplitTask>,
@@ -62,7 +62,7 @@ impl SplitArray {
         }
     }
 
-    /// An argument leads to it, so that the key of the call tells what it overlaps.
+    /// Whether it is reached from an argument, so that the call's key says what it overlaps.
     pub fn is_argument(&self) -> bool {
         matches!(self.found, Found::Argument(..))
     }
