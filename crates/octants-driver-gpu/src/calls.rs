@@ -1,7 +1,7 @@
-//! What a driver's library does on the thread's current device, each call checked: methods of [`Entered`], which is
-//! there only while that device is the right one.
+//! Checked calls of a driver's library on the thread's current device: methods of [`Entered`], which exists only while
+//! the right device is current.
 //!
-//! Functions take handles as they are: who calls ensures that they are alive.
+//! Functions do not check handles: the caller ensures that they are alive.
 //!
 //! ```compile_fail
 //! // A call that forgets to make the device the thread's own does not compile.
@@ -29,10 +29,10 @@ use crate::symbols::{
 };
 use crate::vendor::{GridShape, Located};
 
-/// Room for what the compiler of the driver says.
+/// Log buffers of the driver's compiler.
 const LOG_BYTES: usize = 16 << 10;
 
-/// Room for what it says, errors and notes.
+/// The error log and the info log.
 struct Logs([Vec<u8>; 2]);
 
 impl Logs {
@@ -40,7 +40,7 @@ impl Logs {
         Logs([vec![0; LOG_BYTES], vec![0; LOG_BYTES]])
     }
 
-    /// Options that have it written here, and their values.
+    /// The options that direct the logs here, and their values.
     fn options(&mut self) -> ([i32; 4], [*mut c_void; 4]) {
         let options = [
             number::JIT_ERROR_LOG_BUFFER,
@@ -54,7 +54,7 @@ impl Logs {
         (options, [errors.as_mut_ptr().cast(), size, notes.as_mut_ptr().cast(), size])
     }
 
-    /// An error with what was said about it.
+    /// Adds the log to an error.
     fn explain(&self, error: &DeviceError) -> String {
         let mut message = error.to_string();
         for log in &self.0 {
@@ -88,7 +88,7 @@ impl Entered<'_> {
         call!(self.library(), memory_info(&mut free, &mut total), doing).map(|()| (free as u64, total as u64))
     }
 
-    /// Memory at once.
+    /// Allocates memory synchronously.
     pub unsafe fn allocate(&self, bytes: u64) -> Result<Address> {
         let mut at = 0;
         call!(self.library(), allocate(&mut at, bytes as usize), format!("allocating {bytes} bytes")).map(|()| at)
@@ -99,7 +99,7 @@ impl Entered<'_> {
         call!(self.library(), free(at), "freeing memory")
     }
 
-    /// Pinned memory, at the same address for host and devices.
+    /// Allocates pinned memory, at the same address for host and devices.
     pub unsafe fn allocate_pinned(&self, bytes: u64) -> Result<*mut c_void> {
         let mut at = null_mut();
         let flags = self.library().facts().host_flags;
@@ -132,12 +132,12 @@ impl Entered<'_> {
         Ok(pool)
     }
 
-    /// Gives a pool back, with its memory when that is.
+    /// Destroys a pool; its memory goes when it is freed.
     pub unsafe fn destroy_pool(&self, pool: RawPool) -> Result<()> {
         call!(self.library(), pool_destroy?(pool), "destroying a memory pool")
     }
 
-    /// Gives back what a pool keeps for later.
+    /// Releases a pool's cached memory.
     pub unsafe fn trim_pool(&self, pool: RawPool) -> Result<()> {
         call!(self.library(), pool_trim?(pool, 0), "trimming a memory pool")
     }
@@ -148,14 +148,14 @@ impl Entered<'_> {
         call!(self.library(), pool_access?(pool, &access, 1), "sharing a memory pool with another GPU")
     }
 
-    /// Memory for work after this on the stream.
+    /// Allocates memory in stream order.
     pub unsafe fn allocate_on(&self, pool: RawPool, bytes: u64, stream: RawStream) -> Result<u64> {
         let mut at = 0;
         let doing = || format!("allocating {bytes} bytes");
         call!(self.library(), pool_allocate?(&mut at, bytes as usize, pool, stream), doing()).map(|()| at)
     }
 
-    /// Gives it back after the stream's work.
+    /// Frees it in stream order.
     pub unsafe fn free_on(&self, at: u64, stream: RawStream) -> Result<()> {
         call!(self.library(), pool_free?(at, stream), "freeing memory")
     }
@@ -209,7 +209,7 @@ impl Entered<'_> {
         call!(self.library(), stream_create(&mut stream, flags, priority), "creating a stream").map(|()| stream)
     }
 
-    /// Gives it back once its work is done.
+    /// Destroys it once its work is done.
     pub unsafe fn destroy_stream(&self, stream: RawStream) -> Result<()> {
         call!(self.library(), stream_destroy(stream), "destroying a stream")
     }
@@ -239,7 +239,7 @@ impl Entered<'_> {
             .map(|()| status != 0)
     }
 
-    /// A graph that another library has described, ready to be launched.
+    /// Instantiates another library's graph.
     pub unsafe fn instantiate_graph(&self, graph: u64) -> Result<RawGraphExec> {
         let (mut ready, graph) = (null_mut(), graph as RawGraphHandle);
         let doing = "instantiating another library's graph";
@@ -268,7 +268,7 @@ impl Entered<'_> {
         call!(self.library(), event_destroy(event), "destroying an event")
     }
 
-    /// Lets it stand for a stream's work.
+    /// Records it on a stream.
     pub unsafe fn record_event(&self, event: RawEvent, stream: RawStream) -> Result<()> {
         call!(self.library(), event_record(event, stream), on Some(stream), "recording an event")
     }
@@ -292,7 +292,7 @@ impl Entered<'_> {
         call!(self.library(), event_elapsed(&mut ms, from, to), "reading the time between two events").map(|()| ms)
     }
 
-    /// Loads text, which ends with a zero, or a binary. The error has what the driver's compiler said.
+    /// Loads zero-terminated text or a binary. The error contains the compiler's log.
     pub unsafe fn load_module(&self, image: &[u8]) -> std::result::Result<RawModule, String> {
         let mut logs = Logs::new();
         let (mut options, mut values) = logs.options();
@@ -323,7 +323,7 @@ impl Entered<'_> {
             .map(|()| value)
     }
 
-    /// Blocks of this many threads, with this many bytes of shared memory beside what the code declares, that one
+    /// Occupancy: the number of blocks of this many threads, with this many bytes of dynamic shared memory, that one
     /// multiprocessor holds at once.
     pub unsafe fn blocks_per_multiprocessor(&self, function: RawFunction, threads: u32, bytes: u32) -> Result<u32> {
         let mut blocks = 0;

@@ -28,9 +28,9 @@ pub struct Context {
     pub memory: u64,
     /// Multiprocessors.
     pub multiprocessors: u32,
-    /// Threads that run in step.
+    /// Threads of a warp.
     pub warp: u32,
-    /// What decides about loops of graphs, once it was asked for.
+    /// The function that sets the switches of graphs, loaded on first use.
     pub(crate) decider: OnceLock<Option<RawFunction>>,
 }
 
@@ -52,34 +52,33 @@ impl Context {
         Ok(Context { library, place, ordinal, device, name, memory, multiprocessors, warp, decider })
     }
 
-    /// The library, as far as it works on no device.
+    /// The library's functions that need no current device.
     pub fn library(&self) -> &Library {
         &self.library
     }
 
-    /// The device, for functions that work on two.
+    /// The device, for functions on two devices.
     pub(crate) fn located(&self) -> Located {
         Located { device: self.device, place: self.place }
     }
 
-    /// Numbers and words of the vendor.
+    /// The vendor's constants and words.
     pub fn facts(&self) -> &'static Facts {
         self.library.facts()
     }
 
-    /// The calls, with the device made the thread's own for as long as the value lives.
+    /// Makes the device current on this thread, as long as the value lives.
     #[inline]
     pub fn enter(&self) -> Result<Entered<'_>> {
-        // The library keeps the current device in a thread-local variable: asking costs some nanoseconds, and is right
-        // whatever other libraries do to the thread in between.
+        // The library keeps the current device in a thread-local variable. Querying it costs some nanoseconds, and is
+        // correct even if other libraries have changed it.
         let current = self.library.current()?;
         let restore = if current == self.place { None } else { self.switch(current)? };
         Ok(Entered { context: self, restore, mode: None, here: PhantomData })
     }
 
-    /// As [`Context::enter`], for calls that have nothing to do with a capture of a stream that another library may be
-    /// making: many calls are forbidden to the whole process while one is made, and end the capture if they come,
-    /// unless the thread says that it knows what it does.
+    /// As [`Context::enter`], for calls unrelated to a capture that another library may be making. During a capture
+    /// many calls are forbidden in the whole process and invalidate it, unless the thread has a relaxed capture mode.
     #[inline]
     pub fn enter_aside(&self) -> Result<Entered<'_>> {
         let mut entered = self.enter()?;
@@ -87,13 +86,13 @@ impl Context {
         Ok(entered)
     }
 
-    /// As [`Context::enter_aside`] for what gives things back: `None` where the library has ended already (at the end
-    /// of the process), which has given back everything.
+    /// As [`Context::enter_aside`], for frees. `None` if the library has shut down (at the end of the process), which
+    /// has freed everything.
     pub fn enter_to_free(&self) -> Option<Entered<'_>> {
         self.enter_aside().ok()
     }
 
-    /// Makes the device current; what has to be put back, if anything.
+    /// Makes the device current. Returns what must be restored, if anything.
     #[cold]
     fn switch(&self, from: Place) -> Result<Option<Place>> {
         // SAFETY: the place is the opened device's.
@@ -102,12 +101,12 @@ impl Context {
     }
 }
 
-/// The calls of a device that is the thread's own: see [`crate::calls`].
+/// The calls on the thread's current device: see [`crate::calls`].
 #[derive(Debug)]
 pub struct Entered<'a> {
     context: &'a Context,
     restore: Option<Place>,
-    /// What captures forbid to the thread otherwise.
+    /// The thread's previous capture mode.
     mode: Option<i32>,
     /// Keeps the value on its thread.
     here: PhantomData<*mut ()>,
@@ -131,7 +130,7 @@ impl Drop for Entered<'_> {
     #[inline]
     fn drop(&mut self) {
         if let Some(mode) = self.mode {
-            // There is no one to tell of an error.
+            // Errors cannot be reported here.
             let _ = self.context.library.exchange_capture_mode(mode);
         }
         if let Some(from) = self.restore {

@@ -18,10 +18,10 @@ use crate::vendor::{
     Called, CopyNode, Decision, FillNode, GraphLoops, Graphs, GridShape, KernelNode, RawGraph, RawNode,
 };
 
-/// A kernel of a graph, with what it was told.
+/// A kernel node of a graph, with its current parameters.
 #[derive(Debug)]
 pub struct Node {
-    /// The vendor's.
+    /// The vendor's node.
     pub raw: RawNode,
     what: What,
     told: Told,
@@ -31,30 +31,30 @@ pub struct Node {
 enum What {
     /// A task of the module, in the loop of this number if it is in one.
     Task(usize, Option<u32>),
-    /// What turns a switch.
+    /// The decision kernel that sets a switch.
     Decision(RawFunction, Turn),
-    /// What sets the rounds of the loop of this number to zero.
+    /// The kernel that resets the round counter of the loop of this number.
     NoRounds(RawFunction, u32),
-    /// What says that the launch has not ended at a checkpoint.
+    /// The kernel that resets the number of the checkpoint where the launch ended.
     NoEnd(RawFunction),
 }
 
-/// How a switch is turned.
+/// How a switch is set.
 #[derive(Debug, Clone, Copy, Default)]
 struct Turn {
     /// Zero for none.
     switch: u64,
-    /// Where there is none it is on.
+    /// Without one the switch is on.
     condition: Option<Condition>,
-    /// It is on where the condition is zero.
+    /// The switch is on if the condition is zero.
     inverts: bool,
-    /// This is the end of a round of the loop of this number.
+    /// Set if this ends a round of the loop of this number.
     ends: Option<u32>,
-    /// The number of a checkpoint, at which the launch ends where the condition is not zero.
+    /// The number of a checkpoint, where the launch ends if the condition is not zero.
     checkpoint: u64,
 }
 
-/// What a node is told: all that may differ from one launch to the next.
+/// A node's parameters: all that may differ between launches.
 #[derive(Debug, PartialEq)]
 struct Told {
     function: RawFunction,
@@ -74,7 +74,7 @@ impl Told {
 }
 
 impl What {
-    /// What a launch tells it; `None` where that cannot be a node of a graph.
+    /// The parameters for a launch; `None` if the launch cannot be a node of a graph.
     fn told(self, calls: &Entered<'_>, tasks: &[LoadedTask], launch: &Launch<'_>) -> Option<Told> {
         Some(match self {
             What::Task(number, within) => {
@@ -111,8 +111,7 @@ impl What {
 }
 
 impl Node {
-    /// What the vendor has to be told for this launch, if anything; the error is that the launch cannot be one of the
-    /// graph.
+    /// The node's new parameters for this launch, if they differ. An error if the launch cannot use the graph.
     pub fn tell(
         &mut self,
         calls: &Entered<'_>,
@@ -128,51 +127,51 @@ impl Node {
     }
 }
 
-/// Why a launch is not one of a graph.
+/// Why a launch cannot use a graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NotAGraph {
-    /// Another launch may be.
+    /// This launch cannot; others may.
     Now,
-    /// No launch will be.
+    /// No launch can.
     Ever,
 }
 
-/// A description under way.
+/// A graph under construction.
 pub struct Description<'a> {
     graphs: &'a dyn Graphs,
     calls: &'a Entered<'a>,
-    /// What decides about loops and choices, where there are any.
+    /// The decision function for loops and choices, if available.
     decide: Option<RawFunction>,
     outermost: RawGraph,
-    /// Others look at the graph, who know edges of one kind.
+    /// The graph belongs to another library, which knows only plain edges.
     shared: bool,
     /// The kernels so far.
     pub nodes: Vec<Node>,
 }
 
-/// A launch that is described.
+/// A launch that is being added.
 #[derive(Clone, Copy)]
 struct Described<'a> {
     tasks: &'a [LoadedTask],
     launch: &'a Launch<'a>,
-    /// The loop around what is described.
+    /// The enclosing loop.
     within: Option<u32>,
-    /// Those of the checkpoints.
+    /// The switches of the checkpoints.
     labels: &'a [i64],
 }
 
 impl<'a> Description<'a> {
-    /// Of a graph without nodes.
+    /// For a new, empty graph.
     pub fn of(graphs: &'a dyn Graphs, graph: RawGraph, calls: &'a Entered<'a>) -> Description<'a> {
         Description { graphs, calls, decide: None, outermost: graph, shared: false, nodes: Vec::new() }
     }
 
-    /// Of additions to a graph that another library makes.
+    /// For additions to another library's graph.
     pub fn within(graphs: &'a dyn Graphs, graph: RawGraph, calls: &'a Entered<'a>) -> Description<'a> {
         Description { shared: true, ..Description::of(graphs, graph, calls) }
     }
 
-    /// Adds a module's tasks, as its sections say, after some nodes. Yields the nodes that stand for their end.
+    /// Adds a module's tasks, as its sections say, after some nodes. Returns their final nodes.
     ///
     /// # Safety
     /// The module is loaded, and stays so as long as the graph; `launch` is one of its launches.
@@ -224,7 +223,7 @@ impl<'a> Description<'a> {
         ever(unsafe { self.graphs.add_copy(self.outermost, behind, copy) })
     }
 
-    /// Adds sections after some nodes; the last of what was added.
+    /// Adds sections after some nodes. Returns the last nodes.
     ///
     /// # Safety
     /// As [`Description::add`].
@@ -269,7 +268,7 @@ impl<'a> Description<'a> {
         Ok(last)
     }
 
-    /// Adds what runs unless the launch has ended at a checkpoint.
+    /// Adds sections that run unless the launch has ended at a checkpoint.
     ///
     /// # Safety
     /// As [`Description::add`].
@@ -306,7 +305,7 @@ impl<'a> Description<'a> {
     ) -> Result<Vec<RawNode>, NotAGraph> {
         let first = tasks.start;
         let mut made: Vec<RawNode> = Vec::with_capacity(tasks.len());
-        // Those that no later one is after.
+        // The nodes without successors.
         let mut ends: Vec<usize> = Vec::new();
         let mut full_before = false;
         for task in tasks {
@@ -329,7 +328,7 @@ impl<'a> Description<'a> {
         Ok(if made.is_empty() { behind } else { ends.into_iter().map(|end| made[end]).collect() })
     }
 
-    /// A launch of the task has at least as many threads as the device runs at once.
+    /// Whether a launch of the task fills the device.
     fn fills_device(&self, what: &Described<'_>, task: usize) -> bool {
         let task = &what.tasks[task];
         let planned = task.plan_node(self.calls, what.launch.args);
@@ -364,7 +363,7 @@ impl<'a> Description<'a> {
         }
     }
 
-    /// All switches are turned before a branch runs, which may change what decides.
+    /// Sets all switches before any branch runs, because a branch may change the condition.
     ///
     /// # Safety
     /// As [`Description::add`].
@@ -425,7 +424,7 @@ impl<'a> Description<'a> {
     }
 }
 
-/// The function that turns switches; `None` where the device has none. Loaded at first use, permanently.
+/// The decision function; `None` if the device does not support it. Loaded on first use, permanently.
 pub fn decider(context: &Context) -> Option<RawFunction> {
     *context.decider.get_or_init(|| {
         let loops = context.library().vendor.graphs()?.loops()?;

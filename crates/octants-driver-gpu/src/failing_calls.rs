@@ -33,20 +33,20 @@ const ILLEGAL_ADDRESS: c_int = 700;
 thread_local! {
     /// The call that fails on this thread, and its code.
     static FAILS: Cell<(&'static str, c_int)> = const { Cell::new(("", 0)) };
-    /// What was called that launches, or has to do with graphs.
+    /// The calls so far that launch or concern graphs.
     static LAUNCHING: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
-    /// What nodes of graphs were described.
+    /// The graph nodes added so far.
     static DESCRIBED: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
 }
 
-/// What the library here gives for a loop's switch.
+/// The mock library's handle of a loop's switch.
 const SWITCH: u64 = 0x5111;
 
 fn note(what: String) {
     DESCRIBED.with_borrow_mut(|said| said.push(what));
 }
 
-/// Notes what a kernel decides, if it is such a one.
+/// Records a decision kernel's parameter.
 fn note_decision(words: &[u64]) {
     let [switch, bytes, failed, rounds, inverts, ended, for_host, checkpoint] = words else { return };
     if *switch != SWITCH && (*switch, *failed) != (0, 0) {
@@ -219,7 +219,7 @@ impl GraphLoops for Acme {
     }
 }
 
-/// A library in which the call fails that [`FAILS`] names.
+/// A mock library in which the call named by [`FAILS`] fails.
 fn library() -> Library {
     FAILS.set(("", 0));
     Library::new(Symbols::that_return(outcome), &Names::OF_FIELDS, Box::new(Acme))
@@ -233,7 +233,7 @@ fn context() -> Context {
 
 type Case<'a> = (&'static str, &'static str, Box<dyn Fn() -> Result<()> + 'a>);
 
-/// Calls, and what they say is being done.
+/// Calls, and the operations that their errors name.
 fn cases<'a>(context: &'a Context, e: &'a Entered<'a>) -> Vec<Case<'a>> {
     fn case<'a, T>(call: &'static str, doing: &'static str, f: impl Fn() -> Result<T> + 'a) -> Case<'a> {
         (call, doing, Box::new(move || f().map(drop)))
@@ -298,7 +298,7 @@ fn cases<'a>(context: &'a Context, e: &'a Entered<'a>) -> Vec<Case<'a>> {
     }
 }
 
-/// Two return their code to a caller that rewords it; what a loader says is told as a whole.
+/// Two return their code to a caller that rewords it. The loader's message is reported as a whole.
 const NOT_CASES: [&str; 3] = ["init", "device_count", "module_load"];
 
 #[test]
@@ -322,7 +322,7 @@ fn artifact(tasks: Vec<TaskMeta>) -> Artifact {
     Artifact { kernel: "scale".into(), modules: vec![b"text".to_vec()], tasks, ..Artifact::default() }
 }
 
-/// As many tasks of one thread.
+/// This many single-thread tasks.
 fn serial(tasks: usize) -> Artifact {
     let task = TaskMeta { name: "t".into(), symbol: "t".into(), ..TaskMeta::default() };
     artifact(vec![task; tasks])
@@ -368,7 +368,7 @@ fn a_wide_form_that_is_text_is_loaded_when_it_is_first_of_use_and_done_without_w
         assert_eq!(blocks_for(8), Some(blocks));
         FAILS.set(("", 0));
     }
-    // What needs no assembler is loaded with the rest.
+    // Binaries are loaded with the rest.
     let wide = artifact.tasks[0].parallel.as_mut().and_then(|meta| meta.wide.as_mut()).unwrap();
     wide.code = b"\x7fELF of the wide form".to_vec();
     let module = Module::load(&context, &artifact).unwrap();

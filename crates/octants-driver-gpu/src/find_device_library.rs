@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-/// Paths of the library, the first that is there counting. `*` stands for a version in a folder's name; of several the
-/// newest comes first.
+/// Paths of the library, in order of preference. `*` matches a version in a folder's name; the newest match is
+/// preferred.
 #[derive(Debug)]
 pub struct Places {
     /// In an installation of the vendor's.
@@ -37,7 +37,7 @@ fn find_first(dir: &Path, patterns: &[&str]) -> Option<PathBuf> {
     patterns.iter().flat_map(|pattern| matches(dir, pattern)).find(|path| path.is_file())
 }
 
-/// The paths that a pattern fits, those with the highest version first.
+/// The paths that match a pattern, highest version first.
 fn matches(dir: &Path, pattern: &str) -> Vec<PathBuf> {
     pattern.split('/').fold(vec![dir.to_path_buf()], |found, part| {
         let Some((before, after)) = part.split_once('*') else {

@@ -6,8 +6,8 @@ use libloading::Library;
 
 use crate::find_device_library::Places;
 
-/// Opens the first library of these names that the system's loader finds, or that the process has already; else the one
-/// in `places`, as there. It stays loaded. The error is a sentence for the user.
+/// Opens the first library of these names that the system's loader finds or the process has already loaded, or else the
+/// first one in `places`. It stays loaded. The error is a sentence for the user.
 pub fn find_library(
     names: &[&str],
     places: &Places,

@@ -21,7 +21,7 @@ use crate::streams::Streams;
 use crate::symbols::{RawEvent, RawGraphExec};
 use crate::vendor::{Assembler, Located, Place};
 
-/// Code that was given back is unloaded together, this many at once.
+/// Number of retired modules that are unloaded together.
 const MOST_RETIRED: usize = 256;
 
 /// A GPU.
@@ -37,11 +37,11 @@ pub struct GpuDriver {
     sparse: Option<Box<dyn SparseLibraries>>,
 }
 
-/// Code that is no longer used by the host, and may still be by the device.
+/// Modules that the host no longer uses, but the device may.
 #[derive(Debug, Default)]
 struct Retired {
     modules: Vec<Module>,
-    /// The program has ended, and all work with it.
+    /// The program has ended, and all its work is done.
     closed: bool,
 }
 
@@ -62,7 +62,7 @@ impl GpuDriver {
         Ok(GpuDriver { context, target, streams, memory, pinned, retired, assembler: None, sparse: None })
     }
 
-    /// The same, with text made to machine code ahead of loading.
+    /// The same, with an assembler that compiles text before loading.
     pub fn with_assembler(self, assembler: Box<dyn Assembler>) -> GpuDriver {
         let mut driver = self;
         driver.assembler = Some(assembler);
@@ -300,7 +300,7 @@ impl Driver for GpuDriver {
     unsafe fn unload(&self, module: ModuleHandle) {
         // SAFETY: the handle is `load`'s box, given back once.
         let module = unsafe { *Box::from_raw(module.0 as *mut Module) };
-        // Vendors do not say that unloading waits for launches, so that it is deferred until they are known to be done.
+        // Vendors do not document that unloading waits for launches, so it is deferred until they are done.
         let (modules, ended) = {
             let mut retired = self.retired();
             retired.modules.push(module);
@@ -476,7 +476,7 @@ impl Drop for GpuDriver {
         self.close();
         match self.context.enter_to_free() {
             Some(_entered) => self.sparse = None,
-            // The libraries have ended, which has given back everything.
+            // The libraries have shut down, which has freed everything.
             None => std::mem::forget(self.sparse.take()),
         }
         self.pinned.end(&self.context);

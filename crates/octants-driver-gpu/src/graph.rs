@@ -16,26 +16,26 @@ use crate::loaded_task::LoadedTask;
 use crate::symbols::RawStream;
 use crate::vendor::{Graphs, RawGraph, ReadyGraph};
 
-/// A graph is made when its tasks are launched for this time, or at the first launch after it that finds the stream
-/// idle: many kernels are not launched as often. One that decides something is made at once.
+/// From this launch on, a graph is made if the stream is idle. Many kernels are launched less often. A graph with
+/// conditions is made at once.
 const MADE_AT: u32 = 3;
-/// From this launch on the stream need not be idle: in a program that never waits no launch finds it so, but for the
-/// first kernel of a step. On an H100 making a graph of 20 kernels took 0.1 ms beside a kernel that ran for 200 ms.
+/// From this launch on, the stream need not be idle. In a program that never waits, only the first kernel of a step
+/// finds it idle. On an H100 making a graph of 20 kernels took 0.1 ms beside a kernel that ran for 200 ms.
 const MADE_BUSY_AT: u32 = 8;
-/// Graphs of a device at most. Each takes some 100 KiB of its memory.
+/// Maximum number of graphs per device. Each takes some 100 KiB of its memory.
 const MOST: usize = 512;
 
-/// Graphs of a module at most, for as many streams.
+/// Maximum number of graphs per module: one per stream.
 const MOST_STREAMS: usize = 8;
 
 /// A module's graphs.
 #[derive(Debug)]
 pub enum Graph {
-    /// None is made yet. The number of launches.
+    /// None yet. The number of launches so far.
     None(u32),
-    /// Those that are ready, at least one.
+    /// The instantiated graphs, at least one.
     Made(Vec<Made>),
-    /// The driver would not have it.
+    /// The driver rejected it.
     Refused,
 }
 
@@ -45,18 +45,18 @@ impl Default for Graph {
     }
 }
 
-/// A graph that is ready.
+/// An instantiated graph.
 #[derive(Debug)]
 pub struct Made {
     described: RawGraph,
     ready: ReadyGraph,
     stream: RawStream,
     nodes: Vec<Node>,
-    /// The launch that the nodes were told of: see [`key_of`].
+    /// The launch of the nodes' current parameters: see [`key_of`].
     told: Vec<u64>,
 }
 
-/// All that a launch may tell the nodes of a graph.
+/// All data of a launch that the nodes' parameters depend on.
 fn key_of<'a>(tasks: &[LoadedTask], launch: &'a Launch<'_>) -> impl Iterator<Item = u64> + 'a {
     let number = if tasks.iter().any(|t| t.is_numbered) { launch.number } else { 0 };
     let at = launch.args_at.map_or(0, |at| at.0);
@@ -66,7 +66,7 @@ fn key_of<'a>(tasks: &[LoadedTask], launch: &'a Launch<'_>) -> impl Iterator<Ite
 }
 
 impl Graph {
-    /// Launches all tasks. False where nothing was launched: they have to be one by one.
+    /// Launches all tasks as a graph. False if nothing was launched; the caller must launch them one by one.
     ///
     /// # Safety
     /// As [`LoadedTask::launch`], for each; tasks and sections are always the same.
@@ -85,9 +85,9 @@ impl Graph {
                 *launches += 1;
             }
             if self.lacks(stream) {
-                // Making a graph may wait for work that runs, where a kernel needs more local memory than the device
-                // has set aside, which few launches should; without it one that decides something would wait
-                // for each decision.
+                // Making a graph may wait for running work, if a kernel needs more local memory than the device has
+                // reserved. Few launches should do so. A graph with conditions is worth it, because otherwise the host
+                // would wait for each decision.
                 let is_due = !matches!(self, Graph::None(launches) if *launches < MADE_AT);
                 let is_overdue = !matches!(self, Graph::None(launches) if *launches < MADE_BUSY_AT);
                 let is_time = decides(sections) || is_overdue || is_due && calls.query_stream(stream)?;
@@ -128,12 +128,12 @@ impl Graph {
         Ok(true)
     }
 
-    /// A stream has a graph.
+    /// Whether a stream has a graph.
     pub fn is_made_for(&self, stream: RawStream) -> bool {
         matches!(self, Graph::Made(all) if all.iter().any(|made| made.stream == stream))
     }
 
-    /// A stream may have a graph, and has none.
+    /// Whether a stream may get a graph, and has none.
     fn lacks(&self, stream: RawStream) -> bool {
         match self {
             Graph::None(_) => true,
@@ -182,7 +182,7 @@ impl Made {
         }
     }
 
-    /// Tells the driver what differs from the launch before.
+    /// Passes the differences from the previous launch to the driver.
     ///
     /// # Safety
     /// As [`Graph::launch`].
@@ -197,7 +197,7 @@ impl Made {
         if self.told.iter().copied().eq(key_of(tasks, launch)) {
             return Ok(());
         }
-        // Until all nodes are told, what they were told is no launch's.
+        // Until all nodes are updated, their parameters belong to no launch.
         self.told.clear();
         for node in &mut self.nodes {
             if let Some(kernel) = node.tell(calls, tasks, launch)? {

@@ -14,7 +14,7 @@ use crate::module::Module;
 use crate::symbols::RawStream;
 use crate::vendor::{CopyNode, FillNode, Graphs, RawGraph, RawNode, ReadyGraph};
 
-/// Parts that are ready.
+/// An instantiated graph.
 #[derive(Debug)]
 pub struct GraphOfParts {
     described: RawGraph,
@@ -36,7 +36,7 @@ struct Part {
 }
 
 impl GraphOfParts {
-    /// Describes the parts, unless they cannot be a graph.
+    /// Makes the graph, if the parts can be one.
     ///
     /// # Safety
     /// As [`octants_runtime::Driver::make_graph`].
@@ -98,7 +98,7 @@ impl GraphOfParts {
         Ok(GraphOfParts { described, ready, nodes, parts: own, numbered, kernel })
     }
 
-    /// Launches. False where the launches cannot be the graph's.
+    /// Launches. False if the launches cannot use the graph.
     ///
     /// # Safety
     /// As [`octants_runtime::Driver::launch_graph`].

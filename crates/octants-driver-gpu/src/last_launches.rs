@@ -10,7 +10,7 @@ use crate::symbols::RawStream;
 
 const PLACES: usize = 64;
 
-/// A place on a cache line of its own. Zero for none, else a kernel's number plus one.
+/// A slot on a cache line of its own. Zero for none, else a kernel's number plus one.
 #[repr(align(64))]
 #[derive(Debug, Default)]
 struct Place(AtomicU32);
@@ -34,8 +34,8 @@ fn place_of(stream: RawStream) -> usize {
 }
 
 impl LastLaunches {
-    /// The number by which launches of this kernel are noted. It is distinguished by where it is defined, as far as
-    /// that is known.
+    /// The number that identifies this kernel in records. Kernels are distinguished by where they are defined, if that
+    /// is known.
     pub fn number_of(&self, kernel: &str, defined_at: Option<&str>) -> u32 {
         let kernel = defined_at.map_or(format!("`{kernel}`"), |place| format!("`{kernel}` (defined at {place})"));
         let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
@@ -52,7 +52,7 @@ impl LastLaunches {
         names.get(kernel as usize).cloned().unwrap_or_default()
     }
 
-    /// Notes a launch.
+    /// Records a launch.
     #[inline]
     pub fn note(&self, stream: RawStream, kernel: u32) {
         self.places[place_of(stream)].0.store(kernel + 1, Ordering::Relaxed);

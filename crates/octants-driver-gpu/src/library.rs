@@ -14,15 +14,15 @@ use crate::vendor::{Called, Facts, Place, Vendor};
 /// A driver's functions, as used for one device.
 #[derive(Debug)]
 pub struct Library {
-    /// What needs a device is called by [`crate::calls`] alone.
+    /// Functions that need a device are called by [`crate::calls`] only.
     pub(crate) symbols: Symbols,
     pub(crate) names: &'static Names,
     pub(crate) vendor: Box<dyn Vendor>,
     /// The error that lost the device.
     lost: OnceLock<String>,
-    /// Which kernels to name when it is.
+    /// The last kernels, which that error names.
     pub last: LastLaunches,
-    /// How many graphs there are.
+    /// Number of graphs.
     pub graphs: AtomicUsize,
 }
 
@@ -47,7 +47,7 @@ macro_rules! call {
 pub(crate) use call;
 
 impl Library {
-    /// Takes the functions over.
+    /// Wraps the functions.
     pub fn new(symbols: Symbols, names: &'static Names, vendor: Box<dyn Vendor>) -> Library {
         Library {
             symbols,
@@ -69,7 +69,7 @@ impl Library {
         self.lost.get().is_some()
     }
 
-    /// A code as the vendor calls it, and its sentence.
+    /// The vendor's name and description of a code.
     pub fn describe(&self, c: i32) -> String {
         self.vendor.describe(c)
     }
@@ -113,7 +113,7 @@ impl Library {
         ErrorKind::Call { call, code: c.into(), name, doing }.into()
     }
 
-    /// Whether something asked for is done, from what a query returned.
+    /// Converts the result of a query: whether the work is done.
     pub(crate) fn is_done(&self, call: &'static str, c: c_int, stream: Option<RawStream>, what: &str) -> Result<bool> {
         if c == code::NOT_READY {
             self.vendor.forget_error();
@@ -122,7 +122,7 @@ impl Library {
         self.check(call, c, stream, || format!("querying whether {what} is done")).map(|()| true)
     }
 
-    /// Starts the library. The code alone, since the reason is put into other words.
+    /// Initializes the library. Returns only the code: the caller words the reason.
     pub fn init(&self) -> i32 {
         // SAFETY: the flags must be zero.
         unsafe { (self.symbols.init)(0) }
@@ -176,26 +176,26 @@ impl Library {
         self.check_own(self.vendor.open(device), "creating the GPU's context")
     }
 
-    /// What this thread works on.
+    /// This thread's current device.
     #[inline]
     pub(crate) fn current(&self) -> Result<Place> {
         self.check_own(self.vendor.current(), "querying the current device")
     }
 
-    /// Makes `to` what this thread works on. True when that has to be undone.
+    /// Makes `to` this thread's current device. True if that must be undone.
     pub(crate) unsafe fn switch(&self, from: Place, to: Place) -> Result<bool> {
         // SAFETY: the contract is the vendor's.
         self.check_own(unsafe { self.vendor.switch(from, to) }, "setting the current device")
     }
 
-    /// Sets what captures of other threads keep this thread from, and returns what it was.
+    /// Exchanges this thread's capture mode.
     #[inline]
     pub(crate) fn exchange_capture_mode(&self, mode: CaptureMode) -> Result<CaptureMode> {
         let mut mode = mode;
         call!(self, capture_mode(&mut mode), "setting the capture mode").map(|()| mode)
     }
 
-    /// True when the driver has memory in the order of streams.
+    /// Whether the driver has stream-ordered memory.
     pub fn has_pools(&self) -> bool {
         let s = &self.symbols;
         s.pool_create.is_some() && s.pool_allocate.is_some() && s.pool_free.is_some() && s.pool_set.is_some()

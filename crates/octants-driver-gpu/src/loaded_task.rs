@@ -10,22 +10,22 @@ use crate::plan_grid::{GridPlan, Parameter, best_block, worthwhile_run};
 use crate::symbols::{RawFunction, RawModule, RawStream, number};
 use crate::vendor::GridShape;
 
-/// A task with what its launches need to know.
+/// A task with the data of its launches.
 #[derive(Debug)]
 pub struct LoadedTask {
     /// Its place among the kernel's tasks.
     pub number: u32,
     /// The kernel's number in [`crate::last_launches`].
     pub kernel: u32,
-    /// Its code waits for the work before it.
+    /// Its code itself waits for the previous work (programmatic dependent launch).
     pub waits_itself: bool,
     /// Its code depends on the number of the launch.
     pub is_numbered: bool,
     /// As [`TaskMeta::behind`].
     pub behind: Option<Box<[u32]>>,
     kind: Kind,
-    /// Bytes of memory that each thread has of its own: what did not fit registers. The driver keeps as much for every
-    /// thread that the device can hold.
+    /// Bytes of local memory per thread: spilled registers. The driver reserves this for every thread that the device
+    /// can hold.
     pub local_bytes: u32,
 }
 
@@ -36,7 +36,7 @@ enum Kind {
     Parallel(Box<Forms>),
 }
 
-/// The forms of a parallel task.
+/// The variants of a parallel task.
 #[derive(Debug)]
 struct Forms {
     meta: ParallelMeta,
@@ -46,23 +46,23 @@ struct Forms {
     wide: Option<Wide>,
 }
 
-/// A form that few launches may use.
+/// A variant that few launches may use.
 #[derive(Debug)]
 struct Wide {
-    /// It, and the module that it alone is in, from the first launch that fits it on; none where that cannot be loaded.
+    /// The variant and its own module, loaded at the first launch that it fits; `None` if loading failed.
     form: OnceLock<Option<(Form, Option<RawModule>)>>,
 }
 
-/// A function that many threads enter, and the grids for it.
+/// A function for a grid of threads, with its grids.
 #[derive(Debug, Clone, Copy)]
 struct Form {
     function: RawFunction,
     plan: GridPlan,
-    /// Bytes of shared memory that a launch asks for.
+    /// Bytes of dynamic shared memory.
     block_bytes: u32,
 }
 
-/// What a binary for one chip starts with; text, which the driver assembles, starts otherwise.
+/// The magic number of a binary for one chip. Text for the driver's assembler starts differently.
 const BINARY: &[u8] = b"\x7fELF";
 
 /// A module of a binary or of text.
@@ -105,8 +105,8 @@ pub(crate) unsafe fn load_task(
                         let form = form(context, calls, (calls.function(module, &w.symbol)?, 0), meta, w.lanes)?;
                         Some(Wide { form: OnceLock::from(Some((form, None))) })
                     }
-                    // Loading may wait for the device, which the launches to come should not. What is still to be
-                    // assembled takes longer, for a form that may never be used.
+                    // Load now, because loading may wait for the device. Text that must still be assembled takes
+                    // longer, and the variant may never be used.
                     Some(w) if w.code.starts_with(BINARY) => {
                         Some(Wide { form: OnceLock::from(load_wide(context, calls, w, meta).ok()) })
                     }
@@ -134,8 +134,8 @@ unsafe fn form(
     // SAFETY: the contract above.
     unsafe {
         let most = calls.function_attribute(function, number::FUNCTION_MAX_THREADS_PER_BLOCK)?.max(1) as u32;
-        // Any number of whole warps computes the right result, so that more than the registers allow are cut down;
-        // unless the threads of a block work together.
+        // Any number of whole warps computes the right result, so a block that exceeds the registers is made smaller,
+        // unless its threads cooperate.
         let asked = match meta.block_dim {
             Some(asked) if meta.cooperates && asked > most => {
                 let message = format!(
@@ -167,7 +167,7 @@ unsafe fn form(
     }
 }
 
-/// Loads a form whose code is apart.
+/// Loads a variant with its own module.
 #[cold]
 fn load_wide(
     context: &Context,
@@ -187,15 +187,14 @@ fn load_wide(
 }
 
 impl LoadedTask {
-    /// The function for a launch with these argument slots, and the shape of its grid; `None` where there is
-    /// nothing to do.
+    /// The function and the grid for a launch with these argument slots; `None` if there are no iterations.
     #[inline]
     pub fn plan(&self, calls: &Entered<'_>, args: &[u64]) -> Option<(RawFunction, GridShape)> {
         let forms = match &self.kind {
             Kind::Serial(function) => return Some((*function, GridShape::ONE)),
             Kind::Parallel(forms) => forms,
         };
-        // The narrow form does the same where the wide one cannot be loaded.
+        // If the wide variant cannot be loaded, the narrow one computes the same.
         let wide = forms.wide.as_ref().and_then(|wide| {
             let what = forms.meta.wide_form(args)?;
             let load = || load_wide(calls.context(), &calls.context().enter_aside()?, what, &forms.meta);
@@ -206,11 +205,11 @@ impl LoadedTask {
         Some((form.function, GridShape { blocks, threads, block_bytes: form.block_bytes }))
     }
 
-    /// As [`LoadedTask::plan`] for a node of a graph, which runs even where there is nothing to do; `None` where that
-    /// would go wrong.
+    /// As [`LoadedTask::plan`], for a node of a graph, which runs even without iterations; `None` if that would be
+    /// wrong.
     pub fn plan_node(&self, calls: &Entered<'_>, args: &[u64]) -> Option<(RawFunction, GridShape)> {
         self.plan(calls, args).or_else(|| match &self.kind {
-            // There are no iterations, so any grid will do. Threads that work together count on theirs.
+            // Without iterations any grid is right, unless threads cooperate: these rely on their grid.
             Kind::Parallel(forms) if !forms.meta.cooperates => {
                 let Form { function, plan, block_bytes } = forms.narrow;
                 Some((function, GridShape { blocks: 1, threads: plan.warp.min(plan.block), block_bytes }))
@@ -219,8 +218,8 @@ impl LoadedTask {
         })
     }
 
-    /// What its code is given, with the address where the device counts rounds, if it does. The launch's number only
-    /// where that makes a difference: a graph has to be told of it.
+    /// The parameter of its code, with the address where the device counts rounds, if it does. Contains the launch's
+    /// number only if the code depends on it, because a graph must update it.
     #[inline]
     pub fn parameter(&self, launch: &Launch<'_>, rounds: u64) -> Parameter {
         Parameter::new(launch, self.number, if self.is_numbered { launch.number } else { 0 }, rounds)
@@ -246,7 +245,7 @@ impl LoadedTask {
         unsafe { calls.launch(function, shape, stream, parameter.address(), self.kernel) }
     }
 
-    /// Unloads what was loaded for this task only.
+    /// Unloads modules that were loaded for this task only.
     ///
     /// # Safety
     /// No launch of it is queued or running.

@@ -12,22 +12,21 @@ use octants_runtime::{Contents, DeviceError, DevicePtr, ErrorKind, Pattern, Resu
 use crate::context::{Context, Entered};
 use crate::symbols::{RawDevice, RawEvent, RawPool, RawStream, code, number};
 
-/// Which part of the device's memory is kept for later, at most.
+/// Maximum cached share (1/n) of the device's memory.
 const KEPT_PART: u64 = 8;
 
-/// What sizes are a multiple of, for code reads more than its elements at the end of the memory: an atomic operation on
-/// a narrow type accesses the word around its element, and a load of three words may fetch four.
+/// Allocation granularity. Code may read past the last element: a narrow atomic operation accesses the word around its
+/// element, and a load of three words may fetch four.
 const GRANULE: u64 = 16;
 
 /// A device's memory.
 #[derive(Debug)]
 pub struct Memory {
     pool: Option<RawPool>,
-    /// On which memory for all streams is allocated and zeroed. Nothing else happens there, so that waiting for it is
-    /// short.
+    /// The stream that allocates and zeroes memory for all streams. It has no other work, so waiting for it is short.
     setup: RawStream,
     kept_frees: Mutex<Vec<KeptFree>>,
-    /// Devices that the pool was shared with, where they can reach it.
+    /// Devices that the pool is shared with, and whether they can access it.
     shared_with: Mutex<Vec<RawDevice>>,
 }
 
@@ -36,7 +35,7 @@ unsafe impl Send for Memory {}
 // SAFETY: as above.
 unsafe impl Sync for Memory {}
 
-/// A free to be made once the event is done.
+/// A deferred free, to be made once the event is done.
 #[derive(Debug)]
 struct KeptFree {
     event: RawEvent,
@@ -48,7 +47,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Memory {
-    /// The memory of a context's device. `keep` bytes of what is freed stay for later.
+    /// The memory of a context's device. Caches up to `keep` bytes of freed memory.
     pub fn new(context: &Context, keep: Option<u64>) -> Result<Memory> {
         let calls = context.enter_aside()?;
         let supported = context.library().device_attribute(context.device, context.facts().pools);
@@ -58,8 +57,8 @@ impl Memory {
             let pools = context.library().has_pools() && supported.is_ok_and(|yes| yes != 0);
             let pool = if pools { Some(calls.create_pool(context.device, keep)?) } else { None };
             let setup = calls.create_stream(number::STREAM_NON_BLOCKING, 0)?;
-            // The first memory of a pool takes the driver some milliseconds: the program's start, not its first array.
-            // What goes wrong here shows when memory is asked for.
+            // A pool's first allocation takes the driver some milliseconds, which belong to the program's start.
+            // Failures here recur at the next allocation.
             if let Some(first) = pool.and_then(|pool| calls.allocate_on(pool, 1, setup).ok()) {
                 let _ = calls.free_on(first, setup);
             }
@@ -74,8 +73,7 @@ impl Memory {
         Ok(Memory { pool: None, setup, kept_frees: Mutex::default(), shared_with: Mutex::default() })
     }
 
-    /// Lets another device access this memory directly, where the devices can. Where they cannot, the driver copies by
-    /// way of the host.
+    /// Lets another device access this memory directly, if possible. Otherwise the driver copies through the host.
     pub fn share_with(&self, context: &Context, device: RawDevice) -> Result<()> {
         let Some(pool) = self.pool.filter(|_| context.library().shares_pools()) else { return Ok(()) };
         let mut shared_with = lock(&self.shared_with);
@@ -171,7 +169,7 @@ impl Memory {
         }
     }
 
-    /// Makes the frees whose event is done, or all, waiting for them.
+    /// Makes the deferred frees whose event is done; or all, waiting for their events.
     unsafe fn make_frees(&self, calls: &Entered<'_>, wait: bool) {
         let mut kept = lock(&self.kept_frees);
         // SAFETY: the events and the memory are the entries' own.
@@ -189,7 +187,7 @@ impl Memory {
         });
     }
 
-    /// Waits for all frees that are queued, so that their memory can be had.
+    /// Waits for all queued frees, so that their memory is available.
     unsafe fn make_room(&self, calls: &Entered<'_>) {
         // SAFETY: the context is entered. What cannot be had shows when it is asked for.
         unsafe {
@@ -200,7 +198,7 @@ impl Memory {
         }
     }
 
-    /// Gives back what is kept for later. All work is done.
+    /// Releases cached memory. All work is done.
     pub fn trim(&self, context: &Context) {
         let Some(calls) = context.enter_to_free() else { return };
         // SAFETY: the context is entered.
@@ -231,7 +229,7 @@ fn is_out_of_memory(error: &DeviceError) -> bool {
     matches!(error.kind(), ErrorKind::Call { code, .. } if *code == i64::from(code::OUT_OF_MEMORY))
 }
 
-/// An out-of-memory error with what there is.
+/// An out-of-memory error with the free and total memory.
 pub fn explain(calls: &Entered<'_>, context: &Context, requested: u64, error: DeviceError) -> DeviceError {
     if !is_out_of_memory(&error) {
         return error;

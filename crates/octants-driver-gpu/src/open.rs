@@ -14,15 +14,15 @@ use crate::symbols::code;
 pub struct GpuConfig {
     /// Which GPU, counted as the vendor counts those that the process may see; the first for `None`.
     pub device: Option<u32>,
-    /// Bytes of freed memory kept for later; an eighth of the device's for `None`.
+    /// Maximum bytes of cached freed memory; an eighth of the device's for `None`.
     pub keep_bytes: Option<u64>,
-    /// The driver's library, where it is not to be looked for by its name.
+    /// Path of the driver's library; `None` to search by name.
     pub library: Option<PathBuf>,
     /// Installations of the vendor's that the user names.
     pub homes: Vec<PathBuf>,
     /// Folders of installed packages for Python.
     pub packages: Vec<PathBuf>,
-    /// Memory is managed as on devices that have no pools of it.
+    /// Manages memory as on devices without memory pools.
     pub plain_memory: bool,
 }
 
@@ -38,8 +38,8 @@ impl fmt::Display for Unavailable {
 
 impl std::error::Error for Unavailable {}
 
-/// Loads a driver's library: the one that was asked for, or the first of `names` that there is. It stays loaded: it
-/// cannot be unloaded safely once it has threads.
+/// Loads a driver's library: the configured one, or the first of `names` that exists. It stays loaded: it cannot be
+/// unloaded safely once it has threads.
 pub fn load(config: &GpuConfig, names: &[&str], nothing: &str) -> Result<&'static Loaded, Unavailable> {
     // SAFETY: loading a driver has no effect on anything else.
     let open = |name: &std::ffi::OsStr| unsafe { Loaded::new(name) };
@@ -64,7 +64,7 @@ fn count(library: &Library) -> Result<u32, Unavailable> {
     }
 }
 
-/// A GPU as a list of devices shows it.
+/// A GPU in a list of devices.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listed {
     /// Its name.
@@ -73,7 +73,7 @@ pub struct Listed {
     pub memory_bytes: u64,
 }
 
-/// All GPUs that the process may see, in the order of their numbers, once the library was started.
+/// All GPUs visible to the process, by number. The library has been initialized.
 pub fn list_gpus(library: &Library) -> Result<Vec<Listed>, Unavailable> {
     let describe = |ordinal| {
         let device = library.device(ordinal)?;
@@ -83,7 +83,7 @@ pub fn list_gpus(library: &Library) -> Result<Vec<Listed>, Unavailable> {
     all.map_err(|e| Unavailable(format!("the GPUs cannot be listed: {e}")))
 }
 
-/// The context of the device that was asked for, once the library was started.
+/// The context of the requested device. The library has been initialized.
 pub fn open_context(library: Library, config: &GpuConfig) -> Result<Context, Unavailable> {
     let facts = library.facts();
     let count = count(&library)?;

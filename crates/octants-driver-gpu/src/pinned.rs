@@ -11,7 +11,7 @@ use octants_runtime::{DevicePtr, Result};
 use crate::context::Context;
 use crate::memory::explain;
 
-/// Bytes kept at most.
+/// Maximum cached bytes.
 const MOST_KEPT: u64 = 32 << 20;
 /// Smallest block.
 const LEAST: u64 = 64;
@@ -22,15 +22,15 @@ const SLAB: u64 = 4 << 20;
 /// Blocks above this size are multiples of it, those below are powers of two.
 const COARSE: u64 = 1 << 20;
 
-/// The blocks that wait to be used again.
+/// Cached blocks.
 #[derive(Debug, Default)]
 pub struct Pinned(Mutex<Shelf>);
 
 #[derive(Debug, Default)]
 struct Shelf {
-    /// Sizes and addresses; the last come back first.
+    /// Addresses by size, last in first out.
     blocks: Vec<(u64, u64)>,
-    /// Bytes of those that are not cut from a slab.
+    /// Bytes of cached blocks that are not cut from a slab.
     bytes: u64,
     slabs: Vec<u64>,
     /// The free part of the last slab.
@@ -122,7 +122,7 @@ impl Pinned {
         }
     }
 
-    /// Gives back what is kept, and keeps nothing from now on.
+    /// Frees cached blocks, and caches none from now on.
     pub fn close(&self, context: &Context) {
         let blocks = {
             let mut shelf = self.shelf();

@@ -1,4 +1,4 @@
-//! The number and size of the blocks that run a task, and the parameter that they get.
+//! Launch geometry: the number and size of the blocks that run a task, and their parameter.
 //!
 //! The code of a parallel task is a grid-stride loop, so any grid computes the right result. A grid is as large as the
 //! work, up to a number of blocks that fills the device several times over. Beyond that, each thread runs a few
@@ -9,19 +9,19 @@ use std::mem::MaybeUninit;
 use octants_artifact::DeviceContext;
 use octants_runtime::Launch;
 
-/// Threads of a block where the program does not say, in order of preference. A multiprocessor has four schedulers with
-/// registers of their own: blocks of other numbers of warps load them unequally.
+/// Default block sizes, in order of preference. A multiprocessor has four schedulers with separate registers. Blocks
+/// with other numbers of warps load them unequally.
 const PREFERRED_BLOCKS: [u32; 2] = [256, 128];
-/// Blocks that every multiprocessor should get, if smaller ones allow it: where iterations differ in length, others
-/// then take up less while it runs one that is long.
+/// Minimum number of blocks per multiprocessor, if smaller blocks allow it. If iterations differ in length, this
+/// balances the load.
 pub const LEAST_EACH: u64 = 2;
-/// Up to this many blocks, in multiples of what the device holds at once, a thread runs one iteration.
+/// Up to this many waves of resident blocks, a thread runs one iteration.
 pub const LEAST_WAVES: u64 = 8;
-/// Blocks at most, in the same measure. More pay for their start; fewer leave multiprocessors idle at the end when
-/// iterations differ in length.
+/// Maximum number of waves. More blocks cost more to start. Fewer leave multiprocessors idle at the end when iterations
+/// differ in length.
 pub const MOST_WAVES: u64 = 32;
-/// What a thread should run before it pays for its start, in nanoseconds of the estimate for a CPU. Measured with loops
-/// that wait for memory, which like eight short iterations, and one that computes, which likes two.
+/// Minimum work of a thread to amortize its start, in nanoseconds of the CPU estimate. Measured with memory-bound
+/// loops, which are fastest with eight short iterations per thread, and a compute-bound one, which is fastest with two.
 const WORTH_A_THREAD: f32 = 16.0;
 
 /// Words of a [`DeviceContext`].
@@ -34,13 +34,13 @@ const WORDS: usize = CONTEXT_WORDS + DeviceContext::MOST_ARGUMENT_BYTES as usize
 pub struct GridPlan {
     /// Threads of a block.
     pub block: u32,
-    /// The program asked for that many.
+    /// The program sets the block size.
     pub fixed: bool,
     /// Blocks that one multiprocessor holds at once.
     pub resident: u32,
     /// Multiprocessors.
     pub multiprocessors: u32,
-    /// Threads that run in step.
+    /// Threads of a warp.
     pub warp: u32,
     /// No more blocks than the device holds at once.
     pub once: bool,
@@ -48,12 +48,12 @@ pub struct GridPlan {
     pub single: bool,
     /// Iterations that a thread runs at a time.
     pub lanes: u32,
-    /// How many times it should do that where there is enough to do.
+    /// Target number of such groups per thread, if there are enough iterations.
     pub run: u64,
 }
 
-/// Threads of a block, at most `most`, and how many of these blocks a multiprocessor holds: the size with the most
-/// threads at once. `fits` says how many blocks of a size one holds.
+/// Chooses the block size, at most `most`, with the highest occupancy. Also returns the number of resident blocks per
+/// multiprocessor, as `fits` reports it for a size.
 pub fn best_block<E>(most: u32, warp: u32, fits: impl Fn(u32) -> Result<u32, E>) -> Result<(u32, u32), E> {
     let mut best: Option<(u32, u32)> = None;
     for block in PREFERRED_BLOCKS.into_iter().filter(|b| *b <= most) {
@@ -82,7 +82,7 @@ impl GridPlan {
         u64::from(self.multiprocessors) * u64::from(self.resident) * u64::from(self.block)
     }
 
-    /// Blocks and threads of a block for a number of iterations; `None` where there is nothing to do.
+    /// Number of blocks and block size for a number of iterations; `None` for no iterations.
     #[inline]
     pub fn plan(&self, iterations: Option<u64>) -> Option<(u32, u32)> {
         let fill = u64::from(self.multiprocessors) * u64::from(self.resident);
@@ -93,7 +93,7 @@ impl GridPlan {
         let n = n.div_ceil(u64::from(self.lanes));
         let mut block = self.block;
         if !self.fixed {
-            // Few iterations are spread over all multiprocessors; fewer than a block need no more threads than that.
+            // Spread few iterations over all multiprocessors. Fewer than a block need only that many threads.
             while block > self.warp && n.div_ceil(u64::from(block)) < LEAST_EACH * u64::from(self.multiprocessors) {
                 block = (block / 2).next_multiple_of(self.warp);
             }
@@ -120,7 +120,7 @@ impl GridPlan {
 pub struct Parameter([MaybeUninit<u64>; WORDS], usize);
 
 impl Parameter {
-    /// The context of a launch's task, and after it its argument slots, or where they are if they are too many. The
+    /// The context of a launch's task, followed by its argument slots, or by their address if they are too many. The
     /// device counts rounds at the address `rounds`, if any.
     #[inline]
     pub fn new(launch: &Launch<'_>, task: u32, number: u64, rounds: u64) -> Parameter {
@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn blocks_load_all_schedulers_equally() {
-        // So many registers of a thread, of 65,536 of a multiprocessor with room for 2,048 threads.
+        // Registers per thread, of a multiprocessor with 65,536 registers and room for 2,048 threads.
         let of = |registers: u32| {
             best_block::<()>(1024, 32, |block| Ok((65_536 / (registers * block)).min(2_048 / block))).ok()
         };

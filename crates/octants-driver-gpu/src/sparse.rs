@@ -11,16 +11,16 @@ use crate::context::{Context, Entered};
 use crate::streams::Streams;
 use crate::symbols::{Address, RawStream};
 
-/// The libraries of a vendor. They are looked for when they are first needed.
+/// The libraries of a vendor. They are searched for on first use.
 #[allow(clippy::missing_safety_doc)] // The contracts are those of the runtime's traits.
 pub trait SparseLibraries: fmt::Debug + Send + Sync {
     /// Why there is none for this work: a sentence for the user.
     fn missing(&self, calls: &Entered<'_>, work: SparseWork) -> Option<String>;
 
-    /// Tells the library of a matrix, for products.
+    /// Creates a matrix for products.
     unsafe fn product(&self, calls: &Entered<'_>, matrix: &MatrixRows) -> Result<Box<dyn VendorProduct>>;
 
-    /// Tells the library of a system's matrix.
+    /// Creates a system's matrix.
     unsafe fn solver(
         &self,
         calls: &Entered<'_>,
@@ -52,11 +52,11 @@ pub trait VendorSolver: Send {
     unsafe fn solve(&mut self, stream: RawStream, right: Address, solution: Address) -> Result<()>;
 }
 
-/// A vendor's calls, with what they need of the driver.
+/// A vendor's calls, with the driver's context.
 pub(crate) struct OnDevice<T: ?Sized> {
     pub(crate) context: Arc<Context>,
     pub(crate) streams: Arc<Streams>,
-    /// Always there but in `drop`.
+    /// `None` only during `drop`.
     pub(crate) calls: Option<Box<T>>,
 }
 
@@ -71,7 +71,7 @@ impl<T: ?Sized> Drop for OnDevice<T> {
         let calls = self.calls.take();
         match self.context.enter_to_free() {
             Some(_entered) => drop(calls),
-            // The library has ended, which has given back everything.
+            // The library has shut down, which has freed everything.
             None => std::mem::forget(calls),
         }
     }

@@ -13,9 +13,9 @@ use crate::symbols::{Address, RawStream};
 
 /// The library's state for a device.
 type Handle = *mut c_void;
-/// A matrix as the library was told of it.
+/// A matrix descriptor.
 type Matrix = *mut c_void;
-/// A vector as the library was told of it.
+/// A vector descriptor.
 type Vector = *mut c_void;
 
 /// Numbers that are the same everywhere.
@@ -34,9 +34,9 @@ macro_rules! functions {
         #[derive(Debug)]
         pub struct ProductNames {
             $($(#[$doc])* pub $name: &'static str,)*
-            /// Looks a matrix over, so that its products are faster. Older libraries have none.
+            /// Preprocesses a matrix for faster products. Older libraries lack it.
             pub preprocess: &'static str,
-            /// Sentence of a code. Older libraries have none.
+            /// Description of a code. Older libraries lack it.
             pub error_string: &'static str,
         }
 
@@ -68,8 +68,8 @@ macro_rules! functions {
     };
 }
 
-/// What multiplies, and what prepares that: state, form of the matrix, factor of the product, matrix, vector, factor of
-/// the result, result, type of the sums, algorithm, workspace.
+/// Product and preprocessing: state, operation on the matrix, alpha, matrix, vector, beta, result, compute type,
+/// algorithm, workspace.
 type MultiplyFunction = unsafe extern "C" fn(
     Handle,
     c_int,
@@ -84,22 +84,22 @@ type MultiplyFunction = unsafe extern "C" fn(
 ) -> c_int;
 
 functions! {
-    /// The state for the thread's device.
+    /// Creates the state for the thread's device.
     create(*mut Handle);
     /// Gives it back.
     destroy(Handle);
-    /// Where the work is queued from now on.
+    /// Sets the stream.
     set_stream(Handle, RawStream);
-    /// Tells of a matrix by rows.
+    /// Creates the descriptor of a CSR matrix.
     create_rows(
         *mut Matrix, i64, i64, i64, *mut c_void, *mut c_void, *mut c_void, c_int, c_int, c_int, c_int);
-    /// Lets go of it.
+    /// Destroys the descriptor.
     destroy_matrix(Matrix);
-    /// Tells of a vector.
+    /// Creates a vector descriptor.
     create_vector(*mut Vector, i64, *mut c_void, c_int);
-    /// Gives it other memory.
+    /// Sets a vector's memory.
     set_vector(Vector, *mut c_void);
-    /// Lets go of it.
+    /// Destroys the descriptor.
     destroy_vector(Vector);
     /// The workspace size of a product.
     workspace_bytes(
@@ -162,7 +162,7 @@ impl ProductLibrary {
         Ok(ProductLibrary(Arc::new(Shared { functions, handle: Mutex::new(handle as usize) })))
     }
 
-    /// Tells the library of a matrix.
+    /// Creates a matrix.
     ///
     /// # Safety
     /// The device is the thread's own. The matrix's memory lives as long as the result.

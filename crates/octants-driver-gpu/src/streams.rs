@@ -13,7 +13,7 @@ use crate::symbols::{RawEvent, RawStream, number};
 
 /// The name of the null stream for those who ask for it.
 const LEGACY: u64 = 1;
-/// The handle of "the stream of whichever thread asks".
+/// The handle of the per-thread default stream.
 const PER_THREAD: u64 = 2;
 
 /// The streams of a context.
@@ -67,11 +67,11 @@ impl Streams {
         Ok(StreamHandle(stream as u64))
     }
 
-    /// Takes over someone else's stream.
+    /// Wraps an external stream.
     pub fn adopt(&self, context: &Context, handle: u64) -> Result<StreamHandle> {
         let calls = context.enter_aside()?;
-        // A handle is an address that the driver follows: no call can tell a wrong one for sure. Small numbers are
-        // never one.
+        // A handle is an address that the driver dereferences. No call detects every wrong one, but small numbers are
+        // never valid.
         if handle > PER_THREAD && handle < 4096 {
             let message = format!("{handle} is not the handle of a {} stream", context.facts().api);
             return Err(ErrorKind::Misuse { message }.into());
@@ -99,7 +99,7 @@ impl Streams {
         // SAFETY: the contract above.
         unsafe {
             match stream.0 {
-                // The thread that waits is perhaps not the one that launched, whose stream it was: all are waited for.
+                // Per-thread stream: the waiting thread may differ from the launching one, so wait for all streams.
                 PER_THREAD => calls.synchronize_all(),
                 _ => calls.synchronize_stream(self.resolve(stream)),
             }

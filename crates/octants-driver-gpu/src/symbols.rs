@@ -42,7 +42,7 @@ pub type CaptureStatus = c_int;
 /// Options of the driver's assembler.
 pub type JitOption = c_int;
 
-/// Flags and attributes that have the same number everywhere.
+/// Flags and attributes that all vendors share.
 pub mod number {
     #![allow(missing_docs)]
     pub const FUNCTION_MAX_THREADS_PER_BLOCK: i32 = 0;
@@ -62,7 +62,7 @@ pub mod number {
     pub const JIT_ERROR_LOG_BUFFER_SIZE: i32 = 6;
 }
 
-/// Codes that are the same everywhere.
+/// Codes that all vendors share.
 pub mod code {
     #![allow(missing_docs)]
     pub const SUCCESS: i32 = 0;
@@ -83,9 +83,9 @@ pub struct PoolProperties {
     pub location: c_uint,
     /// Its number.
     pub device: c_int,
-    /// For another system.
+    /// For Windows.
     pub security: *mut c_void,
-    /// 0 for the driver's limit, and what comes in later versions.
+    /// Maximum size, 0 for the driver's limit; then reserved fields.
     pub rest: [u64; 8],
 }
 
@@ -142,7 +142,7 @@ macro_rules! functions {
         }
 
         impl Names {
-            /// All functions as declared, those first without which nothing works.
+            /// All functions as declared, required ones first.
             pub fn signatures(&self) -> Vec<Signature> {
                 vec![
                     $(Signature::new(self.$name, &[$(stringify!($arg)),*]),)*
@@ -210,7 +210,7 @@ functions! {
         device_get(*mut RawDevice, c_int);
         /// A device's name.
         device_name(*mut c_char, c_int, RawDevice);
-        /// A device's ability.
+        /// A device's attribute.
         device_attribute(*mut c_int, DeviceAttribute, RawDevice);
         /// A device's memory.
         device_memory(*mut usize, RawDevice);
@@ -252,7 +252,7 @@ functions! {
         stream_wait(RawStream, RawEvent, c_uint);
         /// Whether it is being captured.
         stream_capturing(RawStream, *mut CaptureStatus);
-        /// What other threads' captures keep this thread from; sets and returns it.
+        /// Exchanges the thread's capture mode.
         capture_mode(*mut CaptureMode);
         /// A new event.
         event_create(*mut RawEvent, c_uint);
@@ -276,27 +276,27 @@ functions! {
         function_attribute(*mut c_int, FunctionAttribute, RawFunction);
         /// Blocks that one multiprocessor holds at once.
         occupancy(*mut c_int, RawFunction, c_int, usize);
-        /// Launches.
+        /// Launches a kernel.
         launch(
             RawFunction, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint,
             RawStream, *mut *mut c_void, *mut *mut c_void);
     }
     optional {
-        /// A pool of memory, which is given out and taken back in the order of streams.
+        /// Creates a memory pool.
         pool_create(*mut RawPool, *const PoolProperties);
         /// Gives it back.
         pool_destroy(RawPool);
-        /// Tells it something.
+        /// Sets an attribute of a pool.
         pool_set(RawPool, PoolAttribute, *mut c_void);
-        /// Gives back what it keeps.
+        /// Releases cached memory of a pool.
         pool_trim(RawPool, usize);
         /// Lets other devices access its memory.
         pool_access(RawPool, *const PoolAccess, usize);
-        /// Memory in the order of a stream.
+        /// Allocates in stream order.
         pool_allocate(*mut Address, usize, RawPool, RawStream);
         /// Gives it back.
         pool_free(Address, RawStream);
-        /// Makes a graph ready, as it is now.
+        /// Instantiates a graph.
         graph_instantiate(*mut RawGraphExec, RawGraphHandle, c_ulonglong);
         /// Launches it.
         graph_launch(RawGraphExec, RawStream);
@@ -305,8 +305,7 @@ functions! {
     }
 }
 
-/// Declares the functions that a vendor has in a form of its own: a struct of functions, found like [`Symbols`], all
-/// required.
+/// Declares a vendor's own functions: a struct of functions that is looked up like [`Symbols`], all required.
 #[macro_export]
 macro_rules! own_functions {
     ($(#[$about:meta])* $own:ident {

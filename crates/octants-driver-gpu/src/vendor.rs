@@ -10,55 +10,55 @@ use crate::symbols::{DeviceAttribute, RawDevice, RawFunction, RawStream};
 /// The result of a vendor's own function: its value, or its name and the error code.
 pub type Called<T> = Result<T, (&'static str, c_int)>;
 
-/// Whose device a thread is on, in the vendor's own terms; zero for nobody's.
+/// A thread's current device or context, as the vendor represents it; zero for none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place(pub u64);
 
-/// A device, as functions that work on two of them name it.
+/// A device, for functions on two devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Located {
     /// The device.
     pub device: RawDevice,
-    /// Whose it is, on a thread.
+    /// Its value as a thread's current one.
     pub place: Place,
 }
 
-/// Numbers and words of a vendor.
+/// A vendor's constants and words.
 #[derive(Debug)]
 pub struct Facts {
     /// The name of the interface.
     pub api: &'static str,
     /// Environment variable that hides devices from a process.
     pub visible: &'static str,
-    /// What a GPU of the vendor is called, after "no".
+    /// Name of the vendor's GPUs, for messages after "no".
     pub gpu: &'static str,
     /// DLPack's number for the device's memory.
     pub dlpack: i32,
-    /// The attribute by which Python objects show arrays in the device's memory.
+    /// The array-interface attribute of Python objects for device memory.
     pub array_protocol: Option<&'static str>,
     /// The handle of the null stream.
     pub null_stream: u64,
     /// The DLPack handle of the default stream.
     pub unnamed_stream: u64,
-    /// Codes after which the device works no more.
+    /// Codes after which the device is lost.
     pub final_codes: &'static [i32],
     /// Attribute: how many multiprocessors there are.
     pub multiprocessors: DeviceAttribute,
-    /// Attribute: how many threads run in step.
+    /// Attribute: threads of a warp.
     pub warp: DeviceAttribute,
     /// Attribute: kilohertz of the clock that code can read, where it has a fixed rate.
     pub clock_rate: Option<DeviceAttribute>,
     /// Attribute: whether there are pools of memory.
     pub pools: DeviceAttribute,
-    /// Flags of pinned memory that all devices reach, and whose contents host and device see while work runs.
+    /// Flags of pinned memory that all devices can access, coherent while work runs.
     pub host_flags: c_uint,
-    /// Loading code takes options that have the assembler's messages written down.
+    /// Loading code accepts options for the assembler's log.
     pub assembles: bool,
 }
 
 /// The assembler, which runs before code is loaded.
 pub trait Assembler: fmt::Debug + Send + Sync + 'static {
-    /// The machine code; `None` where it cannot be made, so that text is to be loaded.
+    /// The machine code; `None` if assembly fails, so that text must be loaded.
     fn assemble(&self, text: &[u8]) -> Option<Vec<u8>>;
 }
 
@@ -126,9 +126,9 @@ pub struct RawNode(pub *mut c_void);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReadyGraph(pub *mut c_void);
 
-/// A vendor's graphs: work that is described once and launched often. The device is the thread's own where these are
-/// called; functions' modules are loaded, and parameters are copied before a call returns. Handles come from the same
-/// vendor and were not given back.
+/// A vendor's graphs: work that is described once and launched often. Requires that the device is current and that
+/// functions' modules are loaded. Handles come from the same vendor and have not been destroyed. Parameters are copied
+/// before a call returns.
 #[allow(clippy::missing_safety_doc)] // One contract for all, above.
 pub trait Graphs {
     /// A graph without nodes.
@@ -137,7 +137,8 @@ pub trait Graphs {
     /// Adds a kernel, which runs after other nodes of the graph.
     unsafe fn add_kernel(&self, to: RawGraph, behind: &[RawNode], kernel: &KernelNode) -> Called<RawNode>;
 
-    /// Adds a kernel that runs after another one, and whose code waits for it: its blocks may be there before that.
+    /// Adds a kernel that runs after another one (programmatic dependent launch). Its blocks may start early; its code
+    /// waits for the other kernel.
     unsafe fn add_waiting_kernel(&self, to: RawGraph, behind: RawNode, kernel: &KernelNode) -> Called<RawNode> {
         // SAFETY: the trait's contract.
         unsafe { self.add_kernel(to, &[behind], kernel) }
@@ -152,68 +153,68 @@ pub trait Graphs {
     /// Adds a copy, which runs after other nodes.
     unsafe fn add_copy(&self, to: RawGraph, behind: &[RawNode], copy: &CopyNode) -> Called<RawNode>;
 
-    /// Makes what was described ready. Graphs within it are part of it.
+    /// Instantiates a graph, with the graphs within it.
     unsafe fn make_ready(&self, graph: RawGraph) -> Called<ReadyGraph>;
 
-    /// Exchanges a kernel, for launches from now on.
+    /// Updates a kernel node for later launches.
     unsafe fn exchange(&self, graph: ReadyGraph, node: RawNode, kernel: &KernelNode) -> Called<()>;
 
     /// Launches.
     unsafe fn launch(&self, graph: ReadyGraph, stream: RawStream) -> Called<()>;
 
-    /// Gives a graph back that is ready; work of it that is queued still runs.
+    /// Destroys an instantiated graph; queued work of it still runs.
     unsafe fn destroy_ready(&self, graph: ReadyGraph);
 
-    /// Gives a description back, with those of the graphs within it.
+    /// Destroys a graph, with the graphs within it.
     unsafe fn destroy(&self, graph: RawGraph);
 
-    /// Nodes that run repeatedly, where the vendor has them.
+    /// Conditional nodes, if the vendor has them.
     fn loops(&self) -> Option<&dyn GraphLoops> {
         None
     }
 
-    /// Access to graphs that others make of a stream's work, where the vendor grants it.
+    /// Access to other libraries' stream captures, if the vendor allows it.
     fn captures(&self) -> Option<&dyn GraphCaptures> {
         None
     }
 }
 
-/// A vendor's graphs that another library makes of a stream's work: see [`Graphs`].
+/// Access to graphs that another library is capturing: see [`Graphs`].
 #[allow(clippy::missing_safety_doc)] // As there.
 pub trait GraphCaptures {
-    /// The graph, and the nodes that the stream's next work would come after; `None` where none is made.
+    /// The graph, and the nodes that the stream's next work would depend on; `None` without a capture.
     unsafe fn under_way(&self, stream: RawStream) -> Called<Option<(RawGraph, Vec<RawNode>)>>;
 
-    /// Lets the stream's next work come after these nodes of the graph, and no others.
+    /// Makes the stream's next work depend on exactly these nodes of the graph.
     unsafe fn go_on_behind(&self, stream: RawStream, nodes: &[RawNode]) -> Called<()>;
 }
 
-/// The parameter of the function `decide` of [`GraphLoops::code`]. It turns `switch` on where the integer at
-/// `condition` is not zero (or where it is, if it `inverts`), and off elsewhere. The switch is off in any case where
-/// something has `failed` or `ended`.
+/// The parameter of the function `decide` of [`GraphLoops::code`]. It turns `switch` on if the integer at `condition`
+/// is not zero (or if it is, with `inverts`), and off otherwise. The switch is always off once something has `failed`
+/// or `ended`.
 ///
-/// - Ahead of that it adds one to `rounds`. Without a switch it sets that, and `for_host`, to zero, and does no more.
+/// - Before that it adds one to `rounds`. Without a switch it only sets `rounds` and `for_host` to zero.
 /// - With a `checkpoint` and a condition that is not zero it writes that number to `ended` and `for_host`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Decision {
-    /// The loop's or the branch's; zero for none.
+    /// The switch of the loop or branch; zero for none.
     pub switch: u64,
-    /// Size of what decides: 1, 2, 4 or 8; 0 where there is none, which is as one that is not zero.
+    /// Size of the condition: 1, 2, 4 or 8; 0 for none, which counts as not zero.
     pub bytes: u64,
     /// Address of a 32-bit word that is not zero once an assertion has failed; zero for none.
     pub failed: u64,
-    /// Address of the number of rounds that have ended, of 64 bits; zero where no one asks for it.
+    /// Address of the 64-bit number of completed rounds; zero if unused.
     pub rounds: u64,
-    /// 1 where the switch is to be on for a condition that is zero.
+    /// 1 if the switch is on for a condition of zero.
     pub inverts: u64,
-    /// Address of the number of the checkpoint where the launch has ended, of 64 bits; zero where there are none.
+    /// Address of the 64-bit number of the checkpoint where the launch has ended; zero without checkpoints.
     pub ended: u64,
-    /// Address of a copy of that; zero where this does not write it.
+    /// Address of a copy of that; zero if this kernel does not write it.
     pub for_host: u64,
-    /// The number of the checkpoint that this is after; zero where it is after none.
+    /// The number of the checkpoint before this kernel; zero for none.
     pub checkpoint: u64,
-    /// Address of what decides.
+    /// Address of the condition.
     pub condition: u64,
 }
 
@@ -225,27 +226,28 @@ impl Decision {
     }
 }
 
-/// A vendor's nodes that run repeatedly, or only sometimes: see [`Graphs`].
+/// A vendor's conditional nodes: see [`Graphs`].
 #[allow(clippy::missing_safety_doc)] // As there.
 pub trait GraphLoops {
     /// Code with a function `decide` for one thread, with a [`Decision`] as its only parameter.
     fn code(&self) -> &'static [u8];
 
-    /// A switch for a loop in this graph. It is on where a launch of the outermost graph begins; the next round of a
-    /// loop around it finds it as it was left.
+    /// Creates a switch for a loop in this graph. It is on when a launch of the outermost graph begins, and keeps its
+    /// state between the rounds of an enclosing loop.
     unsafe fn create_switch(&self, to: RawGraph) -> Called<u64>;
 
-    /// Adds a node that runs after others: a graph, to be filled with nodes, repeatedly while the switch is
-    /// on. The node, and the graph.
+    /// Adds a loop node after others: an empty graph that runs repeatedly while the switch is on. Returns the node and
+    /// the graph.
     unsafe fn add_loop(&self, to: RawGraph, switch: u64, behind: &[RawNode]) -> Called<(RawNode, RawGraph)>;
 
-    /// Adds a node that runs after others: a graph, to be filled with nodes, once if the switch is on by then.
+    /// Adds a conditional node after others: an empty graph that runs once if the switch is on by then. Returns the
+    /// node and the graph.
     unsafe fn add_choice(&self, to: RawGraph, switch: u64, behind: &[RawNode]) -> Called<(RawNode, RawGraph)>;
 }
 
 /// A vendor's own functions.
 pub trait Vendor: fmt::Debug + Send + Sync + 'static {
-    /// Numbers and words.
+    /// Constants and words.
     fn facts(&self) -> &'static Facts;
 
     /// A code as the vendor calls it, and its sentence.
@@ -254,16 +256,16 @@ pub trait Vendor: fmt::Debug + Send + Sync + 'static {
     /// The message for a function that the library lacks.
     fn explain_missing(&self, symbol: &str) -> String;
 
-    /// Makes a device usable, and tells what [`Vendor::current`] answers on it.
+    /// Makes a device usable. Returns the value of [`Vendor::current`] on it.
     fn open(&self, device: RawDevice) -> Called<Place>;
 
     /// What this thread works on.
     fn current(&self) -> Called<Place>;
 
-    /// Makes `to` what this thread works on, instead of `from`. True when that has to be undone.
+    /// Makes `to` this thread's current device instead of `from`. True if that must be undone.
     ///
     /// # Safety
-    /// `to` was opened.
+    /// `to` is open.
     unsafe fn switch(&self, from: Place, to: Place) -> Called<bool>;
 
     /// Undoes a switch.
@@ -278,7 +280,7 @@ pub trait Vendor: fmt::Debug + Send + Sync + 'static {
     /// The function's module is loaded, and its device this thread's.
     unsafe fn allow_block_memory(&self, function: RawFunction, bytes: u32) -> Called<()>;
 
-    /// Copies from one device to another, which is the thread's own.
+    /// Copies from one device to another, which is the thread's current one.
     ///
     /// # Safety
     /// Both are open, the memory is theirs, and the stream is one of the thread's device.
@@ -295,7 +297,7 @@ pub trait Vendor: fmt::Debug + Send + Sync + 'static {
         None
     }
 
-    /// Forgets the code of the last call that failed, where the library keeps it for a thread to ask for: another
-    /// library in the process would take it for that of a call of its own.
+    /// Clears the thread's sticky error code, if the library keeps one: another library in the process would mistake it
+    /// for the result of its own call.
     fn forget_error(&self) {}
 }

@@ -102,7 +102,7 @@ impl Stream {
         self.finish(py, kind.is_none())
     }
 
-    /// The `__cuda_stream__` protocol, by which other libraries accept the stream: version and handle.
+    /// The protocol by which other libraries accept the stream: version and handle.
     fn __cuda_stream__(&self, py: Python<'_>) -> PyResult<(i64, u64)> {
         Ok((0, self.open(py)?.handle()))
     }

@@ -252,7 +252,7 @@ impl Kernel {
             return Ok(());
         }
         let Some(Parts { flats, others }) = prepared.split(py, self, args)? else { return Ok(()) };
-        // Each launch converts host arrays again.
+        // Not cached: each launch must convert host arrays again.
         let foreign = flats.iter().flat_map(|flat| flat.spans()).any(|s| s.host || s.unwritable.is_some());
         if foreign {
             return Ok(());
