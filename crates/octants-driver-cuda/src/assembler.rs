@@ -19,7 +19,7 @@ const LIBRARY: &str = "nvptxJitCompiler64.dll";
 #[cfg(not(windows))]
 const LIBRARY: &str = "libnvidia-ptxjitcompiler.so.1";
 
-/// The oldest version of the interface that is used: earlier ones were not tried.
+/// The oldest interface version used: earlier ones are untested.
 const OLDEST: u32 = 12;
 
 own_functions! {
@@ -45,7 +45,7 @@ own_functions! {
 }
 
 impl Functions {
-    /// Those of the driver that is installed. It stays loaded, as the driver itself would keep it.
+    /// The functions of the installed driver. It stays loaded, as the driver itself would keep it.
     fn of_driver() -> Option<Functions> {
         // SAFETY: loading NVIDIA's assembler has no effect on anything else; the functions' types are those of its
         // header.
@@ -80,13 +80,12 @@ impl Functions {
                 && (self.get)(work, code.as_mut_ptr().cast()) == 0
                 && (log_size == 0 || (self.log)(work, log.as_mut_ptr().cast()) == 0);
             let _ = (self.destroy)(&mut work);
-            // What is wrong with a text the driver says better.
+            // The driver reports errors of the text better.
             done.then(|| (code, String::from_utf8_lossy(&log).into_owned()))
         }
     }
 
-    /// The machine code, with as many registers for each function as let most threads run without keeping much in
-    /// memory.
+    /// The machine code, with register limits for high occupancy without much spilling.
     fn assemble_for_threads(&self, text: &[u8], chip: &str) -> Option<Vec<u8>> {
         let crowded = std::str::from_utf8(text).ok().and_then(crowd);
         let Some((lines, crowded)) = crowded else { return Some(self.assemble(text, chip)?.0) };
@@ -99,7 +98,7 @@ impl Functions {
     }
 }
 
-/// The driver's assembler, for one chip; looked for when it is first needed.
+/// The driver's assembler for one chip, loaded on first use.
 #[derive(Debug)]
 pub struct DriverAssembler {
     chip: String,
@@ -125,7 +124,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_assembled_is_left_as_it_is() {
-        // With a driver because it is wrong, without one because there is nobody to ask.
+        // With a driver because the text is wrong, without one because there is no assembler.
         let assembler = DriverAssembler::new("sm_90");
         assert_eq!(assembler.assemble(b"nonsense"), None);
         assert_eq!(assembler.assemble(b"a zero \0 within"), None);

@@ -27,8 +27,8 @@ const CHIPS: &[(u32, u32)] = &[
     (121, 88),
 ];
 
-/// The newest version of the language that a driver reads: its CUDA version, as the driver says it, and the version
-/// times ten. Versions beyond the last are not known to the code generator.
+/// The newest language version that a driver supports: the CUDA version that the driver reports, and the language
+/// version times ten. The code generator knows no later versions.
 const VERSIONS: &[(i32, u32)] = &[
     (11020, 72),
     (11030, 73),
@@ -49,17 +49,17 @@ const VERSIONS: &[(i32, u32)] = &[
     (13000, 90),
 ];
 
-/// The oldest CUDA version of a driver that will do, as the driver says it.
+/// The oldest supported CUDA version, as a driver reports it.
 pub const OLDEST_DRIVER: i32 = VERSIONS[0].0;
-/// The oldest compute capability that will do, times ten.
+/// The oldest supported compute capability, times ten.
 pub const OLDEST_CHIP: u32 = CHIPS[0].0;
 
-/// The chips that code is made for, as NVIDIA names them.
+/// The supported chips, by NVIDIA's names.
 pub fn chips() -> impl Iterator<Item = String> {
     CHIPS.iter().map(|(chip, _)| format!("sm_{chip}"))
 }
 
-/// What code is made for; `None` for a chip or a driver too old.
+/// The code target; `None` if the chip or the driver is too old.
 pub fn choose_target(capability: (u32, u32), driver: i32) -> Option<CodeTarget> {
     let version = VERSIONS.iter().rev().find(|(cuda, _)| *cuda <= driver)?.1;
     let chip = capability.0 * 10 + capability.1;

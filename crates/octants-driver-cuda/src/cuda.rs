@@ -10,12 +10,12 @@ use octants_driver_gpu::{Called, Facts, Graphs, Located, Place, Vendor};
 use crate::graphs::CudaGraphs;
 use crate::symbols::{CuContext, Own, code, number};
 
-/// CUDA, as far as it is a kind of its own.
+/// The parts specific to CUDA.
 #[derive(Debug)]
 #[allow(missing_docs)]
 pub struct Cuda {
     pub own: Own,
-    /// Where the driver has graphs.
+    /// If the driver has graphs.
     pub graphs: Option<CudaGraphs>,
 }
 
@@ -25,7 +25,7 @@ static FACTS: Facts = Facts {
     gpu: "NVIDIA GPU",
     dlpack: 2,
     array_protocol: Some("__cuda_array_interface__"),
-    // `CU_STREAM_LEGACY`: zero may be a thread's own.
+    // `CU_STREAM_LEGACY`: zero may mean the per-thread stream.
     null_stream: 1,
     unnamed_stream: 1,
     final_codes: &[
@@ -105,7 +105,7 @@ impl Vendor for Cuda {
             if from.0 == 0 {
                 return called("cuCtxSetCurrent", (self.own.context_set)(to), false);
             }
-            // Another device's: its library would find itself on this one if it stayed so.
+            // Another device was current: restore it, or its user would find this one current.
             called("cuCtxPushCurrent_v2", (self.own.context_push)(to), true)
         }
     }

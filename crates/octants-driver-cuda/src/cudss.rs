@@ -1,6 +1,6 @@
 //! [`Cudss`]: direct solvers by cuDSS 1.
 //!
-//! Earlier versions have other numbers and functions of other forms under the same names, in a library of another name.
+//! Earlier versions have other constants, and other signatures under the same names, in a library of another name.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
@@ -13,7 +13,7 @@ use octants_runtime::{ErrorKind, Factors, MatrixRows, RealType, Result};
 
 use crate::cudss_functions::{Data, Functions, Handle, Matrix, Settings};
 
-/// cuDSS's and CUDA's numbers.
+/// Constants of cuDSS and CUDA.
 mod number {
     pub const MAJOR_VERSION: i32 = 0;
     pub const R_32F: i32 = 0;
@@ -98,7 +98,7 @@ impl Cudss {
         Ok(Cudss(Arc::new(Shared { functions, handle: Mutex::new(handle as usize) })))
     }
 
-    /// Tells the library of a matrix.
+    /// Creates a matrix.
     ///
     /// # Safety
     /// The device is the thread's own. The matrix's memory lives as long as the result.
@@ -173,7 +173,7 @@ struct Solver {
 unsafe impl Send for Solver {}
 
 impl Solver {
-    /// Does a step of the work on a stream.
+    /// Executes a phase on a stream.
     unsafe fn execute(&self, stream: RawStream, step: c_int, doing: &str) -> Result<()> {
         let f = &self.library.functions;
         let handle = self.library.handle.lock().unwrap_or_else(PoisonError::into_inner);
@@ -186,7 +186,7 @@ impl Solver {
         }
     }
 
-    /// A number that is known of the system. Waits for its work.
+    /// Reads a number from the system's data. Waits for its work.
     unsafe fn number(&self, which: c_int) -> Result<c_int> {
         let handle = self.library.handle.lock().unwrap_or_else(PoisonError::into_inner);
         let (mut number, mut written): (c_int, usize) = (0, 0);

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use octants_driver_gpu::Places;
 
-/// Environment variables that name the folder of a toolkit, the first that is set counting.
+/// Environment variables that name the folder of a toolkit, in order of preference.
 pub const HOME_VARIABLES: &[&str] = &["CUDA_HOME", "CUDA_PATH", "CUDA_ROOT"];
 
 const PLACES: Places = Places {

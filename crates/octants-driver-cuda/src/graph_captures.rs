@@ -11,11 +11,11 @@ use crate::graph_handles::{CuGraph, CuGraphNode, called, raw_nodes};
 
 /// `CU_STREAM_CAPTURE_STATUS_ACTIVE`.
 const ACTIVE: c_int = 1;
-/// `CU_STREAM_SET_CAPTURE_DEPENDENCIES`: instead of those that there are.
+/// `CU_STREAM_SET_CAPTURE_DEPENDENCIES`: replaces the present ones.
 const SET: c_uint = 1;
 
 own_functions! {
-    /// The functions for captures, which came with CUDA 11.3. Where the driver lacks one there are none.
+    /// The functions for captures, since CUDA 11.3. Absent if the driver lacks one.
     CudaCaptures {
         /// Status, number, graph, and the nodes that the next work waits for, which are the driver's.
         info = "cuStreamGetCaptureInfo_v2"(

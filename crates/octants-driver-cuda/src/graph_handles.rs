@@ -18,7 +18,7 @@ pub(crate) fn called(name: &'static str, c: c_int) -> Called<()> {
     if c == code::SUCCESS { Ok(()) } else { Err((name, c)) }
 }
 
-/// What CUDA reads nodes from.
+/// Pointer to nodes, for CUDA.
 pub(crate) fn raw_nodes(nodes: &[RawNode]) -> Vec<CuGraphNode> {
     nodes.iter().map(|n| n.0).collect()
 }

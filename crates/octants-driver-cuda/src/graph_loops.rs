@@ -41,11 +41,11 @@ pub struct ConditionalParameters {
 const _: () = assert!(size_of::<ConditionalParameters>() == 256);
 
 own_functions! {
-    /// The functions for loops. Where the driver lacks one there are none.
+    /// The functions for loops. Absent if the driver lacks one.
     CudaLoops {
         /// A switch.
         create_switch = "cuGraphConditionalHandleCreate"(*mut u64, CuGraph, CuContext, c_uint, c_uint);
-        /// Adds any kind of node, here without edges of a kind of their own.
+        /// Adds any kind of node, here with plain edges only.
         add_node = "cuGraphAddNode_v2"(
             *mut CuGraphNode, CuGraph, *const CuGraphNode, *const c_void, usize, *mut ConditionalParameters);
         /// The thread's context.

@@ -51,7 +51,7 @@ impl NodeParameters {
 #[derive(Debug)]
 pub struct FillParameters {
     at: u64,
-    /// Bytes from one row to the next: of no matter where there is one.
+    /// Bytes from one row to the next; ignored for one row.
     pitch: usize,
     value: c_uint,
     element_bytes: c_uint,
@@ -99,21 +99,21 @@ pub struct CopyParameters {
 
 const _: () = assert!(size_of::<CopyParameters>() == 200);
 
-/// CUDA's graphs, as far as the driver has them.
+/// CUDA's graphs, with the features that the driver has.
 #[derive(Debug)]
 #[allow(missing_docs)]
 pub struct CudaGraphs {
     pub functions: GraphFunctions,
-    /// Where it has edges of a kind.
+    /// If it has typed edges.
     pub edges: Option<EdgeFunctions>,
-    /// Where it has loops.
+    /// If it has conditional nodes.
     pub loops: Option<CudaLoops>,
-    /// Where it lets others look at what is captured.
+    /// If it allows access to captures.
     pub captures: Option<CudaCaptures>,
 }
 
 own_functions! {
-    /// The functions for graphs. Where the driver lacks one there are none.
+    /// The functions for graphs. Absent if the driver lacks one.
     GraphFunctions {
         /// A graph without nodes.
         create = "cuGraphCreate"(*mut CuGraph, c_uint);
@@ -122,13 +122,13 @@ own_functions! {
         /// Adds a kernel after other nodes.
         add_kernel = "cuGraphAddKernelNode"(
             *mut CuGraphNode, CuGraph, *const CuGraphNode, usize, *const NodeParameters);
-        /// Makes a graph ready.
+        /// Instantiates a graph.
         instantiate = "cuGraphInstantiate_v2"(*mut CuGraphExec, CuGraph, *mut CuGraphNode, *mut c_char, usize);
-        /// Gives a graph that was made ready back, once its work is done.
+        /// Destroys an instantiated graph, once its work is done.
         destroy_ready = "cuGraphExecDestroy"(CuGraphExec);
-        /// Exchanges a kernel.
+        /// Updates a kernel node.
         set_kernel = "cuGraphExecKernelNodeSetParams"(CuGraphExec, CuGraphNode, *const NodeParameters);
-        /// Adds a node that does nothing.
+        /// Adds an empty node.
         add_empty = "cuGraphAddEmptyNode"(*mut CuGraphNode, CuGraph, *const CuGraphNode, usize);
         /// Adds a fill.
         add_fill = "cuGraphAddMemsetNode"(
@@ -153,13 +153,13 @@ pub struct EdgeKind {
     reserved: [u8; 5],
 }
 
-/// `CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC` and `CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC`: the second kernel is launched
-/// when the blocks of the first have all begun to end, and waits for their end itself. On an H200 the tasks of a chain
-/// of small kernels then took 0.8 microseconds each instead of 1.0.
+/// `CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC` and `CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC`: programmatic dependent launch.
+/// The second kernel starts when all blocks of the first have triggered or ended, and itself waits for their end. On an
+/// H200 the tasks of a chain of small kernels then took 0.8 microseconds each instead of 1.0.
 const PROGRAMMATIC: EdgeKind = EdgeKind { from_port: 1, to_port: 0, kind: 1, reserved: [0; 5] };
 
 own_functions! {
-    /// The functions for edges of a kind, which came with CUDA 12.3.
+    /// The functions for typed edges, since CUDA 12.3.
     EdgeFunctions {
         /// Adds edges between nodes.
         add_edges = "cuGraphAddDependencies_v2"(

@@ -15,8 +15,7 @@ use crate::symbols::{NAMES, Own, code, number};
 
 #[cfg(windows)]
 const LIBRARIES: &[&str] = &["nvcuda.dll"];
-// The name with a version is the driver's own; the one without may be a stand-in of a toolkit, which can only be linked
-// to.
+// The name with a version is the driver's own. The one without may be a toolkit's stub, which is for linking only.
 #[cfg(not(windows))]
 const LIBRARIES: &[&str] = &["libcuda.so.1", "libcuda.so"];
 
@@ -25,7 +24,7 @@ fn version(cuda: i32) -> String {
     format!("{}.{}", cuda / 1000, cuda % 1000 / 10)
 }
 
-/// The driver's library, started, and the version of CUDA that it supports.
+/// The driver's library, initialized, and the version of CUDA that it supports.
 fn start(config: &GpuConfig) -> Result<(Library, i32), Unavailable> {
     let no = |reason: String| Err(Unavailable(reason));
     let loaded = load(config, LIBRARIES, "no NVIDIA driver is installed")?;
@@ -81,7 +80,8 @@ pub fn open(config: &GpuConfig) -> Result<GpuDriver, Unavailable> {
     }
     let target = choose_target((major, minor), driver)
         .ok_or_else(|| Unavailable(format!("{} or its driver is too old", context.name)))?;
-    // Text for an older chip, where this one is newer than the compiler, is better left to the driver, which knows it.
+    // If this chip is newer than the compiler knows, the text is for an older one. The driver, which knows the chip,
+    // compiles it better.
     let chip = format!("sm_{major}{minor}");
     let exact = matches!(&target, CodeTarget::Device { cpu, .. } if *cpu == chip);
     let sparse = CudaSparse::new(config, driver);

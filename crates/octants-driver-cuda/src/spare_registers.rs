@@ -4,30 +4,30 @@
 //! [`crowd`] requests the largest worthwhile number of blocks, [`spill`] reads from the assembler's log which
 //! functions spilled, and [`relax`] restores the registers of these.
 
-/// Threads of a multiprocessor that there should be room for: 64 registers each.
+/// Target number of resident threads per multiprocessor: 64 registers each.
 const CROWD: u32 = 1024;
-/// Bytes of registers that a function may keep in memory to make that room. On an H200 sorts and solvers with up to as
-/// many ran faster than with more registers.
+/// Maximum bytes that a function may spill to reach that occupancy. On an H200, sorts and solvers that spill up to this
+/// much ran faster than with more registers.
 const FEW: u32 = 64;
 
-/// Lines of a function from which on it is long: to assemble it again would take seconds.
+/// Functions of more lines than this are long: assembling them again would take seconds.
 const LONG: usize = 3000;
 
 const ENTRY: &str = ".entry ";
 const THREADS: &str = ".maxntid ";
 const BLOCKS: &str = ".minnctapersm ";
 
-/// A function that gets less room than the text asks for.
+/// A function whose requested occupancy may be reduced.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Crowded {
     name: String,
-    /// The line of the text, and what was there.
+    /// The line of the text, and its original content.
     line: usize,
     asked: String,
 }
 
-/// The lines of a text that asks for room for more threads, with the functions that get less of it; `None` where there
-/// are none. Functions that ask for one block want all registers, and keep them; so do long ones, which would spill.
+/// The lines of a text with higher requested occupancy, and the changed functions; `None` if there are none. Functions
+/// that request one block need all registers, and keep them. Long functions, which would spill, keep theirs too.
 pub(crate) fn crowd(text: &str) -> Option<(Vec<String>, Vec<Crowded>)> {
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
     let entries: Vec<usize> = (0..lines.len()).filter(|n| lines[*n].contains(ENTRY)).collect();
@@ -50,7 +50,7 @@ pub(crate) fn crowd(text: &str) -> Option<(Vec<String>, Vec<Crowded>)> {
     (!crowded.is_empty()).then_some((lines, crowded))
 }
 
-/// Which of the functions keep too much in memory, by the assembler's log.
+/// The functions that spill too much, by the assembler's log.
 pub(crate) fn spill(log: &str, crowded: &[Crowded]) -> Vec<Crowded> {
     let mut lines = log.lines();
     let mut found = Vec::new();
@@ -65,7 +65,7 @@ pub(crate) fn spill(log: &str, crowded: &[Crowded]) -> Vec<Crowded> {
     found
 }
 
-/// The text in which these functions have the room that it asked for first.
+/// The text with the original request of these functions restored.
 pub(crate) fn relax(mut lines: Vec<String>, spilling: Vec<Crowded>) -> String {
     for function in spilling {
         lines[function.line] = function.asked;

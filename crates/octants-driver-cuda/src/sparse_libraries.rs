@@ -44,19 +44,19 @@ const CUDSS_PLACES: Places = Places {
     alone: &["usr/lib/x86_64-linux-gnu/libcudss.so.1", "usr/lib/x86_64-linux-gnu/libcudss/*/libcudss.so.1"],
 };
 
-/// The libraries, or why there are none; looked for when first needed.
+/// The libraries, or why there are none; searched for on first use.
 #[derive(Debug)]
 pub struct CudaSparse {
     homes: Vec<PathBuf>,
     packages: Vec<PathBuf>,
-    /// The first version of CUDA of the driver, for what to install.
+    /// The driver's major CUDA version, for installation hints.
     cuda: i32,
     products: OnceLock<std::result::Result<ProductLibrary, String>>,
     solvers: OnceLock<std::result::Result<Cudss, String>>,
 }
 
 impl CudaSparse {
-    /// Those that a configuration finds, for a driver of a version of CUDA.
+    /// The libraries found by a configuration, for a driver's CUDA version.
     pub fn new(config: &GpuConfig, driver: i32) -> CudaSparse {
         CudaSparse {
             homes: config.homes.clone(),

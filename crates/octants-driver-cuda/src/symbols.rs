@@ -45,7 +45,7 @@ pub mod number {
     pub const DEVICE_MEMORY_POOLS_SUPPORTED: i32 = 115;
 }
 
-/// What the library calls the functions that all vendors have. Memory pools came with CUDA 11.2.
+/// The library's names of the functions that all vendors have. Memory pools need CUDA 11.2.
 pub const NAMES: Names = Names {
     init: "cuInit",
     driver_version: "cuDriverGetVersion",
@@ -77,7 +77,7 @@ pub const NAMES: Names = Names {
     stream_capturing: "cuStreamIsCapturing",
     capture_mode: "cuThreadExchangeStreamCaptureMode",
     event_create: "cuEventCreate",
-    // The unversioned one is of another kind of context.
+    // The unversioned one is for another kind of context.
     event_destroy: "cuEventDestroy_v2",
     event_record: "cuEventRecord",
     event_synchronize: "cuEventSynchronize",
@@ -105,21 +105,21 @@ pub const NAMES: Names = Names {
 };
 
 own_functions! {
-    /// The functions that CUDA has in a form of its own.
+    /// The functions that are specific to CUDA.
     Own {
         /// Name of a code.
         error_name = "cuGetErrorName"(c_int, *mut *const c_char);
-        /// Sentence of a code.
+        /// Description of a code.
         error_string = "cuGetErrorString"(c_int, *mut *const c_char);
-        /// The context that the process shares.
+        /// The primary context.
         primary_retain = "cuDevicePrimaryCtxRetain"(*mut CuContext, RawDevice);
         /// The thread's context.
         context_get = "cuCtxGetCurrent"(*mut CuContext);
         /// Sets it.
         context_set = "cuCtxSetCurrent"(CuContext);
-        /// Sets it over another; the unversioned one works on another kind of context.
+        /// Pushes a context; the unversioned one works on another kind of context.
         context_push = "cuCtxPushCurrent_v2"(CuContext);
-        /// Takes it off.
+        /// Pops it.
         context_pop = "cuCtxPopCurrent_v2"(*mut CuContext);
         /// Copies from the memory of one context to that of another.
         copy_between = "cuMemcpyPeerAsync"(Address, CuContext, Address, CuContext, usize, RawStream);

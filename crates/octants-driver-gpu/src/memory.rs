@@ -26,7 +26,7 @@ pub struct Memory {
     /// The stream that allocates and zeroes memory for all streams. It has no other work, so waiting for it is short.
     setup: RawStream,
     kept_frees: Mutex<Vec<KeptFree>>,
-    /// Devices that the pool is shared with, and whether they can access it.
+    /// Devices that the pool has been offered to; those that can reach it have access.
     shared_with: Mutex<Vec<RawDevice>>,
 }
 

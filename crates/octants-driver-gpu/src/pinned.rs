@@ -28,7 +28,7 @@ pub struct Pinned(Mutex<Shelf>);
 
 #[derive(Debug, Default)]
 struct Shelf {
-    /// Addresses by size, last in first out.
+    /// Sizes and addresses, last in first out.
     blocks: Vec<(u64, u64)>,
     /// Bytes of cached blocks that are not cut from a slab.
     bytes: u64,

@@ -5,14 +5,13 @@
 
 use octants_artifact::CodeTarget;
 
-/// The first version of HIP, as it writes them, whose own compiler makes code objects of the fifth version. Those
-/// before get the fourth.
+/// The first HIP version whose compiler generates code objects of version 5. Earlier versions get version 4.
 const FIFTH: i32 = 60_000_000;
 
-/// What code is made for, with a version of HIP; `None` for a name that is no architecture's.
+/// The code target for a version of HIP; `None` if the name is no architecture's.
 pub fn choose_target(architecture: &str, version: i32) -> Option<CodeTarget> {
     let cpu = architecture.split(':').next()?;
-    // A stand-in for HIP's library, for tests. Its code is for this machine's processor.
+    // The HIP emulator, for tests. Its code is for this machine's processor.
     #[cfg(feature = "twin")]
     if let Some(kind) = cpu.strip_prefix("twin-") {
         return Some(CodeTarget::Device { triple: "twin".into(), cpu: kind.into(), features: String::new() });

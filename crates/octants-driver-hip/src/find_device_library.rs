@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use octants_driver_gpu::Places;
 
-/// Environment variables that name the folder of a ROCm installation, the first that is set counting.
+/// Environment variables that name the folder of a ROCm installation, in order of preference.
 pub const HOME_VARIABLES: &[&str] = &["ROCM_PATH", "ROCM_HOME", "HIP_PATH"];
 
 const PLACES: Places = Places {

@@ -10,7 +10,7 @@ use octants_driver_gpu::{Called, Facts, Located, Place, Vendor};
 
 use crate::symbols::{Own, code, number, since};
 
-/// HIP, as far as it is a kind of its own.
+/// The parts specific to HIP.
 #[derive(Debug)]
 pub struct Hip(pub Own);
 
@@ -19,10 +19,10 @@ static FACTS: Facts = Facts {
     visible: "HIP_VISIBLE_DEVICES",
     gpu: "AMD GPU",
     dlpack: 10,
-    // PyTorch and CuPy for ROCm show their arrays under CUDA's name.
+    // PyTorch and CuPy for ROCm export their arrays under CUDA's name.
     array_protocol: Some("__cuda_array_interface__"),
     null_stream: 0,
-    // DLPack forbids CUDA's 1 here. What waits on our default stream, which is our 0, does so on the null stream, too.
+    // DLPack forbids CUDA's 1 here. Waiting on the null stream also waits on our default stream, which is our 0.
     unnamed_stream: 0,
     final_codes: &[
         code::ECC_NOT_CORRECTABLE,
@@ -44,7 +44,7 @@ fn called<T>(name: &'static str, code: c_int, value: T) -> Called<T> {
     if code == code::SUCCESS { Ok(value) } else { Err((name, code)) }
 }
 
-/// What is said of a function that the library lacks.
+/// The message for a function that the library lacks.
 pub fn explain_missing(symbol: &str) -> String {
     format!("HIP's library has no {symbol}: ROCm {} or newer is needed", since(symbol))
 }
@@ -97,7 +97,7 @@ impl Vendor for Hip {
     }
 
     unsafe fn allow_block_memory(&self, _function: RawFunction, _bytes: u32) -> Called<()> {
-        // Code declares all that a block can have.
+        // Code declares all shared memory statically.
         Ok(())
     }
 

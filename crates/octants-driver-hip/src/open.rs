@@ -9,17 +9,16 @@ use crate::hip::{Hip, explain_missing};
 use crate::sparse_libraries::HipSparse;
 use crate::symbols::{DESCRIBE, Describe, NAMES, Own, code, layout};
 
-// The names with a number are the runtime's own; the one without comes with the files to develop with.
+// The names with a number belong to the runtime; the one without belongs to the development package.
 #[cfg(not(windows))]
 const LIBRARIES: &[&str] = &["libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5", "libamdhip64.so"];
 #[cfg(windows)]
 const LIBRARIES: &[&str] = &["amdhip64_7.dll", "amdhip64_6.dll", "amdhip64.dll"];
 
-/// The first version whose pools of memory are relied on, as the library says versions: before it they were new, and
-/// not documented.
+/// The first version whose memory pools are used, as the library reports versions: before it they were undocumented.
 const POOLS: i32 = 50_400_000;
 
-/// HIP's library, as it was loaded and started, and its version.
+/// HIP's library, initialized, and its version.
 fn start(config: &GpuConfig) -> Result<(&'static Loaded, Library, i32), Unavailable> {
     let no = |reason: String| Err(Unavailable(reason));
     let loaded = load(config, LIBRARIES, "no ROCm is installed")?;
@@ -68,8 +67,8 @@ fn why_not_started(c: i32, describe: impl Fn(i32) -> String) -> Option<String> {
     })
 }
 
-/// What HIP calls a device's architecture. No attribute tells it; the struct that does has changed with ROCm 6.0,
-/// together with the name of the function.
+/// HIP's name of a device's architecture. No attribute has it. It is in a struct that changed with ROCm 6.0, together
+/// with the name of the function.
 fn architecture(loaded: &Loaded, device: i32) -> Result<String, Unavailable> {
     // SAFETY: both functions have this type.
     let found = DESCRIBE.map(|name| unsafe { loaded.get::<Describe>(name) }.ok());

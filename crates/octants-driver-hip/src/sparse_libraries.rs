@@ -30,7 +30,7 @@ const HIPSPARSE: &[&str] = &["libhipsparse.so.4", "libhipsparse.so.1", "libhipsp
 const PLACES: Places =
     Places { in_home: &["lib/libhipsparse.so"], in_packages: &[], homes: &["opt/rocm", "opt/rocm-*"], alone: &[] };
 
-/// The library, or why there is none; looked for when first needed.
+/// The library, or why there is none; searched for on first use.
 #[derive(Debug)]
 pub struct HipSparse {
     homes: Vec<PathBuf>,
@@ -39,7 +39,7 @@ pub struct HipSparse {
 }
 
 impl HipSparse {
-    /// The one that a configuration finds.
+    /// The library found by a configuration.
     pub fn new(config: &GpuConfig) -> HipSparse {
         HipSparse { homes: config.homes.clone(), packages: config.packages.clone(), products: OnceLock::new() }
     }

@@ -10,7 +10,7 @@ use std::ffi::{c_char, c_int, c_void};
 use octants_driver_gpu::symbols::{RawDevice, RawStream};
 use octants_driver_gpu::{Names, own_functions};
 
-/// What functions return.
+/// The result type of functions.
 pub type Code = c_int;
 
 /// Codes that something here depends on.
@@ -48,7 +48,7 @@ pub mod layout {
     pub const ARCHITECTURE_BYTES: usize = 256;
 }
 
-/// What the library calls the functions that all vendors have.
+/// The library's names of the functions that all vendors have.
 pub const NAMES: Names = Names {
     init: "hipInit",
     driver_version: "hipDriverGetVersion",
@@ -102,7 +102,7 @@ pub const NAMES: Names = Names {
     graph_exec_destroy: "hipGraphExecDestroy",
 };
 
-/// The versions of ROCm that brought functions which came after 4.2.
+/// The ROCm versions that introduced functions after 4.2.
 const SINCE: &[(&str, &str)] = &[
     ("hipStreamIsCapturing", "4.3"),
     ("hipThreadExchangeStreamCaptureMode", "5.0"),
@@ -119,19 +119,19 @@ const SINCE: &[(&str, &str)] = &[
     ("hipGetDevicePropertiesR0600", "6.0"),
 ];
 
-/// The version of ROCm that brought a function.
+/// The ROCm version that introduced a function.
 pub fn since(symbol: &str) -> &'static str {
     SINCE.iter().find(|(name, _)| *name == symbol).map_or("4.2", |(_, version)| version)
 }
 
 own_functions! {
-    /// The functions that HIP has in a form of its own.
+    /// The functions that are specific to HIP.
     Own {
         /// Name of a code.
         error_name = "hipGetErrorName"(Code) -> *const c_char;
-        /// Sentence of a code.
+        /// Description of a code.
         error_string = "hipGetErrorString"(Code) -> *const c_char;
-        /// The code of the thread's last call that failed, which is then forgotten.
+        /// Returns and clears the code of the thread's last failed call.
         last_error = "hipGetLastError"() -> Code;
         /// The thread's device.
         device_current = "hipGetDevice"(*mut c_int);

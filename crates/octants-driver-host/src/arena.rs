@@ -13,18 +13,18 @@ use octants_runtime::renewable::Renewable;
 
 use crate::map_pages::{ALIGNMENT, map, unmap};
 
-/// Bytes of a chunk: of its pages only those that were touched take memory.
+/// Bytes of a chunk. Only touched pages take memory.
 const CHUNK: usize = 32 << 20;
 
 /// Memory from the operating system, cut into blocks.
 struct Chunk {
     start: usize,
     free: FreeRanges,
-    /// End of what was ever given out, as an offset: all beyond is still zero.
+    /// High-water mark, as an offset: all memory beyond it is still zero.
     touched: usize,
 }
 
-/// Ranges of a chunk that nobody has, as offsets.
+/// Free ranges of a chunk, as offsets.
 struct FreeRanges {
     /// Length by start. No two of them touch.
     by_start: BTreeMap<usize, usize>,
@@ -37,7 +37,7 @@ impl FreeRanges {
         FreeRanges { by_start: BTreeMap::from([(0, CHUNK)]), by_length: BTreeSet::from([(CHUNK, 0)]) }
     }
 
-    /// The start of `bytes` bytes from the smallest range that has them.
+    /// Best fit: the start of `bytes` bytes in the smallest range that is large enough.
     fn take(&mut self, bytes: usize) -> Option<usize> {
         let &(length, start) = self.by_length.range((bytes, 0)..).next()?;
         self.remove(start, length);
@@ -79,7 +79,7 @@ impl FreeRanges {
 /// Chunks, and the blocks in them.
 #[derive(Default)]
 pub(crate) struct Arena {
-    /// By address of the chunk. None in a child process whose parent held the lock: what is free there stays so.
+    /// By address of the chunk. Empty in a child process whose parent held the lock: free memory there is lost.
     chunks: Renewable<BTreeMap<usize, Chunk>>,
 }
 
@@ -111,8 +111,8 @@ impl Arena {
         Some(address)
     }
 
-    /// Takes a block back. The memory of a chunk without blocks goes back to the system, but for one that is kept: a
-    /// program may make and drop one block repeatedly.
+    /// Frees a block. Empty chunks return to the system, except one: a program may allocate and free one block
+    /// repeatedly.
     ///
     /// # Safety
     /// `address` came from `allocate(bytes)` of this arena and is used no more.
@@ -140,7 +140,7 @@ impl Arena {
     }
 }
 
-/// Gives back the chunks that nobody has blocks of.
+/// Unmaps the chunks without blocks.
 impl Drop for Arena {
     fn drop(&mut self) {
         for chunk in self.chunks().values().filter(|c| c.free.is_all()) {

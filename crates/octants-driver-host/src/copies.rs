@@ -51,7 +51,7 @@ impl Copies {
     }
 }
 
-/// Copies of one launch. To be dropped where they may not be zero.
+/// Copies of one launch. Drop them if they may not be zero.
 #[derive(Default)]
 pub(crate) struct Set {
     lanes: Vec<Apart<Copy>>,
@@ -65,7 +65,7 @@ struct Copy {
     address: u64,
     bytes: u64,
     used: AtomicBool,
-    /// What the copy's memory came from, if it has some.
+    /// The allocator of the copy's memory, if allocated.
     memory: Option<Arc<HostMemory>>,
 }
 

@@ -22,16 +22,16 @@ pub struct Entry {
     form: EntryForm,
 }
 
-/// What the code of a task wants.
+/// The requirements of a task's code.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct EntryForm {
-    /// Denormals are zero while it runs.
+    /// Runs with denormals flushed to zero.
     pub flushes: bool,
-    /// It polls now and then.
+    /// It polls for interrupts.
     pub polls: bool,
 }
 
-/// What code that polls is given.
+/// The context of code that polls.
 #[repr(C)]
 struct Polled<'a> {
     /// The first member, because code hands its address to [`answer`].
@@ -42,7 +42,7 @@ struct Polled<'a> {
 }
 
 impl Entry {
-    /// Code, and what it wants.
+    /// Code, and its requirements.
     pub fn new(code: HostTask, form: EntryForm) -> Entry {
         Entry { code, form }
     }
@@ -63,7 +63,8 @@ impl Entry {
         }
     }
 
-    /// Runs iterations `begin..end` for the thread that launches, or some of them once it is interrupted: false then.
+    /// Runs iterations `begin..end` on the launching thread. If it is interrupted, runs only some of them and returns
+    /// false.
     ///
     /// # Safety
     /// As [`Entry::run`].
@@ -88,8 +89,7 @@ impl Entry {
         let polled = Polled { context, stack: Cell::new(0), watch };
         let bits = if self.form.flushes { FLUSHING } else { 0 };
         let (context, stack) = (&raw const polled.context, polled.stack.as_ptr());
-        // What failed is recorded by then, and `watch` knows whether the code was left.
-        // SAFETY: the contract above.
+        // Failures are recorded by then, and `watch` knows whether the code was left. SAFETY: the contract above.
         let _: u32 = unsafe { enter_polled(context, begin as i64, end as i64, self.code, stack, bits) };
     }
 
@@ -120,14 +120,14 @@ pub unsafe extern "C" fn go_on(_: *const HostContext) {
     core::arch::naked_asm!("ret")
 }
 
-/// Long loops have called: does not return when the launch has been interrupted.
+/// Called by long loops. Does not return if the launch has been interrupted.
 ///
 /// # Safety
 /// Called by code that [`Entry::run`] has entered, with its context.
 unsafe extern "C" fn answer(context: *const HostContext) {
     // SAFETY: the context is the first member of what `run` has made, which lives until the code is left.
     let polled = unsafe { &*context.cast::<Polled<'_>>() };
-    // What panics goes on: code cannot be unwound.
+    // After a panic the code continues: it cannot be unwound.
     let ends = as_entered(|| catch_unwind(AssertUnwindSafe(|| polled.watch.ends_code())).unwrap_or(false));
     if ends {
         // SAFETY: `enter_polled` has written where it was, and waits there; no frame in between owns anything.
@@ -146,8 +146,8 @@ fn poll() -> unsafe extern "C" fn(*const HostContext) {
     answer
 }
 
-/// Calls [`answer`], and keeps all registers: those of numbers by `$save` and `$restore`, in 2,688 bytes at the stack
-/// pointer, whose header is zero.
+/// Calls [`answer`], and preserves all registers: vector and floating-point ones by `$save` and `$restore`, in 2,688
+/// bytes at the stack pointer, whose header is zero.
 macro_rules! poll_keeping {
     ($save:literal, $restore:literal) => {
         core::arch::naked_asm!(
@@ -199,7 +199,7 @@ macro_rules! poll_keeping {
     };
 }
 
-/// For processors whose system saves vectors by `xsave`.
+/// For processors with `xsave` enabled.
 ///
 /// # Safety
 /// As [`answer`].
@@ -222,7 +222,7 @@ unsafe extern "C" fn poll_keeping_sse(context: *const HostContext) {
 /// Bits 6 and 15 of MXCSR: denormal operands are zero, and so are results that would be denormal.
 const FLUSHING: u32 = 0x8040;
 
-/// Runs something, Python's handlers of signals perhaps, as if no code had been entered.
+/// Runs a callback, possibly Python's signal handlers, with the floating-point mode from before the code was entered.
 #[cfg(target_arch = "x86_64")]
 fn as_entered<T>(run: impl FnOnce() -> T) -> T {
     let mut held = 0u32;
@@ -243,8 +243,8 @@ fn as_entered<T>(run: impl FnOnce() -> T) -> T {
     run()
 }
 
-/// Calls `code` with the other parameters between setting the processor and setting it back. No artifact asks for it on
-/// other processors.
+/// Calls `code` with the other parameters in the requested floating-point mode, then restores the mode. Artifacts for
+/// other processors never request it.
 #[cfg(all(target_arch = "x86_64", not(windows)))]
 #[unsafe(naked)]
 unsafe extern "C" fn enter_flushing(context: *const HostContext, begin: i64, end: i64, code: HostTask) -> u32 {

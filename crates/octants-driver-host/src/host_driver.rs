@@ -23,13 +23,13 @@ use crate::separate_memory::SeparateMemory;
 pub struct HostConfig {
     /// Most threads that run tasks, the caller among them; `None` for as many as the process may use.
     pub max_threads: Option<u32>,
-    /// Streams are queues that work side by side, and launches return before their work is done. Otherwise every call
-    /// does its work before it returns.
+    /// Streams are concurrent queues, and launches are asynchronous. Otherwise every call completes its work before it
+    /// returns.
     pub streams: bool,
-    /// The seed of a schedule for tests, in place of threads that serve the queues.
+    /// The seed of a test schedule, which replaces the threads that serve the queues.
     pub schedule: Option<u64>,
-    /// For tests: says that host and device cannot use one another's memory, as with a device on a card, so that all
-    /// must be copied between them. Streams are real then, as such a device's are.
+    /// For tests: emulates a device with separate memory, so that all data must be copied between host and device.
+    /// Implies real streams.
     pub separate_memory: bool,
 }
 
@@ -76,13 +76,13 @@ impl Streams {
 /// The target of an event handle.
 #[derive(Default)]
 struct Event {
-    /// The work that it represents since it was last recorded.
+    /// The work at its last recording.
     point: Mutex<Option<Recorded>>,
 }
 
 #[derive(Clone)]
 enum Recorded {
-    /// Without streams the work was done when it was recorded.
+    /// The time of recording. Without streams the work was done by then.
     Done(Instant),
     Point(Arc<Point>),
 }
@@ -137,7 +137,7 @@ impl HostDriver {
         self.pool.threads()
     }
 
-    /// Starts what the first load would start, so that it can happen beside the first compilation.
+    /// Starts the linker early, in parallel with the first compilation.
     pub fn prepare(&self) {
         self.linker.get_or_init(|| Linker::new().map(Arc::new));
     }
@@ -242,7 +242,7 @@ impl Driver for HostDriver {
         } else if contents == Contents::Sparse && bytes > most() / SPARSE_SHARE {
             self.memory.allocate_sparse(bytes)
         } else {
-            // The system would hand out more than there is, and end the process when it is used.
+            // The system overcommits: it would grant more than exists, and kill the process when it is used.
             (bytes <= most()).then(|| self.memory.allocate(bytes)).flatten()
         };
         let block = block.ok_or_else(|| self.out_of_memory(bytes))?;
@@ -489,7 +489,7 @@ impl Driver for HostDriver {
     }
 }
 
-/// What a copy of the memory that a task scatters to consists of.
+/// The layout of a private copy of the memory that a task scatters to.
 fn copied_regions(task: &octants_artifact::TaskMeta) -> &[octants_artifact::CopiedRegion] {
     task.parallel.as_ref().and_then(|p| p.scatter.as_ref()).map_or(&[], |s| &s.regions)
 }

@@ -18,7 +18,7 @@ use crate::lane_state as state;
 use crate::ranges::Ranges;
 use crate::watch::Watch;
 
-/// Why a job was not done to its end.
+/// Why a job did not complete.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Stopped {
     /// Something panicked, with this message.
@@ -33,7 +33,7 @@ pub(crate) type Body<'a> = dyn Fn(&mut Ranges<'_>) + Sync + 'a;
 /// The description of a job.
 #[derive(Clone, Copy)]
 pub(crate) struct Job {
-    /// Lives until the caller has closed the job and everyone has left.
+    /// Lives until the caller has closed the job and all participants have left.
     pub(crate) body: *const Body<'static>,
     pub(crate) count: u64,
     pub(crate) chunk: u64,
@@ -92,13 +92,13 @@ impl Slot {
         self.others().any(|(_, lane)| lane.is_wanted())
     }
 
-    /// Takes the lane with this number, if the open job has one that nobody has taken, and works for the job.
+    /// Joins the open job on the lane with this number, if it is free.
     #[inline]
     pub(crate) fn take_own(&self, number: usize) -> bool {
         number < self.width.load(Ordering::Acquire) as usize && self.take_part(number)
     }
 
-    /// The same with any lane.
+    /// The same with any free lane.
     pub(crate) fn take_any(&self) -> bool {
         self.others().any(|(number, lane)| lane.is_wanted() && self.take_part(number))
     }
@@ -133,7 +133,7 @@ impl Slot {
         }
     }
 
-    /// Closes the lanes that nobody came for and waits until everyone who came has left.
+    /// Closes the lanes that no thread has joined, and waits until all participants have left.
     pub(crate) fn finish(&self, watch: &Watch<'_>) {
         let others = self.others();
         self.width.store(0, Ordering::Relaxed);

@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use crate::lane_state as state;
 use crate::watch::Watch;
 
-/// How long a caller looks for the end of its job, and the least time that a thread looks for work, before it sleeps.
+/// How long a caller spins for the end of its job, and the minimum time that an idle thread spins, before sleeping.
 pub(crate) const SPIN: Duration = Duration::from_micros(40);
-/// Looks between two looks at the clock.
+/// Spins between two readings of the clock.
 pub(crate) const LOOKS: u32 = 64;
 
 /// A participant's share of a job.
@@ -24,15 +24,15 @@ pub(crate) struct Lane {
 }
 
 impl Lane {
-    /// Nobody has taken it, and it has chunks.
+    /// Whether it is free and has chunks.
     #[inline]
     pub(crate) fn is_wanted(&self) -> bool {
         let (first, end) = unpack(self.chunks.load(Ordering::Relaxed));
         self.state.load(Ordering::Relaxed) == state::OPEN && first < end
     }
 
-    /// Closes the lane, once its participant has left if it has one. One that works for long wakes this thread, so that
-    /// it looks whether the job was interrupted.
+    /// Closes the lane once its participant, if any, has left. A participant that works for long wakes this thread,
+    /// which then polls for interrupts.
     pub(crate) fn finish(&self, start: Instant, watch: &Watch<'_>) {
         let closed = self.state.compare_exchange(state::OPEN, state::CLOSED, Ordering::Acquire, Ordering::Acquire);
         if closed.is_ok() {

@@ -22,7 +22,7 @@ use llvm_sys::orc2::{
 };
 use llvm_sys::target::{LLVM_InitializeNativeAsmPrinter, LLVM_InitializeNativeTarget};
 
-/// Addresses of an object's symbols, in the order asked for, or what the linker said.
+/// Addresses of an object's symbols, in the order requested, or the linker's error.
 type Found = Result<Vec<u64>, String>;
 
 /// Links objects into the process.
@@ -44,7 +44,7 @@ struct Tables {
 #[derive(Debug)]
 pub struct Linked {
     table: LLVMOrcJITDylibRef,
-    /// In the order asked for.
+    /// In the order requested.
     pub addresses: Vec<u64>,
 }
 
@@ -67,7 +67,7 @@ impl Linker {
             check(LLVMOrcCreateLLJIT(&mut jit, LLVMOrcCreateLLJITBuilder()))?;
             let session = LLVMOrcLLJITGetExecutionSession(jit);
             let causes = Box::<Mutex<Vec<String>>>::default();
-            // The session prints what it reports unless told otherwise. It ends before the box does.
+            // By default the session prints its reports. It ends before the box does.
             let context = std::ptr::from_ref(&*causes).cast_mut().cast();
             LLVMOrcExecutionSessionSetErrorReporter(session, keep_cause, context);
             Ok(Linker { jit, session, tables: Mutex::default(), causes })
@@ -244,9 +244,9 @@ fn prepare_process() {
         unsafe {
             LLVM_InitializeNativeTarget();
             LLVM_InitializeNativeAsmPrinter();
-            // libgcc has what the code generator calls by itself: integer powers, conversions of f16.
+            // libgcc has the code generator's runtime functions: integer powers, f16 conversions.
             for library in [c"libm.so.6", c"libmvec.so.1", c"libgcc_s.so.1"] {
-                // Where one is missing, loading code that needs it says which symbol it lacks.
+                // If a library is missing, loading code that needs it reports the missing symbol.
                 libc::dlopen(library.as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL);
             }
         }

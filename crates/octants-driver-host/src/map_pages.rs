@@ -2,8 +2,8 @@
 
 /// Alignment of every block of memory.
 pub const ALIGNMENT: usize = 64;
-/// Bytes on either side of a mapped block. Nobody touches them, as a rule, and then they take no memory. A multiple of
-/// all usual sizes of a page.
+/// Bytes of the margin on either side of a mapped block. Untouched margins take no memory. A multiple of all usual page
+/// sizes.
 pub(crate) const MARGIN: usize = 64 << 10;
 /// Size of a huge page.
 pub(crate) const HUGE_PAGE: usize = 2 << 20;

@@ -64,8 +64,8 @@ impl HostMemory {
     }
 }
 
-/// What a small block takes with its margins, and how much of that is before it. A row of a table of eight rows or more
-/// fits into a margin.
+/// Size of a small block with its margins, and size of the leading margin. A margin holds a row of a table of eight
+/// rows or more.
 fn small(bytes: usize) -> (usize, usize) {
     let slack = (bytes / 8).clamp(SLACK.0, SLACK.1).next_multiple_of(ALIGNMENT);
     (bytes.next_multiple_of(ALIGNMENT) + 2 * slack, slack)
@@ -135,7 +135,7 @@ mod tests {
             let pages: Vec<usize> = pages.split_whitespace().map(|n| n.parse().unwrap()).collect();
             (pages[0] * 4096, pages[1] * 4096)
         };
-        // So many that what other tests map is little beside them.
+        // Enough to dwarf what other tests map.
         const COUNT: usize = 16_000;
         let before = taken();
         for _ in 0..COUNT {
@@ -148,7 +148,7 @@ mod tests {
         // SAFETY: as above.
         blocks.into_iter().for_each(|block| unsafe { memory.free(block, MAPPED_FROM as u64) });
         let after = taken();
-        // Half of what the margins come to: other tests may run beside this one.
+        // Half of the margins' total: other tests may run concurrently.
         assert!(during.1 < before.1 + COUNT / 4 * MARGIN, "{before:?} {during:?}");
         assert!(after.0 < before.0 + COUNT * MARGIN, "{before:?} {after:?}");
     }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 /// Other devices that the queues of one have waited for.
 pub struct Peers<S> {
     all: Mutex<Vec<Weak<S>>>,
-    /// There are some.
+    /// Whether there are any.
     any: AtomicBool,
 }
 
@@ -21,7 +21,7 @@ impl<S> Peers<S> {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A queue is about to wait for another device.
+    /// Records that a queue waits for another device.
     pub fn note(&self, other: &Weak<S>) {
         let mut all = self.lock();
         all.retain(|known| known.strong_count() > 0);
@@ -31,7 +31,7 @@ impl<S> Peers<S> {
         }
     }
 
-    /// The devices that may be waited for, directly or by way of others. `peers` are those of one of them.
+    /// The devices that may be waited for, directly or indirectly. `peers` are those of one of them.
     pub fn reachable(&self, peers: impl Fn(&S) -> &Peers<S>) -> Vec<Arc<S>> {
         let mut found: Vec<Arc<S>> = Vec::new();
         if !self.any.load(Ordering::Acquire) {

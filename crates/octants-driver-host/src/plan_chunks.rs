@@ -8,12 +8,11 @@ const INLINE_BELOW: f64 = 8_000.0;
 const PER_THREAD: f64 = 4_000.0;
 /// A chunk should take at least this many nanoseconds.
 const PER_CHUNK: f64 = 1_000.0;
-/// Chunks for each thread, so that threads that are done early can take from others: the least, and the most.
+/// Minimum and maximum number of chunks per thread. Threads that finish early steal from others.
 const CHUNKS_PER_THREAD: (u64, u64) = (8, 64);
-/// Chunks of more nanoseconds are cut further, up to the most.
+/// Chunks that take more nanoseconds are split further, up to the maximum number.
 const LONG_CHUNK: f64 = 20_000.0;
-/// Nanoseconds of an atomic sum where many threads add to the same memory. Work that was seen to take longer has other
-/// things to do.
+/// Nanoseconds of a contended atomic sum. Work that was measured to take longer is dominated by other costs.
 const ATOMIC_SUM: f64 = 40.0;
 /// Speed of a thread that adds to a copy, relative to one whose sums are atomic.
 const LEAST_SHARE: u64 = 4;
@@ -36,7 +35,7 @@ pub enum Plan {
     },
 }
 
-/// What does not depend on the number of iterations.
+/// The inputs that do not depend on the number of iterations.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Shape {
     threads: u32,
@@ -60,13 +59,13 @@ impl Shape {
         Shape { threads, serialize, block_dim, grain, inner, interleave_factor, scatter: meta.scatter.clone() }
     }
 
-    /// Iterations that stay together wherever the loop is cut; `None` where it is not.
+    /// Cuts of the loop fall on multiples of this; `None` if the loop must not be cut.
     pub fn unit(&self) -> Option<u64> {
         (!self.serialize).then(|| u64::from(self.block_dim.unwrap_or(1)).max(1))
     }
 
-    /// Iterations of `cost` nanoseconds that a thread which runs all of them, in pieces, keeps together: fewer where
-    /// they are dear.
+    /// The grain, in iterations of `cost` nanoseconds, of pieces that one thread runs in turn. Smaller if iterations
+    /// are expensive.
     pub fn together(&self, cost: f64) -> u64 {
         let grain = self.grain.max(1).saturating_mul(self.interleave_factor);
         if grain as f64 * cost < LONG_CHUNK * 100.0 { grain } else { self.interleave_factor }
@@ -85,7 +84,7 @@ impl Shape {
 
     fn split(&self, count: u64, cost: f64, args: &[u64]) -> Plan {
         let worth = (count as f64 * cost / PER_THREAD) as u64;
-        // A fourth of what runs at once takes one thread no longer than one iteration would.
+        // A quarter of the interleave factor costs as much as one iteration.
         let few = (self.interleave_factor / 4).max(1);
         let width = u64::from(self.threads).min(worth).min(count.div_ceil(few));
         if width < 2 {
@@ -97,11 +96,11 @@ impl Shape {
         let time = count as f64 * cost / width as f64;
         let chunks = width * ((time / LONG_CHUNK) as u64).clamp(fewest, most);
         let mut chunk = count.div_ceil(chunks).max(least).max(1);
-        // Where iterations are so dear that a grain of them would leave threads without work, the grain gives way.
+        // If iterations are so expensive that whole grains would leave threads idle, ignore the grain.
         let share = count.div_ceil(width).max(few);
         let rows = self.inner.map(|n| n * self.grain.div_ceil(n));
         let even = [rows, Some(self.grain)].into_iter().flatten().filter(|unit| *unit <= chunk * 4);
-        // What runs at once stays together, else what the rest of it runs at once.
+        // Keep interleaved groups whole, or else the groups of their remainder.
         let together = [self.interleave_factor, few];
         if let Some(unit) = even.chain(together).find(|unit| *unit <= share) {
             chunk = chunk.next_multiple_of(unit);
@@ -121,13 +120,13 @@ impl Shape {
         with_copies >= width || mostly_adds && with_copies * LEAST_SHARE >= width
     }
 
-    /// Bytes that a copy of what the task scatters to takes.
+    /// Bytes of a private copy of the memory that the task scatters to.
     pub fn copied_room(&self, args: &[u64]) -> Option<u64> {
         self.scatter.as_ref().and_then(|s| Some(s.room(s.bytes(args)?)))
     }
 
-    /// Calls `add` for each region of the copies: with its number, the bytes of a copy before it, and the range of its
-    /// groups that is this part of so many.
+    /// Calls `add` for each region of the copies: with its number, its offset in a copy, and the range of its groups in
+    /// part `part` of `parts`.
     pub fn part_of_copies(&self, (part, parts): (u64, u64), args: &[u64], mut add: impl FnMut(usize, u64, [u64; 2])) {
         let Some(copies) = &self.scatter else { return };
         copies.for_each_region(args, |number, groups, offset| {
@@ -138,7 +137,7 @@ impl Shape {
         });
     }
 
-    /// Whether a call of its own, of so many iterations, takes copies of what it scatters to.
+    /// Whether a single-threaded call of this many iterations uses a private copy.
     pub fn takes_copies(&self, iterations: u64, args: &[u64]) -> bool {
         let pays = |s: &ScatterCopies| s.bytes(args).is_some_and(|bytes| iterations >= s.least_iterations(bytes));
         self.scatter.as_ref().is_some_and(pays)
@@ -229,7 +228,7 @@ mod tests {
         // How the work is cut does not depend on the copies.
         assert_eq!(plan(&of(64, 1), 1 << 19, 1.0), (4, 32, true));
         assert_eq!(plan(&of(1 << 20, 1), 1 << 20, 1.0), (4, 52, true));
-        // Copies that all threads make more of than they need pay where they have little to do but to add.
+        // More copies than needed still pay if the threads mostly add.
         assert_eq!(plan(&of(4 << 20, 1), 1 << 18, 1.0), (4, 32, true));
         assert_eq!(plan(&of(4 << 20, 1), 1 << 18, 50.0), (4, 256, false));
         // Where even those do not pay, there are none.

@@ -37,12 +37,11 @@ thread_local! {
 
 /// Most threads of a pool.
 const MOST_THREADS: u32 = 1 << 20;
-/// Jobs that may share the pool at one time.
+/// Maximum number of concurrent jobs.
 const SLOTS: usize = 16;
-/// The longest time that a thread looks for work before it sleeps. Waking up takes tens of microseconds, more on
-/// virtual machines.
+/// Maximum time that a thread spins before it sleeps. Waking up takes tens of microseconds, more on virtual machines.
 const LONGEST_SPIN: Duration = Duration::from_micros(250);
-/// Looks after which a thread takes a lane that another one has not come for.
+/// Spins before a thread takes a lane meant for another one.
 const HOLD: u32 = 128;
 
 struct Shared {
@@ -107,8 +106,8 @@ impl Pool {
     }
 
     /// Calls `body(begin, end)` for ranges of `chunk` numbers that cover `0..count` once, on up to `width` threads.
-    /// Returns when all of them are done. After a panic the remaining chunks are still run; the first one's message is
-    /// returned. Once `caller`, this thread, is interrupted, no more chunks are begun.
+    /// Returns when all of them are done. After a panic the remaining chunks still run, and the first panic's message
+    /// is returned. Once `caller`, this thread, is interrupted, no more chunks start.
     pub fn run(
         &self,
         count: u64,
@@ -136,7 +135,7 @@ impl Pool {
         let Some(slot) = slot else {
             let lane = [Apart(Lane { chunks: AtomicU64::new(pack(0, chunks)), ..Lane::default() })];
             let may_end = caller.can_be_interrupted();
-            // In one piece, where no one may want it to end early.
+            // In one piece if the caller cannot be interrupted.
             let (chunk, lanes) = if may_end { (chunk, &lane[..]) } else { (count, &[][..]) };
             let whole = (!may_end && count > 0).then_some((0, count));
             let stop = AtomicBool::new(false);
@@ -177,8 +176,8 @@ impl Pool {
         }
     }
 
-    /// In a child process: forgets the threads, which are the parent's, and what they and their callers were at. The
-    /// next job starts others.
+    /// In a child process: forgets the threads, which are the parent's, and their jobs. The next job starts new
+    /// threads.
     ///
     /// # Safety
     /// This is the only thread of the process, and in no job.
@@ -256,7 +255,7 @@ impl Shared {
         }
     }
 
-    /// The life of a thread with this number.
+    /// The main loop of the thread with this number.
     fn serve(&self, number: usize) {
         nesting::mark_worker_thread();
         WORKER.with(|w| w.set(true));
@@ -286,7 +285,7 @@ impl Shared {
         }
     }
 
-    /// Leaves others the time to come for their lanes; false where another job was opened meanwhile.
+    /// Gives other threads time to take their own lanes. False if another job was opened meanwhile.
     fn hold(&self, seen: u32) -> bool {
         (0..HOLD).all(|_| {
             spin_loop();
@@ -294,7 +293,7 @@ impl Shared {
         })
     }
 
-    /// True as soon as the epoch is another one than `seen`; false when `patience` has passed since `start`.
+    /// Spins until the epoch differs from `seen`; false once `patience` has passed since `start`.
     fn spin_while(&self, seen: u32, start: Instant, patience: Duration) -> bool {
         loop {
             for _ in 0..LOOKS {

@@ -23,14 +23,14 @@ use crate::pool::Pool;
 use crate::run_task::{LoadedTask, QueuedTask};
 use crate::schedule::Schedule;
 
-/// Tasks that a queue keeps to use again.
+/// Maximum number of task objects cached per queue.
 const MOST_SPARE: usize = 256;
 
 /// A piece of a queue's work.
 pub enum Work {
     /// Runs a task.
     Task(Box<QueuedTask>),
-    /// Runs what is left of a task that a schedule has cut into pieces, the last one first.
+    /// Runs the remaining pieces of a task that a schedule has split, last first.
     Pieces(Box<QueuedTask>, Vec<(u64, u64)>),
     /// Copies bytes; the ranges may overlap.
     Copy {
@@ -61,17 +61,17 @@ pub struct Queue {
     priority: i32,
     state: Mutex<QueueState>,
     progress: Condvar,
-    /// So many pieces of work, from the first one on, end early.
+    /// Number of pieces of work at the front that are canceled.
     canceled: AtomicU64,
 }
 
 #[derive(Default)]
 struct QueueState {
     work: VecDeque<Work>,
-    /// Tasks that are done, to be used again.
+    /// Cached task objects.
     #[allow(clippy::vec_box)] // Boxes move between this list and the work.
     spare: Vec<Box<QueuedTask>>,
-    /// On the list of ready queues, being served, or among those that wait for a point.
+    /// Whether it is ready, being served, or waiting for a point.
     scheduled: bool,
     queued: u64,
     done: u64,
@@ -86,10 +86,10 @@ pub struct Point {
     place: OnceLock<Place>,
 }
 
-/// Where a point is.
+/// The position of a point.
 struct Place {
     queue: Weak<Queue>,
-    /// The number of pieces of the queue's work that it is after.
+    /// The number of pieces of work before it in its queue.
     pieces: u64,
     /// Who serves the queue.
     of: Weak<Shared>,
@@ -98,7 +98,7 @@ struct Place {
 #[derive(Default)]
 struct PointState {
     at: Option<Instant>,
-    /// Queues that wait for it, and who serves each.
+    /// Queues that wait for it, with their servers.
     queues: Vec<(Arc<Queue>, Weak<Shared>)>,
 }
 
@@ -109,7 +109,7 @@ struct Ready {
     ended: bool,
 }
 
-/// Who serves a queue that was put on the list.
+/// The server of a ready queue.
 #[derive(PartialEq, Eq)]
 enum Served {
     ByThreads,
@@ -123,7 +123,7 @@ struct Shared {
     ready: Mutex<Ready>,
     wake: Condvar,
     schedule: Option<Mutex<Schedule>>,
-    /// All work ends early.
+    /// All work is canceled.
     canceled: AtomicBool,
     /// Other devices whose points the queues have waited for.
     peers: Peers<Shared>,
@@ -133,7 +133,7 @@ struct Shared {
 struct Server<'a> {
     shared: &'a Shared,
     queue: &'a Queue,
-    /// The place of the work in the queue.
+    /// The position of the work in the queue.
     place: u64,
 }
 
@@ -177,7 +177,7 @@ impl Queue {
 }
 
 impl QueueState {
-    /// The first piece of work takes no time that matters to a thread that may be interrupted.
+    /// Whether the first piece of work is short enough for a thread that must stay interruptible.
     fn begins_short(&self) -> bool {
         match self.work.front() {
             Some(Work::Task(task)) => task.is_short(),
@@ -193,7 +193,7 @@ impl Point {
         lock(&self.state).at
     }
 
-    /// What it is after ends early.
+    /// Cancels the work before it.
     fn cancel(&self) {
         if let Some(place) = self.place.get()
             && let Some(queue) = place.queue.upgrade()
@@ -278,7 +278,7 @@ impl Queues {
         }
     }
 
-    /// True when all work of the queue is done. Under a schedule a question does some.
+    /// Whether all work of the queue is done. Under a schedule, each query does some work.
     pub fn query(&self, queue: &Queue) -> bool {
         if self.shared.is_stepped() && !queue.is_done() {
             self.shared.step();
@@ -286,7 +286,7 @@ impl Queues {
         queue.is_done()
     }
 
-    /// True when the point is reached. Under a schedule a question does some work.
+    /// Whether the point is reached. Under a schedule, each query does some work.
     pub fn query_point(&self, point: &Point) -> bool {
         if self.shared.is_stepped() && point.at().is_none() {
             self.shared.step();
@@ -294,8 +294,8 @@ impl Queues {
         point.at().is_some()
     }
 
-    /// Waits until the work that is in the queue now is done. This thread does what no other has begun, so that a short
-    /// wait is not one for threads to wake up.
+    /// Waits until the work that is in the queue now is done. This thread does work that no other has begun, so a short
+    /// wait needs no thread to wake up.
     pub fn wait(&self, queue: &Queue) {
         let until = lock(&queue.state).queued;
         if self.shared.steps_until(|| lock(&queue.state).done >= until) {
@@ -310,8 +310,8 @@ impl Queues {
         s.waiting -= 1;
     }
 
-    /// As [`Queues::wait`], but for some time; whether the work is done. Of the work this thread does only what is
-    /// known to be short.
+    /// As [`Queues::wait`], with a timeout; returns whether the work is done. This thread does only work that is known
+    /// to be short.
     pub fn wait_for(&self, queue: &Queue, time: Duration) -> bool {
         let (until, end) = (lock(&queue.state).queued, Instant::now() + time);
         let done = || lock(&queue.state).done >= until;
@@ -343,14 +343,14 @@ impl Queues {
         }
     }
 
-    /// What is in the queue now ends early, with what it waits for on other queues: tasks that run are left where their
-    /// code can be, and no others begin.
+    /// Cancels the work in the queue, and the work that it waits for on other queues. Running tasks exit at their next
+    /// poll, and no others begin.
     pub fn cancel(&self, queue: &Queue) {
         let queued = lock(&queue.state).queued;
         cancel_to(queue, queued);
     }
 
-    /// All work ends early, also what is queued later.
+    /// Cancels all work, including later work.
     pub fn cancel_all(&self) {
         self.shared.canceled.store(true, Ordering::Relaxed);
     }
@@ -379,7 +379,7 @@ impl Queues {
             let builder = thread::Builder::new().name(format!("octants-stream-{n}")).stack_size(8 << 20);
             match builder.spawn(move || shared.serve()) {
                 Ok(handle) => threads.push(handle),
-                // Fewer serve as well; none at all leaves the work to those who queue it.
+                // Fewer dispatchers suffice. Without any, the threads that queue work do it.
                 Err(_) if threads.is_empty() => lock(&self.shared.ready).ended = true,
                 Err(_) => {}
             }
@@ -390,7 +390,7 @@ impl Queues {
     }
 }
 
-/// The first pieces of a queue's work end early, and what they wait for.
+/// Cancels the first pieces of a queue's work, and the work that they wait for.
 fn cancel_to(queue: &Queue, pieces: u64) {
     let awaited: Vec<_> = {
         let s = lock(&queue.state);
@@ -421,7 +421,7 @@ impl Shared {
         if ready.ended && self.schedule.is_none() { Served::ByCaller } else { Served::ByThreads }
     }
 
-    /// A dispatcher's life.
+    /// A dispatcher's main loop.
     fn serve(&self) {
         nesting::mark_worker_thread();
         loop {
@@ -443,7 +443,7 @@ impl Shared {
         }
     }
 
-    /// A queue is about to wait for a point, which may be another device's.
+    /// Records that a queue waits for a point, which may be another device's.
     fn note_peer(&self, point: &Point) {
         let elsewhere = point.place.get().filter(|place| !place.of.ptr_eq(&self.own));
         elsewhere.into_iter().for_each(|place| self.peers.note(&place.of));
@@ -456,7 +456,7 @@ impl Shared {
         found
     }
 
-    /// Whoever asks or waits does work: there is a schedule, here or on a device that is waited for.
+    /// Whether threads that query or wait do the work: there is a schedule, here or on a device that is waited for.
     fn is_stepped(&self) -> bool {
         self.schedule.is_some() || !self.scheduled_peers().is_empty()
     }
@@ -500,14 +500,14 @@ impl Shared {
         true
     }
 
-    /// Under a schedule: does work until `done`. False where there is none: threads do the work.
+    /// Under a schedule: does work until `done`. False without a schedule: dispatchers do the work.
     fn steps_until(&self, done: impl Fn() -> bool) -> bool {
         if !self.is_stepped() {
             return false;
         }
         while !done() {
             if !self.step() {
-                // What is missing is being done by another thread.
+                // Another thread is doing the remaining work.
                 thread::yield_now();
             }
         }
@@ -563,7 +563,7 @@ impl Shared {
             // SAFETY: as above; the memory is given back once.
             Work::Free { address, bytes, of } => unsafe { of.free(address, bytes) },
         }
-        // Outside the lock: what the task holds may be the last of its code.
+        // Outside the lock: the task may hold the last reference to its code.
         spare.iter_mut().for_each(|task| task.clear());
         let more = {
             let mut s = lock(&queue.state);
@@ -582,7 +582,7 @@ impl Shared {
         }
     }
 
-    /// Puts work back that a queue has not ended with.
+    /// Puts back unfinished work of a queue.
     fn put_back(&self, queue: Arc<Queue>, work: Work) {
         lock(&queue.state).work.push_front(work);
         self.make_ready(queue);

@@ -13,7 +13,7 @@ pub struct Ranges<'a> {
     pub(crate) whole: Option<(u64, u64)>,
     pub(crate) lanes: &'a [Apart<Lane>],
     pub(crate) own: usize,
-    /// Lanes that were found empty, from the own one on: they stay so.
+    /// Number of lanes found empty, from its own one on. They stay empty.
     pub(crate) empty: usize,
     pub(crate) chunk: u64,
     pub(crate) count: u64,
@@ -21,13 +21,13 @@ pub struct Ranges<'a> {
 }
 
 impl<'a> Ranges<'a> {
-    /// Takes all chunks that nobody has begun, so that the job ends.
+    /// Takes all remaining chunks, so that the job ends.
     #[cold]
     fn drain(&mut self) {
         self.lanes.iter().for_each(|lane| lane.0.chunks.store(pack(0, 0), Ordering::Relaxed));
     }
 
-    /// Whether code that runs a range is to be left.
+    /// Whether code that runs a range should exit.
     pub fn watch(&self) -> &'a Watch<'a> {
         self.watch
     }

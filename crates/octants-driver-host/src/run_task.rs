@@ -17,11 +17,11 @@ use crate::linker::{Linked, Linker};
 use crate::plan_chunks::{Plan, Shape};
 use crate::pool::{Pool, Ranges, Stopped};
 
-/// Work from this many nanoseconds on is long for a caller that others wait for.
+/// Work above this many nanoseconds is long for a caller that others wait for.
 const LONG: f64 = 10_000.0;
 /// Work below this many nanoseconds need not be interrupted.
 const SHORT: f64 = 1e5;
-/// Work on one thread that may take longer is done in pieces that take about so long, and at most four times so.
+/// Longer work on one thread is split into pieces of about this duration, at most four times as long.
 const PIECE: Duration = Duration::from_millis(5);
 /// The first piece is at most this fraction of the iterations: 1 / FIRST_PART.
 const FIRST_PART: u64 = 64;
@@ -33,7 +33,7 @@ pub struct Code {
 }
 
 impl Code {
-    /// Takes over what the linker made.
+    /// Wraps linked code.
     pub fn new(linker: Arc<Linker>, linked: Linked) -> Code {
         Code { linker, linked: Some(linked) }
     }
@@ -59,9 +59,9 @@ pub enum Company {
 /// A task of linked code.
 pub struct LoadedTask {
     _code: Arc<Code>,
-    /// May run on several threads at once.
+    /// The variant for several threads.
     shared: Entry,
-    /// May run on one thread, with no other at the same data.
+    /// The variant without atomics, for one thread with exclusive access to the data.
     alone: Entry,
     kind: Kind,
     pace: Pace,
@@ -72,7 +72,7 @@ enum Kind {
     Parallel {
         count: Count,
         shape: Shape,
-        /// Adds up copies of the regions that the task scatters to.
+        /// The variant that merges private copies of the regions that the task scatters to.
         merges: Vec<Entry>,
     },
 }
@@ -81,7 +81,7 @@ enum Kind {
 pub enum Count {
     /// Known when the code was compiled.
     Known(u64),
-    /// That of the index space between these bounds.
+    /// The size of the index space between these bounds.
     OfSlots(Vec<(Bound, Bound)>),
     /// Computed by the code.
     Computed(HostCount),
@@ -96,7 +96,7 @@ impl Count {
     unsafe fn of(&self, launch: &Launch<'_>, context: &HostContext) -> u64 {
         match self {
             Count::Known(n) => *n,
-            // What a launch cannot tell is what its code counts.
+            // If the launch does not determine it, the code counts.
             Count::OfSlots(axes) => iterations(axes, launch.args).unwrap_or(0),
             // SAFETY: the contract above.
             Count::Computed(code) => u64::try_from(unsafe { code(context) }).unwrap_or(0),
@@ -140,7 +140,7 @@ impl LoadedTask {
         if count == 0 {
             return Ok(());
         }
-        // A task within a task runs beside others, which may work on the same data.
+        // A nested task runs concurrently with others that may use the same data.
         if launch.nested {
             // SAFETY: as above.
             let ended = unsafe { self.shared.run_for(launch.caller, &context, 0, count) };
@@ -150,7 +150,7 @@ impl LoadedTask {
             if self.pace.probes(count) { Plan::Inline } else { shape.plan(count, self.pace.cost(), launch.args) };
         match plan {
             Plan::Inline => {
-                // All launches are in order where there are no streams, so nothing else of the program runs now.
+                // Without streams all launches are in order, so nothing else of the program runs now.
                 let is_alone = company == Company::None;
                 // SAFETY: as above.
                 let piece = |begin, end| unsafe {
@@ -164,7 +164,7 @@ impl LoadedTask {
                     return self.end(known, self.pace.time(count, 1, launch, || unless_left(piece(0, count))));
                 }
                 let unit = shape.together(known);
-                // What iterations cost may depend on arguments: the first piece is a small part. With copies each piece
+                // The cost of iterations may depend on arguments, so the first piece is small. With copies each piece
                 // costs more.
                 let copies = !is_alone && shape.takes_copies(count, launch.args);
                 let most = if copies { count } else { count.div_ceil(FIRST_PART) };
@@ -210,7 +210,7 @@ impl LoadedTask {
             // SAFETY: as above.
             ranges.for_each(|(begin, end)| unsafe { code.run(&own, begin, end, watch) });
         };
-        // What panicked or was interrupted leaves copies behind that are not zero: they are dropped.
+        // After a panic or an interrupt copies may not be zero: drop them.
         pool.share(count, chunk, width, launch.caller, &many)?;
         let used = set.used();
         let parts = copied_bytes(&self.kind, launch).saturating_mul(used.len() as u64) / BYTES_OF_PART;
@@ -226,8 +226,8 @@ impl LoadedTask {
         Ok(())
     }
 
-    /// Runs some iterations on this thread, beside others of the program, with a copy of what they scatter to where
-    /// that pays. False when the caller was interrupted meanwhile.
+    /// Runs some iterations on this thread, concurrently with other work of the program, with a private copy if that
+    /// pays. False if the caller was interrupted.
     ///
     /// # Safety
     /// As [`LoadedTask::run`]; the range is within the count.
@@ -248,7 +248,7 @@ impl LoadedTask {
         let own = HostContext { copies: set.of_lane(0) as *const c_void, ..context.clone() };
         // SAFETY: the contract.
         if !unsafe { self.shared.run_for(launch.caller, &own, begin, end) } {
-            // The copy is dropped: it may not be whole, and is not zero.
+            // Drop the copy: it may be incomplete and is not zero.
             return false;
         }
         let listed = HostContext { copies: set.used().as_ptr().cast(), copy_count: 1, ..context.clone() };
@@ -258,7 +258,7 @@ impl LoadedTask {
         true
     }
 
-    /// Copies of what the task scatters to for a number of lanes.
+    /// Private copies of the memory that the task scatters to, for a number of lanes.
     fn take_copies(&self, pool: &Pool, launch: &Launch<'_>, lanes: usize) -> Option<Set> {
         let Kind::Parallel { shape, .. } = &self.kind else { return None };
         pool.copies().take(lanes, shape.copied_room(launch.args)?)
@@ -278,7 +278,7 @@ impl LoadedTask {
     }
 }
 
-/// A part of the memory that copies stand for is worth a thread where it is so large, in all copies together.
+/// Minimum size, over all copies, of the part that one thread merges.
 const BYTES_OF_PART: u64 = 32 << 10;
 
 /// Bytes of a copy.
@@ -288,7 +288,7 @@ fn copied_bytes(kind: &Kind, launch: &Launch<'_>) -> u64 {
 }
 
 impl LoadedTask {
-    /// What became of a run, before which iterations were known to cost so much.
+    /// The outcome of a run, with the estimate from before it.
     #[inline]
     fn end(&self, known: f64, end: std::result::Result<(), Stopped>) -> Result<()> {
         end.map_err(|stopped| match stopped {
@@ -370,7 +370,7 @@ impl QueuedTask {
         });
     }
 
-    /// Lets go of the launch. Code that was unloaded meanwhile goes with the last task that holds it.
+    /// Releases the launch. Code that was unloaded meanwhile is freed with the last task that holds it.
     pub fn clear(&mut self) {
         self.held = None;
     }
@@ -397,8 +397,7 @@ impl QueuedTask {
         work(&held.task, &launch)
     }
 
-    /// Runs it, unless something failed on its stream that was not reported yet. It ends early when `caller` is
-    /// interrupted.
+    /// Runs it, unless its stream has an unreported failure. It ends early when `caller` is interrupted.
     pub fn run(&self, pool: &Pool, caller: &dyn Caller) {
         self.with(caller, |task, launch| {
             if launch.failures.any() {
@@ -414,7 +413,7 @@ impl QueuedTask {
         });
     }
 
-    /// It was seen to take no time that matters.
+    /// Whether it was measured to be short.
     pub fn is_short(&self) -> bool {
         self.with(&Patient, |task, launch| {
             let count = match &task.kind {
@@ -476,8 +475,8 @@ impl Shared<'_> {
     }
 }
 
-/// What is known of the time that a task's iterations take: the compiler's guess at first, then what was measured. A
-/// guess may be off by orders of magnitude, and would then cost the use of threads or keep others waiting.
+/// The cost estimate of a task's iterations: first the compiler's, then the measured one. The compiler's may be off by
+/// orders of magnitude, which would prevent multithreading or keep others waiting.
 struct Pace {
     runs: AtomicU32,
     /// Bits of an `f32`: nanoseconds per iteration on one thread.
@@ -488,7 +487,7 @@ struct Pace {
 const TRIALS: u32 = 4;
 /// After that, one in this many.
 const EVERY: u32 = 64;
-/// Work below this many nanoseconds is measured on one thread: on several, handing it out would be most of the time.
+/// Work below this many nanoseconds is measured on one thread: on several, distribution would dominate.
 const PROBE_BELOW: f64 = 40_000.0;
 /// Time that a call takes beside its iterations.
 const CALL: Duration = Duration::from_nanos(60);
@@ -504,12 +503,12 @@ impl Pace {
         f64::from(f32::from_bits(self.cost.load(Ordering::Relaxed)))
     }
 
-    /// It has been measured.
+    /// Whether it has been measured.
     fn is_known(&self) -> bool {
         self.runs.load(Ordering::Relaxed) > 0
     }
 
-    /// Forgets what a run has taught that was left half done.
+    /// Discards the measurement of an incomplete run.
     fn forget_to(&self, cost: f64) {
         self.cost.store((cost as f32).to_bits(), Ordering::Relaxed);
     }
@@ -518,17 +517,18 @@ impl Pace {
         runs < TRIALS || runs.is_multiple_of(EVERY)
     }
 
-    /// True when the next run should tell what iterations take on one thread.
+    /// Whether the next run should measure iterations on one thread.
     #[inline]
     fn probes(&self, count: u64) -> bool {
         let runs = self.runs.load(Ordering::Relaxed);
         runs > 0 && Pace::measures(runs) && self.cost() * (count as f64) < PROBE_BELOW
     }
 
-    /// Runs `work` of `count` iterations on `width` threads, having told the launch's caller if that may take long.
+    /// Runs and measures `work` of `count` iterations on `width` threads. First notifies the launch's caller if that
+    /// may take long.
     #[inline]
     fn time<T>(&self, count: u64, width: u32, launch: &Launch<'_>, work: impl FnOnce() -> T) -> T {
-        // Two launches at once may count one run less: no matter.
+        // Concurrent launches may miss one count, which is harmless.
         let runs = self.runs.load(Ordering::Relaxed);
         self.runs.store(runs.wrapping_add(1), Ordering::Relaxed);
         if runs < TRIALS || self.cost() * count as f64 >= LONG * f64::from(width) {
@@ -548,7 +548,7 @@ impl Pace {
         let time = time.saturating_sub(CALL).as_nanos() as f64;
         let measured = (time * f64::from(width) / count as f64).clamp(0.01, 1e12);
         let known = self.cost();
-        // Early runs are slowed down by cold caches and untouched pages: of those the fastest counts.
+        // Cold caches and untouched pages slow early runs down: use the fastest of them.
         let cost = match runs {
             0 => measured,
             _ if runs < TRIALS => known.min(measured),

@@ -7,12 +7,12 @@
 /// A seeded chooser.
 pub struct Schedule {
     state: u64,
-    /// How many of 16 pushes are followed by some work.
+    /// How many of 16 pushes do some work afterwards.
     eagerness: u64,
 }
 
 impl Schedule {
-    /// Of a seed. Some seeds leave all work until it is waited for.
+    /// The schedule of a seed. Some seeds defer all work until something waits for it.
     pub fn new(seed: u64) -> Schedule {
         let mut schedule =
             Schedule { state: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x1234_5678_9abc_def1, eagerness: 0 };

@@ -4,17 +4,17 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-/// Blocks that were given out and not given back: first address and size.
+/// Allocated blocks: first address and size.
 #[derive(Debug, Default)]
 pub struct SeparateMemory(Mutex<BTreeMap<u64, u64>>);
 
 impl SeparateMemory {
-    /// A block was given out.
+    /// Records an allocation.
     pub fn add(&self, address: u64, bytes: u64) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(address, bytes);
     }
 
-    /// A block was given back: work queued from now on must not use it.
+    /// Records a free: work queued from now on must not use the block.
     pub fn remove(&self, address: u64) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&address);
     }

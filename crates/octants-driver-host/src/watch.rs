@@ -8,14 +8,14 @@ use octants_runtime::Caller;
 
 use crate::lane_state as state;
 
-/// Between two looks at the caller. Code that ends earlier does not keep the caller's thread from what others need.
+/// Interval between polls of the caller. Code that ends earlier never makes the caller release what others need.
 const BETWEEN: Duration = Duration::from_millis(5);
 
-/// A thread that runs code of a launch, as the code's long loops ask for it.
+/// The interrupt state of a thread that runs code of a launch, which the code's long loops query.
 pub struct Watch<'a> {
-    /// The launch has been interrupted; all threads that run it know by this.
+    /// The launch has been interrupted. Shared by all threads that run it.
     stop: &'a AtomicBool,
-    /// Who launches, on its own thread.
+    /// The caller, on the launching thread.
     caller: Option<&'a dyn Caller>,
     /// The lane of another thread, for which the caller may wait.
     lane: Option<&'a AtomicU32>,
@@ -23,12 +23,12 @@ pub struct Watch<'a> {
 }
 
 impl<'a> Watch<'a> {
-    /// Of the thread that launches.
+    /// For the launching thread.
     pub fn of_caller(caller: &'a dyn Caller, stop: &'a AtomicBool) -> Watch<'a> {
         Watch { stop, caller: Some(caller), lane: None, next: Cell::new(None) }
     }
 
-    /// Of a thread that has taken a lane.
+    /// For a thread that has joined a lane.
     pub(crate) fn of_lane(lane: &'a AtomicU32, stop: &'a AtomicBool) -> Watch<'a> {
         Watch { stop, caller: None, lane: Some(lane), next: Cell::new(None) }
     }
@@ -39,7 +39,7 @@ impl<'a> Watch<'a> {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Looks whether the launch has been interrupted.
+    /// Polls whether the launch has been interrupted.
     pub fn look(&self) -> bool {
         if !self.is_stopped() && self.caller.is_some_and(|c| c.is_interrupted()) {
             self.stop.store(true, Ordering::Relaxed);
@@ -47,7 +47,7 @@ impl<'a> Watch<'a> {
         self.is_stopped()
     }
 
-    /// The same, asked by running code, which may ask often and before anyone knows that it runs for long.
+    /// The same, for running code, which may poll often and before it is known to run for long.
     pub fn ends_code(&self) -> bool {
         if self.is_stopped() {
             return true;
@@ -64,7 +64,7 @@ impl<'a> Watch<'a> {
             caller.will_block();
         }
         if let Some(lane) = self.lane.filter(|l| l.load(Ordering::Relaxed) == state::AWAITED) {
-            // The caller looks, and goes on waiting.
+            // The caller polls, and goes on waiting.
             atomic_wait::wake_all(lane);
         }
         self.look()

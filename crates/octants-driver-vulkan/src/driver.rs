@@ -21,14 +21,14 @@ use crate::memory::{Kind, Memory, Part, no_memory};
 use crate::module::{LoadedTask, Module};
 use crate::stream::Stream;
 
-/// Code that was given back is unloaded together, this many at once.
+/// Number of retired modules that are unloaded together.
 const MOST_RETIRED: usize = 256;
-/// Most bytes of arguments that a launch passes: more than push constants take are staged.
+/// Maximum bytes of arguments of a launch. Arguments that exceed the push constants are staged.
 const MOST_ARGUMENT_BYTES: u64 = 4000;
 /// Words of a `DeviceContext`.
 const CONTEXT_WORDS: usize = octants_artifact::DeviceContext::BYTES as usize / 8;
 
-/// A device of Vulkan.
+/// A Vulkan device.
 #[derive(Debug)]
 pub struct VulkanDriver {
     default: Arc<Stream>,
@@ -76,7 +76,7 @@ impl VulkanDriver {
         unsafe { &*(handle.0 as *const Event) }
     }
 
-    /// Where an address is, of the device's memory or of pinned memory.
+    /// The buffer and offset of an address in device or pinned memory.
     fn find(&self, at: u64, what: &'static str) -> Result<Part> {
         self.memory.find(at).or_else(|| self.pinned.find(at)).ok_or_else(|| no_memory(what))
     }
@@ -165,7 +165,7 @@ impl Driver for VulkanDriver {
                 // SAFETY: the trait's contract.
                 Some(stream) => self.fill_words(unsafe { self.stream(stream) }, part, whole, 0)?,
                 None => {
-                    // A stream of its own: nothing that others have queued is waited for.
+                    // A separate stream, so that this waits for no other work.
                     let number = self.made.fetch_add(1, Ordering::Relaxed);
                     let own = Stream::new(&self.gpu, &self.pinned, &self.follower, number)?;
                     self.fill_words(&own, part, whole, 0)?;
@@ -188,7 +188,7 @@ impl Driver for VulkanDriver {
         if self.live().remove(&stream.0) {
             // SAFETY: it is `create_stream`'s, given back once.
             let stream = unsafe { Arc::from_raw(stream.0 as *const Stream) };
-            // Here, whoever else may hold it for a moment.
+            // Destroyed here, even if another holds a reference for a moment.
             let _ = stream.wait(None);
         }
     }

@@ -32,7 +32,7 @@ impl Event {
         Ok(Event { gpu: gpu.clone(), time, stands_for: Mutex::new(None) })
     }
 
-    /// Lets it stand for the work of a stream until now.
+    /// Records it after the work of a stream so far.
     pub fn record(&self, stream: &Stream) -> Result<()> {
         if let Some(pool) = self.time {
             stream.record(|r| {
@@ -45,18 +45,18 @@ impl Event {
                 Ok(())
             })?;
         }
-        // A waiter finds it submitted.
+        // Submit now, so that waiters find it submitted.
         let value = stream.flush()?;
         *self.stands_for.lock().unwrap_or_else(PoisonError::into_inner) = Some((stream.timeline.clone(), value));
         Ok(())
     }
 
-    /// What it stands for; nothing where it was not recorded.
+    /// Its point; `None` if it was not recorded.
     pub fn stands_for(&self) -> Option<(Arc<Timeline>, u64)> {
         self.stands_for.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Waits for what it stands for.
+    /// Waits for it.
     pub fn wait(&self) -> Result<()> {
         match self.stands_for() {
             Some((timeline, value)) => timeline.wait(value, None).map(|_| ()),
@@ -64,12 +64,12 @@ impl Event {
         }
     }
 
-    /// Whether what it stands for is done.
+    /// Whether it is complete.
     pub fn is_done(&self) -> Result<bool> {
         self.stands_for().map_or(Ok(true), |(timeline, value)| timeline.has_reached(value))
     }
 
-    /// The time at which it was reached, in milliseconds from some point.
+    /// Its timestamp, in milliseconds from an arbitrary origin.
     fn time(&self) -> Result<f64> {
         let Some(pool) = self.time else {
             let message = format!("{} has no timestamps", self.gpu.name);

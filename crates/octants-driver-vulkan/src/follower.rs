@@ -11,10 +11,10 @@ use ash::vk;
 
 use crate::timeline::Timeline;
 
-/// Streams that come meanwhile are seen after so long.
+/// Polling interval for new batches.
 const LOOK_AGAIN: Duration = Duration::from_micros(200);
 
-/// What may have an open batch.
+/// An object that may have an open batch.
 pub(crate) trait HasBatch: Send + Sync {
     /// Submits the batch.
     fn submit_open(&self);
@@ -62,7 +62,7 @@ impl Follower {
         state.waiting.push(Waiting { stream, timeline, value });
         if state.thread.is_none() {
             let own = self.clone();
-            // Without a thread batches are submitted when they are long, or when anyone waits.
+            // Without a thread, batches are submitted when they are long or when something waits.
             state.thread = std::thread::Builder::new().name("octants-vulkan".into()).spawn(move || own.run()).ok();
         }
         self.changed.notify_one();
@@ -77,7 +77,7 @@ impl Follower {
             state.thread.take()
         };
         self.changed.notify_one();
-        // The thread itself may be what releases the last stream.
+        // The thread itself may release the last stream.
         if let Some(thread) = thread.filter(|t| t.thread().id() != std::thread::current().id()) {
             let _ = thread.join();
         }
@@ -110,7 +110,7 @@ impl Follower {
     }
 }
 
-/// Waits until one of the batches can be submitted, but not for long.
+/// Waits, with a timeout, until one of the batches can be submitted.
 fn wait_for_any(waiting: &[Waiting]) {
     let semaphores: Vec<vk::Semaphore> = waiting.iter().map(|w| w.timeline.semaphore).collect();
     let values: Vec<u64> = waiting.iter().map(|w| w.value).collect();

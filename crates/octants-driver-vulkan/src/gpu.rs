@@ -23,7 +23,7 @@ pub struct Gpu {
     /// The queues' family.
     pub(crate) family: u32,
     pub(crate) queues: Vec<Mutex<vk::Queue>>,
-    /// Its number among those that the library knows.
+    /// Its number among the library's devices.
     pub ordinal: u32,
     /// Name of the device.
     pub name: String,
@@ -41,7 +41,7 @@ pub struct Gpu {
     pub max_blocks: u32,
     /// Threads of a block at most.
     pub max_threads: u32,
-    /// Multiprocessors, and threads that each of them holds, where the device tells.
+    /// Multiprocessors, and resident threads per multiprocessor, if known.
     pub shape: Option<(u32, u32)>,
     /// Nanoseconds of a tick of timestamps; zero without them.
     pub tick: f64,
@@ -51,7 +51,7 @@ pub struct Gpu {
     pub memory_bytes: u64,
     pub(crate) layout: vk::PipelineLayout,
     pub(crate) cache: vk::PipelineCache,
-    /// The device and its driver, which alone can use what the cache holds.
+    /// The device and its driver. The cache contents are valid only for them.
     pub(crate) cache_name: String,
     /// The cache contents of an earlier process.
     pub(crate) found_in_cache: Mutex<Vec<u8>>,
@@ -76,14 +76,14 @@ impl Gpu {
         self.queues[number].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The queue of the stream that is made as this one, at a priority as users give it: less is higher. Streams of
-    /// usual priority take those of high priority too, after the others, so that as many as possible overlap.
+    /// The queue of the stream with this number, at the user's priority: less is higher. Streams of normal priority use
+    /// the high-priority queues too, after the others, so that as many as possible overlap.
     pub(crate) fn queue_for(&self, made: usize, priority: i32) -> usize {
         let (all, high) = (self.queues.len(), self.queues.len() / 4);
         if priority < 0 && high > 0 { all - high + made % high } else { made % all }
     }
 
-    /// Adds what an earlier process has left. A driver takes nothing of another one's.
+    /// Adds an earlier process's cache contents. A driver ignores another driver's.
     pub fn load_cache(&self, contents: &[u8]) {
         let info = vk::PipelineCacheCreateInfo::default().initial_data(contents);
         // SAFETY: the structures are whole; the driver checks whether the contents are its own.

@@ -39,7 +39,7 @@ impl fmt::Debug for Instances {
 }
 
 impl Instances {
-    /// The instance of a library, or of the one that the system has.
+    /// The instance of a library, by default of the system's.
     pub(crate) fn of(&self, library: Option<&Path>) -> Result<Arc<Instance>, Unavailable> {
         let mut made = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let process = std::process::id();
@@ -64,7 +64,7 @@ impl Instance {
         };
         let entry = entry.map_err(|e| Unavailable(format!("there is no Vulkan library on this machine ({e})")))?;
         let info = vk::ApplicationInfo::default().api_version(VERSION).engine_name(c"octants");
-        // Devices of the portability subset are only shown to those who ask.
+        // Devices of the portability subset are listed only on request.
         let portability = vk::KHR_PORTABILITY_ENUMERATION_NAME;
         // SAFETY: the library is loaded.
         let known = unsafe { entry.enumerate_instance_extension_properties(None) }.unwrap_or_default();

@@ -19,7 +19,7 @@ const ALIGNMENT: u64 = 256;
 pub enum Kind {
     /// The device's own.
     Device,
-    /// The host's, which the device reaches.
+    /// Host memory that the device can access.
     Pinned,
 }
 
@@ -55,7 +55,7 @@ struct Chunk {
     used: BTreeMap<u64, u64>,
 }
 
-/// What is free when work is done.
+/// Deferred frees.
 struct Pending {
     timeline: Arc<Timeline>,
     value: u64,
@@ -64,7 +64,7 @@ struct Pending {
 
 #[derive(Default)]
 struct State {
-    /// By the address that allocations are named by: the device's, or the host's for pinned memory.
+    /// By the address that names allocations: the device's, or the host's for pinned memory.
     chunks: BTreeMap<u64, Chunk>,
     pending: Vec<Pending>,
     in_use: u64,
@@ -195,7 +195,7 @@ impl Memory {
         self.state().pending.push(Pending { timeline: timeline.clone(), value, at });
     }
 
-    /// Gives back what work that is done has left, chunks too.
+    /// Completes deferred frees whose work is done, and releases empty chunks.
     pub fn trim(&self) {
         let mut state = self.state();
         let _ = state.reap();
@@ -215,7 +215,7 @@ impl Memory {
         }
     }
 
-    /// Where an address is.
+    /// The buffer and offset of an address.
     pub fn find(&self, at: u64) -> Option<Part> {
         let state = self.state();
         let (first, chunk) = state.chunks.range(..=at).next_back()?;
@@ -223,7 +223,7 @@ impl Memory {
         (offset < chunk.bytes).then_some(Part { buffer: chunk.buffer, offset, address: chunk.address + offset })
     }
 
-    /// Bytes that are given out.
+    /// Allocated bytes.
     pub fn in_use(&self) -> u64 {
         self.state().in_use
     }
@@ -246,7 +246,7 @@ impl State {
         None
     }
 
-    /// Takes an allocation back; its chunk where that was made for it only.
+    /// Frees an allocation, and its chunk if it is dedicated.
     fn give(&mut self, at: u64, chunk_bytes: u64) -> Option<Chunk> {
         let (&first, chunk) = self.chunks.range_mut(..=at).next_back()?;
         let mut offset = at - first;
@@ -266,7 +266,7 @@ impl State {
         if is_alone { self.chunks.remove(&first) } else { None }
     }
 
-    /// Takes back what work that is done has left. Large chunks stay until they are trimmed.
+    /// Completes deferred frees whose work is done. Large chunks stay until they are trimmed.
     fn reap(&mut self) -> Result<()> {
         let mut i = 0;
         while i < self.pending.len() {
@@ -290,7 +290,7 @@ impl Drop for Memory {
     }
 }
 
-/// The error for an address that nothing has.
+/// The error for an unallocated address.
 pub(crate) fn no_memory(what: &'static str) -> DeviceError {
     ErrorKind::Misuse { message: format!("{what} is not an address of memory allocated on this device") }.into()
 }

@@ -15,17 +15,17 @@ use crate::gpu::Gpu;
 /// Threads of a block if the program does not say: on a GPU, and on a software device.
 const GPU_BLOCK: u32 = 256;
 const PROCESSOR_BLOCK: u32 = 64;
-/// Blocks that fill a GPU that does not tell the number of its multiprocessors.
+/// Number of blocks that fill a GPU with an unknown number of multiprocessors.
 const GPU_FILL: u32 = 512;
 
-/// Iterations of a thread at most on a processor: Mesa's lavapipe leaves the loops of a thread after 65,535 rounds in
-/// all, those inside the iterations counted.
+/// Maximum iterations of a thread on a software device: Mesa's lavapipe exits a thread's loops after 65,535 rounds in
+/// total, including those of inner loops.
 const MOST_ITERATIONS: u64 = 1024;
-/// An iteration that costs more, in nanoseconds of the estimate for a CPU, may have loops, and is one thread's only
-/// one. A loop of unknown length costs more than three.
+/// Iterations above this CPU cost estimate, in nanoseconds, may have loops: a thread runs only one. A loop of unknown
+/// length costs more than three.
 const SHORT_ITERATION: f32 = 2.0;
 
-/// A task with what its launches need to know.
+/// A task with the data of its launches.
 #[derive(Debug)]
 pub struct LoadedTask {
     /// Its place among the kernel's tasks.
@@ -93,8 +93,8 @@ impl LoadedTask {
         Ok(LoadedTask { number, is_numbered, gpu: gpu.clone(), parallel, main, wide })
     }
 
-    /// The form for a launch with these argument slots, blocks, and threads of a block; `None` where there is nothing
-    /// to do.
+    /// The variant for a launch with these argument slots, the number of blocks, and the block size; `None` without
+    /// iterations.
     pub fn plan(&self, args: &[u64]) -> Result<Option<(&Form, u32, u32)>> {
         let Some(meta) = &self.parallel else { return Ok(Some((&self.main, 1, 1))) };
         let form = self.wide.as_ref().filter(|_| meta.wide_form(args).is_some()).unwrap_or(&self.main);
@@ -191,8 +191,7 @@ impl Drop for Form {
     }
 }
 
-/// The grids of a task whose threads run this many iterations at a time. A block has one size, so that there is one
-/// pipeline.
+/// The grids of a task whose threads run this many iterations at a time. There is one block size, and so one pipeline.
 fn plan(gpu: &Gpu, meta: &ParallelMeta, lanes: u32) -> Result<GridPlan> {
     let most = gpu.max_threads;
     let block = match meta.block_dim {

@@ -15,8 +15,8 @@ use crate::instance::{Instance, Instances, VERSION, why};
 /// The maximum number of queues, and so of streams that run concurrently.
 const MOST_QUEUES: u32 = 16;
 
-/// Opens a device: the one with the number that was asked for, or else the best there is, a GPU of its own before one
-/// that shares the processor's memory. A software device is taken if `takes_processor` says so.
+/// Opens a device: the one with the given number, or else the best one, preferring discrete to integrated GPUs. A
+/// software device is taken if `takes_processor` says so.
 pub fn open(instances: &Instances, config: &GpuConfig, takes_processor: bool) -> Result<VulkanDriver, Unavailable> {
     let instance = instances.of(config.library.as_deref())?;
     let found = choose(&instance.calls, config, takes_processor)?;
@@ -24,13 +24,13 @@ pub fn open(instances: &Instances, config: &GpuConfig, takes_processor: bool) ->
     VulkanDriver::new(into_gpu(instance, parts))
 }
 
-/// The number of the device that [`open`] takes where none is asked for.
+/// The number of the default device of [`open`].
 pub fn usual(instances: &Instances, config: &GpuConfig, takes_processor: bool) -> Result<u32, Unavailable> {
     let instance = instances.of(config.library.as_deref())?;
     Ok(choose(&instance.calls, &GpuConfig { device: None, ..config.clone() }, takes_processor)?.ordinal)
 }
 
-/// A device as a list of devices shows it.
+/// A device in a list of devices.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listed {
     /// Its name.
@@ -81,7 +81,7 @@ fn rank(kind: vk::PhysicalDeviceType) -> u32 {
     }
 }
 
-/// All devices, in the order of their numbers: GPUs of their own first.
+/// All devices, in the order of their numbers: discrete GPUs first.
 fn devices(instance: &ash::Instance) -> Result<Vec<Found>, Unavailable> {
     // SAFETY: the instance is alive.
     let all = unsafe { instance.enumerate_physical_devices() }.map_err(|c| why("vkEnumeratePhysicalDevices", c))?;
@@ -108,7 +108,7 @@ fn choose(instance: &ash::Instance, config: &GpuConfig, takes_processor: bool) -
         Some(number) => found.into_iter().nth(number as usize).ok_or_else(|| {
             Unavailable(format!("there is no Vulkan device {number}: {count} were found, counted from 0"))
         })?,
-        // One that lacks something is refused by name only where no other can be used.
+        // An unsuitable device is named in the error only if no other can be used.
         None => match found.iter().position(|f| usable_features(instance, f).is_ok()) {
             Some(first) => found.into_iter().nth(first),
             None => found.into_iter().next(),
@@ -121,7 +121,7 @@ fn choose(instance: &ash::Instance, config: &GpuConfig, takes_processor: bool) -
     Ok(chosen)
 }
 
-/// What is made of a device.
+/// Creates the logical device.
 struct Parts {
     device: ash::Device,
     found: Found,
@@ -138,7 +138,7 @@ struct Parts {
     cache: vk::PipelineCache,
 }
 
-/// The features that are asked for, in one chain.
+/// The enabled features, in one chain.
 #[derive(Default)]
 struct Features {
     core: vk::PhysicalDeviceFeatures,
@@ -156,7 +156,7 @@ fn is(feature: vk::Bool32) -> bool {
     feature != 0
 }
 
-/// What the device can do, of what code may use.
+/// The device features that code may use.
 fn features(instance: &ash::Instance, device: vk::PhysicalDevice, extensions: &[CString]) -> Features {
     let has = |name: &CStr| extensions.iter().any(|e| e.as_c_str() == name);
     let mut all = Features {
@@ -209,7 +209,7 @@ fn features(instance: &ash::Instance, device: vk::PhysicalDevice, extensions: &[
 }
 
 impl Features {
-    /// The first thing that all code needs and the device has not.
+    /// The first required feature that the device lacks.
     fn lacks(&self) -> Option<&'static str> {
         let twelve = &self.twelve;
         let needed = [
@@ -244,7 +244,7 @@ impl Features {
             (preserves(p.floats.shader_rounding_mode_rte_float16), "rounds_float16"),
             (p.subgroup_operations.contains(subgroups) && p.subgroup_in_compute, "subgroups"),
             (is(self.clock.shader_subgroup_clock), "clock"),
-            // Seen in 22.3; whether a later version mends it is not known. What replaces fences is right there too.
+            // Seen in 22.3; later versions are untested. The replacement of fences is correct there too.
             (p.is_lavapipe, "fences_wait"),
             (p.is_lavapipe, "limits_loops"),
         ];
@@ -261,7 +261,7 @@ struct Properties {
     subgroup_in_compute: bool,
     /// Sizes of subgroups differ.
     varies: bool,
-    /// Multiprocessors, and threads that each of them holds, where the device tells.
+    /// Multiprocessors, and resident threads per multiprocessor, if known.
     shape: Option<(u32, u32)>,
     /// Mesa's software device.
     is_lavapipe: bool,
@@ -310,7 +310,7 @@ fn properties(
     }
 }
 
-/// What a device can do, and its extensions; or what it lacks that all code needs.
+/// A device's features and extensions, or the required feature that it lacks.
 fn usable_features(instance: &ash::Instance, found: &Found) -> Result<(Features, Vec<CString>), Unavailable> {
     let name = device_name(&found.properties);
     if found.properties.api_version < VERSION {

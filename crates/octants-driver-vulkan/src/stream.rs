@@ -14,10 +14,10 @@ use crate::gpu::Gpu;
 use crate::memory::Memory;
 use crate::timeline::Timeline;
 
-/// Pieces of work in a batch at most.
+/// Maximum pieces of work per batch.
 const MOST_PIECES: u32 = 64;
 
-/// What is recorded and not submitted, or not known to be done.
+/// A batch that is not submitted, or not known to be done.
 struct Batch {
     commands: vk::CommandBuffer,
     /// The semaphore's value when it is done.
@@ -100,7 +100,7 @@ impl Stream {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The open batch; a new one where there is none.
+    /// The open batch; opens one if there is none.
     fn open<'s>(&self, state: &'s mut State) -> Result<&'s mut Batch> {
         if state.open.is_none() {
             self.reap(state)?;
@@ -126,7 +126,7 @@ impl Stream {
         Ok(state.open.as_mut().expect("compiler bug: the batch was just made"))
     }
 
-    /// Gives back what batches that are done have used.
+    /// Releases the resources of completed batches.
     fn reap(&self, state: &mut State) -> Result<()> {
         while let Some(first) = state.in_flight.front() {
             if !self.timeline.has_reached(first.value)? {
@@ -153,7 +153,7 @@ impl Stream {
         }
         batch.pieces += 1;
         let result = work(&mut Recording { gpu: &self.gpu, batch: &mut *batch })?;
-        // An idle device starts at once; one that works gets the rest in long batches, at the latest when it is done.
+        // An idle device starts at once. A busy one gets the rest in long batches, at the latest when it becomes idle.
         let (is_first, is_long) = (batch.pieces == 1, batch.pieces >= MOST_PIECES);
         if is_long || self.timeline.has_reached(state.submitted)? {
             self.submit(&mut state)?;
@@ -163,7 +163,7 @@ impl Stream {
         Ok(result)
     }
 
-    /// Submits what is recorded; the value of the stream when all of its work is done.
+    /// Submits the open batch. Returns the value that signals all of the stream's work.
     pub fn flush(&self) -> Result<u64> {
         let mut state = self.state();
         self.submit(&mut state)?;
@@ -173,7 +173,7 @@ impl Stream {
     fn submit(&self, state: &mut State) -> Result<()> {
         let Some(batch) = state.open.take() else { return Ok(()) };
         let device = &self.gpu.device;
-        // What the host reads later.
+        // Makes writes visible to the host.
         let barrier = [vk::MemoryBarrier::default()
             .src_access_mask(vk::AccessFlags::MEMORY_WRITE)
             .dst_access_mask(vk::AccessFlags::HOST_READ | vk::AccessFlags::HOST_WRITE)];
@@ -208,7 +208,7 @@ impl Stream {
         Ok(())
     }
 
-    /// What is recorded from now on waits for values of other streams, which were submitted.
+    /// Makes later work wait for values of other streams, which have been submitted.
     pub fn wait_for(&self, others: Vec<(Arc<Timeline>, u64)>) -> Result<()> {
         let others: Vec<_> = others
             .into_iter()
@@ -224,7 +224,7 @@ impl Stream {
         Ok(())
     }
 
-    /// The value that is reached when all work recorded so far is done.
+    /// The value that signals all work recorded so far.
     pub fn value_behind(&self) -> u64 {
         let state = self.state();
         state.open.as_ref().map_or(state.submitted, |batch| batch.value)
@@ -236,7 +236,7 @@ impl Stream {
         self.timeline.has_reached(value)
     }
 
-    /// Waits for all work, at most so long; whether it is done.
+    /// Waits for all work, with a timeout. Returns whether it is done.
     pub fn wait(&self, time: Option<Duration>) -> Result<bool> {
         let value = self.flush()?;
         let is_done = self.timeline.wait(value, time)?;

@@ -40,7 +40,7 @@ impl Timeline {
         Ok(now >= value)
     }
 
-    /// Waits for the value, at most so long; whether it was reached.
+    /// Waits for the value, with a timeout. Returns whether it was reached.
     pub fn wait(&self, value: u64, time: Option<Duration>) -> Result<bool> {
         let (semaphores, values) = ([self.semaphore], [value]);
         let info = vk::SemaphoreWaitInfo::default().semaphores(&semaphores).values(&values);
