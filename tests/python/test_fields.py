@@ -369,8 +369,10 @@ def test_struct_fields():
         assert y[1, 1].to_dict() == x[1, 1].to_dict()
         x.fill(5)
         assert x[0, 0].to_dict() == {"line": {"start": [5, 5, 5], "length": 5}, "idx": 5}
-        with pytest.raises(KeyError):
+        with pytest.raises(KeyError, match="no value for the members .'line'."):
             x[0, 0] = {"idx": 1}
+        with pytest.raises(KeyError, match="no value for the members .'idx'."):
+            x.from_numpy({"line": arrays["line"]})
     placed = qd.Struct.field({"a": qd.f32, "b": vec3})
     qd.root.dense(qd.i, 2).dense(qd.i, 2).place(placed)
     placed[3].b = [1, 2, 3]

@@ -845,7 +845,7 @@ def test_functions_return_a_value_everywhere_or_nowhere():
     def run(x: qd.i32) -> qd.i32:
         return sometimes(x)
 
-    refused(run, 1, error=qd.OctantsSyntaxError, match="(?s)return 3.*must be annotated with a return type")
+    refused(run, 1, error=qd.OctantsSyntaxError, match="(?s)return 3.*has a value, but an earlier one of the function has none")
 
 
 def test_while_loops_that_count():
@@ -881,3 +881,11 @@ def test_while_loops_that_count():
         inner = sum(k + 2 * len(range(k, bound, 2)) for k in by_three)
         expected = [sum(at), last[0], last[1], last[2], inner, last[3]]
         assert y.to_numpy().tolist() == [(n + 2**31) % 2**32 - 2**31 for n in expected]
+
+
+def test_fields_are_no_operands_of_functions_in_python():
+    x = qd.field(qd.f32, 2)
+    for call in (lambda: qd.sin(x), lambda: qd.max(x, 1.0), lambda: qd.atan2(1.0, x), lambda: qd.floor(x)):
+        with pytest.raises(TypeError, match="ScalarField"):
+            call()
+    assert qd.sin(np.float32(0)) == 0

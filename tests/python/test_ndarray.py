@@ -311,3 +311,11 @@ def test_element_shapes_in_kernels():
         )
 
     assert count(v, s, f) == 233
+
+
+@pytest.mark.parametrize("backend", [qd.Backend.FIELD, qd.Backend.NDARRAY])
+def test_tensors_of_integers_have_no_gradient(backend):
+    counts = qd.tensor(qd.i32, 3, backend=backend, needs_grad=True)
+    pairs = qd.Vector.tensor(2, qd.i32, 3, backend=backend, needs_grad=True)
+    values = qd.tensor(qd.f32, 3, backend=backend, needs_grad=True)
+    assert [x.has_grad() for x in (counts, pairs, values)] == [False, False, True]

@@ -253,8 +253,9 @@ def tensor(
 ) -> Tensor:
     """A tensor of scalars, or of vectors or matrices if `dtype` is such a type.
 
-    `layout` lists the axes, outermost first in memory; it changes neither the shape nor the indices. `device` is the
-    result of `qd.device()` or a device name; None means the current device.
+    `layout` lists the axes, outermost first in memory; it changes neither the shape nor the indices. Tensors of
+    integers have no gradient, whatever `needs_grad` is. `device` is the result of `qd.device()` or a device name; None
+    means the current device.
     """
     _refuse("qd.tensor", kwargs, "backend, device, dtype, layout, needs_grad, shape")
     chosen = _backend(backend)
@@ -288,10 +289,11 @@ makers.tensor = make_compound_tensor
 
 
 def _make(dtype: Any, shape: Any, backend: Backend, layout: tuple[int, ...] | None, needs_grad: bool) -> Tensor:
-    if backend is Backend.NDARRAY:
-        return wrap(make_ndarray(dtype, shape, needs_grad, layout))
     if not isinstance(dtype, MatrixType):
         dtype = resolve_dtype(dtype)
+    needs_grad = needs_grad and (dtype.dtype if isinstance(dtype, MatrixType) else dtype).is_float
+    if backend is Backend.NDARRAY:
+        return wrap(make_ndarray(dtype, shape, needs_grad, layout))
     order = None if layout is None else "".join(chr(ord("i") + axis) for axis in layout)
     return wrap(field(dtype, shape, order=order, needs_grad=needs_grad))
 

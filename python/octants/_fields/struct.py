@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import sys
 import types
+from collections.abc import Mapping
 from typing import Any, NoReturn
 
 import numpy as np
@@ -142,11 +143,15 @@ class StructField(Field):
         if not isinstance(value, (dict, Struct)):
             raise TypeError(f"an element of a struct field can only be set to a Struct or a dict, got {value!r}")
         given = value if isinstance(value, dict) else value.entries
-        for name in self.field_dict:
-            if name not in given:
-                raise KeyError(name)
+        self._check_members(given)
         for name, member in self.field_dict.items():
             member[key] = given[name]
+
+    def _check_members(self, given: Mapping[str, Any]) -> None:
+        """Raises a `KeyError` if there is no value for some member."""
+        missing = [name for name in self.field_dict if name not in given]
+        if missing:
+            raise KeyError(f"no value for the members {missing} of the struct field")
 
     def __iter__(self) -> NoReturn:
         raise NotImplementedError("Struct for is only available in Quadrants scope: loop over a field in a kernel")
@@ -175,6 +180,7 @@ class StructField(Field):
     @only_in_python
     def from_numpy(self, array_dict: dict[str, np.ndarray[Any, Any]], qd_stream: Any = None) -> None:
         """Sets all elements from a dict of the members' arrays."""
+        self._check_members(array_dict)
         for name, member in self.field_dict.items():
             member.from_numpy(array_dict[name], qd_stream=qd_stream)
 
@@ -186,6 +192,7 @@ class StructField(Field):
     @only_in_python
     def from_torch(self, array_dict: dict[str, Any]) -> None:
         """Sets all elements from a dict of the members' tensors."""
+        self._check_members(array_dict)
         for name, member in self.field_dict.items():
             member.from_torch(array_dict[name])
 

@@ -602,7 +602,16 @@ def elementwise(function: Callable[..., Any], *args: Any) -> Any:
     """`function` over components when an argument is a vector or matrix, else over the arguments themselves."""
     if any(isinstance(arg, Matrix) for arg in args):
         return tensor(np.asarray(function(*(_operand(arg) for arg in args))))
-    return function(*args)
+    try:
+        return function(*args)
+    except (AttributeError, TypeError):
+        for arg in args:
+            if not _is_numeric(arg):
+                raise OctantsTypeError(
+                    f"{type(arg).__name__} is no operand of mathematical functions in Python: use an element, or "
+                    "`to_numpy()`"
+                ) from None
+        raise
 
 
 def _binary(function: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:

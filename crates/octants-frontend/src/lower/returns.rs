@@ -47,6 +47,10 @@ impl Lowerer<'_> {
                 Ok(Flow::Return)
             }
             ReturnMode::Inferred(ty, first) => {
+                if ty == Type::Unit && !matches!(v, Value::None) {
+                    let text = "this `return` has a value, but an earlier one of the function has none";
+                    return self.err(Code::Syntax, text);
+                }
                 self.check_keeps_fraction(&ty, &v, first)?;
                 self.function_return(Some(ty), v)?;
                 Ok(Flow::Return)
