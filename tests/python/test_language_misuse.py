@@ -845,7 +845,12 @@ def test_functions_return_a_value_everywhere_or_nowhere():
     def run(x: qd.i32) -> qd.i32:
         return sometimes(x)
 
-    refused(run, 1, error=qd.OctantsSyntaxError, match="(?s)return 3.*has a value, but an earlier one of the function has none")
+    refused(
+        run,
+        1,
+        error=qd.OctantsSyntaxError,
+        match="(?s)return 3.*has a value, but an earlier one of the function has none",
+    )
 
 
 def test_while_loops_that_count():
