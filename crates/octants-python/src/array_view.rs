@@ -5,9 +5,17 @@ use octants_engine::ir::Type;
 use pyo3::prelude::*;
 use smallvec::SmallVec;
 
-use crate::argument::Unwritable;
 use crate::element_types::scalar_of;
 use crate::self_overlap::may_overlap_itself;
+
+/// Why a kernel must not write an array.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unwritable {
+    /// Its owner marks it read-only.
+    ReadOnly,
+    /// Several indices name the same memory, so that iterations would race.
+    SelfOverlapping,
+}
 
 /// An array's memory, element type and layout.
 #[derive(Debug)]

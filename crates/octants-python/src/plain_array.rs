@@ -11,8 +11,9 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 
 use crate::annotation::ArrayKind;
-use crate::argument::{Gathered, Memory, Unwritable, is_view};
+use crate::argument::{Gathered, Memory, is_view};
 use crate::array::numpy_scalar;
+use crate::array_view::Unwritable;
 use crate::dlpack::Tensor;
 use crate::element_types::type_word;
 use crate::exchange_table;

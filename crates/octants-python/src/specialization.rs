@@ -20,7 +20,8 @@ use smallvec::SmallVec;
 
 pub use self::described::Described;
 pub use self::split_arrays::SplitArray;
-use crate::argument::{Gathered, Span, Unwritable};
+use crate::argument::{Gathered, Span};
+use crate::array_view::Unwritable;
 use crate::buffer::Buffer;
 use crate::constant::Constant;
 use crate::element_types::scalar_of;

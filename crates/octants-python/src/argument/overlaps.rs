@@ -3,18 +3,10 @@
 use smallvec::SmallVec;
 
 use super::Gathered;
+use crate::array_view::Unwritable;
 
 /// Above this number of arrays, overlaps are found by sorting.
 const MANY_SPANS: usize = 16;
-
-/// Why a kernel must not write an array.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unwritable {
-    /// Its owner marks it read-only.
-    ReadOnly,
-    /// Several indices name the same memory, so that iterations would race.
-    SelfOverlapping,
-}
 
 /// Bytes that an array argument covers.
 #[derive(Debug, Clone, Copy)]
