@@ -224,10 +224,14 @@ class CopiedMemory:
         # Copy dense components one by one: the bytes between them belong to other fields.
         apart = not self._dense and len(spans) > 1 and all(high - low == count for low, high in spans)
         self._parts = [CopiedMemory(buffer, dtype, (), [each]) for each in placements] if apart else []
+        # An array without elements has no bytes, whatever its span.
+        self._is_empty = count == 0
         self._in_order = self._dense and self._is_in_order()
 
     def read(self) -> np.ndarray[Any, Any]:
         """All elements in a new array of shape `shape + element_shape`."""
+        if self._is_empty:
+            return np.empty(self.shape + self.element_shape, self.dtype)
         if self._in_order:
             values = np.empty(self.shape + self.element_shape, self.dtype)
             self._buffer.read_into(self._low, values.reshape(-1))
@@ -238,6 +242,8 @@ class CopiedMemory:
 
     def write(self, values: np.ndarray[Any, Any]) -> None:
         """Stores all elements, converted like an assignment in numpy."""
+        if self._is_empty:
+            return
         if self._in_order:
             self._buffer.write(self._low, np.asarray(values, self.dtype, order="C").reshape(-1))
             return
