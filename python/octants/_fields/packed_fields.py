@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import weakref
 from dataclasses import dataclass
+from operator import add
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -209,46 +210,53 @@ class PackedMemory:
 
     def __init__(self, field: TensorField) -> None:
         # The field refers to this object: its memory waits for no garbage collector.
-        self._field = weakref.proxy(field)
+        self._field = weakref.ref(field)
         self.shape = field._shape
         self.element_shape = field._element_shape
+        self._dtype = field._dtype
         self.dtype = field._dtype.numpy
         self._first = field._offset
+        self._shifted = any(self._first)
         self._serial = field._serial
 
+    def _whole(self) -> TensorField:
+        field = self._field()
+        assert field is not None, "who asks for elements refers to the field"
+        return field
+
     def _parts(self) -> list[Any]:
-        return self._field._scalar_components()
+        return self._whole()._scalar_components()
 
     def read(self) -> np.ndarray[Any, Any]:
         """All elements in a new array of shape `shape + element_shape`; those of inactive cells are zero."""
         parts = self._parts()
         found = []
-        with _octants.on_program(self._field._serial):
+        with _octants.on_program(self._serial):
             for part in parts:
                 values = np.zeros(self.shape, self.dtype)
-                read_elements(part, values, self._field._offset)
+                read_elements(part, values, self._first)
                 found.append(values)
         return found[0] if not self.element_shape else np.stack(found, axis=-1).reshape(self.shape + self.element_shape)
 
     def write(self, values: np.ndarray[Any, Any]) -> None:
         """Stores all elements."""
-        self._field._write(values.reshape(self.shape + self.element_shape), None)
+        self._whole()._write(values.reshape(self.shape + self.element_shape), None)
 
     def fill(self, value: Any) -> None:
         """Stores one element (an array of `element_shape`, or a scalar) everywhere."""
-        self._field.fill(value)
+        self._whole().fill(value)
 
     def copy(self, source: TensorField, qd_stream: Any) -> None:
         """Sets all elements from another field of the same shape."""
-        shift = tuple(a - b for a, b in zip(source._offset, self._field._offset, strict=True))
-        copy = copy_elements(self._field._dtype)
-        with _octants.on_program(self._field._serial):
+        shift = tuple(a - b for a, b in zip(source._offset, self._first, strict=True))
+        copy = copy_elements(self._dtype)
+        with _octants.on_program(self._serial):
             for to, part in zip(self._parts(), source._scalar_components(), strict=True):
                 copy(to, part, shift, qd_stream=qd_stream)
 
     def get(self, index: tuple[int, ...]) -> Any:
         """One element: a Python scalar, or a new array of `element_shape`."""
-        at, read = self._at(index), read_element(self._field._dtype, len(self.shape))
+        at, read = self._at(index), read_element(self._dtype, len(self.shape))
         if self._serial == _octants.program_serial():
             found = [read(part, *at) for part in self._parts()]
         else:
@@ -270,14 +278,16 @@ class PackedMemory:
         self._set(index, [self._parts()[number]], [value])
 
     def _set(self, index: tuple[int, ...], parts: list[Any], values: list[Any]) -> None:
-        at, write = self._at(index), write_element(self._field._dtype, len(self.shape))
-        with _octants.on_program(self._field._serial):
+        at, write = self._at(index), write_element(self._dtype, len(self.shape))
+        with _octants.on_program(self._serial):
             for part, value in zip(parts, values, strict=True):
                 write(part, *at, value)
 
     def _at(self, index: tuple[int, ...]) -> tuple[Any, ...]:
         """Indices that count from zero, as an argument of kernels."""
-        return ([i + first for i, first in zip(index, self._first, strict=True)],) if index else ()
+        if not index:
+            return ()
+        return (tuple(map(add, index, self._first)) if self._shifted else index,)
 
     @property
     def device(self) -> NoReturn:
