@@ -1,7 +1,7 @@
 """Runs one benchmark on this package and on others of the same interface, and prints a table.
 
-Each package runs in a process of its own, several rounds in turn. Printed are medians, and the ratio of the last
-package to the first.
+Each package runs in a process of its own, several rounds in turn. Printed are the medians of the rounds, or what a
+benchmark takes in place of them, and the ratio of the last package to the first.
 """
 
 import argparse
@@ -9,10 +9,16 @@ import json
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 
-def compare(description: str, file: str, measure: Callable[[str, int], dict[str, float]], unit: str = "ms") -> None:
+def compare(
+    description: str,
+    file: str,
+    measure: Callable[[str, int], dict[str, float]],
+    unit: str = "ms",
+    of_rounds: Callable[[Iterable[float]], float] = statistics.median,
+) -> None:
     """The main function of a benchmark: `measure` returns times by case, in the given unit, given a package and the
     number of runs of a case."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -34,5 +40,5 @@ def compare(description: str, file: str, measure: Callable[[str, int], dict[str,
     print(f"| case | {' | '.join(f'{package}, {unit}' for package in pythons)} | ratio |")
     print(f"|---|{'---:|' * (len(pythons) + 1)}")
     for case in rounds[next(iter(pythons))][0]:
-        medians = [statistics.median(r[case] for r in of_package) for of_package in rounds.values()]
-        print(f"| {case} | {' | '.join(f'{m:.3g}' for m in medians)} | {medians[-1] / medians[0]:.3g} |")
+        times = [of_rounds(r[case] for r in of_package) for of_package in rounds.values()]
+        print(f"| {case} | {' | '.join(f'{t:.3g}' for t in times)} | {times[-1] / times[0]:.3g} |")

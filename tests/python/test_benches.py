@@ -81,6 +81,7 @@ def test_compares_a_package_with_itself():
         ("sparse_levels.py", "--repeat"),
         ("quantized_types.py", "--repeat"),
         ("meshes.py", "--repeat"),
+        ("python_scope.py", "--repeat"),
         ("vulkan.py", "--beside"),
     ],
 )

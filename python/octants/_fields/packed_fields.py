@@ -211,16 +211,22 @@ class PackedMemory:
 
     def __init__(self, field: TensorField) -> None:
         # The field owns this object. A strong reference would be a cycle that only the garbage collector frees.
-        self._field = weakref.proxy(field)
+        self._field = weakref.ref(field)
         self.shape = field._shape
         self.element_shape = field._element_shape
         self._dtype = field._dtype
         self.dtype = field._dtype.numpy
         self._first = field._offset
+        self._shifted = any(self._first)
         self._serial = field._serial
 
+    def _whole(self) -> TensorField:
+        field = self._field()
+        assert field is not None, "who asks for elements refers to the field"
+        return field
+
     def _parts(self) -> list[Any]:
-        return self._field._scalar_components()
+        return self._whole()._scalar_components()
 
     def read(self) -> np.ndarray[Any, Any]:
         """All elements in a new array of shape `shape + element_shape`; zeros for inactive cells."""
@@ -235,11 +241,11 @@ class PackedMemory:
 
     def write(self, values: np.ndarray[Any, Any]) -> None:
         """Stores all elements."""
-        self._field._write(values.reshape(self.shape + self.element_shape), None)
+        self._whole()._write(values.reshape(self.shape + self.element_shape), None)
 
     def fill(self, value: Any) -> None:
         """Stores one element (an array of `element_shape`, or a scalar) everywhere."""
-        self._field.fill(value)
+        self._whole().fill(value)
 
     def copy(self, source: TensorField, qd_stream: Any) -> None:
         """Sets all elements from another field of the same shape."""
@@ -280,7 +286,9 @@ class PackedMemory:
 
     def _at(self, index: tuple[int, ...]) -> tuple[Any, ...]:
         """Zero-based indices as a kernel argument."""
-        return (list(map(add, index, self._first)),) if index else ()
+        if not index:
+            return ()
+        return (tuple(map(add, index, self._first)) if self._shifted else index,)
 
     @property
     def device(self) -> NoReturn:
