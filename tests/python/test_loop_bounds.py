@@ -154,3 +154,38 @@ def test_inner_loops_that_read_run_as_often_as_they_should_wherever_they_begin(d
     add_up(bounds, x, sums)
     expected = [int(values[np.arange(begin, end) & 63].sum()) if begin < end else 0 for begin, end in ranges]
     assert sums.to_numpy().tolist() == expected
+
+
+def test_while_loops_that_count():
+    @qd.kernel
+    def ends(first: qd.i32, bound: qd.i32, y: qd.types.NDArray[qd.i32, 1]):
+        for _ in range(1):
+            i = first
+            while i < bound:
+                y[0] += i
+                i += 1
+            y[1] = i
+            j = first
+            while bound * 1 > j:
+                y[2] += 1
+                j = 5 + j
+            y[3] = j
+            k = first
+            while k < bound:
+                m = k
+                while m < bound:
+                    m += 2
+                y[4] += m
+                k += 3
+            y[5] = k
+
+    for first, bound in ((0, 7), (7, 0), (-4, 11), (2**31 - 20, 2**31 - 7), (-(2**31), -(2**31) + 9), (3, 4)):
+        y = qd.ndarray(qd.i32, 6)
+        y.fill(0)
+        ends(first, bound, y)
+        at = range(first, bound)
+        by_five, by_three = range(first, bound, 5), range(first, bound, 3)
+        last = [max(first, bound), len(by_five), first + 5 * len(by_five), first + 3 * len(by_three)]
+        inner = sum(k + 2 * len(range(k, bound, 2)) for k in by_three)
+        expected = [sum(at), last[0], last[1], last[2], inner, last[3]]
+        assert y.to_numpy().tolist() == [(n + 2**31) % 2**32 - 2**31 for n in expected]

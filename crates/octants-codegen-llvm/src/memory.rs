@@ -239,7 +239,7 @@ impl Lowering<'_, '_> {
         }
         // The load-store vectorizer recognizes neighbors by the index of their row, not by 32-bit sums of bytes.
         let is_coarse = self.form.alignment.is_some();
-        // Of an index of 64 bits the neighbors are at fixed distances; truncated, each would have an address of its own.
+        // Neighbors of an index of 64 bits are at fixed distances. Truncated, each would need an address of its own.
         let is_wide = matches!(index, [v] if self.scalar_of(*v).bits() == 64);
         let is_short = b.short_offsets && self.u.info.counts_in_32_bits && !is_coarse && !is_wide;
         let index = index.iter().map(|v| self.index64(*v));

@@ -12,7 +12,7 @@ const OWN: &str = "OCTANTS_";
 /// The same for programs written for Quadrants. If both are set, our own prefix wins.
 const QUADRANTS: &str = "QD_";
 
-/// Applies every `QD_<OPTION>` and `OCTANTS_<OPTION>` of the environment to `config`, before the options of the program.
+/// Applies every `QD_<OPTION>` and `OCTANTS_<OPTION>` of the environment to `config`, before the program's options.
 pub fn apply_environment(config: &mut Config) -> Result<(), Error> {
     [QUADRANTS, OWN].into_iter().try_for_each(|prefix| apply(config, prefix, |name| std::env::var(name).ok()))
 }

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-/// Steps of the search after which an array is taken to overlap. The axes of arrays in use nest, so that each takes one.
+/// Steps of the search after which an array is taken to overlap. Axes of common arrays nest, and take one step each.
 const MOST_STEPS: u32 = 4096;
 
 /// An axis: the distance between neighbors in bytes, and the extent.
