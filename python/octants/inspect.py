@@ -66,7 +66,7 @@ class _List(argparse.Action):
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m octants.inspect",
-        description="Write the code of a script's kernels for any target to files. What follows `--` goes to the script.",
+        description="Write the code of a script's kernels for any target to files. Options after `--` go to it.",
     )
     parser.add_argument("script", type=Path, help="a Python program that calls kernels")
     parser.add_argument(
