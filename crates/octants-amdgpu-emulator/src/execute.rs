@@ -1,15 +1,15 @@
 //! Executes one instruction of a wave.
 
+use crate::accessible_memory::AccessibleMemory;
 use crate::fault::Fault;
 use crate::instruction::{Instruction, Op};
 use crate::operand::Value;
 use crate::program::Program;
-use crate::surroundings::Surroundings;
 use crate::wave::{State, Wave};
 use crate::{run_exchange as exchange, run_lds, run_matrix, run_memory as memory, run_scalar, run_vector as vector};
 
 /// Runs a wave's next instruction.
-pub fn step(program: &Program, around: &Surroundings<'_>, shared: &mut [u8], wave: &mut Wave) -> Result<(), Fault> {
+pub fn step(program: &Program, around: &AccessibleMemory<'_>, shared: &mut [u8], wave: &mut Wave) -> Result<(), Fault> {
     let inst = program.instruction(wave.pc).map_err(Fault::launch)?;
     wave.pc += inst.bytes;
     wave.steps += 1;
@@ -20,7 +20,7 @@ pub fn step(program: &Program, around: &Surroundings<'_>, shared: &mut [u8], wav
 }
 
 /// Runs an instruction.
-pub fn run(around: &Surroundings<'_>, shared: &mut [u8], wave: &mut Wave, inst: &Instruction) -> Result<(), Fault> {
+pub fn run(around: &AccessibleMemory<'_>, shared: &mut [u8], wave: &mut Wave, inst: &Instruction) -> Result<(), Fault> {
     match &inst.op {
         Op::Lanes(op, in_place) => {
             let computed = vector::compute_lanes(wave, inst, op, *in_place)?;
@@ -65,7 +65,7 @@ pub fn run(around: &Surroundings<'_>, shared: &mut [u8], wave: &mut Wave, inst: 
     }
 }
 
-fn run_control(around: &Surroundings<'_>, wave: &mut Wave, inst: &Instruction) -> Result<(), Fault> {
+fn run_control(around: &AccessibleMemory<'_>, wave: &mut Wave, inst: &Instruction) -> Result<(), Fault> {
     let waits = !around.sabotage.no_barriers;
     match &inst.op {
         Op::End => wave.state = State::Ended,

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use crate::accessible_memory::{AccessibleMemory, AddressSpace, Sabotage};
 use crate::code_object::Kernel;
 use crate::execute::step;
 use crate::fault::Fault;
@@ -9,7 +10,6 @@ use crate::garbage::Garbage;
 use crate::operand::scalar;
 use crate::program::Program;
 use crate::run_memory::{PRIVATE_BUFFER, wave_offset};
-use crate::surroundings::{AddressSpace, Sabotage, Surroundings};
 use crate::wave::{State, Wave};
 
 /// The shape of a launch.
@@ -231,7 +231,7 @@ pub fn run(
     let mut chance = Garbage::new(options.seed);
     let given = Given::new(kernel, parameter, grid, &mut chance);
     let own = vec![range(&given.arguments), range(&given.packet), program.object.addresses()];
-    let around = Surroundings::new(memory, options.sabotage, own);
+    let around = AccessibleMemory::new(memory, options.sabotage, own);
     let mut waiting = 0..grid.blocks;
     let mut blocks: Vec<Block> = Vec::new();
     loop {
@@ -262,7 +262,7 @@ pub fn run(
 /// Runs one of a block's waves for a while.
 fn run_turn(
     program: &Program,
-    around: &Surroundings<'_>,
+    around: &AccessibleMemory<'_>,
     block: &mut Block,
     chance: &mut Garbage,
 ) -> Result<(), Fault> {

@@ -18,12 +18,13 @@
 //! Reading order: [`number`], [`operand`], [`modifiers`], [`mnemonic`] (text); [`lanewise`], [`vector_integers`],
 //! [`vector_floats`], [`comparisons`], [`scalar_table`], [`memory_names`] (tables of instructions); [`instruction`],
 //! [`disassemble`], [`decode`]; [`metadata`], [`code_object`], [`program`]; [`garbage`], [`wave`], [`fault`],
-//! [`surroundings`] (state); [`run_scalar`], [`run_vector`], [`run_exchange`], [`run_memory`], [`run_lds`],
+//! [`accessible_memory`] (state); [`run_scalar`], [`run_vector`], [`run_exchange`], [`run_memory`], [`run_lds`],
 //! [`execute`], [`launch`].
 
 // Lanes are indices of several rows at once.
 #![allow(clippy::needless_range_loop)]
 
+pub mod accessible_memory;
 pub mod code_object;
 pub mod comparisons;
 pub mod decode;
@@ -49,7 +50,6 @@ pub mod run_memory;
 pub mod run_scalar;
 pub mod run_vector;
 pub mod scalar_table;
-pub mod surroundings;
 pub mod vector_floats;
 pub mod vector_integers;
 pub mod wave;

@@ -1,12 +1,12 @@
 //! Shared-memory instructions, and lane exchanges through the shared-memory hardware.
 
+use crate::accessible_memory::{read_own, write_own};
 use crate::fault::Fault;
 use crate::instruction::Instruction;
 use crate::memory_names::{Action, LdsOp};
 use crate::number::Ty;
 use crate::operand::{HalfOf, Operand, Value};
 use crate::run_memory::{behind, extended, placed};
-use crate::surroundings::{read_own, write_own};
 use crate::wave::Wave;
 
 const WHAT: &str = "shared";

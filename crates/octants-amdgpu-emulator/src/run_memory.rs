@@ -1,11 +1,11 @@
 //! Instructions of global, private and scalar memory.
 
+use crate::accessible_memory::{AccessibleMemory, read_own, write_own};
 use crate::fault::Fault;
 use crate::instruction::Instruction;
 use crate::memory_names::{Action, MemoryOp, Place, Space};
 use crate::number::Ty;
 use crate::operand::{Operand, PRIVATE_APERTURE, SHARED_APERTURE, Value};
-use crate::surroundings::{Surroundings, read_own, write_own};
 use crate::wave::Wave;
 
 /// The address in a descriptor of a buffer that means private memory. Kernels add the wave's offset to it.
@@ -21,7 +21,7 @@ enum At {
 
 /// What a lane reaches: memory of the device, of the block and of itself.
 struct Reach<'a, 'b> {
-    around: &'a Surroundings<'b>,
+    around: &'a AccessibleMemory<'b>,
     shared: &'a mut [u8],
 }
 
@@ -135,7 +135,7 @@ pub fn wave_offset(wave: &Wave) -> u64 {
 
 /// Runs an instruction of memory.
 pub fn run_memory(
-    around: &Surroundings<'_>,
+    around: &AccessibleMemory<'_>,
     shared: &mut [u8],
     wave: &mut Wave,
     inst: &Instruction,
@@ -286,7 +286,7 @@ fn update_lanes(
 
 /// Loads words to scalar registers.
 pub fn run_scalar_load(
-    around: &Surroundings<'_>,
+    around: &AccessibleMemory<'_>,
     wave: &mut Wave,
     inst: &Instruction,
     bits: u32,

@@ -4,11 +4,11 @@
 
 use std::ops::Range;
 
+use octants_amdgpu_emulator::accessible_memory::{AccessibleMemory, AddressSpace, Sabotage};
 use octants_amdgpu_emulator::decode::Decoder;
 use octants_amdgpu_emulator::execute::run;
 use octants_amdgpu_emulator::fault::{Fault, FaultKind};
 use octants_amdgpu_emulator::garbage::Garbage;
-use octants_amdgpu_emulator::surroundings::{AddressSpace, Sabotage, Surroundings};
 use octants_amdgpu_emulator::wave::Wave;
 
 /// One block of memory.
@@ -42,7 +42,7 @@ impl Bench {
         let inst = Decoder::default().decode(text, 4).map_err(Fault::launch)?;
         let from = self.memory.as_ptr() as u64;
         let memory = Memory(from..from + 4 * self.memory.len() as u64);
-        let around = Surroundings::new(&memory, Sabotage::default(), Vec::new());
+        let around = AccessibleMemory::new(&memory, Sabotage::default(), Vec::new());
         run(&around, &mut self.shared, &mut self.wave, &inst)
     }
 

@@ -12,7 +12,7 @@ use octants_ir::{AtomicOp, Body, Scalar, Type, ValueId};
 use crate::emit::{Bb, Emitter, T, V};
 use crate::optimize::POLLED;
 use crate::place::Place;
-use crate::target::Surroundings;
+use crate::target::EntryPointers;
 use crate::unit::Unit;
 
 /// LLVM's `memory(inaccessiblemem: readwrite)`: two bits for each kind of memory, of which this is the second.
@@ -90,7 +90,7 @@ pub(crate) struct Code {
     pub function: V,
     pub context: V,
     pub entry: Bb,
-    pub around: Surroundings,
+    pub around: EntryPointers,
     /// Argument slots that were read.
     pub slots: RefCell<HashMap<(u32, usize), V>>,
     pub random_key: Cell<Option<(V, V)>>,
@@ -136,7 +136,7 @@ impl<'u, 'p> Lowering<'u, 'p> {
         let entry = e.add_block(function, c"entry");
         let start = e.add_block(function, c"start");
         e.position(entry);
-        let around = u.target.surroundings(e, &|load| u.metadata.mark_invariant(load), context);
+        let around = u.target.entry_pointers(e, &|load| u.metadata.mark_invariant(load), context);
         e.position(start);
         u.target.finish_function(e, function);
         Lowering {

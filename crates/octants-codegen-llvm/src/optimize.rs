@@ -74,10 +74,10 @@ fn longest(module: &Module<'_>) -> usize {
 /// 100,000 would take 14 s instead of 3.
 const HUGE: usize = 40_000;
 
-/// Verifies a module that `maker` has made: LLVM's passes and its code generator do not ask, and crash on an invalid
+/// Verifies a module that `producer` has made: LLVM's passes and its code generator do not ask, and crash on an invalid
 /// one. Takes less than one hundredth of their time.
-pub(crate) fn check_module(module: &Module<'_>, maker: &str) -> Result<(), CodegenError> {
-    module.verify().map_err(|e| compiler_bug(&format!("{maker} produced an invalid module: {e}")))
+pub(crate) fn check_module(module: &Module<'_>, producer: &str) -> Result<(), CodegenError> {
+    module.verify().map_err(|e| compiler_bug(&format!("{producer} produced an invalid module: {e}")))
 }
 
 fn emit_huge_functions_plainly(module: &Module<'_>) {

@@ -61,7 +61,7 @@ fn key_of<'a>(tasks: &[LoadedTask], launch: &'a Launch<'_>) -> impl Iterator<Ite
     let number = if tasks.iter().any(|t| t.is_numbered) { launch.number } else { 0 };
     let at = launch.args_at.map_or(0, |at| at.0);
     let head =
-        [launch.frame.0, launch.result.0, launch.channel.0, launch.seed, number, launch.speaker, at, launch.rounds.0];
+        [launch.frame.0, launch.result.0, launch.channel.0, launch.seed, number, launch.kernel_id, at, launch.rounds.0];
     head.into_iter().chain(launch.args.iter().copied())
 }
 

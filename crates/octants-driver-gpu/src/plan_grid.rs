@@ -130,7 +130,7 @@ impl Parameter {
             channel: launch.channel.0,
             seed: launch.seed,
             launch: number,
-            kernel: launch.speaker,
+            kernel: launch.kernel_id,
             task: u64::from(task),
             rounds,
         };

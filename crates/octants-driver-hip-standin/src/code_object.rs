@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use crate::processor::{Code, Crash, Entry, GPU, Grid, Processor, Surroundings, machine_of};
+use crate::processor::{Code, Crash, Entry, GPU, Grid, LaunchEnvironment, Processor, machine_of};
 
 /// What loads code objects.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ impl Code for Read {
         Some(Entry { at: 0, parameter_bytes: *self.kernels.get(name)?, most_threads: 1024 })
     }
 
-    unsafe fn run(&self, _: Entry, _: Grid, _: &[u64], _: &Surroundings<'_>) -> Result<(), Crash> {
+    unsafe fn run(&self, _: Entry, _: Grid, _: &[u64], _: &LaunchEnvironment<'_>) -> Result<(), Crash> {
         Ok(())
     }
 }

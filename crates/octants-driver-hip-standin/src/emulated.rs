@@ -4,12 +4,12 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use octants_amdgpu_emulator::accessible_memory::{AddressSpace, Sabotage};
 use octants_amdgpu_emulator::fault::FaultKind;
 use octants_amdgpu_emulator::launch::{self, Options};
 use octants_amdgpu_emulator::program::{CHIPS, Program};
-use octants_amdgpu_emulator::surroundings::{AddressSpace, Sabotage};
 
-use crate::processor::{Code, Crash, Entry, GPU, Grid, Processor, Surroundings, machine_of};
+use crate::processor::{Code, Crash, Entry, GPU, Grid, LaunchEnvironment, Processor, machine_of};
 
 /// What emulates instructions.
 #[derive(Debug)]
@@ -43,7 +43,7 @@ struct Emulated {
 }
 
 /// What code may use.
-struct DeviceMemory<'a>(&'a Surroundings<'a>);
+struct DeviceMemory<'a>(&'a LaunchEnvironment<'a>);
 
 impl AddressSpace for DeviceMemory<'_> {
     fn block(&self, address: u64) -> Option<Range<u64>> {
@@ -64,15 +64,15 @@ impl Code for Emulated {
         entry: Entry,
         grid: Grid,
         parameter: &[u64],
-        surroundings: &Surroundings<'_>,
+        environment: &LaunchEnvironment<'_>,
     ) -> Result<(), Crash> {
         let kernel = self.names.get(entry.at).and_then(|name| self.program.kernel(name));
         let kernel = kernel.ok_or_else(|| Crash { code: LAUNCH_FAILURE, why: "no such kernel".into() })?;
-        let seed = surroundings.seed.wrapping_mul(0x1_0000_0001);
+        let seed = environment.seed.wrapping_mul(0x1_0000_0001);
         let seed = seed.wrapping_add(self.launches.fetch_add(1, Ordering::Relaxed));
-        let options = Options { seed, sabotage: Sabotage { no_barriers: surroundings.no_barriers } };
+        let options = Options { seed, sabotage: Sabotage { no_barriers: environment.no_barriers } };
         let shape = launch::Grid { blocks: grid.blocks, threads: grid.threads };
-        let memory = DeviceMemory(surroundings);
+        let memory = DeviceMemory(environment);
         launch::run(&self.program, kernel, shape, parameter, &memory, &options).map_err(|fault| {
             let code = if fault.kind == FaultKind::Address { ILLEGAL_ADDRESS } else { LAUNCH_FAILURE };
             Crash { code, why: fault.why }

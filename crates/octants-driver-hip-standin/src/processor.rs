@@ -23,7 +23,7 @@ pub struct Grid {
 }
 
 /// What a launch finds: for processors that look at each access.
-pub struct Surroundings<'a> {
+pub struct LaunchEnvironment<'a> {
     /// The block of memory that holds an address, where the launch's device may use it now.
     pub block: &'a (dyn Fn(u64) -> Option<Range<u64>> + Sync),
     /// Decides the order of threads.
@@ -54,7 +54,7 @@ pub trait Code: Send + Sync {
         entry: Entry,
         grid: Grid,
         parameter: &[u64],
-        surroundings: &Surroundings<'_>,
+        environment: &LaunchEnvironment<'_>,
     ) -> Result<(), Crash>;
 }
 

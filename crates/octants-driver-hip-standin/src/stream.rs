@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::capture::some_order;
 use crate::faults::note;
 use crate::lock::lock;
-use crate::processor::{Grid, Surroundings};
+use crate::processor::{Grid, LaunchEnvironment};
 use crate::state::{SEED, state};
 use crate::work::{Stream, Work};
 
@@ -153,14 +153,14 @@ impl Stream {
             Work::Free { at } => state.memory.release(*at),
             Work::Launch { function, blocks, threads, parameter } => {
                 let grid = Grid { blocks: *blocks, threads: *threads, warp: state.settings.warp };
-                let surroundings = Surroundings {
+                let environment = LaunchEnvironment {
                     block: &|address| state.memory.usable(address, self.device),
                     seed: SEED.load(Ordering::Relaxed),
                     no_barriers: state.settings.no_barriers,
                 };
                 // SAFETY: the parameter has as many bytes as the function takes; what it points to is the caller's
                 // affair.
-                let ran = unsafe { function.module.code.run(function.entry, grid, parameter, &surroundings) };
+                let ran = unsafe { function.module.code.run(function.entry, grid, parameter, &environment) };
                 if let Err(crash) = ran {
                     note(format!("`{}` crashed: {}", function.name, crash.why));
                     device.lost.store(crash.code, Ordering::Release);

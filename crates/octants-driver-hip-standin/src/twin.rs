@@ -8,7 +8,7 @@ use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_LOCAL, RTLD_NOW};
 
 use crate::fibers::{EntryPoint, TABLE, Table, run_block};
 use crate::lock::lock;
-use crate::processor::{Code, Crash, Entry, GPU, Grid, Processor, Surroundings, machine_of};
+use crate::processor::{Code, Crash, Entry, GPU, Grid, LaunchEnvironment, Processor, machine_of};
 
 /// The processor of this machine, in a GPU's place.
 #[derive(Debug)]
@@ -67,7 +67,7 @@ impl Code for SharedObject {
         }
     }
 
-    unsafe fn run(&self, entry: Entry, grid: Grid, parameter: &[u64], _: &Surroundings<'_>) -> Result<(), Crash> {
+    unsafe fn run(&self, entry: Entry, grid: Grid, parameter: &[u64], _: &LaunchEnvironment<'_>) -> Result<(), Crash> {
         // SAFETY: the entry is one of this code.
         let function = unsafe { std::mem::transmute::<usize, EntryPoint>(entry.at) };
         (0..grid.blocks).try_for_each(|number| {

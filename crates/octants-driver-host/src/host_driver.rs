@@ -15,7 +15,7 @@ use crate::linker::Linker;
 use crate::memory::{self, HostMemory};
 use crate::pool::Pool;
 use crate::queues::{Point, Queue, Queues, Work};
-use crate::run_task::{Code, Company, Count, LoadedTask};
+use crate::run_task::{Code, Concurrency, Count, LoadedTask};
 use crate::separate_memory::SeparateMemory;
 
 /// Settings of the CPU as a device.
@@ -428,9 +428,9 @@ impl Driver for HostDriver {
         let task = task.0 as *const LoadedTask;
         match &self.streams {
             // SAFETY: the handle is the address of a task of a module that the trait's contract keeps loaded.
-            None => unsafe { (*task).run(&self.pool, launch, Company::None) },
+            None => unsafe { (*task).run(&self.pool, launch, Concurrency::None) },
             // SAFETY: as above.
-            Some(_) if launch.nested => unsafe { (*task).run(&self.pool, launch, Company::Streams) },
+            Some(_) if launch.nested => unsafe { (*task).run(&self.pool, launch, Concurrency::Streams) },
             // SAFETY: as above; the module holds the task in an `Arc`.
             Some(streams) => unsafe {
                 Arc::increment_strong_count(task);

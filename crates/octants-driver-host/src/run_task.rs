@@ -49,7 +49,7 @@ impl Drop for Code {
 
 /// The other work that may run concurrently.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Company {
+pub enum Concurrency {
     /// Nothing of this program.
     None,
     /// Work of other streams, which may use the same data.
@@ -127,7 +127,7 @@ impl LoadedTask {
     /// # Safety
     /// The task's code is loaded, and `launch` holds what it expects.
     #[inline]
-    pub unsafe fn run(&self, pool: &Pool, launch: &Launch<'_>, company: Company) -> Result<()> {
+    pub unsafe fn run(&self, pool: &Pool, launch: &Launch<'_>, concurrency: Concurrency) -> Result<()> {
         let context = context(launch);
         let Kind::Parallel { count, shape, .. } = &self.kind else {
             let known = self.pace.cost();
@@ -151,7 +151,7 @@ impl LoadedTask {
         match plan {
             Plan::Inline => {
                 // Without streams all launches are in order, so nothing else of the program runs now.
-                let is_alone = company == Company::None;
+                let is_alone = concurrency == Concurrency::None;
                 // SAFETY: as above.
                 let piece = |begin, end| unsafe {
                     match is_alone {
@@ -384,7 +384,7 @@ impl QueuedTask {
             frame: held.frame,
             result: held.result,
             channel: DevicePtr(0),
-            speaker: 0,
+            kernel_id: 0,
             rounds: DevicePtr(0),
             end: EndWords::NONE,
             seed: held.seed,
@@ -404,7 +404,7 @@ impl QueuedTask {
                 return;
             }
             // SAFETY: the task holds its code; the launcher keeps the memory until the stream has done this work.
-            if let Err(error) = unsafe { task.run(pool, launch, Company::Streams) }
+            if let Err(error) = unsafe { task.run(pool, launch, Concurrency::Streams) }
                 && *error.kind() != ErrorKind::Interrupted
             {
                 let (kernel, message) = (launch.kernel.name.clone(), error.to_string());

@@ -215,8 +215,8 @@ impl State {
 ///
 /// # Safety
 /// A channel is there.
-unsafe fn say(channel: DevicePtr, speaker: u64, said: &Said) {
-    let header = ((speaker + 1) << 32) | u64::from(said.site);
+unsafe fn say(channel: DevicePtr, kernel_id: u64, said: &Said) {
+    let header = ((kernel_id + 1) << 32) | u64::from(said.site);
     // SAFETY: the contract above; records end within the capacity.
     unsafe {
         let c = channel.0 as *mut DeviceChannel;
@@ -553,7 +553,7 @@ impl Driver for RecordingDriver {
             s.note_use(launch.channel.0, Some(number), now, &known);
             for said in std::mem::take(&mut s.to_say) {
                 // SAFETY: the runtime gives a channel that lives until the work is done.
-                unsafe { say(launch.channel, launch.speaker, &said) }
+                unsafe { say(launch.channel, launch.kernel_id, &said) }
             }
         }
         if let Some((slot, values)) = s.to_write.get_mut(&task.0)

@@ -25,7 +25,7 @@ const CAPACITY: u32 = ((BYTES - DeviceChannel::BYTES) / 8) as u32;
 #[derive(Debug)]
 pub(crate) struct Channel {
     memory: DevicePtr,
-    speakers: Vec<Arc<KernelMeta>>,
+    kernels: Vec<Arc<KernelMeta>>,
     /// Words taken out since the channel was empty.
     taken: u32,
     /// So is the failure.
@@ -38,7 +38,7 @@ impl Channel {
         let memory = unsafe { driver.allocate_pinned(BYTES) }?;
         // SAFETY: the memory is the host's to write, and zeroed.
         unsafe { (*(memory.0 as *mut DeviceChannel)).capacity = CAPACITY }
-        Ok(Channel { memory, speakers: Vec::new(), taken: 0, failure_taken: false })
+        Ok(Channel { memory, kernels: Vec::new(), taken: 0, failure_taken: false })
     }
 
     /// Where code finds it.
@@ -48,13 +48,13 @@ impl Channel {
 
     /// The number by which a kernel's records name it.
     #[inline]
-    pub(crate) fn speaker(&mut self, kernel: &Arc<KernelMeta>) -> u64 {
+    pub(crate) fn kernel_id(&mut self, kernel: &Arc<KernelMeta>) -> u64 {
         // The kernel is most often one of those that spoke last.
-        match self.speakers.iter().rposition(|k| Arc::ptr_eq(k, kernel)) {
+        match self.kernels.iter().rposition(|k| Arc::ptr_eq(k, kernel)) {
             Some(known) => known as u64,
             None => {
-                self.speakers.push(kernel.clone());
-                self.speakers.len() as u64 - 1
+                self.kernels.push(kernel.clone());
+                self.kernels.len() as u64 - 1
             }
         }
     }
@@ -126,7 +126,7 @@ impl Channel {
         // SAFETY: the offset is within the channel, as are the words that follow it.
         let load = |n: u64| unsafe { ((self.memory.0 + offset) as *const u64).add(n as usize).read_volatile() };
         let header = load(0);
-        let kernel = self.speakers.get(((header >> 32) as usize).checked_sub(1)?)?.clone();
+        let kernel = self.kernels.get(((header >> 32) as usize).checked_sub(1)?)?.clone();
         let site = header as u32;
         let count = kernel.site_values(site).min(most as usize - 1) as u64;
         values.clear();

@@ -157,7 +157,7 @@ pub struct Launch<'a> {
     /// callbacks.
     pub channel: DevicePtr,
     /// Number of the kernel among those that write to the channel.
-    pub speaker: u64,
+    pub kernel_id: u64,
     /// Seed of the program's random numbers.
     pub seed: u64,
     /// Number of the launch in the program.

@@ -26,7 +26,7 @@ impl StreamCore {
                 none.insert(channel)
             }
         };
-        let voice = (channel.memory(), channel.speaker(&kernel.meta));
+        let voice = (channel.memory(), channel.kernel_id(&kernel.meta));
         if channel.is_filling() && !self.is_captured()? {
             // SAFETY: the stream is alive.
             unsafe { self.wait(caller)? };

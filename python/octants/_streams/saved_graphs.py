@@ -157,12 +157,12 @@ def _arrays(path: str, thing: Any, depth: int = 0) -> Iterator[tuple[str, Array]
     if isinstance(thing, (TensorField, Ndarray)):
         yield path, thing
         for shadow in ("grad", "dual"):
-            companion = getattr(thing, shadow, None)
+            buffer = getattr(thing, shadow, None)
             # Fields have shadows that are not placed unless they are needed.
-            if isinstance(companion, Ndarray) or (
-                isinstance(companion, TensorField) and companion._parts[0].node is not None
+            if isinstance(buffer, Ndarray) or (
+                isinstance(buffer, TensorField) and buffer._parts[0].node is not None
             ):
-                yield f"{path}.{shadow}", companion
+                yield f"{path}.{shadow}", buffer
     elif depth < 8:
         for name in member_names(thing):
             yield from _arrays(f"{path}.{name}", getattr(thing, name, None), depth + 1)

@@ -19,7 +19,7 @@ use llvm_sys::LLVMAtomicOrdering as Ordering;
 use octants_ir::{ProductKind, Scalar, TargetInfo, ThreadScope};
 
 use super::amdgpu_lanes::Lanes;
-use super::gpu::{self, Gpu, Maker, Register, open_machine};
+use super::gpu::{self, Gpu, Register, Vendor, open_machine};
 use super::inline_math::trigonometric;
 use super::link_code_object::{Undefined, link_code_object};
 use super::rocm_library::{Controls, link_rocm_library};
@@ -173,7 +173,7 @@ impl Amdgpu {
     }
 }
 
-impl Maker for Amdgpu {
+impl Vendor for Amdgpu {
     fn info(&self) -> TargetInfo {
         info(&self.cpu)
     }

@@ -10,7 +10,7 @@ use inkwell::targets::{CodeModel, InitializationConfig, RelocMode, TargetMachine
 use octants_artifact::ScatterCopies;
 use octants_ir::{CostTable, Scalar, TargetInfo};
 
-use super::{Share, Surroundings, Target, TaskEntry, VectorForm, processors};
+use super::{EntryPointers, Share, Target, TaskEntry, VectorForm, processors};
 use crate::emit::{Emitter, T, V};
 use crate::{CodegenError, CodegenOptions};
 
@@ -257,12 +257,12 @@ impl Target for Cpu {
         e.param_attribute(function, index, "dereferenceable", CONTEXT_BYTES);
     }
 
-    fn surroundings(&self, e: &Emitter, invariant: &dyn Fn(V), context: V) -> Surroundings {
+    fn entry_pointers(&self, e: &Emitter, invariant: &dyn Fn(V), context: V) -> EntryPointers {
         let args = self.field(e, e.ptr, context, ARGS);
         let frame = self.field(e, e.ptr, context, FRAME);
         invariant(args);
         invariant(frame);
-        Surroundings { args, frame }
+        EntryPointers { args, frame }
     }
 
     fn result_slot(&self, e: &Emitter, context: V, i: usize) -> V {

@@ -1,4 +1,4 @@
-//! GPUs: the common part of code generation. A [`Maker`] holds the differences between vendors.
+//! GPUs: the common part of code generation. A [`Vendor`] holds the differences between vendors.
 //!
 //! Entry points take one parameter by value: `octants_artifact::DeviceContext`, followed by the argument slots. A
 //! parallel task is entered by a grid of one-dimensional blocks whose sizes are multiples of a warp; a serial task by
@@ -14,7 +14,7 @@ use llvm_sys::LLVMAtomicRMWBinOp as Rmw;
 use octants_artifact::DeviceContext;
 use octants_ir::{AtomicOp, CostTable, GridValue, ProductKind, Scalar, TargetInfo, ThreadScope};
 
-use super::{AtomicStyle, CodeForm, Share, Surroundings, Target, TaskEntry};
+use super::{AtomicStyle, CodeForm, EntryPointers, Share, Target, TaskEntry};
 use crate::emit::{Emitter, IntCmp, T, V};
 use crate::{CodegenError, CodegenOptions};
 
@@ -81,12 +81,12 @@ pub(super) const INFO: TargetInfo = TargetInfo {
 
 /// The same for AMD's GPUs, with subgroups of a size given as its binary logarithm.
 pub(super) fn info(subgroup_bits: u32) -> TargetInfo {
-    // The answer of [`Maker::agree`], aligned as arrays are.
+    // The answer of [`Vendor::agree`], aligned as arrays are.
     TargetInfo { subgroup_size: 1 << subgroup_bits, max_shared_bytes: 64 << 10, assertion_bytes: 16, ..INFO }
 }
 
 /// The part of a GPU target that depends on the vendor.
-pub(super) trait Maker {
+pub(super) trait Vendor {
     /// Its capabilities.
     fn info(&self) -> TargetInfo {
         info(self.warp_bits())
@@ -134,7 +134,7 @@ pub(super) trait Maker {
     /// The i32 of the thread of the warp with this index, which there is.
     fn shuffle(&self, e: &Emitter, word: V, lane: V) -> V;
     /// The i32 of the thread of the warp whose index is this thread's plus `by`, or this thread's own if there is none.
-    /// `None` if [`Maker::shuffle`] is as fast.
+    /// `None` if [`Vendor::shuffle`] is as fast.
     fn shuffle_by(&self, _e: &Emitter, _word: V, _by: i64) -> Option<V> {
         None
     }
@@ -200,7 +200,7 @@ pub(super) trait Maker {
 
 /// A GPU as a target.
 pub(super) struct Gpu {
-    maker: Box<dyn Maker>,
+    vendor: Box<dyn Vendor>,
     fast_math: bool,
     by_value_slots: Cell<u64>,
     memories: Cell<u32>,
@@ -230,11 +230,11 @@ pub(super) fn open_machine(
 impl Gpu {
     /// Threads of a block at most, by what the user asked for.
     fn threads_of_block(&self, asked: Option<u32>) -> u32 {
-        asked.unwrap_or(THREADS).next_multiple_of(1 << self.maker.warp_bits()).min(MOST_THREADS)
+        asked.unwrap_or(THREADS).next_multiple_of(1 << self.vendor.warp_bits()).min(MOST_THREADS)
     }
 
-    pub fn new(maker: Box<dyn Maker>, fast_math: bool) -> Gpu {
-        Gpu { maker, fast_math, by_value_slots: Cell::new(0), memories: Cell::new(0) }
+    pub fn new(vendor: Box<dyn Vendor>, fast_math: bool) -> Gpu {
+        Gpu { vendor, fast_math, by_value_slots: Cell::new(0), memories: Cell::new(0) }
     }
 
     pub(super) fn field(&self, e: &Emitter, ty: T, context: V, offset: i64) -> V {
@@ -255,12 +255,12 @@ impl Gpu {
 
     /// Number of this thread in its warp, an i32.
     fn lane(&self, e: &Emitter) -> V {
-        e.and(self.maker.register(e, Register::Thread), e.i32c((1 << self.maker.warp_bits()) - 1))
+        e.and(self.vendor.register(e, Register::Thread), e.i32c((1 << self.vendor.warp_bits()) - 1))
     }
 
     /// The value of the thread of the warp whose number differs by these bits.
     fn exchange(&self, e: &Emitter, s: Scalar, value: V, other: i64) -> V {
-        self.by_words(e, s, value, &|word| self.maker.exchange(e, word, other))
+        self.by_words(e, s, value, &|word| self.vendor.exchange(e, word, other))
     }
 
     /// Moves a value between threads, 32 bits at a time.
@@ -282,19 +282,19 @@ impl Gpu {
 
 impl Target for Gpu {
     fn info(&self) -> TargetInfo {
-        self.maker.info()
+        self.vendor.info()
     }
 
     fn atomic_style(&self) -> AtomicStyle {
-        self.maker.atomic_style()
+        self.vendor.atomic_style()
     }
 
     fn clock(&self, e: &Emitter) -> V {
-        self.maker.clock(e)
+        self.vendor.clock(e)
     }
 
     fn code_form(&self) -> CodeForm {
-        self.maker.code_form()
+        self.vendor.code_form()
     }
 
     fn task_symbol(&self, name: &str) -> String {
@@ -303,7 +303,7 @@ impl Target for Gpu {
     }
 
     fn describe_module(&self, e: &Emitter) {
-        self.maker.describe_module(e);
+        self.vendor.describe_module(e);
     }
 
     fn set_slots(&self, slots: u32) {
@@ -313,7 +313,7 @@ impl Target for Gpu {
     }
 
     fn context_type(&self, e: &Emitter) -> T {
-        self.maker.context_type(e)
+        self.vendor.context_type(e)
     }
 
     fn declare_task(&self, e: &Emitter, symbol: &str, pointers: usize, threads: Option<u32>) -> TaskEntry {
@@ -322,20 +322,20 @@ impl Target for Gpu {
         // Arguments that do not fit are elsewhere, at an address that takes their place.
         let words = DeviceContext::BYTES / 8 + self.by_value_slots.get().max(1);
         self.describe_context(e, function, 0);
-        self.maker.describe_entry(e, function, words, self.threads_of_block(threads));
+        self.vendor.describe_entry(e, function, words, self.threads_of_block(threads));
         TaskEntry { function, context: e.param(function, 0), share: Share::Strided }
     }
 
     fn prefer_loads_ahead(&self, e: &Emitter, function: V, threads: Option<u32>) {
-        self.maker.prefer_loads_ahead(e, function, self.threads_of_block(threads));
+        self.vendor.prefer_loads_ahead(e, function, self.threads_of_block(threads));
     }
 
     fn prefer_warps(&self, e: &Emitter, function: V, threads: Option<u32>) {
-        self.maker.prefer_warps(e, function, self.threads_of_block(threads));
+        self.vendor.prefer_warps(e, function, self.threads_of_block(threads));
     }
 
     fn prefer_threads(&self, e: &Emitter, function: V) {
-        self.maker.prefer_threads(e, function);
+        self.vendor.prefer_threads(e, function);
     }
 
     fn declare_count(&self, e: &Emitter, symbol: &str) -> (V, V) {
@@ -346,12 +346,12 @@ impl Target for Gpu {
     }
 
     fn waits_for_work_before(&self) -> bool {
-        self.maker.waits_for_work_before()
+        self.vendor.waits_for_work_before()
     }
 
     fn begin_task(&self, e: &Emitter) {
-        if self.maker.waits_for_work_before() {
-            self.maker.wait_for_work_before(e);
+        if self.vendor.waits_for_work_before() {
+            self.vendor.wait_for_work_before(e);
         }
     }
 
@@ -368,10 +368,10 @@ impl Target for Gpu {
         e.param_attribute(function, index, "dereferenceable", DeviceContext::BYTES);
     }
 
-    fn surroundings(&self, e: &Emitter, invariant: &dyn Fn(V), context: V) -> Surroundings {
+    fn entry_pointers(&self, e: &Emitter, invariant: &dyn Fn(V), context: V) -> EntryPointers {
         let at = e.byte_offset(context, ARGS);
         let args = if self.by_value_slots.get() > 0 { at } else { self.global_pointer(e, at, invariant) };
-        Surroundings { args, frame: self.global_pointer(e, e.byte_offset(context, FRAME), invariant) }
+        EntryPointers { args, frame: self.global_pointer(e, e.byte_offset(context, FRAME), invariant) }
     }
 
     fn load_pointer(&self, e: &Emitter, slot: V, describe: &dyn Fn(V)) -> V {
@@ -405,7 +405,7 @@ impl Target for Gpu {
 
     fn stays_out(&self, e: &Emitter, context: V) -> Option<V> {
         // The threads of a block decide together: later on they wait for one another, and combine what they have.
-        Some(self.maker.agree(e, &|| {
+        Some(self.vendor.agree(e, &|| {
             let channel = self.global_pointer(e, e.byte_offset(context, CHANNEL), &|_| ());
             let failed = e.load(e.i32, e.byte_offset(channel, FAILED), 4);
             e.set_volatile(failed);
@@ -416,59 +416,59 @@ impl Target for Gpu {
     }
 
     fn thread(&self, e: &Emitter) -> (V, V) {
-        let read = |register| self.maker.register(e, register);
+        let read = |register| self.vendor.register(e, register);
         let (size, own) = (read(Register::BlockSize), read(Register::Thread));
         let (block, blocks) = self.block_of_grid(e);
         (e.add_nsw(e.mul_nsw(block, size), own), e.mul_nsw(blocks, size))
     }
 
     fn block_of_grid(&self, e: &Emitter) -> (V, V) {
-        (self.maker.register(e, Register::Block), self.maker.register(e, Register::Blocks))
+        (self.vendor.register(e, Register::Block), self.vendor.register(e, Register::Blocks))
     }
 
     fn grid_value(&self, e: &Emitter, value: GridValue) -> V {
         match value {
-            GridValue::Thread => self.maker.register(e, Register::Thread),
-            GridValue::BlockSize => self.maker.register(e, Register::BlockSize),
-            GridValue::Block => self.maker.register(e, Register::Block),
-            GridValue::Blocks => self.maker.register(e, Register::Blocks),
+            GridValue::Thread => self.vendor.register(e, Register::Thread),
+            GridValue::BlockSize => self.vendor.register(e, Register::BlockSize),
+            GridValue::Block => self.vendor.register(e, Register::Block),
+            GridValue::Blocks => self.vendor.register(e, Register::Blocks),
             GridValue::Lane => self.lane(e),
-            GridValue::SubgroupSize => e.i32c(1 << self.maker.warp_bits()),
+            GridValue::SubgroupSize => e.i32c(1 << self.vendor.warp_bits()),
         }
     }
 
     fn barrier(&self, e: &Emitter, scope: ThreadScope) {
         match scope {
-            ThreadScope::Subgroup => self.maker.subgroup_barrier(e),
-            _ => self.maker.block_barrier(e),
+            ThreadScope::Subgroup => self.vendor.subgroup_barrier(e),
+            _ => self.vendor.block_barrier(e),
         }
     }
 
     fn fence(&self, e: &Emitter, scope: ThreadScope) {
-        self.maker.fence(e, scope);
+        self.vendor.fence(e, scope);
     }
 
     fn shuffle(&self, e: &Emitter, s: Scalar, value: V, lane: V) -> V {
-        let size = 1 << self.maker.warp_bits();
+        let size = 1 << self.vendor.warp_bits();
         let source = match e.as_int(lane) {
             Some(known) if (0..size).contains(&known) => lane,
             Some(_) => return value,
             // Instructions wrap around. As an unsigned number an index below zero is beyond the last one too.
             None => e.select(e.icmp(IntCmp::LLVMIntULT, lane, e.i32c(size)), lane, self.lane(e)),
         };
-        self.by_words(e, s, value, &|word| self.maker.shuffle(e, word, source))
+        self.by_words(e, s, value, &|word| self.vendor.shuffle(e, word, source))
     }
 
     fn shuffle_by(&self, e: &Emitter, s: Scalar, value: V, by: V, lane: V) -> V {
         let by = e.as_int(by);
         self.by_words(e, s, value, &|word| {
-            by.and_then(|by| self.maker.shuffle_by(e, word, by)).unwrap_or_else(|| self.maker.shuffle(e, word, lane))
+            by.and_then(|by| self.vendor.shuffle_by(e, word, by)).unwrap_or_else(|| self.vendor.shuffle(e, word, lane))
         })
     }
 
     fn shuffle_xor(&self, e: &Emitter, s: Scalar, value: V, bits: V) -> V {
         match e.as_int(bits) {
-            Some(bits) if bits >> self.maker.warp_bits() == 0 => self.exchange(e, s, value, bits),
+            Some(bits) if bits >> self.vendor.warp_bits() == 0 => self.exchange(e, s, value, bits),
             // No lane of the subgroup differs in a bit above its size.
             Some(_) => value,
             None => self.shuffle(e, s, value, e.xor(self.lane(e), bits)),
@@ -476,7 +476,7 @@ impl Target for Gpu {
     }
 
     fn ballot(&self, e: &Emitter, condition: V) -> V {
-        self.maker.ballot(e, condition)
+        self.vendor.ballot(e, condition)
     }
 
     fn shared_memory(&self, e: &Emitter, name: &str, bytes: u64) -> V {
@@ -484,7 +484,7 @@ impl Target for Gpu {
     }
 
     fn has_launch_memory(&self) -> bool {
-        self.maker.has_launch_memory()
+        self.vendor.has_launch_memory()
     }
 
     fn launch_memory(&self, e: &Emitter) -> Option<V> {
@@ -493,31 +493,31 @@ impl Target for Gpu {
     }
 
     fn load_matrices(&self, e: &Emitter, row: V, transposed: bool) -> Vec<V> {
-        self.maker.load_matrices(e, row, transposed)
+        self.vendor.load_matrices(e, row, transposed)
     }
 
     fn copy_async(&self, e: &Emitter, to: V, from: V) {
-        self.maker.copy_async(e, to, from);
+        self.vendor.copy_async(e, to, from);
     }
 
     fn await_copies(&self, e: &Emitter) {
-        self.maker.await_copies(e);
+        self.vendor.await_copies(e);
     }
 
     fn product(&self, e: &Emitter, kind: ProductKind, operands: [&[V]; 3]) -> Vec<V> {
-        self.maker.product(e, kind, operands)
+        self.vendor.product(e, kind, operands)
     }
 
     fn is_whole_warp(&self, e: &Emitter) -> V {
-        self.maker.is_whole_warp(e)
+        self.vendor.is_whole_warp(e)
     }
 
     fn holds_for_all(&self, e: &Emitter, condition: V) -> V {
-        self.maker.holds_for_all(e, condition)
+        self.vendor.holds_for_all(e, condition)
     }
 
     fn warp_bits(&self) -> u32 {
-        self.maker.warp_bits()
+        self.vendor.warp_bits()
     }
 
     fn block_memory(&self, e: &Emitter, words: u64) -> V {
@@ -526,12 +526,12 @@ impl Target for Gpu {
     }
 
     fn thread_of_block(&self, e: &Emitter) -> (V, V) {
-        let wide = |register| e.zext(self.maker.register(e, register), e.i64);
+        let wide = |register| e.zext(self.vendor.register(e, register), e.i64);
         (wide(Register::Thread), wide(Register::BlockSize))
     }
 
     fn has_narrow_atomic(&self, op: Option<AtomicOp>, s: Scalar) -> bool {
-        op == Some(AtomicOp::Add) && s == Scalar::F16 && self.maker.adds_half_floats()
+        op == Some(AtomicOp::Add) && s == Scalar::F16 && self.vendor.adds_half_floats()
     }
 
     fn atomic_float_extremum(&self, e: &Emitter, op: AtomicOp, s: Scalar, ptr: V, operand: V) -> Option<V> {
@@ -565,7 +565,7 @@ impl Target for Gpu {
     }
 
     fn math(&self, e: &Emitter, name: &'static str, s: Scalar, args: &[V]) -> Option<V> {
-        Some(self.maker.math(e, name, s, args))
+        Some(self.vendor.math(e, name, s, args))
     }
 
     fn finish_function(&self, e: &Emitter, function: V) {
@@ -574,18 +574,18 @@ impl Target for Gpu {
         if self.fast_math {
             e.function_text_attribute(function, "denormal-fp-math-f32", "preserve-sign,preserve-sign");
         }
-        self.maker.finish_function(e, function);
+        self.vendor.finish_function(e, function);
     }
 
     fn link(&self, module: &Module<'_>) -> Result<(), CodegenError> {
-        self.maker.link(module)
+        self.vendor.link(module)
     }
 
     fn keeps_forms_apart(&self) -> bool {
-        self.maker.code_form() == CodeForm::Text
+        self.vendor.code_form() == CodeForm::Text
     }
 
     fn package(&self, code: Vec<u8>) -> Result<Vec<u8>, CodegenError> {
-        self.maker.package(code)
+        self.vendor.package(code)
     }
 }

@@ -30,7 +30,7 @@ use crate::{CodegenError, CodegenOptions};
 
 /// The pointers that every function of a module starts from.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Surroundings {
+pub(crate) struct EntryPointers {
     /// The launch's argument slots.
     pub args: V,
     /// The launch's frame.
@@ -124,7 +124,7 @@ pub(crate) trait Target {
     /// Facts about the context parameter `index` of a function.
     fn describe_context(&self, e: &Emitter, function: V, index: usize);
     /// Emits reads of the pointers, in the entry block of a function.
-    fn surroundings(&self, e: &Emitter, invariant: &dyn Fn(V), context: V) -> Surroundings;
+    fn entry_pointers(&self, e: &Emitter, invariant: &dyn Fn(V), context: V) -> EntryPointers;
     /// Reads a pointer to memory of the device from a slot; `describe` says what is known of the load.
     fn load_pointer(&self, e: &Emitter, slot: V, describe: &dyn Fn(V)) -> V {
         let v = e.load(e.ptr, slot, 8);

@@ -9,7 +9,7 @@ use inkwell::targets::TargetMachine;
 use octants_ir::{ProductKind, Scalar, TargetInfo, ThreadScope};
 
 use super::device_library::link_device_library;
-use super::gpu::{self, BLOCK, GLOBAL, Gpu, Maker, Register, THREADS, open_machine};
+use super::gpu::{self, BLOCK, GLOBAL, Gpu, Register, THREADS, Vendor, open_machine};
 use super::nvptx_text::replace_miscompiled;
 use super::{AtomicStyle, CodeForm, Target, products};
 use crate::emit::{Emitter, IntCmp, T, V};
@@ -89,7 +89,7 @@ impl Nvptx {
     }
 }
 
-impl Maker for Nvptx {
+impl Vendor for Nvptx {
     fn info(&self) -> TargetInfo {
         info(&self.chip)
     }

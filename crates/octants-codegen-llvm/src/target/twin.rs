@@ -18,7 +18,7 @@ use llvm_sys::core::*;
 use octants_ir::{Scalar, ThreadScope};
 
 use super::cpu::host_machine;
-use super::gpu::{Gpu, Maker, Register};
+use super::gpu::{Gpu, Register, Vendor};
 use super::link_code_object::{Undefined, link_code_object};
 use super::{AtomicStyle, CodeForm, Target};
 use crate::emit::{Emitter, IntCmp, T, V, c_string, llvm};
@@ -96,7 +96,7 @@ impl Twin {
     }
 }
 
-impl Maker for Twin {
+impl Vendor for Twin {
     fn atomic_style(&self) -> AtomicStyle {
         AtomicStyle { scope: "", scope_with_host: "", promises: &[] }
     }

@@ -93,7 +93,7 @@ impl<'a> Sectioned<'a> {
             frame: DevicePtr(0),
             result: DevicePtr(0),
             channel: DevicePtr(0),
-            speaker: 0,
+            kernel_id: 0,
             rounds: DevicePtr(rounds),
             end: self.end,
             seed: 0,

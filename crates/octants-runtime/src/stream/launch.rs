@@ -190,7 +190,7 @@ impl StreamCore {
             frame: scratch.frame,
             result: scratch.result,
             channel: scratch.voice.0,
-            speaker: scratch.voice.1,
+            kernel_id: scratch.voice.1,
             rounds: kernel.rounds_in(scratch.frame),
             end: kernel.end_in(scratch.frame, scratch.result),
             seed: device.seed.load(Ordering::Relaxed),

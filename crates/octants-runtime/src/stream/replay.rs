@@ -170,7 +170,7 @@ impl<'a> Replay<'a> {
     }
 
     fn describe(&self, layout: &Layout, step: usize, launch: &'a CapturedLaunch) -> Launch<'a> {
-        let (channel, speaker) = self.voices.get(step).copied().unwrap_or((DevicePtr(0), 0));
+        let (channel, kernel_id) = self.voices.get(step).copied().unwrap_or((DevicePtr(0), 0));
         let device = self.device();
         Launch {
             kernel: &launch.kernel.meta,
@@ -179,7 +179,7 @@ impl<'a> Replay<'a> {
             frame: layout.frame(self.steps[step].lane),
             result: self.result,
             channel,
-            speaker,
+            kernel_id,
             rounds: launch.kernel.rounds_in(layout.frame(self.steps[step].lane)),
             end: EndWords::NONE,
             seed: device.seed.load(Ordering::Relaxed),

@@ -1,4 +1,4 @@
-//! [`Surroundings`]: the memory that a wave can access: device memory, and the block's shared memory.
+//! [`AccessibleMemory`]: the memory that a wave can access: device memory, and the block's shared memory.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -20,7 +20,7 @@ pub struct Sabotage {
 }
 
 /// What a launch reaches.
-pub struct Surroundings<'a> {
+pub struct AccessibleMemory<'a> {
     /// The device's memory.
     pub memory: &'a dyn AddressSpace,
     /// What is left out.
@@ -29,16 +29,16 @@ pub struct Surroundings<'a> {
     known: RefCell<Vec<Range<u64>>>,
 }
 
-impl std::fmt::Debug for Surroundings<'_> {
+impl std::fmt::Debug for AccessibleMemory<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Surroundings").field("sabotage", &self.sabotage).finish()
+        f.debug_struct("AccessibleMemory").field("sabotage", &self.sabotage).finish()
     }
 }
 
-impl<'a> Surroundings<'a> {
+impl<'a> AccessibleMemory<'a> {
     /// Those of a launch, with memory of the launch itself.
-    pub fn new(memory: &'a dyn AddressSpace, sabotage: Sabotage, own: Vec<Range<u64>>) -> Surroundings<'a> {
-        Surroundings { memory, sabotage, known: RefCell::new(own) }
+    pub fn new(memory: &'a dyn AddressSpace, sabotage: Sabotage, own: Vec<Range<u64>>) -> AccessibleMemory<'a> {
+        AccessibleMemory { memory, sabotage, known: RefCell::new(own) }
     }
 
     /// Makes sure that memory is there.
