@@ -136,9 +136,9 @@ impl Lowering<'_, '_> {
         self.of_bits(old, s)
     }
 
-    /// Whether an operation (`None`: a compare-and-swap) accesses the word around an element, for the machine has none
-    /// of this width. LLVM's own expansion masks the pointer, and its GVN takes the masked pointer for the pointer: it
-    /// then finds other elements in the word than there are.
+    /// Whether an operation (`None`: a compare-and-swap) accesses the word around an element, because the machine has
+    /// no atomic of this width. LLVM's own expansion masks the pointer, and its GVN takes the masked pointer for the
+    /// pointer: it then finds other elements in the word than there are.
     fn is_in_word(&self, op: Option<AtomicOp>, s: Scalar) -> bool {
         s.bytes() < 4 && !self.u.target.has_narrow_atomic(op, s)
     }

@@ -79,8 +79,8 @@ fn compile_with(
     Ok(artifact)
 }
 
-/// Makes the code of all pieces: of one on this thread, in the workshop, of several on as many others as may help.
-/// `after` hears of the steps of one thread.
+/// Generates the code of all pieces: a single piece on this thread, several on helper threads. `after` receives the
+/// steps of one thread.
 fn make_all(
     facts: &Facts<'_>,
     code_target: &CodeTarget,

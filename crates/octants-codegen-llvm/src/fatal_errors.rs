@@ -52,8 +52,8 @@ pub(crate) fn compiler_bug(what: &str) -> CodegenError {
     CodegenError::new(format!("compiler bug: {what}. Please report it, with the kernel's source"))
 }
 
-/// Runs `work` on a number of threads, at least one, and waits for all of them. `after` hears of the steps of the
-/// first. Where LLVM meets a fatal error the result is that error.
+/// Runs `work` on a number of threads, at least one, and waits for all of them. `after` receives the steps of the
+/// first. Returns LLVM's fatal error if there is one.
 pub(crate) fn on_threads(
     count: usize,
     after: &mut dyn FnMut(&'static str),
@@ -125,8 +125,8 @@ pub(crate) fn on_a_thread<R: Send>(
     result.into_inner().unwrap_or_else(PoisonError::into_inner).expect("compiler bug: a thread ended without a result")
 }
 
-/// Runs what holds a lock of the process: a thread that sleeps with it would stop all others, so a fatal error here
-/// ends the process.
+/// Runs code that holds a process-wide lock. A thread that sleeps with the lock would block all others, so a fatal
+/// error here ends the process.
 pub(crate) fn holding_a_lock<R>(work: impl FnOnce() -> R) -> R {
     let tell = TELL.take();
     let result = work();

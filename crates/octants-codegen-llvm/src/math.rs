@@ -47,9 +47,8 @@ impl Lowering<'_, '_> {
         let ty = e.scalar(s);
         let forms = self.u.target.vector_forms(name, s, args.len());
         let least = least_normal_exponent(name, s).filter(|_| !forms.is_empty()).map(|least| e.real(ty, least));
-        // Where the result underflows, the vector forms would call the scalar one, lane by lane. What is asked of the
-        // clamped argument is not what clamped it: LLVM would see that one condition makes the other needless. A NaN
-        // stays one.
+        // If the result underflows, the vector variants would call the scalar one per lane. The select below uses
+        // another predicate than the clamp, because LLVM would fold two equal conditions. A NaN stays one.
         let clamped = least.map(|least| [e.select(e.fcmp(FloatCmp::LLVMRealOLT, args[0], least), least, args[0])]);
         let call = e.intrinsic(intrinsic, ty, clamped.as_ref().map_or(args, |clamped| clamped));
         let result = match (least, clamped) {

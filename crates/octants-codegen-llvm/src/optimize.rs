@@ -39,8 +39,7 @@ pub(crate) fn optimize(
         }
         tell_strides_apart(module, &machine.get_target_data());
         if level >= 2 {
-            // Neighboring accesses of a thread become wide ones. The back end tries too, but knows too little of
-            // alignment by then.
+            // Merges adjacent accesses of a thread. The back end tries too, but has lost the alignment by then.
             of_functions("function(load-store-vectorizer)")?;
         }
     }
@@ -139,7 +138,7 @@ unsafe extern "C" {
 
 fn set_options() {
     static ONCE: Once = Once::new();
-    // An unknown option ends the process: those of other versions were not tried. Their faults are not those of 22
+    // An unknown option ends the process, and options of other versions are untested. Their bugs are not those of 22
     // either.
     if crate::llvm_version().0 == 22 {
         let arguments: Vec<_> = std::iter::once(c"octants").chain(OPTIONS).map(CStr::as_ptr).collect();

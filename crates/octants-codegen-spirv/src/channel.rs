@@ -55,8 +55,7 @@ impl Lowering<'_, '_> {
         e.or(e.trunc(number, 32), e.u32c(1 << 31))
     }
 
-    /// Whether an assertion of an earlier task has failed: the same for all threads of a block, which all execute this
-    /// together.
+    /// Whether an assertion of an earlier task has failed: uniform in a block, whose threads all execute this together.
     pub fn stays_out(&self) -> Id {
         let e = self.e;
         let word = self.u.block_word(0);

@@ -88,8 +88,8 @@ impl<'p> Lowering<'_, 'p> {
         self.e.end_if(selection);
     }
 
-    /// Behind a loop, where the device may have left it too early: an error if it has. `goes_on` says that there were
-    /// more rounds to run, unless a `Break` has left the loop. It is not the loop's condition, which drivers know to be
+    /// After a loop that the device may have exited too early: an error if it has. `goes_on` says that there were more
+    /// rounds to run, unless a `Break` has left the loop. It is not the loop's condition, which drivers know to be
     /// false here.
     pub fn check_rounds(&self, v: ValueId, goes_on: Id, has_breaks: bool) {
         let (e, body) = (self.e, self.body);

@@ -22,7 +22,8 @@ static FACTS: Facts = Facts {
     // PyTorch and CuPy for ROCm export their arrays under CUDA's name.
     array_protocol: Some("__cuda_array_interface__"),
     null_stream: 0,
-    // DLPack forbids CUDA's 1 here. Waiting on the null stream also waits on our default stream, which is our 0.
+    // DLPack forbids CUDA's 1 here. Work that waits on our default stream, which is our 0, also waits on the null
+    // stream.
     unnamed_stream: 0,
     final_codes: &[
         code::ECC_NOT_CORRECTABLE,

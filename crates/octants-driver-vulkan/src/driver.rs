@@ -188,7 +188,7 @@ impl Driver for VulkanDriver {
         if self.live().remove(&stream.0) {
             // SAFETY: it is `create_stream`'s, given back once.
             let stream = unsafe { Arc::from_raw(stream.0 as *const Stream) };
-            // Destroyed here, even if another holds a reference for a moment.
+            // Wait here, even if something else holds a reference for a moment.
             let _ = stream.wait(None);
         }
     }

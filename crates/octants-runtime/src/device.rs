@@ -92,7 +92,7 @@ impl Device {
         let _ = self.0.core.label.set(label.into());
     }
 
-    /// What drives the device, and its version as its maker writes it.
+    /// The device's driver or interface, and its version as the vendor writes it.
     pub fn software(&self) -> Option<(&'static str, i32)> {
         self.0.core.driver.software()
     }

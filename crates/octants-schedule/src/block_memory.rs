@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 
 use octants_ir::{Layout, MemorySpace, Op, Scheduled};
 
-/// The most bytes that a task keeps for the threads of a block in a space: in shared memory; or, on a machine without a
-/// grid, in private memory, which is all that they share and what each thread knows, on the stack of the thread that
-/// runs the block.
+/// Maximum bytes of block memory that a task uses in a space: shared memory or, on a machine without a grid, private
+/// memory. The latter is on the stack of the thread that runs the block, and holds shared arrays and per-thread values.
 pub fn block_memory(scheduled: &Scheduled, space: MemorySpace) -> u64 {
     let of_task = |task: &octants_ir::schedule::TaskSchedule| {
         // Copies of what a thread scatters to come from elsewhere.

@@ -1,9 +1,9 @@
-//! [`copy_asynchronously`]: copies from global to shared memory that a barrier of the block awaits go past the thread's
-//! registers, and past its other work.
+//! [`copy_asynchronously`]: makes copies from global to shared memory asynchronous, if a block barrier follows. They
+//! bypass the thread's registers and overlap its other work.
 //!
 //! A copy is a run of stores to neighbors in a shared array, 16 bytes together, of what was loaded from neighbors in
-//! global memory and is used for nothing else. Where the source is at a multiple of 16 bytes, which the code asks
-//! when it runs, it becomes one `copy_async`. Each barrier of the block then waits for all copies of its threads.
+//! global memory and is used for nothing else. If the source is 16-byte aligned, which the code checks at run time, the
+//! copy becomes one `copy_async`. Each barrier of the block then waits for all copies of its threads.
 //!
 //! Until then a thread must not see that the copy is late. From the copy on every way through the code leads to a
 //! barrier of the block, without a call or an exit. On the way the thread neither touches the array, but to write to

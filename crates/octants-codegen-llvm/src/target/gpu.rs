@@ -170,8 +170,8 @@ pub(super) trait Vendor {
     }
     /// Waits for all threads of the block; what they wrote to its memory is then seen by all.
     fn block_barrier(&self, e: &Emitter);
-    /// One answer, an i1, for all threads of a block to a question that each might answer differently. All of them come
-    /// by.
+    /// A uniform i1 for all threads of a block, for a condition that each might evaluate differently. All threads must
+    /// reach it.
     fn agree(&self, e: &Emitter, ask: &dyn Fn() -> V) -> V {
         // The first thread asks, for what it asks is far away; the others read its answer.
         let answer = e.add_memory("octants_block_answer", e.i32, BLOCK, 4);

@@ -148,8 +148,8 @@ pub(crate) trait Target {
     fn print(&self, e: &Emitter, context: V, site: u32, values: V, count: usize);
     /// Calls the host's error reporter with a number of values in memory.
     fn fail(&self, e: &Emitter, context: V, site: u32, values: V, count: usize);
-    /// Whether a task that may assert has nothing to do, because another one has failed that nobody knows of yet: an
-    /// i1; `None` where the host ensures that.
+    /// Whether a task that may assert must be skipped, because an earlier assertion failed that the host has not seen
+    /// yet: an i1. `None` if the host ensures that.
     fn stays_out(&self, _e: &Emitter, _context: V) -> Option<V> {
         None
     }
@@ -228,8 +228,8 @@ pub(crate) trait Target {
     fn is_whole_warp(&self, _e: &Emitter) -> V {
         panic!("compiler bug: this target has no warps")
     }
-    /// Whether a condition, an i1, holds for all threads of the warp that run this at once; some vendors' answer is for
-    /// this thread alone.
+    /// Whether a condition, an i1, holds for all threads of the warp that run this at once; on some targets only this
+    /// thread's own condition.
     fn holds_for_all(&self, _e: &Emitter, condition: V) -> V {
         condition
     }

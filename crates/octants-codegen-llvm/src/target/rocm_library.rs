@@ -92,8 +92,8 @@ fn define_controls(module: LLVMModuleRef, path: &Path, controls: &Controls) -> R
     Ok(())
 }
 
-/// Makes a function of the library one of the module: what it says of chips is taken off, and it has denormals as the
-/// module has. Otherwise it would not be inlined, or code would be made for another chip.
+/// Adapts a library function to the module: removes its chip attributes, and sets the module's denormal mode. Otherwise
+/// it would not be inlined, or code would be made for another chip.
 fn adopt(module: LLVMModuleRef, function: LLVMValueRef, fast_math: bool) {
     const FORGOTTEN: [&CStr; 4] = [c"target-cpu", c"target-features", c"denormal-fp-math", c"uniform-work-group-size"];
     const DENORMALS: &CStr = c"denormal-fp-math-f32";

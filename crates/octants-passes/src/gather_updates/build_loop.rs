@@ -208,8 +208,8 @@ impl Emission<'_> {
         };
         let needed = &self.gather.needed;
         copies.values = needed.iter().filter_map(|v| Some((*v, position(b, v, &indices)?))).collect();
-        // Which elements the inner loop reaches may be the same in all iterations: then the others need no loop. Or it
-        // follows from a comparison with the iteration's index: then the loop is over those that reach this one.
+        // If all iterations reach the same elements, no loop over the others is needed. If the elements follow from a
+        // comparison with the iteration's index, the loop covers the iterations that reach this one.
         let bounds = [l.dims[0].begin, l.dims[0].end].into_iter().chain(mirror.map(|m| m.last));
         let ahead = bounds.clone().all(|v| self.is_same_in_all(&b.body, outer, serial, v));
         let mut dims: Vec<Range> = serial.iter().map(|a| outer.dims[*a as usize]).collect();
@@ -340,8 +340,8 @@ impl Emission<'_> {
         (index, b.binary(BinaryOp::And, from, to))
     }
 
-    /// The iterations whose inner loop reaches an element, where its bounds are what is the same in all, or the
-    /// iteration's index, or the next one.
+    /// The iterations whose inner loop reaches an element. Each bound is uniform, or the iteration's index, or the next
+    /// index.
     fn limits(&self, body: &Body, outer: &ForLoop, serial: &[u32], l: &ForLoop) -> Option<Vec<Limit>> {
         let [axis] = *serial else { return None };
         let Range { begin, end } = l.dims[0];
@@ -361,8 +361,7 @@ impl Emission<'_> {
         ])
     }
 
-    /// Zero where a value is the index of an axis of the parallel loop, one where it is the next one. Neither
-    /// overflows.
+    /// Zero if a value is the index of an axis of the parallel loop, one if it is the next index. Neither overflows.
     fn ahead_of_index(&self, body: &Body, axis: u32, v: ValueId) -> Option<u32> {
         let is_index = |v: ValueId| body.inst(v).op == Op::LoopIndex(self.gather.parallel, axis);
         match body.inst(v).op {

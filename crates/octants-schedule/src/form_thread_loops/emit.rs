@@ -1,6 +1,6 @@
 //! [`Emitter`]: writes the code of a block from its [`Plan`]: loops over subgroups and threads, the control around
-//! them, and what runs once. `thread_code` has what is in a loop over threads, `exchange` what threads give one
-//! another.
+//! them, and what runs once. `thread_code` writes the bodies of loops over threads, `exchange` the exchanges between
+//! threads.
 
 use std::collections::HashMap;
 
