@@ -22,7 +22,7 @@ import importlib
 from typing import Any
 
 from octants import exceptions, experimental, graph, types
-from octants._arrays.array_makers import makers
+from octants._arrays.array_factories import factories
 from octants._arrays.buffer_views import BufferView
 from octants._arrays.ndarrays import MatrixNdarray, Ndarray, ScalarNdarray, VectorNdarray, ndarray
 from octants._arrays.tensors import Backend, MatrixTensor, Tensor, VectorTensor, tensor, wrap
@@ -191,7 +191,7 @@ def _sparse_matrix_builder() -> type:
     return found
 
 
-makers.sparse_matrix_builder = _sparse_matrix_builder
+factories.sparse_matrix_builder = _sparse_matrix_builder
 
 __all__ = [  # and the exceptions
     "CRITICAL",

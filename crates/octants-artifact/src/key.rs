@@ -1,4 +1,4 @@
-//! [`Key`]: the hash of everything that an artifact was built from. [`KeyMaker`] computes it.
+//! [`Key`]: the hash of everything that an artifact was built from. [`KeyBuilder`] computes it.
 //!
 //! Each ingredient is tagged, and is preceded by its length or made prefix-free by `std::hash::Hash`, so different
 //! lists of ingredients have different encodings. A key contains no address, which would mean nothing in the next
@@ -28,18 +28,18 @@ impl fmt::Display for Key {
 
 /// Accumulates the inputs of a key.
 #[derive(Debug, Default, Clone)]
-pub struct KeyMaker {
+pub struct KeyBuilder {
     bytes: Vec<u8>,
 }
 
-impl KeyMaker {
+impl KeyBuilder {
     /// Nothing yet.
-    pub fn new() -> KeyMaker {
-        KeyMaker::default()
+    pub fn new() -> KeyBuilder {
+        KeyBuilder::default()
     }
 
     /// Adds an ingredient under a name.
-    pub fn add(&mut self, name: &str, value: &(impl Hash + ?Sized)) -> &mut KeyMaker {
+    pub fn add(&mut self, name: &str, value: &(impl Hash + ?Sized)) -> &mut KeyBuilder {
         name.hash(self);
         value.hash(self);
         self
@@ -52,7 +52,7 @@ impl KeyMaker {
 }
 
 /// Keeps what a `Hash` writes. It is hashed as a whole at the end: a cryptographic hash of many small pieces is slow.
-impl Hasher for KeyMaker {
+impl Hasher for KeyBuilder {
     fn write(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
@@ -75,9 +75,9 @@ mod tests {
     #[test]
     fn ingredients_do_not_run_into_one_another() {
         let key = |parts: &[(&str, &str)]| {
-            let mut maker = KeyMaker::new();
-            parts.iter().for_each(|(name, value)| _ = maker.add(name, *value));
-            maker.key()
+            let mut builder = KeyBuilder::new();
+            parts.iter().for_each(|(name, value)| _ = builder.add(name, *value));
+            builder.key()
         };
         assert_ne!(key(&[("a", "bc")]), key(&[("ab", "c")]));
         assert_ne!(key(&[("a", "b"), ("c", "")]), key(&[("a", ""), ("c", "b")]));

@@ -21,7 +21,7 @@ mod trust;
 
 pub use access::{Access, AccessAxis, AccessKind, Indices, SlotSum, UpdateOp};
 pub use conflict::{Overlap, TaskLaunch};
-pub use key::{Key, KeyMaker, key_of_bytes};
+pub use key::{Key, KeyBuilder, key_of_bytes};
 pub use saved_graph::{
     SavedGraph, SavedKernel, SavedMemory, SavedPlace, SavedSlot, SavedStep, SavedWork, UnreadableGraph,
 };

@@ -483,7 +483,7 @@ fn refresh(file: &File, used: Option<SystemTime>) {
 /// another machine that shares the folder; then making the file fails, and the entry is not stored.
 fn temporary_name() -> String {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos();
-    let thread = crate::KeyMaker::new().add("thread", &std::thread::current().id()).key().to_string();
+    let thread = crate::KeyBuilder::new().add("thread", &std::thread::current().id()).key().to_string();
     format!("{TEMPORARY}{}-{}-{now:x}", std::process::id(), &thread[..8])
 }
 

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use crate::store::{is_hexadecimal, list};
-use crate::{Key, KeyMaker, Store, Trace};
+use crate::{Key, KeyBuilder, Store, Trace};
 
 /// Traces kept for one key.
 const MOST_TRACES: usize = 16;
@@ -18,7 +18,7 @@ const MOST_TRACES: usize = 16;
 impl Trace {
     /// Names it among the traces of its key: what it asks, what it was answered, and for which kind of call.
     pub fn name(&self) -> Key {
-        KeyMaker::new().add("lookups", &self.lookups).add("may_alias", &self.outcome.may_alias).key()
+        KeyBuilder::new().add("lookups", &self.lookups).add("may_alias", &self.outcome.may_alias).key()
     }
 }
 

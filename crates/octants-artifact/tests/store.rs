@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, SystemTime};
 
 use octants_artifact::{
-    ArgumentPlan, ArraySource, Artifact, Dependence, Key, KeyMaker, Lookup, Made, Outcome, ParamSource, Pointer,
+    ArgumentPlan, ArraySource, Artifact, Dependence, Key, KeyBuilder, Lookup, Made, Outcome, ParamSource, Pointer,
     Policy, ScalarKind, Store, StoreOptions, StoredWarning, Trace, ValueType, WarningKind, key_of_bytes,
 };
 
@@ -42,7 +42,7 @@ fn options(folder: &Path) -> StoreOptions {
 }
 
 fn key(i: u64) -> Key {
-    KeyMaker::new().add("number", &i).key()
+    KeyBuilder::new().add("number", &i).key()
 }
 
 fn artifact(i: u64, bytes: usize) -> Artifact {

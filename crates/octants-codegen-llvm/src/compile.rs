@@ -47,12 +47,12 @@ fn compile_with(
     after: &mut dyn FnMut(&'static str),
 ) -> Result<Artifact, CodegenError> {
     let program = facts.program;
-    let workshop = Workshop::open(facts, code_target)?;
-    let pieces = cut(facts, workshop.target.keeps_forms_apart());
+    let builder = ModuleBuilder::open(facts, code_target)?;
+    let pieces = cut(facts, builder.target.keeps_forms_apart());
     let mut artifact = Artifact {
         kernel: program.name.clone(),
         defined_at: None,
-        target: workshop.name.clone(),
+        target: builder.name.clone(),
         modules: Vec::new(),
         arg_slots: facts.args.slots,
         frame_bytes: facts.frame_bytes,
@@ -63,7 +63,7 @@ fn compile_with(
         counters: Vec::new(),
         sites: facts.sites.clone(),
     };
-    for (piece, made) in pieces.iter().zip(make_all(facts, code_target, workshop, &pieces, after)?) {
+    for (piece, made) in pieces.iter().zip(make_all(facts, code_target, builder, &pieces, after)?) {
         match piece.wide_form_of() {
             Some(task) => {
                 let form = artifact.tasks[task].parallel.as_mut().and_then(|p| p.wide.as_mut());
@@ -84,12 +84,12 @@ fn compile_with(
 fn make_all(
     facts: &Facts<'_>,
     code_target: &CodeTarget,
-    workshop: Workshop,
+    builder: ModuleBuilder,
     pieces: &[Piece],
     after: &mut dyn FnMut(&'static str),
 ) -> Result<Vec<Made>, CodegenError> {
     if let [piece] = pieces {
-        return Ok(vec![workshop.make(facts, piece, after)?]);
+        return Ok(vec![builder.make(facts, piece, after)?]);
     }
     // The largest first, so that none is left for last.
     let mut order: Vec<usize> = (0..pieces.len()).collect();
@@ -98,7 +98,7 @@ fn make_all(
     let results: Vec<Mutex<Option<Result<Made, CodegenError>>>> = pieces.iter().map(|_| Mutex::default()).collect();
     let work = |after: &mut dyn FnMut(&'static str)| {
         while let Some(&i) = order.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let made = Workshop::open(facts, code_target).and_then(|own| own.make(facts, &pieces[i], after));
+            let made = ModuleBuilder::open(facts, code_target).and_then(|own| own.make(facts, &pieces[i], after));
             *results[i].lock().unwrap_or_else(PoisonError::into_inner) = Some(made);
         }
     };
@@ -109,7 +109,7 @@ fn make_all(
 }
 
 /// What makes one module.
-struct Workshop {
+struct ModuleBuilder {
     target: Box<dyn Target>,
     machine: TargetMachine,
     /// The target of the code.
@@ -119,16 +119,16 @@ struct Workshop {
 /// A module before it is optimized.
 struct Lowered<'m, 'c> {
     module: &'m Module<'c>,
-    workshop: &'m Workshop,
+    builder: &'m ModuleBuilder,
     level: u8,
     /// The tasks whose main form it holds.
     tasks: Vec<TaskMeta>,
 }
 
-impl Workshop {
-    fn open(facts: &Facts<'_>, code_target: &CodeTarget) -> Result<Workshop, CodegenError> {
+impl ModuleBuilder {
+    fn open(facts: &Facts<'_>, code_target: &CodeTarget) -> Result<ModuleBuilder, CodegenError> {
         let (target, machine, name) = target::open(code_target, facts.options)?;
-        Ok(Workshop { target, machine, name })
+        Ok(ModuleBuilder { target, machine, name })
     }
 
     fn make(self, facts: &Facts<'_>, piece: &Piece, after: &mut dyn FnMut(&'static str)) -> Result<Made, CodegenError> {
@@ -170,31 +170,31 @@ impl Workshop {
         };
         check_module(&module, "the lowering")?;
         target.link(&module)?;
-        let made = then(Lowered { module: &module, workshop: self, level: facts.options.opt_level, tasks })?;
+        let made = then(Lowered { module: &module, builder: self, level: facts.options.opt_level, tasks })?;
         diagnostics.check().map(|()| made)
     }
 }
 
 impl Lowered<'_, '_> {
     fn optimize(&self) -> Result<(), CodegenError> {
-        let target = &*self.workshop.target;
-        optimize(self.module, &self.workshop.machine, self.level, target.info().has_vectors)?;
+        let target = &*self.builder.target;
+        optimize(self.module, &self.builder.machine, self.level, target.info().has_vectors)?;
         if self.level >= 2 && target.fuses_shared_products() {
             fuse_products(self.module);
         }
         if let Some(offset) = target.poll_offset() {
-            poll_loops(self.module, &self.workshop.machine, offset);
+            poll_loops(self.module, &self.builder.machine, offset);
         }
         Ok(())
     }
 
     /// Code as the driver takes it.
     fn emit(&self) -> Result<Vec<u8>, CodegenError> {
-        let kind = match self.workshop.target.code_form() {
+        let kind = match self.builder.target.code_form() {
             CodeForm::Object => FileType::Object,
             CodeForm::Text => FileType::Assembly,
         };
-        self.workshop.target.package(emit_code(self.module, &self.workshop.machine, kind)?)
+        self.builder.target.package(emit_code(self.module, &self.builder.machine, kind)?)
     }
 }
 
@@ -210,9 +210,9 @@ where
 {
     let facts = Facts::of(scheduled, options, &|_| String::new());
     on_a_thread(&mut |_| (), |_| {
-        let workshop = Workshop::open(&facts, code_target)?;
+        let builder = ModuleBuilder::open(&facts, code_target)?;
         let entries = all_entries(&facts);
-        workshop.with_module(&facts, &entries, true, then)
+        builder.with_module(&facts, &entries, true, then)
     })
 }
 
@@ -240,8 +240,8 @@ pub(crate) fn list(
             lowered.optimize()?;
         }
         if listing == Listing::Assembly {
-            let text = match lowered.workshop.target.code_form() {
-                CodeForm::Object => emit_code(lowered.module, &lowered.workshop.machine, FileType::Assembly)?,
+            let text = match lowered.builder.target.code_form() {
+                CodeForm::Object => emit_code(lowered.module, &lowered.builder.machine, FileType::Assembly)?,
                 CodeForm::Text => lowered.emit()?,
             };
             return Ok(String::from_utf8_lossy(&text).into_owned());

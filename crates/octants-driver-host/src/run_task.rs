@@ -64,7 +64,7 @@ pub struct LoadedTask {
     /// The variant without atomics, for one thread with exclusive access to the data.
     alone: Entry,
     kind: Kind,
-    pace: Pace,
+    estimate: CostEstimate,
 }
 
 enum Kind {
@@ -107,7 +107,7 @@ impl Count {
 impl LoadedTask {
     /// A task that runs once.
     pub fn serial(owner: Arc<Code>, code: Entry) -> LoadedTask {
-        LoadedTask { _code: owner, shared: code, alone: code, kind: Kind::Serial, pace: Pace::new(LONG) }
+        LoadedTask { _code: owner, shared: code, alone: code, kind: Kind::Serial, estimate: CostEstimate::new(LONG) }
     }
 
     /// A parallel task, for a pool of `threads` threads.
@@ -119,7 +119,13 @@ impl LoadedTask {
         threads: u32,
     ) -> LoadedTask {
         let kind = Kind::Parallel { count, shape: Shape::new(meta, threads), merges };
-        LoadedTask { _code: owner, shared, alone, kind, pace: Pace::new(f64::from(meta.cost_per_iteration)) }
+        LoadedTask {
+            _code: owner,
+            shared,
+            alone,
+            kind,
+            estimate: CostEstimate::new(f64::from(meta.cost_per_iteration)),
+        }
     }
 
     /// Runs the task.
@@ -130,10 +136,10 @@ impl LoadedTask {
     pub unsafe fn run(&self, pool: &Pool, launch: &Launch<'_>, concurrency: Concurrency) -> Result<()> {
         let context = context(launch);
         let Kind::Parallel { count, shape, .. } = &self.kind else {
-            let known = self.pace.cost();
+            let known = self.estimate.cost();
             // SAFETY: the caller's contract; the context outlives the call.
             let run = || unless_left(unsafe { self.shared.run_for(launch.caller, &context, 0, 0) });
-            return self.end(known, self.pace.time(1, 1, launch, run));
+            return self.end(known, self.estimate.time(1, 1, launch, run));
         };
         // SAFETY: as above.
         let count = unsafe { count.of(launch, &context) };
@@ -144,10 +150,13 @@ impl LoadedTask {
         if launch.nested {
             // SAFETY: as above.
             let ended = unsafe { self.shared.run_for(launch.caller, &context, 0, count) };
-            return self.end(self.pace.cost(), unless_left(ended));
+            return self.end(self.estimate.cost(), unless_left(ended));
         }
-        let plan =
-            if self.pace.probes(count) { Plan::Inline } else { shape.plan(count, self.pace.cost(), launch.args) };
+        let plan = if self.estimate.probes(count) {
+            Plan::Inline
+        } else {
+            shape.plan(count, self.estimate.cost(), launch.args)
+        };
         match plan {
             Plan::Inline => {
                 // Without streams all launches are in order, so nothing else of the program runs now.
@@ -159,9 +168,9 @@ impl LoadedTask {
                         false => self.run_beside_others(pool, launch, &context, begin, end),
                     }
                 };
-                let known = self.pace.cost();
+                let known = self.estimate.cost();
                 if known * (count as f64) < SHORT || !launch.caller.can_be_interrupted() {
-                    return self.end(known, self.pace.time(count, 1, launch, || unless_left(piece(0, count))));
+                    return self.end(known, self.estimate.time(count, 1, launch, || unless_left(piece(0, count))));
                 }
                 let unit = shape.together(known);
                 // The cost of iterations may depend on arguments, so the first piece is small. With copies each piece
@@ -170,13 +179,13 @@ impl LoadedTask {
                 let most = if copies { count } else { count.div_ceil(FIRST_PART) };
                 let first = ((PIECE.as_nanos() as f64 / known / 4.0) as u64).clamp(1, most);
                 let run = || run_in_pieces(count, (first, unit), launch, piece);
-                self.end(known, self.pace.time(count, 1, launch, run))
+                self.end(known, self.estimate.time(count, 1, launch, run))
             }
             Plan::Split { width, chunk, copies } => {
-                let known = self.pace.cost();
+                let known = self.estimate.cost();
                 // SAFETY: as above.
                 let run = || unsafe { self.split(pool, launch, &context, count, (width, chunk, copies)) };
-                self.end(known, self.pace.time(count, width, launch, run))
+                self.end(known, self.estimate.time(count, width, launch, run))
             }
         }
     }
@@ -294,7 +303,7 @@ impl LoadedTask {
         end.map_err(|stopped| match stopped {
             Stopped::Panicked(message) => ErrorKind::CompilerBug(format!("a task panicked: {message}")).into(),
             Stopped::Interrupted => {
-                self.pace.forget_to(known);
+                self.estimate.forget_to(known);
                 ErrorKind::Interrupted.into()
             }
         })
@@ -421,7 +430,7 @@ impl QueuedTask {
                 // SAFETY: as in `run`.
                 Kind::Parallel { count, .. } => unsafe { count.of(launch, &context(launch)) },
             };
-            task.pace.is_known() && task.pace.cost() * (count as f64) < SHORT
+            task.estimate.is_known() && task.estimate.cost() * (count as f64) < SHORT
         })
     }
 
@@ -477,7 +486,7 @@ impl Shared<'_> {
 
 /// The cost estimate of a task's iterations: first the compiler's, then the measured one. The compiler's may be off by
 /// orders of magnitude, which would prevent multithreading or keep others waiting.
-struct Pace {
+struct CostEstimate {
     runs: AtomicU32,
     /// Bits of an `f32`: nanoseconds per iteration on one thread.
     cost: AtomicU32,
@@ -492,10 +501,10 @@ const PROBE_BELOW: f64 = 40_000.0;
 /// Time that a call takes beside its iterations.
 const CALL: Duration = Duration::from_nanos(60);
 
-impl Pace {
-    fn new(guess: f64) -> Pace {
+impl CostEstimate {
+    fn new(guess: f64) -> CostEstimate {
         let guess = if guess.is_finite() { guess.clamp(0.01, 1e12) } else { 1.0 };
-        Pace { runs: AtomicU32::new(0), cost: AtomicU32::new((guess as f32).to_bits()) }
+        CostEstimate { runs: AtomicU32::new(0), cost: AtomicU32::new((guess as f32).to_bits()) }
     }
 
     #[inline]
@@ -521,7 +530,7 @@ impl Pace {
     #[inline]
     fn probes(&self, count: u64) -> bool {
         let runs = self.runs.load(Ordering::Relaxed);
-        runs > 0 && Pace::measures(runs) && self.cost() * (count as f64) < PROBE_BELOW
+        runs > 0 && CostEstimate::measures(runs) && self.cost() * (count as f64) < PROBE_BELOW
     }
 
     /// Runs and measures `work` of `count` iterations on `width` threads. First notifies the launch's caller if that
@@ -534,7 +543,7 @@ impl Pace {
         if runs < TRIALS || self.cost() * count as f64 >= LONG * f64::from(width) {
             launch.caller.will_block();
         }
-        if !Pace::measures(runs) {
+        if !CostEstimate::measures(runs) {
             return work();
         }
         let start = Instant::now();

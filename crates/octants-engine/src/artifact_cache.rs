@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use octants_artifact::{
-    Artifact, CodeTarget, Key, KeyMaker, Policy, Store, StoreCounts, StoreOptions, Trace, key_of_bytes,
+    Artifact, CodeTarget, Key, KeyBuilder, Policy, Store, StoreCounts, StoreOptions, Trace, key_of_bytes,
 };
 use octants_diag::Sources;
 use octants_ir::{Body, BufferId, CodegenOptions, DeviceLibrary, Op, Program, ScheduleOptions};
@@ -27,7 +27,7 @@ const COMPILER: &str = concat!(env!("CARGO_PKG_VERSION"), " ", env!("OCTANTS_BUI
 pub(crate) struct ArtifactCache {
     store: Store,
     /// The part of keys that is the same for all kernels of a session.
-    common: OnceLock<KeyMaker>,
+    common: OnceLock<KeyBuilder>,
 }
 
 /// The store that the options request; `None` if disabled. The error gives the reason if it is unavailable.
@@ -108,7 +108,7 @@ impl ArtifactCache {
     }
 
     /// The beginning of all keys of a session.
-    pub fn common(&self, machine: &Machine) -> Option<KeyMaker> {
+    pub fn common(&self, machine: &Machine) -> Option<KeyBuilder> {
         if self.common.get().is_none() {
             let made = common_part_for(machine)?;
             // Another thread may have been faster, with the same.
@@ -162,13 +162,13 @@ pub fn made_for(machine: &Machine) -> Option<Key> {
     common_part_for(machine).map(|common| common.key())
 }
 
-pub(crate) fn common_part_for(machine: &Machine) -> Option<KeyMaker> {
+pub(crate) fn common_part_for(machine: &Machine) -> Option<KeyBuilder> {
     let generator = machine.code_generator().identity(&machine.target).ok()?;
     Some(common_part(&generator, &machine.target, &machine.library))
 }
 
-fn common_part(generator: &str, target: &CodeTarget, library: &DeviceLibrary) -> KeyMaker {
-    let mut key = KeyMaker::new();
+fn common_part(generator: &str, target: &CodeTarget, library: &DeviceLibrary) -> KeyBuilder {
+    let mut key = KeyBuilder::new();
     key.add("compiler", COMPILER).add("code generator", generator).add("target", target);
     if let CodeTarget::Device { .. } = target {
         // Where it cannot be read the code generator says so; the key then stands for a kernel that needs none.
@@ -179,7 +179,7 @@ fn common_part(generator: &str, target: &CodeTarget, library: &DeviceLibrary) ->
 }
 
 /// Adds the part that is specific to a kernel.
-pub(crate) fn key_after(mut key: KeyMaker, from: &Ingredients<'_>) -> Key {
+pub(crate) fn key_after(mut key: KeyBuilder, from: &Ingredients<'_>) -> Key {
     // By name, so that a new option cannot be forgotten here.
     let CodegenOptions {
         fast_math,

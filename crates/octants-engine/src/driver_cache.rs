@@ -1,13 +1,13 @@
 //! The cache of code that a driver has compiled, stored with the artifacts for later processes. There is one entry for
 //! each device and driver version.
 
-use octants_artifact::{Artifact, Key, KeyMaker};
+use octants_artifact::{Artifact, Key, KeyBuilder};
 use octants_runtime::Device;
 
 use crate::artifact_cache::ArtifactCache;
 
 fn key(name: &str) -> Key {
-    let mut key = KeyMaker::new();
+    let mut key = KeyBuilder::new();
     key.add("driver cache", name);
     key.key()
 }

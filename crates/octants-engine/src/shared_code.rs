@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use octants_artifact::{Artifact, Key, KeyMaker};
+use octants_artifact::{Artifact, Key, KeyBuilder};
 
 use crate::artifact_cache::{Ingredients, common_part_for, key_after};
 use crate::machine::Machine;
@@ -14,7 +14,7 @@ type Artifacts = Mutex<HashMap<Key, Arc<Artifact>>>;
 pub(crate) struct SharedCode {
     artifacts: Arc<Artifacts>,
     /// The part of keys that is the same for all kernels of a session.
-    common: OnceLock<Option<KeyMaker>>,
+    common: OnceLock<Option<KeyBuilder>>,
 }
 
 impl SharedCode {

@@ -59,26 +59,26 @@ impl Channel {
         }
     }
 
-    /// True when it is better emptied before more is said.
+    /// Whether to drain the channel before the next launch.
     #[inline]
     pub(crate) fn is_filling(&self) -> bool {
         // SAFETY: the channel lives as long as `self`.
         unsafe { word(self.memory, NEXT) }.load(Ordering::Relaxed) > CAPACITY / 2
     }
 
-    /// True when there is nothing to take out of the channel there.
+    /// Whether the channel at `memory` holds no messages.
     ///
     /// # Safety
-    /// A channel is there.
+    /// `memory` is the memory of a live channel.
     #[inline]
-    pub(crate) unsafe fn is_silent(memory: DevicePtr) -> bool {
+    pub(crate) unsafe fn is_empty(memory: DevicePtr) -> bool {
         // SAFETY: the contract above.
         let (next, failed) = unsafe { (word(memory, NEXT), word(memory, FAILED)) };
         next.load(Ordering::Acquire) == 0 && failed.load(Ordering::Acquire) == 0
     }
 
-    /// Takes out what was said. Once the stream is `idle`, the channel is empty afterwards; while work may still be
-    /// writing, only what is complete is taken, and what comes after it stays.
+    /// Drains the channel. When the stream is `idle`, the channel is empty afterwards; otherwise work may still be writing,
+    /// and only the complete messages before the first incomplete one are taken.
     pub(crate) fn take(&mut self, idle: bool, printer: &Printer, failures: &Failures) {
         // SAFETY: the channel lives as long as `self`; words that the device may be writing are read one by one.
         let (next, failed, lost) =
@@ -87,7 +87,7 @@ impl Channel {
         let mut values = Vec::new();
         while self.taken < end {
             let at = DeviceChannel::BYTES + 8 * u64::from(self.taken);
-            // What was reserved and not written yet, or found no room, is zero.
+            // Words that are reserved but not written yet, or that found no space, are zero.
             let Some((kernel, site)) = self.read(at, end - self.taken, &mut values) else { break };
             print_site(&kernel, printer, site, &values);
             self.taken += 1 + values.len() as u32;

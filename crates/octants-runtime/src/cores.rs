@@ -2,7 +2,7 @@
 //!
 //! The three refer to each other: a stream and a buffer keep their device alive, the device lists its streams and
 //! buffers, and a buffer lists the streams that use it. Their types are therefore in one module, below the modules of
-//! their operations: `device`, `stream`, `buffer`, `track_uses`, `free_behind`, `adopted`, `listen`, `measure`.
+//! their operations: `device`, `stream`, `buffer`, `track_uses`, `free_behind`, `adopted`, `drain_log`, `measure`.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};

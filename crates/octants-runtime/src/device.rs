@@ -336,7 +336,7 @@ impl Device {
             module,
             in_graph: AtomicBool::new(false),
             tasks: tasks.into_boxed_slice(),
-            speaks: !artifact.sites.is_empty() && core.driver.code_target() != CodeTarget::Host,
+            logs: !artifact.sites.is_empty() && core.driver.code_target() != CodeTarget::Host,
             frame_bytes: end_at.map_or(rounds_end, |at| at + 8),
             spilled_at,
             rounds_at,

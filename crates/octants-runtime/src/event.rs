@@ -119,7 +119,7 @@ impl Event {
         unsafe { self.device.wait_for_event(self.handle, caller)? };
         self.note_host_wait();
         let stream = lock(&self.stream).as_ref().and_then(Weak::upgrade);
-        stream.iter().for_each(|s| s.listen_to_part(caller));
+        stream.iter().for_each(|s| s.drain_log_so_far(caller));
         self.device.printer.flush();
         stream.map_or(Ok(()), |s| s.report_pending())
     }

@@ -37,7 +37,7 @@ pub struct LoadedCode {
     pub(crate) in_graph: AtomicBool,
     pub(crate) tasks: Box<[TaskHandle]>,
     /// Its code prints or asserts, and cannot call back to say so.
-    pub(crate) speaks: bool,
+    pub(crate) logs: bool,
     /// Bytes of frame, those for arguments that do not travel by value among them.
     pub(crate) frame_bytes: u64,
     /// Bytes of result slots, that for conditions among them.

@@ -16,7 +16,7 @@
 //! `transfer`, [`sparse`], `foreign`, `host_work`, `peer_waits`, `peer_copies`, `assemble`, [`race`], `race_at_site`,
 //! [`races`], [`witness`], `watch_launches`, [`profile`], `measure`, [`profiler`], [`report`], [`render_site`],
 //! `site_messages`, [`nesting`], `poll`, `interruptible_wait`, [`renewable`]. The modules `scratch`, `staging`,
-//! `stage_arguments`, `channel`, `listen` and `adopted` also belong to streams.
+//! `stage_arguments`, `channel`, `drain_log` and `adopted` also belong to streams.
 
 mod adopted;
 mod assemble;
@@ -28,6 +28,7 @@ pub mod concurrency;
 mod conductor;
 mod cores;
 pub mod device;
+mod drain_log;
 pub mod driver;
 pub mod error;
 pub mod event;
@@ -40,7 +41,6 @@ pub mod kept_counters;
 pub mod kernel;
 pub mod kernel_meta;
 pub mod launch_order;
-mod listen;
 mod measure;
 pub mod nesting;
 pub mod pattern;

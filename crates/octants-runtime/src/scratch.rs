@@ -27,7 +27,7 @@ pub(crate) struct Scratch {
     pub(crate) staging: Staging,
     pub(crate) channel: Option<Channel>,
     /// What the launch being made says goes to the channel there, under this number.
-    pub(crate) voice: (DevicePtr, u64),
+    pub(crate) log_channel: (DevicePtr, u64),
     /// Argument slots of a launch that does not pass them on as they came.
     pub(crate) slots: Vec<u64>,
     /// Where the launch being made resumes, and where it ended.
@@ -54,7 +54,7 @@ impl Default for Scratch {
             is_written: false,
             staging: Staging::default(),
             channel: None,
-            voice: (DevicePtr(0), 0),
+            log_channel: (DevicePtr(0), 0),
             slots: Vec::new(),
             checkpoints: Checkpoints::default(),
         }

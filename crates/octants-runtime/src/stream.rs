@@ -96,7 +96,7 @@ impl Drop for StreamCore {
         let _ = self.wait_for_own_work(&Patient);
         device.ended_streams.fetch_add(1, Ordering::Release);
         let mut scratch = std::mem::take(self.scratch.get_mut().get_mut().unwrap_or_else(PoisonError::into_inner));
-        self.hear(&mut scratch);
+        self.drain_log(&mut scratch);
         if let Some(failure) = self.take_failure() {
             device.orphans.record(|| failure);
         }
@@ -246,7 +246,7 @@ impl Stream {
             then();
             waited
         });
-        core.listen(caller);
+        core.drain_log_after_wait(caller);
         core.device.printer.flush();
         waited?;
         core.report_pending()
@@ -261,7 +261,7 @@ impl StreamCore {
     unsafe fn wait_in_turn(&self, scratch: &mut Scratch, caller: &dyn Caller) -> Result<()> {
         // SAFETY: the contract above.
         let waited = unsafe { self.wait_or_cancel(caller) };
-        self.hear(scratch);
+        self.drain_log(scratch);
         waited?;
         self.report_pending()
     }
@@ -316,7 +316,7 @@ impl StreamCore {
         }
         let waited = self.wait_for_own_work(caller);
         if !is_interrupt(&waited) {
-            self.listen(caller);
+            self.drain_log_after_wait(caller);
         }
         waited
     }
@@ -333,7 +333,7 @@ impl StreamCore {
     pub(crate) fn drain(&self, caller: &dyn Caller) -> Result<()> {
         self.wait_until_unused(caller)?;
         let waited = self.in_order(caller, || self.wait_for_own_work(caller));
-        self.listen(caller);
+        self.drain_log_after_wait(caller);
         waited
     }
 

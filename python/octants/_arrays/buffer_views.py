@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from octants._arrays.array_makers import makers
+from octants._arrays.array_factories import factories
 from octants._arrays.ndarrays import Ndarray
 from octants._language.python_scope import runs_as_python
 from octants.types.annotations import BufferViewType
@@ -102,7 +102,7 @@ def view_of_slice(whole: Ndarray, key: slice) -> BufferView:
     return BufferView(whole, *_offset_and_size(key, whole.shape[0]))
 
 
-makers.view_of_slice = view_of_slice
+factories.view_of_slice = view_of_slice
 
 
 def _offset_and_size(key: slice, length: int) -> tuple[int, int]:

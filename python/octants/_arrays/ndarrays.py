@@ -16,7 +16,7 @@ import numpy as np
 
 from octants import _octants
 from octants._arrays import shadow_buffers
-from octants._arrays.array_makers import makers
+from octants._arrays.array_factories import factories
 from octants._arrays.host_memory import CopiedMemory, HostMemory, host_access
 from octants._arrays.queued_access import Elements
 from octants._arrays.whole_arrays import WholeArray, component_key, flat_index, items_in_python
@@ -187,7 +187,7 @@ class Ndarray(WholeArray, _octants.Ndarray):
         return tuple(flat)
 
     def _sliced(self, key: slice) -> Ndarray:
-        view: Ndarray = makers.view_of_slice(self, key)
+        view: Ndarray = factories.view_of_slice(self, key)
         return view
 
     def __iter__(self) -> Iterator[Any]:
@@ -375,7 +375,7 @@ def ndarray(
             return make_ndarray(dtype, shape, needs_grad)
         if needs_grad:
             raise OctantsRuntimeError("arrays that are split over ranks have no gradients")
-        return makers.split_ndarray(dtype, shape, split, halo, periodic)
+        return factories.split_ndarray(dtype, shape, split, halo, periodic)
 
 
 def make_ndarray(dtype: Any, shape: Any, needs_grad: bool = False, layout: tuple[int, ...] | None = None) -> Ndarray:
@@ -400,7 +400,7 @@ def make_matrix_ndarray(
         return make_ndarray(element_type_of(dtype, element_shape), shape, needs_grad)
 
 
-makers.ndarray = make_matrix_ndarray
+factories.ndarray = make_matrix_ndarray
 
 
 def element_type_of(dtype: DataType, element_shape: Sequence[int]) -> DataType | MatrixType:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from octants._arrays.array_makers import makers
+from octants._arrays.array_factories import factories
 from octants._arrays.ndarrays import MatrixNdarray, Ndarray, VectorNdarray, element_type_of, make_ndarray
 from octants._arrays.whole_arrays import items_in_python, len_in_python
 from octants._fields.fields import MatrixField, TensorField
@@ -285,7 +285,7 @@ def make_compound_tensor(
         return _make(element_type_of(dtype, element_shape), shape, backend, None, needs_grad)
 
 
-makers.tensor = make_compound_tensor
+factories.tensor = make_compound_tensor
 
 
 def _make(dtype: Any, shape: Any, backend: Backend, layout: tuple[int, ...] | None, needs_grad: bool) -> Tensor:

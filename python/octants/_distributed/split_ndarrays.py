@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 
 from octants import _octants
-from octants._arrays.array_makers import makers
+from octants._arrays.array_factories import factories
 from octants._arrays.ndarrays import Ndarray, element_type_of, make_ndarray
 from octants._distributed.communicators import Message
 from octants._distributed.memory_ranges import MemoryRange, range_of_buffer
@@ -295,4 +295,4 @@ class SplitNdarray(_octants.Ndarray):
         return (index[0] - self._rows[0] + self._halo, *index[1:])
 
 
-makers.split_ndarray = split_ndarray
+factories.split_ndarray = split_ndarray

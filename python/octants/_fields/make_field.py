@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from octants._arrays import shadow_buffers
-from octants._arrays.array_makers import makers
+from octants._arrays.array_factories import factories
 from octants._fields import placement_checks
 from octants._fields.axes import order_axes
 from octants._fields.fields import MatrixField, ScalarField, TensorField
@@ -56,7 +56,7 @@ def _split_field(dtype: Any, shape: Any, split: Any, device: Any, args: tuple[An
             f"a field that is split over ranks takes a shape, halo=, periodic=, name= and device=, but got {what}"
         )
     with on(device):
-        return makers.split_ndarray(dtype, shape, split, halo, periodic)
+        return factories.split_ndarray(dtype, shape, split, halo, periodic)
 
 
 def make_scalar_field(
@@ -111,7 +111,7 @@ def make_matrix_field(
     return made
 
 
-makers.matrix_field = make_matrix_field
+factories.matrix_field = make_matrix_field
 
 
 def _field_type(dtype: Any) -> tuple[DataType, QuantType | None]:

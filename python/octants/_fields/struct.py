@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from octants._arrays.array_makers import makers
+from octants._arrays.array_factories import factories
 from octants._fields.field_class import Field
 from octants._fields.fields import TensorField
 from octants._fields.make_field import checked_extents, make_matrix_field, make_scalar_field, on_unless_unplaced
@@ -265,7 +265,7 @@ def make_struct_field(
     return made
 
 
-makers.struct_field = make_struct_field
+factories.struct_field = make_struct_field
 
 
 def _unplaced(struct_type: StructType, name: str, needs_grad: bool, needs_dual: bool) -> StructField:

@@ -1,4 +1,4 @@
-"""Meshes under their path in Quadrants, with the makers of builders that programs call."""
+"""Meshes under their path in Quadrants, with the factories of builders that programs call."""
 
 from octants._mesh.elements import MeshElementField
 from octants._mesh.mesh import Mesh, MeshBuilder, MeshElement, MeshInstance

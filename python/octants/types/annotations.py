@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from octants._arrays.array_makers import makers
+from octants._arrays.array_factories import factories
 from octants.layouts import Layout
 from octants.types.primitive import DataType, resolve_dtype
 from octants.types.template import Template, template
@@ -155,4 +155,4 @@ def ref(target: Any) -> RefType:
 
 def sparse_matrix_builder() -> type:
     """The annotation of a `qd.linalg.SparseMatrixBuilder`: in kernels `builder[i, j] += value` adds to an element."""
-    return makers.sparse_matrix_builder()
+    return factories.sparse_matrix_builder()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from octants._arrays.array_makers import makers
+from octants._arrays.array_factories import factories
 from octants._language.python_scope import only_in_python
 from octants.exceptions import OctantsSyntaxError
 from octants.layouts import Layout
@@ -299,7 +299,7 @@ class Struct:
         device: Any = None,
     ) -> StructField:
         """A field of structs of the given members; without `shape` it must be placed under `qd.root`."""
-        return makers.struct_field(
+        return factories.struct_field(
             struct_type or StructType(members, methods), shape, name, offset, needs_grad, needs_dual, layout, device
         )
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from octants._arrays.array_makers import makers
+from octants._arrays.array_factories import factories
 from octants._language.python_scope import only_in_python
 from octants.exceptions import OctantsIndexError, OctantsRuntimeError, OctantsSyntaxError, OctantsTypeError
 from octants.layouts import Layout
@@ -486,7 +486,7 @@ class Matrix:
     ) -> MatrixField:
         """A field of `n` by `m` matrices; without `shape` it waits to be placed under `qd.root`."""
         element_shape = (n,) if ndim == 1 else (n, m)
-        return makers.matrix_field(
+        return factories.matrix_field(
             element_shape, dtype, shape=shape, order=order, name=name, offset=offset, needs_grad=needs_grad,
             needs_dual=needs_dual, layout=layout, device=device,
         )  # fmt: skip
@@ -497,12 +497,12 @@ class Matrix:
         cls, n: int, m: int, dtype: Any, shape: Any, needs_grad: bool = False, device: Any = None
     ) -> MatrixNdarray:
         """An ndarray of `n` by `m` matrices."""
-        return makers.ndarray((n, m), dtype, shape, needs_grad, device)
+        return factories.ndarray((n, m), dtype, shape, needs_grad, device)
 
     @classmethod
     def tensor(cls, n: int, m: int, dtype: Any, shape: Any, **kwargs: Any) -> MatrixTensor:
         """A tensor of `n` by `m` matrices on either backend: the keywords of `qd.tensor`."""
-        return makers.tensor("qd.Matrix.tensor", (n, m), dtype, shape, kwargs)
+        return factories.tensor("qd.Matrix.tensor", (n, m), dtype, shape, kwargs)
 
 
 class Vector(Matrix):
@@ -524,12 +524,12 @@ class Vector(Matrix):
         cls, n: int, dtype: Any, shape: Any, needs_grad: bool = False, device: Any = None
     ) -> VectorNdarray:
         """An ndarray of vectors."""
-        return makers.ndarray((n,), dtype, shape, needs_grad, device)
+        return factories.ndarray((n,), dtype, shape, needs_grad, device)
 
     @classmethod
     def tensor(cls, n: int, dtype: Any, shape: Any, **kwargs: Any) -> VectorTensor:  # type: ignore[override]
         """A tensor of vectors on either backend: the keywords of `qd.tensor`."""
-        return makers.tensor("qd.Vector.tensor", (n,), dtype, shape, kwargs)
+        return factories.tensor("qd.Vector.tensor", (n,), dtype, shape, kwargs)
 
 
 # Kernels may call these of the class, too: `qd.Vector.normalized(v)`.

@@ -3,7 +3,7 @@
 
 use std::hash::Hash;
 
-use octants_artifact::{Fingerprint, KeyMaker, Lookup};
+use octants_artifact::{Fingerprint, KeyBuilder, Lookup};
 use octants_diag::SourceFile;
 use octants_frontend::{Entity, FuncSource, WorldResult};
 
@@ -11,7 +11,7 @@ use super::answer::Answer;
 
 /// Of a question and its answer.
 pub(super) fn fingerprint(lookup: &Lookup, answer: &Answer) -> Fingerprint {
-    let mut all = KeyMaker::new();
+    let mut all = KeyBuilder::new();
     lookup.hash(&mut all);
     match answer {
         Answer::Entity(entity) => add_entity(&mut all, entity),
@@ -29,18 +29,18 @@ pub(super) fn fingerprint(lookup: &Lookup, answer: &Answer) -> Fingerprint {
 }
 
 /// The number of an exception is left out: it counts those of this compilation.
-fn add_result<T: Hash>(all: &mut KeyMaker, result: &WorldResult<T>) {
+fn add_result<T: Hash>(all: &mut KeyBuilder, result: &WorldResult<T>) {
     result.as_ref().map_err(|e| &e.message).hash(all);
 }
 
-fn add_source(all: &mut KeyMaker, source: &FuncSource) {
+fn add_source(all: &mut KeyBuilder, source: &FuncSource) {
     let FuncSource { file, name, params, returns, requires_top_level, pure, graph } = source;
     let SourceFile { path, text, first_line } = &**file;
     (path, text, first_line).hash(all);
     (name, params, returns, requires_top_level, pure, graph).hash(all);
 }
 
-fn add_entity(all: &mut KeyMaker, entity: &Entity) {
+fn add_entity(all: &mut KeyBuilder, entity: &Entity) {
     std::mem::discriminant(entity).hash(all);
     match entity {
         Entity::None | Entity::Opaque => {}

@@ -4,7 +4,7 @@
 //! compile-time arguments and captured names, the options, the machine. The key only locates traces. Whether a trace
 //! is valid is decided by its questions only.
 
-use octants_artifact::{Dependence, Key, KeyMaker, Lookup, Outcome, StoreOfGradient, StoredWarning, Trace};
+use octants_artifact::{Dependence, Key, KeyBuilder, Lookup, Outcome, StoreOfGradient, StoredWarning, Trace};
 use octants_frontend::{ArgSpec, Obj, World};
 use octants_ir::{ArgLayout, AutodiffMode, Type};
 use octants_runtime::Pointer;
@@ -106,7 +106,7 @@ impl Recalled {
 pub(crate) fn search<'w>(
     world: &'w dyn World,
     cache: Option<&ArtifactCache>,
-    common: Option<KeyMaker>,
+    common: Option<KeyBuilder>,
     config: &Config,
     request: &Request<'_>,
 ) -> Search<'w> {
@@ -249,7 +249,7 @@ pub(crate) fn outcome(
 }
 
 /// The options that affect a kernel's code. Destructured by name, so that a new option cannot be forgotten.
-fn add_options(key: &mut KeyMaker, config: &Config) {
+fn add_options(key: &mut KeyBuilder, config: &Config) {
     let Config {
         default_fp,
         default_ip,

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 
 use super::Stream;
 use super::results::{Results, results};
-use super::walk::{Pace, Walk};
+use super::walk::{Completion, Walk};
 use crate::capture;
 use crate::cores::StreamCore;
 use crate::driver::{Caller, DevicePtr, EndWords, Launch, Patient, StreamHandle, TaskHandle};
@@ -132,7 +132,8 @@ impl StreamCore {
             grown.map_err(|e| device.explain(e))?;
         }
         if !(device.immediate || nested) {
-            scratch.voice = if kernel.speaks { self.find_voice(kernel, scratch, caller)? } else { (DevicePtr(0), 0) };
+            scratch.log_channel =
+                if kernel.logs { self.log_channel_for(kernel, scratch, caller)? } else { (DevicePtr(0), 0) };
             // SAFETY: the contract above.
             return unsafe { self.queue(kernel, (args, arrays), scratch, caller) };
         }
@@ -144,7 +145,7 @@ impl StreamCore {
         // SAFETY: the contract above.
         unsafe {
             if measures || !kernel.sections.is_empty() || caller.conductor().is_some() {
-                Walk::new(self, kernel, scratch, Pace::Done, measures).run(&launch)?;
+                Walk::new(self, kernel, scratch, Completion::Immediate, measures).run(&launch)?;
             } else {
                 self.run_tasks(&kernel.tasks, &launch)?;
             }
@@ -189,8 +190,8 @@ impl StreamCore {
             args_at,
             frame: scratch.frame,
             result: scratch.result,
-            channel: scratch.voice.0,
-            kernel_id: scratch.voice.1,
+            channel: scratch.log_channel.0,
+            kernel_id: scratch.log_channel.1,
             rounds: kernel.rounds_in(scratch.frame),
             end: kernel.end_in(scratch.frame, scratch.result),
             seed: device.seed.load(Ordering::Relaxed),
@@ -257,7 +258,7 @@ impl StreamCore {
                     _ => self.wait_or_cancel(caller),
                 };
                 scratch.is_written |= staged.can_be_left && is_interrupt(&waited);
-                self.hear(scratch);
+                self.drain_log(scratch);
                 staged.bring_back(device, self.handle, waited.is_ok(), arrays, scratch);
                 end.and(waited).and_then(|()| self.report_pending())
             } else {
@@ -299,7 +300,7 @@ impl StreamCore {
             }
         }
         // SAFETY: the contract above.
-        unsafe { Walk::new(self, kernel, scratch, Pace::Queued { captured }, measures).run(launch) }
+        unsafe { Walk::new(self, kernel, scratch, Completion::Queued { captured }, measures).run(launch) }
     }
 
     /// Makes a kernel that decides something a part of the graph that another library makes of a stream's work. False
@@ -327,7 +328,7 @@ impl StreamCore {
     unsafe fn learn_end(&self, kernel: &LoadedKernel, launch: &Launch<'_>, scratch: &mut Scratch) -> Result<()> {
         // SAFETY: the contract above.
         unsafe { self.wait_or_leave(launch.caller) }.inspect_err(|_| scratch.is_written = true)?;
-        self.hear(scratch);
+        self.drain_log(scratch);
         self.report_pending()?;
         // SAFETY: the word is pinned, and the work that writes it is done.
         let number = unsafe { (launch.end.for_host.0 as *const u64).read_volatile() };
@@ -356,7 +357,7 @@ impl StreamCore {
         } else if !kernel.meta.result.is_empty() {
             // SAFETY: as above. Where the wait is left, the results are still the stream's.
             unsafe { self.wait_or_leave(launch.caller) }.inspect_err(|_| scratch.is_written = true)?;
-            self.hear(scratch);
+            self.drain_log(scratch);
             self.report_pending()?;
         }
         // SAFETY: as in `run`.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::Stream;
-use super::walk::{Pace, Walk};
+use super::walk::{Completion, Walk};
 use crate::capture::{self, CapturedLaunch, Step, Work};
 use crate::captured_graph::{CapturedGraph, Layout, Piece, PieceKind, Plan};
 use crate::cores::{DeviceCore, StreamCore};
@@ -24,7 +24,7 @@ struct Replay<'a> {
     stream: &'a Arc<StreamCore>,
     steps: &'a [Step],
     /// Of the launches that say something, where they say it, by step.
-    voices: Vec<(DevicePtr, u64)>,
+    log_channels: Vec<(DevicePtr, u64)>,
     /// Number of the first launch of a piece.
     number: u64,
     result: DevicePtr,
@@ -121,8 +121,9 @@ impl StreamCore {
         if !scratch.fits(room) {
             scratch.grow(&*device.driver, self.handle, room, captured).map_err(|e| device.explain(e))?;
         }
-        let voices = self.find_voices(&plan.steps, scratch, caller)?;
-        let mut replay = Replay { stream: self, steps: &plan.steps, voices, number: 0, result: scratch.result, caller };
+        let log_channels = self.log_channels_for(&plan.steps, scratch, caller)?;
+        let mut replay =
+            Replay { stream: self, steps: &plan.steps, log_channels, number: 0, result: scratch.result, caller };
         for at in 0..layout.pieces.len() {
             let piece = &layout.pieces[at];
             // SAFETY: the contract above.
@@ -151,16 +152,21 @@ impl StreamCore {
     }
 
     /// Where steps say something, and under which number.
-    fn find_voices(&self, steps: &[Step], scratch: &mut Scratch, caller: &dyn Caller) -> Result<Vec<(DevicePtr, u64)>> {
-        let speaks = |s: &Step| matches!(&s.work, Work::Launch(l) if l.kernel.speaks);
-        if self.device.immediate || !steps.iter().any(speaks) {
+    fn log_channels_for(
+        &self,
+        steps: &[Step],
+        scratch: &mut Scratch,
+        caller: &dyn Caller,
+    ) -> Result<Vec<(DevicePtr, u64)>> {
+        let logs = |s: &Step| matches!(&s.work, Work::Launch(l) if l.kernel.logs);
+        if self.device.immediate || !steps.iter().any(logs) {
             return Ok(Vec::new());
         }
-        let voice = |step: &Step| match &step.work {
-            Work::Launch(launch) if launch.kernel.speaks => self.find_voice(&launch.kernel, scratch, caller),
+        let log_channel = |step: &Step| match &step.work {
+            Work::Launch(launch) if launch.kernel.logs => self.log_channel_for(&launch.kernel, scratch, caller),
             _ => Ok((DevicePtr(0), 0)),
         };
-        steps.iter().map(voice).collect()
+        steps.iter().map(log_channel).collect()
     }
 }
 
@@ -170,7 +176,7 @@ impl<'a> Replay<'a> {
     }
 
     fn describe(&self, layout: &Layout, step: usize, launch: &'a CapturedLaunch) -> Launch<'a> {
-        let (channel, kernel_id) = self.voices.get(step).copied().unwrap_or((DevicePtr(0), 0));
+        let (channel, kernel_id) = self.log_channels.get(step).copied().unwrap_or((DevicePtr(0), 0));
         let device = self.device();
         Launch {
             kernel: &launch.kernel.meta,
@@ -233,7 +239,7 @@ impl<'a> Replay<'a> {
             // SAFETY: the contract above.
             unsafe {
                 if measures || !kernel.sections.is_empty() {
-                    Walk::new(stream, kernel, scratch, Pace::Done, measures).run(&described)?;
+                    Walk::new(stream, kernel, scratch, Completion::Immediate, measures).run(&described)?;
                 } else {
                     stream.run_tasks(&kernel.tasks, &described)?;
                 }
@@ -257,7 +263,7 @@ impl<'a> Replay<'a> {
             Work::Launch(launch) => Some(self.describe(layout, first + place, launch)),
             _ => None,
         };
-        let channel = self.voices.iter().map(|v| v.0).find(|c| c.0 != 0).unwrap_or(DevicePtr(0));
+        let channel = self.log_channels.iter().map(|v| v.0).find(|c| c.0 != 0).unwrap_or(DevicePtr(0));
         // SAFETY: the contract above. A graph that is given back was made for this piece, and is not being launched.
         unsafe {
             match piece.kind {
@@ -347,8 +353,8 @@ impl<'a> Replay<'a> {
                             continue;
                         }
                         let measures = !captured && device.is_measured();
-                        let pace = Pace::Queued { captured };
-                        Walk::new(self.stream, &launch.kernel, scratch, pace, measures).on(on).run(&described)?;
+                        let completion = Completion::Queued { captured };
+                        Walk::new(self.stream, &launch.kernel, scratch, completion, measures).on(on).run(&described)?;
                     }
                     work => self.set(on, work)?,
                 }

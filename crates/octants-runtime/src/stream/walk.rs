@@ -25,12 +25,12 @@ use crate::nesting::Inside;
 use crate::scratch::Scratch;
 use crate::sections::{Section, conditions_at_once, round_number};
 
-/// The effect of a driver call on the work.
+/// When the work of a driver call completes.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Pace {
-    /// The work is done when the call returns.
-    Done,
-    /// The work is queued, on a stream that someone else captures or not.
+pub(super) enum Completion {
+    /// Before the call returns.
+    Immediate,
+    /// Later: the call queues it. The stream may be under capture by someone else.
     Queued { captured: bool },
 }
 
@@ -52,7 +52,7 @@ pub(super) struct Walk<'a> {
     on: StreamHandle,
     kernel: &'a LoadedKernel,
     scratch: RefCell<&'a mut Scratch>,
-    pace: Pace,
+    completion: Completion,
     measures: bool,
     measured: RefCell<Option<Measured<'a>>>,
     /// Rounds that each loop has ended.
@@ -67,7 +67,7 @@ impl<'a> Walk<'a> {
         stream: &'a StreamCore,
         kernel: &'a LoadedKernel,
         scratch: &'a mut Scratch,
-        pace: Pace,
+        completion: Completion,
         measures: bool,
     ) -> Walk<'a> {
         Walk {
@@ -75,7 +75,7 @@ impl<'a> Walk<'a> {
             on: stream.handle,
             kernel,
             scratch: RefCell::new(scratch),
-            pace,
+            completion,
             measures,
             measured: RefCell::default(),
             rounds: RefCell::default(),
@@ -163,7 +163,7 @@ impl<'a> Walk<'a> {
             }
             return Ok(());
         }
-        let Pace::Queued { captured } = self.pace else {
+        let Completion::Queued { captured } = self.completion else {
             let what = "groups of a kernel on a device that does everything at once";
             return Err(ErrorKind::CompilerBug(what.into()).into());
         };
@@ -230,7 +230,7 @@ impl<'a> Walk<'a> {
             // SAFETY: the contract above.
             return unsafe { self.conducted(on, tasks, launch, conductor) };
         }
-        if self.pace == Pace::Done && !self.measures {
+        if self.completion == Completion::Immediate && !self.measures {
             // SAFETY: the contract above.
             return unsafe { self.stream.run_tasks(&kernel.tasks[tasks], launch) };
         }
@@ -244,7 +244,7 @@ impl<'a> Walk<'a> {
             let start = || Measured::new(device, &kernel.meta, launch.number);
             let mut measured = self.measured.borrow_mut();
             let measured = measured.get_or_insert_with(start);
-            if self.pace == Pace::Done {
+            if self.completion == Completion::Immediate {
                 measured.run(task, run)?;
                 self.stream.report_pending()?;
             } else {
@@ -299,7 +299,7 @@ impl<'a> Walk<'a> {
     /// The stream is alive.
     unsafe fn finish_on_host(&self, on: StreamHandle) -> Result<()> {
         let device = &self.stream.device;
-        if self.pace == Pace::Done || !device.host_addressable {
+        if self.completion == Completion::Immediate || !device.host_addressable {
             return Ok(());
         }
         // SAFETY: the contract above.
@@ -308,13 +308,17 @@ impl<'a> Walk<'a> {
 
     /// The failure of a task that has run.
     fn report_done(&self) -> Result<()> {
-        if self.pace == Pace::Done && self.stream.failures.any() { self.stream.report() } else { Ok(()) }
+        if self.completion == Completion::Immediate && self.stream.failures.any() {
+            self.stream.report()
+        } else {
+            Ok(())
+        }
     }
 
     /// Keeps what was measured since the last time.
     fn end_measure(&self, on: StreamHandle, launch: &Launch<'_>) -> Result<()> {
-        match (self.measured.take(), self.pace) {
-            (Some(measured), Pace::Queued { .. }) => {
+        match (self.measured.take(), self.completion) {
+            (Some(measured), Completion::Queued { .. }) => {
                 drop(measured);
                 // SAFETY: the stream is alive.
                 unsafe { self.stream.device.bound_pending(on, launch.caller) }
@@ -337,7 +341,7 @@ impl<'a> Walk<'a> {
         };
         launch.caller.will_block();
         let mut copy = None;
-        if let Pace::Queued { .. } = self.pace {
+        if let Completion::Queued { .. } = self.completion {
             stream.check_not_capturing("launch a kernel that has data-dependent loops or branches")?;
             if !device.host_addressable {
                 let word = self.kernel.condition_at(launch.result, at.word);
@@ -348,7 +352,7 @@ impl<'a> Walk<'a> {
             let waited = unsafe { self.wait(at, copy.as_ref(), launch).await };
             waited.inspect_err(|_| self.scratch.borrow_mut().is_written = true)?;
             self.moved.set(true);
-            stream.hear(&mut self.scratch.borrow_mut());
+            stream.drain_log(&mut self.scratch.borrow_mut());
             stream.report_pending()?;
         } else if !device.host_addressable {
             let message = "a kernel that has data-dependent loops or branches cannot be launched by a task's print";

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["makers"]
+__all__ = ["factories"]
 
 Shape = tuple[int, ...]
 
 
-class ArrayMakers:
+class ArrayFactories:
     """One function for each kind of array."""
 
     matrix_field: Callable[..., Any]
@@ -35,4 +35,4 @@ class ArrayMakers:
     """`struct.make_struct_field`."""
 
 
-makers = ArrayMakers()
+factories = ArrayFactories()

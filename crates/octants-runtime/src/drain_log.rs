@@ -1,4 +1,4 @@
-//! Drains a stream's channel: after a wait for the stream, and never during a launch, which writes to the channel.
+//! Drains the log channel of a stream: after a wait for the stream, never during a launch, which writes to the channel.
 
 use std::sync::atomic::Ordering;
 
@@ -11,8 +11,8 @@ use crate::nesting;
 use crate::scratch::Scratch;
 
 impl StreamCore {
-    /// The channel for a launch that may say something, and the kernel's number there.
-    pub(crate) fn find_voice(
+    /// The log channel for a launch of a kernel that logs, and the kernel's id in this channel.
+    pub(crate) fn log_channel_for(
         &self,
         kernel: &LoadedKernel,
         scratch: &mut Scratch,
@@ -26,39 +26,39 @@ impl StreamCore {
                 none.insert(channel)
             }
         };
-        let voice = (channel.memory(), channel.kernel_id(&kernel.meta));
+        let log_channel = (channel.memory(), channel.kernel_id(&kernel.meta));
         if channel.is_filling() && !self.is_captured()? {
             // SAFETY: the stream is alive.
             unsafe { self.wait(caller)? };
-            self.hear(scratch);
+            self.drain_log(scratch);
         }
-        Ok(voice)
+        Ok(log_channel)
     }
 
-    /// Takes out of the channel what the stream's work has said; the work is done.
-    pub(crate) fn hear(&self, scratch: &mut Scratch) {
+    /// Drains the channel: prints messages and records failures. The stream's work has finished.
+    pub(crate) fn drain_log(&self, scratch: &mut Scratch) {
         if let Some(channel) = &mut scratch.channel
-            // SAFETY: the channel is there.
-            && !unsafe { Channel::is_silent(channel.memory()) }
+            // SAFETY: the channel exists.
+            && !unsafe { Channel::is_empty(channel.memory()) }
         {
             channel.take(true, &self.device.printer, &self.failures);
             self.device.printer.flush();
         }
     }
 
-    /// As [`StreamCore::hear`], outside a launch: after a wait that did not keep other threads from launching.
-    pub(crate) fn listen(&self, caller: &dyn Caller) {
-        self.listen_in_turn(caller, |scratch| {
+    /// As [`StreamCore::drain_log`], outside a launch, after a wait during which other threads could launch.
+    pub(crate) fn drain_log_after_wait(&self, caller: &dyn Caller) {
+        self.drain_log_in_turn(caller, |scratch| {
             if self.wait_for_own_work(caller).is_ok() {
-                self.hear(scratch);
+                self.drain_log(scratch);
             }
         });
     }
 
-    /// Takes out of the channel what work that is done has said, while other work may be running.
-    pub(crate) fn listen_to_part(&self, caller: &dyn Caller) {
-        self.listen_in_turn(caller, |scratch| {
-            // SAFETY: a stream of our own lives as long as this, as does its event.
+    /// Drains the messages of finished work while other work may be running.
+    pub(crate) fn drain_log_so_far(&self, caller: &dyn Caller) {
+        self.drain_log_in_turn(caller, |scratch| {
+            // SAFETY: the stream that `self` owns and its event live as long as `self`.
             let idle = unsafe {
                 match self.last {
                     Some(last) => self.device.driver.query_event(last),
@@ -72,11 +72,11 @@ impl StreamCore {
         });
     }
 
-    fn listen_in_turn(&self, caller: &dyn Caller, take: impl FnOnce(&mut Scratch)) {
+    fn drain_log_in_turn(&self, caller: &dyn Caller, take: impl FnOnce(&mut Scratch)) {
         let at = DevicePtr(self.channel_at.load(Ordering::Acquire));
-        // A thread inside a launch has its turn, or works for one that has.
-        // SAFETY: once it is there, the channel lives as long as the stream.
-        if at.0 != 0 && !nesting::inside() && !unsafe { Channel::is_silent(at) } {
+        // A thread inside a launch holds the turn, or works for a thread that does.
+        // SAFETY: once created, the channel lives as long as the stream.
+        if at.0 != 0 && !nesting::inside() && !unsafe { Channel::is_empty(at) } {
             take(&mut self.wait_turn(caller));
         }
     }
