@@ -74,6 +74,9 @@ impl Lowerer<'_> {
                 let [key] = &index[..] else { return self.err(Code::Index, "a subscript of a dict takes one key") };
                 match self.position_of_key(items, key)? {
                     Some(i) => Ok(items[i].1.clone()),
+                    None if !key.is_compile_time() => {
+                        self.err(Code::Type, "a dict can only be indexed by a key that is known at compile time")
+                    }
                     None => self.err(Code::Index, "this key is not in the dict"),
                 }
             }
@@ -282,16 +285,6 @@ impl Lowerer<'_> {
             let addr = self.b.push(Op::BufferAddr(buffer, indices), ty);
             return Ok(Value::global(addr));
         }
-        // `x[i, j]` on an array of vectors: the last indices pick the component.
-        if indices.len() > ndim && indices.len() == ndim + elem.shape().len() {
-            let mut rest = indices[ndim..].to_vec();
-            if self.clamped_arrays.contains(&buffer) {
-                rest = self.clamp_components(&elem.shape(), &rest);
-            }
-            let addr = self.b.push(Op::BufferAddr(buffer, indices[..ndim].to_vec()), ty);
-            let addr = self.b.element_addr(addr, rest);
-            return Ok(Value::global(addr));
-        }
         let is_field = matches!(self.buffers[buffer.index()].layout, Layout::Dense { .. });
         let kind = if is_field { "Field" } else { "Array" };
         let shown = if name.is_empty() { String::from("the field") } else { format!("`{name}`") };
@@ -303,7 +296,13 @@ impl Lowerer<'_> {
                 indices.len()
             ),
         )
-        .with_hint(if ndim == 0 { "write `x[None]`".into() } else { format!("give {ndim} indices") }))
+        .with_hint(match ndim {
+            0 => "write `x[None]`".into(),
+            _ if indices.len() == ndim + elem.shape().len() => {
+                format!("give {ndim} indices; those of a component follow in brackets of their own: `x[i][0]`")
+            }
+            _ => format!("give {ndim} indices"),
+        }))
     }
 
     /// Moves indices that are outside an array to its border. Those of components are left to `clamp_components`.
