@@ -147,6 +147,7 @@ impl Specialization {
             checkpoints: Vec::new(),
             may_record_trip_counts: false,
             may_have_gradient,
+            has_shadow_buffers: true,
             records_trip_counts: AtomicBool::new(false),
             sees_launches: AtomicBool::new(false),
             seen: SeenLaunches::default(),
