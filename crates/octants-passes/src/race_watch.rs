@@ -7,8 +7,6 @@ use octants_ir::BufferId;
 pub struct RaceWatch {
     /// The buffer of 64-bit words in which tasks count and note races.
     pub notes: BufferId,
-    /// How many words it has.
-    pub note_words: u64,
     /// For each watched buffer, the buffer of words beside it, and the scalars of an element.
     pub words: Vec<(BufferId, BufferId, u64)>,
     /// The parameter, u64, that the epochs of the launch follow.

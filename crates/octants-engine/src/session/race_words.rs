@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 
 use octants_ir::{ArgLayout, Buffer as IrBuffer, Layout};
 use octants_passes::RaceWatch;
-use octants_passes::check_races::EPOCH_BITS;
+use octants_passes::check_races::{EPOCH_BITS, NOTE_WORDS};
 use octants_runtime::{Buffer, Device, Stream, nesting};
 
 use crate::error::Error;
@@ -19,8 +19,6 @@ use crate::error::Error;
 const GIVEN: u64 = 1 << (EPOCH_BITS - 1);
 /// The bits by which launches count.
 const COUNTED: u64 = (1 << (EPOCH_BITS - 2)) - 1;
-/// Words for notes of a stream's launches.
-const NOTES: u64 = 256;
 /// Bytes of words, above which those go that were not used for longest.
 const MANY_BYTES: u64 = 2 << 30;
 
@@ -129,14 +127,14 @@ impl RaceWords {
         let notes = match state.notes.get(&stream.number()) {
             Some(notes) => notes.ptr()?,
             None => {
-                let notes = device.allocate(8 * NOTES)?;
+                let notes = device.allocate(8 * NOTE_WORDS)?;
                 let address = notes.ptr()?;
                 state.notes.insert(stream.number(), notes);
                 address
             }
         };
         slots[at.notes as usize] = notes;
-        slots[at.notes as usize + 1] = NOTES;
+        slots[at.notes as usize + 1] = NOTE_WORDS;
         let counts = at.repeats || nesting::capturing();
         (slots[at.epoch as usize], slots[at.counted as usize]) =
             if counts { (GIVEN, COUNTED) } else { (state.given, 0) };

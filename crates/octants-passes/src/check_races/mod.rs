@@ -8,6 +8,8 @@
 //! of this is ordinary IR, so every code generator supports it. Words are never cleared: each carries the number of
 //! its task, its epoch.
 //!
+//! The kernel's locals that iterations share have their words behind the notes.
+//!
 //! Block-local arrays have their words in block memory; their epochs are counted by the block's barriers
 //! (`watch_blocks`). Accesses that are always separated by a barrier are not instrumented (`barrier_phases`). Loops
 //! whose threads synchronize are not checked in other memory, and loops whose subgroups synchronize are not checked at
@@ -32,13 +34,17 @@ use crate::inline_calls::inline_functions;
 use crate::pass_options::PassOptions;
 use crate::race_watch::RaceWatch;
 use report_races::report_races;
-use site::{Access, Site};
+use site::{Access, Memory, Site};
 use watch_blocks::{BlockThread, add_shared_words, begin_block, word_count};
 use watch_functions::{Watching, push_watch};
 use watched_accesses::{Watched, find_watched};
 
 /// The number of bits of an epoch.
 pub const EPOCH_BITS: u32 = watch_functions::EPOCH_BITS;
+
+/// Words of the buffer of notes. The first ones are notes of groups and races, the others words of locals.
+pub const NOTE_WORDS: u64 = 1024;
+const FIRST_WORD_OF_LOCALS: u64 = 256;
 
 /// Inserts calls before accesses that are not proved to be free of conflicts.
 pub fn check_races(kernel: &mut Kernel, options: &mut PassOptions) {
@@ -59,7 +65,8 @@ pub fn check_races(kernel: &mut Kernel, options: &mut PassOptions) {
         .collect();
     let groups = groups_of(&kernel.body, &watched);
     let threads = BTreeMap::new();
-    let mut pass = Pass { kernel, watched: &watched, beside: &beside, notes, functions: HashMap::new(), threads };
+    let functions = HashMap::new();
+    let mut pass = Pass { kernel, watched: &watched, beside: &beside, notes, functions, threads };
     pass.watch_kernel([epoch, counted], &groups);
     pass.watch_called();
     let of_blocks: Vec<FuncId> =
@@ -70,9 +77,8 @@ pub fn check_races(kernel: &mut Kernel, options: &mut PassOptions) {
     let in_memory = beside.iter().filter(|(of, _)| !watched.shared.contains(of));
     let scalars = |of: &BufferId| kernel.buffers[of.index()].elem.leaf_count() as u64;
     let words = in_memory.map(|(of, words)| (*of, *words, scalars(of))).collect();
-    let note_words = 2 * groups.values().max().map_or(1, |most| most + 1);
     let epochs = watched.loops.len() as u64;
-    options.watch = Some(RaceWatch { notes, note_words, words, epoch, counted, epochs, repeats });
+    options.watch = Some(RaceWatch { notes, words, epoch, counted, epochs, repeats });
 }
 
 /// Gives a kernel the arguments of another one that watches this many buffers. It does not use them.
@@ -169,7 +175,8 @@ struct Pass<'a> {
     watched: &'a Watched,
     beside: &'a BTreeMap<BufferId, BufferId>,
     notes: BufferId,
-    functions: HashMap<(BufferId, Access, u64), FuncId>,
+    /// By the buffer of words, the kind of access, the group, and the first site of the memory.
+    functions: HashMap<(BufferId, Access, u64, u32), FuncId>,
     /// Of loops with watched arrays of a block, what tells their threads.
     threads: BTreeMap<ValueId, BlockThread>,
 }
@@ -203,7 +210,11 @@ impl Pass<'_> {
             let site = self.watched.accesses.get(&v).copied();
             let thread = self.threads.get(&of_loop).copied();
             let who = match (site, thread) {
-                (Some(site), Some(thread)) if self.watched.shared.contains(&site.buffer) => thread.push_who(b),
+                (Some(Site { memory: Memory::Buffer(buffer), .. }), Some(thread))
+                    if self.watched.shared.contains(&buffer) =>
+                {
+                    thread.push_who(b)
+                }
                 _ => who,
             };
             self.place_watched(b, v, who, group, site);
@@ -247,14 +258,20 @@ impl Pass<'_> {
         }
         if let Some(site) = site {
             let Pass { kernel, beside, notes, functions, .. } = self;
-            let words = beside[&site.buffer];
-            let count = is_shared(kernel, words).then(|| word_count(kernel, words));
+            let (words, count) = match site.memory {
+                Memory::Buffer(buffer) => {
+                    let words = beside[&buffer];
+                    (words, is_shared(kernel, words).then(|| word_count(kernel, words)))
+                }
+                Memory::Local(_) => (*notes, Some(NOTE_WORDS)),
+            };
             let watching = Watching { words, count, notes: *notes, group, base: site.base };
             let mut function = |access| {
-                *functions.entry((words, access, group)).or_insert_with(|| watching.add_function(kernel, access))
+                *functions
+                    .entry((words, access, group, site.base))
+                    .or_insert_with(|| watching.add_function(kernel, access))
             };
-            let buffers = &self.watched.layouts;
-            push_watch(b, v, who, site, buffers, &mut function);
+            push_watch(b, v, who, site, &self.watched.shapes, &mut function);
         }
         b.place(v);
     }

@@ -9,7 +9,7 @@ use octants_ir::{
     ValueId,
 };
 
-use super::site::{Access, BufferShape};
+use super::site::{Access, BufferShape, Memory};
 use super::watch_functions::{FIRST_SITE_SHIFT, NOTED_SITE_MASK, SCALAR_MASK, SECOND_SITE_SHIFT, push_extent};
 use super::watched_accesses::{Line, Watched};
 
@@ -108,18 +108,19 @@ impl Report<'_> {
             let scalar = field(0, SCALAR_MASK);
             let [first, second] = [first, second].map(|v| b.cast(v, Scalar::I32));
             let scalar = b.cast(scalar, Scalar::I64);
-            for &buffer in &self.watched.buffers {
-                self.push_of_buffer(b, buffer, [first, second], scalar);
+            let buffers = self.watched.buffers.iter().map(|b| Memory::Buffer(*b));
+            for memory in buffers.chain(self.watched.shapes.locals.keys().map(|l| Memory::Local(*l))) {
+                self.push_of_memory(b, memory, [first, second], scalar);
             }
         });
     }
 
-    /// Fails with the message of a race at a scalar of a buffer, if the first site is one of its.
-    fn push_of_buffer(&self, b: &mut Builder, buffer: BufferId, [first, second]: [ValueId; 2], scalar: ValueId) {
+    /// Fails with the message of a race at a scalar of some memory, if the first site is one of its.
+    fn push_of_memory(&self, b: &mut Builder, memory: Memory, [first, second]: [ValueId; 2], scalar: ValueId) {
         let lines: Vec<usize> =
-            self.watched.lines.iter().enumerate().filter(|(_, l)| l.buffer == buffer).map(|(i, _)| i).collect();
+            self.watched.lines.iter().enumerate().filter(|(_, l)| l.memory == memory).map(|(i, _)| i).collect();
         let mut is_here = None;
-        // Numbers of one buffer come one after the other, unless arrays may be the same.
+        // Numbers of one memory come one after the other, unless arrays may be the same.
         for run in lines.chunk_by(|a, b| a + 1 == *b) {
             let [low, high] = [run[0] as i64, run[run.len() - 1] as i64].map(|n| b.int(n, Scalar::I32));
             let (above, below) = (b.binary(BinaryOp::Ge, first, low), b.binary(BinaryOp::Le, first, high));
@@ -129,13 +130,22 @@ impl Report<'_> {
         let Some(is_here) = is_here else { return };
         let texts: Vec<String> = self.watched.lines.iter().map(|l| self.text(l)).collect();
         push_if(b, is_here, |b| {
-            let indices = push_indices(b, buffer, &self.watched.layouts[buffer.index()], scalar);
-            let name = &self.names[buffer.index()];
-            let name = if name.is_empty() { "an array" } else { name.as_str() };
-            let mut text = vec![TextPart::Race, TextPart::Text(name.into())];
-            if self.watched.shared.contains(&buffer) {
-                let cure = "put `qd.simt.block.sync()` between the accesses, or make both atomic";
-                text.push(TextPart::Text(cure.into()));
+            let name = match memory {
+                Memory::Buffer(buffer) => self.names[buffer.index()].clone(),
+                Memory::Local(local) => b.body.locals[local.index()].name.clone(),
+            };
+            let mut text = vec![TextPart::Race];
+            text.push(TextPart::Text(if name.is_empty() { "an array".into() } else { name.clone() }));
+            let mut indices = Vec::new();
+            match memory {
+                Memory::Buffer(buffer) => {
+                    indices = push_indices(b, buffer, &self.watched.shapes.buffers[buffer.index()], scalar);
+                    if self.watched.shared.contains(&buffer) {
+                        let cure = "put `qd.simt.block.sync()` between the accesses, or make both atomic";
+                        text.push(TextPart::Text(cure.into()));
+                    }
+                }
+                Memory::Local(_) => text.push(TextPart::Text(cure_of_local(&name))),
             }
             text.extend([first, second].map(|site| TextPart::Choice(site, texts.clone())));
             text.extend(indices.into_iter().map(|index| TextPart::Value(index, None)));
@@ -153,6 +163,14 @@ impl Report<'_> {
         };
         format!("{what} {location}")
     }
+}
+
+/// The suggested fix of a race on a local variable.
+fn cure_of_local(name: &str) -> String {
+    format!(
+        "update `{name}` by one atomic operation such as `qd.atomic_max`, make it a variable of the loop's body, or put \
+         `qd.loop_config(serialize=True)` above the loop"
+    )
 }
 
 /// The indices of the element that a scalar is part of.

@@ -11,7 +11,7 @@
 use octants_ir::insert_code::push_if;
 use octants_ir::{AtomicOp, BinaryOp, BufferId, Builder, FuncId, Function, Kernel, Layout, Op, Scalar, Type, ValueId};
 
-use super::site::{Access, BufferShape, MOST_SITES, Site};
+use super::site::{Access, BufferShape, MOST_SITES, Shapes, Site};
 
 /// Bits of an epoch.
 pub const EPOCH_BITS: u32 = 20;
@@ -170,7 +170,7 @@ impl Watching {
         push_if(&mut b, watches, |b| self.push_change(b, access, &args, scalar));
         b.push(Op::Return(None), Type::Unit);
         let what = format!("{access:?}").to_lowercase();
-        let name = format!("watch_{what}_{}_{}", self.words.0, self.group);
+        let name = format!("watch_{what}_{}_{}_{}", self.words.0, self.group, self.base);
         kernel.functions.push(Function { name, params, ret: Type::Unit, body: b.body });
         FuncId(kernel.functions.len() as u32 - 1)
     }
@@ -306,7 +306,7 @@ pub fn push_watch(
     v: ValueId,
     who: ValueId,
     site: Site,
-    buffers: &[BufferShape],
+    shapes: &Shapes,
     function: &mut dyn FnMut(Access) -> FuncId,
 ) {
     let (address, stored) = match b.body.inst(v).op {
@@ -316,7 +316,7 @@ pub fn push_watch(
         _ => return,
     };
     let callee = function(site.access);
-    let first = push_scalar_number(b, address, buffers);
+    let first = push_scalar_number(b, address, shapes);
     let number = b.int(i64::from(site.number), Scalar::U64);
     let ty = b.pointee(address).clone();
     let present = stored.map(|_| b.load(address));
@@ -388,17 +388,17 @@ fn offset(b: &mut Builder, first: ValueId, by: u64) -> ValueId {
 }
 
 /// The number of the first scalar at an address, i64: elements in the order of their indices, the last one fastest.
-fn push_scalar_number(b: &mut Builder, address: ValueId, buffers: &[BufferShape]) -> ValueId {
+fn push_scalar_number(b: &mut Builder, address: ValueId, shapes: &Shapes) -> ValueId {
     match b.body.inst(address).op.clone() {
         Op::MemberAddr(base, member) => {
             let Type::Struct(s) = b.pointee(base).clone() else { panic!("compiler bug: member of no struct") };
             let before: usize = s.members[..member as usize].iter().map(|(_, ty)| ty.leaf_count()).sum();
-            let first = push_scalar_number(b, base, buffers);
+            let first = push_scalar_number(b, base, shapes);
             offset(b, first, before as u64)
         }
         Op::ElementAddr(base, indices) => {
             let shape = b.pointee(base).shape();
-            let first = push_scalar_number(b, base, buffers);
+            let first = push_scalar_number(b, base, shapes);
             let mut component = None;
             for (index, extent) in indices.iter().zip(shape) {
                 let index = b.cast(*index, Scalar::I64);
@@ -414,7 +414,7 @@ fn push_scalar_number(b: &mut Builder, address: ValueId, buffers: &[BufferShape]
             component.map_or(first, |component| b.binary(BinaryOp::Add, first, component))
         }
         Op::BufferAddr(buffer, indices) => {
-            let BufferShape { layout, scalars, .. } = &buffers[buffer.index()];
+            let BufferShape { layout, scalars, .. } = &shapes.buffers[buffer.index()];
             let mut number = b.int(0, Scalar::I64);
             for (axis, index) in indices.iter().enumerate() {
                 let mut index = b.cast(*index, Scalar::I64);
@@ -435,7 +435,8 @@ fn push_scalar_number(b: &mut Builder, address: ValueId, buffers: &[BufferShape]
             let scalars = b.int(*scalars as i64, Scalar::I64);
             b.binary(BinaryOp::Mul, number, scalars)
         }
-        op => panic!("compiler bug: {address} = {op:?} is not in a buffer"),
+        Op::LocalAddr(local) => b.int(shapes.locals[&local] as i64, Scalar::I64),
+        op => panic!("compiler bug: {address} = {op:?} is not watched"),
     }
 }
 
