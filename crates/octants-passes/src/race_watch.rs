@@ -9,6 +9,8 @@ pub struct RaceWatch {
     pub notes: BufferId,
     /// For each watched buffer, the buffer of words beside it, and the scalars of an element.
     pub words: Vec<(BufferId, BufferId, u64)>,
+    /// The same for buffers that concurrent groups share.
+    pub group_words: Vec<(BufferId, BufferId, u64)>,
     /// The parameter, u64, that the epochs of the launch follow.
     pub epoch: u32,
     /// The parameter, u64, whose bits select the counters by which a launch counts its runs.

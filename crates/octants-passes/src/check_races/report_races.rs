@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use octants_diag::Sources;
 use octants_ir::insert_code::push_if;
 use octants_ir::{
-    BinaryOp, Body, BufferId, Builder, ForLoop, Kernel, Layout, LoopConfig, Op, Range, Scalar, TextPart, Type, UnaryOp,
-    ValueId,
+    BinaryOp, Body, BufferId, Builder, ForLoop, Kernel, Layout, LoopConfig, LoopGroup, Op, Range, Scalar, TextPart,
+    Type, UnaryOp, ValueId,
 };
 
+use super::BetweenGroups;
 use super::site::{Access, BufferShape, Memory};
 use super::watch_functions::{FIRST_SITE_SHIFT, NOTED_SITE_MASK, SCALAR_MASK, SECOND_SITE_SHIFT, push_extent};
 use super::watched_accesses::{Line, Watched};
@@ -19,21 +20,27 @@ pub fn report_races(
     watched: &Watched,
     notes: BufferId,
     groups: &BTreeMap<ValueId, u64>,
+    between: &BetweenGroups,
     sources: Option<&Sources>,
 ) {
     let names = kernel.buffers.iter().map(|b| b.name.clone()).collect();
-    let report = Report { watched, notes, names, sources };
+    let report = Report { watched, notes, names, between, sources };
     let body = &mut kernel.body;
     // The last loop of each group, with the group.
-    let mut last: BTreeMap<u64, (ValueId, Option<octants_ir::LoopGroup>)> = BTreeMap::new();
+    let mut last: BTreeMap<u64, Option<LoopGroup>> = BTreeMap::new();
     for v in &watched.loops {
         let group = match &body.inst(*v).op {
             Op::For(l) => l.parallel.as_ref().and_then(|c| c.group).filter(|g| g.region.is_none()),
             _ => None,
         };
-        last.insert(groups[v], (*v, group));
+        last.insert(groups[v], group);
     }
-    for (pair, (v, group)) in last {
+    if !between.watched.buffers.is_empty() {
+        // What follows a block of `stream_parallel` belongs to it, unless it is in another region.
+        let after = LoopGroup { region: Some(u32::MAX), number: u32::MAX };
+        last.insert(between.pair, (!between.watched.of_sections).then_some(after));
+    }
+    for (pair, group) in last {
         let mut b = Builder::new();
         b.body = std::mem::take(body);
         let apart = b.body.add_block();
@@ -57,7 +64,6 @@ pub fn report_races(
             None => end_of_root(body),
             Some(group) => behind_group(body, group).unwrap_or_else(|| end_of_root(body)),
         };
-        let _ = v;
         body.blocks[root].splice(at..at, code);
     }
 }
@@ -72,7 +78,7 @@ fn end_of_root(body: &Body) -> usize {
 }
 
 /// After the last loop of a group at the root.
-fn behind_group(body: &Body, group: octants_ir::LoopGroup) -> Option<usize> {
+fn behind_group(body: &Body, group: LoopGroup) -> Option<usize> {
     let is_of_group = |v: &ValueId| match &body.inst(*v).op {
         Op::For(l) => l.parallel.as_ref().and_then(|c| c.group) == Some(group),
         _ => false,
@@ -85,13 +91,14 @@ struct Report<'a> {
     notes: BufferId,
     /// Of the kernel's buffers.
     names: Vec<String>,
+    between: &'a BetweenGroups,
     sources: Option<&'a Sources>,
 }
 
 impl Report<'_> {
     /// Begins the epochs of the next launch, and asserts that the notes have no race.
     fn push(&self, b: &mut Builder, pair: u64) {
-        let note = super::push_count(b, self.notes, pair, self.watched.loops.len() as u64);
+        let note = super::push_count(b, self.notes, pair, self.between.epochs);
         let noted = b.load(note);
         let zero = b.int(0, Scalar::U64);
         b.store(note, zero);
@@ -109,7 +116,9 @@ impl Report<'_> {
             let [first, second] = [first, second].map(|v| b.cast(v, Scalar::I32));
             let scalar = b.cast(scalar, Scalar::I64);
             let buffers = self.watched.buffers.iter().map(|b| Memory::Buffer(*b));
-            for memory in buffers.chain(self.watched.shapes.locals.keys().map(|l| Memory::Local(*l))) {
+            let of_groups = self.between.watched.buffers.iter().map(|b| Memory::OfGroups(*b));
+            let locals = self.watched.shapes.locals.keys().map(|l| Memory::Local(*l));
+            for memory in buffers.chain(of_groups).chain(locals) {
                 self.push_of_memory(b, memory, [first, second], scalar);
             }
         });
@@ -131,7 +140,7 @@ impl Report<'_> {
         let texts: Vec<String> = self.watched.lines.iter().map(|l| self.text(l)).collect();
         push_if(b, is_here, |b| {
             let name = match memory {
-                Memory::Buffer(buffer) => self.names[buffer.index()].clone(),
+                Memory::Buffer(buffer) | Memory::OfGroups(buffer) => self.names[buffer.index()].clone(),
                 Memory::Local(local) => b.body.locals[local.index()].name.clone(),
             };
             let mut text = vec![TextPart::Race];
@@ -144,6 +153,16 @@ impl Report<'_> {
                         let cure = "put `qd.simt.block.sync()` between the accesses, or make both atomic";
                         text.push(TextPart::Text(cure.into()));
                     }
+                }
+                Memory::OfGroups(buffer) => {
+                    indices = push_indices(b, buffer, &self.watched.shapes.buffers[buffer.index()], scalar);
+                    let (with, group) = match self.between.watched.of_sections {
+                        true => ("qd.graph.parallel", "section"),
+                        false => ("qd.stream_parallel", "block"),
+                    };
+                    let cure =
+                        format!("put both into one {group}, or write `{with}(allow_overlap=True)` if this is intended");
+                    text.extend([cure, group.into()].map(TextPart::Text));
                 }
                 Memory::Local(_) => text.push(TextPart::Text(cure_of_local(&name))),
             }

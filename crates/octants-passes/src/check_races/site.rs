@@ -11,6 +11,8 @@ pub enum Memory {
     Buffer(BufferId),
     /// A local variable of the kernel that iterations share.
     Local(LocalId),
+    /// An array or a field that concurrent groups share, with words of its own for this.
+    OfGroups(BufferId),
 }
 
 /// Sites of memory that is distinguished: a word has six bits for one.

@@ -178,14 +178,14 @@ impl Search<'_> {
     /// Memory of different classes shares no element.
     fn class(&self, memory: Memory) -> usize {
         match memory {
-            Memory::Buffer(b) => self.classes[b.index()],
+            Memory::Buffer(b) | Memory::OfGroups(b) => self.classes[b.index()],
             Memory::Local(local) => self.classes.len() + local.index(),
         }
     }
 
     fn space(&self, memory: Memory) -> MemorySpace {
         match memory {
-            Memory::Buffer(b) => self.kernel.buffers[b.index()].space,
+            Memory::Buffer(b) | Memory::OfGroups(b) => self.kernel.buffers[b.index()].space,
             // The frame, which all threads of the launch share.
             Memory::Local(_) => MemorySpace::Global,
         }
@@ -225,6 +225,7 @@ impl Search<'_> {
             let is_compared = match f.memory {
                 Memory::Buffer(b) => !self.kernel.buffers[b.index()].is_metadata,
                 Memory::Local(local) => f.function.is_none() && shared_locals.contains(&local),
+                Memory::OfGroups(_) => false,
             };
             let space = self.space(f.memory);
             is_compared && spaces(space) && (space == MemorySpace::Global || f.function.is_none())
