@@ -126,7 +126,8 @@ class SNodeTree:
         below = [] if top is None else top._descendants()
         fields = sorted({node._name for node in below if node._kind == "place" and node._name})
         named = f" (with {', '.join(f'`{name}`' for name in fields)})" if fields else ""
-        self._end = f"the SNode tree of this field has been destroyed: that of the FieldsBuilder created at {self.made_at}{named}"
+        where = f"created at {self.made_at}{named}"
+        self._end = f"the SNode tree of this field has been destroyed: that of the FieldsBuilder {where}"
         self.destroyed = True
         if self._buffer is not None:
             self._buffer.retire(self._end)

@@ -12,7 +12,7 @@ use crate::arith;
 use crate::arith::type_name;
 use crate::ast::{Expr, ExprKind, Operator};
 use crate::syntax_facts::{is_static_call, may_write};
-use crate::value::{Members, MeshElement, Place, Value};
+use crate::value::{Members, MeshElement, Place, TileOperand, Value};
 use crate::world::Entity;
 
 impl Lowerer<'_> {
@@ -151,7 +151,7 @@ impl Lowerer<'_> {
                 let message = format!("Variable '{name}' cannot be assigned: it holds {what}; use a new variable");
                 return self.err(Code::Syntax, message);
             }
-            if matches!(value, Value::Tile(_)) {
+            if matches!(&value, Value::Tile(operand) if matches!(**operand, TileOperand::Slice { .. })) {
                 let text = format!("a slice of an array is not a tile that `{name}` can be");
                 return Err(Diagnostic::new(Code::Syntax, self.b.span, text)
                     .with_hint(format!("load the slice into the tile: `{name}[:] = a[r0:r1, c0:c1]`")));

@@ -1,7 +1,7 @@
 //! `x[...]`: elements of arrays and fields, components of vectors and matrices, slices, and indexing at compile time.
 
 use octants_diag::{Code, Diagnostic, Result};
-use octants_ir::{BinaryOp, BufferId, Layout, Op, Scalar, Type, ValueId};
+use octants_ir::{BinaryOp, BufferId, Layout, MemorySpace, Op, Scalar, Type, ValueId};
 
 use super::Lowerer;
 use crate::arith;
@@ -284,6 +284,11 @@ impl Lowerer<'_> {
         if indices.len() == ndim {
             let addr = self.b.push(Op::BufferAddr(buffer, indices), ty);
             return Ok(Value::global(addr));
+        }
+        // In shared memory, `s[i, k]` may name a component.
+        if self.buffers[buffer.index()].space == MemorySpace::Shared && indices.len() == ndim + elem.shape().len() {
+            let addr = self.b.push(Op::BufferAddr(buffer, indices[..ndim].to_vec()), ty);
+            return Ok(Value::global(self.b.element_addr(addr, indices[ndim..].to_vec())));
         }
         let is_field = matches!(self.buffers[buffer.index()].layout, Layout::Dense { .. });
         let kind = if is_field { "Field" } else { "Array" };
