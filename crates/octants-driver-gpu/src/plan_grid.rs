@@ -145,7 +145,7 @@ impl Parameter {
         let DeviceContext { frame, result, channel, seed, launch, kernel, task, rounds } = *context;
         let head = [frame, result, channel, seed, launch, kernel, task, rounds];
         let mut words = [const { MaybeUninit::uninit() }; WORDS];
-        debug_assert!(args.len() <= WORDS - CONTEXT_WORDS, "compiler bug: more argument slots than a launch takes");
+        debug_assert!(args.len() <= WORDS - CONTEXT_WORDS, "compiler bug: too many argument slots for a launch");
         for (to, from) in words.iter_mut().zip(head.iter().chain(args)) {
             to.write(*from);
         }

@@ -520,7 +520,7 @@ impl Shared {
             let mut s = lock(&queue.state);
             (s.work.pop_front(), s.done)
         }) else {
-            unreachable!("compiler bug: an empty queue is ready")
+            unreachable!("compiler bug: a ready queue is empty")
         };
         let mut spare = None;
         let server = Server { shared: self, queue: &queue, place };

@@ -113,7 +113,7 @@ fn choose(instance: &ash::Instance, config: &GpuConfig, takes_processor: bool) -
             Some(first) => found.into_iter().nth(first),
             None => found.into_iter().next(),
         }
-        .expect("compiler bug: there is a device"),
+        .expect("compiler bug: no device"),
     };
     if !takes_processor && chosen.properties.device_type == vk::PhysicalDeviceType::CPU {
         return Err(Unavailable("the only Vulkan device is emulated by the CPU".into()));

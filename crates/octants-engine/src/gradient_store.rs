@@ -70,7 +70,7 @@ impl Counted {
     /// The result of a launch of the counting kernel.
     pub fn of(results: &Results) -> Counted {
         let &[iterations, lane32, lane64, root32, root64] = results.slots() else {
-            panic!("compiler bug: a store was counted in other numbers")
+            panic!("compiler bug: the size of a gradient store has an unexpected type")
         };
         Counted { iterations, lane: [lane32, lane64], root: [root32, root64] }
     }
@@ -80,7 +80,8 @@ impl GradientStore {
     /// For the arguments of a store in slots of a layout.
     pub fn new(count: Executable, at: &StoreArguments, layout: &ArgLayout, kept: String) -> GradientStore {
         let buffer = |i: u32| {
-            layout.buffers[(at.first_buffer + i) as usize].expect("compiler bug: a store is an array of its own")
+            layout.buffers[(at.first_buffer + i) as usize]
+                .expect("compiler bug: a gradient store that is not an ndarray")
         };
         let params = std::array::from_fn(|i| layout.params[at.first_param as usize + i]);
         GradientStore { count: Box::new(count), buffers: [buffer(0), buffer(1)], params, kept }

@@ -18,7 +18,7 @@ pub struct PassOptions {
     pub arrays_may_alias: bool,
     /// No launch runs while another one does.
     pub launches_in_order: bool,
-    /// Merges aliased buffers, for callers that ask what the code touches.
+    /// Merges aliased buffers, for callers that need access sets.
     pub merges_aliased_buffers: bool,
     /// Functions in which threads cooperate are inlined.
     pub inlines_cooperation: bool,
@@ -28,7 +28,7 @@ pub struct PassOptions {
     pub check_races: bool,
     /// Bytes of memory that the threads of a block may share in a kernel that is watched.
     pub shared_bytes: u64,
-    /// What a launch must be given for that: made by the pass.
+    /// The additional arguments of a launch: made by the pass.
     pub watch: Option<RaceWatch>,
     /// The user's files, for lines quoted in run-time messages.
     pub sources: Option<Sources>,

@@ -9,7 +9,7 @@ pub struct RaceWatch {
     pub notes: BufferId,
     /// How many words it has.
     pub note_words: u64,
-    /// For each watched buffer, the buffer of words beside it, and the scalars of an element.
+    /// For each watched buffer, the buffer of its shadow words, and the number of scalars of an element.
     pub words: Vec<(BufferId, BufferId, u64)>,
     /// The parameter, u64, that the epochs of the launch follow.
     pub epoch: u32,

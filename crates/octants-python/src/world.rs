@@ -519,7 +519,7 @@ impl World for PyWorld<'_> {
                 HostValue::IntVector(items) => Package::get(py)?.vector.bind(py).call1((items,))?,
             })
         };
-        let object = run().unwrap_or_else(|e| panic!("compiler bug: a plain Python object cannot be made: {e}"));
+        let object = run().unwrap_or_else(|e| panic!("compiler bug: cannot create a plain Python object: {e}"));
         self.handle(object)
     }
 

@@ -42,7 +42,7 @@ impl Slots<'_> {
         match (&self.program.buffers[buffer.index()].layout, self.layout.buffers[buffer.index()]) {
             (Layout::Dense { shape, .. }, _) => SlotSum::constant(shape[axis as usize] as i64),
             (_, Some(slot)) => SlotSum { constant: 0, terms: vec![(slot + 1 + axis, ScalarKind::I64, 1)] },
-            (_, None) => panic!("compiler bug: an array has slots"),
+            (_, None) => panic!("compiler bug: an array without argument slots"),
         }
     }
 

@@ -84,14 +84,14 @@ macro_rules! answer {
     ($self:ident, $lookup:expr, $kind:ident) => {
         match $self.ask($lookup) {
             Answer::$kind(answer) => answer,
-            other => panic!("compiler bug: a question was answered with {other:?}"),
+            other => panic!("compiler bug: unexpected answer: {other:?}"),
         }
     };
 }
 
 /// An answer that cannot fail.
 fn sure<T>(result: WorldResult<T>) -> T {
-    result.unwrap_or_else(|e| panic!("compiler bug: a question that cannot fail did: {}", e.message))
+    result.unwrap_or_else(|e| panic!("compiler bug: an infallible query failed: {}", e.message))
 }
 
 impl World for Tracing<'_> {

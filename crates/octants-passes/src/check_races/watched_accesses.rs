@@ -108,7 +108,7 @@ pub fn find_watched(kernel: &Kernel, arrays_may_alias: bool, shared_bytes: u64) 
 fn number_sites(kernel: &Kernel, search: Search<'_>, watched: &mut Watched) {
     let classes = search.memory.sharing();
     let mut found = search.found;
-    // In the order of the text, so that the number tells which line comes first.
+    // In source order, so that smaller numbers belong to earlier lines.
     found.sort_by_key(|f| (classes[f.buffer.index()], f.span.file, f.span.start, f.access));
     let mut base = 0;
     let mut class = None;
@@ -130,7 +130,7 @@ fn number_sites(kernel: &Kernel, search: Search<'_>, watched: &mut Watched) {
             Some(function) => _ = watched.functions.entry(function).or_default().insert(f.inst, site),
         }
     }
-    // Functions between a loop and a watched one hand on who it is.
+    // Functions between a loop and a watched one pass on the iteration.
     loop {
         let calls = |body: &Body| {
             let mut any = false;
@@ -162,7 +162,7 @@ impl Search<'_> {
         calls_of(body, l.body, &mut |f| self.reach(f, &mut called));
         let of_function = |f: &FuncId| {
             let body = &self.kernel.functions[f.index()].body;
-            // Who calls it does not see where it is.
+            // Its location is not visible to callers.
             if meeting(body, body.root) == Meeting::Never { Meeting::Never } else { Meeting::Otherwise }
         };
         let in_functions = called.iter().map(of_function);
@@ -189,7 +189,7 @@ impl Search<'_> {
         all.retain(|f| {
             spaces(space(f)) && (space(f) == MemorySpace::Global || f.function.is_none()) && !of(f).is_metadata
         });
-        // Where all only read, or all only update, nothing is to be asked.
+        // If all accesses are reads, or all are updates, there is nothing to check.
         let mut kinds: BTreeMap<usize, BTreeSet<Access>> = BTreeMap::new();
         let classes = self.memory.sharing();
         all.iter().for_each(|f| _ = kinds.entry(classes[f.buffer.index()]).or_default().insert(f.access));
@@ -270,7 +270,7 @@ fn meeting(body: &Body, block: BlockId) -> Meeting {
         Op::Atomic(..) | Op::AtomicCas(..) => has_flags = true,
         _ => has_flags |= matches!(inst.op.effect(), Effect::ReadVolatile(_)),
     });
-    // A fence alone orders no threads. With flags, one may tell another what it has written.
+    // A fence alone orders no threads. With flags, one thread may signal its writes to another.
     if has_fence && has_flags { Meeting::Otherwise } else { found }
 }
 
