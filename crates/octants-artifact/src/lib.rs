@@ -310,8 +310,9 @@ pub enum SiteKind {
     Report,
     /// The text is the message of an error, reported once.
     Assert,
-    /// Two accesses have no order. The parts are the buffer's name, perhaps what cures it, for each access a choice
-    /// among texts (`read`, `write` or `update`, and `path:line`), and the indices.
+    /// Two accesses have no order. The parts are the buffer's name, perhaps what cures it, perhaps the kind of groups
+    /// that access it (`block` or `section`; else iterations do), for each access a choice among texts (`read`,
+    /// `write` or `update`, and `path:line`), and the indices.
     Race,
 }
 

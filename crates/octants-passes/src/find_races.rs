@@ -34,7 +34,8 @@ use crate::simplify_locals::simplify_locals;
 use choose_iterations::choose_iterations;
 use observed::Observed;
 use run_iteration::{Flow, Run};
-use shared_locals::{SharedLocal, locals_shared_by, name_locals};
+pub(crate) use shared_locals::locals_shared_by;
+use shared_locals::{SharedLocal, name_locals};
 
 /// The arguments of a launch.
 pub trait LaunchValues {

@@ -1,5 +1,7 @@
 //! The options of the kernel pipeline.
 
+use std::collections::BTreeSet;
+
 use octants_diag::Sources;
 use octants_ir::PassState;
 
@@ -28,6 +30,8 @@ pub struct PassOptions {
     pub check_races: bool,
     /// Bytes of memory that the threads of a block may share in a kernel that is watched.
     pub shared_bytes: u64,
+    /// Groups whose accesses may overlap those of others: by their numbers.
+    pub overlap_allowed: BTreeSet<u32>,
     /// The additional arguments of a launch: made by the pass.
     pub watch: Option<RaceWatch>,
     /// The user's files, for lines quoted in run-time messages.

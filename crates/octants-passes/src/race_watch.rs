@@ -7,10 +7,10 @@ use octants_ir::BufferId;
 pub struct RaceWatch {
     /// The buffer of 64-bit words in which tasks count and note races.
     pub notes: BufferId,
-    /// How many words it has.
-    pub note_words: u64,
     /// For each watched buffer, the buffer of its shadow words, and the number of scalars of an element.
     pub words: Vec<(BufferId, BufferId, u64)>,
+    /// The same for buffers that concurrent groups share.
+    pub group_words: Vec<(BufferId, BufferId, u64)>,
     /// The parameter, u64, that the epochs of the launch follow.
     pub epoch: u32,
     /// The parameter, u64, whose bits select the counters by which a launch counts its runs.

@@ -10,15 +10,21 @@ impl Race {
         let mut values = values.iter();
         let mut buffer = String::new();
         let mut accesses = Vec::new();
-        let (mut index, mut told_cure) = (Vec::new(), None);
+        let (mut index, mut told_cure, mut group) = (Vec::new(), None, None);
         for part in &site.parts {
             match part {
                 SitePart::Text(name) if buffer.is_empty() => buffer.push_str(name),
-                SitePart::Text(given) => told_cure = Some(given.clone()),
+                SitePart::Text(given) if told_cure.is_none() => told_cure = Some(given.clone()),
+                SitePart::Text(given) => group = Some(given.clone()),
                 SitePart::Choice(texts) => {
                     let number = values.next().map_or(0, |v| *v as u32 as usize);
-                    let by = if accesses.is_empty() { "an iteration" } else { "another iteration" };
-                    accesses.push(access(texts.get(number).map_or("", String::as_str), by));
+                    let by = match (&group, accesses.is_empty()) {
+                        (None, true) => "an iteration".into(),
+                        (None, false) => "another iteration".into(),
+                        (Some(group), true) => format!("one {group}"),
+                        (Some(group), false) => format!("another {group}"),
+                    };
+                    accesses.push(access(texts.get(number).map_or("", String::as_str), &by));
                 }
                 SitePart::Value { .. } => index.push(values.next().map_or(0, |v| *v as i64)),
             }
@@ -26,7 +32,8 @@ impl Race {
         let mut accesses = accesses.into_iter();
         let [first, second] = [(); 2].map(|()| accesses.next().unwrap_or_else(|| access("", "an iteration")));
         let cure = told_cure.unwrap_or_else(|| cure(first.touch, second.touch).into());
-        Race { kind: RaceKind::Iterations, buffer, index: Some(index), first, second, cure }
+        let kind = if group.is_some() { RaceKind::Sections } else { RaceKind::Iterations };
+        Race { kind, buffer, index: Some(index), first, second, cure }
     }
 }
 

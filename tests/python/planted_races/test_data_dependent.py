@@ -3,12 +3,14 @@
 import inspect
 
 import block_shared
+import concurrent_groups
 import data_dependent
 import pytest
+import shared_locals
 
 import octants as qd
 
-PROGRAMS = data_dependent.PROGRAMS + block_shared.PROGRAMS
+PROGRAMS = data_dependent.PROGRAMS + block_shared.PROGRAMS + shared_locals.PROGRAMS + concurrent_groups.PROGRAMS
 NAMES = [p.__name__ for p in PROGRAMS]
 
 

@@ -299,6 +299,7 @@ impl Session {
             launches_in_order: !concurrent_launches,
             merges_aliased_buffers: watches,
             check_races: watches,
+            overlap_allowed: lowered.overlap_allowed.clone(),
             shared_bytes: info.max_shared_bytes,
             watch: None,
             // On the CPU threads have copies of what they add to.

@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 
 use octants_ir::{ArgLayout, Buffer as IrBuffer, Layout};
 use octants_passes::RaceWatch;
-use octants_passes::check_races::EPOCH_BITS;
+use octants_passes::check_races::{EPOCH_BITS, NOTE_WORDS};
 use octants_runtime::{Buffer, Device, Stream, nesting};
 
 use crate::error::Error;
@@ -19,8 +19,6 @@ use crate::error::Error;
 const GIVEN: u64 = 1 << (EPOCH_BITS - 1);
 /// The bits by which launches count.
 const COUNTED: u64 = (1 << (EPOCH_BITS - 2)) - 1;
-/// Words for notes of a stream's launches.
-const NOTES: u64 = 256;
 /// Bytes of words, above which those go that were not used for longest.
 const MANY_BYTES: u64 = 2 << 30;
 
@@ -35,6 +33,8 @@ struct Beside {
     extents: (u32, u32),
     /// What is multiplied with them.
     scalars: u64,
+    /// The words are of concurrent groups.
+    of_groups: bool,
 }
 
 /// The argument slots of a watched kernel that describe its shadow words.
@@ -52,28 +52,31 @@ impl RaceSlots {
     /// Of a kernel with these buffers.
     pub fn of(watch: &RaceWatch, layout: &ArgLayout, buffers: &[IrBuffer]) -> RaceSlots {
         let slot = |b: usize| layout.buffers[b].expect("compiler bug: race words that are not an ndarray");
-        let beside = |&(of, words, scalars): &(octants_ir::BufferId, octants_ir::BufferId, u64)| {
-            let (of, words) = (of.index(), words.index());
-            match &buffers[of].layout {
-                Layout::Dense { shape, components, .. } => {
-                    let first = components.first();
-                    let address = first.map_or((0, 0), |c| (layout.roots[c.root as usize], c.place.base));
-                    let scalars = shape.iter().product::<u64>() * scalars;
-                    Beside { slot: slot(words), address, extents: (0, 0), scalars }
+        let beside =
+            |(&(of, words, scalars), of_groups): (&(octants_ir::BufferId, octants_ir::BufferId, u64), bool)| {
+                let (of, words) = (of.index(), words.index());
+                match &buffers[of].layout {
+                    Layout::Dense { shape, components, .. } => {
+                        let first = components.first();
+                        let address = first.map_or((0, 0), |c| (layout.roots[c.root as usize], c.place.base));
+                        let scalars = shape.iter().product::<u64>() * scalars;
+                        Beside { slot: slot(words), address, extents: (0, 0), scalars, of_groups }
+                    }
+                    _ => {
+                        let extents = (slot(of) + 1, buffers[of].ndim);
+                        Beside { slot: slot(words), address: (slot(of), 0), extents, scalars, of_groups }
+                    }
                 }
-                _ => {
-                    let extents = (slot(of) + 1, buffers[of].ndim);
-                    Beside { slot: slot(words), address: (slot(of), 0), extents, scalars }
-                }
-            }
-        };
+            };
+        let words = watch.words.iter().map(|w| (w, false));
+        let of_groups = watch.group_words.iter().map(|w| (w, true));
         RaceSlots {
             notes: slot(watch.notes.index()),
             epoch: layout.params[watch.epoch as usize],
             counted: layout.params[watch.counted as usize],
             epochs: watch.epochs,
             repeats: watch.repeats,
-            words: watch.words.iter().map(beside).collect(),
+            words: words.chain(of_groups).map(beside).collect(),
         }
     }
 }
@@ -92,10 +95,20 @@ struct Known {
     used: u64,
 }
 
+/// What words belong to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Key {
+    /// Of the memory.
+    address: u64,
+    /// Of its scalars.
+    number: u64,
+    /// The words are of concurrent groups, not of iterations.
+    of_groups: bool,
+}
+
 #[derive(Debug, Default)]
 struct State {
-    /// By address and number.
-    words: HashMap<(u64, u64), Known>,
+    words: HashMap<Key, Known>,
     /// Notes of each stream.
     notes: HashMap<u32, Buffer>,
     bytes: u64,
@@ -123,20 +136,20 @@ impl RaceWords {
             let count = extents * beside.scalars;
             let address = slots[beside.address.0 as usize] + beside.address.1;
             let (slot, number) = (beside.slot as usize, count.max(1));
-            slots[slot] = state.words_of(device, (address, number))?;
+            slots[slot] = state.words_of(device, Key { address, number, of_groups: beside.of_groups })?;
             slots[slot + 1] = count;
         }
         let notes = match state.notes.get(&stream.number()) {
             Some(notes) => notes.ptr()?,
             None => {
-                let notes = device.allocate(8 * NOTES)?;
+                let notes = device.allocate(8 * NOTE_WORDS)?;
                 let address = notes.ptr()?;
                 state.notes.insert(stream.number(), notes);
                 address
             }
         };
         slots[at.notes as usize] = notes;
-        slots[at.notes as usize + 1] = NOTES;
+        slots[at.notes as usize + 1] = NOTE_WORDS;
         let counts = at.repeats || nesting::capturing();
         (slots[at.epoch as usize], slots[at.counted as usize]) =
             if counts { (GIVEN, COUNTED) } else { (state.given, 0) };
@@ -147,18 +160,18 @@ impl RaceWords {
 
 impl State {
     /// The address of this many shadow words.
-    fn words_of(&mut self, device: &Device, key: (u64, u64)) -> Result<u64, Error> {
+    fn words_of(&mut self, device: &Device, key: Key) -> Result<u64, Error> {
         let now = self.launches;
         if let Some(known) = self.words.get_mut(&key) {
             known.used = now;
             return Ok(known.words.ptr()?);
         }
-        let bytes = key.1.saturating_mul(8);
+        let bytes = key.number.saturating_mul(8);
         while self.bytes.saturating_add(bytes) > MANY_BYTES {
             let old = self.words.iter().filter(|(_, known)| known.used < now).min_by_key(|(_, known)| known.used);
             let Some(old) = old.map(|(key, _)| *key) else { break };
             self.words.remove(&old);
-            self.bytes -= 8 * old.1;
+            self.bytes -= 8 * old.number;
         }
         let words = device.allocate(bytes)?;
         let address = words.ptr()?;

@@ -8,6 +8,10 @@
 //! this is ordinary IR, so every code generator supports it. Words are never cleared: each carries the number of its
 //! task, its epoch.
 //!
+//! Memory that concurrent groups share has words of its own (`watch_groups`).
+//!
+//! The kernel's locals that iterations share have their words behind the notes.
+//!
 //! Block-local arrays have their words in block memory; their epochs are counted by the block's barriers
 //! (`watch_blocks`). Accesses that are always separated by a barrier are not instrumented (`barrier_phases`). Loops
 //! whose threads synchronize are not checked in other memory, and loops whose subgroups synchronize are not checked at
@@ -18,6 +22,7 @@ mod report_races;
 mod site;
 mod watch_blocks;
 mod watch_functions;
+mod watch_groups;
 mod watched_accesses;
 
 use std::collections::{BTreeMap, HashMap};
@@ -32,18 +37,24 @@ use crate::inline_calls::inline_functions;
 use crate::pass_options::PassOptions;
 use crate::race_watch::RaceWatch;
 use report_races::report_races;
-use site::{Access, Site};
+use site::{Access, Memory, Site};
 use watch_blocks::{BlockThread, add_shared_words, begin_block, word_count};
 use watch_functions::{Watching, push_watch};
+use watch_groups::{GroupAccess, WatchedGroups, find_watched_groups};
 use watched_accesses::{Watched, find_watched};
 
 /// The number of bits of an epoch.
 pub const EPOCH_BITS: u32 = watch_functions::EPOCH_BITS;
 
+/// Words of the buffer of notes. The first ones are notes of groups and races, the others words of locals.
+pub const NOTE_WORDS: u64 = 1024;
+const FIRST_WORD_OF_LOCALS: u64 = 256;
+
 /// Inserts calls before accesses that are not proved to be free of conflicts.
 pub fn check_races(kernel: &mut Kernel, options: &mut PassOptions) {
-    let watched = find_watched(kernel, options.arrays_may_alias, options.shared_bytes);
-    if watched.loops.is_empty() {
+    let mut watched = find_watched(kernel, options.arrays_may_alias, options.shared_bytes);
+    let of_groups = find_watched_groups(kernel, &options.overlap_allowed, &mut watched.lines);
+    if watched.loops.is_empty() && of_groups.accesses.is_empty() {
         return;
     }
     let [epoch, counted] = add_numbers(kernel);
@@ -58,21 +69,40 @@ pub fn check_races(kernel: &mut Kernel, options: &mut PassOptions) {
         })
         .collect();
     let groups = groups_of(&kernel.body, &watched);
+    let words = of_groups.buffers.iter().map(|b| (*b, add_words(kernel, kernel.buffers[b.index()].name.clone())));
+    let between = BetweenGroups {
+        words: words.collect(),
+        pair: groups.values().max().map_or(1, |most| most + 1),
+        epochs: watched.loops.len() as u64 + of_groups.regions,
+        watched: of_groups,
+    };
     let threads = BTreeMap::new();
-    let mut pass = Pass { kernel, watched: &watched, beside: &beside, notes, functions: HashMap::new(), threads };
-    pass.watch_kernel([epoch, counted], &groups);
+    let functions = HashMap::new();
+    let group_functions = HashMap::new();
+    let mut pass = Pass {
+        kernel,
+        watched: &watched,
+        between: &between,
+        beside: &beside,
+        numbers: [epoch, counted],
+        notes,
+        functions,
+        group_functions,
+        threads,
+    };
+    pass.watch_kernel(&groups);
     pass.watch_called();
     let of_blocks: Vec<FuncId> =
         pass.functions.iter().filter(|((words, ..), _)| is_shared(pass.kernel, *words)).map(|(_, f)| *f).collect();
     inline_functions(pass.kernel, &of_blocks);
-    let repeats = count_rounds(pass.kernel, notes, watched.loops.len() as u64);
-    report_races(pass.kernel, &watched, notes, &groups, options.sources.as_ref());
+    let repeats = count_rounds(pass.kernel, notes, &between);
+    report_races(pass.kernel, &watched, notes, &groups, &between, options.sources.as_ref());
     let in_memory = beside.iter().filter(|(of, _)| !watched.shared.contains(of));
     let scalars = |of: &BufferId| kernel.buffers[of.index()].elem.leaf_count() as u64;
     let words = in_memory.map(|(of, words)| (*of, *words, scalars(of))).collect();
-    let note_words = 2 * groups.values().max().map_or(1, |most| most + 1);
-    let epochs = watched.loops.len() as u64;
-    options.watch = Some(RaceWatch { notes, note_words, words, epoch, counted, epochs, repeats });
+    let group_words = between.words.iter().map(|(of, words)| (*of, *words, scalars(of))).collect();
+    let epochs = between.epochs;
+    options.watch = Some(RaceWatch { notes, words, group_words, epoch, counted, epochs, repeats });
 }
 
 /// Gives a kernel the arguments of another one that watches this many buffers. It does not use them.
@@ -121,7 +151,7 @@ fn groups_of(body: &Body, watched: &Watched) -> BTreeMap<ValueId, u64> {
 }
 
 /// Gives each round of a loop that contains tasks its own epochs. Whether there are such.
-fn count_rounds(kernel: &mut Kernel, notes: BufferId, epochs: u64) -> bool {
+fn count_rounds(kernel: &mut Kernel, notes: BufferId, between: &BetweenGroups) -> bool {
     let body = &mut kernel.body;
     let blocks = task_blocks(body);
     let is_round = |v: &ValueId| match body.inst(*v).op {
@@ -130,7 +160,12 @@ fn count_rounds(kernel: &mut Kernel, notes: BufferId, epochs: u64) -> bool {
     };
     let rounds: Vec<BlockId> = task_statements(body).iter().filter_map(is_round).collect();
     for round in &rounds {
-        insert_at_top(body, *round, |b| _ = push_count(b, notes, 0, epochs));
+        insert_at_top(body, *round, |b| {
+            push_count(b, notes, 0, between.epochs);
+            if !between.watched.accesses.is_empty() {
+                push_count(b, notes, between.pair, between.epochs);
+            }
+        });
     }
     !rounds.is_empty()
 }
@@ -164,28 +199,44 @@ fn insert_at_top<T>(body: &mut Body, block: BlockId, f: impl FnOnce(&mut Builder
     made
 }
 
+/// The watch of memory that concurrent groups share.
+struct BetweenGroups {
+    watched: WatchedGroups,
+    /// The words beside each buffer.
+    words: BTreeMap<BufferId, BufferId>,
+    /// The pair of notes of these races.
+    pair: u64,
+    /// Epochs of a launch: of the watched loops, then of the regions of groups.
+    epochs: u64,
+}
+
 struct Pass<'a> {
     kernel: &'a mut Kernel,
     watched: &'a Watched,
+    between: &'a BetweenGroups,
+    /// The parameters of epochs.
+    numbers: [u32; 2],
     beside: &'a BTreeMap<BufferId, BufferId>,
     notes: BufferId,
-    functions: HashMap<(BufferId, Access, u64), FuncId>,
+    /// By the buffer of words, the kind of access, the group, and the first site of the memory.
+    functions: HashMap<(BufferId, Access, u64, u32), FuncId>,
+    /// By access: those of groups.
+    group_functions: HashMap<(BufferId, GroupAccess), FuncId>,
     /// For loops with watched block arrays, the values that identify their threads.
     threads: BTreeMap<ValueId, BlockThread>,
 }
 
 impl Pass<'_> {
     /// Watches accesses in the kernel's own loops.
-    fn watch_kernel(&mut self, [epoch, counted]: [u32; 2], groups: &BTreeMap<ValueId, u64>) {
+    fn watch_kernel(&mut self, groups: &BTreeMap<ValueId, u64>) {
         let mut body = std::mem::take(&mut self.kernel.body);
         let mut of_access: HashMap<ValueId, (ValueId, u64, ValueId)> = HashMap::new();
         for (i, v) in self.watched.loops.iter().enumerate() {
             let Op::For(l) = body.inst(*v).op.clone() else { continue };
             let group = groups[v];
-            let notes = self.notes;
-            let who = insert_at_top(&mut body, l.body, |b| {
-                push_who(b, (*v, &l.dims), (notes, group), [epoch, counted], i as u64 + 1)
-            });
+            let (notes, numbers) = (self.notes, self.numbers);
+            let who =
+                insert_at_top(&mut body, l.body, |b| push_who(b, (*v, &l.dims), (notes, group), numbers, i as u64 + 1));
             if let Some((arrays, meets)) = self.watched.blocks.get(v) {
                 let words: Vec<(BufferId, u64)> = arrays
                     .iter()
@@ -197,13 +248,18 @@ impl Pass<'_> {
             body.visit(l.body, &mut |inner, _| _ = of_access.insert(inner, (who, group, *v)));
         }
         rebuild_blocks(&mut body, |b, v| {
+            self.watch_groups(b, v);
             let Some(&(who, group, of_loop)) = of_access.get(&v) else {
                 return self.place_with_zero(b, v);
             };
             let site = self.watched.accesses.get(&v).copied();
             let thread = self.threads.get(&of_loop).copied();
             let who = match (site, thread) {
-                (Some(site), Some(thread)) if self.watched.shared.contains(&site.buffer) => thread.push_who(b),
+                (Some(Site { memory: Memory::Buffer(buffer), .. }), Some(thread))
+                    if self.watched.shared.contains(&buffer) =>
+                {
+                    thread.push_who(b)
+                }
                 _ => who,
             };
             self.place_watched(b, v, who, group, site);
@@ -212,6 +268,20 @@ impl Pass<'_> {
             }
         });
         self.kernel.body = body;
+    }
+
+    /// Watches an access to memory that concurrent groups share.
+    fn watch_groups(&mut self, b: &mut Builder, v: ValueId) {
+        let Some(access) = self.between.watched.accesses.get(&v) else { return };
+        let (words, notes) = (self.between.words[&access.buffer], (self.notes, self.between.pair));
+        let kernel = &mut *self.kernel;
+        let function = self.group_functions.entry((words, *access));
+        let function = *function.or_insert_with(|| access.add_function(kernel, words, notes));
+        let task = self.watched.loops.len() as u64 + 1 + access.region;
+        let epoch = push_epoch(b, notes, self.numbers, task);
+        let shift = b.int(i64::from(watch_functions::EPOCH_SHIFT), Scalar::U64);
+        let epoch = b.binary(BinaryOp::Shl, epoch, shift);
+        push_watch(b, v, function, &[epoch], &self.watched.shapes);
     }
 
     /// Watches accesses in functions that loops call.
@@ -247,14 +317,18 @@ impl Pass<'_> {
         }
         if let Some(site) = site {
             let Pass { kernel, beside, notes, functions, .. } = self;
-            let words = beside[&site.buffer];
-            let count = is_shared(kernel, words).then(|| word_count(kernel, words));
-            let watching = Watching { words, count, notes: *notes, group, base: site.base };
-            let mut function = |access| {
-                *functions.entry((words, access, group)).or_insert_with(|| watching.add_function(kernel, access))
+            let (words, count) = match site.memory {
+                Memory::Buffer(buffer) => {
+                    let words = beside[&buffer];
+                    (words, is_shared(kernel, words).then(|| word_count(kernel, words)))
+                }
+                Memory::Local(_) | Memory::OfGroups(_) => (*notes, Some(NOTE_WORDS)),
             };
-            let buffers = &self.watched.layouts;
-            push_watch(b, v, who, site, buffers, &mut function);
+            let watching = Watching { words, count, notes: *notes, group, base: site.base };
+            let function = functions.entry((words, site.access, group, site.base));
+            let function = *function.or_insert_with(|| watching.add_function(kernel, site.access));
+            let number = b.int(i64::from(site.number), Scalar::U64);
+            push_watch(b, v, function, &[who, number], &self.watched.shapes);
         }
         b.place(v);
     }
@@ -272,7 +346,7 @@ fn push_who(
     b: &mut Builder,
     (of, dims): (ValueId, &[octants_ir::Range]),
     (notes, group): (BufferId, u64),
-    [epoch, counted]: [u32; 2],
+    numbers: [u32; 2],
     task: u64,
 ) -> ValueId {
     let mut number = b.int(0, Scalar::I64);
@@ -284,14 +358,18 @@ fn push_who(
         let row = b.binary(BinaryOp::Mul, number, extent);
         number = b.binary(BinaryOp::Add, row, index);
     }
-    let u64_of = |b: &mut Builder, value: u64| b.int(value as i64, Scalar::U64);
     let number = b.cast(number, Scalar::U64);
+    let epoch = push_epoch(b, (notes, group), numbers, task);
+    watch_functions::push_who_word(b, epoch, number)
+}
+
+/// The epoch of a task of the launch, in the current round.
+fn push_epoch(b: &mut Builder, (notes, pair): (BufferId, u64), [epoch, counted]: [u32; 2], task: u64) -> ValueId {
     let [epoch, counted] = [epoch, counted].map(|p| b.push(Op::Param(p), Scalar::U64.into()));
-    let count = push_note(b, notes, 2 * group);
+    let count = push_note(b, notes, 2 * pair);
     let count = b.load(count);
     let count = b.binary(BinaryOp::And, count, counted);
-    let task = u64_of(b, task);
+    let task = b.int(task as i64, Scalar::U64);
     let epoch = b.binary(BinaryOp::Add, epoch, task);
-    let epoch = b.binary(BinaryOp::Add, epoch, count);
-    watch_functions::push_who_word(b, epoch, number)
+    b.binary(BinaryOp::Add, epoch, count)
 }

@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use octants_diag::Sources;
 use octants_ir::insert_code::push_if;
 use octants_ir::{
-    BinaryOp, Body, BufferId, Builder, ForLoop, Kernel, Layout, LoopConfig, Op, Range, Scalar, TextPart, Type, UnaryOp,
-    ValueId,
+    BinaryOp, Body, BufferId, Builder, ForLoop, Kernel, Layout, LoopConfig, LoopGroup, Op, Range, Scalar, TextPart,
+    Type, UnaryOp, ValueId,
 };
 
-use super::site::{Access, BufferShape};
+use super::BetweenGroups;
+use super::site::{Access, BufferShape, Memory};
 use super::watch_functions::{FIRST_SITE_SHIFT, NOTED_SITE_MASK, SCALAR_MASK, SECOND_SITE_SHIFT, push_extent};
 use super::watched_accesses::{Line, Watched};
 
@@ -19,21 +20,27 @@ pub fn report_races(
     watched: &Watched,
     notes: BufferId,
     groups: &BTreeMap<ValueId, u64>,
+    between: &BetweenGroups,
     sources: Option<&Sources>,
 ) {
     let names = kernel.buffers.iter().map(|b| b.name.clone()).collect();
-    let report = Report { watched, notes, names, sources };
+    let report = Report { watched, notes, names, between, sources };
     let body = &mut kernel.body;
     // The last loop of each group, with the group.
-    let mut last: BTreeMap<u64, (ValueId, Option<octants_ir::LoopGroup>)> = BTreeMap::new();
+    let mut last: BTreeMap<u64, Option<LoopGroup>> = BTreeMap::new();
     for v in &watched.loops {
         let group = match &body.inst(*v).op {
             Op::For(l) => l.parallel.as_ref().and_then(|c| c.group).filter(|g| g.region.is_none()),
             _ => None,
         };
-        last.insert(groups[v], (*v, group));
+        last.insert(groups[v], group);
     }
-    for (pair, (v, group)) in last {
+    if !between.watched.buffers.is_empty() {
+        // What follows a block of `stream_parallel` belongs to it, unless it is in another region.
+        let after = LoopGroup { region: Some(u32::MAX), number: u32::MAX };
+        last.insert(between.pair, (!between.watched.of_sections).then_some(after));
+    }
+    for (pair, group) in last {
         let mut b = Builder::new();
         b.body = std::mem::take(body);
         let apart = b.body.add_block();
@@ -57,7 +64,6 @@ pub fn report_races(
             None => end_of_root(body),
             Some(group) => behind_group(body, group).unwrap_or_else(|| end_of_root(body)),
         };
-        let _ = v;
         body.blocks[root].splice(at..at, code);
     }
 }
@@ -72,7 +78,7 @@ fn end_of_root(body: &Body) -> usize {
 }
 
 /// After the last loop of a group at the root.
-fn behind_group(body: &Body, group: octants_ir::LoopGroup) -> Option<usize> {
+fn behind_group(body: &Body, group: LoopGroup) -> Option<usize> {
     let is_of_group = |v: &ValueId| match &body.inst(*v).op {
         Op::For(l) => l.parallel.as_ref().and_then(|c| c.group) == Some(group),
         _ => false,
@@ -85,13 +91,14 @@ struct Report<'a> {
     notes: BufferId,
     /// Of the kernel's buffers.
     names: Vec<String>,
+    between: &'a BetweenGroups,
     sources: Option<&'a Sources>,
 }
 
 impl Report<'_> {
     /// Begins the epochs of the next launch, and asserts that the notes have no race.
     fn push(&self, b: &mut Builder, pair: u64) {
-        let note = super::push_count(b, self.notes, pair, self.watched.loops.len() as u64);
+        let note = super::push_count(b, self.notes, pair, self.between.epochs);
         let noted = b.load(note);
         let zero = b.int(0, Scalar::U64);
         b.store(note, zero);
@@ -108,18 +115,21 @@ impl Report<'_> {
             let scalar = field(0, SCALAR_MASK);
             let [first, second] = [first, second].map(|v| b.cast(v, Scalar::I32));
             let scalar = b.cast(scalar, Scalar::I64);
-            for &buffer in &self.watched.buffers {
-                self.push_of_buffer(b, buffer, [first, second], scalar);
+            let buffers = self.watched.buffers.iter().map(|b| Memory::Buffer(*b));
+            let of_groups = self.between.watched.buffers.iter().map(|b| Memory::OfGroups(*b));
+            let locals = self.watched.shapes.locals.keys().map(|l| Memory::Local(*l));
+            for memory in buffers.chain(of_groups).chain(locals) {
+                self.push_of_memory(b, memory, [first, second], scalar);
             }
         });
     }
 
-    /// Fails with the message of a race at a scalar of a buffer, if the first site is one of its.
-    fn push_of_buffer(&self, b: &mut Builder, buffer: BufferId, [first, second]: [ValueId; 2], scalar: ValueId) {
+    /// Fails with the message of a race at a scalar of some memory, if the first site is one of its.
+    fn push_of_memory(&self, b: &mut Builder, memory: Memory, [first, second]: [ValueId; 2], scalar: ValueId) {
         let lines: Vec<usize> =
-            self.watched.lines.iter().enumerate().filter(|(_, l)| l.buffer == buffer).map(|(i, _)| i).collect();
+            self.watched.lines.iter().enumerate().filter(|(_, l)| l.memory == memory).map(|(i, _)| i).collect();
         let mut is_here = None;
-        // Numbers of one buffer come one after the other, unless arrays may be the same.
+        // Numbers of one memory come one after the other, unless arrays may be the same.
         for run in lines.chunk_by(|a, b| a + 1 == *b) {
             let [low, high] = [run[0] as i64, run[run.len() - 1] as i64].map(|n| b.int(n, Scalar::I32));
             let (above, below) = (b.binary(BinaryOp::Ge, first, low), b.binary(BinaryOp::Le, first, high));
@@ -129,13 +139,32 @@ impl Report<'_> {
         let Some(is_here) = is_here else { return };
         let texts: Vec<String> = self.watched.lines.iter().map(|l| self.text(l)).collect();
         push_if(b, is_here, |b| {
-            let indices = push_indices(b, buffer, &self.watched.layouts[buffer.index()], scalar);
-            let name = &self.names[buffer.index()];
-            let name = if name.is_empty() { "an array" } else { name.as_str() };
-            let mut text = vec![TextPart::Race, TextPart::Text(name.into())];
-            if self.watched.shared.contains(&buffer) {
-                let cure = "put `qd.simt.block.sync()` between the accesses, or make both atomic";
-                text.push(TextPart::Text(cure.into()));
+            let name = match memory {
+                Memory::Buffer(buffer) | Memory::OfGroups(buffer) => self.names[buffer.index()].clone(),
+                Memory::Local(local) => b.body.locals[local.index()].name.clone(),
+            };
+            let mut text = vec![TextPart::Race];
+            text.push(TextPart::Text(if name.is_empty() { "an array".into() } else { name.clone() }));
+            let mut indices = Vec::new();
+            match memory {
+                Memory::Buffer(buffer) => {
+                    indices = push_indices(b, buffer, &self.watched.shapes.buffers[buffer.index()], scalar);
+                    if self.watched.shared.contains(&buffer) {
+                        let cure = "put `qd.simt.block.sync()` between the accesses, or make both atomic";
+                        text.push(TextPart::Text(cure.into()));
+                    }
+                }
+                Memory::OfGroups(buffer) => {
+                    indices = push_indices(b, buffer, &self.watched.shapes.buffers[buffer.index()], scalar);
+                    let (with, group) = match self.between.watched.of_sections {
+                        true => ("qd.graph.parallel", "section"),
+                        false => ("qd.stream_parallel", "block"),
+                    };
+                    let cure =
+                        format!("put both into one {group}, or write `{with}(allow_overlap=True)` if this is intended");
+                    text.extend([cure, group.into()].map(TextPart::Text));
+                }
+                Memory::Local(_) => text.push(TextPart::Text(cure_of_local(&name))),
             }
             text.extend([first, second].map(|site| TextPart::Choice(site, texts.clone())));
             text.extend(indices.into_iter().map(|index| TextPart::Value(index, None)));
@@ -153,6 +182,14 @@ impl Report<'_> {
         };
         format!("{what} {location}")
     }
+}
+
+/// The suggested fix of a race on a local variable.
+fn cure_of_local(name: &str) -> String {
+    format!(
+        "update `{name}` by one atomic operation such as `qd.atomic_max`, make it a variable of the loop's body, or put \
+         `qd.loop_config(serialize=True)` above the loop"
+    )
 }
 
 /// The indices of the element that a scalar is part of.

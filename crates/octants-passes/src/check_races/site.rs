@@ -1,6 +1,19 @@
 //! A source location that accesses memory, as encoded in words, functions and reports.
 
-use octants_ir::{BufferId, Layout};
+use std::collections::BTreeMap;
+
+use octants_ir::{BufferId, Layout, LocalId};
+
+/// Memory that accesses of a loop are compared in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Memory {
+    /// An array or a field.
+    Buffer(BufferId),
+    /// A local variable of the kernel that iterations share.
+    Local(LocalId),
+    /// An array or a field that concurrent groups share, with words of its own for this.
+    OfGroups(BufferId),
+}
 
 /// Sites of memory that is distinguished: a word has six bits for one.
 pub const MOST_SITES: usize = 64;
@@ -19,12 +32,21 @@ pub enum Access {
 /// An access that is watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Site {
-    pub buffer: BufferId,
+    pub memory: Memory,
     pub access: Access,
     /// Its number among the sites of memory that may be the same.
     pub number: u32,
     /// The number in the kernel of the first of these.
     pub base: u32,
+}
+
+/// The numbering of scalars: the index of the word that each has.
+#[derive(Debug, Default)]
+pub struct Shapes {
+    /// Of all buffers of the kernel. The scalars of each have words of their own, from 0.
+    pub buffers: Vec<BufferShape>,
+    /// The first word of each watched local in the buffer of notes.
+    pub locals: BTreeMap<LocalId, u64>,
 }
 
 /// What numbers of scalars in a buffer follow from.

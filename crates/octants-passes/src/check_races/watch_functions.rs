@@ -10,11 +10,11 @@
 use octants_ir::insert_code::push_if;
 use octants_ir::{AtomicOp, BinaryOp, BufferId, Builder, FuncId, Function, Kernel, Layout, Op, Scalar, Type, ValueId};
 
-use super::site::{Access, BufferShape, MOST_SITES, Site};
+use super::site::{Access, BufferShape, MOST_SITES, Shapes};
 
 /// Bits of an epoch.
 pub const EPOCH_BITS: u32 = 20;
-const EPOCH_SHIFT: u32 = 44;
+pub const EPOCH_SHIFT: u32 = 44;
 const MANY: u64 = 1 << 43;
 const KIND_SHIFT: u32 = 40;
 const READ: u64 = 1;
@@ -36,34 +36,34 @@ pub const NOTED_SITE_MASK: u64 = 0xfff;
 pub const SCALAR_MASK: u64 = (1 << SECOND_SITE_SHIFT) - 1;
 
 /// Operations on words.
-struct Words<'b> {
-    b: &'b mut Builder,
+pub struct Words<'b> {
+    pub b: &'b mut Builder,
 }
 
 impl Words<'_> {
-    fn c(&mut self, value: u64) -> ValueId {
+    pub fn c(&mut self, value: u64) -> ValueId {
         self.b.int(value as i64, Scalar::U64)
     }
 
-    fn op(&mut self, op: BinaryOp, x: ValueId, y: ValueId) -> ValueId {
+    pub fn op(&mut self, op: BinaryOp, x: ValueId, y: ValueId) -> ValueId {
         self.b.binary(op, x, y)
     }
 
-    fn and(&mut self, x: ValueId, mask: u64) -> ValueId {
+    pub fn and(&mut self, x: ValueId, mask: u64) -> ValueId {
         let mask = self.c(mask);
         self.op(BinaryOp::And, x, mask)
     }
 
-    fn or(&mut self, x: ValueId, y: ValueId) -> ValueId {
+    pub fn or(&mut self, x: ValueId, y: ValueId) -> ValueId {
         self.op(BinaryOp::Or, x, y)
     }
 
-    fn or_bits(&mut self, x: ValueId, bits: u64) -> ValueId {
+    pub fn or_bits(&mut self, x: ValueId, bits: u64) -> ValueId {
         let bits = self.c(bits);
         self.or(x, bits)
     }
 
-    fn shl(&mut self, x: ValueId, by: u32) -> ValueId {
+    pub fn shl(&mut self, x: ValueId, by: u32) -> ValueId {
         let by = self.c(u64::from(by));
         self.op(BinaryOp::Shl, x, by)
     }
@@ -74,7 +74,7 @@ impl Words<'_> {
     }
 
     /// The field of a word.
-    fn field(&mut self, x: ValueId, shift: u32, mask: u64) -> ValueId {
+    pub fn field(&mut self, x: ValueId, shift: u32, mask: u64) -> ValueId {
         let x = self.shr(x, shift);
         self.and(x, mask)
     }
@@ -84,16 +84,16 @@ impl Words<'_> {
         self.op(BinaryOp::Eq, x, value)
     }
 
-    fn has(&mut self, x: ValueId, bits: u64) -> ValueId {
+    pub fn has(&mut self, x: ValueId, bits: u64) -> ValueId {
         let (found, zero) = (self.and(x, bits), self.c(0));
         self.op(BinaryOp::Ne, found, zero)
     }
 
-    fn not(&mut self, x: ValueId) -> ValueId {
+    pub fn not(&mut self, x: ValueId) -> ValueId {
         self.b.unary(octants_ir::UnaryOp::LogicNot, x)
     }
 
-    fn select(&mut self, condition: ValueId, yes: ValueId, no: ValueId) -> ValueId {
+    pub fn select(&mut self, condition: ValueId, yes: ValueId, no: ValueId) -> ValueId {
         let ty = self.b.ty(yes).clone();
         self.b.push(Op::Select(condition, yes, no), ty)
     }
@@ -169,7 +169,7 @@ impl Watching {
         push_if(&mut b, watches, |b| self.push_change(b, access, &args, scalar));
         b.push(Op::Return(None), Type::Unit);
         let what = format!("{access:?}").to_lowercase();
-        let name = format!("watch_{what}_{}_{}", self.words.0, self.group);
+        let name = format!("watch_{what}_{}_{}_{}", self.words.0, self.group, self.base);
         kernel.functions.push(Function { name, params, ret: Type::Unit, body: b.body });
         FuncId(kernel.functions.len() as u32 - 1)
     }
@@ -210,28 +210,34 @@ impl Watching {
         let swapped = w.op(BinaryOp::Eq, found, word);
         push_if(w.b, swapped, |b| _ = b.push(Op::Break, Type::Unit));
         w.b.set_cursor(races);
-        self.push_note(&mut w, args[2], next.other_site, scalar);
+        push_note(&mut w, (self.notes, self.group), self.base, [args[2], next.other_site], scalar);
         w.b.push(Op::Break, Type::Unit);
         w.b.set_cursor(back);
     }
+}
 
-    /// Notes a race between two sites, if it comes before the one that is noted.
-    fn push_note(&self, w: &mut Words<'_>, site: ValueId, other: ValueId, scalar: ValueId) {
-        let first = w.op(BinaryOp::Min, site, other);
-        let second = w.op(BinaryOp::Max, site, other);
-        let base = w.c(u64::from(self.base));
-        let [first, second] = [first, second].map(|s| w.op(BinaryOp::Add, s, base));
-        let first = w.shl(first, FIRST_SITE_SHIFT);
-        let second = w.shl(second, SECOND_SITE_SHIFT);
-        let scalar = w.and(scalar, SCALAR_MASK);
-        let key = w.or(first, second);
-        let key = w.or(key, scalar);
-        let key = w.b.unary(octants_ir::UnaryOp::BitNot, key);
-        let note = super::push_note(w.b, self.notes, 2 * self.group + 1);
-        let noted = w.b.push(Op::VolatileLoad(note), Scalar::U64.into());
-        let is_before = w.op(BinaryOp::Gt, key, noted);
-        push_if(w.b, is_before, |b| _ = b.push(Op::Atomic(AtomicOp::Max, note, key), Scalar::U64.into()));
-    }
+/// Notes a race between two sites of memory whose first site is `base`, if it comes before the one that is noted.
+pub fn push_note(
+    w: &mut Words<'_>,
+    (notes, group): (BufferId, u64),
+    base: u32,
+    [site, other]: [ValueId; 2],
+    scalar: ValueId,
+) {
+    let first = w.op(BinaryOp::Min, site, other);
+    let second = w.op(BinaryOp::Max, site, other);
+    let base = w.c(u64::from(base));
+    let [first, second] = [first, second].map(|s| w.op(BinaryOp::Add, s, base));
+    let first = w.shl(first, FIRST_SITE_SHIFT);
+    let second = w.shl(second, SECOND_SITE_SHIFT);
+    let scalar = w.and(scalar, SCALAR_MASK);
+    let key = w.or(first, second);
+    let key = w.or(key, scalar);
+    let key = w.b.unary(octants_ir::UnaryOp::BitNot, key);
+    let note = super::push_note(w.b, notes, 2 * group + 1);
+    let noted = w.b.push(Op::VolatileLoad(note), Scalar::U64.into());
+    let is_before = w.op(BinaryOp::Gt, key, noted);
+    push_if(w.b, is_before, |b| _ = b.push(Op::Atomic(AtomicOp::Max, note, key), Scalar::U64.into()));
 }
 
 /// A part of a word of what an iteration does.
@@ -301,31 +307,24 @@ fn next_of_update(w: &mut Words<'_>, seen: &Seen, args: &[ValueId]) -> Next {
     Next { fresh, own, together, other_site }
 }
 
-/// Calls functions in front of an access, one for each scalar of what it touches.
-pub fn push_watch(
-    b: &mut Builder,
-    v: ValueId,
-    who: ValueId,
-    site: Site,
-    buffers: &[BufferShape],
-    function: &mut dyn FnMut(Access) -> FuncId,
-) {
+/// Calls a function in front of an access, for each scalar of what it touches. Its arguments are the scalar's number,
+/// those given, and for a store bits of the value and whether it is there already.
+pub fn push_watch(b: &mut Builder, v: ValueId, callee: FuncId, given: &[ValueId], shapes: &Shapes) {
     let (address, stored) = match b.body.inst(v).op {
         Op::Load(address) => (address, None),
         Op::Store(address, value) => (address, Some(value)),
         Op::Atomic(_, address, _) | Op::AtomicCas(address, ..) => (address, None),
         _ => return,
     };
-    let callee = function(site.access);
-    let first = push_scalar_number(b, address, buffers);
-    let number = b.int(i64::from(site.number), Scalar::U64);
+    let first = push_scalar_number(b, address, shapes);
     let ty = b.pointee(address).clone();
     let present = stored.map(|_| b.load(address));
     let mut leaves = Vec::new();
     push_leaves(b, &ty, stored.zip(present), &mut leaves);
     for (next, leaf) in leaves.into_iter().enumerate() {
         let scalar = offset(b, first, next as u64);
-        let mut args = vec![scalar, who, number];
+        let mut args = vec![scalar];
+        args.extend(given);
         if let Some((value, present)) = leaf {
             let [value, present] = [value, present].map(|v| bits_of(b, v));
             let is_there = b.binary(BinaryOp::Eq, value, present);
@@ -389,19 +388,19 @@ fn offset(b: &mut Builder, first: ValueId, by: u64) -> ValueId {
 }
 
 /// The number of the first scalar at an address, i64: elements in the order of their indices, the last one fastest.
-fn push_scalar_number(b: &mut Builder, address: ValueId, buffers: &[BufferShape]) -> ValueId {
+fn push_scalar_number(b: &mut Builder, address: ValueId, shapes: &Shapes) -> ValueId {
     match b.body.inst(address).op.clone() {
         Op::MemberAddr(base, member) => {
             let Type::Struct(s) = b.pointee(base).clone() else {
                 panic!("compiler bug: a member of a type that is not a struct")
             };
             let before: usize = s.members[..member as usize].iter().map(|(_, ty)| ty.leaf_count()).sum();
-            let first = push_scalar_number(b, base, buffers);
+            let first = push_scalar_number(b, base, shapes);
             offset(b, first, before as u64)
         }
         Op::ElementAddr(base, indices) => {
             let shape = b.pointee(base).shape();
-            let first = push_scalar_number(b, base, buffers);
+            let first = push_scalar_number(b, base, shapes);
             let mut component = None;
             for (index, extent) in indices.iter().zip(shape) {
                 let index = b.cast(*index, Scalar::I64);
@@ -417,7 +416,7 @@ fn push_scalar_number(b: &mut Builder, address: ValueId, buffers: &[BufferShape]
             component.map_or(first, |component| b.binary(BinaryOp::Add, first, component))
         }
         Op::BufferAddr(buffer, indices) => {
-            let BufferShape { layout, scalars, .. } = &buffers[buffer.index()];
+            let BufferShape { layout, scalars, .. } = &shapes.buffers[buffer.index()];
             let mut number = b.int(0, Scalar::I64);
             for (axis, index) in indices.iter().enumerate() {
                 let mut index = b.cast(*index, Scalar::I64);
@@ -438,7 +437,8 @@ fn push_scalar_number(b: &mut Builder, address: ValueId, buffers: &[BufferShape]
             let scalars = b.int(*scalars as i64, Scalar::I64);
             b.binary(BinaryOp::Mul, number, scalars)
         }
-        op => panic!("compiler bug: {address} = {op:?} is not in a buffer"),
+        Op::LocalAddr(local) => b.int(shapes.locals[&local] as i64, Scalar::I64),
+        op => panic!("compiler bug: {address} = {op:?} is not watched"),
     }
 }
 

@@ -8,20 +8,22 @@ use octants_analysis::{
 };
 use octants_diag::Span;
 use octants_ir::{
-    BlockId, Body, BufferId, Effect, ForLoop, FuncId, Kernel, Layout, MemorySpace, Op, ThreadScope, ValueId,
+    BlockId, Body, BufferId, Effect, ForLoop, FuncId, Kernel, Layout, LocalId, MemorySpace, Op, ThreadScope, ValueId,
     task_statements,
 };
 
 use super::barrier_phases::last_barriers;
-use super::site::{Access, BufferShape, MOST_SITES, Site};
+use super::site::{Access, BufferShape, MOST_SITES, Memory, Shapes, Site};
+use super::{FIRST_WORD_OF_LOCALS, NOTE_WORDS};
+use crate::find_races::locals_shared_by;
 
 /// Different ways to access memory that are compared with each other; with more of them all are watched.
 const MOST_COMPARED: usize = 128;
 
-/// A line that accesses a buffer.
+/// A line that accesses memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Line {
-    pub buffer: BufferId,
+    pub memory: Memory,
     pub access: Access,
     pub span: Span,
 }
@@ -43,8 +45,8 @@ pub struct Watched {
     pub blocks: BTreeMap<ValueId, (BTreeSet<BufferId>, bool)>,
     /// By their number in the kernel.
     pub lines: Vec<Line>,
-    /// All buffers of the kernel.
-    pub layouts: Vec<BufferShape>,
+    /// The numbering of scalars.
+    pub shapes: Shapes,
 }
 
 /// An access of a loop.
@@ -52,7 +54,7 @@ struct Found {
     /// Of the function it is in, if it is none of the loop's own.
     function: Option<FuncId>,
     inst: ValueId,
-    buffer: BufferId,
+    memory: Memory,
     access: Access,
     axes: Vec<Subscript>,
     span: Span,
@@ -72,14 +74,15 @@ enum Meeting {
 /// Finds what is to be watched. The words of arrays of a block take no more bytes than these.
 pub fn find_watched(kernel: &Kernel, arrays_may_alias: bool, shared_bytes: u64) -> Watched {
     let memory = MemoryClasses::of(&kernel.buffers, arrays_may_alias);
-    let mut search = Search { kernel, memory, found: Vec::new() };
+    let classes = memory.sharing();
+    let mut search = Search { kernel, memory, classes, found: Vec::new() };
     let mut watched = Watched::default();
     let shape = |b: &octants_ir::Buffer| BufferShape {
         layout: b.layout.clone(),
         axes: b.ndim as usize,
         scalars: b.elem.leaf_count() as u64,
     };
-    watched.layouts = kernel.buffers.iter().map(shape).collect();
+    watched.shapes.buffers = kernel.buffers.iter().map(shape).collect();
     let of_blocks = kernel.buffers.iter().filter(|b| b.space == MemorySpace::Shared);
     let (bytes, words) = of_blocks.map(shared_sizes).fold((0, 0), |(b, w), (bytes, words)| (b + bytes, w + words));
     let watches_blocks = bytes + 8 * words <= shared_bytes;
@@ -91,8 +94,11 @@ pub fn find_watched(kernel: &Kernel, arrays_may_alias: bool, shared_bytes: u64) 
                 continue;
             }
             watched.loops.push(v);
-            let is_shared = |f: &&Found| kernel.buffers[f.buffer.index()].space == MemorySpace::Shared;
-            let shared: BTreeSet<BufferId> = unproved.iter().filter(is_shared).map(|f| f.buffer).collect();
+            let shared_buffer = |f: &Found| match f.memory {
+                Memory::Buffer(b) if kernel.buffers[b.index()].space == MemorySpace::Shared => Some(b),
+                _ => None,
+            };
+            let shared: BTreeSet<BufferId> = unproved.iter().filter_map(shared_buffer).collect();
             if !shared.is_empty() {
                 watched.shared.extend(&shared);
                 watched.blocks.insert(v, (shared, meet == Meeting::InBlocks));
@@ -105,26 +111,38 @@ pub fn find_watched(kernel: &Kernel, arrays_may_alias: bool, shared_bytes: u64) 
 }
 
 /// Gives each place that accesses memory a number among those of memory that may be the same.
-fn number_sites(kernel: &Kernel, search: Search<'_>, watched: &mut Watched) {
-    let classes = search.memory.sharing();
-    let mut found = search.found;
-    // In source order, so that smaller numbers belong to earlier lines.
-    found.sort_by_key(|f| (classes[f.buffer.index()], f.span.file, f.span.start, f.access));
+fn number_sites(kernel: &Kernel, mut search: Search<'_>, watched: &mut Watched) {
+    let mut found = std::mem::take(&mut search.found);
+    // In source order, so that the lower number is the earlier line.
+    found.sort_by_key(|f| (search.class(f.memory), f.span.file, f.span.start, f.access));
     let mut base = 0;
     let mut class = None;
+    let mut next_word = FIRST_WORD_OF_LOCALS;
     for f in found {
-        if class != Some(classes[f.buffer.index()]) {
-            class = Some(classes[f.buffer.index()]);
+        if let Memory::Local(local) = f.memory
+            && !watched.shapes.locals.contains_key(&local)
+        {
+            let scalars = kernel.body.locals[local.index()].ty.leaf_count() as u64;
+            if next_word + scalars > NOTE_WORDS {
+                continue;
+            }
+            watched.shapes.locals.insert(local, next_word);
+            next_word += scalars;
+        }
+        if class != Some(search.class(f.memory)) {
+            class = Some(search.class(f.memory));
             base = watched.lines.len();
         }
-        let line = Line { buffer: f.buffer, access: f.access, span: f.span };
+        let line = Line { memory: f.memory, access: f.access, span: f.span };
         let last = watched.lines.len();
         if last == base || watched.lines[last - 1] != line && last - base < MOST_SITES {
             watched.lines.push(line);
         }
         let number = (watched.lines.len() - 1 - base) as u32;
-        let site = Site { buffer: f.buffer, access: f.access, number, base: base as u32 };
-        watched.buffers.insert(f.buffer);
+        let site = Site { memory: f.memory, access: f.access, number, base: base as u32 };
+        if let Memory::Buffer(b) = f.memory {
+            watched.buffers.insert(b);
+        }
         match f.function {
             None => _ = watched.accesses.insert(f.inst, site),
             Some(function) => _ = watched.functions.entry(function).or_default().insert(f.inst, site),
@@ -151,10 +169,28 @@ fn number_sites(kernel: &Kernel, search: Search<'_>, watched: &mut Watched) {
 struct Search<'a> {
     kernel: &'a Kernel,
     memory: MemoryClasses<'a>,
+    /// For each buffer, the first one that it may share an element with.
+    classes: Vec<usize>,
     found: Vec<Found>,
 }
 
 impl Search<'_> {
+    /// Memory of different classes shares no element.
+    fn class(&self, memory: Memory) -> usize {
+        match memory {
+            Memory::Buffer(b) | Memory::OfGroups(b) => self.classes[b.index()],
+            Memory::Local(local) => self.classes.len() + local.index(),
+        }
+    }
+
+    fn space(&self, memory: Memory) -> MemorySpace {
+        match memory {
+            Memory::Buffer(b) | Memory::OfGroups(b) => self.kernel.buffers[b.index()].space,
+            // The frame, which all threads of the launch share.
+            Memory::Local(_) => MemorySpace::Global,
+        }
+    }
+
     /// The accesses of a parallel loop that may conflict with others, and how its threads meet.
     fn unproved(&self, v: ValueId, l: &ForLoop, watches_blocks: bool) -> (Vec<Found>, Meeting) {
         let body = &self.kernel.body;
@@ -178,23 +214,27 @@ impl Search<'_> {
         };
         let locals = local_uses(body);
         let mut dependence = Dependence::of(body, &locals);
+        let shared_locals: BTreeSet<LocalId> = locals_shared_by(body, v, l).into_iter().map(|(l, _)| l).collect();
         let mut all = Vec::new();
         self.collect(body, l.body, None, &mut |address| dependence.subscripts(address), &mut all);
         for f in called {
             let body = &self.kernel.functions[f.index()].body;
             self.collect(body, body.root, Some(f), &mut |_| vec![Subscript::UNKNOWN], &mut all);
         }
-        let of = |f: &Found| &self.kernel.buffers[f.buffer.index()];
-        let space = |f: &Found| of(f).space;
         all.retain(|f| {
-            spaces(space(f)) && (space(f) == MemorySpace::Global || f.function.is_none()) && !of(f).is_metadata
+            let is_compared = match f.memory {
+                Memory::Buffer(b) => !self.kernel.buffers[b.index()].is_metadata,
+                Memory::Local(local) => f.function.is_none() && shared_locals.contains(&local),
+                Memory::OfGroups(_) => false,
+            };
+            let space = self.space(f.memory);
+            is_compared && spaces(space) && (space == MemorySpace::Global || f.function.is_none())
         });
         // If all accesses are reads, or all are updates, there is nothing to check.
         let mut kinds: BTreeMap<usize, BTreeSet<Access>> = BTreeMap::new();
-        let classes = self.memory.sharing();
-        all.iter().for_each(|f| _ = kinds.entry(classes[f.buffer.index()]).or_default().insert(f.access));
+        all.iter().for_each(|f| _ = kinds.entry(self.class(f.memory)).or_default().insert(f.access));
         let is_harmless = |kinds: &BTreeSet<Access>| kinds.len() == 1 && !kinds.contains(&Access::Write);
-        all.retain(|f| !is_harmless(&kinds[&classes[f.buffer.index()]]));
+        all.retain(|f| !is_harmless(&kinds[&self.class(f.memory)]));
         let barriers = last_barriers(body, l.body);
         let have_order = |a: &Found, b: &Found| {
             let of = |f: &Found| barriers.get(&f.inst).filter(|_| f.function.is_none());
@@ -236,9 +276,12 @@ impl Search<'_> {
                 // Code that reads while others write must declare it.
                 _ => return,
             };
-            let Place::Buffer(buffer) = trace_address(body, address) else { return };
-            let axes = subscripts(address);
-            all.push(Found { function, inst, buffer, access, axes, span: of.span });
+            let (memory, axes) = match trace_address(body, address) {
+                Place::Buffer(buffer) => (Memory::Buffer(buffer), subscripts(address)),
+                Place::Local(local) => (Memory::Local(local), Vec::new()),
+                _ => return,
+            };
+            all.push(Found { function, inst, memory, access, axes, span: of.span });
         });
     }
 
@@ -246,11 +289,19 @@ impl Search<'_> {
     fn may_conflict(&self, dependence: &mut Dependence<'_>, around: ValueId, a: &Found, b: &Found) -> bool {
         let kinds = (a.access, b.access);
         let harmless = matches!(kinds, (Access::Read, Access::Read) | (Access::Update, Access::Update));
-        if harmless || !self.memory.may_alias(a.buffer.index(), b.buffer.index()) {
+        if harmless {
             return false;
         }
-        if a.buffer != b.buffer || a.function.is_some() || b.function.is_some() {
-            return true;
+        match (a.memory, b.memory) {
+            (Memory::Buffer(of_a), Memory::Buffer(of_b)) => {
+                if !self.memory.may_alias(of_a.index(), of_b.index()) {
+                    return false;
+                }
+                if of_a != of_b || a.function.is_some() || b.function.is_some() {
+                    return true;
+                }
+            }
+            (of_a, of_b) => return of_a == of_b,
         }
         // Elements of an array with strides may be the same memory, but then its creator intends that.
         let axes = dependence.between_iterations(around, &a.axes, &b.axes).axes;

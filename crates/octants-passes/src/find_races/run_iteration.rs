@@ -141,7 +141,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// What is known of locals and values.
+    /// The known locals and values.
     pub fn state(&mut self) -> State {
         let frame = self.top();
         State(frame.locals.clone(), frame.values.clone())

@@ -15,7 +15,7 @@ pub(super) struct SharedLocal {
 }
 
 /// The locals that iterations of a loop store to and that others see: in the loop (true), or only code after it.
-pub(super) fn locals_shared_by(body: &Body, v: ValueId, l: &ForLoop) -> Vec<(LocalId, bool)> {
+pub(crate) fn locals_shared_by(body: &Body, v: ValueId, l: &ForLoop) -> Vec<(LocalId, bool)> {
     let seen_inside: HashSet<LocalId> = locals_of_all_iterations(body, v);
     let mut stored = BTreeSet::new();
     body.visit(l.body, &mut |_, inst| {

@@ -98,7 +98,7 @@ impl Stream {
         core.in_order(caller, || {
             solver.matrix.buffers().into_iter().chain([right]).for_each(|b| b.note_use(core, false));
             solution.note_use(core, true);
-            // SAFETY: the ranges are checked and pinned, and frees are queued behind this work.
+            // SAFETY: the ranges are checked and pinned, and frees are queued after this work.
             let end = unsafe { calls.get().solve(core.handle, right_address, solution_address) };
             core.mark_work().and(end)
         })
