@@ -152,7 +152,7 @@ impl Parameter {
         Parameter(words, head.len() + args.len())
     }
 
-    /// What the device reads.
+    /// The arguments that the device reads.
     pub fn words(&self) -> &[u64] {
         // SAFETY: that many words were written.
         unsafe { std::slice::from_raw_parts(self.0.as_ptr().cast(), self.1) }

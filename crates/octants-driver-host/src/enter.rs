@@ -332,7 +332,7 @@ unsafe extern "C" fn leave(stack: usize) -> ! {
     )
 }
 
-/// As on other processors; no bits are asked for.
+/// As on other processors; no bits are requested.
 ///
 /// # Safety
 /// That of `code`.

@@ -2,8 +2,8 @@
 //!
 //! The required size depends on memory and arguments. A counting kernel with the same arguments computes it before any
 //! gradient is written, so the allocated store always suffices. Counts are cached while they are valid
-//! (`known_results`), because on a GPU each count means a wait. If a parallel loop has more iterations than the store
-//! has lanes, each lane runs several iterations in sequence. If memory is short, there are fewer lanes.
+//! (`known_results`), because on a GPU each count requires a wait. If a parallel loop has more iterations than the
+//! store has lanes, each lane runs several iterations in sequence. If memory is short, there are fewer lanes.
 
 use octants_artifact::StoreOfGradient;
 use octants_autodiff::{STORE_PARAMS, StoreArguments};
@@ -87,7 +87,7 @@ impl GradientStore {
         GradientStore { count: Box::new(count), buffers: [buffer(0), buffer(1)], params, kept }
     }
 
-    /// To be kept on disk, where the counting code is.
+    /// The part that is cached on disk with the counting code.
     pub fn to_stored(&self) -> Option<StoreOfGradient> {
         Some(StoreOfGradient {
             count: self.count.key?,
@@ -99,7 +99,7 @@ impl GradientStore {
         })
     }
 
-    /// Of the counting code, and what [`GradientStore::to_stored`] said.
+    /// Created from the counting code, and the result of [`GradientStore::to_stored`].
     pub fn from_stored(count: Executable, stored: &StoreOfGradient) -> Option<GradientStore> {
         let buffers = stored.buffers.as_slice().try_into().ok()?;
         let params = stored.params.as_slice().try_into().ok()?;

@@ -10,9 +10,9 @@ use crate::scalar::int_bits;
 use crate::thread::{Activation, Iterations, Repeats, Thread, iterations_of, pieces_of};
 use crate::value::Value;
 
-/// What a step came to.
+/// The result of a step.
 pub(crate) enum Step {
-    /// The thread goes on.
+    /// The thread continues.
     Next,
     /// It waits for other threads, or has ended.
     Stops,

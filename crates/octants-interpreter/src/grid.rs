@@ -160,7 +160,7 @@ impl<'a> Machine<'a> {
         let size = i64::from(self.block.grid.subgroup_size);
         let live = || threads.iter().enumerate().filter(|(_, t)| !t.has_ended);
         let from = |lane: usize, t: &Thread<'a>, other: i64| {
-            // Beyond the last lane of the block there is no thread.
+            // There is no thread beyond the last lane of the block.
             let other = usize::try_from(other).ok().filter(|o| (*o as i64) < size && *o < threads.len());
             let source = &threads[other.unwrap_or(lane)];
             if source.has_ended {

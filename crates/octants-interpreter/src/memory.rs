@@ -91,7 +91,7 @@ impl Memory {
         }
     }
 
-    /// What a buffer holds: the leaves of its elements, row-major by index.
+    /// The contents of a buffer: the leaves of its elements, row-major by index.
     pub fn get(&self, b: BufferId) -> Vec<Leaf> {
         let s = scalar(&self.buffers[b.index()]);
         let read = |(region, offset)| read_bytes(self.region(region), offset, s).expect("an element is inside");
@@ -103,7 +103,7 @@ impl Memory {
         self.region(Region::Array(b.0))
     }
 
-    /// Where the leaves of a buffer are, in the order of its elements.
+    /// The positions of a buffer's leaves, in the order of its elements.
     fn places(&self, b: BufferId) -> Vec<(Region, u64)> {
         let buffer = &self.buffers[b.index()];
         let Some(shape) = self.shape(b) else { return Vec::new() };

@@ -16,7 +16,7 @@ pub(super) enum Answer {
     Source(WorldResult<FuncSource>),
 }
 
-/// Asks.
+/// Evaluates the question.
 pub(super) fn ask(world: &dyn World, lookup: &Lookup) -> Answer {
     match lookup {
         Lookup::Entity(obj) => Answer::Entity(world.entity(Obj(*obj))),

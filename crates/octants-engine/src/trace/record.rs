@@ -22,10 +22,11 @@ pub struct Tracing<'w> {
 
 #[derive(Default)]
 struct State {
-    /// What was asked before the compilation began: it is not asked again, since asking may have had effects.
+    /// Questions that were asked before the compilation began: they are not asked again, because a question may have
+    /// side effects.
     answered: VecDeque<(Lookup, Answer)>,
     asked: Vec<(Lookup, Fingerprint)>,
-    /// What is in `asked` since something was asked last that may have changed answers.
+    /// The part of `asked` after the last question that may have changed answers.
     seen: HashSet<Fingerprint>,
     /// Objects that were asked about and are immutable.
     known: HashSet<Obj>,
