@@ -112,7 +112,7 @@ impl Vendor for Cuda {
 
     unsafe fn switch_back(&self, _from: Place) {
         let mut context = null_mut();
-        // SAFETY: pushed by `switch`. There is no one to tell of an error.
+        // SAFETY: pushed by `switch`. An error cannot be reported.
         let _ = unsafe { (self.own.context_pop)(&mut context) };
     }
 

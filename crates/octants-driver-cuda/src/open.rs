@@ -65,7 +65,7 @@ pub fn list(config: &GpuConfig) -> Result<Vec<Listed>, Unavailable> {
     list_gpus(&start(config)?.0)
 }
 
-/// Opens an NVIDIA GPU, or says why it cannot be used.
+/// Opens an NVIDIA GPU; the error says why it cannot be used.
 pub fn open(config: &GpuConfig) -> Result<GpuDriver, Unavailable> {
     let (library, driver) = start(config)?;
     let context = open_context(library, config)?;

@@ -417,7 +417,7 @@ impl Driver for GpuDriver {
 
     unsafe fn destroy_foreign_graph(&self, graph: GraphHandle) {
         let Some(calls) = self.context.enter_to_free() else { return };
-        // SAFETY: as above. There is no one to tell of an error.
+        // SAFETY: as above. An error cannot be reported.
         let _ = unsafe { calls.destroy_graph(graph.0 as RawGraphExec) };
     }
 
