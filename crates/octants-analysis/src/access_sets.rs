@@ -55,14 +55,14 @@ pub struct Access {
     pub axes: Vec<AxisSet>,
 }
 
-/// What a task touches, in the order of buffers and kinds.
+/// The accesses of a task, ordered by buffer and kind.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TaskAccess {
     /// No two of them are the same.
     pub accesses: Vec<Access>,
 }
 
-/// Most sets of one buffer and kind; where there are more they become one of all elements.
+/// Most sets of one buffer and kind; if there are more, they are merged into an access of all elements.
 const MOST: usize = 16;
 
 /// What each task of a program touches.
@@ -104,7 +104,8 @@ fn of_task(program: &Program, task: &Task, functions: &[Effects]) -> TaskAccess 
     TaskAccess { accesses: accesses.collect() }
 }
 
-/// The update that tells whether others commute with it; what is no [`Op::Atomic`] commutes with nothing.
+/// The update operation, which determines whether other updates commute with it; an operation other than [`Op::Atomic`]
+/// commutes with nothing.
 fn update_of(op: &Op) -> AtomicOp {
     if let Op::Atomic(op, ..) = op { *op } else { AtomicOp::Exchange }
 }
@@ -177,7 +178,7 @@ impl Found<'_> {
         Some(AxisSet::Range { begin, end, step })
     }
 
-    /// The least or the greatest that a sum comes to.
+    /// The minimum or maximum of a sum.
     fn bound(&mut self, mut sum: Affine, greatest: bool) -> Option<Affine> {
         loop {
             let indices = sum.terms.iter().filter_map(|(term, coefficient)| match term {

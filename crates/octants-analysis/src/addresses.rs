@@ -121,7 +121,7 @@ pub fn reads_before_set(body: &Body, statements: &[ValueId], local: LocalId) -> 
     exposes(body, statements, local, &mut false)
 }
 
-/// The same, where the local may have been set already. What a loop sets counts in its own body only.
+/// The same, for a local that may have been set already. Assignments in a loop count only in its own body.
 fn exposes(body: &Body, statements: &[ValueId], local: LocalId, is_set: &mut bool) -> bool {
     for &v in statements {
         let inst = body.inst(v);

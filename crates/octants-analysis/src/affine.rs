@@ -13,14 +13,14 @@ pub struct Sums<'a> {
     known: HashMap<ValueId, Option<Affine>>,
 }
 
-/// What a program's arithmetic is taken for.
+/// The assumed arithmetic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Arithmetic {
     Wraps,
     Exact,
 }
 
-/// Operations on the way to a term; what is made of more is no sum.
+/// Operations on the way to a term; expressions with more operations are not treated as sums.
 const DEEPEST: u32 = 64;
 
 impl<'a> Sums<'a> {
@@ -44,7 +44,7 @@ impl<'a> Sums<'a> {
         Sums::new(body).seen_through(locals)
     }
 
-    /// What a value is, where it is such a sum of signed integers.
+    /// The value as such a sum of signed integers, if it is one.
     pub fn of(&mut self, v: ValueId) -> Option<Affine> {
         self.find(v, DEEPEST)
     }
@@ -138,7 +138,7 @@ mod tests {
         assert_eq!(text(&Sums::new(&b.body).of(less).unwrap()), "n + 6");
         let none = b.binary(BinaryOp::Sub, n, n);
         assert_eq!(Sums::new(&b.body).of(none).unwrap().as_constant(), Some(0));
-        // A product of two numbers that only a launch knows, and what divides, are no sums.
+        // A product of two launch-time values, or a division, is not a sum.
         for op in [BinaryOp::Mul, BinaryOp::FloorDiv] {
             let other = b.binary(op, n, n);
             assert_eq!(Sums::new(&b.body).of(other), None);

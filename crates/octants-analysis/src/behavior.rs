@@ -15,14 +15,14 @@ const LONG: u64 = 1 << 14;
 /// A body by itself.
 #[derive(Debug)]
 pub struct OwnBehavior {
-    /// What it does without the functions it calls.
+    /// The behavior without that of its callees.
     pub behavior: Behavior,
     /// The functions it calls, once for each call.
     pub calls: Vec<FuncId>,
 }
 
 impl OwnBehavior {
-    /// Looks at a body. [`own_behavior`](crate::own_behavior) keeps the answer.
+    /// Analyzes a body. [`own_behavior`](crate::own_behavior) keeps the answer.
     pub(crate) fn of(body: &Body) -> OwnBehavior {
         let mut own = OwnBehavior { behavior: Behavior::default(), calls: Vec::new() };
         let behavior = &mut own.behavior;
@@ -36,7 +36,7 @@ impl OwnBehavior {
                 Effect::Update(_) => behavior.atomics += 1,
                 Effect::For(l) => behavior.atomics += usize::from(!l.reductions.is_empty()),
                 Effect::Call(f, _) => own.calls.push(f),
-                // Blocks have the threads that the program asked for where it tells them apart.
+                // Blocks have exactly the requested threads if the code depends on the thread index.
                 Effect::Index if matches!(inst.op, Op::Grid(_) | Op::FragmentIndex(_)) => behavior.cooperates = true,
                 Effect::Pure
                 | Effect::Index

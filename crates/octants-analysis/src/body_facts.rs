@@ -23,7 +23,7 @@ pub fn local_uses(body: &Body) -> Arc<LocalUses> {
     Arc::clone(facts.local_uses.get_or_init(|| Arc::new(find_local_uses(body))))
 }
 
-/// What a body does without the functions that it calls.
+/// The behavior of a body without its callees.
 pub fn own_behavior(body: &Body) -> Arc<OwnBehavior> {
     let facts = body.facts().get::<BodyFacts>();
     Arc::clone(facts.behavior.get_or_init(|| Arc::new(OwnBehavior::of(body))))
@@ -48,7 +48,7 @@ mod tests {
         let mut body = b.body;
         let first = own_behavior(&body);
         assert!(first.behavior.draws);
-        // A copy has the facts of what it is a copy of.
+        // A copy has the facts of the original.
         let copy = body.clone();
         assert!(Arc::ptr_eq(&first, &own_behavior(&body)) && Arc::ptr_eq(&first, &own_behavior(&copy)));
         body.blocks[0].clear();

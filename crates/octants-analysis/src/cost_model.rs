@@ -56,7 +56,7 @@ impl<'t> CostModel<'t> {
         }
     }
 
-    /// Scalar instructions of an instruction, its blocks aside.
+    /// Scalar instructions of an instruction, without its blocks.
     pub fn size(self, body: &Body, inst: &Inst) -> usize {
         inst.ty.leaf_count().max(1) * self.instructions(body, &inst.op)
     }
@@ -128,7 +128,7 @@ impl Times<'_> {
                 Op::Loop(b) => UNKNOWN_TRIPS * (one + self.block(body, *b)),
                 Op::If(_, a, b) => BRANCH + self.block(body, *a).max(self.block(body, *b)) * TAKEN,
                 Op::Call(f, _) => CALL + self.function(*f),
-                op => panic!("compiler bug: no cost is known of what {op:?} executes"),
+                op => panic!("compiler bug: no cost for the operations that {op:?} executes"),
             },
             CostClass::Free
             | CostClass::Argument

@@ -42,7 +42,7 @@ impl Subscript {
     }
 }
 
-/// What the test tells of two iterations of a loop.
+/// The result of the test for two iterations of a loop.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BetweenIterations {
     /// Per axis of the loop: which of its indices meet. `Perhaps` also when no subscript depends on the axis.
@@ -58,7 +58,7 @@ pub struct Dependence<'a> {
     memory: KnownMemory,
 }
 
-/// What diagnostics know of a kernel's memory.
+/// A kernel's memory as diagnostics see it.
 #[derive(Debug, Clone, Default)]
 pub struct KnownMemory {
     /// Arrays that are the same as others, which have their extents.
@@ -88,7 +88,7 @@ impl<'a> Dependence<'a> {
         Dependence { body, sums: Sums::as_meant(body).seen_through(locals), memory }
     }
 
-    /// The subscripts on the way to an address, outermost first; unknown from where it is not known what it points to.
+    /// The subscripts on the way to an address, outermost first; unknown once its target is unknown.
     pub fn subscripts(&mut self, address: ValueId) -> Vec<Subscript> {
         let mut subscripts = match &self.body.inst(address).op {
             Op::ElementAddr(base, _) | Op::MemberAddr(base, _) => self.subscripts(*base),
@@ -123,7 +123,7 @@ impl<'a> Dependence<'a> {
 
     /// Which iterations of a loop reach the same elements by two accesses in its body.
     pub fn between_iterations(&mut self, around: ValueId, a: &[Subscript], b: &[Subscript]) -> BetweenIterations {
-        let Op::For(l) = &self.body.inst(around).op else { panic!("compiler bug: only loops have iterations") };
+        let Op::For(l) = &self.body.inst(around).op else { panic!("compiler bug: not a loop") };
         let mut equations: Vec<Vec<Equation>> = vec![Vec::new(); l.dims.len()];
         let (mut is_exact, mut apart) = (true, false);
         for (x, y) in a.iter().zip(b) {
@@ -149,7 +149,7 @@ impl<'a> Dependence<'a> {
     }
 
     /// The ranges of a later loop's axes by which an access there reaches each element of one in a loop before it.
-    /// `None` where it may not.
+    /// `None` if it may not.
     pub fn in_later_loops(&self, read: &[Subscript], written: &[Subscript]) -> Option<SameRanges> {
         let mut ranges = SameRanges::default();
         let mut leads = |(x, y): (&Subscript, &Subscript)| match (x.value, y.value) {
@@ -198,7 +198,7 @@ impl<'a> Dependence<'a> {
         values.is_some_and(|(x, y)| same_value(self.body, x, y) && !is_read(self.body, x))
     }
 
-    /// What an axis says of iterations `i` and `j` of a loop.
+    /// The constraint of an axis on iterations `i` and `j` of a loop.
     fn relate(&self, around: ValueId, x: &Subscript, y: &Subscript) -> Relation {
         let (Some(x_sum), Some(y_sum)) = (&x.sum, &y.sum) else {
             return if self.are_same(x, y) { Relation::Holds } else { Relation::Unknown };
@@ -248,7 +248,8 @@ impl<'a> Dependence<'a> {
         }
     }
 
-    /// Whether subscripts meet whose ranges say nothing: those that no loop changes, and steps of different remainders.
+    /// Whether subscripts may be equal although their ranges are unknown: those that no loop changes, and steps of
+    /// different remainders.
     fn points_meet(&self, x: &Subscript, y: &Subscript) -> Meeting {
         if let (Some(x), Some(y)) = (&x.sum, &y.sum) {
             let Some(apart) = x.times(-1).and_then(|x| y.plus(&x)) else { return Meeting::Perhaps };
@@ -285,7 +286,7 @@ impl<'a> Dependence<'a> {
         let Op::For(l) = &self.body.inst(l).op else { return None };
         let range = *l.dims.get(axis as usize)?;
         let low = self.sum(range.begin)?.as_constant()?.checked_add(sum.constant)?;
-        // Of other sums it is not known whether the range is empty.
+        // For other sums, the range may be empty.
         let end = self.sum(range.end).filter(|end| match single_term(end) {
             Some((term, factor)) => factor == 1 && end.constant == 0 && !matches!(term, Term::Index(..)),
             None => end.as_constant().is_some(),
@@ -298,7 +299,7 @@ fn common_divisor(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { common_divisor(b, a % b) }
 }
 
-/// What an axis says of two iterations.
+/// The constraint of an axis on two iterations.
 enum Relation {
     /// Its indices never are the same.
     Apart,
@@ -322,7 +323,8 @@ impl OfLoop {
     }
 }
 
-/// Splits a sum into what depends on a loop's index along one axis, with the constant, and the rest.
+/// Splits a sum into the part that depends on a loop's index along one axis, with the constant, and the remaining
+/// terms.
 fn split(sum: &Affine, around: ValueId) -> Option<(OfLoop, Affine)> {
     let mut rest = sum.clone();
     let mut of_loop = OfLoop { axis: None, factor: 0, plus: std::mem::take(&mut rest.constant) };
@@ -350,7 +352,7 @@ fn certain(meets: bool) -> Meeting {
     if meets { Meeting::Certain } else { Meeting::Apart }
 }
 
-/// Values from `low` to before `high`, which may be a number of the launch, or not known.
+/// Values in `[low, high)`, where `high` may be a launch-time value, or unknown.
 struct IndexRange {
     low: i64,
     high: Option<Affine>,
@@ -437,7 +439,7 @@ mod tests {
             [i, b.binary(BinaryOp::Add, i, one)]
         });
         assert_eq!((within, between), (Meeting::Apart, exact(Meeting::Certain)));
-        // Of 0..n and 1..n + 1 it is not known whether they have more than one element.
+        // 0..n and 1..n + 1 may have at most one element.
         assert_eq!(tasks, Meeting::Perhaps);
     }
 

@@ -8,7 +8,7 @@ use octants_ir::{AccessSet, Body, Effect, FuncId, Op, Type, ValueId};
 
 use crate::addresses::{Place, trace_address};
 
-/// What a body touches, seen from outside.
+/// The memory effects of a body that are visible outside of it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Effects {
     /// Buffers and frame slots.
@@ -74,7 +74,7 @@ pub(crate) struct OwnEffects {
 }
 
 impl OwnEffects {
-    /// Looks at a body.
+    /// Analyzes a body.
     pub fn of(body: &Body) -> OwnEffects {
         let mut own = OwnEffects { effects: Effects::default(), calls: Vec::new() };
         body.visit(body.root, &mut |_, inst| match inst.op.effect() {
@@ -92,12 +92,12 @@ impl OwnEffects {
     }
 }
 
-/// Where the arguments of a call that are references point.
+/// The targets of a call's reference arguments.
 fn passed(body: &Body, args: &[ValueId]) -> Vec<Option<Place>> {
     args.iter().map(|a| matches!(body.ty(*a), Type::Ref(_)).then(|| trace_address(body, *a))).collect()
 }
 
-/// Adds the effects of one operation, the blocks in it aside.
+/// Adds the effects of one operation, without its blocks.
 pub fn inst_effects(body: &Body, op: &Op, functions: &[Effects], e: &mut Effects) {
     let place = |v: ValueId| trace_address(body, v);
     match op.effect() {

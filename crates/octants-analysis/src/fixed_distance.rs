@@ -13,11 +13,11 @@ pub(crate) enum Distance {
     Known(i64),
     /// They are never the same.
     Different,
-    /// Nothing is known.
+    /// Unknown.
     Unknown,
 }
 
-/// The distance of two values. `source` sees through locals; `is_fixed` tells of a load whether it yields the same at
+/// The distance of two values. `source` sees through locals; `is_fixed` returns whether a load yields the same value at
 /// any time.
 pub(crate) fn fixed_distance(
     body: &Body,
@@ -31,7 +31,7 @@ pub(crate) fn fixed_distance(
     if same_value_by(body, x, y, &|x, y| is_load(x) && is_load(y) && is_fixed(x)) {
         return Distance::Known(by);
     }
-    // Remainders by one number differ where the distance is no multiple of it.
+    // Remainders by the same divisor differ if the distance is not a multiple of it.
     match (&body.inst(x).op, &body.inst(y).op) {
         (Op::Binary(f @ (BinaryOp::Mod | BinaryOp::Rem), u, m), Op::Binary(g, v, n)) if f == g && by == 0 => {
             let (m, n) = (known_int(body, source(*m)), known_int(body, source(*n)));

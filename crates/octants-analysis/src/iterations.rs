@@ -49,7 +49,7 @@ fn visit_outside(body: &Body, block: BlockId, of: ValueId, f: &mut impl FnMut(&O
     }
 }
 
-/// Different ways to index a buffer that are compared with each other; with more of them nothing is known.
+/// Different ways to index a buffer that are compared with each other; beyond this number, the result is unknown.
 const MOST_INDICES: usize = 16;
 
 /// The buffers in which no two iterations of a parallel loop touch the same element.

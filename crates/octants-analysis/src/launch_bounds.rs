@@ -4,7 +4,7 @@
 use octants_ir::schedule::{LaunchBound, LocalUses};
 use octants_ir::{Affine, BinaryOp, Body, Buffer, Const, Layout, Op, Scalar, Term, Type, ValueId};
 
-/// A value of a task as the launcher can know it.
+/// A value of a task that the launcher can compute.
 ///
 /// Unlike [`Sums`](crate::Sums), which are exact, it follows the program's arithmetic and may wrap around.
 pub fn launch_bound(buffers: &[Buffer], body: &Body, locals: &LocalUses, v: ValueId) -> LaunchBound {
@@ -30,7 +30,7 @@ pub fn launch_bound(buffers: &[Buffer], body: &Body, locals: &LocalUses, v: Valu
         },
         Op::Shape(b, axis) => match &buffers[b.index()].layout {
             Layout::Dense { shape, .. } => Known(shape[*axis as usize] as i64),
-            // An i32 is only asked for where the extent fits.
+            // An i32 is only requested if the extent fits.
             Layout::Contiguous | Layout::Strided => Sum(Affine::from(Term::Extent(*b, *axis)), own),
             // A product of extents.
             Layout::Flat(_) => Computed,

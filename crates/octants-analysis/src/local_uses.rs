@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use octants_ir::schedule::{LocalUse, LocalUses};
 use octants_ir::{BlockId, Body, Op, ValueId};
 
-/// Looks at the locals of a body. [`BodyFacts`](crate::BodyFacts) keep the answer.
+/// Finds the uses of a body's locals. [`BodyFacts`](crate::BodyFacts) keep the answer.
 pub(crate) fn find_local_uses(body: &Body) -> LocalUses {
     let parallel_bodies = &parallel_bodies(body)[..];
     let locals = vec![Uses::default(); body.locals.len()];
@@ -44,7 +44,7 @@ fn parallel_bodies(body: &Body) -> Vec<BlockId> {
     found
 }
 
-/// What the walk has seen of a local.
+/// The uses of a local found so far.
 #[derive(Debug, Default, Clone)]
 struct Uses {
     first: Option<usize>,

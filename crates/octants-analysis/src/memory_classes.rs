@@ -39,8 +39,8 @@ impl<'a> MemoryClasses<'a> {
         self.with_arrays(overlapping(self.buffers))
     }
 
-    /// The classes of accesses that the optimizer may tell apart. With vectors what overlaps is one class: LLVM 22
-    /// joins loads of neighbors into one at the first of them, and looks for stores between them only in their class.
+    /// The alias classes that the optimizer may distinguish. With vectors what overlaps is one class: LLVM 22 joins
+    /// loads of neighbors into one at the first of them, and looks for stores between them only in their class.
     pub fn access_classes(&self, has_vectors: bool) -> Vec<MemoryClass> {
         let first = if has_vectors { self.overlapping() } else { self.sharing() };
         let mut sizes = vec![0; first.len()];

@@ -21,7 +21,7 @@ pub fn same_value(body: &Body, a: ValueId, b: ValueId) -> bool {
     compare(body, a, b, &mut |body, a, b| same_address(body, a, b))
 }
 
-/// The same, where `loads` tells of two loads from the same address whether they yield the same.
+/// The same, but `loads` decides whether two loads from the same address yield the same value.
 pub(crate) fn same_value_by(body: &Body, a: ValueId, b: ValueId, loads: &dyn Fn(ValueId, ValueId) -> bool) -> bool {
     compare(body, a, b, &mut |body, a, b| match (&body.inst(a).op, &body.inst(b).op) {
         (Op::Load(x), Op::Load(y)) => same_address(body, *x, *y) && loads(a, b),
@@ -29,7 +29,7 @@ pub(crate) fn same_value_by(body: &Body, a: ValueId, b: ValueId, loads: &dyn Fn(
     })
 }
 
-/// Compares values through arithmetic; `leaf` compares what is no arithmetic.
+/// Compares values through arithmetic; `leaf` compares operations that are not arithmetic.
 fn compare(body: &Body, a: ValueId, b: ValueId, leaf: &mut dyn FnMut(&Body, ValueId, ValueId) -> bool) -> bool {
     if a == b {
         return true;

@@ -7,7 +7,7 @@ pub enum Meeting {
     Apart,
     /// Only accesses of one iteration do.
     Own,
-    /// Not known.
+    /// Unknown.
     Perhaps,
     /// Some do, if both accesses run in all iterations. Between iterations: of two that differ.
     Certain,
@@ -27,7 +27,7 @@ pub(crate) struct Equation {
     pub second: Multiple,
 }
 
-/// Pairs of iterations of a range that solve all equations. An end that is not known is taken to be far away.
+/// Pairs of iterations of a range that solve all equations. An unknown end is assumed to be far away.
 pub(crate) fn solve(begin: Option<i64>, end: Option<i64>, equations: &[Equation]) -> Meeting {
     /// Iterations are tried one after the other, at most this many.
     const MOST: i64 = 1 << 16;
@@ -111,7 +111,7 @@ mod tests {
         assert_eq!(of((Some(0), Some(4)), (0, 2), (1, 0)), Meeting::Certain);
         assert_eq!(of((Some(0), Some(4)), (0, 4), (1, 0)), Meeting::Apart);
         assert_eq!(of((Some(0), Some(1)), (0, 0), (1, 0)), Meeting::Apart);
-        // Where it begins is not known, or it is too long to try.
+        // Its start is unknown, or it is too long to enumerate.
         assert_eq!(of((None, None), (0, 2), (1, 0)), Meeting::Perhaps);
         assert_eq!(of((Some(0), None), (2, 0), (-1, -1)), Meeting::Perhaps);
     }

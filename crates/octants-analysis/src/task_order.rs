@@ -51,7 +51,7 @@ pub fn task_order(program: &Program, arrays_may_alias: bool) -> Vec<Vec<u32>> {
     order
 }
 
-/// What a task says to the host.
+/// The messages of a task to the host.
 #[derive(Debug, Clone, Copy, Default)]
 struct Talk {
     prints: bool,
@@ -59,7 +59,7 @@ struct Talk {
 }
 
 impl Talk {
-    /// Of a body, given what the functions say that it may call.
+    /// The messages of a body, given those of its callees.
     fn of(body: &Body, functions: &[Talk]) -> Talk {
         let mut talk = Talk::default();
         body.visit(body.root, &mut |_, inst| match inst.op.effect() {
@@ -103,7 +103,7 @@ fn callees(body: &Body) -> Vec<FuncId> {
     found
 }
 
-/// What a task touches, ready for comparisons.
+/// The accesses of a task, prepared for comparisons.
 struct Touched<'a> {
     task: &'a Task,
     /// Accesses by the class of their memory.
@@ -192,7 +192,7 @@ mod tests {
     #[test]
     fn tasks_on_different_buffers_are_not_ordered() {
         let program = program(&[copy("a", 0, 1, 0), copy("b", 0, 2, 0), copy("c", 1, 3, 0), copy("d", 2, 3, 0)]);
-        // `d` overwrites what `c` has written, so it is behind `c`, and with it behind `a`.
+        // `d` overwrites what `c` has written, so it depends on `c`, and through it on `a`.
         assert_eq!(task_order(&program, false), [vec![], vec![], vec![0], vec![1, 2]]);
         assert_eq!(task_order(&program, true), [vec![], vec![0], vec![1], vec![2]]);
     }

@@ -76,8 +76,8 @@ pub struct Indices {
 }
 
 impl Access {
-    /// The indices of each axis in a launch with these argument slots. What begins or ends beside its axis, or ends
-    /// before it begins, is all of the axis: what the program computes may have wrapped.
+    /// The indices of each axis in a launch with these argument slots. A range that starts or ends outside its axis, or
+    /// ends before it starts, is widened to the whole axis: what the program computes may have wrapped.
     pub fn ranges<'a>(&'a self, slots: &'a [u64]) -> impl Iterator<Item = Indices> + 'a {
         self.axes.iter().map(|axis| axis.indices(slots))
     }
@@ -95,12 +95,12 @@ impl AccessAxis {
 }
 
 impl SlotSum {
-    /// A number that is no argument's.
+    /// A number that does not come from an argument.
     pub fn constant(constant: i64) -> SlotSum {
         SlotSum { constant, terms: Vec::new() }
     }
 
-    /// The number in a launch with these argument slots; `None` where it does not fit.
+    /// The number in a launch with these argument slots; `None` if it does not fit.
     pub fn value(&self, slots: &[u64]) -> Option<i64> {
         self.terms.iter().try_fold(self.constant, |sum, (slot, kind, coefficient)| {
             let number = kind.integer(*slots.get(*slot as usize)?)?;

@@ -28,7 +28,8 @@ pub enum Overlap {
 }
 
 impl TaskLaunch<'_> {
-    /// The order of the two launches may matter. `overlap` tells how a buffer of this launch is to one of the other.
+    /// The order of the two launches may matter. `overlap` returns how a buffer of this launch overlaps one of the
+    /// other.
     pub fn conflicts_with(&self, other: &TaskLaunch<'_>, overlap: impl Fn(u32, u32) -> Overlap) -> bool {
         self.access.iter().any(|a| {
             other.access.iter().any(|b| {
@@ -121,7 +122,7 @@ mod tests {
         assert!(!conflicts(&write, 0, &read, 10, Overlap::Same));
         assert!(!conflicts(&write, 20, &read, 10, Overlap::Same));
         assert!(conflicts(&write, 20, &read, 10, Overlap::Partial));
-        // Behind the axis nothing is known of the range.
+        // The range is unknown beyond the axis.
         assert!(conflicts(&write, 995, &read, 10, Overlap::Same));
         assert!(!conflicts(&write, 0, &access(1, AccessKind::Read, (0, 10, 1)), 0, Overlap::Same));
     }

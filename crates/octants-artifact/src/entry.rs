@@ -56,7 +56,7 @@ pub(crate) fn check_entry(bytes: &[u8]) -> Result<(&[u8], &[u8]), Refused> {
     if head[..FORMAT_AT] != MAGIC {
         return Err(Refused::Damaged);
     }
-    // Ahead of the checksum, which another format may form in another way.
+    // Before the checksum, which another format may compute differently.
     if head[FORMAT_AT..COMPILER_AT] != FORMAT.to_le_bytes() {
         return Err(Refused::OtherFormat);
     }
@@ -64,7 +64,7 @@ pub(crate) fn check_entry(bytes: &[u8]) -> Result<(&[u8], &[u8]), Refused> {
     if whole { Ok((head, body)) } else { Err(Refused::Damaged) }
 }
 
-/// The compiler that wrote an entry, as far as its first bytes tell.
+/// The compiler that wrote an entry, according to its first bytes.
 pub(crate) fn compiler_of(bytes: &[u8]) -> Option<&[u8]> {
     (bytes.starts_with(&MAGIC)).then_some(bytes.get(COMPILER_AT..KEY_AT)?)
 }

@@ -51,7 +51,8 @@ impl KeyBuilder {
     }
 }
 
-/// Keeps what a `Hash` writes. It is hashed as a whole at the end: a cryptographic hash of many small pieces is slow.
+/// Collects the bytes that a `Hash` writes. It is hashed as a whole at the end: a cryptographic hash of many small
+/// pieces is slow.
 impl Hasher for KeyBuilder {
     fn write(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);

@@ -166,7 +166,7 @@ pub struct Pointer {
 /// How a parallel task is divided.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ParallelMeta {
-    /// Symbol of the function that computes the number of iterations, where the launcher cannot tell it from `axes`.
+    /// Symbol of the function that computes the number of iterations, if it cannot be computed from `axes`.
     pub count_symbol: Option<String>,
     /// The number of iterations, if known at compile time.
     pub count: Option<u64>,
@@ -284,8 +284,7 @@ impl ParallelMeta {
     }
 }
 
-/// The number of indices between the bounds of axes, in a launch with these argument slots; `None` where it cannot be
-/// told.
+/// The number of indices between the bounds of axes, in a launch with these argument slots; `None` if it is unknown.
 pub fn iterations(axes: &[(Bound, Bound)], args: &[u64]) -> Option<u64> {
     axes.iter().try_fold(1u64, |count, (begin, end)| {
         let extent = end.value(args)?.saturating_sub(begin.value(args)?).max(0);
@@ -502,7 +501,7 @@ mod tests {
     fn bounds_are_read_as_what_their_slots_hold() {
         use ScalarKind::*;
         let value = |bits: u64, kind, more| Bound::Slot(0, kind, more).value(&[bits]);
-        // What the rest of a slot holds does not matter.
+        // The other bytes of a slot are ignored.
         let noise = 0x5555_5555_5555_5500;
         for (kind, bits, expected) in [
             (U1, 1, 1),

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::entry::{Refused, check_entry, compiler_of, write_entry};
 use crate::{Artifact, Key, Pointer, key_of_bytes};
 
-/// What a graph does.
+/// The operations of a graph.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct SavedGraph {
     /// The code of its launches.
@@ -26,7 +26,7 @@ pub struct SavedKernel {
     pub artifact: Artifact,
     /// Argument slots that hold addresses.
     pub pointers: Vec<Pointer>,
-    /// The code makes numbers of addresses.
+    /// The code converts addresses to integers.
     pub tells_addresses: bool,
 }
 
@@ -37,7 +37,7 @@ pub enum SavedMemory {
     Named {
         /// By which name.
         name: String,
-        /// What the user gave, in words: another one has to be the same.
+        /// A description of what the user passed: another one has to be the same.
         what: String,
         /// Its length.
         bytes: u64,
@@ -76,7 +76,7 @@ pub struct SavedStep {
     pub lane: u32,
     /// Steps before it that it waits for.
     pub behind: Vec<u32>,
-    /// What it does.
+    /// Its operation.
     pub work: SavedWork,
 }
 
@@ -120,7 +120,7 @@ pub enum UnreadableGraph {
 }
 
 impl SavedGraph {
-    /// The graph as bytes, for programs whose compiler and device `made_for` stands for.
+    /// The graph as bytes, for programs with the compiler and device that `made_for` identifies.
     pub fn to_bytes(&self, made_for: &Key) -> Result<Vec<u8>, String> {
         let body = postcard::to_stdvec(self).map_err(|e| e.to_string())?;
         Ok(write_entry(made_for, &kind(), &body))
@@ -142,7 +142,7 @@ impl SavedGraph {
     }
 }
 
-/// Stands for graphs where an entry has its key.
+/// Marks graphs among the entries.
 fn kind() -> Key {
     key_of_bytes(b"captured graph")
 }

@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Bound, iterations};
 
-/// Shared memory that a task scatters sums to. On the CPU each thread adds into a copy of its own where that pays, and
-/// all together add the copies to the shared memory in the end.
+/// Shared memory that a task scatters sums to. On the CPU, each thread adds to a private copy if that pays off, and at
+/// the end all threads merge the copies into the shared memory.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ScatterCopies {
     /// The parts of a copy, in order.

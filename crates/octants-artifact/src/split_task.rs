@@ -15,12 +15,12 @@ pub struct SplitTask {
     pub adds: Vec<(u32, u64, u64)>,
     /// The split arrays that it reads or adds to at rows between bounds.
     pub local: Vec<LocalRows>,
-    /// Other memory that it updates: each part of the task makes a part of the sum.
+    /// Other memory that it updates: each part of the task computes a partial sum.
     pub updates: Vec<(u32, UpdateOp, SplitMemory)>,
     /// The split arrays whose rows wrap around, with what the code takes for the number of rows and for the end of the
     /// rows that it runs over, where these are constants.
     pub wraps: Vec<(u32, Option<i64>, Option<i64>)>,
-    /// Rows that have to be the last of the array.
+    /// Rows that must be the last ones of the array.
     pub last_rows: Vec<(u32, i64)>,
 }
 
@@ -37,7 +37,7 @@ pub struct LocalRows {
     pub last: RowBound,
 }
 
-/// A row that a launch knows.
+/// A row that is known at launch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RowBound {
     /// A constant.

@@ -47,13 +47,14 @@ const TRACES: &str = ".traces";
 pub struct StoreOptions {
     /// The folder; made when something is first stored.
     pub folder: PathBuf,
-    /// Names the compiler, its version and build: only to tell entries of others apart, keys hold it already.
+    /// Names the compiler, its version and build: only to recognize entries of other compilers; keys contain it
+    /// already.
     pub compiler: Key,
     /// Bytes that the entries may take.
     pub most_bytes: u64,
-    /// What a full store keeps.
+    /// The eviction policy of a full store.
     pub policy: Policy,
-    /// Part of the bound that a sweep frees, so that the next one is not due at once.
+    /// Fraction of the limit that a sweep frees, so that the next one is not due immediately.
     pub free_part: f64,
     /// The user has named the folder, and may share it.
     pub named: bool,
@@ -76,9 +77,9 @@ pub enum Policy {
 #[derive(Debug)]
 pub struct Store {
     options: StoreOptions,
-    /// Whose files are loaded, once the folder is there.
+    /// The owners whose files are loaded, once the folder exists.
     trust: OnceLock<Trust>,
-    /// A file that was not loaded, until someone was told.
+    /// A file that was not loaded, until it is reported.
     refused: Mutex<Refusals>,
     read_only: AtomicBool,
     written: AtomicU64,
@@ -166,7 +167,7 @@ impl Store {
         &self.options.folder
     }
 
-    /// Whose files are loaded from the folder. The error says why none are.
+    /// Whose files are loaded from the folder. The error gives the reason.
     fn trust(&self) -> Result<Trust, String> {
         if let Some(trust) = self.trust.get() {
             return Ok(*trust);
@@ -196,7 +197,7 @@ impl Store {
         }
     }
 
-    /// What to tell the user of files that were not loaded; once.
+    /// The warning about files that were not loaded; once.
     pub fn take_notice(&self) -> Option<String> {
         self.refused.lock().unwrap_or_else(PoisonError::into_inner).notice.take()
     }
@@ -242,7 +243,7 @@ impl Store {
             None
         })?;
         let mut bytes = Vec::new();
-        // Not being able to read now says nothing about the entry.
+        // A failed read does not make the entry invalid.
         bytes.try_reserve_exact(usize::try_from(about.len()).ok()?.checked_add(1)?).ok()?;
         file.read_to_end(&mut bytes).ok()?;
         match read_entry(key, &bytes).and_then(|body| decode(body).map_err(|_| Refused::Damaged)) {
@@ -452,9 +453,9 @@ pub(crate) fn list(folder: &Path) -> Vec<(PathBuf, String)> {
     entries.map(|e| (e.path(), e.file_name().to_string_lossy().into_owned())).collect()
 }
 
-/// Makes an entry appear at once, or not at all.
+/// Creates an entry atomically.
 fn write(path: &Path, trust: Trust, bytes: &[u8]) -> io::Result<()> {
-    let folder = path.parent().expect("compiler bug: an entry is in a folder");
+    let folder = path.parent().expect("compiler bug: a cache entry without a parent folder");
     trust.make_folders(folder)?;
     let temporary = folder.join(temporary_name());
     let written =

@@ -1,4 +1,4 @@
-//! The execution order of an artifact's tasks: what a launcher needs of a program's task graph.
+//! The execution order of an artifact's tasks: the part of a program's task graph that a launcher needs.
 
 use serde::{Deserialize, Serialize};
 
@@ -32,7 +32,7 @@ pub enum GraphPart {
     Checkpoint {
         /// The user's number of it.
         label: i64,
-        /// The launch may end after the body where this is not zero.
+        /// The launch ends after the body if this is not zero.
         yields_on: Condition,
         /// What runs again when a launch resumes here.
         body: Vec<GraphPart>,
@@ -46,13 +46,12 @@ pub struct Condition {
     pub slot: Option<u32>,
     /// Bytes from there.
     pub offset: u64,
-    /// What it is.
+    /// Its kind.
     pub kind: ScalarKind,
 }
 
 impl Condition {
-    /// The address in a launch with these argument slots and a frame at this address; `None` where there is no such
-    /// slot.
+    /// The address in a launch with these argument slots and a frame at this address; `None` if there is no such slot.
     pub fn address(&self, args: &[u64], frame: u64) -> Option<u64> {
         let base = match self.slot {
             Some(slot) => *args.get(slot as usize)?,
@@ -63,7 +62,7 @@ impl Condition {
 }
 
 /// The graph of tasks that run in order, but for neighbors of different groups, which do not wait for one another.
-/// Empty where there are none.
+/// Empty if there are none.
 pub fn graph_of_groups(groups: &[Option<u32>]) -> Vec<GraphPart> {
     let mut runs: Vec<(Option<u32>, (u32, u32))> = Vec::new();
     for (group, task) in groups.iter().zip(0..) {

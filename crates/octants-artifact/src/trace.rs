@@ -53,7 +53,7 @@ pub enum Lookup {
     TypeName(u32),
 }
 
-/// A value to make an object of.
+/// A value to create an object from.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Made {
     /// `None`.
@@ -118,7 +118,7 @@ pub struct Outcome {
     pub arguments: ArgumentPlan,
     /// The values that a gradient keeps in the store of a launch.
     pub store: Option<StoreOfGradient>,
-    /// What the results depend on of code that only tells something, where that is numbers and memory alone.
+    /// The inputs of code that only computes results, if these inputs are only numbers and memory.
     pub depends: Option<Dependence>,
     /// Type of the result.
     pub result: ValueType,
@@ -135,7 +135,7 @@ pub struct Outcome {
 /// How a launch of a gradient makes its store.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StoreOfGradient {
-    /// Key of the artifact that counts what the store must hold.
+    /// Key of the artifact that computes the size of the store.
     pub count: Key,
     /// Its slots of addresses, and whether it writes there.
     pub pointers: Vec<Pointer>,
@@ -145,11 +145,11 @@ pub struct StoreOfGradient {
     pub params: Vec<u32>,
     /// What is kept, for messages.
     pub kept: String,
-    /// What the count depends on, where that is numbers and memory alone.
+    /// The inputs of the count, if these are only numbers and memory.
     pub depends: Option<Dependence>,
 }
 
-/// What the results of code depend on that writes nothing.
+/// The inputs of code that writes no memory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dependence {
     /// Slots: numbers, addresses, and what tells where elements are.
@@ -175,7 +175,7 @@ pub struct ArgumentPlan {
     pub pointers: Vec<Pointer>,
 }
 
-/// Where a launch finds an array.
+/// The source of an array at launch.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum ArraySource {
     /// An argument: position of the parameter, members from there.
@@ -242,14 +242,14 @@ pub struct StoredWarning {
     pub text: String,
     /// File and line.
     pub place: Option<(String, u32)>,
-    /// What it is about.
+    /// Its subject.
     pub about: WarningKind,
 }
 
-/// What a warning is about.
+/// The subject of a warning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WarningKind {
-    /// What the program may do.
+    /// What the program might do.
     Effect,
     /// How it is written.
     Syntax,

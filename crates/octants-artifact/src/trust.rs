@@ -44,12 +44,12 @@ mod unix {
     }
 
     impl Trust {
-        /// In a folder that nobody has made yet.
+        /// In a folder that does not exist yet.
         pub(crate) fn new() -> Trust {
             Trust { owner: me(), group: false, mode: 0o700 }
         }
 
-        /// In a folder that is there. The error says why nothing there is to be trusted.
+        /// In an existing folder. The error gives the reason why nothing there is trusted.
         pub(crate) fn of(folder: &Metadata, named: bool) -> Result<Trust, String> {
             let (owner, mode) = (folder.uid(), folder.mode() & 0o7777);
             if mode & OTHERS_WRITE != 0 {
@@ -70,7 +70,7 @@ mod unix {
             kept && (self.group || is_own(file.uid()) || file.uid() == self.owner)
         }
 
-        /// Opens a file for reading; `None` where it is none, and `Err` where it is not to be trusted.
+        /// Opens a file for reading; `None` if it is not, and `Err` if it is not trusted.
         pub(crate) fn open(self, path: &Path) -> io::Result<Option<(File, Metadata)>> {
             let Some((file, about)) = open_regular(path)? else { return Ok(None) };
             if self.allows(&about) {

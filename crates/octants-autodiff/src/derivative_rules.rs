@@ -1,7 +1,7 @@
 //! The differentiation rules: the derivative of each operation, as code for both modes.
 //!
-//! The operation table says how an operation takes part (`octants_ir::Derivative`). Operations with a rule are linear
-//! maps from the tangents of their operands to the tangent of their result. [`push_forward`] builds that map.
+//! The operation table says how an operation is differentiated (`octants_ir::Derivative`). Operations with a rule are
+//! linear maps from the tangents of their operands to the tangent of their result. [`push_forward`] builds that map.
 //! [`pull_back`] builds its transpose, which maps the adjoint of the result to contributions to the adjoints of the
 //! operands. Component-wise operations state a [`Partial`] for each operand, once, and both functions use it. The
 //! others (`MatMul`, `Extract`, ...) are linear, or nearly, and are in both functions.
@@ -9,8 +9,8 @@
 //! A tangent or adjoint has the type of its value. In a struct, members that are not floats have the tangent zero.
 //! Integers have no derivative: a conversion to an integer ends it.
 //!
-//! Where a derivative does not exist, one is chosen: zero for `Abs`, the second operand's for `Min` and `Max` of
-//! equals, zero at the steps of `Floor` and similar functions. Where it is infinite, as for `Sqrt` at zero, it is
+//! If a derivative does not exist, one is chosen: zero for `Abs`, the second operand's for `Min` and `Max` of equals,
+//! zero at the steps of `Floor` and similar functions. An infinite derivative, such as that of `Sqrt` at zero, stays
 //! infinite. Components not selected by `Min`, `Max`, `Select` and folds contribute exactly zero, so an infinity in
 //! them does not become NaN.
 //!
@@ -29,8 +29,7 @@ pub fn has_derivative(ty: &Type) -> bool {
     }
 }
 
-/// The derivative of a result by one operand, component by component: what a tangent is multiplied by, and an adjoint
-/// too.
+/// The derivative of a result by one operand, component by component: the factor of a tangent or an adjoint.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Partial {
     One,
@@ -41,9 +40,9 @@ enum Partial {
     Over(ValueId),
     /// One half over this.
     HalfOver(ValueId),
-    /// One where the condition holds, else zero.
+    /// One if the condition holds, else zero.
     If(ValueId),
-    /// Zero where the condition holds, else one.
+    /// Zero if the condition holds, else one.
     Unless(ValueId),
 }
 
@@ -131,7 +130,7 @@ fn unary_partial(b: &mut Builder, op: UnaryOp, x: ValueId, y: ValueId) -> Partia
             Over(b.binary(Mul, x, ln2))
         }
         Sgn | Floor | Ceil | Round | Trunc | IsNan | IsInf | BitNot | LogicNot | Popcnt | Clz | Ffs | StopGrad => {
-            panic!("compiler bug: {op:?} has no rule")
+            panic!("compiler bug: {op:?} has no derivative rule")
         }
     }
 }
@@ -165,7 +164,7 @@ fn binary_partial(b: &mut Builder, op: BinaryOp, operand: usize, [x0, x1]: [Valu
         }
         // x1 * x0^(x1 - 1), and 0 where x1 is 0, also for x0 = 0.
         Pow if first => power_partial(b, x0, x1),
-        // y * log(x0); for x0 = 0, where y is constant as far as it exists, 0.
+        // y * log(x0); 0 for x0 = 0, where y is constant wherever it exists.
         Pow => {
             let (zero, log) = (zero_like(b, x0), b.unary(UnaryOp::Log, x0));
             let (product, at_zero) = (b.binary(Mul, y, log), b.binary(Eq, x0, zero));
@@ -183,7 +182,7 @@ fn binary_partial(b: &mut Builder, op: BinaryOp, operand: usize, [x0, x1]: [Valu
             if first { If(less) } else { Unless(less) }
         }
         FloorDiv | Eq | Ne | Lt | Le | Gt | Ge | And | Or | Xor | Shl | Shr | UShr => {
-            panic!("compiler bug: {op:?} has no rule")
+            panic!("compiler bug: {op:?} has no derivative rule")
         }
     }
 }
@@ -233,7 +232,7 @@ pub fn push_forward(b: &mut Builder, y: ValueId, tangents: &[Option<ValueId>]) -
                 terms[i] = t.map(|t| {
                     let partial = binary_partial(b, op, i, [x0, x1], y);
                     let term = apply(b, partial, t);
-                    // An exponent that does not vary: its partial derivative is NaN where the base is negative.
+                    // An exponent that does not vary: its partial derivative is NaN if the base is negative.
                     if op == BinaryOp::Pow && i == 1 {
                         let zero = zero_like(b, t);
                         let is_fixed = b.binary(BinaryOp::Eq, t, zero);
@@ -252,7 +251,7 @@ pub fn push_forward(b: &mut Builder, y: ValueId, tangents: &[Option<ValueId>]) -
             return tangents[0].map(|t| b.cast(t, s));
         }
         Op::MakeTensor(xs) => {
-            let component = Type::Scalar(ty.scalar().expect("compiler bug: a tensor without scalars"));
+            let component = Type::Scalar(ty.scalar().expect("compiler bug: a tensor type without scalars"));
             let parts = (0..xs.len()).map(|i| tangents[i].unwrap_or_else(|| zero(b, &component))).collect();
             return Some(b.push(Op::MakeTensor(parts), ty));
         }
@@ -274,7 +273,7 @@ pub fn push_forward(b: &mut Builder, y: ValueId, tangents: &[Option<ValueId>]) -
         }
         Op::Fold(op, x) => return tangents[0].map(|t| fold_tangent(b, op, x, y, t)),
         Op::Subgroup(op, vs) => return tangents[0].map(|t| push_exchange(b, op, vs[1], t)),
-        op => panic!("compiler bug: {op:?} has no rule"),
+        op => panic!("compiler bug: {op:?} has no derivative rule"),
     }
     match terms {
         [Some(t0), Some(t1)] => Some(b.binary(BinaryOp::Add, t0, t1)),
@@ -298,15 +297,15 @@ pub enum Part {
 pub struct Contribution {
     /// Which operand, in the order of [`Op::for_each_operand`].
     pub operand: usize,
-    /// Where it belongs in it.
+    /// Its position in it.
     pub part: Part,
     /// What is to be added.
     pub value: ValueId,
 }
 
-/// What the adjoint of a result contributes to those of its operands, where `wanted` asks for the operand. `op`, of
-/// `Derivative::Rule` and with a result of a type that [`has_derivative`], was built as `y` in `b` before. Operands
-/// whose type has no derivative get nothing.
+/// The contributions of a result's adjoint to the adjoints of the `wanted` operands. `op`, of `Derivative::Rule` and
+/// with a result of a type that [`has_derivative`], was built as `y` in `b` before. Operands whose type has no
+/// derivative get nothing.
 pub fn pull_back(b: &mut Builder, y: ValueId, adjoint: ValueId, wanted: impl Fn(usize) -> bool) -> Vec<Contribution> {
     let mut out = Vec::new();
     let op = b.body.inst(y).op.clone();
@@ -316,7 +315,7 @@ pub fn pull_back(b: &mut Builder, y: ValueId, adjoint: ValueId, wanted: impl Fn(
         && x == again
         && wanted(0)
     {
-        // Of a square both contributions are the same; its adjoint is often of equal components, and cheap to double.
+        // Of a square both contributions are the same; its adjoint often has equal components, and is cheap to double.
         let twice = b.binary(BinaryOp::Add, adjoint, adjoint);
         let value = b.binary(BinaryOp::Mul, twice, x);
         return vec![Contribution { operand: 0, part: Part::Whole, value }];
@@ -352,7 +351,7 @@ pub fn pull_back(b: &mut Builder, y: ValueId, adjoint: ValueId, wanted: impl Fn(
             Op::MatMul(x0, x1) => (Part::Whole, matmul_adjoint(b, operand, [*x0, *x1], adjoint)),
             Op::Fold(op, x) => (Part::Whole, fold_adjoint(b, *op, *x, y, adjoint)),
             Op::Subgroup(op, vs) => (Part::Whole, pull_exchange(b, *op, vs[1], adjoint)),
-            op => panic!("compiler bug: {op:?} has no rule"),
+            op => panic!("compiler bug: {op:?} has no derivative rule"),
         };
         out.push(Contribution { operand, part, value });
     }
@@ -370,7 +369,7 @@ pub fn whole(b: &mut Builder, part: &Part, value: ValueId, ty: &Type) -> ValueId
             b.push(Op::MakeStruct(parts), ty.clone())
         }
         (Part::At(i), _) => {
-            let zero = b.int(0, ty.scalar().expect("compiler bug: zero of a type without scalars"));
+            let zero = b.int(0, ty.scalar().expect("compiler bug: the constant 0 of a type without scalars"));
             let parts = (0..ty.leaf_count()).map(|j| if j == *i as usize { value } else { zero }).collect();
             b.push(Op::MakeTensor(parts), ty.clone())
         }
@@ -380,7 +379,7 @@ pub fn whole(b: &mut Builder, part: &Part, value: ValueId, ty: &Type) -> ValueId
             let mut condition: Option<ValueId> = None;
             let shape = ty.shape();
             for (axis, &index) in indices.iter().enumerate() {
-                let s = b.ty(index).scalar().expect("compiler bug: an index that is no integer");
+                let s = b.ty(index).scalar().expect("compiler bug: an index that is not an integer");
                 let stride: u32 = shape[axis + 1..].iter().product();
                 let positions =
                     (0..ty.leaf_count() as u32).map(|j| b.int(i64::from(j / stride % shape[axis]), s)).collect();
@@ -416,14 +415,14 @@ fn matmul_adjoint(b: &mut Builder, operand: usize, [x0, x1]: [ValueId; 2], adjoi
 }
 
 fn transpose(b: &mut Builder, v: ValueId) -> ValueId {
-    let Type::Matrix(s, n, m) = *b.ty(v) else { panic!("compiler bug: the transpose of a value that is no matrix") };
+    let Type::Matrix(s, n, m) = *b.ty(v) else { panic!("compiler bug: the transpose of a value that is not a matrix") };
     b.push(Op::Transpose(v), Type::Matrix(s, m, n))
 }
 
 /// The matrix of all products of a component of `column` and one of `row`.
 fn outer(b: &mut Builder, column: ValueId, row: ValueId) -> ValueId {
     let (Type::Vector(s, n), Type::Vector(_, m)) = (b.ty(column).clone(), b.ty(row).clone()) else {
-        panic!("compiler bug: an outer product of values that are no vectors")
+        panic!("compiler bug: an outer product of values that are not vectors")
     };
     let column = components(b, column);
     let row = components(b, row);
@@ -498,7 +497,7 @@ fn fold_gradient(b: &mut Builder, op: ReduceOp, x: ValueId, y: ValueId) -> Parti
 }
 
 fn one_of_component(b: &mut Builder, ty: &Type) -> ValueId {
-    b.int(1, ty.scalar().expect("compiler bug: one of a type without scalars"))
+    b.int(1, ty.scalar().expect("compiler bug: the constant 1 of a type without scalars"))
 }
 
 fn zero_like(b: &mut Builder, v: ValueId) -> ValueId {
@@ -509,7 +508,7 @@ fn zero_like(b: &mut Builder, v: ValueId) -> ValueId {
 /// A constant of the type of `like`.
 fn number(b: &mut Builder, value: f64, like: ValueId) -> ValueId {
     let ty = b.ty(like).clone();
-    let c = b.float(value, ty.scalar().expect("compiler bug: a number of a type without scalars"));
+    let c = b.float(value, ty.scalar().expect("compiler bug: a constant of a type without scalars"));
     b.splat(c, &ty)
 }
 

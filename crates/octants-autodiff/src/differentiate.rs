@@ -28,7 +28,7 @@ use crate::structure_exits::structure_exits;
 use crate::validate_reads::validate_reads;
 use crate::warn_of_stored_bits::warn_of_stored_bits;
 
-/// What is asked of differentiation, and what it finds beside the kernel.
+/// The options of differentiation, and its results besides the kernel.
 #[derive(Debug, Clone, Default)]
 pub struct Differentiation {
     /// What is made of the kernel.
@@ -57,12 +57,12 @@ impl Differentiation {
     /// Takes what passes refused.
     ///
     /// # Errors
-    /// Where they did.
+    /// If they did.
     pub fn finish(&mut self) -> Result<(), Vec<Diagnostic>> {
         if self.errors.is_empty() { Ok(()) } else { Err(std::mem::take(&mut self.errors)) }
     }
 
-    /// Notes what a pass that may refuse the kernel says.
+    /// Records the diagnostic of a pass that may reject the kernel.
     fn note<T>(&mut self, result: Result<T, Box<Diagnostic>>) -> Option<T> {
         result.map_err(|e| self.errors.push(*e)).ok()
     }
@@ -86,7 +86,7 @@ fn is_validation(_: &Kernel, d: &Differentiation) -> bool {
     d.mode == AutodiffMode::Validation
 }
 
-/// What the mode makes tells what the adjoint would run.
+/// The result of the mode shows what the adjoint would run.
 fn records_trip_counts(_: &Kernel, d: &Differentiation) -> bool {
     matches!(d.mode, AutodiffMode::Trips | AutodiffMode::Reads)
 }
@@ -111,12 +111,12 @@ fn has_derivatives(k: &Kernel, d: &Differentiation) -> bool {
 
 /// The table, in order.
 ///
-/// Products of matrices become exchanges and sums, which have derivatives. Then aliased buffers are merged: all that
-/// follows tells memory apart by the buffer's number. Updates of variables that iterations share become atomic before
-/// the modes run, which tell them from other updates by that. Locals and constants are simplified so that there is less
-/// to differentiate. Counters of rounds become locals while all that writes to them is in one body. Reverse mode
-/// needs structured code without calls, in which sums are atomic and do not ask for the old value; after that more
-/// updates may be of variables that iterations share.
+/// Products of matrices become exchanges and sums, which have derivatives. Then aliased buffers are merged: all later
+/// passes distinguish memory by buffer number. Updates of shared variables become atomic before the modes run, which
+/// recognize them by this. Locals and constants are simplified so that there is less to differentiate. Counters of
+/// rounds become locals while all that writes to them is in one body. Reverse mode needs structured code without calls,
+/// in which sums are atomic and do not ask for the old value; after that more updates may be of variables that
+/// iterations share.
 pub const DIFFERENTIATE: &[Pass<Kernel, Differentiation>] = &[
     Pass {
         name: "expand_matrix_products",
@@ -166,10 +166,10 @@ fn reverse(kernel: &mut Kernel, d: &mut Differentiation) {
     d.store = d.note(made).flatten();
 }
 
-/// Makes of a kernel what the mode asks for.
+/// Applies the mode to a kernel.
 ///
 /// # Errors
-/// What the mode cannot differentiate, with its place. The kernel means nothing then.
+/// What the mode cannot differentiate, with its location. The kernel means nothing then.
 pub fn differentiate(kernel: &mut Kernel, asked: &mut Differentiation) -> Result<(), Vec<Diagnostic>> {
     if asked.mode != AutodiffMode::None {
         run_pipeline(DIFFERENTIATE, kernel, asked);

@@ -24,7 +24,7 @@ use crate::memory_use::{MemoryUse, memory_use};
 use octants_analysis::{Place, locals_of_all_iterations, touched_at_own_indices, trace_address};
 use octants_ir::insert_code::zero;
 
-/// Lets a kernel compute tangents beside its values.
+/// Makes a kernel compute tangents in addition to its values.
 pub fn differentiate_forward(kernel: &mut Kernel) {
     run_in_order(kernel);
     let signatures: Vec<Signature> = kernel.functions.iter().map(Signature::of).collect();
@@ -141,7 +141,7 @@ impl Signature {
 /// The transformation of one body.
 struct Forward<'a> {
     whole: &'a Whole<'a>,
-    /// Of the function that the body is of.
+    /// The function of the body.
     signature: Option<&'a Signature>,
     b: Builder,
     /// Tangents of values that are not zero, and duals of addresses.
@@ -258,11 +258,11 @@ impl<'a> Forward<'a> {
                     Effect::Draw | Effect::ReadClock | Effect::Synchronize => None,
                     Effect::Leave | Effect::Print | Effect::Assert => None,
                     Effect::Read(_) | Effect::ReadVolatile(_) | Effect::Write(_) | Effect::Update(_) => {
-                        panic!("compiler bug: no tangent is known of the memory that {op:?} uses")
+                        panic!("compiler bug: no tangent for the memory that {op:?} accesses")
                     }
-                    // Reductions are found after differentiation; the others have arms of their own.
+                    // Reductions are found after differentiation; the others have their own arms.
                     Effect::Reduce | Effect::Branch(..) | Effect::For(_) | Effect::Loop(_) | Effect::Call(..) => {
-                        panic!("compiler bug: no tangent is known of {op:?}")
+                        panic!("compiler bug: no tangent for {op:?}")
                     }
                 }
             }
@@ -342,7 +342,7 @@ impl<'a> Forward<'a> {
             let arg = args[i];
             let t = match (self.tangent(arg), self.b.ty(arg).clone()) {
                 (Some(t), _) => t,
-                // Memory without a dual: what the function writes to it is forgotten.
+                // Memory without a dual: the tangent of what the function writes to it is dropped.
                 (None, Type::Ref(ty)) => {
                     let local = self.b.body.add_local("no dual", (*ty).clone());
                     let addr = self.b.local_addr(local);
@@ -360,7 +360,7 @@ impl<'a> Forward<'a> {
             self.b.place(v);
             return;
         }
-        // The result's number goes on to mean the value.
+        // The result's number then denotes the value.
         let both = self.b.push(Op::Call(id, args), signature.ret.clone());
         self.b.body.inst_mut(v).op = Op::Extract(both, 0);
         self.b.place(v);

@@ -7,13 +7,13 @@
 use octants_ir::insert_code::zero;
 use octants_ir::{BinaryOp, Builder, Const, ForLoop, GridValue, Op, Range, Scalar, SubgroupOp, Type, ValueId};
 
-/// The tangent of what a thread gets, from the tangent of what the threads give.
+/// The tangent of the received value, from the tangents of the threads' values.
 pub(crate) fn push_exchange(b: &mut Builder, op: SubgroupOp, other: ValueId, tangent: ValueId) -> ValueId {
     let ty = b.ty(tangent).clone();
     b.push(Op::Subgroup(op, vec![tangent, other]), ty)
 }
 
-/// The adjoint of what a thread gave, from the adjoint of what the threads got.
+/// The adjoint of the sent value, from the adjoints of the received values.
 pub(crate) fn pull_exchange(b: &mut Builder, op: SubgroupOp, other: ValueId, adjoint: ValueId) -> ValueId {
     let distance = match b.body.as_const(other) {
         Some(Const::Int(n)) if n >= 0 => Some(n),
@@ -45,8 +45,8 @@ fn pull_shift(b: &mut Builder, back: SubgroupOp, distance: i64, adjoint: ValueId
     b.binary(BinaryOp::Add, taken, own)
 }
 
-/// Of any other exchange: looks at each thread of the subgroup, and adds up the adjoints of those that took from this
-/// one.
+/// Of any other exchange: iterates over the threads of the subgroup, and adds the adjoints of those that received from
+/// this one.
 fn pull_from_all(b: &mut Builder, op: SubgroupOp, other: ValueId, adjoint: ValueId) -> ValueId {
     let lane = grid(b, GridValue::Lane);
     let end = threads_of_subgroup(b, lane);
@@ -79,7 +79,7 @@ fn threads_of_subgroup(b: &mut Builder, lane: ValueId) -> ValueId {
     b.binary(BinaryOp::Min, size, rest)
 }
 
-/// The lane that an exchange takes from: the own one where there is no such thread.
+/// The lane that an exchange takes from: the thread's own one if there is no such thread.
 fn source_lane(b: &mut Builder, op: SubgroupOp, other: ValueId, lane: ValueId, threads: ValueId) -> ValueId {
     let source = match op {
         SubgroupOp::ShuffleXor => b.binary(BinaryOp::Xor, lane, other),
@@ -87,7 +87,7 @@ fn source_lane(b: &mut Builder, op: SubgroupOp, other: ValueId, lane: ValueId, t
         SubgroupOp::ShuffleDown => b.binary(BinaryOp::Add, lane, other),
         _ => other,
     };
-    // As an unsigned number an index below zero is beyond the last one too.
+    // As an unsigned number, an index below zero is also beyond the last one.
     let [number, count] = [source, threads].map(|v| b.cast(v, Scalar::U32));
     let is_there = b.binary(BinaryOp::Lt, number, count);
     b.push(Op::Select(is_there, source, lane), Type::I32)
@@ -97,7 +97,7 @@ fn grid(b: &mut Builder, value: GridValue) -> ValueId {
     b.push(Op::Grid(value), Type::I32)
 }
 
-/// The value where a condition holds, else zero.
+/// The value if a condition holds, else zero.
 fn where_it_holds(b: &mut Builder, condition: ValueId, value: ValueId) -> ValueId {
     let ty = b.ty(value).clone();
     let nothing = zero(b, &ty);

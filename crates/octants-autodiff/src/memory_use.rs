@@ -25,19 +25,19 @@ pub(crate) enum MemoryUse {
     Nothing,
 }
 
-/// How an operation uses memory, blocks and callees aside.
+/// How an operation uses memory, without its blocks and callees.
 pub(crate) fn memory_use(op: &Op) -> MemoryUse {
     match op.effect() {
         Effect::Read(address) => MemoryUse::Load(address),
         Effect::ReadVolatile(address) => MemoryUse::VolatileLoad(address),
         Effect::Write(address) => match *op {
             Op::Store(_, value) => MemoryUse::Store { address, value },
-            ref op => panic!("compiler bug: no value is known of the store {op:?}"),
+            ref op => panic!("compiler bug: the store {op:?} has no value operand"),
         },
         Effect::Update(address) => match *op {
             Op::Atomic(op, _, operand) => MemoryUse::Update { op, address, operand },
             Op::AtomicCas(_, _, desired) => MemoryUse::CompareAndSwap { address, desired },
-            ref op => panic!("compiler bug: no operand is known of the update {op:?}"),
+            ref op => panic!("compiler bug: the update {op:?} has no operand"),
         },
         Effect::Pure | Effect::Index | Effect::Reduce | Effect::Draw | Effect::ReadClock => MemoryUse::Nothing,
         // Threads appear when a program is scheduled, after differentiation.
@@ -47,7 +47,7 @@ pub(crate) fn memory_use(op: &Op) -> MemoryUse {
     }
 }
 
-/// The address of the memory that an operation changes, blocks and callees aside.
+/// The address of the memory that an operation changes, without its blocks and callees.
 pub(crate) fn changed_by(op: &Op) -> Option<ValueId> {
     match memory_use(op) {
         MemoryUse::Store { address, .. }

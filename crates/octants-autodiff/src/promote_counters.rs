@@ -47,7 +47,7 @@ pub fn promote_counters(kernel: &mut Kernel) {
 }
 
 /// Adds a check in front of each loop that counts a local down to zero: one that begins with zero would run once for
-/// each value of its type. That is how a launch has left the counter, and nobody has set it back.
+/// each value of its type. The counter has this value because the launch has ended and it was not reset.
 fn refuse_zero(kernel: &mut Kernel, counter: LocalId, rounds: &[BlockId]) {
     let name = kernel.body.locals[counter.index()].name.clone();
     for block in task_blocks(&kernel.body) {
@@ -102,7 +102,7 @@ fn counts_down(body: &Body, round: BlockId, counter: LocalId) -> bool {
     statements.iter().any(ends) && first_use_sets(body, statements, counter) == Some(false)
 }
 
-/// The local that a counter becomes, where the kernel uses it.
+/// The local for a counter, if the kernel uses it.
 fn promote(kernel: &mut Kernel, b: BufferId) -> Option<LocalId> {
     let buffer = &kernel.buffers[b.index()];
     let (name, ty) = (buffer.name.clone(), buffer.elem.clone());
@@ -144,7 +144,7 @@ struct Writes<'a> {
 }
 
 impl Writes<'_> {
-    /// Finds what a block writes, and which parallel loops of one iteration write in rounds.
+    /// Finds the writes of a block, and which parallel loops of one iteration write in rounds.
     fn block(&mut self, block: BlockId, around: Around, single: &mut Vec<ValueId>) {
         for &v in self.body.block(block) {
             let inst = self.body.inst(v);

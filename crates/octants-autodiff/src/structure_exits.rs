@@ -28,7 +28,7 @@ fn structure_body(body: &mut Body, ret: &Type) {
     structure.block(root);
     let Structure { contexts, result, .. } = structure;
     body.blocks[root.index()].extend(end);
-    // Without a flag there is no way out but the end.
+    // Without a flag, the only exit is the end.
     if let Some(skip) = contexts[0].skip {
         let zero = flag_store(body, skip, 0);
         body.blocks[root.index()].splice(0..0, zero);
@@ -52,7 +52,7 @@ fn push_return(body: &mut Body, root: BlockId, result: Option<LocalId>) {
 #[derive(Default)]
 struct Context {
     is_loop: bool,
-    /// What is left of this run of the body is not run.
+    /// The rest of this run of the body is skipped.
     skip: Option<LocalId>,
     /// No further iteration is run.
     leave: Option<LocalId>,

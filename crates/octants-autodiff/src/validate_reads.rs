@@ -17,7 +17,7 @@ use crate::memory_use::{MemoryUse, memory_use};
 use octants_analysis::trace_element;
 use octants_ir::insert_code::{bodies, rebuild_blocks};
 
-/// Checks at run time that what a kernel has read stays as it is.
+/// Checks at run time that memory that a kernel has read is not overwritten.
 pub fn validate_reads(kernel: &mut Kernel, sources: &Sources) {
     let (buffers, shadow_buffers) = (std::mem::take(&mut kernel.buffers), std::mem::take(&mut kernel.shadow_buffers));
     for body in bodies(kernel) {

@@ -62,7 +62,7 @@ impl Backend for Host {
 
     fn usual_target(&self, arch: &str) -> &'static str {
         let usual = [self.name(), ANY_X86, ANY_ARM].into_iter().find(|name| self.target(arch, name).is_some());
-        usual.expect("compiler bug: an architecture without processors")
+        usual.expect("compiler bug: an architecture without known processors")
     }
 
     fn target(&self, arch: &str, name: &str) -> Option<CodeTarget> {

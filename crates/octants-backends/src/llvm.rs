@@ -66,7 +66,7 @@ impl CodeGenerator for Llvm {
             LOWERED => list(Listing::Lowered),
             ASSEMBLY => list(Listing::Assembly),
             OBJECT => llvm::compile_as_one(scheduled, options, target),
-            other => panic!("compiler bug: LLVM gives no code as `{}`", other.name),
+            other => panic!("compiler bug: LLVM has no code form `{}`", other.name),
         }
     }
 

@@ -142,14 +142,14 @@ impl Lowering<'_, '_> {
         }
     }
 
-    /// The smaller or larger of two floats; a NaN gives way to the other one, and the sign of a zero is either's.
+    /// The smaller or larger of two floats; a NaN yields the other one, and the sign of a zero result is unspecified.
     ///
     /// This also holds under fast_math: programs clamp values that may be NaN to a range of indices. If one operand is
     /// known not to be NaN, such as a constant or a converted integer, X86 needs one instruction.
     ///
-    /// Where loops become vectors, `llvm.minnum` must not: LLVM 22's vectorizer guards two such reductions of a loop by
-    /// one comparison of their operands, which is ill-typed when one is f32 and the other f64, and crashes the code
-    /// generator. `llvm.minimumnum` needs no guard.
+    /// On targets with vectorized loops, `llvm.minnum` must not be used: LLVM 22's vectorizer guards two such
+    /// reductions of a loop by one comparison of their operands, which is ill-typed when one is f32 and the other f64,
+    /// and crashes the code generator. `llvm.minimumnum` needs no guard.
     pub fn float_extremum(&self, op: BinaryOp, ty: T, a: V, b: V) -> V {
         let e = self.e;
         match (op == BinaryOp::Min, self.u.info.has_vectors) {

@@ -179,7 +179,7 @@ impl Lowering<'_, '_> {
         let accumulator = self.parallel.accumulators[slot];
         let ty = self.e.scalar(s);
         let old = self.e.load(ty, accumulator, s.bytes());
-        // The vectorizer knows these two as reductions; a comparison and a select it does not.
+        // The vectorizer recognizes these two as reductions; a comparison and a select it does not.
         let new = match op {
             AtomicOp::Min if s.is_float() => self.float_extremum(BinaryOp::Min, ty, old, value),
             AtomicOp::Max if s.is_float() => self.float_extremum(BinaryOp::Max, ty, old, value),
@@ -203,7 +203,7 @@ impl Lowering<'_, '_> {
         self.for_folding(s, identity)
     }
 
-    /// What a reduction has folded, as its target takes it.
+    /// The folded value of a reduction, converted for its target.
     fn folded(&self, s: Scalar, value: V) -> V {
         if s == Scalar::F16 { self.e.fptrunc(value, self.e.f16) } else { value }
     }

@@ -67,7 +67,7 @@ fn compile_with(
         match piece.wide_form_of() {
             Some(task) => {
                 let form = artifact.tasks[task].parallel.as_mut().and_then(|p| p.wide.as_mut());
-                form.expect("compiler bug: a wide form that its task does not have").code = made.code;
+                form.expect("compiler bug: a task without the requested coarsened variant").code = made.code;
             }
             None => {
                 let module = artifact.modules.len() as u32;
@@ -91,7 +91,7 @@ fn make_all(
     if let [piece] = pieces {
         return Ok(vec![builder.make(facts, piece, after)?]);
     }
-    // The largest first, so that none is left for last.
+    // The largest first, so that none starts last.
     let mut order: Vec<usize> = (0..pieces.len()).collect();
     order.sort_by_key(|i| std::cmp::Reverse(pieces[*i].size));
     let next = AtomicUsize::new(0);
@@ -105,7 +105,7 @@ fn make_all(
     on_threads(facts.options.threads.min(pieces.len()), after, &work)?;
     after("wait for other threads");
     let all = results.into_iter().map(|r| r.into_inner().unwrap_or_else(PoisonError::into_inner));
-    all.map(|made| made.expect("compiler bug: a piece was left out")).collect()
+    all.map(|made| made.expect("compiler bug: a module part was not compiled")).collect()
 }
 
 /// What makes one module.

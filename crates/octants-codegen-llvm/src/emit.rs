@@ -42,7 +42,7 @@ pub(crate) use llvm;
 pub(crate) struct AtomicStyle {
     /// LLVM's name of the scope in which memory is shared by the threads that run a program; empty for all there are.
     pub scope: &'static str,
-    /// The scope of what the host shares with them.
+    /// The scope that includes the host.
     pub scope_with_host: &'static str,
     /// Kinds of metadata that promise what is true of the memory of a program.
     pub promises: &'static [&'static str],
@@ -66,7 +66,7 @@ pub(crate) struct Emitter {
     fast_math_flags: u32,
     /// Which threads atomic operations are ordered for: LLVM's number of a synchronization scope.
     scope: u32,
-    /// The same where the host takes part.
+    /// The same for memory shared with the host.
     scope_with_host: u32,
     /// Kinds of metadata that atomic operations carry.
     atomic_promises: Vec<u32>,
@@ -79,9 +79,9 @@ impl Drop for Emitter {
     }
 }
 
-/// A name as C wants it; names of ours hold no NUL.
+/// A name as a C string; names of ours hold no NUL.
 pub(crate) fn c_string(text: &str) -> CString {
-    CString::new(text.replace('\0', "_")).expect("compiler bug: NUL was just replaced")
+    CString::new(text.replace('\0', "_")).expect("compiler bug: a NUL byte in a name")
 }
 
 macro_rules! binary_instructions {
@@ -447,13 +447,13 @@ impl Emitter {
         llvm!(LLVMBuildAddrSpaceCast(self.builder, v, to, NO_NAME))
     }
 
-    /// The memory of this name, made when it is first asked for.
+    /// The memory of this name, created on first use.
     pub fn named_memory(&self, name: &str, ty: T, space: u32, align: u32) -> V {
         let known = llvm!(LLVMGetNamedGlobal(self.module, c_string(name).as_ptr()));
         if known.is_null() { self.add_memory(name, ty, space, align) } else { known }
     }
 
-    /// Memory by its name. The module does not know its size.
+    /// Memory by its name. Its size is unknown to the module.
     pub fn external_memory(&self, name: &str, ty: T, space: u32, align: u32) -> V {
         let name = c_string(name);
         llvm!({
@@ -479,7 +479,7 @@ impl Emitter {
         })
     }
 
-    /// Sets a flag of the module that links and passes look at; of two the larger holds.
+    /// Sets a module flag, which the linker and passes read; of two the larger holds.
     pub fn set_module_flag(&self, key: &str, value: i64) {
         let behavior = llvm_sys::LLVMModuleFlagBehavior::LLVMModuleFlagBehaviorWarning;
         llvm!({
@@ -574,7 +574,7 @@ impl Emitter {
         llvm!(LLVMBuildAtomicCmpXchgSyncScope(self.builder, ptr, expected, desired, order, order, scope))
     }
 
-    /// What this thread wrote before is seen by a thread that passes a fence after it.
+    /// Earlier writes of this thread are visible to a thread that passes a fence after it.
     pub fn fence(&self) {
         self.fence_in("", LLVMAtomicOrdering::LLVMAtomicOrderingAcquireRelease);
     }

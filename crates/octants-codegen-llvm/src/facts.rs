@@ -13,12 +13,12 @@ use crate::launch_memory::LaunchMemory;
 /// Facts about a program.
 pub(crate) struct Facts<'p> {
     shared: shared::Facts<'p>,
-    /// Which roots of shared memory a launch asks for, where code may not declare so much.
+    /// The roots of shared memory that a launch allocates, if code may not declare that much.
     pub launch_memory: LaunchMemory,
 }
 
 impl<'p> Facts<'p> {
-    /// Looks at a program. `location` gives `path:line` of a span.
+    /// Computes the facts of a program. `location` gives `path:line` of a span.
     pub fn of(scheduled: &'p Scheduled, options: &'p CodegenOptions, location: &dyn Fn(Span) -> String) -> Facts<'p> {
         let shared = shared::Facts::of(scheduled, options, location);
         let launch_memory = LaunchMemory::of(shared.program, shared.schedule, &shared.shared_bytes);

@@ -2,9 +2,9 @@
 //!
 //! LLVM reports a fatal error to a handler that must not return. It does so deep inside functions that cannot be
 //! unwound: their destructors would be skipped, and half-changed data would become visible. LLVM therefore runs on
-//! threads of its own. A thread that meets a fatal error reports it to the waiting thread, and sleeps forever, so
+//! dedicated threads. A thread that meets a fatal error reports it to the waiting thread, and sleeps forever, so
 //! nothing is freed that LLVM may still use. Each such error costs the memory of the thread and of its module. Later
-//! compilations have contexts of their own, and work.
+//! compilations have their own contexts, and work.
 //!
 //! LLVM's crashes (invalid memory accesses) cannot be caught here: modules are verified before code generation.
 
@@ -35,16 +35,16 @@ enum Event {
     Step(&'static str),
     /// It has ended, perhaps by a panic.
     Ended(Option<Box<dyn Any + Send>>),
-    /// It has met a fatal error, and never goes on.
+    /// It has hit a fatal error, and never continues.
     Lost(String),
 }
 
 thread_local! {
-    /// Where a thread of [`on_threads`] tells what happens.
+    /// The channel through which a thread of [`on_threads`] reports.
     static TELL: RefCell<Option<Sender<Event>>> = const { RefCell::new(None) };
 }
 
-/// Work of a thread; it is given what hears of its steps.
+/// Work of a thread; it receives the callback for its steps.
 type Work<'a> = dyn Fn(&mut dyn FnMut(&'static str)) + Sync + 'a;
 
 /// An error that only a fault of this compiler, or of LLVM, can be the cause of.
@@ -61,9 +61,9 @@ pub(crate) fn on_threads(
 ) -> Result<(), CodegenError> {
     install_handler();
     let (tell, events) = channel();
-    // SAFETY: a thread uses `work` before it tells `Ended`, and a thread that tells `Lost` never goes on. This function
-    // returns, or unwinds, when all threads have told one or the other: nothing between here and there panics but
-    // `after`, for which see below.
+    // SAFETY: a thread uses `work` only before it sends `Ended`, and a thread that sends `Lost` never continues. This
+    // function returns, or unwinds, when all threads have sent one or the other: nothing between here and there panics
+    // but `after`, for which see below.
     let work: &'static Work<'static> = unsafe { std::mem::transmute::<&Work<'_>, &'static Work<'static>>(work) };
     let mut running = 0;
     for number in 0..count.max(1) {
@@ -72,7 +72,7 @@ pub(crate) fn on_threads(
             TELL.set(Some(tell.clone()));
             let mut step = |name| {
                 if number == 0 {
-                    // Somebody waits for it.
+                    // The receiver waits for it.
                     let _ = tell.send(Event::Step(name));
                 }
             };
@@ -85,13 +85,13 @@ pub(crate) fn on_threads(
             usize::from(thread::Builder::new().name("octants-compile".into()).stack_size(STACK).spawn(run).is_ok());
     }
     if running == 0 {
-        // Where no thread can be had there is this one.
+        // If no thread can be created, the calling thread does all the work.
         work(after);
         return Ok(());
     }
     let (mut panic, mut lost) = (None, None);
     while running > 0 {
-        match events.recv().expect("compiler bug: a thread ended without a word") {
+        match events.recv().expect("compiler bug: a compilation thread ended without a message") {
             // A panic must not let this function end before its threads.
             Event::Step(name) if panic.is_none() => panic = catch_unwind(AssertUnwindSafe(|| after(name))).err(),
             Event::Step(_) => {}
@@ -111,7 +111,8 @@ pub(crate) fn on_threads(
     lost.map_or(Ok(()), Err)
 }
 
-/// Runs `work` on a thread of its own; the result is an error where LLVM meets a fatal one. `after` hears of its steps.
+/// Runs `work` on a dedicated thread; the result is an error where LLVM meets a fatal one. `after` is called after each
+/// step.
 pub(crate) fn on_a_thread<R: Send>(
     after: &mut dyn FnMut(&'static str),
     work: impl FnOnce(&mut dyn FnMut(&'static str)) -> Result<R, CodegenError> + Send,
@@ -122,7 +123,10 @@ pub(crate) fn on_a_thread<R: Send>(
         let made = work.map(|work| work(step));
         *lock(&result) = made;
     })?;
-    result.into_inner().unwrap_or_else(PoisonError::into_inner).expect("compiler bug: a thread ended without a result")
+    result
+        .into_inner()
+        .unwrap_or_else(PoisonError::into_inner)
+        .expect("compiler bug: a compilation thread ended without a result")
 }
 
 /// Runs code that holds a process-wide lock. A thread that sleeps with the lock would block all others, so a fatal
@@ -134,7 +138,7 @@ pub(crate) fn holding_a_lock<R>(work: impl FnOnce() -> R) -> R {
     result
 }
 
-/// What a panic left behind is not looked at: the panic goes on.
+/// The state that a panic left is not used: the panic is propagated.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -167,7 +171,7 @@ impl Diagnostics {
     /// Collects the errors of a context, which without it would end the process.
     ///
     /// # Safety
-    /// `self` must outlive the context, and stay where it is.
+    /// `self` must outlive the context, and must not move.
     pub unsafe fn collect(&self, context: &Context) {
         let to = (&raw const *self).cast_mut().cast::<c_void>();
         // SAFETY: the handler fits the pointer, which is valid as the caller promises.
@@ -208,7 +212,7 @@ mod tests {
     use crate::target::cpu::{Cpu, Processor};
     use crate::{CodegenOptions, check_target, target};
 
-    /// PTX of a version that lacks what the chip needs: LLVM ends the process.
+    /// PTX of a version that lacks a feature of the chip: LLVM ends the process.
     fn impossible() -> CodeTarget {
         CodeTarget::Device { triple: "nvptx64-nvidia-cuda".into(), cpu: "sm_90".into(), features: "+ptx32".into() }
     }

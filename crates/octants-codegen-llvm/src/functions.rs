@@ -90,7 +90,9 @@ impl Unit<'_> {
                 None => Val::Leaves((0..ty.leaf_count()).map(|_| next()).collect()),
                 Some(shape) => {
                     let ptrs = (0..pointer_count(shape)).map(|_| next()).collect();
-                    let Type::Ref(pointee) = ty else { panic!("compiler bug: an address for a value parameter") };
+                    let Type::Ref(pointee) = ty else {
+                        panic!("compiler bug: an address passed for a value parameter")
+                    };
                     debug_assert_eq!(**pointee, shape.ty);
                     Val::Place(Place { ptrs, shape: Rc::new(shape.clone()) })
                 }

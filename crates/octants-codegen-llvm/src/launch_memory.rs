@@ -17,12 +17,13 @@ const ALIGNMENT: u64 = 16;
 pub(crate) struct LaunchMemory {
     /// Per root: its offset; `None` for one that the code declares.
     offsets: Vec<Option<u64>>,
-    /// Per task: what a launch asks for.
+    /// Per task: the memory that a launch requests.
     bytes: Vec<u64>,
 }
 
 impl LaunchMemory {
-    /// Looks at a program. Roots of one task are apart; those of different tasks may share their place.
+    /// Computes the launch memory of a program. Roots of one task are apart; those of different tasks may share their
+    /// place.
     pub fn of(program: &Program, schedule: &Schedule, root_bytes: &[u64]) -> LaunchMemory {
         let sizes: Vec<u64> = root_bytes.iter().map(|b| b.next_multiple_of(ALIGNMENT)).collect();
         let used: Vec<BTreeSet<usize>> =
@@ -47,7 +48,7 @@ impl LaunchMemory {
         self.offsets[root as usize]
     }
 
-    /// What a launch of a task asks for.
+    /// The memory that a launch of a task requests.
     pub fn bytes(&self, task: usize) -> u64 {
         self.bytes[task]
     }

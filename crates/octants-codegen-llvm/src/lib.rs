@@ -134,7 +134,7 @@ pub fn target_info(target: &CodeTarget) -> TargetInfo {
     target::info(target)
 }
 
-/// Whether code can be made for a machine; the error names what is known.
+/// Whether code can be made for a machine; the error lists the known ones.
 pub fn check_target(target: &CodeTarget) -> Result<(), CodegenError> {
     fatal_errors::on_a_thread(&mut |_| (), |_| target::open(target, &CodegenOptions::default()).map(drop))
 }
@@ -145,7 +145,7 @@ pub fn check_processor(processor: &str) -> Result<(), CodegenError> {
     target::cpu::Processor::on_host(processor).map(drop)
 }
 
-/// The version of LLVM in this process: where it is a library of the system's it may be a newer one than at build time.
+/// The version of LLVM in this process: a shared library may be newer than at build time.
 pub fn llvm_version() -> (u32, u32, u32) {
     let (mut major, mut minor, mut patch) = (0, 0, 0);
     emit::llvm!(llvm_sys::core::LLVMGetVersion(&mut major, &mut minor, &mut patch));

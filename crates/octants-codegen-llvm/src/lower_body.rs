@@ -107,12 +107,12 @@ impl<'p> Lowering<'_, 'p> {
                 self.u.target.return_from_task(self.e, self.e.i32c(0));
             }
             BodyKind::Function { fails } => self.return_leaves(leaves, fails.then_some(false)),
-            BodyKind::Count => panic!("compiler bug: a task's prologue returns"),
+            BodyKind::Count => panic!("compiler bug: `return` in a task's prologue"),
         }
     }
 
-    /// Ends what a failed assertion ends: the iteration of a task's parallel loop, or else the function, with zeros for
-    /// results.
+    /// Ends execution after a failed assertion: the iteration of a task's parallel loop, or else the function, with
+    /// zeros for results.
     pub fn leave_after_failure(&self) {
         let e = self.e;
         match (self.form.kind, self.parallel.iteration_end) {
@@ -176,7 +176,11 @@ impl<'p> Lowering<'_, 'p> {
         let mut scalars = vec![self.code.context];
         let behavior = self.u.facts.schedule.functions[f.index()].behavior;
         if behavior.draws {
-            scalars.push(self.parallel.rng.expect("compiler bug: a caller of a function that draws has a state"));
+            scalars.push(
+                self.parallel
+                    .rng
+                    .expect("compiler bug: a call of a function that draws random numbers, without a random state"),
+            );
         }
         let mut refs = Vec::new();
         for a in args {
@@ -189,7 +193,7 @@ impl<'p> Lowering<'_, 'p> {
                     scalars.extend(&place.ptrs);
                     refs.push(Some((*place.shape).clone()));
                 }
-                Some(Val::Vector(_)) => panic!("compiler bug: argument {a} of a call is a whole vector"),
+                Some(Val::Vector(_)) => panic!("compiler bug: argument {a} of a call is a vector"),
                 None => panic!("compiler bug: argument {a} of a call was not computed"),
             }
         }
@@ -205,7 +209,7 @@ impl<'p> Lowering<'_, 'p> {
             _ => (0..total).map(|i| self.e.extract_value(result, i)).collect(),
         };
         if behavior.fails {
-            let failed = leaves.pop().expect("compiler bug: the flag is one of the results");
+            let failed = leaves.pop().expect("compiler bug: a call without a failure flag among its results");
             let stop = self.new_block(c"failed");
             let go_on = self.new_block(c"ok");
             self.e.cond_br(failed, stop, go_on);

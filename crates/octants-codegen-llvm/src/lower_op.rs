@@ -74,7 +74,7 @@ impl Lowering<'_, '_> {
                 vec![self.random_at(self.scalar_of(v), index, word, task)]
             }
             Op::Clock => vec![self.u.target.clock(self.e)],
-            // Locals without memory have no address: their loads and stores never ask for it.
+            // Locals without memory have no address: their loads and stores never need it.
             Op::LocalAddr(l) => return self.locals[l.index()].clone().map(Val::Place),
             Op::BufferAddr(b, index) => return Some(Val::Place(self.buffer_place(b.index(), index))),
             Op::FrameAddr(slot) => return Some(Val::Place(self.frame_place(slot.index(), ty))),
@@ -91,18 +91,18 @@ impl Lowering<'_, '_> {
                 self.compare_and_swap(&self.place(*a), &self.leaves(*expected), &self.leaves(*desired))
             }
             Op::LoopIndex(l, axis) => {
-                let indices = self.open.indices.get(l).expect("compiler bug: the index of a loop outside it");
+                let indices = self.open.indices.get(l).expect("compiler bug: a loop index outside its loop");
                 vec![indices[*axis as usize].narrow]
             }
             Op::Store(..) | Op::VectorStore(..) | Op::Prefetch(_) | Op::Reduce(..) | Op::Print(_) | Op::Assert(..) => {
                 self.run_effect(v);
                 return None;
             }
-            Op::VectorLoad(_) => panic!("compiler bug: a vector is lowered whole"),
-            Op::Checkpoint(..) | Op::Section(_) => panic!("compiler bug: a part of the graph in a task"),
-            Op::Balance { .. } => panic!("compiler bug: a schedule expands `balance`"),
+            Op::VectorLoad(_) => panic!("compiler bug: a scalar lowering of a vector operation"),
+            Op::Checkpoint(..) | Op::Section(_) => panic!("compiler bug: a task graph node inside a task"),
+            Op::Balance { .. } => panic!("compiler bug: `balance` was not expanded by the schedule"),
             Op::If(..) | Op::For(_) | Op::Loop(_) | Op::Break | Op::Continue | Op::Return(_) | Op::Call(..) => {
-                panic!("compiler bug: control flow is lowered elsewhere")
+                panic!("compiler bug: control flow in the lowering of single operations")
             }
         };
         Some(Val::Leaves(leaves))
@@ -118,7 +118,7 @@ impl Lowering<'_, '_> {
             Op::Reduce(slot, value) => self.reduce(*slot as usize, *value),
             Op::Print(parts) => self.print(v, parts),
             Op::Assert(c, parts) => self.assert(v, *c, parts),
-            _ => panic!("compiler bug: {v} yields a value"),
+            _ => panic!("compiler bug: {v} has no value"),
         }
     }
 
@@ -137,7 +137,7 @@ impl Lowering<'_, '_> {
     }
 
     fn constant(&self, c: Const, ty: &Type) -> V {
-        let s = ty.scalar().expect("compiler bug: a constant is a scalar");
+        let s = ty.scalar().expect("compiler bug: a constant that is not a scalar");
         let llvm_ty = self.e.scalar(s);
         match c {
             Const::Int(i) if s.is_float() => self.e.real(llvm_ty, i as f64),

@@ -49,7 +49,7 @@ fn lower_main(u: &Unit<'_>, number: usize) -> TaskMeta {
     let plain = thread_privatization.as_ref().map(|s| {
         let code = lower_variant(u, number, &format!("{symbol}.plain"), Variant::Plain(s));
         u.e.set_internal(code);
-        // Several callers would each get what is as long as the task.
+        // With several callers, each would get a copy as long as the task.
         u.e.function_attribute(code, "noinline", 0);
         (s, code)
     });
@@ -101,7 +101,7 @@ fn both(a: Vec<bool>, b: Vec<bool>) -> Vec<bool> {
     a.into_iter().zip(b).map(|(a, b)| a && b).collect()
 }
 
-/// Lowers the form in which a thread runs several iterations at a time, where there is one.
+/// Lowers the coarsened variant, in which a thread runs several iterations at a time, if there is one.
 fn lower_wide(u: &Unit<'_>, number: usize) -> Option<WideForm> {
     let forms = &u.facts.schedule.tasks[number].forms;
     let coarsening = forms.coarsening?;
@@ -116,11 +116,11 @@ fn lower_wide(u: &Unit<'_>, number: usize) -> Option<WideForm> {
 /// The forms of a task's code.
 #[derive(Debug, Clone, Copy)]
 enum Variant<'s> {
-    /// Other threads touch the same memory. What the task scatters is added up in private copies where that pays.
+    /// Other threads touch the same memory. Scattered sums accumulate in private copies if that pays off.
     Shared(Option<(&'s ScatterPrivatization, V)>),
     /// No other thread touches the memory.
     Alone,
-    /// What the task scatters goes to memory that only this call touches, passed to it.
+    /// Scattered sums go to memory that only this call accesses, and that is passed to it.
     Plain(&'s ScatterPrivatization),
     /// Launches that fit a form: threads run groups of iterations.
     Coarse(&'s WideForm),
@@ -155,7 +155,7 @@ fn uses_floats(body: &Body) -> bool {
     any
 }
 
-/// Tells the launcher how large copies of what a task scatters to are.
+/// Records the size of a task's private copies for the launcher.
 fn describe_copies(facts: &Facts<'_>, scatter: &ScatterPrivatization, lanes: u32, symbol: &str) -> ScatterCopies {
     let regions = scatter.regions.iter().enumerate().map(|(number, region)| {
         let unit = u64::from(region.scalar.bytes());
@@ -163,7 +163,7 @@ fn describe_copies(facts: &Facts<'_>, scatter: &ScatterPrivatization, lanes: u32
             RegionMemory::Root { bytes, .. } => (bytes, Vec::new()),
             RegionMemory::Array { buffer } => {
                 let (b, slot) = (&facts.program.buffers[buffer], facts.args.buffers[buffer]);
-                let slot = slot.expect("compiler bug: an array has slots");
+                let slot = slot.expect("compiler bug: an array without argument slots");
                 let axis = |a| (Bound::Known(0), Bound::Slot(slot + 1 + a, ScalarKind::I64, 0));
                 (b.elem.leaf_count() as u64 * unit, (0..b.ndim).map(axis).collect())
             }
@@ -182,7 +182,9 @@ fn body_of<'p>(u: &Unit<'p>, number: usize) -> (&'p Body, &'p BodySchedule) {
 /// The form for one thread of a task that scatters: the plain code on the shared memory itself.
 fn call_plain(u: &Unit<'_>, number: usize, symbol: &str, scatter: &ScatterPrivatization, plain: V) -> V {
     let entry = u.target.declare_task(&u.e, symbol, 0, None);
-    let Share::Range { begin, end } = entry.share else { panic!("compiler bug: private copies are for ranges") };
+    let Share::Range { begin, end } = entry.share else {
+        panic!("compiler bug: private copies in a task that does not run ranges")
+    };
     let l = Lowering::start(u, body_of(u, number), BodyKind::Task, entry.function, entry.context);
     let start = u.e.block();
     let mut args = vec![entry.context, begin, end];
@@ -195,7 +197,7 @@ fn call_plain(u: &Unit<'_>, number: usize, symbol: &str, scatter: &ScatterPrivat
 fn lower_variant(u: &Unit<'_>, number: usize, symbol: &str, variant: Variant<'_>) -> V {
     let (task, schedule) = (&u.program.tasks[number], &u.facts.schedule.tasks[number]);
     let (behavior, hints) = (schedule.behavior, schedule.hints);
-    let code = schedule.variant(variant.role(schedule)).expect("compiler bug: a variant that its task does not have");
+    let code = schedule.variant(variant.role(schedule)).expect("compiler bug: a task without the requested variant");
     let regions = if let Variant::Plain(s) = variant { s.regions.as_slice() } else { &[] };
     let kind = code.kind(&task.kind);
     let threads = if let TaskKind::Grid(config) = &kind { config.block_dim } else { None };
@@ -262,14 +264,14 @@ fn lower_variant(u: &Unit<'_>, number: usize, symbol: &str, variant: Variant<'_>
             l.prepare_locals(|l, local| l.schedule.locals.of(local).is_used_before_loop);
             l.block(code.body.root);
         }
-        (kind, share) => panic!("compiler bug: a task that runs as {kind:?} where calls get {share:?}"),
+        (kind, share) => panic!("compiler bug: a task of kind {kind:?}, but its calls get {share:?}"),
     }
     l.end_of_body();
     l.finish(start);
     entry.function
 }
 
-/// Describes a task to the launcher; emits the function that counts its iterations where the launcher cannot.
+/// Describes a task to the launcher; emits the function that counts its iterations if the launcher cannot.
 fn lower_count(u: &Unit<'_>, number: usize, config: &LoopConfig, symbol: String) -> ParallelMeta {
     let mut meta = describe_loop(u.facts, number, config);
     let computed = meta.axes.iter().any(|(begin, end)| [begin, end].contains(&&Bound::Computed));

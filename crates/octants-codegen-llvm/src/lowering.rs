@@ -50,7 +50,7 @@ pub(crate) struct LoopTargets {
 pub(crate) enum BodyKind {
     /// Results go to the launch's result slots; the function returns 0, or 1 where an assertion failed.
     Task,
-    /// The function returns the leaves, then whether it failed, where it can.
+    /// The function returns the leaves, then whether it failed, if it can fail.
     Function { fails: bool },
     /// The prologue of a task only: nothing is returned.
     Count,
@@ -81,7 +81,7 @@ pub(crate) struct BodyForm<'p> {
     pub kind: BodyKind,
     /// Type of what `Return` returns.
     pub ret: &'p Type,
-    /// Alignment of the addresses in argument slots, in bytes. Coarsened variants alone have one.
+    /// Alignment of the addresses in argument slots, in bytes. Only coarsened variants have one.
     pub alignment: Option<u32>,
 }
 
@@ -101,7 +101,7 @@ pub(crate) struct Code {
 pub(crate) struct OpenLoops {
     /// Of each its indices.
     pub indices: HashMap<ValueId, Vec<Index>>,
-    /// Where `Break` and `Continue` go, innermost last.
+    /// The targets of `Break` and `Continue`, innermost last.
     pub targets: Vec<LoopTargets>,
 }
 
@@ -117,7 +117,7 @@ pub(crate) struct ParallelState {
     /// Accumulators of its reductions, and how each is folded.
     pub accumulators: Vec<V>,
     pub reductions: Vec<AtomicOp>,
-    /// Buffers that are elsewhere than the arguments say: a pointer, and the bytes of the root that are before it.
+    /// Buffers whose addresses do not come from the arguments: a pointer, and the bytes of the root that are before it.
     pub moved: HashMap<usize, (V, u64)>,
     /// The memory of private buffers.
     pub private: HashMap<usize, V>,
@@ -154,7 +154,7 @@ impl<'u, 'p> Lowering<'u, 'p> {
         }
     }
 
-    /// Long loops of the function are to poll the host, where the target's do.
+    /// Whether long loops of the function poll the host, if the target supports it.
     pub fn mark_polled(&self) {
         if self.u.target.poll_offset().is_none() {
             return;
@@ -164,7 +164,8 @@ impl<'u, 'p> Lowering<'u, 'p> {
         for name in ["nounwind", "willreturn"] {
             e.function_attribute(mark, name, 0);
         }
-        // It touches memory that no other code knows, so that it stays where it is and keeps nothing else in place.
+        // It accesses memory that no other code refers to, so that it is not moved and does not prevent other code
+        // motion.
         e.function_attribute(mark, "memory", INACCESSIBLE_MEMORY);
         e.call(mark, &[self.code.context]);
     }
@@ -219,6 +220,6 @@ impl<'u, 'p> Lowering<'u, 'p> {
 
     /// The scalar of a value's components.
     pub fn scalar_of(&self, v: ValueId) -> Scalar {
-        self.body.ty(v).scalar().expect("compiler bug: a scalar or tensor was expected")
+        self.body.ty(v).scalar().expect("compiler bug: expected a scalar or tensor")
     }
 }

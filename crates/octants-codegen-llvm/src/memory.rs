@@ -125,7 +125,7 @@ impl Lowering<'_, '_> {
         }
     }
 
-    /// An index in 64 bits, computed from widened parts where it is a sum or product that involves a loop's index.
+    /// An index in 64 bits, computed from widened operands if it is a sum or product that involves a loop's index.
     pub fn index64(&self, v: ValueId) -> V {
         self.widened(v, WIDEN_DEPTH).unwrap_or_else(|| self.widen(self.value(v), self.scalar_of(v)))
     }
@@ -222,10 +222,10 @@ impl Lowering<'_, '_> {
             Layout::Flat(of) => self.count_scalars(of.index()),
             Layout::Contiguous if b.space == MemorySpace::Copies => match axis {
                 0 => self.u.target.count_copies(self.e, self.code.context),
-                _ => panic!("compiler bug: code asks how long a copy is"),
+                _ => panic!("compiler bug: the length of a private copy is unknown to the code"),
             },
             Layout::Contiguous | Layout::Strided => {
-                let slot = self.u.facts.args.buffers[buffer].expect("compiler bug: an array has slots");
+                let slot = self.u.facts.args.buffers[buffer].expect("compiler bug: an array without argument slots");
                 self.argument(slot + 1 + axis as u32, self.e.i64)
             }
         }
@@ -239,7 +239,8 @@ impl Lowering<'_, '_> {
         }
         // The load-store vectorizer recognizes neighbors by the index of their row, not by 32-bit sums of bytes.
         let is_coarse = self.form.alignment.is_some();
-        // Neighbors of an index of 64 bits are at fixed distances. Truncated, each would need an address of its own.
+        // Neighbors of an index of 64 bits are at fixed distances. If they were truncated, each would need its own
+        // address.
         let is_wide = matches!(index, [v] if self.scalar_of(*v).bits() == 64);
         let is_short = b.short_offsets && self.u.info.counts_in_32_bits && !is_coarse && !is_wide;
         let index = index.iter().map(|v| self.index64(*v));
@@ -259,8 +260,9 @@ impl Lowering<'_, '_> {
                 self.dense_place(buffer, &b.elem, &index, components)
             }
             Layout::Flat(of) => {
-                let slot = self.u.facts.args.buffers[of.index()].expect("compiler bug: an array has slots");
-                let s = b.elem.scalar().expect("compiler bug: flat buffers hold scalars");
+                let slot =
+                    self.u.facts.args.buffers[of.index()].expect("compiler bug: an array without argument slots");
+                let s = b.elem.scalar().expect("compiler bug: a flat buffer of a type without scalars");
                 let ptr = e.gep(e.memory(s), self.argument(slot, e.ptr), index[0]);
                 Place { ptrs: vec![ptr], shape: tagged(PlaceShape::contiguous(&b.elem, None)) }
             }
@@ -286,7 +288,7 @@ impl Lowering<'_, '_> {
                 let ptr = match linear {
                     None => base,
                     Some(linear) => {
-                        let s = b.elem.scalar().expect("compiler bug: an array holds scalars or tensors");
+                        let s = b.elem.scalar().expect("compiler bug: an array of a type without scalars");
                         let element = if n == 1 { e.memory(s) } else { e.array_type(e.memory(s), n) };
                         e.gep(element, base, if is_short { e.sext(linear, e.i64) } else { linear })
                     }
@@ -294,7 +296,7 @@ impl Lowering<'_, '_> {
                 Place { ptrs: vec![ptr], shape: tagged(shape) }
             }
             Layout::Strided => {
-                let slot = self.u.facts.args.buffers[buffer].expect("compiler bug: an array has slots");
+                let slot = self.u.facts.args.buffers[buffer].expect("compiler bug: an array without argument slots");
                 let stride = |axis: usize| self.argument(slot + 1 + b.ndim + axis as u32, e.i64);
                 let base = self.argument(slot, e.ptr);
                 let step = |ptr: V, (axis, i): (usize, V)| e.gep(e.i8, ptr, e.mul_nsw(i, stride(axis)));
@@ -403,12 +405,12 @@ impl Lowering<'_, '_> {
 
     /// Address of a frame slot.
     pub fn frame_place(&self, slot: usize, ty: &Type) -> Place {
-        let Type::Ref(pointee) = ty else { panic!("compiler bug: a frame address is a reference") };
+        let Type::Ref(pointee) = ty else { panic!("compiler bug: a frame address that is not a reference") };
         let ptr = self.e.byte_offset(self.code.around.frame, self.u.facts.frame_offsets[slot] as i64);
         Place::contiguous(ptr, pointee, Some(self.u.metadata.frame()))
     }
 
-    /// Row-major position of an element of a tensor; a constant where the indices are.
+    /// Row-major position of an element of a tensor; a constant if the indices are constants.
     pub fn component_index(&self, tensor: &Type, index: &[ValueId]) -> Result<usize, V> {
         let shape = tensor.shape();
         let known: Option<Vec<i64>> = index
@@ -435,7 +437,7 @@ impl Lowering<'_, '_> {
     pub fn element_place(&self, base: ValueId, index: &[ValueId]) -> Place {
         let place = self.place(base);
         let tensor = &place.shape.ty;
-        let scalar = tensor.scalar().expect("compiler bug: an element of something without components");
+        let scalar = tensor.scalar().expect("compiler bug: an element of a type without components");
         let ty = Type::Scalar(scalar);
         let linear = match self.component_index(tensor, index) {
             Ok(at) => return place.part(&ty, at),
@@ -466,7 +468,7 @@ impl Lowering<'_, '_> {
     /// Address of a struct's member.
     pub fn member_place(&self, base: ValueId, member: usize) -> Place {
         let place = self.place(base);
-        let Type::Struct(s) = &place.shape.ty else { panic!("compiler bug: a member of something that is no struct") };
+        let Type::Struct(s) = &place.shape.ty else { panic!("compiler bug: a member of a type that is not a struct") };
         let first = s.members[..member].iter().map(|(_, t)| t.leaf_count()).sum();
         place.part(&s.members[member].1, first)
     }

@@ -44,7 +44,7 @@ pub(crate) struct Metadata {
     frame: Tag,
     /// Tags of accesses, as LLVM writes them.
     tags: RefCell<HashMap<Tag, Option<V>>>,
-    /// Per component: what is there does not change while the code that is being made runs.
+    /// Per component: the contents do not change while the generated code runs.
     constant: RefCell<Vec<bool>>,
     access_group: LLVMMetadataRef,
     kinds: Kinds,
@@ -124,7 +124,7 @@ impl Metadata {
         llvm!(LLVMMetadataAsValue(self.ctx, node))
     }
 
-    /// Says what a load or store of a buffer may touch; `independent` puts it in the access group.
+    /// Adds the alias metadata of a load or store of a buffer; `independent` puts it in the access group.
     pub fn mark_access(&self, e: &Emitter, access: V, tag: Tag, independent: bool) {
         let is_shared = self.shared.iter().any(|t| t.first <= tag.first && tag.first < t.first + t.count);
         let tag = *self.tags.borrow_mut().entry(tag).or_insert_with(|| self.access_tag(e, tag));
@@ -155,7 +155,7 @@ impl Metadata {
         self.node(&mut [name, parent, zero])
     }
 
-    /// Says which buffers keep their contents while the code that follows runs.
+    /// Declares which buffers do not change while the following code runs.
     pub fn set_constants(&self, buffers: &[bool]) {
         let mut constant = vec![true; (self.frame.first + self.frame.count) as usize];
         constant[self.frame.first as usize] = false;
@@ -204,7 +204,7 @@ impl Metadata {
         llvm!(LLVMSetMetadata(load, self.kinds.align, size));
     }
 
-    /// Marks the back edge of a parallel loop, where there is something to say.
+    /// Adds loop metadata to the back edge of a parallel loop, if there is any.
     pub fn mark_parallel_loop(&self, e: &Emitter, back_edge: V, hints: LoopHints) {
         let mut facts = Vec::new();
         if hints.independent {
@@ -227,7 +227,7 @@ impl Metadata {
         if hints.no_vectors {
             facts.push(self.without_vectors(e));
         } else {
-            // What is said of the loops that come of it, instead of that they must not be unrolled.
+            // The metadata of the loops that result from it, instead of the metadata against unrolling.
             let progress = "llvm.loop.mustprogress";
             let progress = llvm!(LLVMMDStringInContext2(self.ctx, progress.as_ptr().cast(), progress.len()));
             facts.push(("llvm.loop.vectorize.followup_all", Some(self.node(&mut [progress]))));
@@ -256,7 +256,7 @@ impl Metadata {
         self.mark_loop(back_edge, &[("llvm.loop.unroll.disable", None)]);
     }
 
-    /// Marks the back edge of a loop that is not to be unrolled where its number of iterations is not known.
+    /// Marks the back edge of a loop that must not be unrolled unless its trip count is known.
     pub fn mark_uncounted_loop(&self, back_edge: V) {
         self.mark_loop(back_edge, &[("llvm.loop.unroll.runtime.disable", None)]);
     }
@@ -268,7 +268,7 @@ impl Metadata {
         self.mark_loop(back_edge, &facts);
     }
 
-    /// Marks the back edge of a loop whose iterations are to have code of their own.
+    /// Marks the back edge of a loop that must be fully unrolled.
     pub fn mark_fully_unrolled_loop(&self, back_edge: V) {
         self.mark_loop(back_edge, &[("llvm.loop.unroll.full", None)]);
     }
@@ -276,7 +276,7 @@ impl Metadata {
     /// Marks the back edge of a loop with an unroll factor. Later passes may unroll it further.
     pub fn mark_unrolled_loop(&self, e: &Emitter, back_edge: V, times: u32) {
         let times = llvm!(LLVMValueAsMetadata(e.i32c(i64::from(times))));
-        // What is said of the loop that comes of it, instead of that it must not be unrolled further.
+        // The metadata of the resulting loop, instead of the metadata against further unrolling.
         let progress = "llvm.loop.mustprogress";
         let progress = llvm!(LLVMMDStringInContext2(self.ctx, progress.as_ptr().cast(), progress.len()));
         let then = self.node(&mut [progress]);

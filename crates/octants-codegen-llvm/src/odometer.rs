@@ -20,7 +20,7 @@ impl Odometer {
     /// `sizes` are i32 or i64 each, the fastest digit last. The walker has the number `first` among `walkers` walkers:
     /// both i32, not negative.
     pub fn new(e: &Emitter, mut sizes: Vec<V>, first: V, walkers: V) -> Odometer {
-        // A digit without values leaves nothing to visit, which is told by the slowest one.
+        // If a digit has no values, there is nothing to visit; the slowest digit shows this.
         let mut slowest = sizes[0];
         for size in &sizes[1..] {
             let empty = e.icmp(IntCmp::LLVMIntEQ, *size, e.zero(e.type_of(*size)));
@@ -58,18 +58,18 @@ impl Odometer {
                 Some(c) => e.add(digits[k], e.zext(c, ty)),
                 None => digits[k],
             };
-            // Compared with what there is room for: a sum might not fit the type.
+            // Compared with the remaining room: a sum might not fit the type.
             let room = e.sub(self.sizes[k], self.steps[k]);
             let over = e.icmp(IntCmp::LLVMIntUGE, digit, room);
             let sum = e.add(digit, self.steps[k]);
             next[k] = if k == 0 { sum } else { e.select(over, e.sub(digit, room), sum) };
             carry = Some(over);
         }
-        (next, carry.expect("compiler bug: an odometer has a digit"))
+        (next, carry.expect("compiler bug: an odometer without digits"))
     }
 }
 
-/// The digits of a number (i32, not negative). The first takes what is left, and may be more than its size.
+/// The digits of a number (i32, not negative). The first digit gets the remainder, which may exceed its size.
 fn split(e: &Emitter, sizes: &[V], number: V) -> Vec<V> {
     let mut rest = number;
     let mut digits = vec![number; sizes.len()];

@@ -24,7 +24,7 @@ pub(crate) fn optimize(
     vectors: bool,
 ) -> Result<(), CodegenError> {
     set_options();
-    // Targets whose loops do not become vectors tell LLVM so themselves.
+    // Targets without loop vectorization report that to LLVM themselves.
     let interleaves = vectors && level >= 2;
     let is_long = vectors && longest(module) > LONG;
     let pairs = level >= 2 && !is_long;
@@ -73,8 +73,8 @@ fn longest(module: &Module<'_>) -> usize {
 /// 100,000 would take 14 s instead of 3.
 const HUGE: usize = 40_000;
 
-/// Verifies a module that `producer` has made: LLVM's passes and its code generator do not ask, and crash on an invalid
-/// one. Takes less than one hundredth of their time.
+/// Verifies a module that `producer` has made: LLVM's passes and its code generator do not check this, and crash on an
+/// invalid module. Takes less than one hundredth of their time.
 pub(crate) fn check_module(module: &Module<'_>, producer: &str) -> Result<(), CodegenError> {
     module.verify().map_err(|e| compiler_bug(&format!("{producer} produced an invalid module: {e}")))
 }
@@ -241,7 +241,7 @@ define <4 x i32> @f(<4 x i32> %r, i32 %n, <4 x i32> %t, <4 x i32> %e, ptr %p) {
 
     #[test]
     fn long_functions_skip_passes_of_the_code_generator() {
-        // An address that grows by as many bytes each time: strength reduction makes an addition of the product.
+        // An address that grows by as many bytes each time: strength reduction turns the product into an addition.
         let strided = |others: usize| {
             let mut text = String::from("define void @f(ptr %p, i64 %n, i64 %s) {\nentry:\n  br label %loop\nloop:\n");
             text += "  %i = phi i64 [ 0, %entry ], [ %next, %loop ]\n  %o = mul i64 %i, %s\n";

@@ -1,4 +1,4 @@
-//! Splits a program into pieces, each a module of its own, so that several threads can compile it.
+//! Splits a program into pieces, each a separate module, so that several threads can compile it.
 //!
 //! The split, and with it the code, depends on the program and the target only, never on the number of threads. A
 //! module has a fixed cost, and a function that tasks of several modules call is compiled in each of them. Pieces
@@ -8,10 +8,10 @@
 
 use crate::facts::Facts;
 
-/// What is lowered of a task at once.
+/// The part of a task that is lowered together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// The form for any launch, and those that must be in one module with it.
+    /// The main form, and those that must be in the same module.
     Main,
     /// The form for one thread.
     Single,
@@ -45,7 +45,7 @@ impl Piece {
 
 /// Fewest instructions of a piece.
 const LEAST: usize = 250;
-/// Instructions that are compiled in the time that an entry point takes beside its own.
+/// The fixed cost of an entry point, in instructions.
 const ENTRY: usize = 50;
 /// Most pieces of one program, roughly: more threads than that are rare, and each piece must be linked.
 const MOST: usize = 64;
@@ -62,7 +62,7 @@ pub(crate) fn all_entries(facts: &Facts<'_>) -> Vec<Entry> {
     entries
 }
 
-/// The pieces of a program. Where code is `assembled_later`, wide forms are pieces of their own, which come last.
+/// The pieces of a program. If code is `assembled_later`, wide forms are separate pieces, which come last.
 pub(crate) fn cut(facts: &Facts<'_>, assembled_later: bool) -> Vec<Piece> {
     let entries = all_entries(facts);
     let sizes = || Sizes::new(facts, !assembled_later);

@@ -12,7 +12,7 @@ use octants_ir::{Scalar, Type};
 use crate::emit::V;
 use crate::metadata::Tag;
 
-/// Where a scalar leaf is.
+/// The location of a scalar leaf.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct LeafAt {
     /// Which of the place's pointers.
@@ -21,7 +21,7 @@ pub(crate) struct LeafAt {
     pub offset: i64,
     /// What it holds.
     pub scalar: Scalar,
-    /// What the access may touch; `None` for memory of one thread.
+    /// The alias class of the access; `None` for memory of one thread.
     pub tag: Option<Tag>,
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct PlaceShape {
 pub(crate) struct Place {
     /// Pointers that the leaves are relative to.
     pub ptrs: Vec<V>,
-    /// Where the leaves are.
+    /// The locations of the leaves.
     pub shape: Rc<PlaceShape>,
 }
 
@@ -58,7 +58,7 @@ impl Place {
         Place { ptrs: vec![ptr], shape: Rc::new(PlaceShape::contiguous(ty, tag)) }
     }
 
-    /// A run of leaves as a place of its own, such as a member of a struct.
+    /// A range of leaves as a separate place, such as a member of a struct.
     pub fn part(&self, ty: &Type, first: usize) -> Place {
         let leaves = self.shape.leaves[first..first + ty.leaf_count()].to_vec();
         Place { ptrs: self.ptrs.clone(), shape: Rc::new(PlaceShape { ty: ty.clone(), leaves }) }

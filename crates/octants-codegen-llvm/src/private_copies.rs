@@ -19,9 +19,10 @@ impl Lowering<'_, '_> {
                 let base = self.argument(self.u.facts.args.roots[root as usize], self.e.ptr);
                 self.e.byte_offset(base, start as i64)
             }
-            RegionMemory::Array { buffer } => {
-                self.argument(self.u.facts.args.buffers[buffer].expect("compiler bug: an array has slots"), self.e.ptr)
-            }
+            RegionMemory::Array { buffer } => self.argument(
+                self.u.facts.args.buffers[buffer].expect("compiler bug: an array without argument slots"),
+                self.e.ptr,
+            ),
         }
     }
 
@@ -50,8 +51,8 @@ impl Lowering<'_, '_> {
         (0..b.ndim as usize).fold(leaves, |n, axis| self.e.mul(n, self.extent(buffer, axis)))
     }
 
-    /// Calls `plain`, the task's code on private memory, on the copy that the call was given, and returns; goes on at
-    /// the insertion point where it was given none.
+    /// Calls `plain`, the task's code on private memory, on the copy that the call was given, and returns; continues at
+    /// the insertion point if there is no copy.
     pub fn scatter_privately(&self, scatter: &ScatterPrivatization, lanes: u32, plain: V, (begin, end): (V, V)) {
         let e = self.e;
         let (private, atomic) = (self.new_block(c"private"), self.new_block(c"atomic"));
@@ -71,7 +72,7 @@ impl Lowering<'_, '_> {
         let copy = e.load(e.ptr, e.gep(e.ptr, listed, self.index64(thread)), 8);
         let region = e.gep(e.i8, copy, self.u.target.copy_offset(e, self.code.context));
         let elem = &self.u.program.buffers[buffer].elem;
-        let memory = e.memory(elem.scalar().expect("compiler bug: copies hold scalars"));
+        let memory = e.memory(elem.scalar().expect("compiler bug: a private copy of a type without scalars"));
         let ptr = e.gep(memory, region, self.index64(scalar));
         Place { ptrs: vec![ptr], shape: std::rc::Rc::new(PlaceShape::contiguous(elem, None)) }
     }

@@ -38,7 +38,7 @@ impl Lowering<'_, '_> {
     /// Draws a scalar.
     pub fn random(&self, s: Scalar) -> V {
         let e = self.e;
-        let state = self.parallel.rng.expect("compiler bug: a body that draws has a state");
+        let state = self.parallel.rng.expect("compiler bug: a draw without a random state");
         let counter = e.byte_offset(state, DRAWS);
         let mut draws = e.load(e.i32, counter, 4);
         let wide = s.bits() == 64;

@@ -102,7 +102,7 @@ impl<'p> Lowering<'_, 'p> {
         self.u.metadata.mark_parallel_loop(e, back, l.hints);
     }
 
-    /// Iterations in unit stride over the last axis: groups of them first, then what these leave over.
+    /// Iterations in unit stride over the last axis: groups of them first, then the remainder.
     #[allow(clippy::too_many_arguments)] // The loop's parts; coarsening them would name nothing.
     fn row(
         &mut self,

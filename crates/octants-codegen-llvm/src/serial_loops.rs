@@ -9,7 +9,7 @@ use crate::lowering::{Index, LoopTargets, Lowering};
 struct Nest<'p> {
     number: ValueId,
     of: &'p ForLoop,
-    /// First index of each axis and the index that follows the last one, i64, and what the program has them as.
+    /// First index of each axis and the index after the last one, as i64 and in the program's type.
     bounds: Vec<(V, V, Scalar)>,
     /// The block after the loop.
     exit: Bb,
@@ -89,13 +89,13 @@ impl<'p> Lowering<'_, 'p> {
         } else {
             Index { narrow: self.narrow_index(counter, s), wide: counter }
         };
-        self.open.indices.get_mut(&nest.number).expect("compiler bug: the loop is open").push(index);
+        self.open.indices.get_mut(&nest.number).expect("compiler bug: no open loop").push(index);
         if is_last {
             self.iterate(nest, next);
         } else {
             self.serial_axis(nest, axis + 1, next);
         }
-        self.open.indices.get_mut(&nest.number).expect("compiler bug: the loop is open").pop();
+        self.open.indices.get_mut(&nest.number).expect("compiler bug: no open loop").pop();
     }
 }
 

@@ -81,7 +81,7 @@ impl<'p> Lowering<'_, 'p> {
         if axis.scalar.bits() <= 32 || has_groups { e.trunc(axis.trips, e.i32) } else { axis.trips }
     }
 
-    /// The index that a digit stands for.
+    /// The index that a digit represents.
     fn index(&self, axis: &Axis, digit: V) -> Index {
         let e = self.e;
         let far = if e.type_of(digit) == e.i64 { digit } else { e.zext(digit, e.i64) };
@@ -91,7 +91,7 @@ impl<'p> Lowering<'_, 'p> {
         Index { narrow, wide }
     }
 
-    /// The number of an iteration in the order of a serial loop; only random numbers ask for it.
+    /// The number of an iteration in the order of a serial loop; only random numbers need it.
     fn linear(&self, axes: &[Axis], digits: &[V]) -> V {
         let e = self.e;
         if self.parallel.rng.is_none() {
@@ -103,16 +103,16 @@ impl<'p> Lowering<'_, 'p> {
         })
     }
 
-    /// The neighbors of a group: together where the loop has all of them, one by one elsewhere.
+    /// The neighbors of a group: together if the loop contains all of them, and one by one otherwise.
     fn group(&mut self, v: ValueId, l: &'p ForLoop, axes: &[Axis], digits: &[V], groups: Groups, targets: LoopTargets) {
         let e = self.e;
-        let (last, outer) = axes.split_last().expect("compiler bug: neighbors are along an axis");
-        let (group, outer_digits) = digits.split_last().expect("compiler bug: an axis has a digit");
+        let (last, outer) = axes.split_last().expect("compiler bug: adjacent iterations without an axis");
+        let (group, outer_digits) = digits.split_last().expect("compiler bug: an axis without a digit");
         let lanes = groups.of.factor;
         let first = e.mul_nsw(*group, e.i32c(i64::from(lanes)));
         let outer: Vec<Index> = outer.iter().zip(outer_digits).map(|(axis, digit)| self.index(axis, *digit)).collect();
         let start = Axis { begin: groups.start, ..*last };
-        // Position among the loop's indices; beyond all of them where the group begins before the loop.
+        // Position among the loop's indices; beyond all of them if the group begins before the loop.
         let position = e.sub(first, groups.lead);
         let indices_at = |this: &Self, lane: V| {
             let mut indices = outer.clone();
@@ -209,7 +209,7 @@ impl Tile {
     /// Turns the numbers of rows and columns into those of tiles.
     fn cut(lowering: &Lowering<'_, '_>, sizes: &mut [V], tile_columns: u32) -> Tile {
         let e = lowering.e;
-        let [.., rows, columns] = sizes else { panic!("compiler bug: a tile has two axes") };
+        let [.., rows, columns] = sizes else { panic!("compiler bug: a tile that does not have two axes") };
         let (_, threads) = lowering.u.target.thread_of_block(e);
         let tile_columns = e.i32c(i64::from(tile_columns));
         let height = e.udiv(e.trunc(threads, e.i32), tile_columns);
@@ -220,11 +220,11 @@ impl Tile {
         tile
     }
 
-    /// Turns the digits of a tile into those of this thread in it; whether the loop has such a row. What is beyond the
+    /// Turns the digits of a tile into those of this thread in it; whether the loop has such a row. An index beyond the
     /// last column is not in the loop either.
     fn place(&self, lowering: &Lowering<'_, '_>, digits: &mut [V]) -> V {
         let e = lowering.e;
-        let [.., row, column] = digits else { panic!("compiler bug: a tile has two axes") };
+        let [.., row, column] = digits else { panic!("compiler bug: a tile that does not have two axes") };
         let own = e.trunc(lowering.u.target.thread_of_block(e).0, e.i32);
         let columns = self.columns;
         *row = e.add_nsw(e.mul_nsw(*row, self.height), e.udiv(own, columns));

@@ -40,7 +40,7 @@ pub(crate) fn tell_strides_apart(module: &Module<'_>, layout: &TargetData) {
                 // SAFETY: the same address as before, inside the same object.
                 unsafe { builder.build_in_bounds_gep(context.i8_type(), base, &[offset], "") }
             });
-            let made = made.expect("compiler bug: the builder has a place");
+            let made = made.expect("compiler bug: the builder has no insertion point");
             // SAFETY: both are pointers of one type, and the new one is before the old one.
             unsafe { LLVMReplaceAllUsesWith(inst.as_value_ref(), made.as_value_ref()) };
             inst.erase_from_basic_block();
@@ -50,7 +50,7 @@ pub(crate) fn tell_strides_apart(module: &Module<'_>, layout: &TargetData) {
 
 /// Base and index of an address with one index, which is an extended number.
 fn extended_index<'c>(inst: &InstructionValue<'c>) -> Option<(PointerValue<'c>, BasicValueEnum<'c>)> {
-    // SAFETY: it is asked of a `getelementptr` only.
+    // SAFETY: it is called only for a `getelementptr`.
     let is_one =
         inst.get_opcode() == InstructionOpcode::GetElementPtr && unsafe { LLVMGetNumIndices(inst.as_value_ref()) } == 1;
     if !is_one {

@@ -32,7 +32,7 @@ impl Lowering<'_, '_> {
                 target.await_copies(e);
                 None
             }
-            _ => panic!("compiler bug: not an operation of threads"),
+            _ => panic!("compiler bug: not a thread operation"),
         }
     }
 
@@ -51,7 +51,7 @@ impl Lowering<'_, '_> {
         let thread = target.grid_value(e, GridValue::Thread);
         let bits = e.i32c(i64::from(target.warp_bits()));
         let own = e.lshr(thread, bits);
-        // The last subgroup may be a part of one.
+        // The last subgroup may be partial.
         let last = e.sub(target.grid_value(e, GridValue::BlockSize), e.i32c(1));
         let subgroups = e.add(e.lshr(last, bits), e.i32c(1));
         let votes = e.intrinsic("llvm.ctpop", e.i64, &[target.ballot(e, condition)]);
@@ -99,7 +99,7 @@ impl Lowering<'_, '_> {
                 let size = target.grid_value(e, GridValue::SubgroupSize);
                 let distance = self.value(operands[1]);
                 let other = if op == SubgroupOp::ShuffleUp { e.sub(lane, distance) } else { e.add(lane, distance) };
-                // As an unsigned number an index below zero is beyond the last one too.
+                // As an unsigned number, an index below zero is also beyond the last one.
                 let source = e.select(e.icmp(IntCmp::LLVMIntULT, other, size), other, lane);
                 let by = if op == SubgroupOp::ShuffleUp { e.sub(e.i32c(0), distance) } else { distance };
                 self.of_other(operands[0], &|s, v| target.shuffle_by(e, s, v, by, source))
@@ -110,7 +110,7 @@ impl Lowering<'_, '_> {
             SubgroupOp::AllHere => vec![target.holds_for_all(e, condition())],
             SubgroupOp::IsWhole => vec![target.is_whole_warp(e)],
             SubgroupOp::ProductF16 | SubgroupOp::ProductTf32 | SubgroupOp::ProductF32 | SubgroupOp::ProductF64 => {
-                let kind = op.product().expect("compiler bug: it is a product");
+                let kind = op.product().expect("compiler bug: not a matrix product");
                 let [a, b, c] = [0, 1, 2].map(|i| self.leaves(operands[i]));
                 target.product(e, kind, [&a, &b, &c])
             }

@@ -50,7 +50,7 @@ impl Lowering<'_, '_> {
 
     fn load_vector(&self, place: &Place, ty: &Type) -> V {
         let (e, leaf) = (self.e, &place.shape.leaves[0]);
-        debug_assert_ne!(leaf.scalar, Scalar::U1, "compiler bug: truth values take bytes in memory");
+        debug_assert_ne!(leaf.scalar, Scalar::U1, "compiler bug: a vector of booleans in memory");
         let memory = e.vector_type(e.memory(leaf.scalar), ty.leaf_count() as u32);
         let v = e.load(memory, self.leaf_pointer(place, leaf), leaf.scalar.bytes());
         if let Some(tag) = leaf.tag {

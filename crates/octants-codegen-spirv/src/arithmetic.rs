@@ -109,7 +109,7 @@ impl Lowering<'_, '_> {
 
     fn leading_zeros(&self, s: Scalar, v: Id) -> Id {
         let e = self.e;
-        // The position of the highest set bit is -1 where there is none.
+        // The position of the highest set bit is -1 if no bit is set.
         let of = |word: Id| e.sub(e.u32c(31), e.gl(GlslOp::FindUMsb, &[word]));
         if s.bits() == 32 {
             return of(v);
@@ -196,7 +196,7 @@ impl Lowering<'_, '_> {
             s if s.is_float() => self.float_binary(op, s, a, b),
             Scalar::U1 => self.truth_binary(op, a, b),
             s if s.bits() < 32 => {
-                // The count of a shift is taken modulo the short width, whatever the width of the shift.
+                // The shift count is taken modulo the short width, not modulo the width of the shift.
                 let b = match op {
                     BinaryOp::Shl | BinaryOp::Shr | BinaryOp::UShr => self.shift_count(s.bits(), e.zext(b, 32)),
                     _ => self.lengthen(s, b),
@@ -241,7 +241,7 @@ impl Lowering<'_, '_> {
             BinaryOp::Rem => self.float_rem(s, a, b),
             BinaryOp::Pow => self.float_pow(s, a, b),
             BinaryOp::Atan2 => self.atan2(s, a, b),
-            // The one that is a number where the other is none.
+            // The operand that is a number if the other is NaN.
             BinaryOp::Min => e.gl(GlslOp::NMin, &[a, b]),
             BinaryOp::Max => e.gl(GlslOp::NMax, &[a, b]),
             BinaryOp::Eq => e.feq(a, b),
@@ -315,7 +315,7 @@ impl Lowering<'_, '_> {
         (if is_known { q } else { e.select(is_minus_one, e.neg(a), q) }, divisor)
     }
 
-    /// The remainder has the dividend's sign. Not as an instruction, which does not say what it does for negative
+    /// The remainder has the dividend's sign. Not by the instruction, whose result is unspecified for negative
     /// operands.
     fn remainder(&self, s: Scalar, a: Id, b: Id) -> Id {
         let e = self.e;

@@ -33,7 +33,7 @@ impl Lowering<'_, '_> {
         leaves.map(|(leaf, operand)| self.atomic_leaf(op, place, leaf, *operand)).collect()
     }
 
-    /// The word of a leaf that several threads see; `None` where one thread alone does.
+    /// The word of a leaf that several threads see; `None` if only one thread does.
     fn word(&self, place: &Place, leaf: &LeafAt) -> Option<Word> {
         let (e, s) = (self.e, leaf.scalar);
         let bits = s.bits().max(32);
@@ -162,7 +162,7 @@ impl Lowering<'_, '_> {
         }
     }
 
-    /// What was in the word: `desired` is there now if that was `expected`.
+    /// What was in the word: The word is `desired` now if it was `expected`.
     fn swap(&self, word: &Word, expected: Id, desired: Id) -> Id {
         let e = self.e;
         let [scope, order] = self.scope_and_order();
@@ -222,7 +222,7 @@ impl Lowering<'_, '_> {
             let [expected, desired] = [expected, desired].map(|v| e.bits_in(v, s, word.bits));
             return self.value_in(&word, self.swap(&word, expected, desired), s);
         }
-        // Others may change what is beside the value: then it is tried again.
+        // Other threads may change the bytes next to the value: then it is tried again.
         let first = self.load_word(&word);
         let (l, counters) = e.begin_loop(&[first]);
         let all = counters[0];

@@ -48,7 +48,7 @@ impl Lowering<'_, '_> {
         e.end_if(has_room);
     }
 
-    /// A number, not zero, that tells a task of a launch from those of other launches at about the same time.
+    /// A nonzero number that distinguishes a task of a launch from those of concurrent launches.
     fn task_in_launch(&self) -> Id {
         let e = self.e;
         let number = e.add(e.mul(self.context_word(LAUNCH), e.u64c(0x9E37_79B1)), self.context_word(TASK));
@@ -119,7 +119,7 @@ impl Unit<'_> {
     pub fn lower_room(&self, id: Id, what: Helper) {
         let e = &self.e;
         let params = e.begin_function(id, e.u64(), &[e.u64(), e.u32(), e.u32()]);
-        let [channel, count, task] = params[..] else { panic!("compiler bug: three parameters") };
+        let [channel, count, task] = params[..] else { panic!("compiler bug: fewer than three parameters") };
         let at = |offset: u64| e.add(channel, e.u64c(offset));
         if what == Helper::Claim {
             let [scope, order] = e.relaxed();

@@ -21,7 +21,7 @@ pub(crate) const CONTEXT_WORDS: u32 = DeviceContext::BYTES as u32 / 8;
 const LEFT_EARLY: &str = "the device left this loop too early: Mesa's lavapipe runs at most 65535 iterations of all \
                           loops of a thread together";
 
-/// So many argument slots are after the context. Of more the address is there.
+/// Whether this many argument slots follow the context. Otherwise, their address does.
 pub(crate) fn are_by_value(slots: u32) -> bool {
     u64::from(slots) * 8 <= MOST_ARGUMENT_BYTES
 }
@@ -66,7 +66,7 @@ pub(crate) fn compile(
     Ok(artifact)
 }
 
-/// Looks at a program. Loops are places that may fail where the device leaves them too early.
+/// Computes the facts of a program. Loops get message sites if the device may leave them too early.
 fn facts_of<'p>(
     scheduled: &'p Scheduled,
     options: &'p CodegenOptions,
@@ -135,7 +135,7 @@ fn describe(facts: &Facts<'_>, number: usize) -> TaskMeta {
     }
 }
 
-/// What the code of a task does that decides how its memory is accessed.
+/// Properties of a task's code that determine how its memory is accessed.
 #[derive(Default)]
 struct Sharing {
     /// Threads see what others of their block or the device write.
@@ -231,7 +231,7 @@ fn fill_task(l: &mut Lowering<'_, '_>, kind: &TaskKind, schedule: &TaskSchedule)
             l.start_random_sequence(l.e.u64c(0));
         }
         TaskKind::Grid(_) => l.prepare_locals(|l, local| l.schedule.locals.of(local).is_used_before_loop),
-        TaskKind::Parallel(_) => panic!("compiler bug: a device runs no ranges"),
+        TaskKind::Parallel(_) => panic!("compiler bug: a range task on a device with a grid"),
     }
     l.block(root);
     if let Some(selection) = enters {

@@ -37,7 +37,7 @@ struct Filling {
     block: Block,
     label: Id,
     is_terminated: bool,
-    /// What is emitted goes to the first block.
+    /// Instructions are emitted into the first block.
     is_in_entry: bool,
 }
 
@@ -68,7 +68,7 @@ pub(crate) struct Emitter {
     pub fast_math: bool,
     /// The first thing that the device cannot do.
     refused: RefCell<Option<String>>,
-    /// Where the code under way comes from.
+    /// The source location of the code that is being generated.
     pub place: Cell<Option<octants_diag::Span>>,
     refused_at: Cell<Option<octants_diag::Span>>,
 }
@@ -105,7 +105,7 @@ impl Emitter {
         self.state.borrow_mut().extensions.insert(extension);
     }
 
-    /// Keeps the reason why there is no code.
+    /// Records the reason why there is no code.
     pub fn refuse(&self, why: impl Into<String>) {
         let mut refused = self.refused.borrow_mut();
         if refused.is_none() {
@@ -225,7 +225,7 @@ impl Emitter {
 
     /// The type of a value.
     pub fn type_of(&self, v: Id) -> Id {
-        *self.state.borrow().type_of.get(&v).expect("compiler bug: a number that is no value")
+        *self.state.borrow().type_of.get(&v).expect("compiler bug: a word that is not a value")
     }
 
     fn set_type(&self, v: Id, ty: Id) {
@@ -413,7 +413,7 @@ impl Emitter {
     pub fn end_function(&self) {
         let mut state = self.state.borrow_mut();
         let filling = std::mem::take(&mut state.filling);
-        assert!(filling.is_terminated, "compiler bug: a function whose last block is open");
+        assert!(filling.is_terminated, "compiler bug: a function whose last block has no terminator");
         let Filling { mut function, mut variables, entry, entry_label, start_label, .. } = filling;
         variables.extend(entry);
         variables.push(Instruction::new(Op::Branch, None, None, vec![Operand::IdRef(start_label)]));
@@ -500,7 +500,7 @@ impl Emitter {
         let id = self.id();
         let mut state = self.state.borrow_mut();
         state.type_of.insert(id, ty);
-        // What nobody reaches is not made.
+        // Unreachable code is not generated.
         if !state.filling.is_terminated {
             state.filling.block.instructions.push(Instruction::new(op, Some(ty), Some(id), operands));
         }

@@ -148,7 +148,7 @@ impl<'p> Unit<'p> {
             e.end_if(selection);
         }
         let (l, counters) = e.begin_loop(&[one, base, exponent]);
-        let [result, square, rest] = counters[..] else { panic!("compiler bug: three counters") };
+        let [result, square, rest] = counters[..] else { panic!("compiler bug: fewer than three counters") };
         e.loop_while(&l, e.ine(rest, zero));
         e.end_body(&l);
         let odd = e.ine(e.and(rest, one), zero);

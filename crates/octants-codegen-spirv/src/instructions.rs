@@ -202,7 +202,7 @@ impl Emitter {
         }
     }
 
-    /// The low bits of an integer. Of 64 bits not as a conversion: Mesa (22.3) takes that for the number itself where
+    /// The low bits of an integer. Of 64 bits not as a conversion: Mesa (22.3) replaces that by the number itself if
     /// the result is converted back.
     pub fn trunc(&self, v: Id, bits: u32) -> Id {
         let to = self.int_type(bits);

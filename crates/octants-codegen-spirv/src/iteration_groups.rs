@@ -60,7 +60,7 @@ impl Tile {
     /// Turns the numbers of rows and columns into those of tiles.
     pub fn cut(lowering: &Lowering<'_, '_>, sizes: &mut [Id], tile_columns: u32) -> Tile {
         let e = lowering.e;
-        let [.., rows, columns] = sizes else { panic!("compiler bug: a tile has two axes") };
+        let [.., rows, columns] = sizes else { panic!("compiler bug: a tile that does not have two axes") };
         let tile_columns = e.u32c(tile_columns);
         let height = e.udiv(lowering.u.block_size, tile_columns);
         let tile = Tile { height, rows: *rows, columns: tile_columns };
@@ -70,11 +70,11 @@ impl Tile {
         tile
     }
 
-    /// Turns the digits of a tile into those of this thread in it; whether the loop has such a row. What is beyond the
+    /// Turns the digits of a tile into those of this thread in it; whether the loop has such a row. An index beyond the
     /// last column is not in the loop either.
     pub fn place(&self, lowering: &Lowering<'_, '_>, digits: &mut [Id]) -> Id {
         let e = lowering.e;
-        let [.., row, column] = digits else { panic!("compiler bug: a tile has two axes") };
+        let [.., row, column] = digits else { panic!("compiler bug: a tile that does not have two axes") };
         let own = lowering.thread();
         *row = e.add(e.mul(*row, self.height), e.udiv(own, self.columns));
         *column = e.add(e.mul(*column, self.columns), e.umod(own, self.columns));
@@ -83,7 +83,7 @@ impl Tile {
 }
 
 impl<'p> Lowering<'_, 'p> {
-    /// The neighbors of a group: together where the loop has all of them, one by one elsewhere.
+    /// The neighbors of a group: together if the loop contains all of them, and one by one otherwise.
     pub fn group(
         &mut self,
         (v, l): (ValueId, &'p ForLoop),
@@ -93,13 +93,13 @@ impl<'p> Lowering<'_, 'p> {
         targets: LoopTargets,
     ) {
         let e = self.e;
-        let (last, outer) = axes.split_last().expect("compiler bug: neighbors are along an axis");
-        let (group, outer_digits) = digits.split_last().expect("compiler bug: an axis has a digit");
+        let (last, outer) = axes.split_last().expect("compiler bug: adjacent iterations without an axis");
+        let (group, outer_digits) = digits.split_last().expect("compiler bug: an axis without a digit");
         let lanes = groups.of.factor;
         let first = e.mul(*group, e.u32c(lanes));
         let outer: Vec<Index> = outer.iter().zip(outer_digits).map(|(axis, digit)| self.index(axis, *digit)).collect();
         let start = Axis { begin: groups.start, ..*last };
-        // Position among the loop's indices; beyond all of them where the group begins before the loop.
+        // Position among the loop's indices; beyond all of them if the group begins before the loop.
         let position = e.sub(first, groups.lead);
         let indices_at = |this: &Self, lane: Id| {
             let mut indices = outer.clone();

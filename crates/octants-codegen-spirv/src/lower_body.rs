@@ -75,9 +75,9 @@ impl<'p> Lowering<'_, 'p> {
         self.loops.push(OpenLoop { done: l.done, fails: false });
     }
 
-    /// Behind a loop: goes on leaving if a failure has left it.
+    /// After a loop: continues to leave if a failure has ended it.
     pub fn close(&mut self) {
-        let closed = self.loops.pop().expect("compiler bug: a loop that is not open");
+        let closed = self.loops.pop().expect("compiler bug: the loop is not open");
         let (true, Some((end, around)), Some(variable)) = (closed.fails, self.iteration_end, self.has_failed) else {
             return;
         };
@@ -89,7 +89,7 @@ impl<'p> Lowering<'_, 'p> {
     }
 
     /// After a loop that the device may have exited too early: an error if it has. `goes_on` says that there were more
-    /// rounds to run, unless a `Break` has left the loop. It is not the loop's condition, which drivers know to be
+    /// rounds to run, unless a `Break` has left the loop. It is not the loop's condition, which drivers can prove to be
     /// false here.
     pub fn check_rounds(&self, v: ValueId, goes_on: Id, has_breaks: bool) {
         let (e, body) = (self.e, self.body);
@@ -185,7 +185,7 @@ impl<'p> Lowering<'_, 'p> {
         let is_less = |a: Id, b: Id| if is_unsigned { e.ult(a, b) } else { e.slt(a, b) };
         e.loop_while(&l, is_less(counter, end));
         let index = Index { narrow: counter, wide: self.widen(counter, s) };
-        self.indices.get_mut(&v).expect("compiler bug: the loop is open").push(index);
+        self.indices.get_mut(&v).expect("compiler bug: no open loop").push(index);
         self.open(&l);
         if bounds.len() == 1 {
             self.targets.push(LoopTargets { on_break: l.done, on_continue: l.next, is_left });
@@ -207,7 +207,7 @@ impl<'p> Lowering<'_, 'p> {
         }
         let next = e.add(counter, e.int(s.bits(), 1));
         e.end_loop(&l, &[next]);
-        self.indices.get_mut(&v).expect("compiler bug: the loop is open").pop();
+        self.indices.get_mut(&v).expect("compiler bug: no open loop").pop();
         if e.features.limits_loops {
             let last = e.select(is_less(begin, end), end, begin);
             self.check_rounds(v, e.ine(counter, last), has_breaks);
@@ -230,8 +230,8 @@ impl<'p> Lowering<'_, 'p> {
         }
     }
 
-    /// Ends what a failed assertion ends: the iteration of a task's parallel loop, or else the function, with zeros
-    /// for results.
+    /// Ends execution after a failed assertion: the iteration of a task's parallel loop, or else the function, with
+    /// zeros for results.
     pub fn leave_after_failure(&mut self) {
         let e = self.e;
         match (self.kind, self.iteration_end) {
@@ -278,7 +278,8 @@ impl<'p> Lowering<'_, 'p> {
         let behavior = self.u.facts.schedule.functions[f.index()].behavior;
         let mut scalars = Vec::new();
         if behavior.draws {
-            let state = self.rng.expect("compiler bug: a caller of a function that draws has a state");
+            let state =
+                self.rng.expect("compiler bug: a call of a function that draws random numbers, without a random state");
             scalars.extend([state.linear, state.draws]);
         }
         let mut refs = Vec::new();
@@ -315,7 +316,7 @@ impl<'p> Lowering<'_, 'p> {
             many => many.iter().enumerate().map(|(i, ty)| e.extract_value(result, *ty, i as u32)).collect(),
         };
         if behavior.fails {
-            let failed = leaves.pop().expect("compiler bug: the flag is one of the results");
+            let failed = leaves.pop().expect("compiler bug: a call without a failure flag among its results");
             let selection = e.begin_if(failed, false);
             self.leave_after_failure();
             e.end_if(selection);

@@ -83,20 +83,20 @@ impl Lowering<'_, '_> {
                 self.compare_and_swap(&self.place(*a), &self.leaves(*expected), &self.leaves(*desired))
             }
             Op::LoopIndex(l, axis) => {
-                let indices = self.indices.get(l).expect("compiler bug: the index of a loop outside it");
+                let indices = self.indices.get(l).expect("compiler bug: a loop index outside its loop");
                 vec![indices[*axis as usize].narrow]
             }
             Op::LoadMatrices(..) | Op::CopyAsync(..) | Op::AwaitCopies => {
-                panic!("compiler bug: an instruction that the target has not")
+                panic!("compiler bug: an instruction that the target does not have")
             }
             Op::Store(..) | Op::VectorStore(..) | Op::Prefetch(_) | Op::Reduce(..) | Op::Print(_) | Op::Assert(..) => {
                 self.run_effect(v);
                 return None;
             }
-            Op::Checkpoint(..) | Op::Section(_) => panic!("compiler bug: a part of the graph in a task"),
-            Op::Balance { .. } => panic!("compiler bug: a schedule expands `balance`"),
+            Op::Checkpoint(..) | Op::Section(_) => panic!("compiler bug: a task graph node inside a task"),
+            Op::Balance { .. } => panic!("compiler bug: `balance` was not expanded by the schedule"),
             Op::If(..) | Op::For(_) | Op::Loop(_) | Op::Break | Op::Continue | Op::Return(_) | Op::Call(..) => {
-                panic!("compiler bug: control flow is lowered elsewhere")
+                panic!("compiler bug: control flow in the lowering of single operations")
             }
         };
         Some(Val::Leaves(leaves))
@@ -118,7 +118,7 @@ impl Lowering<'_, '_> {
                 self.record(Helper::Reserve, site, parts);
             }
             Op::Assert(c, parts) => self.assert(v, *c, parts),
-            _ => panic!("compiler bug: {v} yields a value"),
+            _ => panic!("compiler bug: {v} has no value"),
         }
     }
 
@@ -149,7 +149,7 @@ impl Lowering<'_, '_> {
     }
 
     fn constant(&self, c: Const, ty: &Type) -> Id {
-        let (e, s) = (self.e, ty.scalar().expect("compiler bug: a constant is a scalar"));
+        let (e, s) = (self.e, ty.scalar().expect("compiler bug: a constant that is not a scalar"));
         if let Some(why) = e.features.missing(s) {
             e.refuse(why);
         }

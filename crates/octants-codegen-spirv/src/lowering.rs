@@ -97,7 +97,7 @@ pub(crate) struct Axis {
 pub(crate) struct LoopTargets {
     pub on_break: Id,
     pub on_continue: Id,
-    /// A variable that tells the loops around, one for each axis, that the whole loop is left.
+    /// A variable that makes the loops of all axes end when the whole loop is left.
     pub is_left: Option<Id>,
 }
 
@@ -114,7 +114,7 @@ pub(crate) struct OpenLoop {
 pub(crate) enum BodyKind {
     /// Results go to the launch's result slots.
     Task,
-    /// The function returns the leaves, then whether it failed, where it can.
+    /// The function returns the leaves, then whether it failed, if it can fail.
     Function { fails: bool },
 }
 
@@ -146,14 +146,14 @@ pub(crate) struct Lowering<'u, 'p> {
     pub random_key: Cell<Option<(Id, Id)>>,
     /// Of each open loop its indices.
     pub indices: HashMap<ValueId, Vec<Index>>,
-    /// Where `Break` and `Continue` go, innermost last.
+    /// The targets of `Break` and `Continue`, innermost last.
     pub targets: Vec<LoopTargets>,
     /// All open loops, innermost last.
     pub loops: Vec<OpenLoop>,
     pub rng: Option<RandomState>,
     /// Where an iteration of the task's parallel loop ends, and how many loops are around it.
     pub iteration_end: Option<(Id, usize)>,
-    /// Set where an iteration has failed: what is left of it is skipped.
+    /// Set where an iteration has failed: the rest of it is skipped.
     pub has_failed: Option<Id>,
     /// Accumulators of reductions, and how each is folded.
     pub accumulators: Vec<(Id, AtomicOp)>,
@@ -223,6 +223,6 @@ impl<'u, 'p> Lowering<'u, 'p> {
 
     /// The scalar of a value's components.
     pub fn scalar_of(&self, v: ValueId) -> Scalar {
-        self.body.ty(v).scalar().expect("compiler bug: a scalar or tensor was expected")
+        self.body.ty(v).scalar().expect("compiler bug: expected a scalar or tensor")
     }
 }

@@ -23,7 +23,7 @@ const LOG_SERIES: usize = 11;
 impl Lowering<'_, '_> {
     fn polynomial(&self, s: Scalar, x: Id, coefficients: &[f64]) -> Id {
         let e = self.e;
-        let (last, rest) = coefficients.split_last().expect("compiler bug: a polynomial has coefficients");
+        let (last, rest) = coefficients.split_last().expect("compiler bug: a polynomial without coefficients");
         let start = e.real(s.bits(), *last);
         rest.iter().rev().fold(start, |sum, c| e.fused(sum, x, e.real(s.bits(), *c)))
     }
@@ -60,7 +60,7 @@ impl Lowering<'_, '_> {
             | UnaryOp::Ffs
             | UnaryOp::IsNan
             | UnaryOp::IsInf
-            | UnaryOp::StopGrad => panic!("compiler bug: {op:?} is no function on {s}"),
+            | UnaryOp::StopGrad => panic!("compiler bug: {op:?} is not a function on {s}"),
         }
     }
 
@@ -134,7 +134,7 @@ impl Lowering<'_, '_> {
         self.unless_nan(s, v, result)
     }
 
-    /// The result; the argument itself where that is not a number.
+    /// The result; the argument itself if it is NaN.
     fn unless_nan(&self, s: Scalar, v: Id, result: Id) -> Id {
         self.e.select(self.unary(UnaryOp::IsNan, s, v), v, result)
     }
@@ -279,7 +279,7 @@ impl Lowering<'_, '_> {
         let size = e.fabs(v);
         let result = match op {
             UnaryOp::Cosh => {
-                // Of half the argument, so that it overflows where the result does.
+                // Of half the argument, so that it overflows only if the result does.
                 let half = self.exp(s, e.fmul(size, real(0.5)));
                 let up = e.fmul(e.fmul(real(0.5), half), half);
                 return e.fadd(up, e.fdiv(real(0.25), up));

@@ -1,6 +1,6 @@
 //! Addresses, loads and stores.
 //!
-//! Addresses are computed in 64 bits. Indices and offsets are computed in 32 where all offsets of a buffer fit them.
+//! Addresses are computed in 64 bits. Indices and offsets are computed in 32 bits if all offsets of a buffer fit.
 
 use std::rc::Rc;
 
@@ -82,7 +82,7 @@ impl Lowering<'_, '_> {
         Some(e.of(Op::AccessChain, e.pointer_type(class, word), &[variable, index]))
     }
 
-    /// The type that shared memory holds a scalar in: floats as integers where they are exchanged as such.
+    /// The type that shared memory holds a scalar in: floats as integers if they are exchanged as such.
     pub fn shared_word(&self, s: Scalar) -> Id {
         match s {
             s if s.bits() < 32 => self.e.u32(),
@@ -107,7 +107,7 @@ impl Lowering<'_, '_> {
         if s == Scalar::U1 { e.int_type(8) } else { e.scalar(s) }
     }
 
-    /// What a load or store says of its memory, of global memory the alignment.
+    /// The memory operands of a load or store; for global memory, the alignment.
     pub fn access(&self, alignment: Option<u32>, volatile: bool) -> Vec<Operand> {
         let mut mask = MemoryAccess::NONE;
         let mut operands = Vec::new();
@@ -151,7 +151,7 @@ impl Lowering<'_, '_> {
         if let Some(address) = self.leaf_address(place, leaf) {
             return self.load_at(address, s, volatile);
         }
-        let pointer = self.element_pointer(place, leaf).expect("compiler bug: a pointer of neither kind");
+        let pointer = self.element_pointer(place, leaf).expect("compiler bug: a pointer to an unknown storage class");
         match place.shape.memory[leaf.ptr as usize] {
             Memory::Shared { .. } => {
                 let word = self.shared_word(s);
@@ -170,7 +170,7 @@ impl Lowering<'_, '_> {
         if let Some(address) = self.leaf_address(place, leaf) {
             return self.store_at(address, s, value);
         }
-        let pointer = self.element_pointer(place, leaf).expect("compiler bug: a pointer of neither kind");
+        let pointer = self.element_pointer(place, leaf).expect("compiler bug: a pointer to an unknown storage class");
         match place.shape.memory[leaf.ptr as usize] {
             Memory::Shared { .. } => {
                 let is_plain = self.shared_word(s) == e.scalar(s);
@@ -235,7 +235,7 @@ impl Lowering<'_, '_> {
                 (0..array.ndim).fold(leaves, |n, axis| self.e.mul(n, self.extent(of, axis as usize)))
             }
             Layout::Contiguous | Layout::Strided => {
-                let slot = self.u.facts.args.buffers[buffer].expect("compiler bug: an array has slots");
+                let slot = self.u.facts.args.buffers[buffer].expect("compiler bug: an array without argument slots");
                 self.argument(slot + 1 + axis as u32)
             }
         }
@@ -249,7 +249,7 @@ impl Lowering<'_, '_> {
         let bits = if is_short { 32 } else { 64 };
         let index: Vec<Id> = index.iter().map(|v| if is_short { self.index32(*v) } else { self.index64(*v) }).collect();
         let base = |of: usize| {
-            let slot = self.u.facts.args.buffers[of].expect("compiler bug: an array has slots");
+            let slot = self.u.facts.args.buffers[of].expect("compiler bug: an array without argument slots");
             self.argument(slot)
         };
         let size = |ty: &Type| ty.leaves().iter().map(|s| i64::from(s.bytes())).sum::<i64>();
@@ -275,7 +275,7 @@ impl Lowering<'_, '_> {
                 }
             }
             Layout::Strided => {
-                let slot = self.u.facts.args.buffers[buffer].expect("compiler bug: an array has slots");
+                let slot = self.u.facts.args.buffers[buffer].expect("compiler bug: an array without argument slots");
                 let stride = |axis: usize| e.trunc(self.argument(slot + 1 + b.ndim + axis as u32), bits);
                 let parts = index.into_iter().enumerate().map(|(axis, i)| e.mul(i, stride(axis)));
                 at(base(buffer), parts.fold(e.int(bits, 0), |sum, part| e.add(sum, part)))
@@ -384,12 +384,12 @@ impl Lowering<'_, '_> {
 
     /// Address of a frame slot.
     pub fn frame_place(&self, slot: usize, ty: &Type) -> Place {
-        let Type::Ref(pointee) = ty else { panic!("compiler bug: a frame address is a reference") };
+        let Type::Ref(pointee) = ty else { panic!("compiler bug: a frame address that is not a reference") };
         let frame = self.context_word(0);
         Place::contiguous(self.e.add(frame, self.e.u64c(self.u.facts.frame_offsets[slot])), pointee)
     }
 
-    /// Row-major position of an element of a tensor; a constant where the indices are, else 64 bits.
+    /// Row-major position of an element of a tensor; a constant if the indices are constants, and otherwise 64 bits.
     pub fn component_index(&self, tensor: &Type, index: &[ValueId]) -> Result<usize, Id> {
         let shape = tensor.shape();
         let known: Option<Vec<i64>> = index
@@ -416,7 +416,7 @@ impl Lowering<'_, '_> {
     /// Address of a tensor's component.
     pub fn element_place(&self, base: ValueId, index: &[ValueId]) -> Place {
         let place = self.place(base);
-        let scalar = place.shape.ty.scalar().expect("compiler bug: an element of something without components");
+        let scalar = place.shape.ty.scalar().expect("compiler bug: an element of a type without components");
         let ty = Type::Scalar(scalar);
         let linear = match self.component_index(&place.shape.ty, index) {
             Ok(at) => return place.part(&ty, at),
@@ -456,7 +456,7 @@ impl Lowering<'_, '_> {
     /// Address of a struct's member.
     pub fn member_place(&self, base: ValueId, member: usize) -> Place {
         let place = self.place(base);
-        let Type::Struct(s) = &place.shape.ty else { panic!("compiler bug: a member of something that is no struct") };
+        let Type::Struct(s) = &place.shape.ty else { panic!("compiler bug: a member of a type that is not a struct") };
         let first = s.members[..member].iter().map(|(_, t)| t.leaf_count()).sum();
         place.part(&s.members[member].1, first)
     }

@@ -24,7 +24,7 @@ impl Odometer {
     /// `sizes` are of 32 or 64 bits each, the fastest digit last. This walker is number `first` of
     /// `walkers`: both are 32 bits wide and not negative.
     pub fn new(e: &Emitter, mut sizes: Vec<Id>, first: Id, walkers: Id) -> Odometer {
-        // A digit without values leaves nothing to visit, which is told by the slowest one.
+        // If a digit has no values, there is nothing to visit; the slowest digit shows this.
         let mut slowest = sizes[0];
         for size in &sizes[1..] {
             let empty = e.ieq(*size, e.int(bits(e, *size), 0));
@@ -42,7 +42,7 @@ impl Odometer {
         e.ult(self.starts[0], self.sizes[0])
     }
 
-    /// Whether these digits, of a walk that has ended, are of an index.
+    /// Whether these digits, after the walk, still denote an index.
     pub fn is_before_end(&self, e: &Emitter, digits: &[Id]) -> Id {
         e.ult(digits[0], self.sizes[0])
     }
@@ -56,18 +56,18 @@ impl Odometer {
                 Some(c) => e.add(digits[k], e.truth_to_int(c, bits(e, digits[k]))),
                 None => digits[k],
             };
-            // Compared with what there is room for: a sum might not fit the type.
+            // Compared with the remaining room: a sum might not fit the type.
             let room = e.sub(self.sizes[k], self.steps[k]);
             let over = e.uge(digit, room);
             let sum = e.add(digit, self.steps[k]);
             next[k] = if k == 0 { sum } else { e.select(over, e.sub(digit, room), sum) };
             carry = Some(over);
         }
-        (next, carry.expect("compiler bug: an odometer has a digit"))
+        (next, carry.expect("compiler bug: an odometer without digits"))
     }
 }
 
-/// The digits of a number of 32 bits. The first takes what is left, and may be more than its size.
+/// The digits of a number of 32 bits. The first digit gets the remainder, which may exceed its size.
 fn split(e: &Emitter, sizes: &[Id], number: Id) -> Vec<Id> {
     let mut rest = number;
     let mut digits = vec![number; sizes.len()];

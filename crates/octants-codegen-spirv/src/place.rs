@@ -10,7 +10,7 @@ use octants_ir::{Scalar, Type};
 
 use crate::emit::Id;
 
-/// What a pointer of a place points to.
+/// The pointee of a place's pointer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Memory {
     /// Memory of the device, in bytes.
@@ -30,7 +30,7 @@ pub(crate) enum Pointer {
     Element(Id, Option<Id>),
 }
 
-/// Where a scalar leaf is.
+/// The location of a scalar leaf.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct LeafAt {
     /// Which of the place's pointers.
@@ -48,7 +48,7 @@ pub(crate) struct PlaceShape {
     pub ty: Type,
     /// Its leaves, in the order of [`Type::leaves`].
     pub leaves: Vec<LeafAt>,
-    /// What the pointers point to.
+    /// The pointee of the pointers.
     pub memory: Vec<Memory>,
 }
 
@@ -57,7 +57,7 @@ pub(crate) struct PlaceShape {
 pub(crate) struct Place {
     /// Pointers that the leaves are relative to.
     pub ptrs: Vec<Pointer>,
-    /// Where the leaves are.
+    /// The locations of the leaves.
     pub shape: Rc<PlaceShape>,
 }
 
@@ -70,7 +70,7 @@ impl Place {
         Place { ptrs: vec![Pointer::Address(address)], shape: Rc::new(shape) }
     }
 
-    /// A run of leaves as a place of its own, such as a member of a struct.
+    /// A range of leaves as a separate place, such as a member of a struct.
     pub fn part(&self, ty: &Type, first: usize) -> Place {
         let leaves = self.shape.leaves[first..first + ty.leaf_count()].to_vec();
         let shape = PlaceShape { ty: ty.clone(), leaves, memory: self.shape.memory.clone() };
@@ -97,6 +97,6 @@ pub(crate) fn local_variables(ty: &Type) -> Vec<(Scalar, u32)> {
     match ty {
         Type::Struct(s) => s.members.iter().flat_map(|(_, t)| local_variables(t)).collect(),
         Type::Unit => Vec::new(),
-        _ => vec![(ty.scalar().expect("compiler bug: a local holds a value"), ty.leaf_count() as u32)],
+        _ => vec![(ty.scalar().expect("compiler bug: a local without a value"), ty.leaf_count() as u32)],
     }
 }

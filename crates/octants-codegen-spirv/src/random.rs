@@ -19,7 +19,7 @@ const SEED: u32 = 3;
 const LAUNCH: u32 = 4;
 
 impl Lowering<'_, '_> {
-    /// Makes the variables of a task.
+    /// Creates the variables of a task.
     pub fn make_random_state(&mut self) {
         let variable = |s: Scalar| self.e.variable(self.e.array_type(self.e.scalar(s), 1));
         self.rng = Some(RandomState { linear: variable(Scalar::U64), draws: variable(Scalar::U32) });
@@ -41,7 +41,7 @@ impl Lowering<'_, '_> {
     /// Draws a scalar.
     pub fn random(&self, s: Scalar) -> Id {
         let e = self.e;
-        let state = self.rng.expect("compiler bug: a body that draws has a state");
+        let state = self.rng.expect("compiler bug: a draw without a random state");
         let counter = self.first(state.draws, Scalar::U32);
         let mut draws = e.load(e.u32(), counter);
         let wide = s.bits() == 64;

@@ -49,7 +49,7 @@ impl<'p> Lowering<'_, 'p> {
         let mut begin = odometer.starts.clone();
         begin.push(odometer.starts(e));
         let (open, mut counters) = e.begin_loop(&begin);
-        let more = counters.pop().expect("compiler bug: the loop has a condition");
+        let more = counters.pop().expect("compiler bug: a loop without a condition");
         e.loop_while(&open, more);
         self.open(&open);
         let targets = LoopTargets { on_break: open.done, on_continue: open.next, is_left: None };
@@ -100,7 +100,7 @@ impl<'p> Lowering<'_, 'p> {
         self.indices.remove(&v);
     }
 
-    /// The index that a digit stands for.
+    /// The index that a digit represents.
     pub fn index(&self, axis: &Axis, digit: Id) -> Index {
         let e = self.e;
         let wide = e.add(e.zext(digit, 64), axis.begin);
@@ -109,7 +109,7 @@ impl<'p> Lowering<'_, 'p> {
         Index { narrow, wide }
     }
 
-    /// The number of an iteration in the order of a serial loop; only random numbers ask for it.
+    /// The number of an iteration in the order of a serial loop; only random numbers need it.
     fn linear(&self, axes: &[Axis], digits: &[Id]) -> Id {
         let e = self.e;
         if self.rng.is_none() {

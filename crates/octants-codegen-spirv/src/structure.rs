@@ -12,7 +12,7 @@ use crate::emit::{Emitter, Id};
 pub(crate) struct Selection {
     otherwise: Option<Id>,
     merge: Id,
-    /// An arm comes to the merge.
+    /// An arm reaches the merge block.
     is_reached: bool,
     /// The selection itself is not reached.
     is_dead: bool,
@@ -23,7 +23,7 @@ pub(crate) struct Selection {
 pub(crate) struct Loop {
     head: Id,
     body: Id,
-    /// Where an iteration goes that ends.
+    /// The continue target.
     pub next: Id,
     /// The block after the loop.
     pub done: Id,
@@ -45,7 +45,7 @@ fn loop_merge(l: &Loop) -> Instruction {
 }
 
 impl Emitter {
-    /// Goes to a block that an open construct allows.
+    /// Branches to a block that an open construct allows.
     pub fn br(&self, to: Id) {
         self.terminate(vec![branch(to)]);
     }
@@ -85,7 +85,7 @@ impl Emitter {
         }
         s.is_reached |= !self.is_terminated();
         self.br(s.merge);
-        self.position(s.otherwise.expect("compiler bug: a selection with one arm"));
+        self.position(s.otherwise.expect("compiler bug: a selection without a second arm"));
     }
 
     /// Closes a selection.
@@ -118,7 +118,7 @@ impl Emitter {
         (Loop { head, body, next, done, counters: counters.len(), is_dead }, counters)
     }
 
-    /// The body follows where the condition holds.
+    /// The body follows if the condition holds.
     pub fn loop_while(&self, l: &Loop, c: Id) {
         if !l.is_dead {
             self.terminate(vec![loop_merge(l), branch_on(c, l.body, l.done)]);
@@ -144,7 +144,7 @@ impl Emitter {
 
     /// Closes a loop, of whose counters these are the next values.
     pub fn end_loop(&self, l: &Loop, next: &[Id]) {
-        assert_eq!(next.len(), l.counters, "compiler bug: a loop with other counters");
+        assert_eq!(next.len(), l.counters, "compiler bug: a loop with a different number of counters");
         if l.is_dead {
             return;
         }
@@ -155,7 +155,7 @@ impl Emitter {
         self.position(l.done);
     }
 
-    /// Ends the body's block: leaves the loop where the condition holds, or ends the round.
+    /// Ends the body's block: leaves the loop if the condition holds, or ends the iteration.
     pub fn leave_or_repeat(&self, l: &Loop, c: Id) {
         self.terminate(vec![branch_on(c, l.done, l.next)]);
     }

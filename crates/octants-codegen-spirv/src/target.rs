@@ -9,9 +9,9 @@ use octants_ir::{CodegenError, CostTable, Scalar, TargetInfo};
 /// The architecture of all targets.
 pub const TRIPLE: &str = "spirv64-vulkan1.2";
 
-/// What a processor's name begins with.
+/// Prefix of a processor name.
 const SUBGROUP: &str = "subgroup";
-/// What the size of shared memory begins with.
+/// Prefix of the shared memory size.
 const SHARED: &str = "shared=";
 
 /// See [`DeviceFeatures::fences_wait`].
@@ -34,7 +34,8 @@ macro_rules! features {
             pub shared_bytes: u32,
             /// A fault, not a feature: a memory barrier waits for all threads of the block, as a control barrier does.
             pub fences_wait: bool,
-            /// A fault as well: a thread that has run many rounds of its loops leaves them all. Code then says so.
+            /// A fault as well: a thread that has run many rounds of its loops leaves them all. The code then declares
+            /// it.
             pub limits_loops: bool,
             $($(#[$doc])* pub $name: bool,)*
         }
@@ -168,7 +169,7 @@ impl DeviceFeatures {
         }
     }
 
-    /// Why values of a type cannot be computed with; `None` where they can.
+    /// Why values of a type cannot be computed with; `None` if they can.
     pub fn missing(&self, s: Scalar) -> Option<&'static str> {
         match s {
             Scalar::I8 | Scalar::U8 if !self.int8 => Some("this device has no 8-bit integers in shaders"),

@@ -23,7 +23,7 @@ impl Emitter {
         Operand::IdScope(self.u32c(scope as u32))
     }
 
-    /// Waits for all threads of the block; what they wrote before is seen by all.
+    /// Waits for all threads of the block; their earlier writes are visible to all.
     pub fn block_barrier(&self) {
         let scope = self.scope(Scope::Workgroup);
         self.effect(Op::ControlBarrier, vec![scope.clone(), scope, self.order()]);
@@ -112,16 +112,16 @@ impl Lowering<'_, '_> {
             }
             IrOp::BlockCount(condition) => Some(vec![self.block_count(self.value(*condition))]),
             IrOp::Subgroup(op, operands) => Some(self.subgroup(*op, operands)),
-            _ => panic!("compiler bug: not an operation of threads"),
+            _ => panic!("compiler bug: not a thread operation"),
         }
     }
 
     /// Orders this thread's accesses as the others of a scope see them.
     ///
-    /// Divergent threads may execute a fence. Mesa's lavapipe (22.3) executes a memory barrier as a barrier
-    /// of the block, and ends a block when the first of its subgroups has ended: those that met more barriers than it
-    /// are never resumed. Its atomic operations are sequentially consistent whatever they ask for, so that one that
-    /// changes nothing is a fence there.
+    /// Divergent threads may execute a fence. Mesa's lavapipe (22.3) executes a memory barrier as a barrier of the
+    /// block, and ends a block when the first of its subgroups has ended: those that met more barriers than it are
+    /// never resumed. Its atomic operations are always sequentially consistent, so that one that changes nothing acts
+    /// as a fence.
     pub fn fence(&self, scope: ThreadScope) {
         let e = self.e;
         if e.features.fences_wait {
@@ -165,7 +165,7 @@ impl Lowering<'_, '_> {
         let size = e.u32c(e.features.subgroup_size);
         let exchange = |other: Id| {
             self.subgroups(Capability::GroupNonUniformShuffle);
-            // As an unsigned number an index below zero is beyond the last one too.
+            // As an unsigned number, an index below zero is also beyond the last one.
             let source = e.select(e.ult(other, size), other, self.lane());
             let s = self.scalar_of(operands[0]);
             self.leaves(operands[0]).into_iter().map(|leaf| self.shuffle(s, leaf, source)).collect()
@@ -179,7 +179,7 @@ impl Lowering<'_, '_> {
             SubgroupOp::Any => vec![self.vote(Op::GroupNonUniformAny, condition())],
             SubgroupOp::All | SubgroupOp::AllHere => vec![self.vote(Op::GroupNonUniformAll, condition())],
             SubgroupOp::ProductF16 | SubgroupOp::ProductTf32 | SubgroupOp::ProductF32 | SubgroupOp::ProductF64 => {
-                panic!("compiler bug: a product that the target has not")
+                panic!("compiler bug: a matrix product that the target does not have")
             }
             SubgroupOp::IsWhole => {
                 self.subgroups(Capability::GroupNonUniformBallot);

@@ -19,7 +19,7 @@ pub struct Facts<'p> {
     pub program: &'p Program,
     /// How it runs.
     pub schedule: &'p Schedule,
-    /// What is asked of its code.
+    /// The options of code generation.
     pub options: &'p CodegenOptions,
     /// The order of argument slots.
     pub args: ArgLayout,
@@ -35,14 +35,14 @@ pub struct Facts<'p> {
     pub private_bytes: Vec<u64>,
     /// Places that print or assert.
     pub sites: Vec<Site>,
-    /// The number of each site, by what it says and the user's expression.
+    /// The number of each site, by its message and the user's expression.
     numbers: HashMap<(SiteKind, Vec<SitePart>, Span), u32>,
-    /// The number of each loop's place, by the user's loop, where loops have places.
+    /// The site number of each loop, by the user's loop, if loops have sites.
     loops: HashMap<Span, u32>,
 }
 
 impl<'p> Facts<'p> {
-    /// Looks at a program. `location` gives `path:line` of a span.
+    /// Computes the facts of a program. `location` gives `path:line` of a span.
     pub fn of(
         Scheduled { program, schedule }: &'p Scheduled,
         options: &'p CodegenOptions,
@@ -106,7 +106,7 @@ impl<'p> Facts<'p> {
     /// The number of an instruction's place in the table.
     pub fn site(&self, body: &Body, inst: &Inst) -> u32 {
         let number = site_of(body, inst).and_then(|(kind, parts)| self.numbers.get(&(kind, parts, inst.span)));
-        *number.expect("compiler bug: a place without a number")
+        *number.expect("compiler bug: a site without a number")
     }
 
     fn number_sites(&mut self, location: &dyn Fn(Span) -> String) {
@@ -127,7 +127,7 @@ impl<'p> Facts<'p> {
     }
 }
 
-/// What an instruction says to the host, if anything.
+/// The message that an instruction sends to the host, if any.
 fn site_of(body: &Body, inst: &Inst) -> Option<(SiteKind, Vec<SitePart>)> {
     match &inst.op {
         Op::Print(parts) if parts.first() == Some(&TextPart::Once) => Some((SiteKind::Report, text(body, parts))),
@@ -162,7 +162,7 @@ fn describe(ty: &Type, format: Option<&str>, text: &mut Vec<SitePart>) {
             text.push(SitePart::Text(String::from("}")));
         }
         _ => {
-            let kind = kind_of(ty.scalar().expect("compiler bug: only values are printed"));
+            let kind = kind_of(ty.scalar().expect("compiler bug: printing a value without a printable type"));
             text.push(SitePart::Value { kind, shape: ty.shape(), format: format.map(str::to_owned) });
         }
     }

@@ -1,7 +1,7 @@
 //! Source positions and diagnostics: what is wrong, where in the user's own file, and what to do instead.
 //!
-//! A [`Diagnostic`] is a user's mistake. It never stands for a broken invariant of the compiler; those are
-//! panics whose message says "compiler bug".
+//! A [`Diagnostic`] is a user's mistake. It never represents a broken invariant of the compiler; those are panics whose
+//! message says "compiler bug".
 
 use std::fmt::Write as _;
 use std::sync::Arc;

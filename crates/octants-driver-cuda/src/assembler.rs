@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_assembled_is_left_as_it_is() {
-        // With a driver because the text is wrong, without one because there is no assembler.
+        // With a driver, because the text is invalid; without one, because there is no assembler.
         let assembler = DriverAssembler::new("sm_90");
         assert_eq!(assembler.assemble(b"nonsense"), None);
         assert_eq!(assembler.assemble(b"a zero \0 within"), None);

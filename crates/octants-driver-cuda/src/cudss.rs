@@ -240,7 +240,7 @@ impl Drop for Solver {
     fn drop(&mut self) {
         let f = &self.library.functions;
         let handle = self.library.handle.lock().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: made by the library, and used no more. There is no one to tell of an error.
+        // SAFETY: made by the library, and used no more. An error cannot be reported.
         unsafe {
             for matrix in [self.matrix, self.right, self.solution].into_iter().filter(|m| !m.is_null()) {
                 let _ = (f.destroy_matrix)(matrix);

@@ -272,7 +272,7 @@ impl Graphs for CudaGraphs {
     }
 
     unsafe fn destroy_ready(&self, graph: ReadyGraph) {
-        // SAFETY: as above. There is no one to tell of an error.
+        // SAFETY: as above. An error cannot be reported.
         let _ = unsafe { (self.functions.destroy_ready)(graph.0) };
     }
 

@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn functions_with_a_second_version_are_asked_for_by_it() {
         let names: Vec<&str> = NAMES.signatures().iter().chain(Own::SIGNATURES).map(|s| s.symbol).collect();
-        // What the driver exports in two versions, of what is used here.
+        // The functions used here that the driver exports in two versions.
         let versioned = [
             "cuDeviceTotalMem",
             "cuCtxPushCurrent",

@@ -10,7 +10,7 @@ use crate::describe_graph::{Description, decider};
 use crate::loaded_task::LoadedTask;
 use crate::symbols::RawStream;
 
-/// Adds tasks, as their sections say. False, with nothing added, where the vendor has no nodes for that.
+/// Adds tasks according to their sections. Returns false, with nothing added, if the vendor has no nodes for that.
 ///
 /// # Safety
 /// As [`LoadedTask::launch`], for each, whenever the graph is launched.

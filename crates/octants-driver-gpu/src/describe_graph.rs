@@ -1,9 +1,9 @@
 //! [`Description`]: kernels' sections as nodes of a vendor's graph.
 //!
-//! Sequential tasks form a chain of kernels. Groups are branches that an empty node joins. A loop is a node with a
-//! graph of its own, at whose end a single-thread kernel decides whether it runs again. Each branch of a choice is
-//! such a node, after a kernel that decides whether it runs. What follows a checkpoint is a branch that runs unless
-//! the launch ends there. A section depends on the last node before it.
+//! Sequential tasks form a chain of kernels. Groups are branches that an empty node joins. A loop is a node with its
+//! own graph, at whose end a single-thread kernel decides whether it runs again. Each branch of a choice is such a
+//! node, after a kernel that decides whether it runs. What follows a checkpoint is a branch that runs unless the launch
+//! ends there. A section depends on the last node before it.
 
 use std::ffi::c_void;
 use std::ops::Range;
@@ -171,7 +171,7 @@ impl<'a> Description<'a> {
         Description { shared: true, ..Description::of(graphs, graph, calls) }
     }
 
-    /// Adds a module's tasks, as its sections say, after some nodes. Returns their final nodes.
+    /// Adds a module's tasks, according to its sections, after some nodes. Returns their final nodes.
     ///
     /// # Safety
     /// The module is loaded, and stays so as long as the graph; `launch` is one of its launches.

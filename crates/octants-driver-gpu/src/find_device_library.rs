@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 pub struct Places {
     /// In an installation of the vendor's.
     pub in_home: &'static [&'static str],
-    /// Where packages for Python put it, below a directory of packages.
+    /// Paths in Python packages, relative to a directory of packages.
     pub in_packages: &'static [&'static str],
-    /// Where systems put installations, below the root.
+    /// Usual installation directories, relative to the root.
     pub homes: &'static [&'static str],
-    /// Where systems put the library by itself.
+    /// Usual directories of a stand-alone library.
     pub alone: &'static [&'static str],
 }
 

@@ -10,7 +10,7 @@ use crate::symbols::RawStream;
 
 const PLACES: usize = 64;
 
-/// A slot on a cache line of its own. Zero for none, else a kernel's number plus one.
+/// A slot on its own cache line. Zero for none, else a kernel's number plus one.
 #[repr(align(64))]
 #[derive(Debug, Default)]
 struct Place(AtomicU32);

@@ -89,7 +89,7 @@ impl Library {
         if c == code::SUCCESS { Ok(()) } else { Err(self.error(call, c, stream, doing())) }
     }
 
-    /// Checks what a function of the vendor's own returned.
+    /// Checks the result of a vendor-specific function.
     #[inline]
     pub(crate) fn check_own<T>(&self, called: Called<T>, doing: &str) -> Result<T> {
         called.map_err(|(call, c)| self.error(call, c, None, doing.into()))

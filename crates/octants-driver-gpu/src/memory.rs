@@ -189,7 +189,7 @@ impl Memory {
 
     /// Waits for all queued frees, so that their memory is available.
     unsafe fn make_room(&self, calls: &Entered<'_>) {
-        // SAFETY: the context is entered. What cannot be had shows when it is asked for.
+        // SAFETY: the context is entered. A failure appears when the memory is requested.
         unsafe {
             match self.pool {
                 Some(pool) => drop(calls.synchronize_all().and_then(|()| calls.trim_pool(pool))),

@@ -145,14 +145,14 @@ impl Parameter {
         let DeviceContext { frame, result, channel, seed, launch, kernel, task, rounds } = *context;
         let head = [frame, result, channel, seed, launch, kernel, task, rounds];
         let mut words = [const { MaybeUninit::uninit() }; WORDS];
-        debug_assert!(args.len() <= WORDS - CONTEXT_WORDS, "compiler bug: more argument slots than a launch takes");
+        debug_assert!(args.len() <= WORDS - CONTEXT_WORDS, "compiler bug: too many argument slots for a launch");
         for (to, from) in words.iter_mut().zip(head.iter().chain(args)) {
             to.write(*from);
         }
         Parameter(words, head.len() + args.len())
     }
 
-    /// What the device reads.
+    /// The arguments that the device reads.
     pub fn words(&self) -> &[u64] {
         // SAFETY: that many words were written.
         unsafe { std::slice::from_raw_parts(self.0.as_ptr().cast(), self.1) }

@@ -62,7 +62,7 @@ pub(crate) struct OnDevice<T: ?Sized> {
 
 impl<T: ?Sized> OnDevice<T> {
     fn calls(&mut self) -> &mut T {
-        self.calls.as_mut().expect("compiler bug: a vendor's calls were dropped")
+        self.calls.as_mut().expect("compiler bug: the vendor's calls were used after their drop")
     }
 }
 

@@ -300,7 +300,7 @@ impl VendorProduct for Product {
 impl Drop for Product {
     fn drop(&mut self) {
         let f = &self.library.functions;
-        // SAFETY: made by the library, and used no more. There is no one to tell of an error.
+        // SAFETY: made by the library, and used no more. An error cannot be reported.
         unsafe {
             for vector in [self.x, self.y].into_iter().filter(|v| !v.is_null()) {
                 let _ = (f.destroy_vector)(vector);

@@ -11,7 +11,7 @@ use octants_runtime::{ErrorKind, EventHandle, Result, StreamHandle};
 use crate::context::Context;
 use crate::symbols::{RawEvent, RawStream, number};
 
-/// The name of the null stream for those who ask for it.
+/// The explicit handle of the null stream.
 const LEGACY: u64 = 1;
 /// The handle of the per-thread default stream.
 const PER_THREAD: u64 = 2;
@@ -76,7 +76,7 @@ impl Streams {
             let message = format!("{handle} is not the handle of a {} stream", context.facts().api);
             return Err(ErrorKind::Misuse { message }.into());
         }
-        // SAFETY: the caller says that the handle is a stream's.
+        // SAFETY: the caller guarantees that the handle belongs to a stream.
         unsafe { calls.is_capturing(self.resolve(StreamHandle(handle)))? };
         Ok(StreamHandle(handle))
     }

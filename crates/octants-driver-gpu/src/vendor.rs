@@ -46,7 +46,7 @@ pub struct Facts {
     pub multiprocessors: DeviceAttribute,
     /// Attribute: threads of a warp.
     pub warp: DeviceAttribute,
-    /// Attribute: kilohertz of the clock that code can read, where it has a fixed rate.
+    /// Attribute: kilohertz of the clock that code can read, if its rate is fixed.
     pub clock_rate: Option<DeviceAttribute>,
     /// Attribute: whether there are pools of memory.
     pub pools: DeviceAttribute,
@@ -69,7 +69,7 @@ pub struct GridShape {
     pub blocks: u32,
     /// Threads of a block.
     pub threads: u32,
-    /// Bytes of shared memory of a block, beside those that the code declares.
+    /// Dynamic shared memory per block in bytes, in addition to what the code declares.
     pub block_bytes: u32,
 }
 
@@ -90,7 +90,7 @@ pub struct KernelNode {
     pub function: RawFunction,
     /// The grid.
     pub shape: GridShape,
-    /// Where the parameter is.
+    /// The address of the parameter.
     pub parameter: *mut c_void,
 }
 
@@ -259,7 +259,7 @@ pub trait Vendor: fmt::Debug + Send + Sync + 'static {
     /// Makes a device usable. Returns the value of [`Vendor::current`] on it.
     fn open(&self, device: RawDevice) -> Called<Place>;
 
-    /// What this thread works on.
+    /// This thread's current context.
     fn current(&self) -> Called<Place>;
 
     /// Makes `to` this thread's current device instead of `from`. True if that must be undone.
@@ -280,6 +280,21 @@ pub trait Vendor: fmt::Debug + Send + Sync + 'static {
     /// The function's module is loaded, and its device this thread's.
     unsafe fn allow_block_memory(&self, function: RawFunction, bytes: u32) -> Called<()>;
 
+    /// Launches a kernel that may start before the stream's previous kernel ends (programmatic dependent launch): its
+    /// code waits for that. `None` if the vendor or the library lacks this.
+    ///
+    /// # Safety
+    /// As a launch: the function's module is loaded, the stream alive, and `parameters` are the function's.
+    unsafe fn launch_early(
+        &self,
+        _function: RawFunction,
+        _shape: GridShape,
+        _stream: RawStream,
+        _parameters: *mut *mut c_void,
+    ) -> Option<Called<()>> {
+        None
+    }
+
     /// Copies from one device to another, which is the thread's current one.
     ///
     /// # Safety
@@ -292,7 +307,7 @@ pub trait Vendor: fmt::Debug + Send + Sync + 'static {
         stream: RawStream,
     ) -> Called<()>;
 
-    /// The vendor's graphs, where they are used.
+    /// The vendor's graphs, if they are used.
     fn graphs(&self) -> Option<&dyn Graphs> {
         None
     }

@@ -8,7 +8,7 @@ use octants_artifact::CodeTarget;
 /// The first HIP version whose compiler generates code objects of version 5. Earlier versions get version 4.
 const FIFTH: i32 = 60_000_000;
 
-/// The code target for a version of HIP; `None` if the name is no architecture's.
+/// The code target for a version of HIP; `None` if the name is not that of an architecture.
 pub fn choose_target(architecture: &str, version: i32) -> Option<CodeTarget> {
     let cpu = architecture.split(':').next()?;
     // The HIP emulator, for tests. Its code is for this machine's processor.

@@ -93,7 +93,7 @@ impl Vendor for Hip {
     }
 
     unsafe fn switch_back(&self, from: Place) {
-        // SAFETY: as above. There is no one to tell of an error.
+        // SAFETY: as above. An error cannot be reported.
         let _ = unsafe { (self.0.device_set)(from.0 as c_int) };
     }
 

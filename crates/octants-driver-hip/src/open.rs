@@ -40,7 +40,7 @@ pub fn list(config: &GpuConfig) -> Result<Vec<Listed>, Unavailable> {
     list_gpus(&start(config)?.1)
 }
 
-/// Opens an AMD GPU, or says why it cannot be used.
+/// Opens an AMD GPU; the error says why it cannot be used.
 pub fn open(config: &GpuConfig) -> Result<GpuDriver, Unavailable> {
     let (loaded, library, version) = start(config)?;
     let context = open_context(library, config)?;

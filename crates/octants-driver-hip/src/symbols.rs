@@ -36,7 +36,7 @@ pub mod number {
     pub const HOST_COHERENT: u32 = 0x4000_0000;
 }
 
-/// Where the name of the architecture is in the structs that describe a device, and their sizes.
+/// The offset of the architecture name in the device property structs, and their sizes.
 pub mod layout {
     #![allow(missing_docs)]
     /// Of `hipGetDeviceProperties` as the library exports it, which has kept the struct of before ROCm 6.0.

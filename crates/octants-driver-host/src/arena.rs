@@ -88,8 +88,8 @@ impl Arena {
         self.chunks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The address of `bytes` zeroed bytes, a multiple of [`ALIGNMENT`] and at most [`CHUNK`]; `None` where there is
-    /// none left.
+    /// The address of `bytes` zeroed bytes, a multiple of [`ALIGNMENT`] and at most [`CHUNK`]; `None` if there is none
+    /// left.
     pub fn allocate(&self, bytes: usize) -> Option<usize> {
         debug_assert!(bytes > 0 && bytes <= CHUNK && bytes.is_multiple_of(ALIGNMENT));
         let mut chunks = self.chunks();
@@ -119,7 +119,7 @@ impl Arena {
     pub unsafe fn free(&self, address: usize, bytes: usize) {
         let mut chunks = self.chunks();
         let around = chunks.range_mut(..=address).next_back().map(|(_, c)| c);
-        // In a child process the block may be of a chunk that is not known there.
+        // In a child process, the block may belong to a chunk that is unknown there.
         let Some(chunk) = around.filter(|c| address < c.start + CHUNK) else { return };
         let start = chunk.start;
         chunk.free.give_back(address - start, bytes);
@@ -211,7 +211,7 @@ mod tests {
     #[test]
     fn a_chunk_without_blocks_goes_back_to_the_system_but_for_one() {
         let arena = Arena::default();
-        // Each takes a chunk of its own.
+        // Each gets its own chunk.
         let blocks: Vec<usize> = (0..6).map(|_| arena.allocate(CHUNK).unwrap()).collect();
         assert_eq!(arena.chunks().len(), 6);
         for (i, &block) in blocks.iter().enumerate() {

@@ -106,7 +106,7 @@ impl Set {
 impl Drop for Copy {
     fn drop(&mut self) {
         if let Some(memory) = &self.memory {
-            // SAFETY: allocated with this size; who used it is done.
+            // SAFETY: allocated with this size; its user is done.
             unsafe { memory.free(self.address, self.bytes) }
         }
     }

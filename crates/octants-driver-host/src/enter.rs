@@ -332,7 +332,7 @@ unsafe extern "C" fn leave(stack: usize) -> ! {
     )
 }
 
-/// As on other processors; no bits are asked for.
+/// As on other processors; no bits are requested.
 ///
 /// # Safety
 /// That of `code`.
@@ -413,5 +413,5 @@ unsafe fn enter_polled(
 
 #[cfg(not(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(windows))))]
 unsafe fn leave(_stack: usize) -> ! {
-    unreachable!("compiler bug: code is not left here")
+    unreachable!("compiler bug: returned from code that was unwound")
 }

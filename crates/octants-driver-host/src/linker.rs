@@ -30,7 +30,7 @@ pub struct Linker {
     jit: LLVMOrcLLJITRef,
     session: LLVMOrcExecutionSessionRef,
     tables: Mutex<Tables>,
-    /// What the session reported beside the answers to lookups: the causes of failures.
+    /// The errors that the session reported: the causes of failures.
     causes: Box<Mutex<Vec<String>>>,
 }
 
@@ -48,7 +48,7 @@ pub struct Linked {
     pub addresses: Vec<u64>,
 }
 
-// SAFETY: ORC's session and LLJIT may be used from several threads at once; the tables have a lock of their own.
+// SAFETY: ORC's session and LLJIT may be used from several threads at once; the tables have their own lock.
 unsafe impl Send for Linker {}
 // SAFETY: as above.
 unsafe impl Sync for Linker {}
@@ -139,7 +139,7 @@ impl Linker {
                 let buffer = LLVMCreateMemoryBufferWithMemoryRangeCopy(start, length, c"kernel".as_ptr());
                 check(LLVMOrcLLJITAddObjectFile(self.jit, table, buffer))?;
             }
-            // The answer is a map, so each symbol is asked for once.
+            // The answer is a map, so each symbol is looked up once.
             let mut asked: Vec<(llvm_sys::orc2::LLVMOrcSymbolStringPoolEntryRef, usize)> = Vec::new();
             let mut set: Vec<LLVMOrcCLookupSetElement> = Vec::new();
             let mut slots = Vec::with_capacity(names.len());

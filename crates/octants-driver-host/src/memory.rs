@@ -22,7 +22,7 @@ pub struct HostMemory {
 }
 
 impl HostMemory {
-    /// Zeroed memory; `None` where there is none left. `bytes` is not zero.
+    /// Zeroed memory; `None` if there is none left. `bytes` is not zero.
     pub fn allocate(&self, bytes: u64) -> Option<u64> {
         let bytes = usize::try_from(bytes).ok()?;
         if bytes >= MAPPED_FROM {
@@ -32,7 +32,7 @@ impl HostMemory {
         Some((self.arena.allocate(all)? + slack) as u64)
     }
 
-    /// A block of at least [`HUGE_PAGE`] bytes that takes memory only where it is touched, however large it is.
+    /// A block of at least [`HUGE_PAGE`] bytes, of which only touched pages take memory.
     pub fn allocate_sparse(&self, bytes: u64) -> Option<u64> {
         map_sparse(usize::try_from(bytes).ok()?).map(|address| address as u64)
     }
@@ -71,7 +71,7 @@ fn small(bytes: usize) -> (usize, usize) {
     (bytes.next_multiple_of(ALIGNMENT) + 2 * slack, slack)
 }
 
-/// Bytes of memory that the process may use: the machine's, or less where a control group limits it.
+/// Bytes of memory that the process may use: the machine's, or less if a control group limits it.
 pub fn usable_bytes() -> Option<u64> {
     // SAFETY: plain queries.
     let (pages, size) = unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };

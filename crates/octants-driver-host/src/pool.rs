@@ -230,7 +230,7 @@ impl Pool {
         for n in 1..self.threads {
             let shared = self.shared.clone();
             let builder = thread::Builder::new().name(format!("octants-{n}")).stack_size(8 << 20);
-            // With fewer threads than wanted the others have more to do.
+            // With fewer threads than requested, the others do more work.
             if let Ok(handle) = builder.spawn(move || shared.serve(n as usize)) {
                 workers.handles.push(handle);
             }

@@ -91,7 +91,7 @@ struct Place {
     queue: Weak<Queue>,
     /// The number of pieces of work before it in its queue.
     pieces: u64,
-    /// Who serves the queue.
+    /// The threads that serve the queue.
     of: Weak<Shared>,
 }
 
@@ -113,7 +113,7 @@ struct Ready {
 #[derive(PartialEq, Eq)]
 enum Served {
     ByThreads,
-    /// There are no threads any more.
+    /// The threads have ended.
     ByCaller,
 }
 
@@ -129,7 +129,7 @@ struct Shared {
     peers: Peers<Shared>,
 }
 
-/// Who runs the tasks of a queue.
+/// The threads that run the tasks of a queue.
 struct Server<'a> {
     shared: &'a Shared,
     queue: &'a Queue,
@@ -310,8 +310,7 @@ impl Queues {
         s.waiting -= 1;
     }
 
-    /// As [`Queues::wait`], with a timeout; returns whether the work is done. This thread does only work that is known
-    /// to be short.
+    /// As [`Queues::wait`], with a timeout; returns whether the work is done. This thread runs only short work.
     pub fn wait_for(&self, queue: &Queue, time: Duration) -> bool {
         let (until, end) = (lock(&queue.state).queued, Instant::now() + time);
         let done = || lock(&queue.state).done >= until;
@@ -411,7 +410,7 @@ impl Drop for Queues {
 }
 
 impl Shared {
-    /// Puts a queue on the list.
+    /// Adds a queue to the list.
     fn make_ready(&self, queue: Arc<Queue>) -> Served {
         let mut ready = lock(&self.ready);
         ready.queues.push(queue);
@@ -520,7 +519,7 @@ impl Shared {
             let mut s = lock(&queue.state);
             (s.work.pop_front(), s.done)
         }) else {
-            unreachable!("compiler bug: an empty queue is ready")
+            unreachable!("compiler bug: a ready queue is empty")
         };
         let mut spare = None;
         let server = Server { shared: self, queue: &queue, place };
@@ -582,7 +581,7 @@ impl Shared {
         }
     }
 
-    /// Puts back unfinished work of a queue.
+    /// Returns unfinished work to a queue.
     fn put_back(&self, queue: Arc<Queue>, work: Work) {
         lock(&queue.state).work.push_front(work);
         self.make_ready(queue);

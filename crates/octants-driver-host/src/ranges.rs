@@ -9,7 +9,7 @@ use crate::watch::Watch;
 /// The ranges of numbers that a participant of a job takes: the chunks of its own lane from the front, then others'
 /// from the back.
 pub struct Ranges<'a> {
-    /// All numbers, where one thread takes them.
+    /// All chunks, if there is one thread.
     pub(crate) whole: Option<(u64, u64)>,
     pub(crate) lanes: &'a [Apart<Lane>],
     pub(crate) own: usize,

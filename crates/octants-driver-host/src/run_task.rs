@@ -227,7 +227,7 @@ impl LoadedTask {
         let listed =
             HostContext { copies: used.as_ptr().cast(), copy_count: used.len() as u64, ..shared.get().clone() };
         let listed = Shared(&listed);
-        // SAFETY: the contract; nobody writes to the copies any more.
+        // SAFETY: the contract; no thread writes to the copies any more.
         pool.run(parts, 1, width, &Patient, &|begin, end| unsafe {
             (begin..end).for_each(|part| self.merge((part, parts), launch.args, listed.get()));
         })?;
@@ -276,7 +276,7 @@ impl LoadedTask {
     /// Adds a part of the copies that the context lists to the shared memory.
     ///
     /// # Safety
-    /// As [`LoadedTask::run`]; nobody writes to the copies, and nobody else adds this part.
+    /// As [`LoadedTask::run`]; no thread writes to the copies, and no other thread adds this part.
     unsafe fn merge(&self, part: (u64, u64), args: &[u64], listed: &HostContext) {
         let Kind::Parallel { shape, merges, .. } = &self.kind else { return };
         shape.part_of_copies(part, args, |region, copy_offset, [begin, end]| {
@@ -363,7 +363,7 @@ struct Held {
 }
 
 impl QueuedTask {
-    /// Copies what the launch holds.
+    /// Copies the state of the launch.
     pub fn fill(&mut self, task: Arc<LoadedTask>, launch: &Launch<'_>) {
         self.args.clear();
         self.args.extend_from_slice(launch.args);
@@ -435,7 +435,7 @@ impl QueuedTask {
     }
 
     /// For a schedule that runs the task piece by piece: the number of its iterations, and the multiples of which
-    /// pieces consist. `None` where it runs as a whole.
+    /// pieces consist. `None` if it runs as a whole.
     pub fn pieces(&self) -> Option<(u64, u64)> {
         self.with(&Patient, |task, launch| {
             let Kind::Parallel { count, shape, .. } = &task.kind else { return None };
@@ -498,7 +498,7 @@ const TRIALS: u32 = 4;
 const EVERY: u32 = 64;
 /// Work below this many nanoseconds is measured on one thread: on several, distribution would dominate.
 const PROBE_BELOW: f64 = 40_000.0;
-/// Time that a call takes beside its iterations.
+/// Fixed overhead of a call.
 const CALL: Duration = Duration::from_nanos(60);
 
 impl CostEstimate {

@@ -23,7 +23,7 @@ impl Clock {
         Moment { stream, tick: *tick }
     }
 
-    /// What comes now comes after all that `other` knows.
+    /// Orders what follows after everything in `other`.
     pub fn join(&mut self, other: &Clock) {
         for (&stream, &tick) in &other.0 {
             let mine = self.0.entry(stream).or_default();

@@ -6,7 +6,7 @@ use octants_runtime::{Device, DeviceConfig, Patient};
 
 use crate::{Log, RecordingDriver};
 
-/// A device, and what is written down of it. Text goes nowhere.
+/// A device, and what is written down of it. Discards text.
 pub fn device() -> (Device, Arc<Log>) {
     device_that(|driver| driver)
 }
@@ -18,7 +18,7 @@ pub fn device_that(is: impl FnOnce(RecordingDriver) -> RecordingDriver) -> (Devi
     (Device::new(is(RecordingDriver::new(log.clone())), config), log)
 }
 
-/// Ends the last of everything: nothing was done wrong, and nothing is left.
+/// Releases everything: nothing was done wrong, and nothing is left.
 #[track_caller]
 pub fn finish(device: Device, log: &Log) {
     device.close(&Patient).expect("a device that is well ends without an error");

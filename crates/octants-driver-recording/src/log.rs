@@ -38,7 +38,7 @@ pub(crate) struct State {
     pub(crate) ends_at: u64,
 }
 
-/// What code says.
+/// The messages of the code.
 #[derive(Debug, Clone)]
 pub struct Said {
     /// The site.
@@ -111,7 +111,7 @@ impl State {
         Some(bytes.skip((address - start) as usize).take(most).collect())
     }
 
-    /// Makes sure that what the host has waited for read what was there when it was queued.
+    /// Checks that completed copies read the memory as it was when they were queued.
     pub(crate) fn settle(&mut self) {
         let host = self.host.clone();
         for read in self.reads.extract_if(.., |r| host.knows(r.at)).collect::<Vec<_>>() {
@@ -119,7 +119,7 @@ impl State {
         }
     }
 
-    /// Makes sure of the same for copies of a stream from a range that it writes to next.
+    /// Checks the same for copies of a stream from a range that it overwrites next.
     pub(crate) fn settle_before(&mut self, stream: u64, to: u64, bytes: u64) {
         let meets = |r: &HostRead| to < r.from + r.bytes.len() as u64 && r.from < to + bytes;
         let reads = self.reads.extract_if(.., |r| r.at.stream == stream && meets(r));
@@ -144,7 +144,7 @@ impl Log {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The calls since the last time.
+    /// The calls since the last query.
     pub fn take(&self) -> Vec<String> {
         std::mem::take(&mut self.state().calls)
     }
@@ -154,18 +154,17 @@ impl Log {
         self.state().calls.clone()
     }
 
-    /// The tasks since the last time.
+    /// The tasks since the last query.
     pub fn take_launched(&self) -> Vec<Launched> {
         std::mem::take(&mut self.state().launched)
     }
 
-    /// What memory of the device's held, from the address in this argument slot of the last launch on: some
-    /// bytes.
+    /// The contents of device memory at the address in this argument slot of the last launch: some bytes.
     pub fn argument(&self, slot: usize) -> Vec<u8> {
         self.state().arguments.get(slot).cloned().unwrap_or_default()
     }
 
-    /// Where the arguments of the last launch are, if they did not travel by value.
+    /// The address of the last launch's arguments, if they were not passed by value.
     pub fn last_args_at(&self) -> Option<u64> {
         self.state().args_at
     }
@@ -208,7 +207,7 @@ impl Log {
         self.state().ends_at = number;
     }
 
-    /// Lets the next task that has a channel say this.
+    /// Makes the next task with a channel send this message.
     pub fn say(&self, said: Said) {
         self.state().to_say.push(said);
     }

@@ -16,7 +16,7 @@ const MOST_NUMBER: u64 = (1 << DeviceContext::LAUNCH_BITS) - 1;
 /// Larger blocks are refused.
 const MOST: u64 = 1 << 30;
 
-/// A driver that works asynchronously and runs nothing; copies it makes.
+/// An asynchronous driver that runs no code but performs copies.
 #[derive(Debug)]
 pub struct RecordingDriver {
     log: Arc<Log>,
@@ -46,50 +46,49 @@ impl RecordingDriver {
         }
     }
 
-    /// The device of this number beside others with the same log, which differ by their default streams there.
+    /// A numbered device among several with the same log, which their default streams distinguish.
     pub fn numbered(self, number: u32) -> RecordingDriver {
         let default = u64::from(number) << 32;
         self.log.state().streams.insert(default, Clock::default());
         RecordingDriver { default, ..self }
     }
 
-    /// A stream as the log knows it.
+    /// The log's handle of a stream.
     fn own(&self, stream: StreamHandle) -> StreamHandle {
         if stream.0 == 0 { StreamHandle(self.default) } else { stream }
     }
 
-    /// With a limit to what travels by value.
+    /// With a limit on arguments passed by value.
     pub fn with_max_argument_bytes(self, bytes: u64) -> RecordingDriver {
         RecordingDriver { max_argument_bytes: bytes, ..self }
     }
 
-    /// With memory that the host reaches, and that reaches the host's.
+    /// With memory that host and device can both address.
     pub fn sharing_memory(self) -> RecordingDriver {
         RecordingDriver { host_addressable: true, ..self }
     }
 
-    /// With code that cannot call the host back: what it says goes to the stream's channel.
+    /// With code that cannot call the host: its messages go to the stream's channel.
     pub fn with_channels(self) -> RecordingDriver {
         RecordingDriver { code_speaks: true, ..self }
     }
 
-    /// With one call for all tasks of a launch, which it writes down as that.
+    /// With one call for all tasks of a launch, which it records as such.
     pub fn making_one(self) -> RecordingDriver {
         RecordingDriver { makes_one: true, ..self }
     }
 
-    /// With calls that return when their work is done: a device without streams of its own.
+    /// With synchronous calls: a device without native streams.
     pub fn immediate(self) -> RecordingDriver {
         RecordingDriver { immediate: true, ..self }
     }
 
-    /// With memory that is allocated and freed by plain calls, which know nothing of streams: a free waits, on the
-    /// calling thread, for the one stream that it is asked for.
+    /// With allocation and free calls that are not ordered on streams: a free blocks until its stream is idle.
     pub fn without_ordered_memory(self) -> RecordingDriver {
         RecordingDriver { ordered_memory: false, ..self }
     }
 
-    /// Writes down a call that may fail, and lets it fail if it is its turn.
+    /// Records a call that may fail, and fails it if requested.
     fn call(&self, name: &'static str, text: String) -> Result<()> {
         let mut s = self.log.state();
         let fails = s.fail_at == Some(s.fallible);
@@ -103,7 +102,7 @@ impl RecordingDriver {
         Err(ErrorKind::Call { call: name, code: 7, name: "INJECTED".into(), doing: text }.into())
     }
 
-    /// A call that queued work on a stream returns: where all calls are immediate, with the work done.
+    /// Called when a call that queued work on a stream returns: on a synchronous device, the work is then done.
     fn end_call(&self, s: &mut State, stream: StreamHandle) {
         if self.immediate {
             s.wait_for(stream);
@@ -147,7 +146,7 @@ impl State {
         }
     }
 
-    /// The next piece of work of a stream, and what it knows.
+    /// The next piece of work of a stream, and its clock.
     fn queue(&mut self, stream: StreamHandle) -> (Moment, Clock) {
         let host = self.host.clone();
         let clock = self.stream(stream);
@@ -181,7 +180,7 @@ impl State {
         self.settle();
     }
 
-    /// Makes a copy between memory that is there, and notes that it is used, by a launch if it is a part of one.
+    /// Copies between existing blocks, and records the uses, as those of a launch if the copy is part of one.
     fn copy(&mut self, stream: StreamHandle, (to, from): (u64, u64), bytes: u64, launch: Option<u64>) -> Moment {
         let (now, known) = self.queue(stream);
         for address in [to, from] {
@@ -191,7 +190,7 @@ impl State {
                 return now;
             }
         }
-        // SAFETY: what is ours was checked; the rest is the caller's, who vouches for it.
+        // SAFETY: what is ours was checked; the caller guarantees the rest.
         unsafe { std::ptr::copy(from as *const u8, to as *mut u8, bytes as usize) }
         now
     }
@@ -211,10 +210,10 @@ impl State {
     }
 }
 
-/// What code of a device does to say something.
+/// Sends a message, like device code.
 ///
 /// # Safety
-/// A channel is there.
+/// The channel exists.
 unsafe fn say(channel: DevicePtr, kernel_id: u64, said: &Said) {
     let header = ((kernel_id + 1) << 32) | u64::from(said.site);
     // SAFETY: the contract above; records end within the capacity.
@@ -441,7 +440,7 @@ impl Driver for RecordingDriver {
         let mut s = self.log.state();
         // Copies that the stream makes before have read what this one writes over.
         s.settle_before(stream.0, to as u64, bytes);
-        // What a launch decides by is copied after its tasks.
+        // Conditions of a launch are copied after its tasks.
         let launch = s.launched.iter().rev().find(|l| l.stream == stream.0).map(|l| l.number & MOST_NUMBER);
         s.copy(stream, (to as u64, from.0), bytes, launch);
         self.end_call(&mut s, stream);

@@ -33,9 +33,9 @@ pub struct Gpu {
     pub version: u32,
     /// Threads of a subgroup.
     pub subgroup: u32,
-    /// Pipelines must ask for subgroups of this size.
+    /// Pipelines must request subgroups of this size.
     pub(crate) asks_subgroup: bool,
-    /// Pipelines can ask for whole subgroups.
+    /// Pipelines can request full subgroups.
     pub(crate) whole_subgroups: bool,
     /// Blocks of a grid at most.
     pub max_blocks: u32,
@@ -47,7 +47,7 @@ pub struct Gpu {
     pub tick: f64,
     /// A software device on the CPU.
     pub is_processor: bool,
-    /// Bytes of memory of its own.
+    /// Bytes of device-local memory.
     pub memory_bytes: u64,
     pub(crate) layout: vk::PipelineLayout,
     pub(crate) cache: vk::PipelineCache,

@@ -18,7 +18,7 @@ pub(crate) fn why(what: &str, code: vk::Result) -> Unavailable {
     Unavailable(format!("Vulkan cannot be used: {what} failed ({code:?})"))
 }
 
-/// An instance, with the library that it is of.
+/// An instance, with its library.
 pub struct Instance {
     pub(crate) calls: ash::Instance,
     /// Keeps the library loaded.

@@ -10,7 +10,7 @@
 //!   of the semaphore. An event is a value. A wait first submits what is recorded.
 //! - A batch is submitted before another batch may wait for it, so one queue can serve all streams.
 //! - Device memory is addressed by device addresses, pinned memory by host addresses. A launch translates the latter.
-//! - Every error names the call and the operation. Once the device is lost, every call says so.
+//! - Every error names the call and the operation. Once the device is lost, every call returns that error.
 //!
 //! Reading order: [`checked`], [`instance`], [`gpu`], [`mod@open`], [`memory`], [`timeline`], [`stream`],
 //! [`follower`], [`event`], [`module`], [`driver`].

@@ -135,7 +135,7 @@ impl Memory {
                 Flags::HOST_VISIBLE | Flags::HOST_COHERENT,
             ],
         };
-        // SAFETY: the structures are whole; what was made is destroyed where a later step fails.
+        // SAFETY: the structures are whole; created objects are destroyed if a later step fails.
         unsafe {
             let buffer = device.create_buffer(&info, None)?;
             let needs = device.get_buffer_memory_requirements(buffer);
@@ -182,7 +182,7 @@ impl Memory {
         }
     }
 
-    /// Gives an allocation back at once.
+    /// Frees an allocation immediately.
     pub fn free(&self, at: u64) {
         let empty = self.state().give(at, self.kind.chunk_bytes());
         if let Some(chunk) = empty {

@@ -16,7 +16,7 @@ use crate::instance::{Instance, Instances, VERSION, why};
 const MOST_QUEUES: u32 = 16;
 
 /// Opens a device: the one with the given number, or else the best one, preferring discrete to integrated GPUs. A
-/// software device is taken if `takes_processor` says so.
+/// software device is used only if `takes_processor` is set.
 pub fn open(instances: &Instances, config: &GpuConfig, takes_processor: bool) -> Result<VulkanDriver, Unavailable> {
     let instance = instances.of(config.library.as_deref())?;
     let found = choose(&instance.calls, config, takes_processor)?;
@@ -35,7 +35,7 @@ pub fn usual(instances: &Instances, config: &GpuConfig, takes_processor: bool) -
 pub struct Listed {
     /// Its name.
     pub name: String,
-    /// Bytes of memory of its own.
+    /// Bytes of device-local memory.
     pub memory_bytes: u64,
     /// Version of Vulkan, in its usual form.
     pub version: String,
@@ -113,7 +113,7 @@ fn choose(instance: &ash::Instance, config: &GpuConfig, takes_processor: bool) -
             Some(first) => found.into_iter().nth(first),
             None => found.into_iter().next(),
         }
-        .expect("compiler bug: there is a device"),
+        .expect("compiler bug: no device"),
     };
     if !takes_processor && chosen.properties.device_type == vk::PhysicalDeviceType::CPU {
         return Err(Unavailable("the only Vulkan device is emulated by the CPU".into()));

@@ -123,7 +123,7 @@ impl Stream {
             let value = state.submitted + 1;
             state.open = Some(Batch { commands, value, waits: Vec::new(), pieces: 0, staged: Vec::new() });
         }
-        Ok(state.open.as_mut().expect("compiler bug: the batch was just made"))
+        Ok(state.open.as_mut().expect("compiler bug: no batch"))
     }
 
     /// Releases the resources of completed batches.
@@ -132,7 +132,7 @@ impl Stream {
             if !self.timeline.has_reached(first.value)? {
                 break;
             }
-            let done = state.in_flight.pop_front().expect("compiler bug: there is a batch");
+            let done = state.in_flight.pop_front().expect("compiler bug: no batch");
             done.staged.iter().for_each(|at| self.pinned.free(*at));
             state.free.push(done.commands);
         }

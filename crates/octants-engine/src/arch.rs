@@ -2,15 +2,14 @@
 
 use std::fmt;
 
-/// The name of a back end, or of no certain one. Which names there are the table of back ends says
-/// (`Backends::arches`).
+/// The name of a back end, or of no certain one. The table of back ends defines the names (`Backends::arches`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Arch(&'static str);
 
 impl Arch {
     /// This machine's processor, by code made for it. Every build has its back end.
     pub const CPU: Arch = Arch("cpu");
-    /// The first device with a back end of its own that is found.
+    /// The first available device other than the host.
     pub const GPU: Arch = Arch("gpu");
 
     /// The back end with this name in messages.

@@ -102,7 +102,7 @@ impl ArtifactCache {
         self.store.counts()
     }
 
-    /// The key of a kernel's code; `None` where this machine cannot be named.
+    /// The key of a kernel's code; `None` if this machine cannot be identified.
     pub fn key(&self, machine: &Machine, from: &Ingredients<'_>) -> Option<Key> {
         Some(key_after(self.common(machine)?, from))
     }
@@ -171,7 +171,7 @@ fn common_part(generator: &str, target: &CodeTarget, library: &DeviceLibrary) ->
     let mut key = KeyBuilder::new();
     key.add("compiler", COMPILER).add("code generator", generator).add("target", target);
     if let CodeTarget::Device { .. } = target {
-        // Where it cannot be read the code generator says so; the key then stands for a kernel that needs none.
+        // If it cannot be read, the code generator reports that; the key is then that of a kernel that needs none.
         let library = library.path.as_deref().and_then(|path| std::fs::read(path).ok());
         key.add("library", &library.map(|bytes| key_of_bytes(&bytes)));
     }
@@ -214,7 +214,7 @@ pub(crate) fn key_after(mut key: KeyBuilder, from: &Ingredients<'_>) -> Key {
     key.key()
 }
 
-/// Where the instructions are that the artifact names by `path:line`: those that print and assert.
+/// The locations of the instructions that the artifact names by `path:line`: those that print and assert.
 fn places(program: &Program, sources: &Sources) -> Vec<String> {
     let tasks = program.tasks.iter().map(|t| &t.body);
     let bodies = program.functions.iter().map(|f| &f.body).chain(tasks);

@@ -14,7 +14,7 @@ use octants_runtime::Driver;
 
 use crate::arch::Arch;
 
-/// Makes code of programs and their schedules.
+/// Compiles programs and their schedules.
 pub trait CodeGenerator: Sync {
     /// The capabilities of a machine, for scheduling.
     fn info(&self, target: &CodeTarget) -> TargetInfo;
@@ -39,7 +39,7 @@ pub trait CodeGenerator: Sync {
     /// The forms in which [`CodeGenerator::show`] gives code.
     fn forms(&self) -> &'static [CodeForm];
 
-    /// A program's code in one of the generator's own forms, as one module.
+    /// A program's code in one of [`CodeGenerator::forms`], as one module.
     fn show(
         &self,
         scheduled: &Scheduled,
@@ -75,9 +75,9 @@ pub struct DeviceSettings {
     pub max_threads: Option<u32>,
     /// Whether streams run concurrently.
     pub streams: bool,
-    /// A software device is not taken.
+    /// Software devices are not used.
     pub only_graphics_processors: bool,
-    /// For tests: the seed of an order of what streams do.
+    /// For tests: the seed of a random order of the work of streams.
     pub schedule: Option<u64>,
     /// For tests: memory that the host cannot address.
     pub separate_memory: bool,
@@ -120,7 +120,7 @@ pub trait Backend: Sync {
         None
     }
 
-    /// The targets that code can be made for, by the names that users give, the best known first.
+    /// The supported targets, by the names that users give, the most common ones first.
     fn targets(&self) -> Vec<String>;
 
     /// False for targets that a list of all kinds of machines leaves out.
@@ -128,7 +128,7 @@ pub trait Backend: Sync {
         true
     }
 
-    /// The target that is meant where `arch`, one of the back end's names, is given alone.
+    /// The default target for `arch`, one of the back end's names.
     fn usual_target(&self, arch: &str) -> &'static str;
 
     /// The target of this name among the machines that `arch`, one of the back end's names, stands for.
@@ -153,9 +153,9 @@ pub trait Backend: Sync {
 /// The back ends of a build.
 #[derive(Clone, Copy, Default)]
 pub struct Backends {
-    /// In the order of preference. The first one is the host's, which is there always and is called `cpu`.
+    /// In the order of preference. The first one is the host's, which always exists and is named `cpu`.
     pub entries: &'static [&'static dyn Backend],
-    /// Names that programs may give and that no entry has: programs that ask for them are told so.
+    /// Accepted names without an entry: opening such a device fails with a message.
     pub undriven: &'static [&'static str],
 }
 

@@ -46,7 +46,7 @@ impl Phase {
 pub struct Step {
     /// The phase.
     pub phase: Phase,
-    /// What was done; empty where the phase has one step.
+    /// What was done; empty if the phase has one step.
     pub name: &'static str,
     /// Time from the begin of the compilation.
     pub begin: Duration,

@@ -7,7 +7,7 @@ use crate::config::Config;
 
 /// Options that can be read without a lock while another thread changes them.
 pub(crate) struct CurrentConfig {
-    /// All that were ever in force: who reads one may keep the reference as long as the session lives.
+    /// All that were ever in force: readers may keep the reference for the lifetime of the session.
     kept: Mutex<Vec<Arc<Config>>>,
     newest: AtomicPtr<Config>,
 }

@@ -2,8 +2,8 @@
 //!
 //! The required size depends on memory and arguments. A counting kernel with the same arguments computes it before any
 //! gradient is written, so the allocated store always suffices. Counts are cached while they are valid
-//! (`known_results`), because on a GPU each count means a wait. If a parallel loop has more iterations than the store
-//! has lanes, each lane runs several iterations in sequence. If memory is short, there are fewer lanes.
+//! (`known_results`), because on a GPU each count requires a wait. If a parallel loop has more iterations than the
+//! store has lanes, each lane runs several iterations in sequence. If memory is short, there are fewer lanes.
 
 use octants_artifact::StoreOfGradient;
 use octants_autodiff::{STORE_PARAMS, StoreArguments};
@@ -70,7 +70,7 @@ impl Counted {
     /// The result of a launch of the counting kernel.
     pub fn of(results: &Results) -> Counted {
         let &[iterations, lane32, lane64, root32, root64] = results.slots() else {
-            panic!("compiler bug: a store was counted in other numbers")
+            panic!("compiler bug: the size of a gradient store has an unexpected type")
         };
         Counted { iterations, lane: [lane32, lane64], root: [root32, root64] }
     }
@@ -80,13 +80,14 @@ impl GradientStore {
     /// For the arguments of a store in slots of a layout.
     pub fn new(count: Executable, at: &StoreArguments, layout: &ArgLayout, kept: String) -> GradientStore {
         let buffer = |i: u32| {
-            layout.buffers[(at.first_buffer + i) as usize].expect("compiler bug: a store is an array of its own")
+            layout.buffers[(at.first_buffer + i) as usize]
+                .expect("compiler bug: a gradient store that is not an ndarray")
         };
         let params = std::array::from_fn(|i| layout.params[at.first_param as usize + i]);
         GradientStore { count: Box::new(count), buffers: [buffer(0), buffer(1)], params, kept }
     }
 
-    /// To be kept on disk, where the counting code is.
+    /// The part that is cached on disk with the counting code.
     pub fn to_stored(&self) -> Option<StoreOfGradient> {
         Some(StoreOfGradient {
             count: self.count.key?,
@@ -98,7 +99,7 @@ impl GradientStore {
         })
     }
 
-    /// Of the counting code, and what [`GradientStore::to_stored`] said.
+    /// Created from the counting code, and the result of [`GradientStore::to_stored`].
     pub fn from_stored(count: Executable, stored: &StoreOfGradient) -> Option<GradientStore> {
         let buffers = stored.buffers.as_slice().try_into().ok()?;
         let params = stored.params.as_slice().try_into().ok()?;

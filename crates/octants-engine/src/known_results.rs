@@ -80,8 +80,8 @@ impl KnownResults {
     }
 }
 
-/// What the results of a kernel with this body depend on, which writes to no memory; `None` where they do on more than
-/// numbers and memory, or where it says something.
+/// The inputs of the results of a kernel with this body, which writes no memory; `None` if there are inputs other than
+/// numbers and memory, or if it prints or asserts.
 pub(crate) fn dependence(body: &Body, buffers: &[Buffer], layout: &ArgLayout) -> Option<Dependence> {
     let (mut slots, mut addresses, mut is_known) = (BTreeSet::new(), BTreeSet::new(), true);
     body.visit(body.root, &mut |_, inst| match &inst.op {
@@ -91,7 +91,7 @@ pub(crate) fn dependence(body: &Body, buffers: &[Buffer], layout: &ArgLayout) ->
         }
         // A field's shape is in the code.
         Op::Shape(b, axis) => slots.extend(layout.buffers[b.index()].map(|slot| slot + 1 + axis)),
-        // Extents and strides tell where in memory elements are.
+        // Extents and strides determine the addresses of elements.
         Op::BufferAddr(b, _) => match (&buffers[b.index()].layout, layout.buffers[b.index()]) {
             (Layout::Dense { .. }, _) if buffers[b.index()].space.is_temporary() => {}
             (Layout::Dense { components, .. }, _) => {

@@ -94,7 +94,7 @@ pub fn int<T: TryFrom<i64>>(low: i64, high: i64) -> impl Fn(&str, &OptionValue) 
     move |name, value| match value {
         OptionValue::Int(i) if (low..=high).contains(i) => match T::try_from(*i) {
             Ok(fits) => Ok(fits),
-            Err(_) => unreachable!("compiler bug: the bounds of `{name}` are those of another type"),
+            Err(_) => unreachable!("compiler bug: the bounds of `{name}` have another type"),
         },
         OptionValue::Int(i) => bad(name, format!("{i} is not between {low} and {high}")),
         other => bad(name, format!("expected an integer, got {}", show(other))),

@@ -46,7 +46,7 @@ pub struct Session {
     pub(crate) machine: Machine,
     /// Compiled kernels on disk.
     cache: Option<ArtifactCache>,
-    /// Compiled kernels of this process, where there is no such folder.
+    /// Compiled kernels of this process, if there is no such folder.
     shared: Option<SharedCode>,
     compilations: CompileLog,
     race_words: race_words::RaceWords,
@@ -59,13 +59,13 @@ pub struct Session {
 pub struct FrontEndCounts {
     /// Their sources were parsed and lowered.
     pub lowered: u64,
-    /// What an earlier process had asked was asked again, and no source was parsed.
+    /// The queries of an earlier process were replayed, and no source was parsed.
     pub recalled: u64,
 }
 
 impl Session {
-    /// Opens the device that `config` asks for, or the CPU where it is not available and fallback is allowed. Printed
-    /// text goes to `sink`. In `packages`, folders of installed packages, a device's own libraries are looked for.
+    /// Opens the device that `config` requests, or the CPU if it is not available and fallback is allowed. Printed text
+    /// goes to `sink`. In `packages`, folders of installed packages, a device's own libraries are looked for.
     pub fn new(config: Config, sink: TextSink, packages: &[PathBuf]) -> Result<Session, Error> {
         Session::open(config, sink, packages, (SharedCode::new(), None))
     }
@@ -76,7 +76,7 @@ impl Session {
         Session::open(config, sink, packages, (shared, Some(&other.device)))
     }
 
-    /// `shared` holds what devices of a process share: compiled code, and the device that this one is beside.
+    /// `shared` holds what devices of a process share: compiled code, and the other device.
     fn open(
         mut config: Config,
         sink: TextSink,
@@ -98,14 +98,14 @@ impl Session {
             let checked = host.code_generator().check_processor(&config.cpu_target);
             checked.map_err(|e| Error::BadOption { name: "cpu_target".into(), reason: e.to_string() })?;
         }
-        // A device with memory of its own works asynchronously.
+        // A device with separate memory works asynchronously.
         config.cpu_streams |= config.cpu_separate_memory;
         let driver = host.open(&config.device_settings(packages)).map_err(Error::Unavailable)?;
         let machine = Machine::new(host, driver.code_target());
         Session::over(driver, machine, config, notices, (sink, shared))
     }
 
-    /// A session on a driver that the caller has opened, whatever device `config` asks for. Its code is that of the
+    /// A session on a driver that the caller has opened, regardless of the device in `config`. Its code is that of the
     /// host's back end.
     pub fn on(driver: impl Driver, config: Config, sink: TextSink) -> Result<Session, Error> {
         let machine = Machine::new(config.backends.host(), driver.code_target());
@@ -180,7 +180,7 @@ impl Session {
         self.config().device_name()
     }
 
-    /// What the session's device can do for the program, whose tasks may hold assertions in debug mode.
+    /// The capabilities of the session's device for the program, whose tasks may contain assertions in debug mode.
     pub fn target_info(&self) -> TargetInfo {
         self.info_of(&self.machine)
     }
@@ -233,8 +233,8 @@ impl Session {
         Ok(self.device.synchronize(caller)?)
     }
 
-    /// Ends the session: waits for its work and gives its memory back. Its objects raise from now on. When the caller
-    /// is interrupted, work ends early where the device can end it.
+    /// Ends the session: waits for its work and gives its memory back. Its objects raise from now on. If the caller is
+    /// interrupted, work is canceled if the device supports it.
     pub fn close(&self, caller: &dyn Caller) -> Result<(), Error> {
         Ok(self.device.close(caller)?)
     }
@@ -254,7 +254,7 @@ fn fall_back(config: &mut Config, notices: &mut Vec<String>, why: &str) -> Resul
 impl Drop for Session {
     fn drop(&mut self) {
         self.cache.iter().for_each(|cache| keep_driver_cache(cache, &self.device));
-        // An error here is of work that nobody waited for, and nobody is left to be told.
+        // An error here belongs to work that was not waited for, and can no longer be reported.
         let _ = self.device.close(&Patient);
     }
 }

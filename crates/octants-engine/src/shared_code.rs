@@ -28,7 +28,7 @@ impl SharedCode {
         SharedCode { artifacts: self.artifacts.clone(), common: OnceLock::new() }
     }
 
-    /// The key of a kernel's code; `None` where this machine cannot be named.
+    /// The key of a kernel's code; `None` if this machine cannot be identified.
     pub fn key(&self, machine: &Machine, from: &Ingredients<'_>) -> Option<Key> {
         let common = self.common.get_or_init(|| common_part_for(machine)).clone()?;
         Some(key_after(common, from))

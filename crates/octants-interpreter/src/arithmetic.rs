@@ -84,7 +84,7 @@ fn compare<T: PartialOrd>(op: BinaryOp, a: &T, b: &T) -> bool {
         BinaryOp::Le => a <= b,
         BinaryOp::Gt => a > b,
         BinaryOp::Ge => a >= b,
-        other => panic!("compiler bug: {other:?} is no comparison"),
+        other => panic!("compiler bug: {other:?} is not a comparison"),
     }
 }
 

@@ -10,9 +10,9 @@ use crate::scalar::int_bits;
 use crate::thread::{Activation, Iterations, Repeats, Thread, iterations_of, pieces_of};
 use crate::value::Value;
 
-/// What a step came to.
+/// The result of a step.
 pub(crate) enum Step {
-    /// The thread goes on.
+    /// The thread continues.
     Next,
     /// It waits for other threads, or has ended.
     Stops,
@@ -127,7 +127,7 @@ impl<'a> Machine<'a> {
     /// The iterations of a loop, from the first one on.
     pub(crate) fn iterations(&self, t: &Thread<'a>, v: ValueId) -> Iterations {
         let body = t.here().body;
-        let Op::For(l) = &body.inst(v).op else { panic!("compiler bug: {v} is no loop") };
+        let Op::For(l) = &body.inst(v).op else { panic!("compiler bug: {v} is not a loop") };
         let bounds: Vec<(i64, i64)> = l.dims.iter().map(|r| (t.int(r.begin), t.int(r.end))).collect();
         let pieces = (!l.groups.is_empty()).then(|| pieces_of(&bounds, l));
         let count = pieces.as_ref().map_or_else(|| iterations_of(&bounds), |p| p.len() as u64);

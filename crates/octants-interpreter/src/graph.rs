@@ -19,7 +19,7 @@ pub(crate) struct Launch<'m, 'a> {
     pub machine: &'m mut Machine<'a>,
     pub program: &'a Program,
     pub params: Rc<[Value]>,
-    /// What the last task that returns something has returned.
+    /// The result of the last task that returned something.
     pub returned: Option<Vec<u64>>,
     /// Rounds that each loop has ended.
     pub rounds: HashMap<*const TaskGraph, u64>,

@@ -56,7 +56,7 @@ impl<'a> Machine<'a> {
     fn run_grid(&mut self, main: &Thread<'a>, v: ValueId) -> Result<(), Fault> {
         let outside = self.block.clone();
         let body = main.here().body;
-        let Op::For(l) = &body.inst(v).op else { panic!("compiler bug: {v} is no loop") };
+        let Op::For(l) = &body.inst(v).op else { panic!("compiler bug: {v} is not a loop") };
         let all = self.iterations(main, v);
 
         let known = all.fresh.as_ref().map_or(0, |f| f.len());
@@ -160,7 +160,7 @@ impl<'a> Machine<'a> {
         let size = i64::from(self.block.grid.subgroup_size);
         let live = || threads.iter().enumerate().filter(|(_, t)| !t.has_ended);
         let from = |lane: usize, t: &Thread<'a>, other: i64| {
-            // Beyond the last lane of the block there is no thread.
+            // There is no thread beyond the last lane of the block.
             let other = usize::try_from(other).ok().filter(|o| (*o as i64) < size && *o < threads.len());
             let source = &threads[other.unwrap_or(lane)];
             if source.has_ended {
@@ -184,7 +184,9 @@ impl<'a> Machine<'a> {
             }
             SubgroupOp::Any => vote(live().any(|(_, t)| holds(t))),
             SubgroupOp::All => vote(live().all(|(_, t)| holds(t))),
-            SubgroupOp::AllHere | SubgroupOp::IsWhole => panic!("compiler bug: threads meet there by chance"),
+            SubgroupOp::AllHere | SubgroupOp::IsWhole => {
+                panic!("compiler bug: threads wait at an instruction that does not synchronize")
+            }
             SubgroupOp::ProductF16 | SubgroupOp::ProductTf32 | SubgroupOp::ProductF32 | SubgroupOp::ProductF64 => {
                 if threads.len() as i64 != size || threads.iter().any(|t| t.has_ended) {
                     return Err((0, "a product of matrices needs all threads of the subgroup".into()));

@@ -52,7 +52,7 @@ use value::Value;
 /// The threads of a parallel loop with operations of threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Grid {
-    /// Threads of a block, where the loop does not say.
+    /// Threads of a block, if the loop does not specify it.
     pub block_size: u32,
     /// Blocks.
     pub blocks: u32,
@@ -97,7 +97,7 @@ impl Default for Interpreter {
     }
 }
 
-/// What a run leaves beside memory.
+/// The results of a run besides memory.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Outcome {
     /// The scalars of the result.
@@ -121,8 +121,8 @@ impl Interpreter {
         Ok(outcome(machine, returned, &k.ret))
     }
 
-    /// Runs a program as its graph says; groups one after the other. Each parameter is given by its scalars; memory is
-    /// that of the program's buffers.
+    /// Runs a program according to its graph; groups one after the other. Each parameter is given by its scalars;
+    /// memory is that of the program's buffers.
     pub fn run_program(&self, p: &Program, memory: &mut Memory, params: &[Vec<Leaf>]) -> Result<Outcome, Fault> {
         let types: Vec<&Type> = p.params.iter().map(|p| &p.ty).collect();
         let params = parameters(&types, params);

@@ -33,7 +33,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// What a run may name, and what it has done so far.
+/// The program of a run, and its state.
 pub(crate) struct Machine<'a> {
     pub settings: &'a Interpreter,
     pub buffers: &'a [Buffer],
@@ -154,7 +154,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Reads leaves, the first at the address; `None` where one was never written.
+    /// Reads leaves, the first at the address; `None` if one was never written.
     pub fn read(
         &mut self,
         t: &mut Thread<'a>,
@@ -174,7 +174,7 @@ impl<'a> Machine<'a> {
         Ok(Some(here[a.leaf..a.leaf + scalars.len()].to_vec()))
     }
 
-    /// Reads a scalar of global memory or of the frame, where no thread runs.
+    /// Reads a scalar of global memory or of the frame, outside of any thread.
     pub fn read_between_tasks(&self, base: &Base, s: Scalar) -> Result<u64, String> {
         match base {
             Base::Frame(slot) => Ok(self.frame[slot.index()][0]),
@@ -253,7 +253,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// What a barrier orders. One of a subgroup orders accesses of its own threads.
+    /// The accesses that a barrier orders. One of a subgroup orders accesses of its own threads.
     pub fn pass_barrier(&mut self, scope: ThreadScope, subgroup: u32) {
         match scope {
             ThreadScope::Subgroup => self.block.meetings[subgroup as usize] += 1,

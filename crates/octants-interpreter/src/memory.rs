@@ -91,7 +91,7 @@ impl Memory {
         }
     }
 
-    /// What a buffer holds: the leaves of its elements, row-major by index.
+    /// The contents of a buffer: the leaves of its elements, row-major by index.
     pub fn get(&self, b: BufferId) -> Vec<Leaf> {
         let s = scalar(&self.buffers[b.index()]);
         let read = |(region, offset)| read_bytes(self.region(region), offset, s).expect("an element is inside");
@@ -103,7 +103,7 @@ impl Memory {
         self.region(Region::Array(b.0))
     }
 
-    /// Where the leaves of a buffer are, in the order of its elements.
+    /// The positions of a buffer's leaves, in the order of its elements.
     fn places(&self, b: BufferId) -> Vec<(Region, u64)> {
         let buffer = &self.buffers[b.index()];
         let Some(shape) = self.shape(b) else { return Vec::new() };
@@ -159,7 +159,7 @@ impl Memory {
                 MemorySpace::Global => Region::Root(c.root),
                 MemorySpace::Shared => Region::Shared(c.root),
                 MemorySpace::Private => Region::Private(c.root),
-                MemorySpace::Copies => panic!("compiler bug: copies are not dense"),
+                MemorySpace::Copies => panic!("compiler bug: a private copy that is not dense"),
             };
             (region, c.place.offset_of(&from_zero))
         };
@@ -171,7 +171,7 @@ impl Memory {
         match region {
             Region::Root(i) => &self.roots[i as usize],
             Region::Array(i) => self.arrays[i as usize].as_ref().map_or(&[], |a| &a.bytes),
-            Region::Shared(_) | Region::Private(_) => panic!("compiler bug: memory of threads"),
+            Region::Shared(_) | Region::Private(_) => panic!("compiler bug: thread memory among the buffers"),
         }
     }
 
@@ -179,7 +179,7 @@ impl Memory {
         match region {
             Region::Root(i) => &mut self.roots[i as usize],
             Region::Array(i) => self.arrays[i as usize].as_mut().map_or(&mut [], |a| &mut a.bytes),
-            Region::Shared(_) | Region::Private(_) => panic!("compiler bug: memory of threads"),
+            Region::Shared(_) | Region::Private(_) => panic!("compiler bug: thread memory among the buffers"),
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::value::{Address, Base, Value};
 const NEVER_WRITTEN: &str = "memory of its block or thread that was never written";
 
 impl<'a> Machine<'a> {
-    /// Computes an instruction; `None` where it is none of these.
+    /// Computes an instruction; `None` if it is none of these.
     pub(crate) fn compute(&mut self, t: &mut Thread<'a>, v: ValueId) -> Result<Option<Value>, String> {
         let inst = t.here().body.inst(v);
         if t.has_undefined
@@ -200,7 +200,7 @@ impl<'a> Machine<'a> {
         Ok(Some(Value::of(found)))
     }
 
-    /// Updates memory; yields what was there.
+    /// Updates memory; returns the old value.
     pub(crate) fn update(
         &mut self,
         t: &mut Thread<'a>,

@@ -65,7 +65,7 @@ pub(crate) fn float(bits: u64, s: Scalar) -> f64 {
         Scalar::F16 => f16::from_bits(bits as u16).to_f64(),
         Scalar::F32 => f64::from(f32::from_bits(bits as u32)),
         Scalar::F64 => f64::from_bits(bits),
-        s => panic!("compiler bug: a float of type {s}"),
+        s => panic!("compiler bug: a float constant of type {s}"),
     }
 }
 
@@ -75,7 +75,7 @@ pub(crate) fn float_bits(value: f64, s: Scalar) -> u64 {
         Scalar::F16 => u64::from(f16::from_f32(value as f32).to_bits()),
         Scalar::F32 => u64::from((value as f32).to_bits()),
         Scalar::F64 => value.to_bits(),
-        s => panic!("compiler bug: a float of type {s}"),
+        s => panic!("compiler bug: a float constant of type {s}"),
     }
 }
 

@@ -250,7 +250,7 @@ impl<'a> Thread<'a> {
         }
     }
 
-    /// Ends the iteration of the parallel loop around, or all that the thread does where there is none.
+    /// Ends the iteration of the enclosing parallel loop, or the thread if there is none.
     pub fn end_iteration(&mut self) {
         self.activations.truncate(1);
         let a = self.here_mut();

@@ -16,7 +16,7 @@ pub(crate) enum Access {
     Atomic,
 }
 
-/// Who accesses, as far as order is concerned.
+/// The accessor, for ordering.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Accessor {
     pub thread: u32,
@@ -29,7 +29,7 @@ pub(crate) struct Accessor {
 struct Root {
     bytes: Vec<u8>,
     written: Vec<bool>,
-    /// What happened to a byte since the last barrier of the block.
+    /// The accesses to a byte since the last barrier of the block.
     log: HashMap<u64, Vec<(Accessor, Access)>>,
 }
 
@@ -88,7 +88,7 @@ impl ThreadMemory {
 }
 
 impl Root {
-    /// Notes an access, or says what it races with. Threads may store the same value.
+    /// Records an access, or returns the access that it races with. Threads may store the same value.
     fn note(&mut self, offset: u64, by: Accessor, access: Access, same_value: bool) -> Result<(), String> {
         let log = self.log.entry(offset).or_default();
         for (other, theirs) in log.iter() {

@@ -73,7 +73,7 @@ impl SparseArea {
     }
 }
 
-/// A component by the indices of the cell that holds it, and further axes for what lies in the cell.
+/// A component addressed by the indices of its cell, and further axes within the cell.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CellView {
     /// The component.

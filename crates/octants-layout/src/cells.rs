@@ -48,7 +48,7 @@ impl LevelTree {
     /// How indices along `extents` name a cell of a sparse level.
     fn cell_index(&self, level: LevelId, extents: &[(u8, u64)]) -> CellIndex {
         let digit = |axis: u8, extent: u64, cells: u64| {
-            let at = extents.iter().position(|(of, _)| *of == axis).expect("compiler bug: an axis is missing");
+            let at = extents.iter().position(|(of, _)| *of == axis).expect("compiler bug: an axis has no index");
             IndexDigit { axis: at, extent, weight: extents[at].1 / cells.max(1) }
         };
         let mut within = self.extents(state_level(self, level));
@@ -56,7 +56,8 @@ impl LevelTree {
         let list = (self.kind(level).activity() == Activity::PerList).then(|| {
             within = self.extents(level);
             let (axis, extent) = self.levels[level.index()].axes[0];
-            let (_, cells) = within.iter().find(|(of, _)| *of == axis).expect("compiler bug: a list has an axis");
+            let (_, cells) =
+                within.iter().find(|(of, _)| *of == axis).expect("compiler bug: a dynamic level has no axis");
             digit(axis, extent, *cells)
         });
         let cells = |axis: u8| within.iter().find(|(of, _)| *of == axis).map_or(1, |(_, cells)| *cells);

@@ -18,7 +18,7 @@ impl LevelId {
 pub enum LevelKind {
     /// The top of a tree: one cell.
     Root,
-    /// All cells are there.
+    /// All cells exist.
     Dense,
     /// Cells are active or not.
     Pointer,

@@ -42,7 +42,7 @@ impl Sizes {
         self.measured.get(level.index()).map_or(0, |m| m.cell_bytes)
     }
 
-    /// Where a level begins in a cell of the level above.
+    /// The offset of a level in a cell of its parent.
     pub fn offset_in_cell(&self, level: LevelId) -> u64 {
         self.measured.get(level.index()).map_or(0, |m| m.offset)
     }
@@ -107,7 +107,7 @@ impl Sizes {
 
 fn measure(tree: &LevelTree, keeps: &impl Fn(LevelId) -> bool) -> Result<Vec<Measured>, LayoutError> {
     let mut measured: Vec<Measured> = vec![Measured::default(); tree.levels.len()];
-    // What is below a level stands behind it, so that here it is measured before.
+    // Children come after their level, so the reverse order measures them first.
     for number in (0..tree.levels.len()).rev() {
         let id = LevelId(number as u32);
         let level = &tree.levels[number];

@@ -36,7 +36,7 @@ pub fn shared_axes(placements: &[&Placement], components: Option<SharedAxis>) ->
 fn common_digits(mut left: Vec<Vec<Digit>>) -> Option<Vec<SharedAxis>> {
     let mut found = Vec::new();
     loop {
-        // A digit of one value says nothing.
+        // A digit with one value carries no information.
         left.iter_mut().for_each(|digits| while digits.pop_if(|d| d.extent == 1).is_some() {});
         let Some(least) = left.iter().filter_map(|digits| Some(digits.last()?.extent)).min() else {
             return Some(found);

@@ -31,7 +31,7 @@ impl TreeLayout {
         self.sizes.cell_bytes(level)
     }
 
-    /// Where a level begins in a cell of the level above.
+    /// The offset of a level in a cell of its parent.
     pub fn offset_in_cell(&self, level: LevelId) -> u64 {
         self.sizes.offset_in_cell(level)
     }

@@ -104,7 +104,7 @@ impl<T: Real> SparseMatrix<T> {
 
     /// `combine` of the two matrices' elements, where either has an entry.
     pub fn merge(&self, other: &Self, combine: impl Fn(T, T) -> T) -> Self {
-        assert_eq!(self.shape, other.shape, "compiler bug: matrices of two shapes are merged");
+        assert_eq!(self.shape, other.shape, "compiler bug: merging matrices of different shapes");
         let mut out = Builder::new(self.shape, self.values.len() + other.values.len());
         for j in 0..self.shape.columns {
             let (mut left, mut right) = (self.column(j).peekable(), other.column(j).peekable());

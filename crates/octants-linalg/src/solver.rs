@@ -157,12 +157,12 @@ impl<T: Real> Solver<T> {
     pub fn solve(&self, right: &mut [T]) {
         let (count, par) = (right.len(), Par::Seq);
         let right = MatMut::from_column_major_slice_mut(right, count, 1);
-        let values = match self.numeric.as_ref().expect("compiler bug: there are no factors") {
+        let values = match self.numeric.as_ref().expect("compiler bug: not factorized") {
             Numeric::Lu(lu) => return lu.solve_in_place_with_conj(Conj::No, right),
             Numeric::Cholesky(values) => values,
         };
         let Some(Symbolic::Cholesky(symbolic)) = &self.symbolic else {
-            panic!("compiler bug: factors of another kind than their pattern")
+            panic!("compiler bug: the factorization differs from the analyzed one")
         };
         let mut memory = MemBuffer::new(symbolic.solve_in_place_scratch::<T>(1, par));
         let stack = MemStack::new(&mut memory);

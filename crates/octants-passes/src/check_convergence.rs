@@ -31,12 +31,12 @@ pub fn check_convergence(kernel: &mut Kernel) {
     }
 }
 
-/// Where a block of code is.
+/// The position of a block of code.
 #[derive(Debug, Clone, Copy, Default)]
 struct Around {
     /// In a parallel loop.
     is_of_threads: bool,
-    /// Who meets in the loop around it, and after it in the same iteration.
+    /// The synchronization in the enclosing loop, and after it in the same iteration.
     in_loop: Meeting,
     after: Meeting,
 }
@@ -62,7 +62,7 @@ impl Checks<'_> {
         }
     }
 
-    /// Who meets at an instruction, or in its blocks.
+    /// The threads that synchronize at an instruction, or in its blocks.
     fn meeting(&self, v: ValueId) -> Meeting {
         let op = &self.b.body.inst(v).op;
         let inside = op.blocks().into_iter().map(|b| self.meetings.inside(&self.b.body, b));
@@ -155,7 +155,7 @@ impl Checks<'_> {
         self.b.push(Op::Assert(condition, vec![TextPart::Text(text)]), Type::Unit);
     }
 
-    /// All threads of a block have the same value, as far as is seen in a few steps.
+    /// Whether a short analysis shows that all threads of a block have the same value.
     fn is_uniform(&self, v: ValueId, depth: u32) -> bool {
         let Some(depth) = depth.checked_sub(1) else { return false };
         let op = &self.b.body.inst(self.locals.source(v)).op;
@@ -181,7 +181,7 @@ impl Checks<'_> {
 /// Operations that a value is followed through.
 const DEPTH: u32 = 8;
 
-/// The words for those who meet, and for where.
+/// The names of the group of threads, and of the operation, for messages.
 fn words(needed: Meeting) -> (&'static str, &'static str) {
     if needed.block { ("block", "a barrier") } else { ("subgroup", "an operation of the subgroup") }
 }

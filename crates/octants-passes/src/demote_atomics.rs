@@ -16,7 +16,7 @@ use octants_ir::{
 use crate::pass_options::PassOptions;
 use octants_analysis::{MemoryClasses, Place, runs_once, touched_at_own_indices, trace_address};
 
-/// Makes updates of shadow buffers plain whose elements belong to an iteration.
+/// Demotes updates of shadow buffers whose elements belong to an iteration.
 pub fn demote_shadow_atomics(kernel: &mut Kernel, options: &PassOptions) {
     if kernel.shadow_buffers.is_empty() {
         return;
@@ -45,7 +45,7 @@ pub fn demote_atomics(kernel: &mut Kernel, options: &PassOptions) {
     make_plain(kernel, options, &|_| true, &all, Some(&mut HashSet::new()));
 }
 
-/// Makes updates plain of those `wanted` buffers that a parallel loop touches only at its own indices.
+/// Demotes updates of those `wanted` buffers that a parallel loop accesses only at its own indices.
 fn make_plain(
     kernel: &mut Kernel,
     options: &PassOptions,
@@ -111,7 +111,7 @@ pub fn demote_unshared_atomics(kernel: &mut Kernel) -> HashSet<ValueId> {
 /// The value that an update stores.
 #[derive(Debug, Clone, Copy)]
 enum New {
-    /// The result of an operation on what was there and the operand.
+    /// The result of an operation on the old value and the operand.
     Of(BinaryOp),
     /// The operand.
     Operand,
@@ -127,14 +127,14 @@ fn used_values(body: &Body) -> Vec<bool> {
 struct Rewrite<'a> {
     /// Values that others use.
     used: Vec<bool>,
-    /// What the updates leave that are made plain.
+    /// The results of the demoted updates.
     new: &'a dyn Fn(AtomicOp, &Type) -> Option<New>,
-    /// Takes the loads of what was there before, where the kernel asks for that. Without it such updates stay.
+    /// Records the loads of the old values that the kernel uses. Without it such updates stay.
     found: Option<&'a mut HashSet<ValueId>>,
 }
 
 impl Rewrite<'_> {
-    /// Makes plain the updates of an iteration's `own` buffers.
+    /// Demotes the updates of an iteration's `own` buffers.
     fn block(&mut self, body: &mut Body, block: BlockId, own: &dyn Fn(BufferId) -> bool) {
         let mut out = Vec::new();
         for v in std::mem::take(&mut body.blocks[block.index()]) {
@@ -162,7 +162,7 @@ impl Rewrite<'_> {
             return;
         };
         if let Some(found) = self.found.as_mut().filter(|_| used) {
-            // Its number goes on to mean what was there before.
+            // Its number then denotes the old value.
             body.inst_mut(v).op = Op::Load(addr);
             found.insert(v);
             out.push(v);

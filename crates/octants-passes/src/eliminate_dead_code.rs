@@ -1,5 +1,5 @@
 //! Dead-code elimination: removes unused values, stores to locals that nothing reads, empty branches and loops, calls
-//! of functions without effects, functions without callers, and unused locals. Renumbers the rest.
+//! of functions without effects, functions without callers, and unused locals. Renumbers the remaining code.
 //!
 //! A `Loop` is kept, because it may not terminate.
 

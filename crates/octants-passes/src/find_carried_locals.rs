@@ -25,7 +25,7 @@ use crate::simplify_locals::simplify_locals;
 pub struct CarriedLocal {
     /// The user's name of it.
     pub name: String,
-    /// Where an iteration stores what the next one reads.
+    /// The store of a value that the next iteration reads.
     pub store: Span,
     /// The loop.
     pub of_loop: Span,
@@ -76,7 +76,7 @@ fn may_carry(body: &Body) -> bool {
     })
 }
 
-/// The loops whose iterations may run at once, as far as the user has not asked for one thread.
+/// The loops whose iterations may run concurrently, except those that the user has restricted to one thread.
 fn parallel_loops(body: &Body) -> impl Iterator<Item = (ValueId, &ForLoop)> {
     task_statements(body).into_iter().filter_map(|v| match &body.inst(v).op {
         Op::For(l) if l.is_parallel() && !is_on_one_thread(l) && !runs_once(body, l) => Some((v, &**l)),
@@ -139,7 +139,7 @@ fn stores_of(body: &Body, l: &ForLoop, shared: &HashSet<LocalId>) -> Vec<SharedS
     stores
 }
 
-/// An inner loop runs in all iterations of the loop around it or in none, as far as its bounds tell.
+/// Whether an inner loop runs in all iterations of the enclosing loop or in none, judging by its bounds.
 fn runs_for_all(body: &Body, inner: &ForLoop, inside: &HashSet<ValueId>) -> bool {
     inner.dims.iter().all(|d| match (known_int(body, d.begin), known_int(body, d.end)) {
         (Some(begin), Some(end)) => begin < end,
@@ -147,7 +147,7 @@ fn runs_for_all(body: &Body, inner: &ForLoop, inside: &HashSet<ValueId>) -> bool
     })
 }
 
-/// Looks for what a stored value is computed from.
+/// Finds the values from which a stored value is computed.
 struct Search<'a> {
     body: &'a Body,
     uses: &'a LocalUses,
@@ -156,7 +156,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// What the store leaves is computed from what its variable held when the iteration began.
+    /// Whether the stored value is computed from the variable's value at the start of the iteration.
     fn is_carried(&self, store: &SharedStore) -> bool {
         self.reaches(store.value, store.is_atomic, store, &mut HashSet::new())
     }

@@ -89,7 +89,7 @@ impl Search<'_> {
         self.found.push(found);
     }
 
-    /// Where the first barrier of the block of threads is in code.
+    /// The position of the first block barrier in the code.
     fn barrier(&self, block: BlockId) -> Option<Span> {
         let mut found = None;
         self.body.visit(block, &mut |_, inst| {
@@ -106,7 +106,7 @@ impl Search<'_> {
         (1..self.block_dim).any(|t| self.value(v, t, DEPTH).is_some_and(|value| value != first))
     }
 
-    /// The value on a thread, where it follows from the thread's index.
+    /// The value on a thread, if it depends only on the thread's index.
     fn value(&self, v: ValueId, thread: u32, depth: u32) -> Option<Const> {
         let v = self.locals.source(v);
         let inst = self.body.inst(v);

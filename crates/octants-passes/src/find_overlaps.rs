@@ -27,11 +27,11 @@ use octants_analysis::{
 pub struct Overlap {
     /// The memory.
     pub buffer: BufferId,
-    /// The name under which the later group touches it, where that is another one.
+    /// The name under which the later group accesses it, if different.
     pub alias: Option<BufferId>,
-    /// Where the earlier group touches it.
+    /// The access of the earlier group.
     pub first: Span,
-    /// Where the later group does.
+    /// The access of the later group.
     pub second: Span,
     /// Both write; otherwise one of them reads.
     pub both_write: bool,
@@ -80,8 +80,8 @@ struct Access {
     span: Span,
 }
 
-/// The overlaps of a kernel's groups, those in `allowed` aside: for each pair of buffers that are the same memory, most
-/// often one and itself, and each pair of groups the gravest.
+/// The overlaps of a kernel's groups, except those in `allowed`: for each pair of buffers that are the same memory,
+/// most often one and itself, and each pair of groups the gravest.
 pub fn find_overlaps(kernel: &Kernel, allowed: &BTreeSet<u32>, aliases: &[Alias]) -> Vec<Overlap> {
     let body = &kernel.body;
     let locals = local_uses(body);
@@ -113,7 +113,7 @@ pub fn find_overlaps(kernel: &Kernel, allowed: &BTreeSet<u32>, aliases: &[Alias]
             if allowed.contains(&a.group) || allowed.contains(&b.group) {
                 continue;
             }
-            // Indices of arrays that share a part say nothing about one another.
+            // Indices of partially overlapping arrays cannot be compared.
             let meeting = if shared == Meeting::Certain { meeting(&mut search.dependence, a, b) } else { shared };
             if meeting == Meeting::Apart {
                 continue;
@@ -268,7 +268,7 @@ impl<'a> Search<'a> {
                     }));
                 }
             }
-            // A section runs, whatever is in it.
+            // A section always runs.
             Effect::Loop(b) if section_of(self.body, b).is_some() => self.block(b),
             Effect::Branch(..) | Effect::Loop(_) => {
                 self.conditional += 1;

@@ -6,7 +6,7 @@
 //! is anything under a condition on them. Only certain accesses count, so there are no false positives. Data-dependent
 //! races are left to the run-time checks.
 //!
-//! It is no race if all iterations store the same value: a constant, or a value computed alike from memory that the
+//! It is not a race if all iterations store the same value: a constant, or a value computed alike from memory that the
 //! loop does not write.
 //!
 //! The same evaluation finds the elements that a launch certainly touches, for races between launches.
@@ -63,7 +63,7 @@ pub enum Doing {
 /// One of two iterations that race.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RacingIteration {
-    /// What it does.
+    /// The kind of access.
     pub doing: Doing,
     /// Where.
     pub span: Span,
@@ -119,7 +119,7 @@ pub struct RaceSearch {
     kernel: Kernel,
     /// Loops that are not proved safe.
     loops: HashSet<ValueId>,
-    /// Buffers of the kernel. Those behind them are no memory, and have the names of locals.
+    /// Buffers of the kernel. Those after them are not memory, and have the names of locals.
     own_buffers: usize,
     /// For each of these loops the kernel's locals that its iterations share.
     shared: HashMap<ValueId, HashMap<LocalId, SharedLocal>>,
@@ -170,7 +170,7 @@ impl RaceSearch {
         RaceSearch { kernel, loops, own_buffers, shared, overlap_allowed: overlap_allowed.clone() }
     }
 
-    /// No loop can have a race, whatever the arguments, as long as arrays that are distinguished are different memory.
+    /// Whether no loop can have a race for any arguments, if distinct arrays do not overlap.
     pub fn is_safe(&self) -> bool {
         self.loops.is_empty() && !self.has_groups()
     }
@@ -217,8 +217,8 @@ impl RaceSearch {
         found
     }
 
-    /// Elements that a launch touches for certain: those that the first and the last iterations of each loop reach, and
-    /// those of indices near some numbers.
+    /// Elements that a launch touches for certain: those of the first and the last iterations of each loop, and those
+    /// with indices near certain numbers.
     pub fn touches(&self, launch: &dyn LaunchValues, near: &[i64]) -> Vec<TouchedElement> {
         let mut run = Run::new(&self.kernel, launch);
         let mut observed = Observed::of_touches(near);

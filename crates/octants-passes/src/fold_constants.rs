@@ -191,7 +191,7 @@ impl Folder<'_> {
         };
         let Some(Const::Float(c)) = self.body.as_const(constant) else { return Outcome::Keep };
         let ty = self.body.ty(constant).clone();
-        // As the type rounds it. Where it leaves the type's range, the root may be on the other side.
+        // As the type rounds it. If it exceeds the type's range, the root may be on the other side.
         let (square, has_range) = match ty.scalar() {
             Some(Scalar::F32) => (f64::from(c as f32 * c as f32), (c as f32 * c as f32).is_normal()),
             Some(Scalar::F64) => (c * c, (c * c).is_normal()),

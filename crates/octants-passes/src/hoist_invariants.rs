@@ -63,7 +63,7 @@ fn take_invariants(body: &mut Body, inner: BlockId) -> Vec<ValueId> {
     taken
 }
 
-/// Computing it where the loop runs no iteration does no harm: no division by zero, no index outside.
+/// It may be computed even if the loop has no iteration: no division by zero, no index outside.
 fn may_move(op: &Op) -> bool {
     op.definedness() == Definedness::Total && matches!(op.effect(), Effect::Pure | Effect::Index)
 }

@@ -17,8 +17,8 @@ use octants_analysis::{OwnBehavior, Place, own_behavior, trace_address};
 /// Functions up to this size are always inlined: their code is no larger than a call.
 const SMALL: usize = 20;
 
-/// What copies of one function without loops may add to the code: where it is called, iterations may then be put side
-/// by side in vectors, which is worth some time of compilation.
+/// What copies of one function without loops may add to the code: iterations of the caller may then be vectorized,
+/// which is worth some compile time.
 const GROWTH: usize = 1600;
 
 /// The same for a function with loops, whose calls cost little beside them.
@@ -68,9 +68,9 @@ pub fn inline_calls_with_references(kernel: &mut Kernel) {
     }
 }
 
-/// Inlines the calls of functions in which threads meet, tell one another apart or use memory of their block, where
-/// those do not call themselves. In a kernel that has such code, functions that draw random numbers too: each thread
-/// has a sequence of its own.
+/// Inlines the calls of non-recursive functions in which threads synchronize, depend on their thread index or use
+/// shared memory. In a kernel that has such code, functions that draw random numbers too: each thread has its own
+/// sequence.
 pub fn inline_cooperating_calls(kernel: &mut Kernel) {
     let is_shared =
         |op: &Op| matches!(op, Op::BufferAddr(b, _) if kernel.buffers[b.index()].space == MemorySpace::Shared);
@@ -245,7 +245,7 @@ struct Copy<'a> {
 }
 
 impl Copy<'_> {
-    /// Appends the copy to a block, and yields what the function returns.
+    /// Appends the copy to a block, and returns the function's result.
     fn run(&mut self, to: BlockId) -> Option<ValueId> {
         let callee = self.callee;
         for (i, local) in callee.locals.iter().enumerate() {

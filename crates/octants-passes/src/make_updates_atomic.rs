@@ -9,7 +9,7 @@ use octants_ir::{AtomicOp, BlockId, Body, Effect, Kernel, LocalId, Op, ValueId, 
 
 use octants_analysis::{Place, locals_of_all_iterations, same_address, trace_address};
 
-/// Makes updates of shared variables in parallel loops atomic.
+/// Turns updates of shared variables in parallel loops into atomics.
 pub fn make_updates_atomic(kernel: &mut Kernel) {
     let body = &mut kernel.body;
     for v in task_statements(body) {
@@ -36,8 +36,7 @@ pub fn make_updates_atomic(kernel: &mut Kernel) {
     }
 }
 
-/// Makes atomic what is added to floats in variables, shared or not: one instruction, which does not ask for the old
-/// value.
+/// Makes atomic what is added to floats in variables, shared or not: one instruction, which does not use the old value.
 pub fn make_sums_atomic(kernel: &mut Kernel) {
     let body = &mut kernel.body;
     let mut blocks = vec![body.root];
@@ -76,13 +75,13 @@ fn rewrite_block(body: &mut Body, b: BlockId, wanted: Wanted<'_>, uses: &[u32]) 
     while at < list.len() {
         if let Some(update) = find_update(body, &list, at, wanted) {
             let Update { load, math, op, addr, operand } = update;
-            // The load's number goes on to mean the old value, which the atomic yields.
+            // The load's number then denotes the old value, which the atomic returns.
             body.inst_mut(load).op = Op::Atomic(op, addr, operand);
             list[at] = load;
             let (i, j) = (position(&list, load), position(&list, math));
             list.retain(|v| *v != math);
-            // `load` is twice now; the first goes. The new value, where anyone but the store wants it, follows the
-            // atomic.
+            // `load` is twice now; the first is removed. The new value, if it has uses other than the store, is
+            // computed after the atomic.
             let first = if i < j { i } else { i - 1 };
             list.remove(first);
             at = position(&list, load);
@@ -96,7 +95,7 @@ fn rewrite_block(body: &mut Body, b: BlockId, wanted: Wanted<'_>, uses: &[u32]) 
 }
 
 fn position(list: &[ValueId], v: ValueId) -> usize {
-    list.iter().position(|u| *u == v).expect("compiler bug: an instruction left its block")
+    list.iter().position(|u| *u == v).expect("compiler bug: an instruction is not in its block")
 }
 
 struct Update {

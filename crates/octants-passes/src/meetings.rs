@@ -20,7 +20,7 @@ impl Meeting {
     }
 }
 
-/// What is known of functions.
+/// The known behavior of functions.
 #[derive(Debug)]
 pub(crate) struct Meetings(Vec<Meeting>);
 
@@ -37,7 +37,7 @@ impl Meetings {
         }
     }
 
-    /// Who meets at an operation itself.
+    /// The threads that synchronize at an operation itself.
     pub fn at(&self, op: &Op) -> Meeting {
         let (block, subgroup) = match op {
             Op::Barrier(ThreadScope::Subgroup) => (false, true),
@@ -50,7 +50,7 @@ impl Meetings {
         Meeting { block, subgroup }
     }
 
-    /// Who meets in a block of code, or in those within it.
+    /// The threads that synchronize in a block of code, or in nested blocks.
     pub fn inside(&self, body: &Body, block: BlockId) -> Meeting {
         let mut found = Meeting::default();
         body.visit(block, &mut |_, inst| found = found.or(self.at(&inst.op)));

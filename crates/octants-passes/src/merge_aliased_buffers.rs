@@ -11,7 +11,7 @@ use octants_ir::{Buffer, BufferId, Builder, Kernel, Layout, Op, Scalar, Type, Va
 use crate::find_overlaps::Alias;
 use octants_ir::insert_code::{bodies, rebuild_blocks};
 
-/// Where the elements of a buffer are, as seen from another one.
+/// The position of a buffer's elements relative to another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Home {
     buffer: BufferId,
@@ -66,7 +66,7 @@ fn find_homes(kernel: &Kernel, aliases: &[Alias]) -> Vec<Option<Home>> {
     let shadow_buffer = |b: BufferId| kernel.shadow_buffers.get(&b).copied();
     let home = |b: BufferId, other: BufferId| {
         let home = lies_in(&kernel.buffers, aliases, b, other)?;
-        // Of arrays that are the same the first one stands for all.
+        // Identical arrays are represented by the first one.
         let is_first = home.component.is_some() || other < b;
         let is_consistent = match (shadow_buffer(b), shadow_buffer(other)) {
             (None, None) => true,
@@ -81,7 +81,7 @@ fn find_homes(kernel: &Kernel, aliases: &[Alias]) -> Vec<Option<Home>> {
     ids().map(|b| ids().find_map(|other| home(b, other))).collect()
 }
 
-/// Where a buffer is in another one, if it is the same memory or a component of it.
+/// The position of a buffer in another one, if it is the same memory or a component of it.
 fn lies_in(buffers: &[Buffer], aliases: &[Alias], b: BufferId, other: BufferId) -> Option<Home> {
     let (own, whole) = (&buffers[b.index()], &buffers[other.index()]);
     if b == other || own.ndim != whole.ndim {

@@ -28,7 +28,7 @@ pub fn normalize_loop_direction(kernel: &mut Kernel, options: &PassOptions) {
     }
 }
 
-/// The values that count a loop's index from its end, where it is used for nothing else.
+/// The values that count a loop's index from its end, if the index has no other use.
 fn mirrored_indices(body: &Body, v: ValueId) -> Option<Vec<ValueId>> {
     let Op::For(l) = &body.inst(v).op else { return None };
     let [range] = l.dims[..] else { return None };
@@ -63,7 +63,7 @@ pub(crate) fn is_int(body: &Body, v: ValueId, n: i64) -> bool {
     body.as_const(v) == Some(Const::Int(n))
 }
 
-/// Iterations may run in any order: they only read, add to what none of them reads, and use locals of their own.
+/// Iterations may run in any order: they only read, add to memory that none of them reads, and use private locals.
 fn commutes(body: &Body, buffers: &[Buffer], v: ValueId, arrays_may_alias: bool) -> bool {
     let Op::For(l) = &body.inst(v).op else { return false };
     let (mut read, mut added_to): (HashSet<BufferId>, HashSet<BufferId>) = Default::default();
@@ -93,7 +93,7 @@ fn commutes(body: &Body, buffers: &[Buffer], v: ValueId, arrays_may_alias: bool)
         && stored.into_iter().all(|local| is_own(body, l.body, local) || is_sum(body, l.body, local, &uses))
 }
 
-/// Each iteration sets a local before it reads it, and nothing else knows of it.
+/// Whether each iteration sets a local before it reads it, and nothing else uses it.
 fn is_own(body: &Body, block: BlockId, local: LocalId) -> bool {
     let uses = |within: BlockId| {
         let mut n = 0;

@@ -20,7 +20,7 @@ pub struct PassOptions {
     pub arrays_may_alias: bool,
     /// No launch runs while another one does.
     pub launches_in_order: bool,
-    /// Merges aliased buffers, for callers that ask what the code touches.
+    /// Merges aliased buffers, for callers that need access sets.
     pub merges_aliased_buffers: bool,
     /// Functions in which threads cooperate are inlined.
     pub inlines_cooperation: bool,
@@ -32,7 +32,7 @@ pub struct PassOptions {
     pub shared_bytes: u64,
     /// Groups whose accesses may overlap those of others: by their numbers.
     pub overlap_allowed: BTreeSet<u32>,
-    /// What a launch must be given for that: made by the pass.
+    /// The additional arguments of a launch: made by the pass.
     pub watch: Option<RaceWatch>,
     /// The user's files, for lines quoted in run-time messages.
     pub sources: Option<Sources>,

@@ -21,20 +21,20 @@ use crate::promote_inner_sums::promote_inner_sums;
 use crate::share_reciprocals::share_reciprocals;
 use crate::simplify_locals::simplify_locals;
 
-/// Gradients are differentiated for a device that gathers, and nothing that must be reported is in the way.
+/// Whether gradients are gathered on the device, and no run-time checks must be reported.
 fn gathers(kernel: &Kernel, o: &PassOptions) -> bool {
     o.gather.is_some() && !kernel.shadow_buffers.is_empty() && !o.arrays_may_alias && !o.check_bounds && !o.debug
 }
 
 /// The pipeline, in order.
 ///
-/// Functions that need not be called come first, so that the rest sees what a loop does. Updates of shared sums are
-/// recognized before anything else in debug mode, where the checks of overflow would hide them. Overflow is checked
-/// next, while the operations are the user's own. Conditions around meetings of threads are checked when locals are
-/// simple, which tell those that all threads agree on. Locals are simplified before reductions are looked for, which
-/// need to see what an index is made of. Invariants leave inner loops before these are gathered, so that a gathering
-/// loop need not compute them in each iteration. Updates become plain after the passes that look for atomic sums.
-/// Bounds are checked last, so that a check is not in the way of a reduction.
+/// Inlining comes first, so that later passes see whole loops. In debug mode, updates of shared sums are recognized
+/// before overflow checks are inserted, which would hide them. Overflow is checked next, while the operations are the
+/// user's own. Conditions around synchronization are checked after locals are simplified, which shows which of them are
+/// uniform. Locals are simplified before reductions are looked for, which need to see what an index is made of.
+/// Invariants leave inner loops before these are gathered, so that a gathering loop need not compute them in each
+/// iteration. Atomics are demoted after the passes that search for atomic sums. Bounds checks are inserted last, so
+/// that they do not block reductions.
 pub const PIPELINE: &[Pass<Kernel, PassOptions>] = &[
     Pass {
         name: "merge_aliased_buffers",

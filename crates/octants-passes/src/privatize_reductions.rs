@@ -28,7 +28,7 @@ const MOST_REDUCTIONS: usize = 32;
 pub fn privatize_reductions(kernel: &mut Kernel, options: &PassOptions) {
     let checked = options.check_bounds;
     let functions = function_effects(&kernel.functions);
-    // One buffer stands for all that may be the same memory.
+    // One buffer represents all that may alias.
     let first = MemoryClasses::of(&kernel.buffers, options.arrays_may_alias).sharing();
     let memory = |place: Place| match place {
         Place::Buffer(b) => Place::Buffer(BufferId(first[b.index()] as u32)),
@@ -58,7 +58,7 @@ fn foldable_updates(
     is_temporary: &dyn Fn(BufferId) -> bool,
 ) -> Vec<ValueId> {
     let Op::For(l) = &body.inst(root_loop).op else { return Vec::new() };
-    // Most loops have no updates. The rest looks at the whole kernel.
+    // Most loops have no updates. The other conditions concern the whole kernel.
     let mut any = false;
     body.visit(l.body, &mut |_, inst| any |= matches!(inst.op, Op::Atomic(..)));
     if !any {
@@ -102,7 +102,7 @@ fn foldable_updates(
             });
         }
     });
-    // Shared memory is of a block; no address of it is known before the loop.
+    // Shared memory belongs to a block; its addresses are unknown before the loop.
     let private = |p: &Place| match p {
         Place::Local(l) => !shared.contains(l),
         Place::Buffer(b) => is_temporary(*b),
@@ -145,7 +145,7 @@ fn is_invariant(body: &Body, v: ValueId, in_loop: &[bool]) -> bool {
     invariant
 }
 
-/// The address is in its buffer, whatever the shape at launch.
+/// Whether the address is in bounds for any shape at launch.
 fn is_inside(body: &Body, buffers: &[octants_ir::Buffer], addr: ValueId) -> bool {
     let within = |indices: &[ValueId], bounds: Vec<(i64, i64)>| {
         indices
@@ -188,7 +188,7 @@ fn privatize(body: &mut Body, root_loop: ValueId, updates: &[ValueId]) {
             continue;
         }
         let base = hoist(body, addr, &in_loop, &mut copies, &mut before);
-        let s = ty.scalar().expect("compiler bug: an atomic on a value without scalars");
+        let s = ty.scalar().expect("compiler bug: an atomic operation on a type without scalars");
         let scalar = Type::Scalar(s);
         let mut code = Vec::new();
         for component in 0..ty.leaf_count() as u32 {
@@ -269,6 +269,6 @@ fn component_addr(body: &mut Body, base: ValueId, ty: &Type, component: u32, bef
         .into_iter()
         .map(|i| push(body, before, Op::Const(Const::Int(i64::from(i))), Type::I32, span))
         .collect();
-    let s = ty.scalar().expect("compiler bug: a tensor has a scalar");
+    let s = ty.scalar().expect("compiler bug: a tensor type without a scalar");
     push(body, before, Op::ElementAddr(base, indices), Type::Ref(Box::new(Type::Scalar(s))), span)
 }

@@ -82,7 +82,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Looks through a block, at outer loops first.
+    /// Processes a block, outer loops first.
     fn visit(&mut self, body: &mut Body, block: BlockId) {
         for v in body.block(block).to_vec() {
             if matches!(body.inst(v).op, Op::For(_) | Op::Loop(_)) {
@@ -138,12 +138,12 @@ impl Search<'_> {
         }
     }
 
-    /// Adds to memory, and nobody wants to know what was there.
+    /// An atomic addition whose old value is unused.
     fn is_addition(&self, v: ValueId, inst: &Inst) -> bool {
         matches!(inst.op, Op::Atomic(AtomicOp::Add | AtomicOp::Sub, ..))
             && !self.used[v.index()]
             && match inst.ty.scalar() {
-                // Sums of so few bits are better kept where they are wide.
+                // Sums of narrow types are more accurate in a wider type.
                 Some(Scalar::F16 | Scalar::U1) | None => false,
                 Some(s) => self.options.fast_math || !s.is_float(),
             }

@@ -7,7 +7,7 @@ use octants_ir::BufferId;
 pub struct RaceWatch {
     /// The buffer of 64-bit words in which tasks count and note races.
     pub notes: BufferId,
-    /// For each watched buffer, the buffer of words beside it, and the scalars of an element.
+    /// For each watched buffer, the buffer of its shadow words, and the number of scalars of an element.
     pub words: Vec<(BufferId, BufferId, u64)>,
     /// The same for buffers that concurrent groups share.
     pub group_words: Vec<(BufferId, BufferId, u64)>,

@@ -1,7 +1,7 @@
 //! Makes a kernel on split arrays run on a range of rows, which a launch gives.
 //!
-//! Two parameters are added behind the others, the first row and the row behind the last. Each parallel loop that
-//! touches split arrays runs the iterations that own these rows: one axis of it is cut. Other loops stay whole.
+//! Two parameters are appended: the first row, and the row after the last one. Each parallel loop that touches split
+//! arrays runs the iterations that own these rows: one axis of it is cut. Other loops stay whole.
 
 use std::collections::BTreeSet;
 
@@ -55,7 +55,7 @@ pub fn split_tasks(program: &Program, split: &BTreeSet<BufferId>) -> Vec<Option<
         let root = body.block(body.root).iter();
         let mut found = root.filter_map(|&v| {
             let is_loop = matches!(&body.inst(v).op, Op::For(l) if runs_in_parallel(l));
-            is_loop.then(|| code.split_loop(body, v).expect("compiler bug: a loop was cut that has to be whole"))
+            is_loop.then(|| code.split_loop(body, v).expect("compiler bug: a loop that must not be split was split"))
         });
         found.next().flatten()
     };
@@ -63,7 +63,7 @@ pub fn split_tasks(program: &Program, split: &BTreeSet<BufferId>) -> Vec<Option<
 }
 
 /// Lets indices that wrap around go on: `(i + 1) % n` becomes `i + 1`, which is a ghost row at the end of the array.
-/// For tasks whose split is known, because it does not show in them afterwards.
+/// For tasks whose split is known, because it cannot be derived from them afterwards.
 pub fn unwrap_rows(program: &mut Program, split: &BTreeSet<BufferId>) {
     if split.is_empty() {
         return;
@@ -88,12 +88,12 @@ pub fn unwrap_rows(program: &mut Program, split: &BTreeSet<BufferId>) {
     }
 }
 
-/// Makes the first index of an address that of an axis plus a distance.
+/// Replaces the first index of an address by that of an axis plus a distance.
 fn go_on(b: &mut Builder, address: ValueId, (at, axis): (ValueId, u32), distance: i64) {
     let Op::For(of) = &b.body.inst(at).op else { return };
     let ty = b.ty(of.dims[axis as usize].begin).clone();
     let index = b.push(Op::LoopIndex(at, axis), ty.clone());
-    let distance = b.int(distance, ty.scalar().expect("compiler bug: an index is a scalar"));
+    let distance = b.int(distance, ty.scalar().expect("compiler bug: an index is not a scalar"));
     let row = b.binary(BinaryOp::Add, index, distance);
     if let Op::BufferAddr(_, indices) = &mut b.body.inst_mut(address).op {
         indices[0] = row;
@@ -110,7 +110,7 @@ fn restrict(b: &mut Builder, at: ValueId, found: &SplitLoop, first: u32) {
             Some(Scalar::I64) => b.cast(row, Scalar::I64),
             _ => row,
         };
-        let scalar = b.ty(row).scalar().expect("compiler bug: a bound is a scalar");
+        let scalar = b.ty(row).scalar().expect("compiler bug: a bound is not a scalar");
         let shift = b.int(found.shift, scalar);
         let index = b.binary(BinaryOp::Sub, row, shift);
         b.binary(op, other, index)

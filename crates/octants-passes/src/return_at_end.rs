@@ -1,8 +1,8 @@
 //! Rewrites a function to return only at its end, so that it can be inlined.
 //!
-//! If only branches are in the way, the code after a returning branch moves into the other branch. Otherwise a flag
-//! records that the function has returned: a return within a loop leaves the loop, code after it runs only if the flag
-//! is unset, and enclosing loops are left too. The result passes through a local.
+//! If only branches intervene, the code after a returning branch moves into the other branch. Otherwise a flag records
+//! that the function has returned: a return within a loop leaves the loop, code after it runs only if the flag is
+//! unset, and enclosing loops are left too. The result passes through a local.
 
 use octants_diag::Span;
 use octants_ir::{BlockId, Body, Const, Function, LocalId, Op, Scalar, Type, UnaryOp, ValueId};
@@ -102,7 +102,7 @@ fn move_returns(body: &mut Body, block: BlockId, result: Option<LocalId>) {
     }
 }
 
-/// What a return leaves first.
+/// The innermost construct that a return leaves.
 #[derive(Clone, Copy, PartialEq)]
 enum Around {
     Function,

@@ -52,7 +52,7 @@ fn share_within(b: &mut Builder, block: BlockId) {
             continue;
         }
         let reciprocal = *reciprocals.entry(divisor).or_insert_with(|| {
-            let one = b.float(1.0, of_divisor.scalar().expect("compiler bug: a quotient without scalars"));
+            let one = b.float(1.0, of_divisor.scalar().expect("compiler bug: a quotient of a type without scalars"));
             let one = b.splat(one, &of_divisor);
             b.binary(BinaryOp::Div, one, divisor)
         });
@@ -62,12 +62,12 @@ fn share_within(b: &mut Builder, block: BlockId) {
     }
 }
 
-/// What a float is divided by what: of equal components one stands for all.
+/// The dividend and divisor of a float division; a splat divisor is represented by its component.
 fn division(body: &Body, v: ValueId) -> Option<(ValueId, ValueId)> {
     let Inst { op: Op::Binary(BinaryOp::Div, dividend, divisor), ty, .. } = body.inst(v) else { return None };
     let divisor = if let Op::Splat(component) = body.inst(*divisor).op { component } else { *divisor };
     let is_constant = body.as_const(divisor).is_some();
-    // A quotient of numbers of 16 bits may be one where the reciprocal is not: that of 2^-17 is infinite.
+    // A quotient of 16-bit floats may be finite although the reciprocal is not: that of 2^-17 is infinite.
     let has_range = matches!(ty.scalar()?, Scalar::F32 | Scalar::F64);
     (has_range && !is_constant).then_some((*dividend, divisor))
 }

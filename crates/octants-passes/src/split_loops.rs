@@ -15,7 +15,7 @@ use octants_ir::{AtomicOp, Body, Buffer, BufferId, Effect, ForLoop, Function, In
 
 use crate::split_rows::{LastRow, Row, RowBound, RowCount, Rows};
 
-/// Rows that are touched beside the one that an iteration owns.
+/// Rows that are accessed in addition to the one that an iteration owns.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Halo {
     /// Rows before it.
@@ -43,7 +43,7 @@ pub struct SplitLoop {
     pub updates: BTreeMap<BufferId, AtomicOp>,
     /// The split arrays whose rows are taken modulo their number.
     pub wraps: BTreeSet<WrappedRows>,
-    /// Constants that a read is clamped to. Each has to be the last row of the array.
+    /// Constants that a read is clamped to. Each must be the last row of the array.
     pub last_rows: BTreeSet<(BufferId, i64)>,
 }
 
@@ -65,13 +65,13 @@ pub struct LocalRows {
 pub struct WrappedRows {
     /// The array.
     pub buffer: BufferId,
-    /// What the code takes for the number of rows, where that is a constant.
+    /// The number of rows that the code assumes, if it is a constant.
     pub modulus: Option<i64>,
-    /// The end of the rows that iterations own, where that is a constant. It is not behind the last row.
+    /// The end of the rows that iterations own, if it is a constant. It is not after the last row.
     pub end: Option<i64>,
 }
 
-/// What a kernel's code is asked about split arrays.
+/// Properties of a kernel's code with regard to split arrays.
 pub struct SplitCode<'a> {
     buffers: &'a [Buffer],
     split: &'a BTreeSet<BufferId>,
@@ -395,7 +395,7 @@ impl<'a> SplitCode<'a> {
         let distance = |row: Row| if row.modulus.is_some() { 0 } else { row.distance };
         let nearest = rows.min_by_key(|row| (row.modulus.is_some(), distance(*row).abs(), distance(*row)));
         nearest.map(|row| (row.axis, distance(row))).ok_or_else(|| {
-            let access = accesses.first().expect("compiler bug: there are accesses");
+            let access = accesses.first().expect("compiler bug: no access to a split array");
             let text = format!(
                 "cannot decide which rank runs an iteration: apart from `{}`, no split array is indexed by the loop \
                  variable",
@@ -449,13 +449,13 @@ impl<'a> SplitCode<'a> {
     }
 }
 
-/// The loop is a task of its own.
+/// The loop is a separate task.
 pub fn runs_in_parallel(of: &ForLoop) -> bool {
     of.parallel.as_ref().is_some_and(|config| !config.serialize)
 }
 
 fn body_of(op: &Op) -> octants_ir::BlockId {
-    let Op::For(l) = op else { unreachable!("compiler bug: a loop was found") };
+    let Op::For(l) = op else { unreachable!("compiler bug: no loop") };
     l.body
 }
 

@@ -15,7 +15,7 @@ pub enum RowBound {
     Param(u32),
 }
 
-/// The last row of an array, as code has it.
+/// The last row of an array, as the code computes it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LastRow {
     /// A constant, which a launch compares with the array.
@@ -62,7 +62,7 @@ impl Row {
     }
 }
 
-/// Where the rows of a loop come from.
+/// The source of a loop's rows.
 pub(crate) struct Rows<'a> {
     pub sums: Sums<'a>,
     pub body: &'a Body,
@@ -136,8 +136,8 @@ impl Rows<'_> {
         Some(Row { modulus: Some(count), ..self.of_sum(&sum)? })
     }
 
-    /// Whether all indices of an axis are rows once `shift` is added: `Some` if they are, with the end of these rows
-    /// where it is a constant, which a launch compares with the array.
+    /// Whether all indices of an axis are rows once `shift` is added: `Some` if they are, with the end of these rows if
+    /// it is a constant, which a launch compares with the array.
     pub fn stays_inside(&mut self, of: Range, shift: i64) -> Option<Option<i64>> {
         if !self.is_at_least(of.begin, -shift) {
             return None;

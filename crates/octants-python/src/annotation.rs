@@ -28,7 +28,7 @@ pub enum ParamKind {
     Either,
     /// An instance of a `dataclasses.dataclass`: the class and its members.
     Dataclass(Py<PyType>, Vec<(Py<PyString>, ParamKind)>),
-    /// Nothing: the message says why.
+    /// Nothing: the message gives the reason.
     Refused(String),
 }
 
@@ -61,7 +61,7 @@ pub struct ArrayKind {
     pub clamped: bool,
     /// A `qd.BufferView`, and nothing else.
     pub view: bool,
-    /// `None`, a compile-time value, may stand for the array.
+    /// `None`, a compile-time value, may be passed instead of the array.
     pub optional: bool,
     /// One of our ndarrays has a gradient.
     pub needs_grad: bool,
@@ -135,7 +135,7 @@ pub fn struct_type(object: &Bound<'_, PyAny>, config: &Config) -> PyResult<Optio
 /// A field of a dataclass: name and annotation.
 pub type Member<'py> = (String, Bound<'py, PyAny>);
 
-/// The fields of a `dataclasses.dataclass` class: names and annotations, or `None` where the class is none.
+/// The fields of a `dataclasses.dataclass` class: names and annotations, or `None` if the class is not a dataclass.
 pub fn dataclass_fields<'py>(class: &Bound<'py, PyAny>) -> PyResult<Option<Vec<Member<'py>>>> {
     let py = class.py();
     if !class.is_instance_of::<PyType>() || !class.hasattr(pyo3::intern!(py, "__dataclass_fields__"))? {
@@ -272,7 +272,7 @@ fn array_kind(annotation: &Bound<'_, PyAny>, config: &Config) -> PyResult<ArrayK
     {
         elem = Some(element_type(*s, &shape.extract::<Vec<u32>>()?)?);
     }
-    // `qd.types.vector(3)`. An element shape beside a scalar names that scalar.
+    // `qd.types.vector(3)`. An element shape next to a scalar refers to that scalar.
     let any_scalar = match marker(&dtype).as_deref() {
         Some("tensor_type") => dtype.getattr(pyo3::intern!(py, "any_scalar"))?.is_truthy()?,
         _ => false,

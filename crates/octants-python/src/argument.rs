@@ -63,7 +63,7 @@ pub struct Gathered<'py> {
     pub numbers: Option<SmallVec<[u64; 4]>>,
     /// The label of the checkpoint at which the launch resumes.
     pub resumes_at: Option<i64>,
-    /// The launches that this one differentiates, if it is of a gradient.
+    /// The launches that this one differentiates, if it is a gradient's launch.
     pub follows: Option<Follows>,
     /// The package's object for the launch, if its arrays are split over ranks.
     pub split_launch: Option<Bound<'py, PyAny>>,
@@ -130,7 +130,7 @@ impl<'py> Gathered<'py> {
         Gathered::of(program.serial, program.session.config().raise_on_templated_floats)
     }
 
-    /// The same, for a program of which only this is known.
+    /// The same, for a program of which only its serial is known.
     #[inline(always)]
     pub fn of(serial: u64, no_template_floats: bool) -> Gathered<'py> {
         Gathered {

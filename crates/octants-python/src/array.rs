@@ -22,7 +22,7 @@ pub fn view(value: &Bound<'_, PyAny>) -> PyResult<Option<ArrayView>> {
     let py = value.py();
     let numpy = Known::get(py)?.np_ndarray.bind(py);
     if value.is_instance(numpy)? {
-        // Only a class of its own can have a mask.
+        // Only a subclass can have a mask.
         if !value.get_type().is(numpy) && value.is_instance(&py.import("numpy.ma")?.getattr("MaskedArray")?)? {
             return Err(PyValueError::new_err(
                 "a masked array cannot be used in a kernel, which ignores its mask: pass `array.filled(...)`",

@@ -134,7 +134,7 @@ impl ArrayView {
         })
     }
 
-    /// Folds the trailing axes into the element type that an annotation asks for. False when they do not match.
+    /// Folds the trailing axes into the element type that an annotation requests. False when they do not match.
     pub fn fold_elements(&mut self, elem: &Type) -> bool {
         let shape = elem.shape();
         if shape.is_empty() {

@@ -19,7 +19,7 @@ pub enum Scope {
 }
 
 thread_local! {
-    // Beside the scope itself, for the hot path.
+    // Stored in addition to the scope, for the hot path.
     static OPEN: Cell<bool> = const { Cell::new(false) };
     static SCOPE: RefCell<Option<Scope>> = const { RefCell::new(None) };
 }

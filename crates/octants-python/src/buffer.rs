@@ -45,7 +45,7 @@ impl Buffer {
         &self.memory
     }
 
-    /// The program that it is of.
+    /// Its program.
     #[inline]
     pub fn serial(&self) -> u64 {
         self.serial

@@ -216,7 +216,7 @@ impl CapturedGraph {
         Ok(())
     }
 
-    /// Makes a graph of the recorded launches.
+    /// Builds a graph from the recorded launches.
     fn finish(&self) {
         let _ = self.graph.set(runtime::CapturedGraph::of(&self.capture));
     }

@@ -227,7 +227,7 @@ fn members<'py>(dict: &Bound<'py, PyAny>, world: &impl Handles<'py>) -> PyResult
 fn field<'py>(object: &Bound<'py, PyAny>, world: &impl Handles<'py>) -> PyResult<FieldDesc> {
     let py = object.py();
     let root = object.getattr(pyo3::intern!(py, "_root"))?;
-    // Lays the tree out, and raises where the program that made it has ended.
+    // Lays out the tree; raises if its program has ended.
     root.getattr(pyo3::intern!(py, "buffer"))?;
     let root = world.handle(root).0;
     let scalar = scalar_by_name(&object.getattr(pyo3::intern!(py, "_dtype_name"))?.extract::<String>()?)?;
@@ -247,7 +247,7 @@ fn field<'py>(object: &Bound<'py, PyAny>, world: &impl Handles<'py>) -> PyResult
     Ok(FieldDesc { name, elem, shape, offset, components, is_sparse, is_metadata, packed })
 }
 
-/// Where the components of a field of a quantized type are: `Field._packed`, which describes the tuples.
+/// The placements of the components of a field of a quantized type: `Field._packed`, which describes the tuples.
 fn packed_components(field: &Bound<'_, PyAny>) -> PyResult<Vec<PackedComponent>> {
     let py = field.py();
     let found = field.getattr(pyo3::intern!(py, "_packed"))?;

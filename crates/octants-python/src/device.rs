@@ -1,7 +1,7 @@
 //! [`Device`]: a device of this process as a Python object, and how further ones are opened.
 //!
-//! A device has a program of its own, which begins with the options of the default one. It is found again by its name,
-//! so that there is one program for each device.
+//! A device has its own program, which starts with the options of the default one. It is found again by its name, so
+//! that there is one program for each device.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::program_functions::{option_value, sync_one};
 use crate::stream::{OnDevice, enter_device, leave_device};
 use crate::{detached, errors, plain_python, races};
 
-/// Options that all devices of a process share, or that the name of the device stands for.
+/// Options that all devices of a process share, or that the name of the device implies.
 const SHARED: &[&str] = &[
     "arch",
     "device",
@@ -52,7 +52,7 @@ impl Device {
 
 #[pymethods]
 impl Device {
-    /// Its name: the kind, and the number where that is known, such as `gpu:1`.
+    /// Its name: the kind, and the number if it is known, such as `gpu:1`.
     #[getter]
     fn name(&self) -> &str {
         &self.name
@@ -110,7 +110,8 @@ impl Device {
     }
 }
 
-/// The scope of a program's device, for work with an object of that program. Nothing changes on a thread that is there.
+/// The scope of a program's device, for work with an object of that program. Has no effect on a thread that already
+/// uses this device.
 #[pyclass(module = "octants._octants", frozen)]
 pub struct ProgramScope {
     serial: u64,
@@ -179,7 +180,7 @@ pub fn open_device(py: Python<'_>, name: &str, options: Option<&Bound<'_, PyDict
     for notice in session.take_notices() {
         Package::get(py)?.logging.call_method1(py, "warn", (notice,))?;
     }
-    // The name of a kind may stand for several.
+    // The name of a kind may denote several.
     let name = if is_host { known } else { session.device_name() };
     match detached::working(py, || program::join(session, name, epoch)) {
         Some(program) => Ok(Device::of(&program)),

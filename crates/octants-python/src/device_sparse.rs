@@ -10,7 +10,7 @@ use crate::program;
 use crate::stream::stream_or_current;
 use crate::waiting::{raised, waiting};
 
-/// Why the program's device has no sparse library for "products" or "solvers": a sentence that says what to install.
+/// Why the program's device has no sparse library for "products" or "solvers": a sentence that names what to install.
 /// `None` if it has one.
 #[pyfunction]
 pub fn missing_sparse_library(py: Python<'_>, work: &str) -> PyResult<Option<String>> {

@@ -51,7 +51,7 @@ pub struct Device {
 #[repr(C)]
 pub struct Tensor {
     data: *mut c_void,
-    /// Where it is.
+    /// Its device.
     pub device: Device,
     ndim: i32,
     element: Element,

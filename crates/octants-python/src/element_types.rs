@@ -21,7 +21,7 @@ pub fn element_type(scalar: Scalar, shape: &[u32]) -> PyResult<Type> {
 pub fn scalar_of(ty: &Type) -> Scalar {
     match ty {
         Type::Scalar(s) | Type::Vector(s, _) | Type::Matrix(s, _, _) => *s,
-        _ => unreachable!("compiler bug: an array's element is a scalar or a tensor"),
+        _ => unreachable!("compiler bug: an array element that is neither a scalar nor a tensor"),
     }
 }
 

@@ -94,7 +94,7 @@ pub fn lies_on_host(value: &Bound<'_, PyAny>, tensor: &Tensor) -> PyResult<bool>
 /// The view of an object that a table describes.
 pub fn view(value: &Bound<'_, PyAny>) -> PyResult<Option<ArrayView>> {
     let Some(tensor) = describe(value)? else { return Ok(None) };
-    // SAFETY: nothing else has been asked of the library since.
+    // SAFETY: the library was not called since.
     let Some(mut view) = (unsafe { view_of(&tensor, false, None) })? else { return Ok(None) };
     view.host = lies_on_host(value, &tensor)?;
     Ok(Some(view))

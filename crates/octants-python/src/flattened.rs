@@ -36,7 +36,7 @@ struct Seen {
     before: bool,
     /// Calls to skip before it is flattened again.
     wait: u32,
-    /// The initial value of `wait` the last time.
+    /// The initial value of `wait` in the last call.
     pause: u32,
 }
 

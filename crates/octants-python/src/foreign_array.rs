@@ -46,7 +46,7 @@ pub fn view(value: &Bound<'_, PyAny>) -> PyResult<Option<ArrayView>> {
     if let Some(name) = program::array_protocol()
         && let Some(shown) = value.getattr_opt(name)?
     {
-        // The protocol does not say whose memory it is.
+        // The protocol does not specify the owner of the memory.
         if program::are_several()
             && let Some(device) = dlpack::device_of(value)?
         {

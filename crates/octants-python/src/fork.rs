@@ -18,7 +18,7 @@ use crate::{detached, program};
 /// Before a fork: waits for what other threads are doing.
 #[pyfunction]
 pub fn before_fork(py: Python<'_>) {
-    // Where there are streams, the child begins again whatever runs on them.
+    // If there are streams, the child creates new ones.
     detached::pause_for_fork(py, program::are_immediate());
 }
 

@@ -32,7 +32,7 @@ impl Wrapped {
 
     /// The Python function.
     pub fn get<'py>(&self, py: Python<'py>) -> &Bound<'py, PyAny> {
-        self.function.as_ref().expect("compiler bug: a function of nothing").bind(py)
+        self.function.as_ref().expect("compiler bug: a function without a body").bind(py)
     }
 
     /// The function may refer to the class that holds it: the collector must see that.

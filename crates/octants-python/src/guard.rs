@@ -57,7 +57,7 @@ impl Path {
         Path { param: self.param, steps, live: self.live }
     }
 
-    /// The attributes, where there are no other steps.
+    /// The attributes, if there are no other steps.
     pub fn attributes(&self) -> Option<Vec<&str>> {
         self.steps
             .iter()
@@ -117,7 +117,7 @@ pub struct LiveNumber {
 enum Expected {
     /// This very object.
     Same(Py<PyAny>),
-    /// This very object, as long as it lives.
+    /// This object, while it is alive.
     Alive(Py<PyWeakrefReference>),
     /// A value of the same type, equal to this one.
     Equal(Py<PyAny>),
@@ -155,12 +155,12 @@ impl Guard {
         self.expected.traverse(visit)
     }
 
-    /// Slots of the launch are filled only where it holds.
+    /// Slots of the launch are filled only if it holds.
     pub fn fills_slots(&self) -> bool {
         matches!(self.expected, Expected::Array { .. })
     }
 
-    /// The object whose attribute it looks at, and the attribute's name; `None` where it looks at an item.
+    /// The object whose attribute it looks at, and the attribute's name; `None` if it reads an item.
     pub fn attribute_of(&self, py: Python<'_>) -> Option<(Route, Py<PyString>)> {
         let (Walk::Attribute(name), owner) = self.route.walk.split_last()? else { return None };
         let route = Route {
@@ -338,7 +338,7 @@ impl Expected {
     }
 }
 
-/// Whether objects of this class are distinguished by what they hold, as those of enums and of frozen dataclasses are.
+/// Whether objects of this class are compared by value, like those of enums and of frozen dataclasses.
 fn is_value(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     let py = object.py();
     let (class, plain) = (object.get_type(), py.get_type::<PyAny>());
@@ -432,7 +432,7 @@ impl LiveNumber {
         self.route.text.trim_start_matches('.')
     }
 
-    /// The slot that it goes to.
+    /// Its slot.
     #[inline]
     pub fn slot(&self) -> usize {
         self.to as usize

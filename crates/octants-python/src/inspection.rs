@@ -73,17 +73,17 @@ pub fn code_targets() -> Vec<(&'static str, Vec<String>)> {
     backends().code_targets()
 }
 
-/// Whether options or the environment ask for files.
+/// Whether options or the environment request files.
 fn dumps(program: &Program) -> bool {
     program.session.config().dumps_code() || dumps_stages()
 }
 
-/// Whether compilations of a program are to be shown: to the observer, or in files that options ask for.
+/// Whether compilations of a program are to be shown: to the observer, or to files that options request.
 pub fn is_observed(program: &Program) -> bool {
     dumps(program) || OBSERVER.lock().unwrap_or_else(PoisonError::into_inner).is_some()
 }
 
-/// Calls the observer, if there is one, and writes the files that options ask for.
+/// Calls the observer, if there is one, and writes the files that options request.
 pub fn show(py: Python<'_>, program: &Program, inspection: impl Fn() -> Inspection) -> PyResult<()> {
     if dumps(program) {
         Package::get(py)?.write_code.bind(py).call1((inspection(), dumps_stages()))?;

@@ -104,7 +104,7 @@ impl<'a, 'py, L: HoldLater + ?Sized> Interpreter<'a, 'py, L> {
     }
 }
 
-/// Signals are handled there alone.
+/// Signals are handled only there.
 fn is_main_thread(py: Python<'_>) -> PyResult<bool> {
     let threading = py.import("threading")?;
     let main = threading.call_method0("main_thread")?.getattr("ident")?;

@@ -201,11 +201,11 @@ impl Kernel {
 }
 
 /// Lets `object.kernel(...)` call the kernel with the object as first argument, as it does functions, without a bound
-/// method in between. The interpreter remembers where it found a method only of types that cannot change.
+/// method in between. The interpreter caches method lookups only for immutable types.
 pub fn call_as_methods(py: Python<'_>) {
     let class = py.get_type::<Kernel>();
-    // SAFETY: the type is alive, and nothing else knows it yet. What the flag promises holds: `__get__` of an instance
-    // returns an object that calls the kernel with the instance ahead of its arguments.
+    // SAFETY: the type is alive, and nothing else knows it yet. The guarantee of the flag holds: `__get__` of an
+    // instance returns an object that calls the kernel with the instance ahead of its arguments.
     unsafe {
         (*class.as_type_ptr()).tp_flags |= ffi::Py_TPFLAGS_METHOD_DESCRIPTOR | ffi::Py_TPFLAGS_IMMUTABLETYPE;
         ffi::PyType_Modified(class.as_type_ptr());

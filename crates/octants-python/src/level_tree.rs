@@ -84,12 +84,12 @@ impl LevelTree {
         self.layout.as_ref().map_or(0, |layout| layout.cell_bytes(LevelId(level)))
     }
 
-    /// Where a level begins in a cell of the level above; 0 before the tree is laid out.
+    /// The offset of a level in a cell of its parent; 0 before the tree is laid out.
     fn offset_in_cell(&self, level: u32) -> u64 {
         self.layout.as_ref().map_or(0, |layout| layout.offset_in_cell(LevelId(level)))
     }
 
-    /// Where a component is.
+    /// The placement of a component.
     fn placement(&self, place: u32) -> PyResult<Placement> {
         Ok(Placement::new(self.laid_out()?.placement(&self.tree, LevelId(place))))
     }
@@ -150,7 +150,7 @@ impl Area {
         self.area.candidates
     }
 
-    /// Candidates that one thread looks at when active cells are listed.
+    /// Candidates that one thread checks when active cells are listed.
     #[getter]
     fn chunk(&self) -> u64 {
         self.area.chunk

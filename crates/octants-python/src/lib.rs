@@ -83,7 +83,7 @@ mod world;
 
 use pyo3::prelude::*;
 
-// Nothing here is known to need the lock of the interpreter, but without it nothing has been tested.
+// Nothing here is known to need the GIL, but nothing was tested without it.
 #[pymodule(gil_used = true)]
 fn _octants(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(package::register, m)?)?;

@@ -22,13 +22,13 @@ pub struct Known {
     pub np_floating: Py<PyType>,
     /// `functools.partial`.
     pub partial: Py<PyType>,
-    /// Objects the compiler knows by identity, by address.
+    /// Objects that the compiler recognizes by identity, by address.
     builtins: HashMap<usize, (&'static str, Py<PyAny>)>,
     /// Scalar types of numpy and their names here, by address.
     np_scalars: HashMap<usize, (&'static str, Py<PyAny>)>,
 }
 
-/// Names of Python's builtins that have a meaning of their own in kernels.
+/// Names of Python's builtins that have a special meaning in kernels.
 const BUILTINS: &[&str] = &[
     "range",
     "len",
@@ -138,7 +138,7 @@ impl Known {
         })
     }
 
-    /// The compiler's name of an object that it knows by identity.
+    /// The compiler's name of an object that it recognizes by identity.
     pub fn builtin(&self, object: &Bound<'_, PyAny>) -> Option<&'static str> {
         self.builtins.get(&(object.as_ptr() as usize)).map(|(name, _)| *name)
     }
@@ -159,7 +159,7 @@ pub fn own_marker(class: &Bound<'_, PyAny>) -> Option<String> {
     text_attribute(class, pyo3::intern!(class.py(), "_octants_entity"))
 }
 
-/// `getattr(object, name)` where it is a string.
+/// `getattr(object, name)` if it is a string.
 pub fn text_attribute(object: &Bound<'_, PyAny>, name: &Bound<'_, PyString>) -> Option<String> {
     let value = object.getattr_opt(name).ok().flatten()?;
     value.cast::<PyString>().ok()?.to_str().ok().map(str::to_string)

@@ -49,7 +49,7 @@ impl Ndarray {
         }
     }
 
-    /// A gradient was asked for: the attribute `grad` holds it.
+    /// A gradient was requested: the attribute `grad` holds it.
     pub fn has_grad(&self) -> bool {
         self.needs_grad
     }
@@ -244,7 +244,7 @@ impl Ndarray {
         self.elem.leaves().first().map_or("f32", |s| s.name())
     }
 
-    /// Whether a gradient was asked for.
+    /// Whether a gradient was requested.
     #[getter]
     fn needs_grad(&self) -> bool {
         self.needs_grad
@@ -256,7 +256,7 @@ impl Ndarray {
         self.memory().is_alive()
     }
 
-    /// Raises where the program that made it has ended.
+    /// Raises if its program has ended.
     fn check_alive(&self, py: Python<'_>) -> PyResult<()> {
         if self.memory().is_alive() { Ok(()) } else { Err(errors::dead_object(py, "ndarray")) }
     }

@@ -42,10 +42,10 @@ pub struct Package {
     pub fastcache_observations: Py<PyAny>,
     /// The same for other kernels.
     pub cache_observations: Py<PyAny>,
-    /// Writes the files with code that options ask for, of an `Inspection`.
+    /// Writes the code files that options request, from an `Inspection`.
     pub write_code: Py<PyAny>,
     /// The class of launches on arrays that are split over ranks. `begin` takes a kernel's name, what its tasks do, the
-    /// arrays, and the handle of the stream. It returns the object that `kernel/split_launch.rs` asks, if there are
+    /// arrays, and the handle of the stream. It returns the object that `kernel/split_launch.rs` calls, if there are
     /// other ranks.
     pub split_launch: Py<PyAny>,
     /// The module that logs messages.

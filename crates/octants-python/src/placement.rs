@@ -89,7 +89,7 @@ impl Placement {
 
     /// First byte and number of bytes, when the items fill a range without gaps; `components` as of [`common_step`].
     fn gapless_range(&self, itemsize: u64, components: u64, step: i64) -> Option<(u64, u64)> {
-        // Components that go downwards, or lie in one place, fill no range.
+        // Components with negative or zero strides do not fill a range.
         let stride = u64::try_from(step).ok()?;
         let range = self.place.gapless_range(itemsize, Digit { extent: components, stride })?;
         Some((range.start, range.end - range.start))
@@ -106,7 +106,7 @@ pub fn component_offsets(placements: Vec<PyRef<'_, Placement>>, index: Vec<u64>)
     placements.iter().map(|p| p.place.offset_of(&index)).collect()
 }
 
-/// The distance in bytes from each component of an element to the next, where it is the same for all.
+/// The distance in bytes between the components of an element, if it is constant.
 #[pyfunction]
 pub fn common_step(placements: Vec<PyRef<'_, Placement>>) -> Option<i64> {
     octants_layout::common_step(placements.iter().map(|p| &p.place))

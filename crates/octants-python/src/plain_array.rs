@@ -50,7 +50,7 @@ impl<'py> Gathered<'py> {
             let array = unsafe { value.cast_unchecked::<PyUntypedArray>() };
             return Ok(self.take_numpy(wanted, array));
         }
-        // The first object of a type takes the general path, which looks for the type's table.
+        // The first object of a type takes the general path, which looks up the type's table.
         if exchange_table::has_described(value)
             && let Some(tensor) = exchange_table::describe(value)?
         {
@@ -61,7 +61,7 @@ impl<'py> Gathered<'py> {
 
     /// Converts a tensor that was just described.
     fn take_described(&mut self, wanted: &ArrayKind, value: &Bound<'py, PyAny>, tensor: &Tensor) -> PyResult<bool> {
-        // SAFETY: nothing else has been asked of the library since.
+        // SAFETY: the library was not called since.
         let (shape, row_major) = unsafe { (tensor.extents(), tensor.is_row_major()) };
         let Some(scalar) = tensor.scalar().filter(|_| row_major) else { return Ok(false) };
         // The library may reuse the shape once it is asked for the gradient.

@@ -31,7 +31,7 @@ pub fn run_as_python(runner: Option<Py<PyAny>>) {
     drop(old);
 }
 
-/// Whether kernels run as Python. Asked at every launch.
+/// Whether kernels run as Python. Called at every launch.
 #[inline]
 pub fn is_active() -> bool {
     ACTIVE.load(Ordering::Relaxed)

@@ -100,14 +100,14 @@ pub fn compile_phases() -> Vec<&'static str> {
     Phase::ALL.iter().map(|p| p.name()).collect()
 }
 
-/// Forgets what `compilations` tells.
+/// Clears the records of `compilations`.
 #[pyfunction]
 pub fn clear_compilations(py: Python<'_>) -> PyResult<()> {
     program::require(py)?.session.clear_compilations();
     Ok(())
 }
 
-/// The device's name, and bytes: those that buffers hold and those the device has, where known.
+/// The device's name, and bytes: those that buffers hold and those of the device, if known.
 #[pyfunction]
 pub fn memory_info(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     let program = program::require(py)?;

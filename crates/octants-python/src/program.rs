@@ -30,7 +30,7 @@ pub struct Program {
     pub followed: Mutex<Vec<Stream>>,
 }
 
-/// The programs that run, each on a device of its own.
+/// The running programs, each on its own device.
 #[derive(Default)]
 struct Running {
     /// That of `init`.
@@ -56,7 +56,7 @@ static EPOCH: AtomicU64 = AtomicU64::new(0);
 static SERIALS: AtomicU64 = AtomicU64::new(0);
 /// That of the default program; zero without one.
 static DEFAULT: AtomicU64 = AtomicU64::new(0);
-/// A program was made beside the default one. Until then no thread can be on another device.
+/// Whether a program other than the default one was created. Until then no thread can be on another device.
 static SEVERAL: AtomicBool = AtomicBool::new(false);
 static FOLLOWS_TORCH: AtomicBool = AtomicBool::new(false);
 
@@ -92,7 +92,7 @@ pub fn are_several() -> bool {
     SEVERAL.load(Ordering::Relaxed)
 }
 
-/// Whether work that names no stream goes to torch's current one.
+/// Whether work without an explicit stream runs on torch's current stream.
 #[inline]
 pub fn follows_torch() -> bool {
     FOLLOWS_TORCH.load(Ordering::Acquire)
@@ -108,7 +108,7 @@ pub fn by_serial(serial: u64) -> Option<Arc<Program>> {
     running().find(serial).cloned()
 }
 
-/// This thread's current program, or the error that says what to do.
+/// This thread's current program, or an error with advice.
 pub fn require(py: Python<'_>) -> PyResult<Arc<Program>> {
     current().ok_or_else(|| {
         if HERE.get() != 0 {
@@ -118,7 +118,7 @@ pub fn require(py: Python<'_>) -> PyResult<Arc<Program>> {
     })
 }
 
-/// The program that `init` made, or the error that says what to do.
+/// The program that `init` created, or an error with advice.
 pub fn default(py: Python<'_>) -> PyResult<Arc<Program>> {
     let found = running().default.clone();
     found.ok_or_else(|| errors::no_program(py, FORKED.load(Ordering::Acquire)))
@@ -139,12 +139,12 @@ pub fn all() -> Vec<Arc<Program>> {
     running().all().cloned().collect()
 }
 
-/// Puts this thread on the program with this serial. Returns what [`go_back`] takes.
+/// Makes the program with this serial current on this thread. Returns what [`go_back`] takes.
 pub fn go_to(serial: u64) -> u64 {
     HERE.replace(if serial == DEFAULT.load(Ordering::Acquire) { 0 } else { serial })
 }
 
-/// Puts this thread back on the program that it was on.
+/// Restores this thread's previous program.
 pub fn go_back(before: u64) {
     HERE.set(before);
 }
@@ -268,7 +268,7 @@ pub fn write_printed(py: Python<'_>) -> PyResult<()> {
     Ok(())
 }
 
-/// The current program's device as DLPack names it; the host where there is no program.
+/// The current program's device as DLPack names it; the host if there is no program.
 pub fn dlpack_device() -> (i32, i32) {
     current().map_or((1, 0), |p| p.session.device().dlpack_device())
 }
@@ -283,7 +283,7 @@ pub fn device_name() -> String {
     current().map_or_else(|| "the CPU".to_string(), |p| p.session.device().name().to_string())
 }
 
-/// True while all programs do all work within the call that asks for it.
+/// True while the devices of all programs are synchronous.
 pub fn are_immediate() -> bool {
     running().all().all(|p| p.session.device().is_immediate())
 }

@@ -111,7 +111,7 @@ pub fn end_process(py: Python<'_>, wait: bool) -> PyResult<()> {
     }
     let end = end_program(py);
     if programs.iter().any(|p| p.session.device().is_abandoned()) {
-        // Nobody waits for the thread: it ends with the process.
+        // The thread is not joined: it ends with the process.
         std::thread::spawn(|| {
             std::thread::sleep(LONGEST_EXIT);
             eprintln!("octants: the device is still at work, and the process does not end by itself: it is ended");

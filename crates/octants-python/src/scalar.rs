@@ -7,12 +7,12 @@ use pyo3::prelude::*;
 
 use crate::names::Known;
 
-/// Why a value is not a scalar of the wanted type.
+/// Why a value is not a scalar of the requested type.
 #[derive(Debug)]
 pub enum ScalarError {
     /// Not convertible at all.
     WrongType,
-    /// An integer that the wanted type does not hold.
+    /// An integer out of range of the requested type.
     OutOfRange,
     /// Python raised.
     Raised(PyErr),
@@ -109,7 +109,7 @@ fn long_bits(value: &Bound<'_, PyAny>, scalar: Scalar) -> Result<u64, ScalarErro
     Ok(bits & ((1 << width) - 1))
 }
 
-/// Numpy's integers, and its floats where those are wanted.
+/// Numpy's integers, and its floats if requested.
 fn is_numpy_number(value: &Bound<'_, PyAny>, floats: bool) -> Result<bool, ScalarError> {
     let py = value.py();
     let known = Known::get(py).map_err(ScalarError::Raised)?;

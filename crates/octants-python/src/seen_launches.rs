@@ -40,7 +40,7 @@ struct Seen {
 /// Launches with the same arguments.
 #[derive(Default)]
 struct Launches {
-    /// The distinct records; the last is the latest launch's.
+    /// The distinct records; the last one belongs to the latest launch.
     records: Vec<TripCountRecord>,
     /// Number of launches without a gradient so far.
     owed: usize,

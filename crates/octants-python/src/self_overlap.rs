@@ -8,7 +8,7 @@ const MOST_STEPS: u32 = 4096;
 /// An axis: the distance between neighbors in bytes, and the extent.
 type Axis = (i64, i64);
 
-/// Whether two elements of `elem` bytes share a byte. Yes, too, for an array that takes too long to tell.
+/// Whether two elements of `elem` bytes share a byte. Also true for an array that takes too long to check.
 pub fn may_overlap_itself(extents: &[u64], strides: &[i64], elem: u64) -> bool {
     if extents.contains(&0) {
         return false;

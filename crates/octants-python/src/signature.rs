@@ -37,7 +37,7 @@ pub struct Declaration<'py> {
 const CO_VARARGS: u32 = 4;
 const CO_VARKEYWORDS: u32 = 8;
 
-/// The names of a function's parameters; an error where it takes `*args` or `**kwargs`.
+/// The names of a function's parameters; an error if it takes `*args` or `**kwargs`.
 pub fn parameter_names(function: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
     let py = function.py();
     let code = function.getattr(pyo3::intern!(py, "__code__"))?;
@@ -124,7 +124,7 @@ pub fn declaration<'py>(function: &Bound<'py, PyAny>) -> PyResult<Declaration<'p
     Ok(Declaration { params, returns })
 }
 
-/// Raises for a parameter of a function that kernels call whose annotation is no type of the kernel language.
+/// Raises for a parameter of a `@qd.func` whose annotation is not a type of the kernel language.
 pub fn check_annotations(function: &Bound<'_, PyAny>) -> PyResult<()> {
     let py = function.py();
     let annotations = function.getattr(pyo3::intern!(py, "__annotations__"))?.cast_into::<PyDict>()?;

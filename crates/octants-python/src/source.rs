@@ -31,7 +31,7 @@ pub fn definition_length<'a>(lines: impl Iterator<Item = &'a str>) -> (usize, bo
     (length, false)
 }
 
-/// What a line may leave open for the next.
+/// The state that a line passes to the next one.
 #[derive(Default)]
 struct Scan {
     depth: u32,

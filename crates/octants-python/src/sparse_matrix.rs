@@ -199,7 +199,7 @@ impl HostMatrix {
         map!(&self.elements, m => m.transpose())
     }
 
-    /// Where each column's entries begin and the last one's end, the row of each entry, and its value.
+    /// Column offsets (the start of each column, and the end of the last one), the row of each entry, and its value.
     fn by_columns<'py>(&self, py: Python<'py>) -> (Bound<'py, PyAny>, Bound<'py, PyAny>, Bound<'py, PyAny>) {
         with!(&self.elements, m => (
             indices(py, m.starts().iter().copied()).into_any(),

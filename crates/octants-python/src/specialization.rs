@@ -313,7 +313,7 @@ impl Specialization {
         out
     }
 
-    /// Whether an array that the code reaches by two paths is the same in this call. The key does not say.
+    /// Whether an array that the code reaches by two paths is the same in this call. The key does not contain it.
     pub fn shares_memory(&self, slots: &[u64], spans: &[Span]) -> bool {
         self.captured.iter().enumerate().any(|(i, memory)| {
             let (low, high) = memory.span(slots);

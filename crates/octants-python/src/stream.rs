@@ -31,7 +31,7 @@ struct Scope {
 thread_local! {
     /// The scopes that this thread is in, innermost last.
     static SCOPES: RefCell<Vec<Scope>> = const { RefCell::new(Vec::new()) };
-    /// The innermost one is of a stream: launches look here.
+    /// The innermost one belongs to a stream: launches look here.
     static ON_STREAM: Cell<bool> = const { Cell::new(false) };
 }
 

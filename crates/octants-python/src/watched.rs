@@ -23,7 +23,7 @@ struct Members {
     object: Py<PyWeakrefReference>,
     /// The interpreter's version number of its class.
     class: c_uint,
-    /// Version of its dict when the members were last compared; 0 where there is none.
+    /// Version of its dict when the members were last compared; 0 if there is none.
     dict: AtomicU64,
     members: Vec<(Py<PyString>, Member)>,
 }
@@ -140,12 +140,12 @@ impl Members {
     }
 }
 
-/// Whether a value contributes the same to every call as long as it lives.
+/// Whether a value contributes the same to every call during its lifetime.
 fn is_constant(kind: &ParamKind, value: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(match kind {
         ParamKind::Array(wanted) if wanted.optional && value.is_none() => true,
         ParamKind::Array(_) => unwrap_tensor(value.clone())?.is_instance_of::<Ndarray>(),
-        // An ndarray, or a compile-time value: the key has that by value where it cannot change, by identity otherwise.
+        // An ndarray, or a compile-time value: the key contains an immutable one by value, and any other by identity.
         // Another library's array may be resized.
         ParamKind::Either => {
             let value = unwrap_tensor(value.clone())?;

@@ -155,7 +155,7 @@ impl<'py> PyWorld<'py> {
         self.reached.borrow().get(&obj).is_some_and(|path| path.live && path.attributes().is_some())
     }
 
-    /// A number that launches read again: a handle of its own, since equal numbers may be one object.
+    /// A number that launches read again: its own handle, because equal numbers may be one object.
     fn live_number(&self, from: Obj, name: &str, found: &Bound<'py, PyAny>) -> Option<Obj> {
         let path = self.reached.borrow().get(&from)?.then(Step::Attribute(name.to_string()));
         let float = found.is_instance_of::<PyFloat>();
@@ -316,7 +316,7 @@ fn python_function<'py>(object: &Bound<'py, PyAny>) -> (Bound<'py, PyAny>, bool)
     (object.clone(), false)
 }
 
-/// The text of a function and where it is.
+/// The source of a function and its location.
 fn source_file(py: Python<'_>, function: &Bound<'_, PyAny>, name: &str) -> PyResult<Arc<SourceFile>> {
     let code = function.getattr(pyo3::intern!(py, "__code__"))?;
     let path: String = code.getattr(pyo3::intern!(py, "co_filename"))?.extract()?;
@@ -519,7 +519,7 @@ impl World for PyWorld<'_> {
                 HostValue::IntVector(items) => Package::get(py)?.vector.bind(py).call1((items,))?,
             })
         };
-        let object = run().unwrap_or_else(|e| panic!("compiler bug: a plain Python object cannot be made: {e}"));
+        let object = run().unwrap_or_else(|e| panic!("compiler bug: cannot create a plain Python object: {e}"));
         self.handle(object)
     }
 
@@ -567,7 +567,7 @@ impl World for PyWorld<'_> {
     }
 
     fn runs_on_any_stack(&self) -> bool {
-        // From 3.14 on the interpreter knows the bounds of a thread's stack, and treats another stack as an overflow.
+        // From 3.14 on, the interpreter checks the bounds of a thread's stack, and treats another stack as an overflow.
         self.py.version_info() < (3, 14)
     }
 

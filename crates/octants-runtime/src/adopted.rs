@@ -14,7 +14,7 @@ use crate::error::Result;
 use crate::report::lock;
 use crate::stream::Stream;
 
-/// So many adopted streams are kept before those are looked for whose work is done.
+/// Number of adopted streams from which completed ones are searched for and released.
 const MANY: usize = 32;
 
 impl DeviceCore {
@@ -38,7 +38,7 @@ impl DeviceCore {
         Ok(stream)
     }
 
-    /// Lets go of all.
+    /// Releases all adopted streams.
     pub(crate) fn forget_adopted(&self) {
         let adopted = std::mem::take(&mut *lock(&self.adopted));
         drop(adopted);
@@ -46,7 +46,7 @@ impl DeviceCore {
 }
 
 impl StreamCore {
-    /// True when nobody but the device has the stream, its work is done, and no graph holds its memory.
+    /// Whether only the device still refers to the stream, its work is done, and no graph uses its memory.
     fn is_forgotten(self: &Arc<Self>) -> bool {
         let Some(last) = self.last else { return false };
         // SAFETY: the event is the stream's.
@@ -54,8 +54,8 @@ impl StreamCore {
         Arc::strong_count(self) == 1 && !self.was_captured.load(Ordering::Relaxed) && done()
     }
 
-    /// A stream with this handle is named again, perhaps another than before: work of ours that is still queued comes
-    /// first.
+    /// A call passes this handle again, possibly for a new stream: the stream waits for work that this program queued
+    /// earlier under the handle.
     pub(crate) fn name_again(&self) -> Result<()> {
         match self.last {
             // SAFETY: the caller names the stream, so that it lives; the event is the stream's own.
@@ -64,14 +64,14 @@ impl StreamCore {
         }
     }
 
-    /// Whether its owner may capture what this program queues on it into a graph. Nothing here captures a stream of our
-    /// own.
+    /// Whether its owner may capture what this program queues on it into a graph. The runtime never captures its own
+    /// streams.
     #[inline]
     pub(crate) fn may_be_captured(&self) -> bool {
         self.last.is_some()
     }
 
-    /// To be called when work was queued, while the stream is known to live.
+    /// Must be called after work was queued, while the stream is known to be alive.
     #[inline]
     pub(crate) fn mark_work(&self) -> Result<()> {
         match self.last {
@@ -82,7 +82,7 @@ impl StreamCore {
 
     fn mark_foreign(&self, last: EventHandle) -> Result<()> {
         if self.is_captured()? {
-            // The work is done when, and as often as, the owner of the graph says.
+            // The owner of the graph decides when and how often the work runs.
             self.was_captured.store(true, Ordering::Relaxed);
             return Ok(());
         }
@@ -96,21 +96,21 @@ impl StreamCore {
     /// Waits for the work that this program has queued.
     pub(crate) fn wait_for_own_work(&self, caller: &dyn Caller) -> Result<()> {
         let Some(last) = self.last else {
-            // SAFETY: a stream of our own lives as long as this.
+            // SAFETY: a stream that this program created lives as long as `self`.
             return unsafe { self.wait_or_leave(caller) };
         };
         // SAFETY: the event is the stream's.
         unsafe { self.device.wait_for_event(last, caller) }
     }
 
-    /// Makes `later` wait for the work that this program has queued here; `event` is recorded for that where the stream
-    /// is ours.
+    /// Makes `later` wait for the work that this program has queued here; if this program created the stream, it
+    /// records `event` for this.
     ///
     /// # Safety
     /// `later` and `event` are alive.
     pub(crate) unsafe fn order_before(&self, later: StreamHandle, event: EventHandle) -> Result<()> {
         let driver = &*self.device.driver;
-        // SAFETY: the contract above; a stream of our own lives as long as this.
+        // SAFETY: the contract above; a stream that this program created lives as long as `self`.
         unsafe {
             if self.last.is_none() {
                 driver.record_event(self.handle, event)?;

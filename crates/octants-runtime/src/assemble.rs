@@ -8,8 +8,8 @@ use octants_artifact::{Artifact, CodeTarget, TaskMeta};
 
 use crate::driver::Driver;
 
-/// The artifact with machine code instead of text, that of wide forms too, where the device has an assembler to
-/// call. Up to `threads` threads work on it.
+/// The artifact with machine code instead of text, including its wide forms, if the driver provides an assembler. Up to
+/// `threads` threads work on it.
 pub(crate) fn assemble(driver: &dyn Driver, artifact: &Artifact, threads: usize) -> Option<Artifact> {
     if driver.code_target() == CodeTarget::Host {
         return None;
@@ -28,14 +28,14 @@ pub(crate) fn assemble(driver: &dyn Driver, artifact: &Artifact, threads: usize)
             let Some((text, needed)) = next else { return };
             match driver.assemble(text) {
                 Some(code) => *text = code,
-                // A wide form stays text, which the driver takes too. One module is of no use without the others.
+                // A wide form stays text, which the driver takes too. A module is useless without the others.
                 None => _ = missing.fetch_or(needed, Ordering::Relaxed),
             }
         }
     };
     thread::scope(|scope| {
         for _ in 0..others {
-            // Where no thread can be had there is this one.
+            // If no thread can be created, the calling thread does all the work.
             let _ = thread::Builder::new().spawn_scoped(scope, work);
         }
         work();

@@ -27,7 +27,7 @@ pub struct Version {
     ended: u64,
 }
 
-/// What a host is about to do with a buffer's memory.
+/// The kind of host access to a buffer's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HostAccess {
     /// Read: work that writes must be done.
@@ -76,8 +76,8 @@ impl BufferCore {
         streams.push(Use { stream: Arc::downgrade(stream), writes });
     }
 
-    /// The contents that work finds which is queued on this stream from now on. `None` where they may change unseen,
-    /// and where another stream has been given the memory to write to, since that may do so later.
+    /// The contents that work finds which is queued on this stream from now on. `None` if writes to the memory may go
+    /// unnoticed, or if another stream has queued work that writes to it.
     pub(crate) fn version(&self, stream: &Arc<StreamCore>) -> Option<Version> {
         self.device.submit_held(&Patient);
         let uses = lock(&self.uses);
@@ -156,7 +156,7 @@ impl Buffer {
     pub(crate) fn holding(device: &Arc<DeviceCore>, contents: &[u8]) -> Result<Buffer> {
         let buffer = Buffer::allocate(device, contents.len() as u64, Contents::Any)?;
         let _pinned = buffer.pin()?;
-        // SAFETY: the range is the whole buffer's, which nobody else knows of.
+        // SAFETY: the range is the whole of a new buffer, which nothing else refers to.
         unsafe { buffer.set(buffer.0.ptr, contents)? };
         Ok(buffer)
     }
@@ -200,8 +200,8 @@ impl Buffer {
         self.0.note_use(stream, writes);
     }
 
-    /// Waits until the host may access the memory: for the streams whose work is in the way, and only for those.
-    /// Reports failures of theirs that were not reported yet.
+    /// Waits until the host may access the memory: for the streams whose work conflicts with the access, and only for
+    /// those. Reports their failures that were not reported yet.
     #[inline]
     pub fn wait(&self, access: HostAccess, caller: &dyn Caller) -> Result<()> {
         refuse_while_capturing("the host cannot access an array's memory")?;
@@ -220,7 +220,7 @@ impl Buffer {
             end = end.and(waited);
         }
         if self.0.shared.load(Ordering::Acquire) {
-            // Another library may have work queued that writes to the memory, and nothing here knows where.
+            // Another library may have queued work that writes to the memory, on a stream that is unknown here.
             caller.will_block();
             end = end.and(self.0.device.driver.synchronize_device());
         }
@@ -252,7 +252,7 @@ impl Buffer {
     }
 
     /// # Safety
-    /// The range is in the buffer, which is pinned, and nobody uses it.
+    /// The range is in the buffer, which is pinned, and no work uses it.
     unsafe fn set(&self, to: DevicePtr, from: &[u8]) -> Result<()> {
         let device = &self.0.device;
         if device.host_addressable {
@@ -260,8 +260,8 @@ impl Buffer {
             unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to.0 as *mut u8, from.len()) };
             return Ok(());
         }
-        // Twice, so that neither what was computed before nor what is computed meanwhile passes for computed from what
-        // is there then.
+        // Counted before and after, so that neither earlier results nor those computed during the write count as
+        // results of the new contents.
         self.0.note_write();
         // SAFETY: the contract above.
         let end = unsafe { device.transfers.write(&*device.driver, to, from) };
@@ -297,12 +297,12 @@ impl Buffer {
         self.0.device.driver.array_protocol()
     }
 
-    /// True when all work is done within the call that asks for it.
+    /// Whether every call returns only when its work is done.
     pub fn is_immediate(&self) -> bool {
         self.0.device.immediate
     }
 
-    /// To be called where the address is given to others: from now on the memory may be written to unseen.
+    /// Must be called when the address is passed to other code: from now on the memory may be written to unseen.
     pub fn expose(&self) {
         self.0.expose();
     }

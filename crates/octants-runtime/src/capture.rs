@@ -22,14 +22,14 @@ use crate::pattern::Pattern;
 use crate::report::lock;
 use crate::stage_arguments::HostArray;
 
-/// Bytes of a fill that are kept ready, where the device has no call for it.
+/// Size in bytes of the source pattern of a fill on devices without a fill call.
 const KEPT_OF_FILL: u64 = 64 << 10;
 
 thread_local! {
     static CURRENT: RefCell<Option<Arc<Capture>>> = const { RefCell::new(None) };
     /// Call site of this thread's next launch.
     static SITE: RefCell<Option<String>> = const { RefCell::new(None) };
-    /// The step that this thread's last launch became.
+    /// The step that records this thread's last launch.
     static LAST_STEP: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
@@ -206,12 +206,12 @@ impl Capture {
         ended
     }
 
-    /// Takes the step that this thread's last launch became.
+    /// Takes the step that records this thread's last launch.
     pub fn take_last_step() -> Option<usize> {
         LAST_STEP.take()
     }
 
-    /// Notes memory that was just made, zeroed, where this thread captures: each launch of the graph is to find it so.
+    /// Records newly allocated, zeroed memory if this thread captures: each launch of the graph is to find it so.
     pub fn note_new_here(buffer: &Buffer) -> Result<()> {
         current().map_or(Ok(()), |capture| capture.note_new(buffer))
     }
@@ -367,7 +367,7 @@ impl Capture {
         if let Some(pattern) = pattern {
             return Ok(vec![Work::Fill { to: to.clone(), at, pattern, bytes }]);
         }
-        // The first copies come from memory that is kept, and the rest from doubling them.
+        // The first copies come from the source pattern; the rest double what was already filled.
         let kept = element.repeat((KEPT_OF_FILL / size).clamp(1, count) as usize);
         let mut done = kept.len() as u64;
         let from = match noted.fills.get(&kept) {

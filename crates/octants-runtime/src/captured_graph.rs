@@ -33,7 +33,7 @@ pub(crate) struct Plan {
     /// What follows from the steps; none before the first launch, and after a step was exchanged for one that is not of
     /// the same code.
     pub(crate) layout: Option<Layout>,
-    /// Steps that were exchanged since the last launch.
+    /// Steps that were updated since the last launch.
     pub(crate) exchanged: Vec<usize>,
     /// The stream of the last launch.
     pub(crate) last: Weak<StreamCore>,
@@ -84,7 +84,7 @@ pub(crate) struct Piece {
 pub(crate) enum PieceKind {
     /// A launch with work of the host's.
     Alone,
-    /// Not asked yet whether the driver makes one piece of work of it.
+    /// The driver has not been asked yet to build a native graph.
     New,
     /// It does.
     Made { graph: GraphHandle, channel: DevicePtr },
@@ -132,13 +132,13 @@ impl Work {
 }
 
 impl CapturedGraph {
-    /// What the capture has noted.
+    /// The recorded steps.
     pub fn of(capture: &Capture) -> CapturedGraph {
         let Noted { steps, behind_handles, own, .. } = capture.end();
         CapturedGraph::of_steps(capture.device(), steps, behind_handles, own)
     }
 
-    /// Steps that are launched as one, with memory of their own.
+    /// Steps that are launched as one native graph, with their own memory.
     pub(crate) fn of_steps(
         device: &Arc<DeviceCore>,
         steps: Vec<Step>,
@@ -161,7 +161,7 @@ impl CapturedGraph {
     }
 
     /// Exchanges launches for those that another capture has noted, in order, for launches of the graph from now on.
-    /// True for each that is of the same code, so that only its arguments differ.
+    /// True for each step with the same code, so that only its arguments differ.
     pub fn exchange(&self, steps: &[usize], by: &Capture) -> Result<Vec<bool>> {
         let mut noted = by.end();
         let mut guard = self.lock();
@@ -243,7 +243,7 @@ impl CapturedGraph {
 }
 
 impl Plan {
-    /// Exchanges a launch for another one; whether that is of the same code.
+    /// Exchanges a launch for another one; whether both have the same code.
     fn exchange(&mut self, step: usize, new: Work) -> bool {
         let old = std::mem::replace(&mut self.steps[step].work, new);
         let new = &self.steps[step].work;
@@ -267,7 +267,7 @@ impl Plan {
     }
 
     /// Keeps the memory of the layout for another library, whose graph a launch has become a part of: later launches
-    /// have memory of their own.
+    /// have their own memory.
     pub(crate) fn leave_layout(&mut self) {
         self.captured.extend(self.layout.take());
     }

@@ -49,7 +49,7 @@ impl Channel {
     /// The number by which a kernel's records name it.
     #[inline]
     pub(crate) fn kernel_id(&mut self, kernel: &Arc<KernelMeta>) -> u64 {
-        // The kernel is most often one of those that spoke last.
+        // The kernel is usually one of those that wrote most recently.
         match self.kernels.iter().rposition(|k| Arc::ptr_eq(k, kernel)) {
             Some(known) => known as u64,
             None => {
@@ -154,7 +154,7 @@ const FAILURE: u64 = std::mem::offset_of!(DeviceChannel, failure) as u64;
 /// A counter that both sides write.
 ///
 /// # Safety
-/// A channel is there for as long as the result is used.
+/// The channel outlives the result.
 unsafe fn word<'a>(memory: DevicePtr, offset: usize) -> &'a AtomicU32 {
     // SAFETY: the contract above; the offset is one of a field of that size.
     unsafe { AtomicU32::from_ptr((memory.0 as *mut u8).add(offset).cast()) }

@@ -67,7 +67,7 @@ impl Lanes {
         stream.number() == 0 && nesting::is_plain() && asked() && !device.is_closed()
     }
 
-    /// Launches on a lane. `None` where the launch must stay on the default stream.
+    /// Launches on a lane. `None` if the launch must stay on the default stream.
     ///
     /// # Safety
     /// As [`Stream::launch`]; `home` is the default stream.
@@ -105,7 +105,7 @@ impl Lanes {
         let stream = state.lanes[lane].stream.clone();
         // SAFETY: the caller's contract.
         let results = unsafe { stream.launch(kernel, args, caller) };
-        // Also where the launch has failed half way.
+        // Also after a partially failed launch.
         let marked = state.mark(&*device.driver, lane, event);
         if marked.is_ok() {
             state.note((lane, event, behind), (kernel, args), &given);
@@ -115,8 +115,8 @@ impl Lanes {
         results.and_then(|results| marked.map(|()| Some(results)))
     }
 
-    /// Holds a launch that is expected, or launches the graph that it completes. False where it is to be launched by
-    /// itself.
+    /// Holds a launch that is expected, or launches the graph that it completes. False if it must be launched
+    /// individually.
     fn hold(&self, home: &Arc<StreamCore>, kernel: &LoadedKernel, args: &[u64], caller: &dyn Caller) -> Result<bool> {
         if !self.holding.load(Ordering::Acquire) {
             return Ok(false);
@@ -162,7 +162,7 @@ impl Lanes {
         state.decide(Decision { number, kernel, lane: None, behind: Vec::new() });
     }
 
-    /// The lanes, after what the default stream was given.
+    /// Opens the lanes, after the work that the default stream has queued.
     fn open(&self, home: &Arc<StreamCore>, caller: &dyn Caller) -> Result<MutexGuard<'_, State>> {
         let state = lock(&self.state);
         if self.open.load(Ordering::Acquire) {
@@ -179,7 +179,7 @@ impl Lanes {
                 None => driver.create_event(false)?,
             };
             state.opening = Some(event);
-            // SAFETY: the default stream lives as long as the device, and the event is the lanes' own.
+            // SAFETY: the default stream lives as long as the device, and the event belongs to the lanes.
             unsafe { driver.record_event(home.handle, event)? };
             state.openings += 1;
             self.open.store(true, Ordering::Release);
@@ -188,7 +188,7 @@ impl Lanes {
         Ok(state)
     }
 
-    /// The decisions since the last time that someone asked.
+    /// The decisions since the last query.
     pub(crate) fn take_decisions(&self) -> Vec<Decision> {
         lock(&self.state).decisions.drain(..).collect()
     }
@@ -231,7 +231,7 @@ impl LaunchesElsewhere for Lanes {
         self.holding.store(false, Ordering::Release);
         state.forget();
         for event in state.idle_events.drain(..).chain(state.opening) {
-            // SAFETY: made by this driver, and nobody else has them.
+            // SAFETY: created by this driver, and nothing else refers to them.
             unsafe { driver.destroy_event(event) }
         }
     }

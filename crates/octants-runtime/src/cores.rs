@@ -144,7 +144,7 @@ impl Mode {
     }
 }
 
-/// A stream on which nothing happens but frees, each after the last use of its memory on other streams.
+/// A stream that only frees memory, each block after its last use on other streams.
 pub(crate) struct Reclaim {
     pub(crate) stream: StreamHandle,
     pub(crate) event: EventHandle,

@@ -47,7 +47,7 @@ struct Inner {
     default: Stream,
     /// Where concurrent launches of the default stream go.
     lanes: OnceLock<Arc<Lanes>>,
-    /// What is known of the order of the work of this device and of those beside it.
+    /// The known order of the work of this device and of the other devices of the process.
     watch: Arc<DeviceWatch>,
 }
 
@@ -61,7 +61,7 @@ impl Device {
         Device::over(Box::new(driver), config)
     }
 
-    /// Takes over a driver of a kind that the caller does not know.
+    /// Creates a device from any driver.
     pub fn over(driver: Box<dyn Driver>, config: DeviceConfig) -> Device {
         Device::watched_with(&Arc::default(), driver, config)
     }
@@ -128,7 +128,7 @@ impl Device {
         Arc::ptr_eq(&stream.core().device, &self.0.core)
     }
 
-    /// A new stream; on a device that does everything at once, the default stream under another name.
+    /// A new stream; on a synchronous device, an alias of the default stream.
     pub fn create_stream(&self, priority: i32) -> Result<Stream> {
         let core = &self.0.core;
         core.check_open("device")?;
@@ -143,8 +143,8 @@ impl Device {
         Ok(stream)
     }
 
-    /// The stream with this handle: the default stream for zero, one of this device's own, or one made by someone else,
-    /// who also destroys it.
+    /// The stream with this handle: the default stream for zero, a stream of this device, or a stream of another
+    /// library, which also destroys it.
     pub fn stream_from_handle(&self, handle: u64) -> Result<Stream> {
         let core = &self.0.core;
         core.check_open("device")?;
@@ -157,7 +157,7 @@ impl Device {
         }
     }
 
-    /// A new event; only one with `timing` can tell the time between two.
+    /// A new event; only events with `timing` can measure the time between them.
     pub fn create_event(&self, timing: bool) -> Result<Event> {
         Event::new(&self.0.core, timing)
     }
@@ -183,7 +183,7 @@ impl Device {
         self.0.core.driver.array_protocol()
     }
 
-    /// Who is told about the program's races.
+    /// The receiver of the program's races.
     pub fn races(&self) -> &Races {
         &self.0.core.races
     }
@@ -194,10 +194,10 @@ impl Device {
         self.0.watch.begin();
     }
 
-    /// To be called before a launch that a program asks for.
+    /// Must be called before a launch by the program.
     ///
     /// # Errors
-    /// [`ErrorKind::Races`] where a race with another launch is proved, unless they are collected.
+    /// [`ErrorKind::Races`] if a race with another launch is proved, unless races are collected.
     #[inline]
     pub fn check_launch(
         &self,
@@ -227,7 +227,7 @@ impl Device {
         self.0.core.set_concurrent();
     }
 
-    /// To be called before a thread asks for concurrent launches ([`nesting::set_concurrency`]).
+    /// Must be called before a thread enables concurrent launches ([`nesting::set_concurrency`]).
     pub fn prepare_concurrency(&self, caller: &dyn Caller) {
         let (core, default) = (&self.0.core, self.0.default.core());
         if core.immediate || self.0.lanes.get().is_some() {
@@ -308,8 +308,8 @@ impl Device {
         Buffer::allocate(&self.0.core, bytes, Contents::Any)
     }
 
-    /// The artifact with machine code instead of text, where the device has an assembler to call, made on up to
-    /// `threads` threads.
+    /// The artifact with machine code instead of text if the driver provides an assembler; assembled on up to `threads`
+    /// threads.
     pub fn assemble(&self, artifact: &Artifact, threads: usize) -> Option<Artifact> {
         assemble(&*self.0.core.driver, artifact, threads)
     }
@@ -382,7 +382,7 @@ impl Device {
     /// The process has just been made by a fork, and this is its only thread.
     pub unsafe fn go_on_after_fork(&self) -> bool {
         let core = &self.0.core;
-        // A launch that this very thread is inside goes on as well.
+        // A launch in progress on the calling thread also continues.
         if core.immediate && !nesting::inside() {
             // SAFETY: the contract above; a thread that is in no launch holds none of these locks.
             unsafe {
@@ -422,7 +422,7 @@ impl Device {
         self.0.core.in_use.load(Ordering::Relaxed)
     }
 
-    /// Bytes of memory that the device has, where known.
+    /// Bytes of device memory, if known.
     pub fn memory_bytes(&self) -> Option<u64> {
         self.0.core.driver.memory_bytes()
     }
@@ -438,7 +438,7 @@ impl Device {
         }
     }
 
-    /// The user has interrupted a wait for work that nobody has waited for since.
+    /// The user has interrupted a wait, and nothing has waited for that work since.
     pub fn wait_was_left(&self) -> bool {
         self.0.core.wait_was_left.load(Ordering::Relaxed)
     }
@@ -507,7 +507,7 @@ impl Device {
         let buffers: Vec<_> = lock(&core.buffers).drain().filter_map(|(_, b)| b.upgrade()).collect();
         buffers.iter().for_each(|b| b.close());
         for module in std::mem::take(&mut *lock(&core.in_graphs)) {
-            // SAFETY: nobody else has it; graphs of its launches have ended with the program.
+            // SAFETY: nothing else refers to it; graphs of its launches have ended with the program.
             unsafe { core.driver.unload(module) }
         }
         core.driver.close();

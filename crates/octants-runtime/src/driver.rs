@@ -179,7 +179,7 @@ pub struct Launch<'a> {
 }
 
 /// Two words of 64 bits, for the number, counted from 1, of the checkpoint where a launch ends. The device sets them to
-/// zero first, and leaves them so where the launch does not end at one. Null where the kernel has none.
+/// zero first, and leaves them zero if the launch does not end at a checkpoint. Null if the kernel has none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EndWords {
     /// In the frame.
@@ -341,7 +341,7 @@ pub trait Driver: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Bytes of memory of the device, where known.
+    /// Bytes of device memory, if known.
     fn memory_bytes(&self) -> Option<u64>;
 
     /// Maximum size of arguments passed by value, in bytes. Larger ones are passed in memory ([`Launch::args_at`]).

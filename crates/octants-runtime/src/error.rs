@@ -23,9 +23,9 @@ pub enum ErrorKind {
         requested: u64,
         /// Bytes that the program has allocated.
         in_use: u64,
-        /// Bytes of the device that nobody holds, where known.
+        /// Free bytes of the device, if known.
         free: Option<u64>,
-        /// Bytes of the device, where known.
+        /// Total bytes of the device, if known.
         capacity: Option<u64>,
     },
     /// A driver's or operating system's call failed.
@@ -48,7 +48,7 @@ pub enum ErrorKind {
     Load {
         /// Name of the kernel.
         kernel: String,
-        /// What the loader said.
+        /// The loader's message.
         message: String,
     },
     /// An `assert` of a kernel, or a check that debug mode adds, failed.
@@ -65,7 +65,7 @@ pub enum ErrorKind {
         /// What was used.
         what: &'static str,
     },
-    /// A stream or event was asked for what it cannot tell or do.
+    /// An operation that the stream or event does not support.
     Misuse {
         /// What is wrong, and what to do.
         message: String,
@@ -79,7 +79,7 @@ pub enum ErrorKind {
         /// Bytes of the buffer.
         bytes: u64,
     },
-    /// The user has interrupted the thread: what it was waiting for goes on, what it was at is left half done.
+    /// The user has interrupted the thread: the work that it waited for continues; its own work may be incomplete.
     Interrupted,
     /// A broken invariant.
     CompilerBug(String),

@@ -51,7 +51,7 @@ impl Event {
         Ok(Event { device: device.clone(), handle, timing, stream: Mutex::new(None), noted: AtomicBool::new(false) })
     }
 
-    /// The driver's handle; zero where the device has no streams of its own.
+    /// The driver's handle; zero if the device has no native streams.
     pub fn handle(&self) -> u64 {
         if self.device.immediate { 0 } else { self.handle.0 }
     }
@@ -91,7 +91,7 @@ impl Event {
             self.device.check_open("event")?;
             stream.core().device.check_open("stream")?;
             self.check_not_noted()?;
-            // SAFETY: the event lives as long as this.
+            // SAFETY: the event lives as long as `self`.
             return unsafe { stream.core().wait_for_peer(&self.device, self.handle, caller) };
         }
         let core = self.check(stream)?;

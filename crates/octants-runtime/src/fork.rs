@@ -26,7 +26,7 @@ impl<'a> Fork<'a> {
             fork.workers.push(Worker { captured_with: capture, ..worker });
         }
         let event = fork.workers[0].fork;
-        // SAFETY: the stream is the launching one, the rest is the pool's.
+        // SAFETY: the stream is the launching one, and the workers belong to the pool.
         unsafe {
             device.record_event(stream, event)?;
             for worker in &fork.workers {
@@ -82,7 +82,7 @@ impl<'a> Fork<'a> {
 
 impl Drop for Fork<'_> {
     fn drop(&mut self) {
-        // The launch has failed with an error of its own.
+        // The launch has failed with its own error.
         let _ = self.finish();
     }
 }

@@ -16,7 +16,7 @@ use crate::report::lock;
 use crate::stream::Stream;
 
 impl DeviceCore {
-    /// Makes a stream that is new to this program wait for the last work of this kind.
+    /// Makes an adopted stream wait for the last such work.
     pub(crate) fn begin_behind_host_work(&self, stream: &StreamCore) -> Result<()> {
         let Some(mark) = *lock(&self.host_work) else { return Ok(()) };
         // SAFETY: the stream is alive; the event is kept until the program ends.

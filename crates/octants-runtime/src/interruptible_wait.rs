@@ -9,10 +9,10 @@ use crate::error::{ErrorKind, Result};
 /// Between two looks whether a thread was interrupted that waits.
 pub(crate) const LOOK: Duration = Duration::from_millis(20);
 
-/// How long the end of a program waits for work that the user does not want to wait for, where it cannot be ended.
+/// How long a program waits at its end for interrupted work that cannot be canceled.
 pub(crate) const GRACE: Duration = Duration::from_secs(1);
 
-/// A caller who leaves what it waits for at some time.
+/// A caller that stops waiting at a given time.
 pub(crate) struct Until(Instant);
 
 impl Until {
@@ -34,8 +34,8 @@ impl Caller for Until {
     }
 }
 
-/// Calls `wait`, which waits for some time, until it says that what it waits for is done. Notes in `left` when the
-/// caller leaves the wait.
+/// Calls `wait`, which waits for a limited time, until it reports completion. Notes in `left` when the caller leaves
+/// the wait.
 pub(crate) fn leave_if_interrupted(
     caller: &dyn Caller,
     left: &AtomicBool,

@@ -15,16 +15,17 @@ use crate::scratch::Room;
 use crate::sections::{Section, conditions_at_once};
 use crate::witness::Witness;
 
-/// Compiled code on a device. Made by [`crate::Device::load`]. Clones are the same code, unloaded with the last.
+/// Compiled code on a device. Made by [`crate::Device::load`]. Clones share the code, which is unloaded with the last
+/// one.
 #[derive(Clone)]
 pub struct LoadedKernel {
     code: Arc<LoadedCode>,
     pub(crate) pointers: Arc<[Pointer]>,
-    /// Its code makes numbers of addresses, which may go anywhere.
+    /// Its code converts addresses to integers, which may escape.
     pub(crate) tells_addresses: bool,
     /// The key of its code in the cache on disk, if cached.
     pub(crate) kept_under: Option<Key>,
-    /// Tells what launches touch for certain, where races are looked for.
+    /// Determines what launches certainly access, if race checks are on.
     pub(crate) witness: Option<Arc<dyn Witness>>,
 }
 
@@ -33,10 +34,10 @@ pub struct LoadedCode {
     pub(crate) core: Arc<DeviceCore>,
     pub(crate) meta: Arc<KernelMeta>,
     pub(crate) module: ModuleHandle,
-    /// Someone has captured a launch of it into a graph.
+    /// A launch of it was captured into a graph.
     pub(crate) in_graph: AtomicBool,
     pub(crate) tasks: Box<[TaskHandle]>,
-    /// Its code prints or asserts, and cannot call back to say so.
+    /// Its code prints or asserts, and cannot call the host.
     pub(crate) logs: bool,
     /// Bytes of frame, those for arguments that do not travel by value among them.
     pub(crate) frame_bytes: u64,
@@ -46,9 +47,9 @@ pub struct LoadedCode {
     pub(crate) spilled_at: Option<u64>,
     /// The execution order of the tasks; empty if each runs once, in order.
     pub(crate) sections: Box<[Section]>,
-    /// Where in the frame the device counts rounds, if the code asks for their number.
+    /// The frame offset at which the device counts rounds, if the code uses their number.
     pub(crate) rounds_at: Option<u64>,
-    /// Where in the frame the device notes the checkpoint where a launch ends, if there are any.
+    /// The frame offset at which the device stores the checkpoint that ends a launch, if the kernel has checkpoints.
     pub(crate) end_at: Option<u64>,
 }
 
@@ -72,12 +73,12 @@ impl LoadedKernel {
         }
     }
 
-    /// What is known of the kernel.
+    /// The kernel's metadata.
     pub fn meta(&self) -> &Arc<KernelMeta> {
         &self.meta
     }
 
-    /// Says which argument slots hold addresses. On a device that works asynchronously launches note who uses which
+    /// Sets the argument slots that hold addresses. On an asynchronous device, launches record which stream uses which
     /// buffer; memory that is not the device's makes a launch wait for its work.
     pub fn with_pointers(self, pointers: Vec<Pointer>) -> LoadedKernel {
         let mut kernel = self;
@@ -85,39 +86,39 @@ impl LoadedKernel {
         kernel
     }
 
-    /// Says whether the code makes numbers of addresses, by which others may then write to the memory.
+    /// Sets whether the code converts addresses to integers, through which other code may write to the memory.
     pub fn telling_addresses(self, tells_addresses: bool) -> LoadedKernel {
         let mut kernel = self;
         kernel.tells_addresses = tells_addresses;
         kernel
     }
 
-    /// Says who tells what launches touch for certain.
+    /// Sets the witness, which determines what launches certainly access.
     pub fn with_witness(self, witness: Arc<dyn Witness>) -> LoadedKernel {
         LoadedKernel { witness: Some(witness), ..self }
     }
 
-    /// Says what the code is kept under between processes.
+    /// Sets the key under which the code is cached between processes.
     pub fn kept_under(self, key: Option<Key>) -> LoadedKernel {
         let mut kernel = self;
         kernel.kept_under = key;
         kernel
     }
 
-    /// How many threads the device runs at once of the task that it runs the fewest of; `None` where there is no limit
-    /// to their number.
+    /// How many threads the device runs at once of the task that it runs the fewest of; `None` if the number is
+    /// unlimited.
     pub fn threads_at_once(&self) -> Option<u64> {
         // SAFETY: the module is loaded while this value lives.
         self.tasks.iter().filter_map(|t| unsafe { self.core.driver.threads_at_once(*t) }).min()
     }
 
-    /// Its frame and result slots; after these words for what decides, where the host needs copies.
+    /// Its frame and result slots; after the words for copied conditions, if the host needs copies.
     #[inline]
     pub(crate) fn room(&self) -> Room {
         Room { frame_bytes: self.frame_bytes, result_bytes: self.result_bytes }
     }
 
-    /// Where a copy of what decides about tasks is, the one with this number, in a launch with its results there.
+    /// The address of the copied condition with this number, in a launch with its results there.
     pub(crate) fn condition_at(&self, result: DevicePtr, word: u64) -> DevicePtr {
         DevicePtr(result.0 + 8 * (self.meta.result.len() as u64 + word))
     }
@@ -135,7 +136,7 @@ impl LoadedKernel {
 
     /// Bytes of result slots of a kernel with these sections, on this device.
     pub(crate) fn result_bytes(core: &DeviceCore, meta: &KernelMeta, sections: &[Section]) -> u64 {
-        // Elsewhere the host reads what decides where it is.
+        // On other devices, the host reads conditions in place.
         let copies = if core.host_addressable { 0 } else { conditions_at_once(sections) };
         8 * (meta.result.len() as u64 + copies)
     }

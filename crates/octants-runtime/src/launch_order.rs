@@ -18,7 +18,7 @@ use crate::kernel::LoadedKernel;
 use crate::report::lock;
 use crate::stream::Stream;
 
-/// Stands for all memory that is no buffer of the device.
+/// Represents all memory that is not a buffer of the device.
 const UNKNOWN: u64 = u64::MAX;
 
 /// Launches, in the order in which they are made. All come after the work of a stream, `home`, and
@@ -35,7 +35,7 @@ struct Made {
     before: Vec<Stream>,
     /// Streams that launches were made on, `home` aside.
     streams: Vec<Stream>,
-    /// Who uses memory, by the number of the buffer.
+    /// The users of each buffer, by its number.
     uses: HashMap<u64, Uses>,
 }
 
@@ -43,7 +43,7 @@ struct Made {
 #[derive(Default)]
 struct Uses {
     writer: Option<Mark>,
-    /// Those that read what the writer left.
+    /// Those that read what the writer wrote.
     readers: Vec<Mark>,
 }
 
@@ -132,7 +132,7 @@ impl LaunchOrder {
     fn used(&self, kernel: &LoadedKernel, args: &[u64]) -> Vec<(u64, bool)> {
         let mut used: Vec<(u64, bool)> = Vec::new();
         for pointer in kernel.pointers.iter() {
-            // What code is given beside the call's arguments is the launch's own.
+            // Arguments that the call does not pass belong to the launch.
             let address = args.get(pointer.slot as usize).copied().unwrap_or(0);
             if address == 0 {
                 continue;

@@ -25,7 +25,7 @@ const ANCHOR_MS: f64 = 1000.0;
 pub(crate) struct Measured<'a> {
     device: &'a DeviceCore,
     pending: Option<Pending>,
-    /// Begin and end of the tasks, where they are known at once.
+    /// Start and end of the tasks on a synchronous device.
     times: Vec<(f64, f64)>,
 }
 
@@ -64,7 +64,7 @@ impl<'a> Measured<'a> {
         Ok(())
     }
 
-    /// Runs a task of a device that does everything at once.
+    /// Runs a task on a synchronous device.
     pub(crate) fn run(&mut self, task: usize, launch: impl FnOnce() -> Result<()>) -> Result<()> {
         let began = Instant::now();
         launch()?;
@@ -81,7 +81,7 @@ impl<'a> Measured<'a> {
     }
 
     fn tasks(&mut self) -> &mut Vec<Queued> {
-        &mut self.pending.as_mut().expect("compiler bug: taken by the drop alone").tasks
+        &mut self.pending.as_mut().expect("compiler bug: taken before the drop").tasks
     }
 
     fn event(&self) -> Result<EventHandle> {
@@ -148,7 +148,7 @@ impl DeviceCore {
             return Ok(());
         }
         let pending = std::mem::take(&mut s.pending);
-        // Where one task of a lane is not done, later ones are not asked.
+        // If a task of a lane is not done, later tasks are not queried.
         let mut busy = HashSet::new();
         let mut end = Ok(());
         for launch in pending {
@@ -182,7 +182,7 @@ impl DeviceCore {
 
     /// Begin and end of each task of a launch that is done.
     fn times(&self, s: &mut State, launch: &Pending) -> Result<Vec<(f64, f64)>> {
-        let anchor = s.anchor.as_ref().expect("compiler bug: made before anything is measured");
+        let anchor = s.anchor.as_ref().expect("compiler bug: not created before the measurement");
         let mut times = Vec::with_capacity(launch.tasks.len());
         for task in &launch.tasks {
             // SAFETY: the events are ours, with timing, recorded, and done.

@@ -63,7 +63,7 @@ pub(crate) fn mark_capturing(captures: bool) {
     MARKS.with(|c| c.set(if captures { c.get() | CAPTURING } else { c.get() & !CAPTURING }));
 }
 
-/// Whether this thread has said that its launches run concurrently where they can, or that they do not.
+/// Whether this thread has enabled or disabled concurrent launches.
 #[inline]
 pub(crate) fn concurrency() -> Option<bool> {
     match MARKS.with(Cell::get) & (CONCURRENT | ORDERED) {
@@ -72,8 +72,8 @@ pub(crate) fn concurrency() -> Option<bool> {
     }
 }
 
-/// Says whether this thread's launches on the default stream run concurrently where they can; `None` leaves it to the
-/// program. Yields what was said before.
+/// Sets whether this thread's launches on the default stream may run concurrently; `None` leaves it to the program.
+/// Returns the previous setting.
 pub fn set_concurrency(concurrent: Option<bool>) -> Option<bool> {
     let before = concurrency();
     let mark = match concurrent {

@@ -10,7 +10,7 @@ pub enum Pattern {
 }
 
 impl Pattern {
-    /// The shortest one that an element is made of; `None` where that has more than four bytes, or three.
+    /// The shortest one that an element is made of; `None` if it has three bytes, or more than four.
     pub fn of(element: &[u8]) -> Option<Pattern> {
         let repeats = |size: usize| {
             let (whole, rest) = (element.chunks_exact(size), element.len() % size);
@@ -34,7 +34,7 @@ impl Pattern {
         }
     }
 
-    /// So many of it.
+    /// This many repetitions.
     pub fn repeat(self, count: u64) -> Vec<u8> {
         match self {
             Pattern::Byte(b) => b.to_ne_bytes().repeat(count as usize),

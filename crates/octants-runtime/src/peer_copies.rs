@@ -1,7 +1,7 @@
 //! Copies from the memory of one device to that of another, made by the devices.
 //!
 //! Two events order them: the copy comes after the work of the source's device that uses the source, and later work of
-//! that device after the copy. Each device notes its own streams alone: for the source that is its default stream,
+//! that device after the copy. Each device tracks only its own streams: for the source that is its default stream,
 //! which waits for the copy. The host waits for no copy on a stream that the user names. Of the source's device the
 //! default stream, the streams that use the source, and new streams come after it.
 
@@ -19,9 +19,9 @@ use crate::stream::Stream;
 /// A range of bytes in two buffers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CopiedRange {
-    /// Where it begins in the buffer that is written to.
+    /// Offset in the destination buffer.
     pub to: u64,
-    /// Where it begins in the one that is read.
+    /// Offset in the source buffer.
     pub from: u64,
     /// Length.
     pub bytes: u64,
@@ -29,8 +29,8 @@ pub struct CopiedRange {
 
 impl Device {
     /// Queues copies from another device's buffer to one of this device: on a stream of this device, or, without one,
-    /// in place of the host, after all work that uses the memory and ahead of what is launched later. False, with
-    /// nothing queued, where the devices cannot.
+    /// like a host operation: after all work that uses the memory and before later launches. Returns false, with
+    /// nothing queued, if the devices do not support it.
     ///
     /// # Errors
     /// The drivers'; a range outside its buffer; buffers or a stream of other devices.
@@ -101,8 +101,8 @@ impl Device {
     }
 }
 
-/// Puts the streams that use the source, its device's default one aside, behind the copy. False where one of them is
-/// another library's, for which the host has to wait.
+/// Makes the streams that use the source, except its device's default stream, wait for the copy. Returns false if one
+/// of them belongs to another library, so that the host has to wait.
 fn order_users(
     from: &Buffer,
     reader: &Stream,

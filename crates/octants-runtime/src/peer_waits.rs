@@ -1,15 +1,15 @@
 //! Waits of one device's streams for the work of another device.
 //!
-//! Devices that one library drives know one another's events: the later stream waits, and the host goes on. Between
-//! others the host waits for the event before anything is queued. It waits for that event alone, so that no other
-//! stream of either device is held up.
+//! Devices of the same driver library can wait for each other's events: the later stream waits, and the host goes on.
+//! Between others the host waits for the event before anything is queued. It waits for that event alone, so that no
+//! other stream of either device is held up.
 
 use crate::cores::{DeviceCore, StreamCore};
 use crate::driver::{Caller, EventHandle};
 use crate::error::Result;
 use crate::nesting::refuse_while_capturing;
 
-/// What a capture refuses.
+/// The operation that a capture rejects.
 pub(crate) const OTHER_DEVICE: &str = "a wait for another device's work cannot be recorded";
 
 impl DeviceCore {
@@ -23,7 +23,7 @@ impl DeviceCore {
 }
 
 impl StreamCore {
-    /// Makes what is queued here from now on wait for what an event of another device stands for.
+    /// Makes later work of this stream wait for an event of another device.
     ///
     /// # Safety
     /// The event is that device's, and alive.

@@ -128,7 +128,7 @@ pub(crate) struct Pending {
     pub(crate) tasks: Vec<Queued>,
 }
 
-/// The event that times are measured from. It moves along: drivers tell times as `f32`, which are coarse when large.
+/// The event that times are measured from. It moves along: drivers report times as `f32`, which are coarse when large.
 pub(crate) struct Anchor {
     pub(crate) event: EventHandle,
     pub(crate) at_ms: f64,
@@ -136,7 +136,7 @@ pub(crate) struct Anchor {
 
 #[derive(Default)]
 pub(crate) struct State {
-    /// How many want it to be on.
+    /// Number of users that have turned it on.
     users: u32,
     pub(crate) began: Option<Instant>,
     pub(crate) anchor: Option<Anchor>,
@@ -146,10 +146,10 @@ pub(crate) struct State {
     events: HashMap<u64, Front>,
     pub(crate) idle: Vec<EventHandle>,
     pub(crate) pending: VecDeque<Pending>,
-    /// So many pending launches are looked through for such as are done.
+    /// Number of pending launches from which completed ones are collected.
     pub(crate) look_at: usize,
     spans: VecDeque<Span>,
-    /// Spans that went since the last clearing.
+    /// Spans that were dropped since the last clear.
     dropped: u64,
     totals: HashMap<String, KernelTotal>,
 }
@@ -213,12 +213,12 @@ impl State {
         total.launches.add(sum);
     }
 
-    /// One more user wants it to be on.
+    /// Turns it on for one more user.
     pub(crate) fn add_user(&mut self) {
         self.users += 1;
     }
 
-    /// One user less wants it to be on. True when nobody does.
+    /// Turns it off for one user. Returns true if no user remains.
     pub(crate) fn remove_user(&mut self) -> bool {
         self.users = self.users.saturating_sub(1);
         if self.users == 0 {
@@ -267,7 +267,7 @@ impl Profile {
         unsafe { self.0.renew_if_held() };
     }
 
-    /// An event now stands for what is queued on a stream.
+    /// An event now represents what is queued on a stream.
     #[cold]
     pub(crate) fn note_record(&self, stream: u64, event: u64) {
         let mut s = self.state();
@@ -275,7 +275,7 @@ impl Profile {
         s.events.insert(event, front);
     }
 
-    /// A stream now waits for what events stand for.
+    /// A stream now waits for what events represent.
     #[cold]
     pub(crate) fn note_wait(&self, stream: u64, events: &[EventHandle]) {
         let s = &mut *self.state();

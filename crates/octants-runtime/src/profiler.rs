@@ -8,7 +8,7 @@ use crate::driver::{Caller, Patient};
 use crate::error::Result;
 use crate::profile::{Anchor, KernelTotal, Lane, Span, SpanId};
 
-/// A device's profiler. It is on while someone who started it has not stopped it.
+/// A device's profiler. It is on while a user that started it has not stopped it.
 #[derive(Debug, Clone)]
 pub struct Profiler(Device);
 
@@ -73,14 +73,14 @@ impl Profiler {
         self.core().profile.state().lanes().to_vec()
     }
 
-    /// The sums since the last clearing, by name of the kernel.
+    /// The sums since the last clear, by kernel name.
     pub fn totals(&self) -> Vec<(String, KernelTotal)> {
         let mut totals = self.core().profile.state().totals();
         totals.sort_by(|a, b| a.0.cmp(&b.0));
         totals
     }
 
-    /// Forgets the sums and returns the number of the next span; the spans themselves stay for those who began before.
+    /// Forgets the sums and returns the number of the next span; the spans themselves remain for earlier users.
     pub fn clear(&self, caller: &dyn Caller) -> Result<SpanId> {
         self.resolve(caller)?;
         let mut s = self.core().profile.state();

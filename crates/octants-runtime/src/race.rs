@@ -50,7 +50,7 @@ pub enum Touch {
 pub struct RaceAccess {
     /// The kind of access.
     pub touch: Touch,
-    /// `path:line` of the access, in a kernel or, where the host touches the element, in the program.
+    /// `path:line` of the access, in a kernel or, if the host accesses the element, in the program.
     pub at: String,
     /// Its origin: "iteration 3", "kernel `f` on stream 1", "the host".
     pub by: String,

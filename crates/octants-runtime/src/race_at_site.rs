@@ -5,7 +5,7 @@ use octants_artifact::{Site, SitePart};
 use crate::race::{Race, RaceAccess, RaceKind, Touch};
 
 impl Race {
-    /// The race that a site tells of with these values: the number of the text of each access, and the indices.
+    /// The race that a site reports with these values: the number of the text of each access, and the indices.
     pub(crate) fn at_site(site: &Site, values: &[u64]) -> Race {
         let mut values = values.iter();
         let mut buffer = String::new();

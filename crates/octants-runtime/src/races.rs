@@ -8,10 +8,10 @@ use crate::error::{ErrorKind, Result};
 use crate::race::Race;
 use crate::report::{Failure, lock};
 
-/// Takes a race that a program goes on after.
+/// Receives a race after which the program continues.
 pub type RaceSink = Arc<dyn Fn(&Race) + Send + Sync>;
 
-/// Who is told about the races of a program. Each is told once.
+/// The receivers of a program's races. Each race is reported once.
 #[derive(Default)]
 pub struct Races {
     sink: Mutex<Option<RaceSink>>,
@@ -19,16 +19,15 @@ pub struct Races {
 }
 
 impl Races {
-    /// From now on races go to `sink` and are no errors.
+    /// From now on, races go to `sink` and are not errors.
     pub fn collect(&self, sink: RaceSink) {
         *lock(&self.sink) = Some(sink);
     }
 
-    /// Tells of races.
+    /// Reports races.
     ///
     /// # Errors
-    /// [`ErrorKind::Races`] with all of them, unless they are collected. There, those that were told before are left
-    /// out.
+    /// [`ErrorKind::Races`] with all of them, unless they are collected. The sink receives only new ones.
     pub fn tell(&self, found: Vec<Race>) -> Result<()> {
         if found.is_empty() {
             return Ok(());
@@ -42,10 +41,10 @@ impl Races {
 }
 
 impl Races {
-    /// Tells of what failed in a kernel.
+    /// Reports a failure in a kernel.
     ///
     /// # Errors
-    /// [`ErrorKind::Assertion`], or what [`Races::tell`] makes of a race.
+    /// [`ErrorKind::Assertion`], or the error of [`Races::tell`] for a race.
     pub(crate) fn tell_failure(&self, failure: Failure) -> Result<()> {
         match failure.race {
             Some(race) => self.tell(vec![*race]),

@@ -1,10 +1,10 @@
 //! Renders the text of a site from the values that compiled code passes.
 //!
 //! Scalars without a format print as with C's `printf`: `%d`, `%u`, `%f`, and `%.12f` for `f64`; `u1` as 0 or 1. In the
-//! message of an assertion a float prints as in Python: the fewest digits that tell it from other floats of its type.
-//! Tensors print as nested lists. A format is C's (`08x`, `.3e`, with length modifiers ignored) or Python's (`>10`,
-//! `*^8.2f`, `+d`, `,`). A format that cannot be parsed is ignored. Outside of assertions the front end has rejected
-//! it before.
+//! message of an assertion a float prints as in Python: the fewest digits that distinguish it from other floats of its
+//! type. Tensors print as nested lists. A format is C's (`08x`, `.3e`, with length modifiers ignored) or Python's
+//! (`>10`, `*^8.2f`, `+d`, `,`). A format that cannot be parsed is ignored. Outside of assertions the front end has
+//! rejected it before.
 
 use std::fmt::Write;
 
@@ -51,7 +51,7 @@ fn render_value(
     out.push(']');
 }
 
-/// What a float was before it was widened.
+/// The type of a float before it was widened.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum FloatType {
     /// An f16 too, which prints as the f32 of its value.
@@ -65,7 +65,7 @@ impl FloatType {
         if self == FloatType::F64 { 12 } else { 6 }
     }
 
-    /// Python's text of a value without its sign: the fewest digits that tell it from others of its type.
+    /// Python's text of a value without its sign: the fewest digits that distinguish it from others of its type.
     fn shortest(self, value: f64) -> String {
         let text = match self {
             FloatType::F32 => format!("{:?}", value as f32),
@@ -123,7 +123,7 @@ struct Format {
     grouping: Option<char>,
     precision: Option<usize>,
     conversion: Option<char>,
-    /// Floats take the fewest digits where nothing else is said.
+    /// Floats get the fewest digits unless the format says otherwise.
     shortest: bool,
 }
 

@@ -8,7 +8,7 @@ use std::sync::{Mutex, TryLockError};
 #[derive(Default)]
 pub struct Renewable<T>(UnsafeCell<Mutex<T>>);
 
-// SAFETY: shared references lead to the mutex only, but in `renew_if_held`, whose callers ensure that there are no
+// SAFETY: shared references reach only the mutex, except in `renew_if_held`, whose callers ensure that there are no
 // others.
 unsafe impl<T: Send> Sync for Renewable<T> {}
 
@@ -18,15 +18,15 @@ impl<T> Renewable<T> {
         Renewable(UnsafeCell::new(Mutex::new(value)))
     }
 
-    /// The mutex, for whoever alone has it.
+    /// The mutex, given exclusive access.
     pub fn get_mut(&mut self) -> &mut Mutex<T> {
         self.0.get_mut()
     }
 }
 
 impl<T: Default> Renewable<T> {
-    /// Makes a lock that is held free again, with a new value; true where it was held. The old value may be half
-    /// changed, and is left as it is.
+    /// Makes a lock that is held free again, with a new value; true if it was held. The old value may be half changed,
+    /// and is left as it is.
     ///
     /// # Safety
     /// The process has just been made by a fork, and this, its only thread, holds no guard of the lock.

@@ -22,7 +22,7 @@ const FLUSH_BYTES: usize = 8 << 10;
 const FLUSH_AFTER: Duration = Duration::from_millis(20);
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What these locks guard stays valid whatever panics while one is held.
+    // The data behind these locks stays valid if a thread panics while it holds one.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -112,7 +112,7 @@ pub struct Failure {
     pub location: String,
     /// Number of the stream; zero for the default stream.
     pub stream: u32,
-    /// What it is, if it is no assertion but a race.
+    /// The race, if the failure is a race and not an assertion.
     pub race: Option<Box<Race>>,
 }
 
@@ -141,7 +141,7 @@ impl Failures {
         self.any.load(Ordering::Acquire)
     }
 
-    /// Keeps a failure unless there is one already; `make` is called only where it is kept.
+    /// Keeps a failure unless there is one already; `make` is called only if the failure is kept.
     pub fn record(&self, make: impl FnOnce() -> Failure) {
         if self.any() {
             return;
@@ -153,7 +153,7 @@ impl Failures {
         }
     }
 
-    /// Forgets what a thread has recorded, or was recording, that is not here.
+    /// Drops what a thread of the parent process has recorded, or was recording.
     ///
     /// # Safety
     /// As [`Renewable::renew_if_held`].

@@ -20,7 +20,7 @@ use crate::error::{ErrorKind, Result};
 use crate::kernel::LoadedKernel;
 use crate::pattern::Pattern;
 
-/// Memory that a graph is saved without: its name, what it is in words, and where it is now.
+/// Memory that a graph is saved without: its name, its description, and its current address.
 pub type NamedMemory = (String, String, Buffer);
 
 fn refused<T>(message: String) -> Result<T> {
@@ -33,7 +33,7 @@ pub struct MovedPart {
     pub from: Buffer,
     /// The buffer that will be used.
     pub to: Buffer,
-    /// Where the parts begin, in bytes from the buffers' beginnings.
+    /// Byte offsets of the parts in their buffers.
     pub first: (u64, u64),
     /// Their size.
     pub bytes: u64,
@@ -52,7 +52,7 @@ impl MovedPart {
 }
 
 impl CapturedGraph {
-    /// What the graph does. Steps use memory that is `named`, or the graph's own; `code` finds what is kept under a
+    /// The steps of the graph. Steps use memory that is `named`, or the graph's own; `code` finds what is kept under a
     /// key.
     pub fn save(
         &self,

@@ -26,11 +26,11 @@ pub(crate) struct Scratch {
     pub(crate) is_written: bool,
     pub(crate) staging: Staging,
     pub(crate) channel: Option<Channel>,
-    /// What the launch being made says goes to the channel there, under this number.
+    /// Messages of the current launch go to the channel there, under this number.
     pub(crate) log_channel: (DevicePtr, u64),
     /// Argument slots of a launch that does not pass them on as they came.
     pub(crate) slots: Vec<u64>,
-    /// Where the launch being made resumes, and where it ended.
+    /// The checkpoint at which the current launch resumes, and the one at which it ended.
     pub(crate) checkpoints: Checkpoints,
 }
 
@@ -76,7 +76,8 @@ impl Scratch {
         unsafe {
             if room.frame_bytes > self.frame_bytes {
                 let bytes = room.frame_bytes.next_power_of_two().max(256);
-                // What a graph uses must not be a part of it, which its owner runs as often as they like.
+                // Memory that a graph uses must not be part of it, because its owner may launch the graph any number of
+                // times.
                 let place = (!graphs).then_some(stream);
                 let frame = driver.allocate(place, bytes, Contents::Any)?;
                 if self.frame_bytes > 0 && graphs {

@@ -21,7 +21,7 @@ pub enum Section {
     While(u32, Condition, Box<[Section]>),
     /// Sections for a condition that holds, and for one that does not.
     If(Condition, [Box<[Section]>; 2]),
-    /// Sections after which a launch ends where a condition holds, and at which another may resume, by their label.
+    /// Sections after which a launch ends if a condition holds, and at which another launch may resume, by label.
     Checkpoint(i64, Condition, Box<[Section]>),
 }
 
@@ -175,7 +175,7 @@ impl Making<'_> {
     }
 }
 
-/// Adds tasks in order, to the section before them where they follow it.
+/// Adds tasks in order, to the previous section if they follow it directly.
 fn in_order(tasks: Range<usize>, out: &mut Vec<Section>) {
     match out.last_mut() {
         Some(Section::InOrder(before)) if before.end == tasks.start => before.end = tasks.end,

@@ -12,7 +12,7 @@ use crate::report::{Failure, Failures, Printer};
 pub(crate) fn print_site(kernel: &KernelMeta, printer: &Printer, site: u32, values: &[u64]) {
     let mut text = String::new();
     let found = kernel.sites.get(site as usize);
-    // A kernel's address tells its sites from those of others for as long as a launch of it goes on.
+    // A kernel's address distinguishes its sites from those of other kernels while a launch of it is in progress.
     if found.is_some_and(|s| s.kind == SiteKind::Report) && !printer.is_first((std::ptr::from_ref(kernel).addr(), site))
     {
         return;

@@ -22,7 +22,7 @@ pub struct RowBuffers {
     pub columns: u64,
     /// Number of entries.
     pub entries: u64,
-    /// Where each row's entries begin and the last one's end: 32-bit integers.
+    /// Row offsets: the start of each row, and the end of the last one: 32-bit integers.
     pub starts: Buffer,
     /// The column of each entry: 32-bit integers.
     pub column_numbers: Buffer,
@@ -76,7 +76,7 @@ impl<T: ?Sized> Calls<T> {
 impl<T: ?Sized> Drop for Calls<T> {
     fn drop(&mut self) {
         if !self.core.is_abandoned() {
-            // SAFETY: dropped here alone.
+            // SAFETY: dropped only here.
             unsafe { ManuallyDrop::drop(&mut self.calls) }
         }
     }
@@ -115,7 +115,7 @@ pub struct SparseSolver {
 }
 
 impl Device {
-    /// Why there is no library for this work with sparse matrices: a sentence that says what to install. `None` where
+    /// Why there is no library for this work with sparse matrices: a sentence that names what to install. `None` if
     /// there is one.
     pub fn missing_sparse_library(&self, work: SparseWork) -> Option<String> {
         self.core().driver.missing_sparse_library(work)

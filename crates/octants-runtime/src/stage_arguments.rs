@@ -73,11 +73,11 @@ struct Stretch {
 /// Memory of the device.
 struct Copies {
     at: DevicePtr,
-    /// Bytes to be freed after the launch; `None` where the block keeps it.
+    /// Bytes to be freed after the launch; `None` if the block keeps it.
     own: Option<u64>,
 }
 
-/// What a launch's arguments were staged in.
+/// The staging memory of a launch's arguments.
 pub(crate) struct Staged {
     /// Pinned copies, to be given back after the launch.
     block: Option<Block>,
@@ -87,11 +87,11 @@ pub(crate) struct Staged {
     aparts: Vec<Apart>,
     /// The block holds copies of the arrays.
     pub(crate) pinned: bool,
-    /// Where the slots are, if not by value.
+    /// The address of the slots, if they are not passed by value.
     pub(crate) args_at: Option<DevicePtr>,
     /// The launch must wait for its stream.
     pub(crate) waits: bool,
-    /// A caller who is interrupted may leave that wait: the tasks use copies alone.
+    /// An interrupted caller may abandon that wait: the tasks use only copies.
     pub(crate) can_be_left: bool,
 }
 
@@ -200,7 +200,7 @@ pub(crate) unsafe fn stage(
 }
 
 impl Staged {
-    /// Copies the stretches to where the device reads them and lets the slots point there.
+    /// Copies the ranges to memory that the device reads, and sets the slots to their addresses.
     ///
     /// # Safety
     /// As [`stage`]; the block, if there is one, has room for all.
@@ -276,8 +276,8 @@ impl Staged {
         Ok(())
     }
 
-    /// Behind the tasks: queues the way back of what they wrote to copies of `arrays`, and of the memory. Where the
-    /// launch waits, [`Staged::bring_back`] follows that.
+    /// Behind the tasks: queues the way back of what they wrote to copies of `arrays`, and of the memory. If the launch
+    /// waits, [`Staged::bring_back`] follows.
     ///
     /// # Safety
     /// As [`stage`]; where arrays are written, the launch waits for the stream next.

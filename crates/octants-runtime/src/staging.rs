@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use crate::driver::{Caller, Contents, DevicePtr, Driver, EventHandle, StreamHandle};
 use crate::error::Result;
 
-/// Bytes that queued work may hold at once. A caller that needs more waits for the oldest work.
+/// Maximum number of bytes that queued work may hold. A caller that needs more waits for the oldest work.
 pub(crate) const MOST_BUSY: u64 = 256 << 20;
 /// Bytes kept for later while nothing uses them.
 const MOST_IDLE: u64 = 64 << 20;
@@ -20,13 +20,13 @@ const LEAST: u64 = 4 << 10;
 /// Blocks above this size are multiples of it, those below are powers of two.
 const COARSE: u64 = 1 << 20;
 
-/// Pinned memory with an event of its own.
+/// Pinned memory with its own event.
 #[derive(Debug)]
 pub(crate) struct Block {
     pub(crate) memory: DevicePtr,
     bytes: u64,
     event: EventHandle,
-    /// Memory of the device for its contents, from the first time on that it was wanted.
+    /// Device memory for its contents, allocated when first needed.
     twin: Option<DevicePtr>,
 }
 
@@ -39,7 +39,7 @@ impl Block {
         Ok(Block { memory, bytes, event, twin: None })
     }
 
-    /// Memory of the device for its contents, for as long as the block is ours; `None` for a large one.
+    /// Device memory for its contents, valid while the caller holds the block; `None` for a large one.
     pub(crate) fn twin(&mut self, driver: &dyn Driver, stream: StreamHandle) -> Result<Option<DevicePtr>> {
         if self.twin.is_none() && self.bytes <= MOST_TWIN {
             // SAFETY: the stream is alive; the block is used by work of that stream only.

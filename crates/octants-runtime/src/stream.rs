@@ -51,9 +51,9 @@ impl StreamCore {
         turn
     }
 
-    /// The turn, if nobody has it.
+    /// The turn, if it is free.
     fn try_turn(&self) -> Option<MutexGuard<'_, Scratch>> {
-        // The scratch is valid at every point where a panic could leave it.
+        // The scratch is valid at every point where a panic may occur.
         match self.scratch.try_lock() {
             Ok(guard) => Some(guard),
             Err(TryLockError::Poisoned(p)) => Some(p.into_inner()),
@@ -72,7 +72,8 @@ impl StreamCore {
 }
 
 impl StreamCore {
-    /// In a child process: releases what a launch of a thread that is not here has left, and of what failed in it.
+    /// In a child process: releases what a launch of a thread that exists only in the parent has left, and its
+    /// failures.
     ///
     /// # Safety
     /// As [`Renewable::renew_if_held`].
@@ -100,7 +101,7 @@ impl Drop for StreamCore {
         if let Some(failure) = self.take_failure() {
             device.orphans.record(|| failure);
         }
-        // Someone else's stream may be gone; the work is done in any case.
+        // A foreign stream may no longer exist; the work is done in any case.
         scratch.free(&*device.driver, if self.last.is_some() { StreamHandle(0) } else { handle });
         if let Some(last) = self.last {
             // SAFETY: the stream's own, and used no more.
@@ -114,7 +115,7 @@ impl Drop for StreamCore {
     }
 }
 
-/// An in-order queue of work on a device. Clones are the same stream, which is drained and given back with the last.
+/// An in-order queue of work on a device. Clones share the stream, which is drained and returned with the last one.
 #[derive(Clone)]
 pub struct Stream(Arc<StreamCore>);
 
@@ -123,7 +124,7 @@ impl Stream {
         Stream::new(device, handle, owned, None)
     }
 
-    /// Over someone else's stream, with an event of its own.
+    /// Wraps a foreign stream, with an event of this program.
     pub(crate) fn adopted(device: Arc<DeviceCore>, handle: StreamHandle, last: EventHandle) -> Stream {
         Stream::new(device, handle, false, Some(last))
     }
@@ -152,7 +153,7 @@ impl Stream {
         &self.0
     }
 
-    /// The driver's handle; zero for the default stream, and for all streams of a device that has none of its own.
+    /// The driver's handle; zero for the default stream, and for all streams of a device without native streams.
     pub fn handle(&self) -> u64 {
         self.0.handle.0
     }
@@ -173,8 +174,8 @@ impl Stream {
     }
 
     /// The contents of the buffer that holds this address, for work that is queued here from now on: as long as the
-    /// version is the same, so are they. `None` where that cannot be told: the memory is not this device's, others may
-    /// write to it, another stream may do so yet, or writes are not counted there.
+    /// version is the same, so are they. `None` if unknown: the memory is not this device's, others may write to it,
+    /// another stream may do so yet, or writes are not counted there.
     pub fn version_at(&self, address: u64) -> Option<Version> {
         self.0.device.version_at(&self.0, address)
     }
@@ -218,8 +219,8 @@ impl Stream {
         self.0.wait_quietly(caller)
     }
 
-    /// What is queued now, and what it waits for on other streams, ends as soon as it can. False where the device
-    /// cannot end it.
+    /// What is queued now, and what it waits for on other streams, ends as soon as it can. False if the device cannot
+    /// cancel it.
     pub fn cancel(&self) -> bool {
         let core = &*self.0;
         let cancels = core.owned && core.device.driver.cancels();
@@ -266,8 +267,8 @@ impl StreamCore {
         self.report_pending()
     }
 
-    /// Waits for the stream's work, which uses memory that the caller wants back. When the caller is interrupted the
-    /// work ends early, where the device can end it.
+    /// Waits for the stream's work, which uses memory that the caller wants back. If the caller is interrupted, the
+    /// work is canceled if the device supports it.
     ///
     /// # Safety
     /// The stream is alive.
@@ -291,14 +292,13 @@ impl StreamCore {
         if canceled { Err(ErrorKind::Interrupted.into()) } else { Ok(()) }
     }
 
-    /// True while someone else captures what is queued on a stream of theirs.
+    /// True while another library captures the work that is queued on its stream.
     pub(crate) fn is_captured(&self) -> Result<bool> {
-        // Nothing here begins a capture, so streams of our own are never captured.
-        // SAFETY: the stream is alive.
+        // The runtime never begins a capture, so its own streams are never captured. SAFETY: the stream is alive.
         Ok(!self.owned && self.handle.0 != 0 && unsafe { self.device.driver.is_capturing(self.handle)? })
     }
 
-    /// Refuses what a stream of someone else cannot do while they capture it.
+    /// Rejects what a foreign stream cannot do while its owner captures it.
     pub(crate) fn check_not_capturing(&self, doing: &str) -> Result<()> {
         if !self.is_captured()? {
             return Ok(());
@@ -397,7 +397,7 @@ impl StreamCore {
         }
     }
 
-    /// As [`StreamCore::wait`], but a caller who is interrupted leaves the wait.
+    /// Like [`StreamCore::wait`], but an interrupted caller abandons the wait.
     ///
     /// # Safety
     /// The stream is alive.

@@ -61,10 +61,10 @@ impl DeviceCore {
         }
     }
 
-    /// Notes that a launch on `stream` uses the memory its arguments name, that of `arrays` aside. True when some of it
-    /// is the host's and not among them: the launch must then wait for its work, since nothing else knows who uses that
-    /// memory. A device that cannot use the host's memory was given someone else's memory of its own, whose owner
-    /// orders its uses.
+    /// Records that a launch on `stream` uses the memory that its arguments address, except that of `arrays`. True when
+    /// some of it is the host's and not among them: the launch must then wait for its work, because nothing else tracks
+    /// the users of that memory. A device that cannot use the host's memory was given someone else's memory of its own,
+    /// whose owner orders its uses.
     pub(crate) fn note_uses(
         &self,
         stream: &Arc<StreamCore>,
@@ -92,8 +92,8 @@ impl DeviceCore {
     }
 
     /// The contents of the buffer at an address, for work that is queued on `stream` from now on: see
-    /// [`BufferCore::version`]. `None` where there is no buffer of this device, or where nobody tells when it is
-    /// written to: because launches do not, or because the host does so by address.
+    /// [`BufferCore::version`]. `None` if it is not a buffer of this device, or if writes to it may go unnoticed:
+    /// because launches do not, or because the host does so by address.
     pub(crate) fn version_at(&self, stream: &Arc<StreamCore>, address: u64) -> Option<Version> {
         if self.immediate || self.host_addressable {
             return None;

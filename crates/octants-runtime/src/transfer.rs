@@ -12,7 +12,7 @@ use crate::report::lock;
 
 /// Bytes of a half.
 const HALF: u64 = 1 << 20;
-/// Transfers kept for later; as many threads may copy at once without making new ones.
+/// Transfers kept for later; this many threads may copy at the same time without creating new ones.
 const MOST_IDLE: usize = 4;
 
 /// A device's transfers.

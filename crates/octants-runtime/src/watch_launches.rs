@@ -98,12 +98,12 @@ struct StreamState {
 /// A launch, or what is queued instead of one.
 struct Work {
     stream: StreamId,
-    /// The device as users name it; `None` where there is one.
+    /// The device as users name it; `None` if there is one.
     device: Option<String>,
     key: u64,
     last: Mutex<Last>,
     doing: Doing,
-    /// Where in the program it was asked for.
+    /// The program location of the call.
     site: String,
     /// Its stream is a lane of a graph.
     in_graph: bool,
@@ -125,7 +125,7 @@ impl Work {
     }
 }
 
-/// When a piece of work was done last.
+/// When a piece of work last ran.
 #[derive(Clone, Copy)]
 struct Last {
     number: u64,
@@ -200,7 +200,7 @@ impl DeviceWatch {
         watches.iter().filter_map(Weak::upgrade).for_each(|watch| watch.note_order());
     }
 
-    /// Whether this device's launches are checked. Those of a device that does everything at once need not be.
+    /// Whether this device's launches are checked. On a synchronous device this is not needed.
     #[inline]
     pub(crate) fn checks(&self) -> bool {
         self.checks.load(Ordering::Relaxed) && self.device.upgrade().is_some_and(|device| !device.immediate)
@@ -322,7 +322,7 @@ impl OrderWatch for DeviceWatch {
     }
 
     fn wait_elsewhere(&self, stream: &StreamCore, event: EventHandle) {
-        // A device that does everything at once has nothing queued that could come behind.
+        // A synchronous device has no queued work that could follow.
         let Some(watch) = stream.device.watch.get() else { return };
         let id = StreamId { device: watch.number(), stream: stream.number };
         lock(&self.all.state).wait(id, (self.number, event));
@@ -356,7 +356,7 @@ impl State {
         self.streams.entry(id).or_default()
     }
 
-    /// A stream is after what an event of a device stands for.
+    /// Orders a stream after what an event of a device represents.
     fn wait(&mut self, id: StreamId, event: (u32, EventHandle)) {
         if let Some(clock) = self.events.get(&event).cloned() {
             self.stream(id).clock.join(&clock);
@@ -395,7 +395,7 @@ impl State {
         true
     }
 
-    /// Looks for races of a piece of work with others, and notes it.
+    /// Checks a piece of work for races with others, and records it.
     fn work(
         &mut self,
         device: &DeviceCore,
@@ -548,7 +548,7 @@ fn work_of_step(step: &Step) -> Option<Work> {
     Some(Work { stream, device: None, key: 0, last, doing, site, in_graph: true, crosses: false })
 }
 
-/// A hash of what a launch touches: numbers that are neither addresses nor in access sets do not count.
+/// A hash of what a launch accesses: numbers that are neither addresses nor in access sets do not count.
 fn key_of(kernel: &LoadedKernel, args: &[u64]) -> u64 {
     let mut hasher = DefaultHasher::new();
     kernel.module.hash(&mut hasher);

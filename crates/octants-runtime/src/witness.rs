@@ -17,7 +17,7 @@ pub struct Touched {
     pub index: Vec<i64>,
     /// The part of it, by positions of components.
     pub path: Vec<i64>,
-    /// Where the element begins, if that is known.
+    /// The address of the element, if known.
     pub address: Option<u64>,
     /// The kind of access.
     pub touch: Touch,
@@ -30,7 +30,7 @@ pub trait Witness: fmt::Debug + Send + Sync {
     /// Some elements that a launch with these arguments touches, and more of those whose indices are near some numbers.
     fn touches(&self, args: &[u64], near: &[i64]) -> Vec<Touched>;
 
-    /// Whether what a slot of arguments holds decides which elements are touched.
+    /// Whether the value of an argument slot determines which elements are accessed.
     fn is_decided_by(&self, slot: usize) -> bool;
 }
 

@@ -29,7 +29,7 @@ pub(crate) struct Worker {
     /// Recorded on the launching stream, by the first worker of a fork only.
     pub(crate) fork: EventHandle,
     pub(crate) join: EventHandle,
-    /// The stream whose capture it was part of last.
+    /// The stream whose capture it last took part in.
     pub(crate) captured_with: Option<StreamHandle>,
 }
 
@@ -46,8 +46,8 @@ impl Worker {
         events().inspect_err(|_| unsafe { driver.destroy_stream(stream) })
     }
 
-    /// False while it is part of a graph that another stream's capture makes. `capture` is the stream that wants it, if
-    /// that is captured.
+    /// False while it is part of a graph that another stream's capture makes. `capture` is the requesting stream, if it
+    /// is being captured.
     fn is_free(&mut self, driver: &dyn Driver, capture: Option<StreamHandle>) -> bool {
         let Some(with) = self.captured_with else { return true };
         // SAFETY: the stream is the worker's own.

@@ -27,7 +27,7 @@ const CLASSES: i64 = 32 << FRACTION_BITS;
 const MAX_THREADS: i64 = 256;
 /// Maximum number of subgroups in a block.
 const MAX_SUBGROUPS: i64 = 32;
-/// Where the parts of the shared buffer begin.
+/// Offsets of the parts of the shared buffer.
 const COUNTS: i64 = 0;
 const ORDER: i64 = MAX_THREADS;
 const TOTALS: i64 = 2 * MAX_THREADS;

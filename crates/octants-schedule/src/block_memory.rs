@@ -8,7 +8,7 @@ use octants_ir::{Layout, MemorySpace, Op, Scheduled};
 /// memory. The latter is on the stack of the thread that runs the block, and holds shared arrays and per-thread values.
 pub fn block_memory(scheduled: &Scheduled, space: MemorySpace) -> u64 {
     let of_task = |task: &octants_ir::schedule::TaskSchedule| {
-        // Copies of what a thread scatters to come from elsewhere.
+        // Private copies for scatter privatization are allocated elsewhere.
         let privatized = task.forms.thread_privatization.iter().flat_map(|found| &found.regions);
         let copies: Vec<usize> = privatized.flat_map(|r| r.copies.iter().copied()).collect();
         let mut roots: BTreeMap<u32, u64> = BTreeMap::new();

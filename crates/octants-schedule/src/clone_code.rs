@@ -117,7 +117,7 @@ impl<'a> Cloner<'a> {
     /// Copies each iteration of a loop.
     fn unroll(&mut self, b: &mut Builder, v: ValueId, hook: &mut Hook<'_>) {
         let source = self.source;
-        let Op::For(l) = &source.inst(v).op else { panic!("compiler bug: {v} is no loop") };
+        let Op::For(l) = &source.inst(v).op else { panic!("compiler bug: {v} is not a loop") };
         for (iteration, index) in self.unrolled[&v].clone().enumerate() {
             self.iterations.insert(v, iteration);
             let index = b.int(index, self.index_type(v));
@@ -130,8 +130,8 @@ impl<'a> Cloner<'a> {
 
     /// The type of the index of a loop.
     pub fn index_type(&self, v: ValueId) -> Scalar {
-        let Op::For(l) = &self.source.inst(v).op else { panic!("compiler bug: {v} is no loop") };
-        self.source.ty(l.dims[0].begin).scalar().expect("compiler bug: a bound is a scalar")
+        let Op::For(l) = &self.source.inst(v).op else { panic!("compiler bug: {v} is not a loop") };
+        self.source.ty(l.dims[0].begin).scalar().expect("compiler bug: a bound is not a scalar")
     }
 
     /// The copy of a local of the source.
@@ -139,7 +139,7 @@ impl<'a> Cloner<'a> {
         self.copier.local(b, local)
     }
 
-    /// Copies all that a value is computed from, as far as it is pure and not from the root of the body.
+    /// Copies all pure operations that a value is computed from, except those at the root of the body.
     pub fn recompute(&mut self, b: &mut Builder, v: ValueId) -> ValueId {
         let v = self.locals.source(v);
         let inst = self.source.inst(v);

@@ -91,7 +91,7 @@ fn converge_loop(
     subgroup_bits: u32,
 ) {
     let Range { begin, end } = l.dims[0];
-    let index = b.ty(begin).scalar().expect("compiler bug: a bound is a scalar");
+    let index = b.ty(begin).scalar().expect("compiler bug: a bound is not a scalar");
     // From an index that is not negative there are fewer than 2^31 iterations.
     let is_short = index.bits() <= 32 && facts.known(begin).is_some_and(|first| first >= 0);
     let count = if is_short { Scalar::I32 } else { Scalar::I64 };
@@ -229,8 +229,8 @@ impl Round<'_> {
     }
 }
 
-/// Lets the threads of a subgroup agree. Each has `own` iterations. Yields a local that tells whether the subgroup is
-/// complete with equal `invariants`, and the largest trip count.
+/// Lets the threads of a subgroup agree. Each has `own` iterations. Returns a local that is true if the subgroup is
+/// complete and its `invariants` are equal, and the largest trip count.
 fn agree(
     b: &mut Builder,
     facts: &BodyFacts<'_>,

@@ -182,7 +182,7 @@ impl<'a> Search<'a> {
             && run.index.iter().enumerate().all(is_whole)
     }
 
-    /// Every way from a place in the code on leads to a barrier before the thread may see what the copy does.
+    /// Whether every path from a point in the code reaches a barrier before the thread can observe the copy.
     fn is_awaited(&self, mut block: BlockId, mut at: usize, copy: &Copy) -> bool {
         let body = self.offsets.body;
         loop {
@@ -260,7 +260,7 @@ impl<'a> Search<'a> {
 fn body_operand(body: &Body, load: ValueId) -> &ValueId {
     match &body.inst(load).op {
         Op::Load(from) => from,
-        _ => panic!("compiler bug: {load} is no load"),
+        _ => panic!("compiler bug: {load} is not a load"),
     }
 }
 
@@ -296,11 +296,11 @@ fn rewrite(body: &mut Body, copies: &[Copy]) {
     });
 }
 
-/// One asynchronous copy, or the plain one where the source is not aligned.
+/// One asynchronous copy, or a plain one if the source is not aligned.
 fn push_copy(b: &mut Builder, copy: &Copy) {
     let target = |b: &Builder, store: ValueId| match &b.body.inst(store).op {
         Op::Store(to, _) => *to,
-        _ => panic!("compiler bug: a copy is made of stores"),
+        _ => panic!("compiler bug: an asynchronous copy without a store"),
     };
     let bits = b.push(Op::AddressBits(copy.sources[0]), Scalar::U64.into());
     let mask = b.int(i64::from(BYTES) - 1, Scalar::U64);

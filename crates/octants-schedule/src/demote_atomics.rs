@@ -37,7 +37,7 @@ struct Functions<'a> {
 }
 
 impl Functions<'_> {
-    /// The copy of a function without atomics, or the function where it has none, callees included.
+    /// The copy of a function without atomics, or the function itself if it and its callees have none.
     fn without_atomics(&mut self, f: FuncId) -> FuncId {
         let schedule = &self.schedules[f.index()];
         if schedule.behavior.atomics == 0 {

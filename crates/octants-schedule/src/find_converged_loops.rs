@@ -276,7 +276,7 @@ impl Search<'_> {
 
     /// The scalars that a sum adds.
     fn scalars_of(&self, sum: ValueId) -> Vec<Scalar> {
-        let Op::Atomic(_, _, operand) = self.facts.body.inst(sum).op else { panic!("compiler bug: this is no sum") };
+        let Op::Atomic(_, _, operand) = self.facts.body.inst(sum).op else { panic!("compiler bug: not a sum") };
         self.facts.body.ty(operand).leaves()
     }
 

@@ -48,7 +48,7 @@ pub(crate) struct Tiling {
 /// The part of a tile along an axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TileAxis {
-    /// Threads of the block. All of them, however many, where there is no number.
+    /// Threads of the block. All of them if there is no limit.
     pub threads: Option<u32>,
     /// Iterations of a thread.
     pub per_thread: u32,
@@ -68,7 +68,7 @@ impl TileAxis {
 pub(crate) struct Staged {
     pub address: ValueId,
     pub loads: Vec<ValueId>,
-    /// The axis of the parallel loop that the address follows beside the inner loop.
+    /// The axis of the parallel loop on which the address depends, in addition to the inner loop.
     pub axis: Option<u32>,
     /// The inner loop walks neighbors in memory.
     pub is_row: bool,
@@ -200,7 +200,7 @@ impl Search<'_> {
         u64::from(scalar) * leaves * shared_elements(staged, axes, steps)
     }
 
-    /// Code before and in the inner loop changes locals alone, and reads what is constant besides.
+    /// Code before and in the inner loop changes only locals, and otherwise reads only constant memory.
     fn has_fitting_effects(&self) -> bool {
         let (body, l) = (self.body, self.parallel.1);
         let is_before = |block: BlockId| body.block(block).iter().position(|v| *v == self.inner.0);
@@ -293,8 +293,7 @@ impl Search<'_> {
         Some(())
     }
 
-    /// The whole range of the inner loop is within the axis that its index selects from. Nothing is known of other
-    /// axes.
+    /// The whole range of the inner loop is within the axis that its index selects from. Other axes are unknown.
     fn is_within(&self, buffer: usize, indices: &[Follows]) -> bool {
         let range = self.inner.1.dims[0];
         let starts_within = self.facts.known(range.begin).is_some_and(|first| first >= 0);
@@ -350,7 +349,9 @@ fn join(a: Follows, b: Follows) -> Follows {
 /// Elements between two steps of a staged tile.
 pub(crate) fn pitch(staged: &Staged, axes: &[TileAxis]) -> u32 {
     match staged.axis {
-        Some(axis) => axes[axis as usize].extent().expect("compiler bug: a product has blocks of known size") + PADDING,
+        Some(axis) => {
+            axes[axis as usize].extent().expect("compiler bug: a matrix product without a block size") + PADDING
+        }
         None => 1,
     }
 }

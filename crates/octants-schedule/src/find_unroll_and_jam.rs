@@ -15,7 +15,7 @@ use crate::facts::BodyFacts;
 
 /// Interleave factors for adjacent elements, by the maximum number of scalar operations in the inner loop's body.
 const ADJACENT: [(usize, u32); 2] = [(12, 32), (32, 16)];
-/// Interleave factors for shared elements. Each iteration needs registers of its own.
+/// Interleave factors for shared elements. Each iteration needs its own registers.
 const SHARING: [(usize, u32); 2] = [(8, 8), (128, 4)];
 /// Operations of at least this cost are calls of vector functions.
 const VECTOR_CALL: usize = 20;
@@ -44,7 +44,7 @@ impl JammedLoops {
     }
 }
 
-/// The memory of an access, locals aside.
+/// The memory of an access, except locals.
 #[derive(Debug)]
 enum Memory {
     /// A buffer, the indices of an element, and the run-time indices inside the element.
@@ -271,7 +271,7 @@ impl Search<'_> {
         }
     }
 
-    /// An index that grows by one from iteration to iteration, clamping aside.
+    /// An index that increases by one in each iteration, ignoring clamps.
     fn steps_by_one(&self, v: ValueId, together: ValueId) -> bool {
         let (steps, is_uniform) = (|v| self.steps_by_one(v, together), |v| self.is_uniform(v, Some(together)));
         match self.body.inst(self.facts.source(v)).op {
@@ -329,7 +329,7 @@ impl Search<'_> {
                 let changes = |(other, kind): &(Memory, Kind)| *kind != Kind::Read && self.may_be_same(memory, other);
                 indices.iter().chain(parts).all(|i| is_uniform(*i)) && !self.accesses.values().any(changes)
             }),
-            // Each iteration has locals of its own.
+            // Each iteration has its own locals.
             Op::LocalAddr(_) => false,
             op if op.is_pure() => {
                 let mut all = true;

@@ -19,8 +19,8 @@
 //!   `split_structs` and
 //!   `number_draws` run before.
 //! - Shared memory becomes private memory of the thread that runs the block. Its atomic updates become plain.
-//! - The last block may have fewer threads. It has a version of the code of its own, without vectors. In it no thread
-//!   waits for those that are not there.
+//! - The last block may have fewer threads. It has its own version of the code, without vectors. In it no thread waits
+//!   for those that are not there.
 //! - Where threads that ought to agree do not, all do what the first of them does.
 //! - A failed assertion ends the block.
 //!
@@ -56,7 +56,7 @@ use rates::{Rates, ThreadCode};
 use split_structs::split_structs;
 use values::find_crossing;
 
-/// Threads of a block where the program does not say.
+/// Threads of a block if the program does not specify it.
 const BLOCK_DIM: u32 = 64;
 
 /// Code of more instructions has one version, for any number of threads.
@@ -77,7 +77,7 @@ pub(crate) fn form_thread_loops(scheduled: &mut Scheduled, of: &Scheduling) {
     *scheduled = decide_schedule(std::mem::take(program), &of.target, of.options);
 }
 
-/// The threads of a task's loop meet, tell one another apart, or share memory of a block.
+/// Whether the threads of a task's loop synchronize, depend on their thread index, or share memory of a block.
 fn cooperates(program: &Program, task: &Task) -> bool {
     let mut found = own_behavior(&task.body).behavior.cooperates;
     task.body.visit(task.body.root, &mut |_, inst| {
@@ -103,14 +103,16 @@ fn form(program: &mut Program, number: usize, spaces: &[MemorySpace], of: &Sched
     split_structs(&mut body);
     let config = match body.block(body.root).last().map(|v| &body.inst(*v).op) {
         Some(Op::For(l)) => l.parallel.clone().unwrap_or_default(),
-        _ => panic!("compiler bug: a parallel task ends in its loop"),
+        _ => panic!("compiler bug: a parallel task that does not end in its loop"),
     };
     let block_dim = config.block_dim.unwrap_or(BLOCK_DIM).max(1);
     number_draws(&mut body, block_dim);
     let Some((&loop_id, prologue)) = body.block(body.root).split_last() else {
-        panic!("compiler bug: a parallel task ends in its loop")
+        panic!("compiler bug: a parallel task that does not end in its loop")
     };
-    let Op::For(l) = &body.inst(loop_id).op else { panic!("compiler bug: a parallel task ends in its loop") };
+    let Op::For(l) = &body.inst(loop_id).op else {
+        panic!("compiler bug: a parallel task that does not end in its loop")
+    };
     let code = ThreadCode {
         body: &body,
         loop_id,
@@ -146,7 +148,7 @@ fn form(program: &mut Program, number: usize, spaces: &[MemorySpace], of: &Sched
     b.set_cursor(inside);
     let emit = |b: Builder, fill: Fill, here| {
         let slots = slots.iter().find(|(of, _)| *of == fill);
-        let (_, slots) = slots.expect("compiler bug: each version has memory");
+        let (_, slots) = slots.expect("compiler bug: a version without memory");
         Emitter::new((&code, &rates, &plan), (&crossing, slots), b, fill, here).block()
     };
     let mut rewritten = versions(b, &code, (of_blocks, count, blocks), &emit);
@@ -178,7 +180,10 @@ fn count(b: &mut Builder, code: &ThreadCode<'_>) -> ValueId {
         return b.int(known, Scalar::I64);
     }
     let extents: Vec<ValueId> = (0..code.of.dims.len()).map(|axis| extent(b, code, axis)).collect();
-    extents.into_iter().reduce(|n, extent| b.binary(BinaryOp::Mul, n, extent)).expect("compiler bug: it has an axis")
+    extents
+        .into_iter()
+        .reduce(|n, extent| b.binary(BinaryOp::Mul, n, extent))
+        .expect("compiler bug: a buffer without axes")
 }
 
 /// The number of blocks, i64.

@@ -31,7 +31,7 @@ pub(crate) fn freeze_conditional_loads(scheduled: &mut Scheduled, of: &Schedulin
     }
 }
 
-/// Lets the number of each of these instructions stand for its frozen value. Values that nothing uses are left alone.
+/// Renumbers these instructions so that their numbers denote the frozen values. Unused values are not changed.
 fn freeze(body: &mut Body, loads: &HashSet<ValueId>) {
     let mut used = HashSet::new();
     body.visit(body.root, &mut |_, inst| inst.op.for_each_operand(|v| used.extend(loads.contains(&v).then_some(v))));
@@ -59,7 +59,7 @@ fn find_loads(facts: &ProgramFacts<'_>, body: &Body, is_function: bool) -> HashS
     walk.block(body.root, is_function);
     let may_be_same = |a: Place, b: Place| a.zip(b).is_none_or(|(a, b)| facts.memory.may_alias(a, b));
     let Walk { reads, mut stores, .. } = walk;
-    // The last store to each place decides.
+    // The last store to each location decides.
     stores.sort_by_key(|(place, at)| (*place, std::cmp::Reverse(*at)));
     stores.dedup_by_key(|(place, _)| *place);
     let is_frozen = |place: Place, at: usize| stores.iter().any(|(p, last)| at <= *last && may_be_same(place, *p));
@@ -103,7 +103,7 @@ impl Walk<'_> {
                 self.stores.push((None, self.clock));
             }
             let is_branch = matches!(op, Op::If(..));
-            // Branches around a loop over threads are no conditions of its vector code.
+            // Branches around a loop over threads are not conditions in its vector code.
             let is_thread_loop = matches!(op, Op::For(l) if l.hints.code_size == CodeSizeHint::VectorsFirst);
             for inner in op.blocks() {
                 self.block(inner, !is_thread_loop && (conditional || is_branch));

@@ -1,4 +1,4 @@
-//! Full unrolling of short inner loops: each iteration has code of its own, in which the loop's index is a constant.
+//! Full unrolling of short inner loops: each iteration has its own code, in which the loop's index is a constant.
 //!
 //! Loops that a gradient cuts into blocks run the iterations of a block under a guard, because the last block may be
 //! partial. GPUs get a second version for warps in which all threads have whole blocks. It has no branches, so that
@@ -80,7 +80,7 @@ fn unroll_in_body(facts: &ProgramFacts<'_>, body: &mut Body) {
     for (v, plan) in plans {
         let source = body.clone();
         let locals = local_uses(&source);
-        let Op::For(l) = &source.inst(v).op else { panic!("compiler bug: {v} is no loop") };
+        let Op::For(l) = &source.inst(v).op else { panic!("compiler bug: {v} is not a loop") };
         let mut b = Builder::new();
         b.body = std::mem::take(body);
         b.set_cursor(l.body);
@@ -147,7 +147,7 @@ pub(crate) fn insert_versions(
         return at_end(cloner, b);
     };
     let bound = cloner.value(guard.bound);
-    let scalar = source.ty(guard.bound).scalar().expect("compiler bug: a bound is a scalar");
+    let scalar = source.ty(guard.bound).scalar().expect("compiler bug: a bound is not a scalar");
     let largest = b.int(guard.largest_index, scalar);
     let own = b.binary(BinaryOp::Lt, largest, bound);
     let all = b.push(Op::Subgroup(SubgroupOp::AllHere, vec![own]), Type::U1);

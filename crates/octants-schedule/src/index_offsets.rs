@@ -86,7 +86,7 @@ impl Offsets<'_> {
         }
     }
 
-    /// A power of two divides an integer, as far as is seen.
+    /// Whether a power of two is known to divide an integer.
     pub fn is_multiple(&self, v: ValueId, of: i64) -> bool {
         let v = self.source(v);
         if of <= 1 {

@@ -1,8 +1,8 @@
 //! [`add_groups`]: bodies of a parallel loop that run several iterations, which are neighbors along the last axis.
 //!
-//! The body of a group is the code of all its iterations, from one jammed inner loop to the next. A jammed loop is
-//! in it once, and each of its iterations holds the code of all iterations of the group. What is computed alike in all
-//! of them is there once. Locals of an iteration are copied for each iteration of the group.
+//! The body of a group is the code of all its iterations, from one jammed inner loop to the next. A jammed loop is in
+//! it once, and each of its iterations holds the code of all iterations of the group. Values that are equal in all of
+//! them are computed once. Locals of an iteration are copied for each iteration of the group.
 
 use std::collections::HashMap;
 
@@ -26,7 +26,7 @@ pub(crate) fn add_groups(
 ) {
     let source = variant.body.clone();
     let locals = local_uses(&source);
-    let Op::For(l) = &source.inst(loop_id).op else { panic!("compiler bug: the parallel loop is a loop") };
+    let Op::For(l) = &source.inst(loop_id).op else { panic!("compiler bug: the parallel loop is not a loop") };
     let axis = l.dims.len() as u32 - 1;
     let mut b = Builder::new();
     b.body = source.clone();
@@ -49,7 +49,7 @@ pub(crate) fn add_groups(
 
 /// The index of each iteration of a group along the last axis.
 fn indices(b: &mut Builder, source: &Body, (loop_id, axis): (ValueId, u32), factor: u32) -> Vec<ValueId> {
-    let Op::For(l) = &source.inst(loop_id).op else { panic!("compiler bug: the parallel loop is a loop") };
+    let Op::For(l) = &source.inst(loop_id).op else { panic!("compiler bug: the parallel loop is not a loop") };
     let ty: &Type = source.ty(l.dims[axis as usize].begin);
     b.span = source.inst(loop_id).span;
     let first = b.push(Op::LoopIndex(loop_id, axis), ty.clone());
@@ -123,7 +123,7 @@ impl Grouping<'_> {
     /// A loop that all iterations run together. Its bounds are the same in all of them.
     fn jammed_loop(&mut self, b: &mut Builder, v: ValueId) {
         let inst = self.source.inst(v);
-        let Op::For(mut l) = inst.op.clone() else { panic!("compiler bug: a jammed loop is a loop") };
+        let Op::For(mut l) = inst.op.clone() else { panic!("compiler bug: a jammed loop that is not a loop") };
         let inner = l.body;
         l.body = b.body.add_block();
         for d in &mut l.dims {
@@ -144,7 +144,7 @@ impl Grouping<'_> {
     }
 }
 
-/// Lets the first iteration's result stand for an instruction that computes the same.
+/// Replaces an instruction by the first iteration's result of the same computation.
 fn share(first: &Cloner<'_>, cloner: &mut Cloner<'_>, b: &Builder, v: ValueId) -> bool {
     let mut op = cloner.source.inst(v).op.clone();
     if !matches!(op.effect(), Effect::Pure | Effect::Index) {

@@ -1,5 +1,5 @@
-//! [`lay_out_fragments`]: decides where the elements of fragments are, and who forms products of matrices: instructions
-//! of the target where it has some, the loops that run a block's threads without a grid, plain code elsewhere.
+//! [`lay_out_fragments`]: decides the layout of fragments, and the implementation of matrix products: instructions of
+//! the target where it has some, the loops that run a block's threads without a grid, plain code elsewhere.
 //!
 //! Runs before anything else is decided, so that all that follows sees the code as it is.
 

@@ -1,10 +1,10 @@
 //! Finds fragments that are loaded from shared memory by an instruction of the subgroup: `load_matrices` loads four
-//! matrices of 8 x 8 scalars of 16 bits, each thread the address of a row of 16 bytes, and leaves them as products of
-//! f16 want them.
+//! matrices of 8 x 8 scalars of 16 bits, each thread the address of a row of 16 bytes, and distributes them as f16
+//! products require.
 //!
-//! A fragment is one where the elements of a vector are loaded from `[row + fragment_index, column + fragment_index]`
-//! of a shared array whose rows are at multiples of 16 bytes. The threads of the subgroup are together there if the
-//! same block of code holds a product, which they form together.
+//! A vector is a fragment if its elements are loaded from `[row + fragment_index, column + fragment_index]` of a shared
+//! array whose rows are at multiples of 16 bytes. The threads of the subgroup are together there if the same block of
+//! code holds a product, which they form together.
 
 use std::collections::HashMap;
 
@@ -34,7 +34,7 @@ struct Found {
     steps: [(u32, u32); 2],
 }
 
-/// Where a part of a fragment is loaded from.
+/// The source address of a part of a fragment.
 #[derive(Clone)]
 struct Place {
     buffer: BufferId,
@@ -42,7 +42,7 @@ struct Place {
     /// Row and column of the fragment.
     base: [Option<ValueId>; 2],
     role: FragmentRole,
-    /// The array has rows where the fragment has columns.
+    /// The array is transposed relative to the fragment.
     is_swapped: bool,
 }
 
@@ -161,7 +161,7 @@ fn has_aligned_rows(buffer: &Buffer) -> bool {
 }
 
 /// What bits of the thread's index add to the row and column whose address it gives, and whether parts are loaded with
-/// rows as columns; `None` where the instruction's layout is not the fragment's.
+/// rows as columns; `None` if the instruction's layout differs from the fragment's.
 fn steps(shape: &ProductShape, role: FragmentRole, is_swapped: bool) -> Option<([(u32, u32); 2], bool)> {
     let layout = shape.layout(role);
     if (layout.components.len(), layout.lanes.len()) != (3, 5) {
@@ -205,7 +205,7 @@ fn row_address(b: &mut Builder, found: &Found) -> ValueId {
     }
     let at = |b: &mut Builder, base: Option<ValueId>, offset: ValueId| match base {
         Some(base) => {
-            let scalar = b.ty(base).scalar().expect("compiler bug: an index is a scalar");
+            let scalar = b.ty(base).scalar().expect("compiler bug: an index is not a scalar");
             let offset = b.cast(offset, scalar);
             b.binary(BinaryOp::Add, base, offset)
         }

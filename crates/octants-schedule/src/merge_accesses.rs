@@ -193,14 +193,14 @@ fn rewrite(
     group: BlockId,
     vectors: BTreeMap<Place, Accesses>,
 ) {
-    let Op::For(l) = &body.inst(loop_id).op else { panic!("compiler bug: the parallel loop is a loop") };
+    let Op::For(l) = &body.inst(loop_id).op else { panic!("compiler bug: the parallel loop is not a loop") };
     let index_type = body.ty(l.dims[axis as usize].begin).clone();
-    // Where each vector goes: before the first load, or in place of the last store.
+    // The position of each vector access: before the first load, or in place of the last store.
     let mut at: HashMap<ValueId, Vec<(Place, Accesses)>> = HashMap::new();
     let mut gone: Vec<ValueId> = Vec::new();
     for (place, accesses) in vectors {
         let position = if place.is_store { accesses.last() } else { accesses.first() };
-        let (position, _) = *position.expect("compiler bug: a vector has components");
+        let (position, _) = *position.expect("compiler bug: a vector without components");
         gone.extend(accesses.iter().map(|(v, _)| *v).filter(|v| place.is_store && *v != position));
         at.entry(position).or_default().push((place, accesses));
     }
@@ -211,8 +211,10 @@ fn rewrite(
     for v in insts.into_iter().filter(|v| !gone.contains(v)) {
         b.span = b.body.inst(v).span;
         for (place, accesses) in at.remove(&v).unwrap_or_default() {
-            let scalar =
-                b.pointee(address_of(&b.body, accesses[0].0)).scalar().expect("compiler bug: neighbors are scalars");
+            let scalar = b
+                .pointee(address_of(&b.body, accesses[0].0))
+                .scalar()
+                .expect("compiler bug: adjacent elements that are not scalars");
             let vector = Type::Vector(scalar, factor);
             let first = b.push(Op::LoopIndex(loop_id, axis), index_type.clone());
             let from = octants_ir::insert_code::constant(&mut b, place.first, &index_type);
@@ -240,11 +242,11 @@ fn rewrite(
 fn address_of(body: &Body, access: ValueId) -> ValueId {
     match body.inst(access).op {
         Op::Load(address) | Op::Store(address, _) => address,
-        ref op => panic!("compiler bug: {op:?} is no access"),
+        ref op => panic!("compiler bug: {op:?} is not a memory access"),
     }
 }
 
 fn stored(body: &Body, store: ValueId) -> ValueId {
-    let Op::Store(_, value) = body.inst(store).op else { panic!("compiler bug: {store} stores nothing") };
+    let Op::Store(_, value) = body.inst(store).op else { panic!("compiler bug: {store} has no stored value") };
     value
 }

@@ -137,7 +137,7 @@ impl Merge {
     fn add_copy(&self, b: &mut Builder, sum: LocalId, copy: ValueId, [first, next]: [ValueId; 2]) {
         let at = self.address(b, self.copies, vec![copy, first]);
         let value = self.load(b, at);
-        // Another thread has written it: the next group is fetched meanwhile, of all copies at once.
+        // Another thread has written it: meanwhile, the next group of all copies is fetched.
         let ahead = self.address(b, self.copies, vec![copy, next]);
         b.push(Op::Prefetch(ahead), Type::Unit);
         let is_some = self.is_some(b, value);
@@ -160,7 +160,7 @@ impl Merge {
             if self.merge.is_atomic {
                 return self.add_scalars(b, sum, first);
             }
-            // Zeros may stand for what is between the fields of a region, or after it.
+            // Padding between the fields of a region, or after it, may be zero.
             let bits = self.bits(b, total);
             let none = zero(b, &b.ty(bits).clone());
             let added = b.binary(BinaryOp::Ne, bits, none);
@@ -211,7 +211,7 @@ impl Merge {
     /// A scalar of a group is not zero.
     fn is_some(&self, b: &mut Builder, value: ValueId) -> ValueId {
         let bits = self.bits(b, value);
-        let scalar = b.ty(bits).scalar().expect("compiler bug: a group of scalars");
+        let scalar = b.ty(bits).scalar().expect("compiler bug: a group of a type without scalars");
         let all = b.push(Op::Fold(ReduceOp::Or, bits), scalar.into());
         let none = b.int(0, scalar);
         b.binary(BinaryOp::Ne, all, none)

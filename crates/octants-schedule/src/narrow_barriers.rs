@@ -8,7 +8,7 @@ use octants_ir::{Op, Scheduled, ThreadScope};
 
 use crate::scheduling::Scheduling;
 
-/// Makes the barriers of blocks that are one whole subgroup barriers of the subgroup.
+/// Replaces block barriers by subgroup barriers if the block is one full subgroup.
 pub(crate) fn narrow_barriers(scheduled: &mut Scheduled, s: &Scheduling) {
     let one_subgroup = LaunchShape::Grid { block_size: Some(s.target.subgroup_size) };
     for variant in scheduled.schedule.tasks.iter_mut().flat_map(|t| &mut t.variants) {

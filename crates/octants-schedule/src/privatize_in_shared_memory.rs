@@ -54,7 +54,7 @@ fn add_copies(scheduled: &mut Scheduled, of: &Scheduling, found: &ScatterPrivati
     let mut pool = None;
     let mut copies = Vec::new();
     for region in &found.regions {
-        let [b] = region.buffers[..] else { panic!("compiler bug: a copy in shared memory is of one buffer") };
+        let [b] = region.buffers[..] else { panic!("compiler bug: a shared-memory copy of several buffers") };
         let buffer = scheduled.program.buffers[b].clone();
         let name = format!("{} of a block", buffer.name);
         let (copy, extents) = match (&region.memory, &buffer.layout) {
@@ -104,7 +104,7 @@ fn privatize(variant: &mut Variant, copies: &[Copy], limit: u64) {
     let mut sizes = Sizes { known: 0, at_launch: None };
     let copies: Vec<Placed<'_>> = copies.iter().map(|copy| sizes.place(&mut b, copy)).collect();
     let code = Privatization { copies, thread };
-    let Op::For(l) = &source.inst(v).op else { panic!("compiler bug: a task ends in its loop") };
+    let Op::For(l) = &source.inst(v).op else { panic!("compiler bug: a task that does not end in its loop") };
     code.redirect(&mut b, l.body);
     match sizes.at_launch {
         None => code.insert(&mut b, v),
@@ -225,7 +225,7 @@ impl Privatization<'_> {
         let count = match (&copy.of.extents, copy.array) {
             (_, Some((_, elements))) => b.cast(elements, Scalar::U32),
             (Extents::Known(extents), None) => b.int(extents.iter().map(|e| e.0 as i64).product(), Scalar::U32),
-            _ => panic!("compiler bug: an array has a size"),
+            _ => panic!("compiler bug: an array without a size"),
         };
         let [thread, threads] = self.thread;
         let local = b.body.add_local("element", Scalar::U32.into());
@@ -321,7 +321,7 @@ impl Placed<'_> {
     /// Adds an element of the copy to the original. Zeros are not added.
     fn add(&self, b: &mut Builder, element: ValueId, sum: ValueId) {
         let elem = &self.of.elem;
-        let scalar = elem.scalar().expect("compiler bug: sums are of scalars or tensors");
+        let scalar = elem.scalar().expect("compiler bug: a sum of a type without scalars");
         let original = |b: &mut Builder| {
             let index = self.index_of(b, element);
             b.push(Op::BufferAddr(self.of.original, index), Type::Ref(Box::new(elem.clone())))

@@ -37,8 +37,8 @@ struct Copy {
     ndim: usize,
 }
 
-/// Adds the private buffer for a buffer of a region that has a private root of its own, and begins at the byte `start`
-/// of the shared one.
+/// Adds the private buffer for a buffer of a region that has its own private root, and starts at byte `start` of the
+/// shared one.
 fn add_copy(scheduled: &mut Scheduled, start: u64, buffer: usize, root: u32) -> Copy {
     let Scheduled { program, schedule } = scheduled;
     let mut copy = program.buffers[buffer].clone();
@@ -101,5 +101,5 @@ fn flat_index(body: &mut Body, like: ValueId, of: BufferId, index: &[ValueId], o
             }
         });
     }
-    flat.expect("compiler bug: an array with axes has an index")
+    flat.expect("compiler bug: an array access without an index")
 }

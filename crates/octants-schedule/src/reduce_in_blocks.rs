@@ -100,7 +100,7 @@ fn reductions_of(body: &Body, v: ValueId) -> Vec<Reduction> {
 
 /// Lets the iterations of a loop fold into the locals.
 fn fold_in_locals(b: &mut Builder, v: ValueId, folds: &[Fold]) {
-    let Op::For(l) = &mut b.body.inst_mut(v).op else { panic!("compiler bug: {v} is no loop") };
+    let Op::For(l) = &mut b.body.inst_mut(v).op else { panic!("compiler bug: {v} is not a loop") };
     l.reductions.clear();
     let block = l.body;
     let mut blocks = vec![block];
@@ -138,9 +138,9 @@ struct Fold {
 impl Fold {
     /// Adds the local, with the identity in it.
     fn start(b: &mut Builder, of: Reduction) -> Fold {
-        let of_target = b.pointee(of.target).scalar().expect("compiler bug: a reduction is of scalars");
+        let of_target = b.pointee(of.target).scalar().expect("compiler bug: a reduction of a type without scalars");
         let scalar = if of_target == Scalar::F16 { Scalar::F32 } else { of_target };
-        let identity = fold_identity(of.op, scalar).expect("compiler bug: a reduction has an identity");
+        let identity = fold_identity(of.op, scalar).expect("compiler bug: a reduction without an identity");
         let local = b.body.add_local("reduced", scalar.into());
         let fold = Fold { of, local, scalar, identity };
         let identity = fold.identity(b);
@@ -154,7 +154,7 @@ impl Fold {
 
     /// Folds a value of an iteration.
     fn fold(&self, b: &mut Builder, value: ValueId) {
-        let op = self.of.op.binary().expect("compiler bug: a reduction combines");
+        let op = self.of.op.binary().expect("compiler bug: a reduction without a binary operation");
         let value = b.cast(value, self.scalar);
         b.update_local(self.local, |b, before| b.binary(op, before, value));
     }
@@ -163,7 +163,7 @@ impl Fold {
     fn combine(&self, b: &mut Builder, partials: BufferId, of: Threads) {
         // What was subtracted has been summed as negative.
         let op = if self.of.op == AtomicOp::Sub { AtomicOp::Add } else { self.of.op };
-        let joins = op.binary().expect("compiler bug: a reduction combines");
+        let joins = op.binary().expect("compiler bug: a reduction without a binary operation");
         let bits = of.subgroup_size.trailing_zeros();
         let value = b.load_local(self.local);
         let [thread, threads, lane] =
@@ -211,7 +211,7 @@ impl Fold {
             let all = fold(b, partial.expect("each thread takes at least one value"));
             push_if(b, is_first, |b| {
                 let of_target = b.pointee(self.of.target).clone();
-                let all = b.cast(all, of_target.scalar().expect("compiler bug: a reduction is of scalars"));
+                let all = b.cast(all, of_target.scalar().expect("compiler bug: a reduction of a type without scalars"));
                 b.push(Op::Atomic(op, self.of.target, all), of_target);
             });
         });

@@ -163,7 +163,7 @@ impl<'a> Collected<'a> {
         }
     }
 
-    /// Adds what this thread has collected.
+    /// Adds this thread's partial sum.
     pub fn add_apart(&self, b: &mut Builder, facts: &BodyFacts<'_>, unrolled: &FullUnroll, steps: &Steps) {
         for (reduction, locals) in self.each() {
             for (element, local) in locals.iter().enumerate() {
@@ -187,11 +187,11 @@ fn is_some(b: &mut Builder, value: ValueId) -> ValueId {
     };
     let mut any = None;
     for part in parts {
-        let none = b.int(0, ty.scalar().expect("compiler bug: sums are of scalars or tensors"));
+        let none = b.int(0, ty.scalar().expect("compiler bug: a sum of a type without scalars"));
         let is_some = b.binary(BinaryOp::Ne, part, none);
         any = Some(any.map_or(is_some, |any| b.binary(BinaryOp::Or, any, is_some)));
     }
-    any.expect("compiler bug: a sum has scalars")
+    any.expect("compiler bug: a sum of a type without scalars")
 }
 
 /// Adds to the element of a reduction with a number.

@@ -58,9 +58,9 @@ pub const PASSES: &[Pass<Scheduled, Scheduling>] = &[
         runs: |_, s| s.target.has_grid,
         run: |scheduled, s| reduce_in_blocks(scheduled, s),
     },
-    // Behind `reduce_in_blocks`: all iterations of a group fold into the same locals.
+    // After `reduce_in_blocks`: all iterations of a group fold into the same locals.
     Pass { name: "coarsen_threads", runs: |_, s| s.target.has_grid, run: |scheduled, _| coarsen_threads(scheduled) },
-    // Ahead of passes that add copies of their own, which another thread's wait is for.
+    // Before passes that add their own copies, for which another thread waits.
     Pass {
         name: "copy_asynchronously",
         runs: |_, s| s.target.copies_async,
@@ -71,14 +71,14 @@ pub const PASSES: &[Pass<Scheduled, Scheduling>] = &[
         runs: |_, s| s.target.has_grid && !s.target.merges_accesses,
         run: |scheduled, _| merge_accesses(scheduled),
     },
-    // Behind the passes that rewrite inner loops for other reasons.
+    // After the passes that rewrite inner loops for other reasons.
     Pass {
         name: "tile_in_shared_memory",
         runs: |_, s| s.target.has_grid && s.options.opt_level >= 2,
         run: |scheduled, s| tile_in_shared_memory(scheduled, s),
     },
     Pass { name: "narrow_barriers", runs: |_, s| s.target.has_grid, run: |scheduled, s| narrow_barriers(scheduled, s) },
-    // Behind the passes that look at whole loops.
+    // After the passes that need whole loops.
     Pass { name: "split_remainders", runs: always, run: |scheduled, _| split_remainders(scheduled) },
     Pass {
         name: "freeze_conditional_loads",

@@ -94,7 +94,7 @@ pub(crate) fn has_many_loops(body: &Body) -> bool {
     body.insts.iter().filter(|i| matches!(i.op, Op::For(_))).count() > MANY_LOOPS
 }
 
-/// The variants of a task's code, each with a body of its own.
+/// The variants of a task's code, each with its own body.
 fn make_variants(task: &Task, found: &TaskSchedule) -> Vec<Variant> {
     let forms = &found.forms;
     let roles = [

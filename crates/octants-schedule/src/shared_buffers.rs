@@ -5,9 +5,9 @@ use octants_ir::{Buffer, BufferId, ComponentLayout, Layout, MemorySpace, Placeme
 
 use crate::scheduling::Scheduling;
 
-/// A buffer with one axis in shared memory, in a root of its own. [`add_shared_buffer`] numbers the root.
+/// A buffer with one axis in shared memory, in its own root. [`add_shared_buffer`] numbers the root.
 pub(crate) fn flat_buffer(name: &str, elem: Type, elements: u64) -> Buffer {
-    let scalar = elem.scalar().expect("compiler bug: a shared buffer holds scalars or tensors");
+    let scalar = elem.scalar().expect("compiler bug: a shared buffer of a type without scalars");
     let bytes = u64::from(scalar.bytes());
     let stride = bytes * elem.leaf_count() as u64;
     let component = |i| ComponentLayout { root: 0, place: Placement::row_major(i * bytes, &[elements], stride) };

@@ -44,7 +44,7 @@ fn factors(l: &ForLoop) -> Option<(u32, u32)> {
 
 /// Places the two loops at the cursor.
 fn split(b: &mut Builder, (source, locals): (&Body, &LocalUses), v: ValueId) {
-    let Op::For(l) = &source.inst(v).op else { panic!("compiler bug: {v} is no loop") };
+    let Op::For(l) = &source.inst(v).op else { panic!("compiler bug: {v} is not a loop") };
     let Some((factor, remainder_factor)) = factors(l) else { panic!("compiler bug: {v} has no remainder") };
     let Some((last, outer)) = l.dims.split_last() else { return b.place(v) };
     let axis = outer.len() as u32;
@@ -90,7 +90,7 @@ fn split(b: &mut Builder, (source, locals): (&Body, &LocalUses), v: ValueId) {
 
 /// Zero, and the number of iterations in whole groups.
 fn whole_groups(b: &mut Builder, range: Range, ty: &Type, factor: u32) -> (ValueId, ValueId) {
-    let scalar = ty.scalar().expect("compiler bug: a bound is a scalar");
+    let scalar = ty.scalar().expect("compiler bug: a bound is not a scalar");
     let push = |b: &mut Builder, op| b.push(op, ty.clone());
     let trips = push(b, Op::Binary(BinaryOp::Sub, range.end, range.begin));
     let zero = b.int(0, scalar);

@@ -3,7 +3,7 @@
 //!
 //! `find_tiling` decides. The main variant becomes code that each thread of the grid runs: blocks share the tiles of
 //! the parallel loop; in each tile the threads of a block walk the inner loop together, between barriers, in as many
-//! steps at a time as are staged. A thread runs several iterations of a product, each with locals of its own. Threads
+//! steps at a time as are staged. A thread runs several iterations of a product, each with its own locals. Threads
 //! without an iteration compute the last one again, up to what the loop stores.
 //!
 //! The loop as it is stays beside the tiles, and each launch decides: a short inner loop does not pay for barriers, and
@@ -49,7 +49,7 @@ pub(crate) fn tile_in_shared_memory(scheduled: &mut Scheduled, of: &Scheduling) 
         let found = &mut scheduled.schedule.tasks[task];
         found.hints.shares_tiles = plan.axes.len() > 1;
         let main = found.variants.iter_mut().find(|v| v.role == Role::Main);
-        rewrite(main.expect("compiler bug: a task has a main variant"), &plan, &copies, of.target.full_grid);
+        rewrite(main.expect("compiler bug: a task without a main variant"), &plan, &copies, of.target.full_grid);
     }
 }
 
@@ -142,7 +142,7 @@ impl<'a> Tiles<'a> {
         };
         let mut cloner = Cloner::new(source, locals);
         let mut extent = |b: &mut Builder, range: Range| {
-            let index = source.ty(range.begin).scalar().expect("compiler bug: a bound is a scalar");
+            let index = source.ty(range.begin).scalar().expect("compiler bug: a bound is not a scalar");
             let [begin, end] = [range.begin, range.end].map(|v| {
                 let v = cloner.recompute(b, v);
                 b.cast(v, Scalar::I64)
@@ -152,7 +152,7 @@ impl<'a> Tiles<'a> {
         };
         let dims = |v: ValueId| match &source.inst(v).op {
             Op::For(l) => l.dims.clone(),
-            _ => panic!("compiler bug: {v} is no loop"),
+            _ => panic!("compiler bug: {v} is not a loop"),
         };
         let axes: Vec<Extent> = dims(plan.parallel).into_iter().map(|range| extent(b, range)).collect();
         let inner = extent(b, dims(plan.inner)[0]);
@@ -179,7 +179,7 @@ impl<'a> Tiles<'a> {
             count = Some(count.map_or(tiles, |count| b.binary(BinaryOp::Mul, count, tiles)));
             counts.push(tiles);
         }
-        let count = count.expect("compiler bug: a tile has an axis");
+        let count = count.expect("compiler bug: a tile without axes");
         let is_index = |op: &Op| matches!(op, Op::LoopIndex(l, _) if *l == plan.parallel);
         let indices = (0..source.insts.len() as u32).map(ValueId).filter(|v| is_index(&source.inst(*v).op));
         let loads = plan.staged.iter().flat_map(|s| s.loads.iter().copied());
@@ -252,9 +252,14 @@ impl<'a> Tiles<'a> {
     fn tile(&self, b: &mut Builder, number: ValueId) {
         let origins = self.origins(b, number);
         let mut lanes = self.lanes(b, &origins);
-        let Op::For(l) = &self.source.inst(self.plan.parallel).op else { panic!("compiler bug: no parallel loop") };
+        let Op::For(l) = &self.source.inst(self.plan.parallel).op else {
+            panic!("compiler bug: a task without a parallel loop")
+        };
         let insts = self.source.block(l.body);
-        let at = insts.iter().position(|v| *v == self.plan.inner).expect("compiler bug: the inner loop is in its loop");
+        let at = insts
+            .iter()
+            .position(|v| *v == self.plan.inner)
+            .expect("compiler bug: the inner loop is not in its parallel loop");
         for lane in &mut lanes {
             self.zero_locals(b, lane, l);
             lane.cloner.insts(b, &insts[..at], &mut |_, _, v| self.replaced.contains(&v));
@@ -315,12 +320,12 @@ impl<'a> Tiles<'a> {
         let lane = |(numbers, indices, inside): (Vec<usize>, Vec<ValueId>, Option<ValueId>)| {
             let mut cloner = Cloner::with_own_locals(self.source, self.locals);
             self.set_indices(&mut cloner, &indices);
-            Lane { numbers, cloner, is_inside: inside.expect("compiler bug: a tile has an axis") }
+            Lane { numbers, cloner, is_inside: inside.expect("compiler bug: a tile without axes") }
         };
         lanes.into_iter().map(lane).collect()
     }
 
-    /// Lets values stand for the indices of the parallel loop.
+    /// Replaces the indices of the parallel loop by values.
     fn set_indices(&self, cloner: &mut Cloner<'a>, indices: &[ValueId]) {
         for v in &self.replaced {
             if let Op::LoopIndex(_, axis) = self.source.inst(*v).op {
@@ -406,7 +411,7 @@ impl<'a> Tiles<'a> {
     /// Stages the elements of all iterations along an axis, for each step. Neighboring threads load neighbors.
     fn stage_rows(&self, b: &mut Builder, number: usize, axis: usize, (origin, first): (ValueId, ValueId)) {
         let staged = &self.plan.staged[number];
-        let extent = self.plan.axes[axis].extent().expect("compiler bug: a product has blocks of known size");
+        let extent = self.plan.axes[axis].extent().expect("compiler bug: a matrix product without a block size");
         let threads: u32 = self.plan.axes.iter().filter_map(|a| a.threads).product();
         let mut values = Vec::new();
         for turn in 0..(extent * self.plan.steps).div_ceil(threads) {
@@ -430,7 +435,7 @@ impl<'a> Tiles<'a> {
         }
     }
 
-    /// The element of a step, in the memory that it is staged from. A step after the last one gets that one's.
+    /// The element of a step, in the memory that it is staged from. A step beyond the last one uses the last one's.
     fn original(
         &self,
         b: &mut Builder,
@@ -498,7 +503,7 @@ impl<'a> Tiles<'a> {
 }
 
 /// What each iteration of the inner loop computes alike, in order: operations on values from outside the loop, and
-/// loads of buffers, which are constant in loops that run in tiles. The loop has iterations where it runs in tiles.
+/// loads of buffers, which are constant in loops that run in tiles. The loop has iterations if it runs in tiles.
 fn invariant_insts(source: &Body, plan: &Tiling) -> Vec<ValueId> {
     let Op::For(inner) = &source.inst(plan.inner).op else { panic!("compiler bug: no inner loop") };
     let mut varying = HashSet::new();
@@ -529,7 +534,7 @@ fn unrolled(factor: u32) -> LoopHints {
 /// A serial loop from zero.
 fn push_loop(b: &mut Builder, end: ValueId, hints: LoopHints, inside: impl FnOnce(&mut Builder, ValueId)) {
     let ty = b.ty(end).clone();
-    let begin = b.int(0, ty.scalar().expect("compiler bug: a bound is a scalar"));
+    let begin = b.int(0, ty.scalar().expect("compiler bug: a bound is not a scalar"));
     let body = b.body.add_block();
     let l = ForLoop { hints, ..ForLoop::serial(vec![Range { begin, end }], body) };
     let l = b.push(Op::For(Box::new(l)), Type::Unit);

@@ -35,14 +35,14 @@ impl Turns {
     }
 }
 
-/// What an iteration's length is told from: the loops that count, and what must be computed for them.
+/// The values that determine an iteration's length: the loops that count, and what must be computed for them.
 pub(super) struct Lengths {
     loops: Vec<ValueId>,
     need: Need,
 }
 
-/// The loops in the body of a parallel loop that an iteration's length is told from; `None` where that takes more than
-/// short straight code, or is the same for like indices.
+/// The loops in the body of a parallel loop that determine an iteration's length; `None` if that needs more than short
+/// straight-line code, or if the length is the same for equal indices.
 pub(super) fn lengths_of(plan: &Plan, l: &ForLoop) -> Option<Lengths> {
     let body = plan.body;
     // Threads that work together stay with their iterations.
@@ -139,7 +139,7 @@ impl Emitter<'_> {
             e.forward(l.body, &lengths.need, Mode::Pass);
             for v in &lengths.loops {
                 let Op::For(l) = &e.source().inst(*v).op else {
-                    panic!("compiler bug: a loop of known length is no `for`")
+                    panic!("compiler bug: a loop of known length that is not a `for`")
                 };
                 let length = e.extent(&l.dims);
                 e.b.update_local(sum, |b, sum| b.binary(BinaryOp::Add, sum, length));

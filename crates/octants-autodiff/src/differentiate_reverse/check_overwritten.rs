@@ -21,7 +21,7 @@ use super::plan_sweeps::Plan;
 use crate::memory_use::{MemoryUse, memory_use};
 use octants_analysis::{Dependence, KnownMemory, Meeting, Place, Subscript, trace_address, trace_element};
 
-/// What a read or a write of an array's element is.
+/// A read or a write of an array element.
 #[derive(Debug, Clone)]
 struct Access {
     inst: ValueId,
@@ -34,13 +34,13 @@ struct Access {
 }
 
 impl Access {
-    /// The same component of a vector or matrix, or all of it, as far as both accesses say.
+    /// The same component of a vector or matrix, or all of it, if both accesses specify it.
     fn is_same_component(&self, other: &Access, dependence: &Dependence<'_>) -> bool {
         dependence.within_iteration(&self.component, &other.component) == Meeting::Certain
     }
 }
 
-/// Looks for reads that later writes make untrue.
+/// Finds reads of memory that is overwritten later.
 pub(super) fn check_overwritten(
     plan: &Plan,
     buffers: &[Buffer],
@@ -55,7 +55,7 @@ pub(super) fn check_overwritten(
             MemoryUse::Store { address, .. } => (address, &mut stores),
             MemoryUse::Update { op, address, .. } if is_extreme(op) => (address, &mut extremes),
             MemoryUse::Update { address, .. } => (address, &mut updates),
-            // What others change meanwhile is nobody's to keep.
+            // Memory that other threads change meanwhile cannot be checked.
             MemoryUse::VolatileLoad(_) | MemoryUse::CompareAndSwap { .. } | MemoryUse::Nothing => return,
         };
         if let Some((buffer, element)) = trace_element(plan.body, addr) {
@@ -105,7 +105,7 @@ pub(super) fn check_overwritten(
             warn(*warning(plan, load, &format!("the value of `{}` read here", name(load.buffer))));
         }
     }
-    // Who was the smallest or largest is told by what is there in the end.
+    // The minimum or maximum is determined from the final value.
     for update in extremes.iter().filter(|u| plan.activity.works(u.inst)) {
         let is_other =
             |w: &&Access| w.buffer == update.buffer && kind_of_update(plan, w) != kind_of_update(plan, update);
@@ -153,7 +153,7 @@ fn indices(body: &Body, addr: ValueId) -> &[ValueId] {
     }
 }
 
-/// The write is certain to change, after the read, what the read found.
+/// The write certainly changes the value after the read.
 fn overwrites(plan: &Plan, dependence: &Dependence<'_>, load: &Access, write: &Access) -> bool {
     let (body, layout) = (plan.body, &plan.layout);
     if !load.is_same_component(write, dependence) {
@@ -175,7 +175,7 @@ fn overwrites(plan: &Plan, dependence: &Dependence<'_>, load: &Access, write: &A
         }
         let Some(owner) = layout.owner[at.index()] else { return false };
         match &body.inst(owner).op {
-            // The next iteration writes before it reads, or after: either way what this one read is gone.
+            // The next iteration writes before it reads, or after: in both cases the value that this one read is lost.
             Op::For(_) | Op::Loop(_) if here && !plan.is_parallel(owner) => {
                 return !indices(body, load.addr).iter().any(|i| depends_on_loop(plan, *i, owner));
             }

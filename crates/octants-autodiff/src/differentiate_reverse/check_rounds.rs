@@ -11,7 +11,7 @@ use super::plan_sweeps::{Plan, Seed, close};
 use crate::memory_use::{MemoryUse, changed_by, memory_use};
 use octants_analysis::{Place, trace_address};
 
-/// Looks for such rounds among those that the adjoint runs.
+/// Searches for such rounds among those that the adjoint runs.
 ///
 /// # Errors
 /// The first.

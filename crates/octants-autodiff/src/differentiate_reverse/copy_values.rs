@@ -23,7 +23,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// The copy of a value, where it is in a block around the cursor.
+    /// The copy of a value, if it is in a block around the cursor.
     pub fn copy_in_sight(&self, v: ValueId) -> Option<ValueId> {
         self.latest_copy(v).filter(|copy| self.open.contains(&self.home[copy]))
     }
@@ -32,7 +32,7 @@ impl Emitter<'_> {
         self.scopes.iter().rev().find_map(|s| s.get(&v)).copied()
     }
 
-    /// A copy made in a block that has ended, or in one around, usable here.
+    /// A copy made in a completed or enclosing block, usable here.
     pub fn carry(&mut self, copy: ValueId) -> ValueId {
         if self.open.contains(&self.home[&copy]) {
             return copy;
@@ -49,7 +49,7 @@ impl Emitter<'_> {
         self.b.load_local(local)
     }
 
-    /// Lets a value that was just made stand for one of the source.
+    /// Maps a source value to a newly created one.
     pub fn record(&mut self, v: ValueId, copy: ValueId) {
         self.note(copy);
         self.scopes.last_mut().expect("compiler bug: no scope").insert(v, copy);
@@ -73,7 +73,7 @@ impl Emitter<'_> {
                     self.scopes.last_mut().expect("compiler bug: no scope").insert(v, value);
                     return value;
                 }
-                None => panic!("compiler bug: an index of a loop that is not run\n{}", self.source()),
+                None => panic!("compiler bug: an index of a loop that the sweep does not run\n{}", self.source()),
             },
             mut op => {
                 op.map_operands(|u| self.get(u));

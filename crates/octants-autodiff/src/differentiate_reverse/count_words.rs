@@ -13,7 +13,7 @@ use super::sweep_state::{Mode, Store};
 /// Names of the numbers in the result, in order.
 const RESULTS: [&str; 5] = ["iterations", "lane32", "lane64", "root32", "root64"];
 
-/// What the counting kernel runs.
+/// The code that the counting kernel runs.
 pub(super) fn need_of_count(plan: &Plan) -> Need {
     let mut seeds = Vec::new();
     let body = plan.body;
@@ -101,7 +101,7 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// Where the largest iteration of a loop that is about to run is counted.
+    /// The counter for the largest iteration of a loop that is about to run.
     pub(super) fn begin_count(&mut self, v: ValueId) -> [LocalId; 2] {
         match self.totals {
             Some([iterations, lane32, lane64]) if self.plan.is_parallel(v) => {
@@ -117,7 +117,7 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// Adds what a loop that has run counted as its largest iteration.
+    /// Adds the largest iteration of a completed loop.
     pub(super) fn end_count(&mut self, v: ValueId, largest: [LocalId; 2], sum: [LocalId; 2]) {
         if !self.plan.is_parallel(v) {
             for (sum, largest) in sum.into_iter().zip(largest) {

@@ -20,7 +20,7 @@ impl Emitter<'_> {
         self.deferred.insert(v, Deferred { start, sums: Vec::new() });
     }
 
-    /// The local that sums up what is added to the gradient of what a load reads, where there is one.
+    /// The local that accumulates the gradient of a load's source, if there is one.
     pub(super) fn deferred_sum(&mut self, load: ValueId, addr: ValueId) -> Option<LocalId> {
         let ty = self.source().ty(load).clone();
         let around = self.outermost_invariant(load, addr)?;
@@ -53,7 +53,7 @@ impl Emitter<'_> {
 
     fn add_deferred(&mut self, addr: ValueId, sum: ValueId) {
         let (addr, shared) =
-            self.adjoint_address(addr).expect("compiler bug: a gradient that is not there was put off");
+            self.adjoint_address(addr).expect("compiler bug: a deferred update of a gradient that does not exist");
         self.add_at(addr, sum, shared);
     }
 
@@ -120,7 +120,7 @@ impl Emitter<'_> {
         let (source, layout) = (self.source(), &self.plan.layout);
         let mut at = load;
         while at != around {
-            let owner = layout.around(at).expect("compiler bug: a load left its loop");
+            let owner = layout.around(at).expect("compiler bug: a load is not in its loop");
             let Op::For(l) = &source.inst(owner).op else { return false };
             let runs = |r: &octants_ir::Range| match (known_int(source, r.begin), known_int(source, r.end)) {
                 (Some(begin), Some(end)) => begin < end,

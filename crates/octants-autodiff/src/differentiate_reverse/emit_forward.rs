@@ -118,7 +118,7 @@ impl Emitter<'_> {
                 (Op::For(Box::new(copy)), l.body)
             }
             Op::Loop(from) => (Op::Loop(inner), *from),
-            op => panic!("compiler bug: {op:?} is no loop"),
+            op => panic!("compiler bug: {op:?} is not a loop"),
         };
         let copy = self.push_loop(op);
         self.indices.insert(v, Indices::Of(copy));

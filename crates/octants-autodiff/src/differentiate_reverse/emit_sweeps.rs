@@ -1,5 +1,5 @@
-//! Builds the forward and the reverse sweep of a body according to its plan: the emitter's state, and the blocks that
-//! code goes to.
+//! Builds the forward and the reverse sweep of a body according to its plan: the emitter's state, and the blocks into
+//! which code is emitted.
 //!
 //! `emit_forward` and `emit_reverse` process the source instruction by instruction, `copy_values` holds its values in
 //! the sweeps, and `sum_adjoints` accumulates gradients.
@@ -31,12 +31,12 @@ pub(super) struct Emitter<'a> {
     pub adjoints: HashMap<ValueId, Adjoint>,
     /// The adjoints of locals, but for those of an iteration of a parallel loop.
     pub adjoint_locals: HashMap<LocalId, LocalId>,
-    /// Where the reverse sweep of each block of the source begins.
+    /// The start of the reverse sweep of each source block.
     pub reversed: HashMap<BlockId, Mark>,
     pub iteration: Option<Iteration>,
     /// Of loops that are being run backwards.
     pub deferred: HashMap<ValueId, Deferred>,
-    /// Numbers of iterations that loops have run, where their bounds do not tell.
+    /// Trip counts of loops whose bounds do not determine them.
     pub trips: HashMap<ValueId, ValueId>,
     /// What locals were when a loop began.
     pub snapshots: HashMap<(ValueId, LocalId), ValueId>,
@@ -109,17 +109,17 @@ impl<'a> Emitter<'a> {
         self.within(blocks[1], no);
     }
 
-    /// Marks the place that code goes to now.
+    /// Marks the current insertion point.
     pub fn mark(&mut self) -> Mark {
         Mark { block: self.b.cursor(), inst: self.b.int(0, Scalar::I32) }
     }
 
-    /// Behind a copy of a value.
+    /// After a copy of a value.
     pub fn behind(&self, copy: ValueId) -> Mark {
         Mark { block: self.home[&copy], inst: copy }
     }
 
-    /// Puts code to a place.
+    /// Inserts code at a marked position.
     pub fn insert_at(&mut self, mark: Mark, f: impl FnOnce(&mut Builder)) {
         let aside = self.b.body.add_block();
         let back = self.b.set_cursor(aside);
@@ -127,7 +127,7 @@ impl<'a> Emitter<'a> {
         self.b.set_cursor(back);
         let code = std::mem::take(&mut self.b.body.blocks[aside.index()]);
         let list = &mut self.b.body.blocks[mark.block.index()];
-        let at = list.iter().position(|v| *v == mark.inst).expect("compiler bug: a mark left its block");
+        let at = list.iter().position(|v| *v == mark.inst).expect("compiler bug: a marker is not in its block");
         list.splice(at + 1..at + 1, code);
     }
 
@@ -142,7 +142,7 @@ impl<'a> Emitter<'a> {
 
     /// Sets a local that counts.
     pub fn set(&mut self, local: LocalId, value: i64) {
-        let s = self.b.body.locals[local.index()].ty.scalar().expect("compiler bug: a counter is a scalar");
+        let s = self.b.body.locals[local.index()].ty.scalar().expect("compiler bug: a counter that is not a scalar");
         let (addr, value) = (self.b.local_addr(local), self.b.int(value, s));
         self.b.store(addr, value);
     }

@@ -65,7 +65,7 @@ impl Activity {
                 MemoryUse::Update { op: AtomicOp::Add | AtomicOp::Sub, address, operand } => {
                     place_has_adjoint(address) && (self.values[operand.index()] || self.values[v.index()])
                 }
-                // What was there before is not passed on as it is, even where the operand is constant.
+                // The old value is not passed on unchanged, even if the operand is constant.
                 MemoryUse::Update { address, .. } | MemoryUse::CompareAndSwap { address, .. } => {
                     has_derivative(&inst.ty) && place_has_adjoint(address)
                 }
@@ -145,7 +145,7 @@ fn spread_forward(body: &Body, has_gradient: &impl Fn(BufferId) -> bool, marks: 
                 inst.op.for_each_operand(|u| any |= marks.values[u.index()]);
                 any
             }
-            // Others change what a volatile load finds.
+            // Other threads change the target of a volatile load.
             MemoryUse::VolatileLoad(_) | MemoryUse::Nothing => false,
         };
         if varied && has_derivative(&inst.ty) {
@@ -229,7 +229,7 @@ pub(super) fn refuse_unsupported(body: &Body, activity: &Activity) -> Result<(),
                 ),
                 _ => return,
             },
-            // Where nobody asks, only what iterations may share is still atomic.
+            // If the old value is unused, only updates of shared memory are still atomic.
             MemoryUse::Update { op, .. } if used.contains(&v) => (
                 format!("the return value of atomic_{}() on a value with a gradient", op.name()),
                 "read the element first, and write the new value with `=`, in a loop that runs in order or whose \

@@ -65,7 +65,7 @@ impl Store {
     }
 
     pub fn args(&self) -> StoreArguments {
-        self.args.expect("compiler bug: a loop keeps states in a store that is not there")
+        self.args.expect("compiler bug: a loop stores states, but there is no store")
     }
 
     /// Lets the root begin its part of the store.
@@ -102,12 +102,14 @@ impl Store {
             self.settle(b, plan);
             return Stack { locals, arrays: None };
         }
-        let Op::For(l) = &plan.body.inst(v).op else { panic!("compiler bug: a loop of unknown length fits locals") };
+        let Op::For(l) = &plan.body.inst(v).op else {
+            panic!("compiler bug: a loop of unknown length stores states in locals")
+        };
         let length = |r: &octants_ir::Range| {
             let (begin, end) = (known_int(plan.body, r.begin), known_int(plan.body, r.end));
             (end.unwrap_or(0) - begin.unwrap_or(0)).max(0) as u32
         };
-        // An empty axis leaves others as long as they like.
+        // With an empty axis, the lengths of the others do not matter.
         let n = l.dims.iter().map(length).fold(1, u32::saturating_mul).max(1);
         let top = b.body.add_local("top", Type::I32);
         let (addr, zero) = (b.local_addr(top), b.int(0, Scalar::I32));
@@ -121,9 +123,9 @@ impl Store {
         Stack { locals, arrays: Some((top, arrays)) }
     }
 
-    /// Before a loop that keeps states or takes them back: hides from the machine's compiler how the position came
-    /// about, where there are many such loops. Otherwise LLVM knows it as a sum over all loops before, and takes time
-    /// that grows with their number's fourth power to say so for each access.
+    /// Before a loop that keeps states or takes them back: hides the computation of the position from LLVM if there are
+    /// many such loops. Otherwise LLVM expands it to a sum over all earlier loops for each access, in time that grows
+    /// with the fourth power of their number.
     pub fn settle(&self, b: &mut Builder, plan: &Plan) {
         if plan.loops.keys().filter(|v| uses_store(plan, **v)).count() <= MOST_IN_SIGHT {
             return;
@@ -156,7 +158,7 @@ impl Store {
             }
             None => {
                 for leaf in leaves {
-                    let s = b.ty(leaf).scalar().expect("compiler bug: a leaf is a scalar");
+                    let s = b.ty(leaf).scalar().expect("compiler bug: a leaf that is not a scalar");
                     let at = self.move_top(b, s, BinaryOp::Add);
                     let word = to_word(b, leaf, s);
                     let addr = self.word_addr(b, s, at);
@@ -166,7 +168,7 @@ impl Store {
         }
     }
 
-    /// Makes the state what it was when it was kept last, and forgets it.
+    /// Restores the state that was stored last, and pops it.
     pub fn pop(&self, b: &mut Builder, stack: &Stack) {
         let types: Vec<Type> = stack.locals.iter().map(|l| b.body.locals[l.index()].ty.clone()).collect();
         let scalars: Vec<Scalar> = types.iter().flat_map(Type::leaves).collect();
@@ -204,7 +206,7 @@ impl Store {
 
     /// Moves a position in the store: on, and yields where it was, or back, and yields where it is.
     fn move_top(&self, b: &mut Builder, s: Scalar, op: BinaryOp) -> ValueId {
-        let tops = self.tops.expect("compiler bug: states are kept outside of a lane");
+        let tops = self.tops.expect("compiler bug: states are stored outside a lane");
         let [was, is] = b.update_local(tops[word_class(s)], |b, at| {
             let step = if self.at_root { b.int(1, Scalar::I64) } else { self.args().step(b) };
             b.binary(op, at, step)
@@ -219,7 +221,7 @@ impl Store {
     }
 }
 
-/// Moves a position in arrays; yields what it was, and what it is.
+/// Moves a position in arrays; returns the old and the new value.
 fn move_by_one(b: &mut Builder, top: LocalId, op: BinaryOp) -> [ValueId; 2] {
     b.update_local(top, |b, at| {
         let one = b.int(1, Scalar::I32);
@@ -262,7 +264,7 @@ pub(super) fn take_apart(b: &mut Builder, v: ValueId, out: &mut Vec<ValueId>) {
 /// A value of the scalars at the end of `leaves`, which are there in reverse order.
 fn put_together(b: &mut Builder, ty: &Type, leaves: &mut Vec<ValueId>) -> ValueId {
     match ty {
-        Type::Scalar(_) => leaves.pop().expect("compiler bug: a state lacks a scalar"),
+        Type::Scalar(_) => leaves.pop().expect("compiler bug: a state with a missing scalar"),
         Type::Struct(s) => {
             let members: Vec<Type> = s.members.iter().map(|(_, t)| t.clone()).collect();
             let parts = members.iter().map(|t| put_together(b, t, leaves)).collect();

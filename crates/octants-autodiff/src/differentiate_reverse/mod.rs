@@ -62,9 +62,9 @@ use sweep_state::Store;
 /// What an adjoint keeps in memory of the launch.
 #[derive(Debug, Clone)]
 pub struct StoreNeed {
-    /// Where the adjoint is told about its store.
+    /// The arguments that describe the adjoint's store.
     pub arguments: StoreArguments,
-    /// A kernel with the same arguments that counts what the store must hold, and changes nothing. Its result is a
+    /// A kernel with the same arguments that computes the size of the store, and has no other effect. Its result is a
     /// struct of numbers of type i64: iterations of the largest parallel loop that keeps states, words of a lane (of 32
     /// bits, of 64), words of the root (of 32 bits, of 64).
     pub count: Kernel,
@@ -111,12 +111,12 @@ pub fn refuse_recursion(kernel: &Kernel) -> Result<(), Box<Diagnostic>> {
         .with_hint("write it as a loop, or define its gradient with `qd.ad.grad_for`"))
 }
 
-/// Makes of a kernel its adjoint, which keeps states as `keeping` says. Of buffers without a shadow buffer there is no
-/// gradient. `found` are the loads of what atomic operations found and overwrote. The result is what the adjoint must
-/// keep in memory of the launch. `warn` is told about what makes the gradient wrong and can be meant nevertheless.
+/// Turns a kernel into its adjoint, which stores states according to `keeping`. Buffers without a shadow buffer have no
+/// gradient. `found` are the loads of what atomic operations found and overwrote. The result is the memory that the
+/// adjoint needs per launch. `warn` receives warnings about code that makes the gradient wrong but may be intended.
 ///
 /// # Errors
-/// What the kernel does that has no derivative, or that cannot be run again.
+/// An operation of the kernel that has no derivative, or that cannot be recomputed.
 pub fn differentiate_reverse(
     kernel: &mut Kernel,
     keeping: Keeping,

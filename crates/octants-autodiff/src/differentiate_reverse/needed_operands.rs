@@ -2,8 +2,8 @@
 
 use octants_ir::{BinaryOp, Op, ReduceOp, UnaryOp, ValueId};
 
-/// Calls `f` on the operands whose values the adjoint of an operation is computed from, where `wanted` tells the
-/// operands that get a contribution. What the result is computed from is among them where the rule uses the result.
+/// Calls `f` on the operands whose values the adjoint of an operation is computed from, where `wanted` selects the
+/// operands that get a contribution. If the rule uses the result, they include the operands of its computation.
 pub(super) fn needed_operands(op: &Op, wanted: impl Fn(ValueId) -> bool, mut f: impl FnMut(ValueId)) {
     match op {
         Op::Unary(UnaryOp::Neg, _)

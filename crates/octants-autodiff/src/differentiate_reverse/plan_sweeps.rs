@@ -2,10 +2,10 @@
 //! be kept per iteration to recompute them, and the state that must be restored to the start of the loop.
 //!
 //! A region is the root, or the body of a loop. Its forward sweep and its reverse sweep are in one block, so the
-//! reverse sweep uses values of the forward sweep. Loops in a region are regions of their own. The forward sweep of
-//! the outer region runs them for the code after them, and keeps the state at the start of their iterations. Its
-//! reverse sweep runs their bodies again, one iteration at a time from the last. Memory therefore grows with the sum
-//! of the trip counts of nested loops rather than with their product, at the cost of one more forward sweep per level.
+//! reverse sweep uses values of the forward sweep. Loops in a region are separate regions. The forward sweep of the
+//! outer region runs them for the code after them, and keeps the state at the start of their iterations. Its reverse
+//! sweep runs their bodies again, one iteration at a time from the last. Memory therefore grows with the sum of the
+//! trip counts of nested loops rather than with their product, at the cost of one more forward sweep per level.
 //!
 //! Only what the reverse sweep reads is kept. This excludes a sum that the loop does not read, what an iteration sets
 //! before reading, and what the loop does not change.
@@ -21,7 +21,7 @@ use super::needed_operands::needed_operands;
 use crate::memory_use::{MemoryUse, memory_use};
 use octants_analysis::{CodeLayout, Place, first_use_sets, known_int, locals_of_all_iterations, trace_address};
 
-/// What a sweep computes.
+/// The values that a sweep computes.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Need {
     /// Instructions of the region.
@@ -38,7 +38,7 @@ pub(super) struct Need {
 /// How a loop is run backwards.
 #[derive(Debug, Default)]
 pub(super) struct LoopPlan {
-    /// What the sweeps of its body compute.
+    /// The values that the sweeps of its body compute.
     pub need: Need,
     /// Locals whose values at the start of each iteration are kept.
     pub kept: Vec<LocalId>,
@@ -53,13 +53,13 @@ pub(super) struct Plan<'a> {
     pub layout: CodeLayout,
     /// Blocks whose statements are tasks: the root, and rounds with parallel loops.
     pub tasks: Vec<BlockId>,
-    /// What the sweeps of the root compute.
+    /// The values that the sweeps of the root compute.
     pub root: Need,
     /// Of the loops that are run backwards.
     pub loops: HashMap<ValueId, LoopPlan>,
 }
 
-/// How a loop ends beside by its bounds.
+/// How a loop can end other than by its bounds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Exit {
     /// It does not.
@@ -157,8 +157,8 @@ impl<'a> Plan<'a> {
         self.loops.insert(v, LoopPlan { need, kept, restored });
     }
 
-    /// Refuses what a sweep would have to do again and cannot. Some loads are known to be of what is `overwritten` at
-    /// once.
+    /// Rejects operations that a sweep would have to recompute and cannot. Some loads are known to read memory that is
+    /// `overwritten` immediately.
     pub fn refuse_unrepeatable(&self, overwritten: &HashSet<ValueId>) -> Result<(), Box<Diagnostic>> {
         self.refuse_in(&self.root, overwritten)?;
         let mut loops: Vec<_> = self.loops.iter().collect();
@@ -166,7 +166,7 @@ impl<'a> Plan<'a> {
         loops.into_iter().try_for_each(|(_, p)| self.refuse_in(&p.need, overwritten))
     }
 
-    /// Refuses what a sweep with this need cannot do again.
+    /// Rejects operations that a sweep with these needs cannot recompute.
     pub fn refuse_in(&self, need: &Need, overwritten: &HashSet<ValueId>) -> Result<(), Box<Diagnostic>> {
         const GONE: (&str, &str) = (
             "a value in memory that an atomic operation overwrote",
@@ -267,7 +267,7 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// What a sweep needs to begin with.
+/// The initial needs of a sweep.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Seed {
     Value(ValueId),
@@ -275,7 +275,7 @@ pub(super) enum Seed {
 }
 
 /// Whether statements set a local, the whole of it, before they use it: by their first use, or in branches and loops
-/// that hold all uses. `None` where they do not use it.
+/// that hold all uses. `None` if they do not use it.
 fn sets_before_use(body: &Body, statements: &[ValueId], l: LocalId) -> Option<bool> {
     let use_of = |v: &ValueId| first_use_sets(body, std::slice::from_ref(v), l);
     let first = statements.iter().position(|v| use_of(v).is_some())?;
@@ -327,7 +327,7 @@ impl Closure<'_> {
     fn value(&mut self, v: ValueId) {
         if !self.layout.is_inside(v, self.region) {
             self.need.outer.insert(v);
-            // An address is computed again where it is used, and what it is made of must be there.
+            // An address is recomputed at each use, so its operands must be available.
             if matches!(self.body.ty(v), Type::Ref(_)) {
                 self.body.inst(v).op.for_each_operand(|u| self.value(u));
                 if let Op::LocalAddr(l) = self.body.inst(v).op {

@@ -28,8 +28,8 @@ use octants_analysis::{CodeLayout, Place, trace_address};
 /// Odd numbers whose multiples spread over all bits.
 const MIX: [i64; 2] = [0x9e37_79b9_7f4a_7c15_u64 as i64, 0xd6e8_feb8_6659_fd93_u64 as i64];
 
-/// Whether a kernel as the front end leaves it may have loops to record: cheap to tell, and wrong only where it says
-/// yes.
+/// Whether a kernel as the front end leaves it may have loops to record: a cheap test, whose positive answers may be
+/// wrong.
 pub fn may_record_trip_counts(kernel: &Kernel) -> bool {
     let bodies = || kernel.functions.iter().map(|f| (&f.body, true)).chain([(&kernel.body, false)]);
     let any = |wanted: &dyn Fn(&Body, bool, &Inst) -> bool| {
@@ -66,15 +66,14 @@ pub fn may_record_trip_counts(kernel: &Kernel) -> bool {
 /// What is recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Recorded {
-    /// Loops whose length comes from memory, where telling it takes little.
+    /// Loops whose length comes from memory and is cheap to compute.
     Loops,
     /// All of them, and reads of memory.
     Reads,
 }
 
 /// Makes of a kernel the one that tells how many times its loops run, of those that its gradient runs again and whose
-/// length comes from memory, and perhaps what it reads again. Where there is nothing to record the kernel does
-/// nothing.
+/// length comes from memory, and perhaps what it reads again. If there is nothing to record, the kernel does nothing.
 pub fn record_trip_counts(kernel: &mut Kernel, recorded: Recorded, sources: &Sources) {
     let source = std::mem::take(&mut kernel.body);
     let activity = Activity::of(&source, &gradients(kernel));
@@ -199,12 +198,12 @@ struct Recorder<'a> {
     b: Builder,
     /// The loops and reads, with the sums that they add to.
     places: Vec<(ValueId, [LocalId; 2])>,
-    /// Bodies of loops whose bounds do not tell how many times they run, with what counts it.
+    /// Bodies of loops whose bounds do not determine the trip count, with their counters.
     counters: HashMap<BlockId, LocalId>,
 }
 
 impl Recorder<'_> {
-    /// Leaves of a block what is run, and puts the trip-count records beside the loops.
+    /// Keeps only the code of a block that must run, and inserts the trip-count records after the loops.
     fn rebuild(&mut self, block: BlockId, run: &HashSet<ValueId>) {
         let insts = std::mem::take(&mut self.b.body.blocks[block.index()]);
         self.b.set_cursor(block);
@@ -232,7 +231,7 @@ impl Recorder<'_> {
         let dims = if let Op::For(l) = op { &l.dims[..] } else { &[] };
         let counter = self.counters.get(&op.blocks()[0]).copied();
         if let Some(counter) = counter {
-            // What a `while` does before it is left is no iteration.
+            // The code of a `while` before it exits is not an iteration.
             let before = if matches!(op, Op::Loop(_)) { -1 } else { 0 };
             let (addr, before) = (self.b.local_addr(counter), self.b.int(before, Scalar::I64));
             self.b.store(addr, before);
@@ -260,7 +259,7 @@ impl Recorder<'_> {
         let one = self.b.int(1, Scalar::I64);
         let mut mixed = one;
         for leaf in leaves {
-            let s = self.b.ty(leaf).scalar().expect("compiler bug: a leaf is a scalar");
+            let s = self.b.ty(leaf).scalar().expect("compiler bug: a leaf that is not a scalar");
             let word = to_word(&mut self.b, leaf, s);
             mixed = self.mix(mixed, word);
         }

@@ -115,7 +115,8 @@ impl Emitter<'_> {
             let is_it = self.b.binary(BinaryOp::Eq, given, holds);
             let take = |e: &mut Self| {
                 let [from, to] = [adjoint, taken].map(|a| component_addr(&mut e.b, a, &ty, i));
-                let component = Type::Scalar(e.b.ty(given).scalar().expect("compiler bug: a component is a scalar"));
+                let component =
+                    Type::Scalar(e.b.ty(given).scalar().expect("compiler bug: a component that is not a scalar"));
                 let none = zero(&mut e.b, &component);
                 let all = if shared {
                     e.b.push(Op::Atomic(AtomicOp::Exchange, from, none), component)

@@ -13,7 +13,7 @@ use super::keep_states::{uses_store, uses_store_within};
 use super::sweep_state::{Indices, Iteration, Mode};
 use octants_analysis::{MemoryClasses, for_each_element, locals_of_all_iterations, touched_at_own_indices};
 
-/// What the user asks of a loop, for that which runs it backwards. Its group is one of a region of the adjoint:
+/// The user's loop settings, for the reversed loop. Its group is one of a region of the adjoint:
 /// `join_conflicting_groups` makes sure that these may run side by side.
 fn in_adjoint(config: Option<&LoopConfig>) -> Option<LoopConfig> {
     let reversed = |g: LoopGroup| LoopGroup { region: Some(g.region.unwrap_or(u32::MAX)), ..g };
@@ -33,7 +33,7 @@ impl<'a> Emitter<'a> {
     pub(super) fn reverse_parallel(&mut self, v: ValueId) {
         self.restore(v);
         let source = self.source();
-        let Op::For(l) = &source.inst(v).op else { panic!("compiler bug: a parallel loop that is no `for`") };
+        let Op::For(l) = &source.inst(v).op else { panic!("compiler bug: a parallel loop that is not a `for`") };
         let shared = locals_of_all_iterations(source, v);
         let private = (0..source.locals.len() as u32).map(LocalId).filter(|l| !shared.contains(l)).collect();
         if uses_store_within(self.plan, l.body) {
@@ -55,8 +55,8 @@ impl<'a> Emitter<'a> {
     }
 
     /// The fields that a parallel loop touches only at its own indices, the same ones along the same axes: what an
-    /// iteration adds to their gradients no other one adds to. Arrays may be the same memory as others, which the pass
-    /// `demote_shadow_atomics` knows; fields that share memory are left out.
+    /// iteration adds to their gradients no other one adds to. Arrays may alias, which the pass `demote_shadow_atomics`
+    /// takes into account; fields that share memory are left out.
     fn own_buffers(&self, v: ValueId, from: BlockId) -> HashSet<BufferId> {
         let source = self.source();
         // A kernel may use a gradient like any other memory.
@@ -140,7 +140,7 @@ impl<'a> Emitter<'a> {
             }
             Op::Loop(from) if self.plan.tasks.contains(from) => return self.reverse_rounds(v, *from),
             Op::Loop(from) => (Vec::new(), *from),
-            op => panic!("compiler bug: {op:?} is no loop"),
+            op => panic!("compiler bug: {op:?} is not a loop"),
         };
         self.b.span = span;
         let run = if counted {
@@ -166,7 +166,8 @@ impl<'a> Emitter<'a> {
         self.end_deferring(v);
     }
 
-    /// A loop whose rounds are tasks, which its rounds are here too, from the last to the first. There is one at least.
+    /// A loop whose rounds are tasks; the reversed loop's rounds are tasks too, from the last to the first. There is
+    /// one at least.
     fn reverse_rounds(&mut self, v: ValueId, from: BlockId) {
         self.b.span = self.source().inst(v).span;
         let trips = self.carry(self.trips[&v]);
@@ -195,13 +196,13 @@ impl<'a> Emitter<'a> {
         });
     }
 
-    /// The indices of a loop counted from its end: `begin + (last - index)`. The sum of both bounds may be no number of
-    /// their type, what is left of a range is.
+    /// The indices of a loop counted from its end: `begin + (last - index)`. The sum of both bounds may overflow their
+    /// type; the remaining length of a range does not.
     fn mirrored(&mut self, copy: ValueId, dims: &[Range]) -> Vec<ValueId> {
         let mut out = Vec::new();
         for (axis, r) in dims.iter().enumerate() {
             let ty = self.b.ty(r.begin).clone();
-            let s = ty.scalar().expect("compiler bug: bounds are scalars");
+            let s = ty.scalar().expect("compiler bug: a bound is not a scalar");
             let one = self.b.int(1, s);
             let last = self.b.binary(BinaryOp::Sub, r.end, one);
             let index = self.b.push(Op::LoopIndex(copy, axis as u32), ty);
@@ -216,7 +217,7 @@ impl<'a> Emitter<'a> {
     /// The indices of a loop that was left after some iterations, counted from there.
     fn delinearized(&mut self, copy: ValueId, trips: ValueId, dims: &[Range]) -> Vec<ValueId> {
         let ty = self.b.ty(trips).clone();
-        let one = self.b.int(1, ty.scalar().expect("compiler bug: iterations are counted by a scalar"));
+        let one = self.b.int(1, ty.scalar().expect("compiler bug: a trip count that is not a scalar"));
         let index = self.b.push(Op::LoopIndex(copy, 0), ty);
         let last = self.b.binary(BinaryOp::Sub, trips, one);
         let linear = self.b.binary(BinaryOp::Sub, last, index);
@@ -228,10 +229,10 @@ impl<'a> Emitter<'a> {
         let mut out = vec![linear; dims.len()];
         let mut rest = linear;
         for (axis, r) in dims.iter().enumerate().rev() {
-            let s = self.b.ty(r.begin).scalar().expect("compiler bug: bounds are scalars");
+            let s = self.b.ty(r.begin).scalar().expect("compiler bug: a bound is not a scalar");
             let mut at = rest;
             if axis > 0 {
-                let number = self.b.ty(rest).scalar().expect("compiler bug: a number of an iteration is a scalar");
+                let number = self.b.ty(rest).scalar().expect("compiler bug: an iteration number that is not a scalar");
                 let [begin, end] = [r.begin, r.end].map(|v| self.b.cast(v, number));
                 let extent = self.b.binary(BinaryOp::Sub, end, begin);
                 at = self.b.binary(BinaryOp::Rem, rest, extent);

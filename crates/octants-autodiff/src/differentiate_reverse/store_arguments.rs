@@ -5,7 +5,7 @@ use octants_ir::{BinaryOp, Buffer, Builder, Kernel, Layout, MemorySpace, Op, Par
 /// The scalar types of words.
 pub(super) const WORDS: [Scalar; 2] = [Scalar::U32, Scalar::U64];
 
-/// The arguments that tell a kernel of its store. They follow its own: two buffers of words, then parameters of type
+/// The arguments that describe a kernel's store. They follow its own: two buffers of words, then parameters of type
 /// i64.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoreArguments {

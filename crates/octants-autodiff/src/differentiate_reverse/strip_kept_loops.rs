@@ -50,12 +50,12 @@ pub(super) struct Stripped {
 /// Each loop that is cut becomes several, all of them written out: of more the code would be too long.
 const MOST_CUT: usize = 4;
 
-/// Cuts the loops of a body for which that pays; `None` where there are none. Of buffers `gradients` tells the
+/// Cuts the loops of a body for which that pays; `None` if there are none. `gradients` selects the buffers that are
 /// gradients.
 pub(super) fn strip_kept_loops(plan: &Plan, gradients: &[Option<BufferId>]) -> Option<Stripped> {
     let mut found = Vec::new();
     plan.body.visit(plan.body.root, &mut |v, _| {
-        // What a kernel computes with gradients cannot be computed again once some of them are added to.
+        // Values computed from gradients cannot be recomputed once gradients were updated.
         found.extend(block_length(plan, v).filter(|_| !reads_gradients(plan.body, v, gradients)).map(|n| (v, n)));
     });
     if found.is_empty() || found.len() > MOST_CUT {
@@ -101,7 +101,7 @@ fn keeps_in_memory(plan: &Plan, v: ValueId) -> bool {
     !p.kept.is_empty() && !in_registers
 }
 
-/// The number of iterations of a loop, where it is known.
+/// The number of iterations of a loop, if known.
 fn trips(body: &Body, l: &ForLoop) -> Option<u64> {
     let extent = |r: &Range| {
         let (begin, end) = (known_int(body, r.begin)?, known_int(body, r.end)?);
@@ -118,10 +118,10 @@ fn reads_gradients(body: &Body, v: ValueId, gradients: &[Option<BufferId>]) -> b
     reads
 }
 
-/// Roughly how many instructions on scalars a block is; `None` where the number of iterations of a loop in it is not
-/// known. Locals are registers.
+/// Roughly how many instructions on scalars a block is; `None` if the number of iterations of a loop in it is unknown.
+/// Locals are registers.
 fn operations_in(body: &Body, block: BlockId) -> Option<usize> {
-    // No target is known yet.
+    // The target is not known yet.
     let costs = CostModel::of(&CostTable::GENERIC);
     let mut sum: usize = 0;
     for &v in body.block(block) {
@@ -140,8 +140,8 @@ fn operations_in(body: &Body, block: BlockId) -> Option<usize> {
     Some(sum)
 }
 
-/// Makes of a loop one over blocks. What is added has no place in the source: its numbers cannot overflow where they
-/// are used.
+/// Makes of a loop one over blocks. What is added has no place in the source: its numbers do not overflow when they are
+/// used.
 fn cut(b: &mut Builder, plan: &Plan, v: ValueId, length: i64) {
     let op = b.body.inst(v).op.clone();
     let from = op.blocks()[0];
@@ -171,7 +171,7 @@ fn cut(b: &mut Builder, plan: &Plan, v: ValueId, length: i64) {
     if let Some(Begun { first, left }) = block {
         let at = b.push(Op::LoopIndex(iterations, 0), s.into());
         runs = left.map(|left| {
-            let number = b.ty(left).scalar().expect("compiler bug: a number is a scalar");
+            let number = b.ty(left).scalar().expect("compiler bug: an iteration number that is not a scalar");
             let place = b.cast(at, number);
             b.binary(BinaryOp::Lt, place, left)
         });
@@ -198,7 +198,7 @@ fn cut(b: &mut Builder, plan: &Plan, v: ValueId, length: i64) {
     };
 }
 
-/// Lets a local tell that a loop with this body is left, instead of leaving it.
+/// Sets a flag instead of leaving a loop with this body.
 fn note_break(b: &mut Builder, plan: &Plan, from: BlockId) -> Option<LocalId> {
     let Exit::If(exit) = exit_of(&b.body, from) else { return None };
     let flag = flag_of(plan, exit, from);
@@ -220,7 +220,7 @@ fn breaks(body: &Body, block: BlockId) -> bool {
     body.block(block).last().is_some_and(|u| body.inst(*u).op == Op::Break)
 }
 
-/// The local that tells it already: zero before the loop, and set by what leaves it.
+/// The existing flag: zero before the loop, and set by what leaves it.
 fn flag_of(plan: &Plan, exit: ValueId, from: BlockId) -> Option<LocalId> {
     let (body, layout) = (plan.body, &plan.layout);
     let Op::If(c, yes, _) = body.inst(exit).op else { return None };
@@ -240,7 +240,7 @@ fn flag_of(plan: &Plan, exit: ValueId, from: BlockId) -> Option<LocalId> {
 struct Numbers {
     index: Scalar,
     begin: ValueId,
-    /// How many there are, as an unsigned number; `None` where they fill their blocks.
+    /// How many there are, as an unsigned number; `None` if they fill their blocks.
     n: Option<ValueId>,
     /// Those of its blocks.
     blocks: Range,
@@ -250,15 +250,15 @@ struct Numbers {
 struct Begun {
     /// Its first index.
     first: ValueId,
-    /// How many iterations are left; `None` where they are enough for the block.
+    /// How many iterations are left; `None` if there are enough for the block.
     left: Option<ValueId>,
 }
 
 /// Counts the iterations of a loop before it.
 fn count_iterations(b: &mut Builder, home: BlockId, v: ValueId, l: &ForLoop, length: i64) -> Numbers {
     let range = l.dims[0];
-    let index = b.ty(range.begin).scalar().expect("compiler bug: bounds are scalars");
-    // From the least number to the greatest there are more iterations than a signed number can tell.
+    let index = b.ty(range.begin).scalar().expect("compiler bug: a bound is not a scalar");
+    // The distance from the minimum to the maximum exceeds a signed integer.
     let number = if index == Scalar::I64 { Scalar::U64 } else { Scalar::U32 };
     let before = b.body.add_block();
     b.set_cursor(before);
@@ -284,7 +284,7 @@ fn begin_block(b: &mut Builder, v: ValueId, numbers: &Numbers, length: i64) -> B
     let done = b.binary(BinaryOp::Mul, block, size);
     let first = b.binary(BinaryOp::Add, numbers.begin, done);
     let left = numbers.n.map(|n| {
-        let number = b.ty(n).scalar().expect("compiler bug: a number is a scalar");
+        let number = b.ty(n).scalar().expect("compiler bug: an iteration number that is not a scalar");
         let done = b.cast(done, number);
         b.binary(BinaryOp::Sub, n, done)
     });
@@ -293,7 +293,7 @@ fn begin_block(b: &mut Builder, v: ValueId, numbers: &Numbers, length: i64) -> B
 
 /// The number of iterations of a range, and that of their blocks.
 fn count_blocks(b: &mut Builder, range: &Range, number: Scalar, length: i64) -> (ValueId, ValueId) {
-    let s = b.ty(range.begin).scalar().expect("compiler bug: bounds are scalars");
+    let s = b.ty(range.begin).scalar().expect("compiler bug: a bound is not a scalar");
     let runs = b.binary(BinaryOp::Lt, range.begin, range.end);
     let extent = b.binary(BinaryOp::Sub, range.end, range.begin);
     let none = b.int(0, s);
@@ -308,7 +308,7 @@ fn count_blocks(b: &mut Builder, range: &Range, number: Scalar, length: i64) -> 
     (n, b.cast(blocks, s))
 }
 
-/// Lets a value stand for the index of a loop in a block.
+/// Replaces the index of a loop by a value in a block.
 fn replace_index(body: &mut Body, block: BlockId, v: ValueId, index: ValueId) {
     let (mut inside, mut blocks, mut old) = (Vec::new(), vec![block], HashSet::new());
     body.visit(block, &mut |u, inst| {
@@ -320,10 +320,10 @@ fn replace_index(body: &mut Body, block: BlockId, v: ValueId, index: ValueId) {
     inside.into_iter().for_each(|u| body.inst_mut(u).op.map_operands(|x| if old.contains(&x) { index } else { x }));
 }
 
-/// Puts the code of a block before an instruction of another one.
+/// Inserts the code of a block before an instruction of another one.
 fn splice_before(body: &mut Body, home: BlockId, v: ValueId, code: BlockId) {
     let code = std::mem::take(&mut body.blocks[code.index()]);
     let list = &mut body.blocks[home.index()];
-    let at = list.iter().position(|u| *u == v).expect("compiler bug: a loop left its block");
+    let at = list.iter().position(|u| *u == v).expect("compiler bug: a loop is not in its block");
     list.splice(at..at, code);
 }

@@ -1,8 +1,8 @@
 //! Adjoints: accumulates the contributions of computed values to the values that they were computed from.
 //!
 //! An adjoint is accumulated as a value if its contributions come from the block in which its definition is reversed,
-//! and in a local if they come from nested blocks. Locals have adjoint locals, buffers their gradients. Iterations of
-//! a parallel loop add atomically to what they share.
+//! and in a local if they come from nested blocks. Locals have adjoint locals, buffers their gradients. Iterations of a
+//! parallel loop add atomically to shared memory.
 
 use octants_ir::{AtomicOp, BinaryOp, Builder, LocalId, Op, Scalar, Type, ValueId};
 
@@ -75,7 +75,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// Where the adjoint of what is at an address is, and whether iterations share it; `None` where it has none.
+    /// The address of the adjoint of an address's contents, and whether iterations share it; `None` if it has none.
     pub fn adjoint_address(&mut self, addr: ValueId) -> Option<(ValueId, bool)> {
         let inst = self.source().inst(addr).clone();
         match inst.op {
@@ -103,7 +103,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// The adjoint of a local: an iteration's own where the local is, else one of the whole body.
+    /// The adjoint of a local: private to an iteration if the local is, and otherwise one for the whole body.
     fn adjoint_local(&mut self, l: LocalId) -> LocalId {
         let (known, start) = match &mut self.iteration {
             Some(i) if i.private.contains(&l) => (&mut i.adjoints, i.start),

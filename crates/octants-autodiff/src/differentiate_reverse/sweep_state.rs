@@ -6,11 +6,11 @@ use octants_ir::{BlockId, BufferId, LocalId, ValueId};
 
 use super::store_arguments::StoreArguments;
 
-/// A place that code can be put to later.
+/// A position at which code can be inserted later.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Mark {
     pub block: BlockId,
-    /// It goes behind this instruction.
+    /// The code is inserted after this instruction.
     pub inst: ValueId,
 }
 
@@ -34,14 +34,14 @@ pub(super) enum Indices {
     Are(Vec<ValueId>),
 }
 
-/// Where the adjoint of a value is summed up.
+/// The accumulator of a value's adjoint.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Adjoint {
     pub value: Option<ValueId>,
     pub local: Option<LocalId>,
 }
 
-/// Whether a forward sweep keeps what the reverse sweep of its region will ask for.
+/// Whether a forward sweep stores what the reverse sweep of its region needs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Mode {
     /// It does.
@@ -52,7 +52,7 @@ pub(super) enum Mode {
     Count([LocalId; 2]),
 }
 
-/// What a loop that is being run backwards puts off.
+/// The updates that a reversed loop defers.
 pub(super) struct Deferred {
     /// Where its sums are set to zero.
     pub start: Mark,

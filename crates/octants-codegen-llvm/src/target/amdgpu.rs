@@ -47,9 +47,10 @@ const CHIPS: &[(&str, u32)] = &[
 const KERNEL_CONVENTION: u32 = 91;
 /// Address space of memory that does not change while a kernel runs, read by way of the scalar cache.
 const CONSTANT: u32 = 4;
-/// Asks for code objects of the fourth version.
+/// Requests code objects of version 4.
 const OLDER: &str = "+code-object-v4";
-/// What the runtime puts after the parameter: offsets of the number of blocks and of the threads in a block.
+/// The hidden arguments that the runtime appends to the parameter: offsets of the number of blocks and of the threads
+/// in a block.
 const BLOCK_COUNT: i64 = 0;
 const GROUP_SIZE: i64 = 12;
 /// Offsets in the packet that starts a kernel: the threads in a block, and in the whole grid.
@@ -165,8 +166,8 @@ impl Amdgpu {
         }
     }
 
-    /// An intrinsic of LLVM's as the back end computes it, exact to a unit or two in the last place. Flagged as
-    /// approximate it would be the hardware's own, which is far off for large results.
+    /// An LLVM intrinsic as the back end expands it, with an error of one or two ulps. Flagged as approximate it would
+    /// be the hardware's own, which is far off for large results.
     fn exactly(&self, e: &Emitter, intrinsic: &'static str, args: &[V]) -> V {
         let f = e.declare(&format!("{intrinsic}.f32"), e.f32, &mut vec![e.f32; args.len()]);
         e.call(f, args)
@@ -191,7 +192,7 @@ impl Vendor for Amdgpu {
     }
 
     fn clock(&self, e: &Emitter) -> V {
-        // The counter of cycles has 20 bits on these chips; the other one counts at a rate of its own.
+        // The counter of cycles has 20 bits on these chips; the other one counts at its own rate.
         let steady = self.cpu.starts_with("gfx11");
         let name = if steady { "llvm.readsteadycounter" } else { "llvm.readcyclecounter" };
         e.call(e.declare(name, e.i64, &mut []), &[])
@@ -335,7 +336,7 @@ impl Vendor for Amdgpu {
                 if names.len() == 1 { "s" } else { "" }
             )));
         };
-        let isa = isa_version(&self.cpu).expect("compiler bug: a chip of the table");
+        let isa = isa_version(&self.cpu).expect("compiler bug: not a chip of the table");
         let (abi, wave64, fast_math) = (self.abi(), self.warp_bits == 6, self.options.fast_math);
         let controls = Controls { isa, abi, wave64, fast_math };
         link_rocm_library(module, path, &controls)

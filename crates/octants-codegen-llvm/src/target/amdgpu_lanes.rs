@@ -8,7 +8,7 @@
 
 use crate::emit::{Emitter, V};
 
-/// DPP's controls; those of a quad have two bits for each lane. The lane at a distance behind in the row.
+/// DPP's controls; those of a quad have two bits for each lane. The lane at a distance to the left in the row.
 const ROW_LEFT: i64 = 0x100;
 /// The lane at a distance before in the row.
 const ROW_RIGHT: i64 = 0x110;
@@ -28,7 +28,7 @@ const ROW_XOR: i64 = 0x160;
 const IDENTITY: i64 = 0xe4;
 
 const ALL: i64 = 15;
-/// Where a swizzle keeps the bits of the lane's number.
+/// The position of the lane bits in a swizzle.
 const SWIZZLE_KEEP: i64 = 0x1f;
 const SWIZZLE_XOR: i64 = 10;
 
@@ -71,7 +71,7 @@ impl Lanes<'_> {
         e.call(f, &[word, word, low, high, e.int(e.i1, 0), e.int(e.i1, 1)])
     }
 
-    /// The value of the lane whose number differs in these bits; nothing where it takes a gather.
+    /// The value of the lane whose number differs in these bits; `None` if a gather is needed.
     pub fn exchange(&self, word: V, bits: i64) -> Option<V> {
         let e = self.e;
         match bits {
@@ -92,15 +92,15 @@ impl Lanes<'_> {
         }
     }
 
-    /// The value of the lane that is `by` further, before where negative, and the own value where there is none;
-    /// nothing where it takes a gather.
+    /// The value of the lane that is `by` further, before where negative, and the own value where there is none; `None`
+    /// if a gather is needed.
     pub fn shift(&self, word: V, by: i64) -> Option<V> {
         match by {
             0 => Some(word),
             1 if !self.is_narrow() => Some(self.dpp(Some(word), word, WAVE_LEFT, ALL)),
             -1 if !self.is_narrow() => Some(self.dpp(Some(word), word, WAVE_RIGHT, ALL)),
             -16..=16 if self.is_narrow() => {
-                // The row at the wave's end has its own value where the row does; the other one has the neighbor's.
+                // The row at the end of the wave keeps its own value if the row does; the other one has the neighbor's.
                 let other = self.of_other_row(word, |lane| lane + by);
                 let end = if by > 0 { 0b10 } else { 0b01 };
                 let beyond = self.dpp(Some(other), word, IDENTITY, end);

@@ -19,12 +19,12 @@ use crate::{CodegenError, CodegenOptions};
 pub(crate) struct Processor {
     pub triple: String,
     pub cpu: String,
-    /// What it has and lacks, unlike what its name implies.
+    /// Features that differ from those that its name implies.
     pub features: String,
     abilities: Abilities,
 }
 
-/// What code depends on, of what a processor may have.
+/// The processor features on which code depends.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Abilities {
     avx2: bool,
@@ -41,7 +41,7 @@ pub(crate) struct Host {
 }
 
 impl Processor {
-    // `changes` are to what the name implies.
+    // `changes` are relative to the features that the name implies.
     fn new(triple: String, cpu: String, changes: String) -> Processor {
         processors::set_up();
         let mut made = Processor { triple, cpu, features: changes, abilities: Abilities::default() };
@@ -53,7 +53,7 @@ impl Processor {
         made
     }
 
-    /// One that LLVM knows by its name; `generic` is what all of the architecture have.
+    /// A processor that LLVM knows by its name; `generic` is what all of the architecture have.
     pub fn named(triple: &str, cpu: &str) -> Result<Processor, CodegenError> {
         processors::set_up();
         let known = processors::names(triple);
@@ -97,7 +97,7 @@ impl Processor {
     }
 }
 
-/// The machine this process runs on: constant, and asked for once because the question is slow on virtual machines.
+/// The machine this process runs on: constant, and queried once because the query is slow on virtual machines.
 pub(crate) fn host_machine() -> Result<&'static Host, CodegenError> {
     static HOST: OnceLock<Result<Host, String>> = OnceLock::new();
     HOST.get_or_init(|| {
@@ -193,7 +193,7 @@ impl Cpu {
     }
 }
 
-/// Processors make vectors of loops, and find loads ahead by themselves.
+/// Processors have vector units, and execute loads out of order.
 pub(crate) const INFO: TargetInfo = TargetInfo {
     has_grid: false,
     subgroup_size: 32,

@@ -28,7 +28,7 @@ pub(super) const TASK: i64 = 48;
 const ROUNDS: i64 = 56;
 const ARGS: i64 = DeviceContext::BYTES as i64;
 
-/// Where the channel says that an assertion has failed.
+/// The word of the channel that records a failed assertion.
 pub(super) const FAILED: i64 = 4;
 /// Functions of a module that write to the channel.
 const PRINT: &str = "octants_print";
@@ -38,7 +38,7 @@ pub(super) const FAIL: &str = "octants_fail";
 pub(super) const GLOBAL: u32 = 1;
 /// Address space of the memory of a block.
 pub(super) const BLOCK: u32 = 3;
-/// Threads in a block, where the user asks for none.
+/// Threads per block if the user requests none.
 pub(super) const THREADS: u32 = 256;
 
 /// Most threads in a block on any GPU.
@@ -109,11 +109,12 @@ pub(super) trait Vendor {
     fn code_form(&self) -> CodeForm;
     /// Binary logarithm of the threads in a warp.
     fn warp_bits(&self) -> u32;
-    /// Says what concerns the module as a whole.
+    /// Adds module-level metadata.
     fn describe_module(&self, e: &Emitter);
     /// Type of the parameter of entry points, and of what functions pass on of it.
     fn context_type(&self, e: &Emitter) -> T;
-    /// Makes an entry point of a function with one parameter of `words` words, for blocks of at most `threads` threads.
+    /// Turns a function with one parameter of `words` words into an entry point, for blocks of at most `threads`
+    /// threads.
     fn describe_entry(&self, e: &Emitter, function: V, words: u64, threads: u32);
     /// See [`Target::prefer_loads_ahead`].
     fn prefer_loads_ahead(&self, _e: &Emitter, _function: V, _threads: u32) {}
@@ -125,7 +126,7 @@ pub(super) trait Vendor {
     fn waits_for_work_before(&self) -> bool {
         false
     }
-    /// Waits until the grids before this one are done and what they wrote is seen.
+    /// Waits until earlier grids are done and their writes are visible.
     fn wait_for_work_before(&self, _e: &Emitter) {}
     /// Reads a register, an i32.
     fn register(&self, e: &Emitter, register: Register) -> V;
@@ -146,34 +147,34 @@ pub(super) trait Vendor {
     fn subgroup_barrier(&self, e: &Emitter) {
         self.ballot(e, e.int(e.i1, 1));
     }
-    /// Whether all threads of the warp run this at once, an i1, the same for those that do.
+    /// Whether all threads of the warp are active, an i1 that is uniform among the active threads.
     fn is_whole_warp(&self, e: &Emitter) -> V;
     /// See [`Target::load_matrices`].
     fn load_matrices(&self, _e: &Emitter, _row: V, _transposed: bool) -> Vec<V> {
-        panic!("compiler bug: these GPUs have no loads of matrices")
+        panic!("compiler bug: this target has no matrix loads")
     }
     /// See [`Target::copy_async`].
     fn copy_async(&self, _e: &Emitter, _to: V, _from: V) {
-        panic!("compiler bug: these GPUs have no asynchronous copies")
+        panic!("compiler bug: this target has no asynchronous copies")
     }
     /// See [`Target::await_copies`].
     fn await_copies(&self, _e: &Emitter) {
-        panic!("compiler bug: these GPUs have no asynchronous copies")
+        panic!("compiler bug: this target has no asynchronous copies")
     }
     /// See [`Target::product`].
     fn product(&self, _e: &Emitter, _kind: ProductKind, _operands: [&[V]; 3]) -> Vec<V> {
-        panic!("compiler bug: these GPUs have no products of matrices")
+        panic!("compiler bug: this target has no matrix products")
     }
     /// See [`Target::holds_for_all`].
     fn holds_for_all(&self, _e: &Emitter, condition: V) -> V {
         condition
     }
-    /// Waits for all threads of the block; what they wrote to its memory is then seen by all.
+    /// Waits for all threads of the block; their writes to its memory are then visible to all.
     fn block_barrier(&self, e: &Emitter);
     /// A uniform i1 for all threads of a block, for a condition that each might evaluate differently. All threads must
     /// reach it.
     fn agree(&self, e: &Emitter, ask: &dyn Fn() -> V) -> V {
-        // The first thread asks, for what it asks is far away; the others read its answer.
+        // Only the first thread reads it, because the read is slow; the others read its answer.
         let answer = e.add_memory("octants_block_answer", e.i32, BLOCK, 4);
         let block = |name| e.add_block(e.function(), name);
         let (first, all) = (block(c"ask"), block(c"asked"));
@@ -228,7 +229,7 @@ pub(super) fn open_machine(
 }
 
 impl Gpu {
-    /// Threads of a block at most, by what the user asked for.
+    /// Maximum number of threads per block, given the user's request.
     fn threads_of_block(&self, asked: Option<u32>) -> u32 {
         asked.unwrap_or(THREADS).next_multiple_of(1 << self.vendor.warp_bits()).min(MOST_THREADS)
     }
@@ -298,7 +299,7 @@ impl Target for Gpu {
     }
 
     fn task_symbol(&self, name: &str) -> String {
-        // Profilers of GPUs show it. Offload has replaced the letters that an assembly language does not know.
+        // Profilers of GPUs show it. Offload has replaced the characters that assembly languages do not allow.
         name.to_string()
     }
 
@@ -317,7 +318,7 @@ impl Target for Gpu {
     }
 
     fn declare_task(&self, e: &Emitter, symbol: &str, pointers: usize, threads: Option<u32>) -> TaskEntry {
-        assert_eq!(pointers, 0, "compiler bug: a device's task takes one parameter");
+        assert_eq!(pointers, 0, "compiler bug: a device task without its parameter");
         let function = e.add_function(symbol, e.function_type(e.void, &mut [self.context_type(e)]));
         // Arguments that do not fit are elsewhere, at an address that takes their place.
         let words = DeviceContext::BYTES / 8 + self.by_value_slots.get().max(1);
@@ -404,7 +405,7 @@ impl Target for Gpu {
     }
 
     fn stays_out(&self, e: &Emitter, context: V) -> Option<V> {
-        // The threads of a block decide together: later on they wait for one another, and combine what they have.
+        // The threads of a block decide together: afterwards they synchronize, and combine their values.
         Some(self.vendor.agree(e, &|| {
             let channel = self.global_pointer(e, e.byte_offset(context, CHANNEL), &|_| ());
             let failed = e.load(e.i32, e.byte_offset(channel, FAILED), 4);

@@ -94,7 +94,7 @@ impl Gpu {
         e.call(f, &[channel, header, values, e.i32c(count as i64), self.task_in_launch(e, context)]);
     }
 
-    /// A number, not zero, that tells a task of a launch from those of other launches at about the same time.
+    /// A nonzero number that distinguishes a task of a launch from those of concurrent launches.
     pub(super) fn task_in_launch(&self, e: &Emitter, context: V) -> V {
         let (launch, task) = (self.field(e, e.i64, context, LAUNCH), self.field(e, e.i64, context, TASK));
         let number = e.add(e.mul(launch, e.i64c(0x9E37_79B1)), task);

@@ -1,9 +1,8 @@
 //! Inline f32 math functions, built from instructions that every GPU has: the argument is reduced with fused
 //! multiply-adds and goes through a polynomial. No conversions are needed, for which GPUs have few units.
 //!
-//! The error is a few units in the last place for arguments up to 100. Up to 10^4 it is below 2^-22 absolute, which
-//! near zeros of the function is more than a few units. Arguments beyond 10^7 have no significant digits left: the
-//! result is arbitrary.
+//! The error is a few ulps for arguments up to 100. Up to 10^4 it is below 2^-22 absolute, which near zeros of the
+//! function is more than a few units. Arguments beyond 10^7 have no significant digits left: the result is arbitrary.
 //!
 //! The error of the cosine is below 2^-22 absolute everywhere: near its zeros, half a unit in the argument's last
 //! place amounts to as much.
@@ -23,7 +22,7 @@ const COSINE: [f64; 4] = [-0.4999993145465851, 0.04166398569941521, -0.001385589
 
 /// `a * b + c`, rounded once.
 pub(super) fn fused(e: &Emitter, a: V, b: V, c: V) -> V {
-    // Unflagged: what the parts of a constant are for must not be reassociated away.
+    // Unflagged: reassociation must not undo the split of a constant into parts.
     let f = e.declare("llvm.fma.f32", e.f32, &mut [e.f32, e.f32, e.f32]);
     e.call(f, &[a, b, c])
 }
@@ -35,7 +34,7 @@ fn sum(e: &Emitter, a: V, b: V) -> V {
 
 /// A polynomial in `x`, coefficients from the constant one on.
 pub(super) fn polynomial(e: &Emitter, coefficients: &[f64], x: V) -> V {
-    let (last, rest) = coefficients.split_last().expect("compiler bug: a polynomial has coefficients");
+    let (last, rest) = coefficients.split_last().expect("compiler bug: a polynomial without coefficients");
     rest.iter().rev().fold(e.real(e.f32, *last), |sum, c| fused(e, sum, x, e.real(e.f32, *c)))
 }
 
@@ -57,7 +56,7 @@ fn sine_polynomial(e: &Emitter, r: V) -> V {
     fused(e, e.fmul(square, r), polynomial(e, &SINE, square), r)
 }
 
-/// The value with its sign changed where the count is odd.
+/// The value, negated if the count is odd.
 fn alternating(e: &Emitter, value: V, count: V) -> V {
     // Added, the highest bit changes the sign; shifting and adding is one instruction of many GPUs.
     e.bitcast(e.add(e.bitcast(value, e.i32), e.shl(count, e.i32c(31))), e.f32)

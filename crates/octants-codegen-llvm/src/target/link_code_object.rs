@@ -12,7 +12,7 @@ use crate::CodegenError;
 use crate::fatal_errors::holding_a_lock;
 
 unsafe extern "C" {
-    /// Runs lld on arguments; what it says of errors is written to `message`. Zero: all is well. Two: it must not run
+    /// Runs lld on arguments; its error messages are written to `message`. Zero: all is well. Two: it must not run
     /// again.
     fn octants_lld(count: usize, arguments: *const *const c_char, message: *mut c_char, capacity: usize) -> c_int;
 }
@@ -63,7 +63,7 @@ fn folder_name() -> String {
     format!("octants-link-{}-{now:x}", std::process::id())
 }
 
-/// A new folder, of this user only: what others put there would be run. One that is there already is an error.
+/// A new folder, of this user only: files that others put there would be executed. An existing folder is an error.
 fn make_folder(folder: &Path) -> std::io::Result<()> {
     let mut builder = std::fs::DirBuilder::new();
     #[cfg(unix)]

@@ -43,7 +43,7 @@ pub(crate) struct TaskEntry {
     pub function: V,
     /// The arguments that calls of other functions pass on.
     pub context: V,
-    /// How the iterations of a parallel task come to this function.
+    /// How the iterations of a parallel task are passed to this function.
     pub share: Share,
 }
 
@@ -59,7 +59,7 @@ pub(crate) enum Share {
 /// A vector form of a math function.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct VectorForm {
-    /// Elements at once.
+    /// Number of elements.
     pub lanes: u32,
     /// Symbol of the vector function.
     pub symbol: String,
@@ -86,7 +86,7 @@ pub(crate) trait Target {
     fn code_form(&self) -> CodeForm {
         CodeForm::Object
     }
-    /// Makes what the driver takes of what LLVM gave.
+    /// Converts LLVM's output to what the driver loads.
     fn package(&self, code: Vec<u8>) -> Result<Vec<u8>, CodegenError> {
         Ok(code)
     }
@@ -96,20 +96,21 @@ pub(crate) trait Target {
     }
     /// Symbol of a task of this name: letters, digits and underscores.
     fn task_symbol(&self, name: &str) -> String;
-    /// Tells how many argument slots a launch has.
+    /// Sets the number of argument slots of a launch.
     fn set_slots(&self, _slots: u32) {}
-    /// Says what concerns the module as a whole, once it is made.
+    /// Adds module-level metadata to a new module.
     fn describe_module(&self, _e: &Emitter) {}
     /// Type of the context parameter of functions.
     fn context_type(&self, e: &Emitter) -> T {
         e.ptr
     }
-    /// Declares a task; `pointers` more parameters follow those that the host passes. `threads` is what the user asked
-    /// for in a block.
+    /// Declares a task; `pointers` more parameters follow those that the host passes. `threads` is the block size that
+    /// the user requested.
     fn declare_task(&self, e: &Emitter, symbol: &str, pointers: usize, threads: Option<u32>) -> TaskEntry;
     /// Declares the function that counts a task's iterations: its value and its context.
     fn declare_count(&self, e: &Emitter, symbol: &str) -> (V, V);
-    /// Where in the context the function is that long loops call now and then, because the host may want them to end.
+    /// The offset in the context of the function that long loops call periodically, so that the host can interrupt
+    /// them.
     fn poll_offset(&self) -> Option<u32> {
         None
     }
@@ -119,13 +120,13 @@ pub(crate) trait Target {
     fn waits_for_work_before(&self) -> bool {
         false
     }
-    /// What a task does before anything else: it waits for the work before it where its threads may be there earlier.
+    /// The prologue of a task: it waits for the work before it where its threads may be there earlier.
     fn begin_task(&self, _e: &Emitter) {}
     /// Facts about the context parameter `index` of a function.
     fn describe_context(&self, e: &Emitter, function: V, index: usize);
     /// Emits reads of the pointers, in the entry block of a function.
     fn entry_pointers(&self, e: &Emitter, invariant: &dyn Fn(V), context: V) -> EntryPointers;
-    /// Reads a pointer to memory of the device from a slot; `describe` says what is known of the load.
+    /// Reads a pointer to memory of the device from a slot; `describe` adds the metadata of the load.
     fn load_pointer(&self, e: &Emitter, slot: V, describe: &dyn Fn(V)) -> V {
         let v = e.load(e.ptr, slot, 8);
         describe(v);
@@ -139,8 +140,8 @@ pub(crate) trait Target {
     }
     /// Seed and launch number, two i64.
     fn random_key(&self, e: &Emitter, invariant: &dyn Fn(V), context: V) -> (V, V);
-    /// Address of the number of rounds that the loop around the task has ended, null where the number of the launch
-    /// tells rounds apart; `None` where it always does.
+    /// Address of the number of rounds that the loop around the task has ended, null if the launch number already
+    /// differs between rounds; `None` if it always does.
     fn rounds_at(&self, _e: &Emitter, _invariant: &dyn Fn(V), _context: V) -> Option<V> {
         None
     }
@@ -153,26 +154,26 @@ pub(crate) trait Target {
     fn stays_out(&self, _e: &Emitter, _context: V) -> Option<V> {
         None
     }
-    /// A product and a sum are one instruction, which LLVM makes only of products that nothing else uses.
+    /// The target has fused multiply-adds, which LLVM forms only for products without other uses.
     fn fuses_shared_products(&self) -> bool {
         false
     }
     /// Number of this thread, and of all threads that share a task, both i32 and not negative; for tasks whose share is
     /// strided.
     fn thread(&self, _e: &Emitter) -> (V, V) {
-        panic!("compiler bug: this target's tasks run ranges")
+        panic!("compiler bug: tasks of this target run ranges")
     }
     /// Number of this thread's block, and of all blocks, both i32 and not negative.
     fn block_of_grid(&self, _e: &Emitter) -> (V, V) {
-        panic!("compiler bug: this target has no blocks of threads")
+        panic!("compiler bug: this target has no thread blocks")
     }
     /// A position of this thread in the grid, or an extent of the grid, i32.
     fn grid_value(&self, _e: &Emitter, _value: GridValue) -> V {
-        panic!("compiler bug: this target has no blocks of threads")
+        panic!("compiler bug: this target has no thread blocks")
     }
-    /// Waits for all threads of the subgroup or block; what they wrote is then seen by all.
+    /// Waits for all threads of the subgroup or block; their writes are then visible to all.
     fn barrier(&self, _e: &Emitter, _scope: ThreadScope) {
-        panic!("compiler bug: this target has no blocks of threads")
+        panic!("compiler bug: this target has no thread blocks")
     }
     /// Orders this thread's accesses to memory, as other threads of the block or device see them.
     fn fence(&self, e: &Emitter, _scope: ThreadScope) {
@@ -197,9 +198,9 @@ pub(crate) trait Target {
     }
     /// This thread's part of four matrices, `load_matrices`, from the address of a row.
     fn load_matrices(&self, _e: &Emitter, _row: V, _transposed: bool) -> Vec<V> {
-        panic!("compiler bug: this target has no loads of matrices")
+        panic!("compiler bug: this target has no matrix loads")
     }
-    /// Copies 16 bytes to shared memory, beside this thread.
+    /// Copies 16 bytes to shared memory asynchronously.
     fn copy_async(&self, _e: &Emitter, _to: V, _from: V) {
         panic!("compiler bug: this target has no asynchronous copies")
     }
@@ -210,19 +211,19 @@ pub(crate) trait Target {
     /// The subgroup's product of matrices `a @ b + c`, of the components that this thread has of each, in the layouts
     /// of [`TargetInfo::products`].
     fn product(&self, _e: &Emitter, _kind: ProductKind, _operands: [&[V]; 3]) -> Vec<V> {
-        panic!("compiler bug: this target has no products of matrices")
+        panic!("compiler bug: this target has no matrix products")
     }
     /// The start of the shared memory that launches ask for, where code may not declare as much as a block can have.
     fn launch_memory(&self, _e: &Emitter) -> Option<V> {
         None
     }
-    /// Launches ask for shared memory: see [`Target::launch_memory`].
+    /// Launches allocate shared memory dynamically: see [`Target::launch_memory`].
     fn has_launch_memory(&self) -> bool {
         false
     }
     /// Uninitialized memory of a block of threads; the same for the same name.
     fn shared_memory(&self, _e: &Emitter, _name: &str, _bytes: u64) -> V {
-        panic!("compiler bug: this target has no blocks of threads")
+        panic!("compiler bug: this target has no thread blocks")
     }
     /// Whether all threads of the warp, those that run in step, run this at once: an i1, the same for those that do.
     fn is_whole_warp(&self, _e: &Emitter) -> V {
@@ -239,11 +240,11 @@ pub(crate) trait Target {
     }
     /// Uninitialized memory of a block of threads, a number of 32-bit words.
     fn block_memory(&self, _e: &Emitter, _words: u64) -> V {
-        panic!("compiler bug: this target has no blocks of threads")
+        panic!("compiler bug: this target has no thread blocks")
     }
     /// Number of this thread in its block, and of the block's threads, both i64.
     fn thread_of_block(&self, _e: &Emitter) -> (V, V) {
-        panic!("compiler bug: this target has no blocks of threads")
+        panic!("compiler bug: this target has no thread blocks")
     }
     /// Whether there is an atomic operation (`None`: compare-and-swap) on a type of less than four bytes.
     fn has_narrow_atomic(&self, _op: Option<AtomicOp>, _s: Scalar) -> bool {
@@ -258,8 +259,7 @@ pub(crate) trait Target {
     fn flushes_denormals(&self) -> bool {
         false
     }
-    /// The copy of what the task scatters to that this call was given, null where there is none; where copies are
-    /// added, the list of them.
+    /// The private copy that was passed to this call, or null; where copies are added, the list of them.
     fn copies(&self, e: &Emitter, _context: V) -> V {
         e.zero(e.ptr)
     }
@@ -271,7 +271,7 @@ pub(crate) trait Target {
     fn count_copies(&self, e: &Emitter, _context: V) -> V {
         e.i64c(0)
     }
-    /// The function with C's name `name`, where the target has a way of its own to compute it.
+    /// The target's own implementation of the C function `name`, if any.
     fn math(&self, _e: &Emitter, _name: &'static str, _s: Scalar, _args: &[V]) -> Option<V> {
         None
     }
@@ -282,14 +282,14 @@ pub(crate) trait Target {
     /// Prefers narrower vectors in a large function. The widest ones add a vectorized remainder loop to each loop,
     /// which costs compile time and rarely pays in large functions.
     fn prefer_narrow_vectors(&self, _e: &Emitter, _function: V) {}
-    /// Asks for code that loads ahead of what it computes, at the price of registers: the task reads memory in inner
-    /// loops, where a thread waits for it repeatedly, however few threads there are to take its place meanwhile.
+    /// Requests code that prefetches into registers: the task reads memory in inner loops, where a thread waits for it
+    /// repeatedly, however few threads there are to take its place meanwhile.
     fn prefer_loads_ahead(&self, _e: &Emitter, _function: V, _threads: Option<u32>) {}
-    /// Asks for code that leaves room for several warps on a processor, however small blocks are: their threads wait
-    /// for one another.
+    /// Requests code that allows several warps per processor, even for small blocks: their threads wait for one
+    /// another.
     fn prefer_warps(&self, _e: &Emitter, _function: V, _threads: Option<u32>) {}
-    /// Asks for code that leaves room for many threads, at the price of registers: the task's threads have loops of
-    /// like lengths, and compute more than they wait.
+    /// Requests code with few registers, which allows many threads: the task's threads have loops of like lengths, and
+    /// compute more than they wait.
     fn prefer_threads(&self, _e: &Emitter, _function: V) {}
     /// Attributes of every function with code.
     fn finish_function(&self, e: &Emitter, function: V);

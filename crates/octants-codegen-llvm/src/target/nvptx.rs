@@ -49,7 +49,7 @@ pub(super) fn open(
     Ok((Box::new(Gpu::new(Box::new(nvptx), options.fast_math)), machine))
 }
 
-/// A thread issues instructions in order, and the assembler unrolls short loops alone.
+/// A thread issues instructions in order, and the assembler unrolls only short loops.
 pub(super) fn info(chip: &str) -> TargetInfo {
     let is_ampere = number_of(chip) >= 80;
     TargetInfo {
@@ -68,8 +68,8 @@ fn number_of(chip: &str) -> u32 {
     digits.parse().unwrap_or(0)
 }
 
-/// Most bytes of shared memory that a block may have on a chip, of which launches ask for what is above 48 KiB: the
-/// table of compute capabilities in the CUDA C++ Programming Guide.
+/// Most bytes of shared memory that a block may have on a chip, of which launches must request anything above 48 KiB:
+/// the table of compute capabilities in the CUDA C++ Programming Guide.
 fn block_bytes(chip: &str) -> u64 {
     let kibibytes = match number_of(chip) {
         70 | 72 => 96,
@@ -83,7 +83,7 @@ fn block_bytes(chip: &str) -> u64 {
 }
 
 impl Nvptx {
-    /// A bit for each thread of the warp that executes this at once.
+    /// The mask of the active threads of the warp.
     fn here(&self, e: &Emitter) -> V {
         e.call(e.declare("llvm.nvvm.activemask", e.i32, &mut []), &[])
     }
@@ -103,8 +103,8 @@ impl Vendor for Nvptx {
     }
 
     fn atomic_style(&self) -> AtomicStyle {
-        // Only threads of the device change the channel while it works. Atomics for the host too would want a bus on
-        // which host and device take turns, which few machines have.
+        // Only threads of the device change the channel while it works. System-wide atomics would need a bus with
+        // atomic operations, which few machines have.
         AtomicStyle { scope: "device", scope_with_host: "device", promises: &[] }
     }
 

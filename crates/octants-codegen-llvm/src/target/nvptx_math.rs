@@ -1,9 +1,9 @@
 //! Math functions on NVIDIA GPUs.
 //!
 //! Under `fast_math`, common f32 functions are expanded inline: the argument is reduced with fused multiply-adds, and
-//! goes through a polynomial or the hardware's approximation. The error is a few units in the last place for arguments
-//! of moderate size. Sine and cosine are the hardware's, except near zero: their error is below 2^-21 plus 2^-22 of
-//! the argument. All others are calls of the vendor's library.
+//! goes through a polynomial or the hardware's approximation. The error is a few ulps for arguments of moderate size.
+//! Sine and cosine are the hardware's, except near zero: their error is below 2^-21 plus 2^-22 of the argument. All
+//! others are calls of the vendor's library.
 //!
 //! The polynomials are least-squares fits at Chebyshev nodes, reweighted until the error is even (Lawson's algorithm).
 
@@ -61,7 +61,7 @@ impl Nvptx {
         e.call(e.declare(name, e.f32, &mut [e.f32]), &[x])
     }
 
-    /// The hardware's approximation, where that is nearer than the argument itself.
+    /// The hardware's approximation, if that is closer than the argument itself.
     fn sine(&self, e: &Emitter, x: V) -> V {
         let far = self.hardware(e, "llvm.nvvm.sin.approx.ftz.f", x);
         let size = e.intrinsic("llvm.fabs", e.f32, &[x]);
@@ -83,7 +83,7 @@ impl Nvptx {
         let lost = fused(e, x, real(LOG2_E[1]), fused(e, x, scale, e.fneg(t)));
         let power = self.power_of_two(e, t);
         let corrected = fused(e, power, e.fmul(lost, real(std::f64::consts::LN_2)), power);
-        // Beyond these the result is infinite or zero, where a correction would make it NaN.
+        // Beyond these the result is infinite or zero, and a correction would make it NaN.
         let size = e.intrinsic("llvm.fabs", e.f32, &[t]);
         e.select(e.fcmp(FloatCmp::LLVMRealOLT, size, real(127.0)), corrected, power)
     }

@@ -4,7 +4,7 @@ use std::ffi::{CString, c_char, c_void};
 use std::sync::Once;
 
 unsafe extern "C" {
-    /// Whether a processor that LLVM knows, with these changes to it, has all of these features (`+avx2,+fma`).
+    /// Whether a processor that LLVM knows, with these feature changes, has all of these features (`+avx2,+fma`).
     fn octants_processor_has(
         triple: *const c_char,
         processor: *const c_char,
@@ -26,7 +26,7 @@ unsafe extern "C" {
 /// Takes a text of LLVM's.
 type Take = unsafe extern "C" fn(to: *mut c_void, text: *const u8, length: usize);
 
-/// Lets LLVM know the architectures that code for the host of any machine can be made for.
+/// Initializes LLVM's targets for all host architectures.
 pub(super) fn set_up() {
     static ONCE: Once = Once::new();
     // SAFETY: these register LLVM's own tables; once in a process.
@@ -43,7 +43,7 @@ pub(super) fn set_up() {
 }
 
 fn c_string(text: &str) -> CString {
-    CString::new(text).expect("compiler bug: a zero in the name of a processor")
+    CString::new(text).expect("compiler bug: a NUL byte in a processor name")
 }
 
 /// Whether a processor has all of these features. `changes` add or remove features that its name implies (`-sse4a`).
@@ -64,8 +64,8 @@ pub(super) fn changes(triple: &str, processor: &str, features: &str) -> String {
     found.concat()
 }
 
-/// The processors of an architecture. What all of them have in common is none: its name, `generic`, says nothing of the
-/// architecture.
+/// The processors of an architecture. What all of them have in common is none: its name, `generic`, does not identify
+/// the architecture.
 pub(super) fn names(triple: &str) -> Vec<String> {
     let triple = c_string(triple);
     // SAFETY: the text lives until the call returns.
@@ -140,7 +140,7 @@ mod tests {
         assert_eq!(changes(X86, "znver4", &all("")), "");
         assert_eq!(changes(X86, "znver4", &all("-sse4a")), "-sse4a");
         assert_eq!(changes(X86, "znver4", "+amx-tile"), "+amx-tile");
-        // What is left out is as the name says.
+        // Features that are not listed are those that the name implies.
         assert_eq!(changes(X86, "x86-64", "+sse3"), "+sse3");
         for without in ["-avx2", "-avx512f", "-fma"] {
             let changed = changes(X86, "znver4", &all(without));

@@ -125,7 +125,7 @@ pub(super) fn on_nvidia(e: &Emitter, kind: ProductKind, [a, b, c]: [&[V]; 3]) ->
                 multiply(e, "llvm.nvvm.mma.m8n8k4.row.col.f64", operands, sums);
             }
         }
-        ProductKind::F32 => panic!("compiler bug: no product of f32"),
+        ProductKind::F32 => panic!("compiler bug: no f32 matrix product"),
     }
     sums
 }

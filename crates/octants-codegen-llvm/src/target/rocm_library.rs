@@ -15,7 +15,7 @@ use super::device_library::link_device_library;
 use crate::CodegenError;
 use crate::emit::llvm;
 
-/// What the library is to assume.
+/// The configuration of the library.
 pub(super) struct Controls {
     /// The chip's number.
     pub isa: i64,

@@ -7,7 +7,7 @@ use octants_ir::{ArgLayout, AtomicOp, BufferId, Layout, Program, Scalar};
 /// The access sets of each task of a program whose arguments are in these slots.
 pub(super) fn access_of_tasks(program: &Program, layout: &ArgLayout) -> Vec<Vec<Access>> {
     let slots = Slots { program, layout };
-    // Memory of a block or thread is no argument.
+    // Block or thread memory is not an argument.
     let is_argument = |a: &octants_analysis::Access| !program.buffers[a.buffer.index()].space.is_temporary();
     let of_task = |task: octants_analysis::TaskAccess| {
         task.accesses.into_iter().filter(is_argument).map(|a| slots.access(&a)).collect()
@@ -42,7 +42,7 @@ impl Slots<'_> {
         match (&self.program.buffers[buffer.index()].layout, self.layout.buffers[buffer.index()]) {
             (Layout::Dense { shape, .. }, _) => SlotSum::constant(shape[axis as usize] as i64),
             (_, Some(slot)) => SlotSum { constant: 0, terms: vec![(slot + 1 + axis, ScalarKind::I64, 1)] },
-            (_, None) => panic!("compiler bug: an array has slots"),
+            (_, None) => panic!("compiler bug: an array without argument slots"),
         }
     }
 
@@ -144,7 +144,7 @@ mod tests {
         assert_eq!((updated.buffer, updated.kind), (1, AccessKind::Update(UpdateOp::Add)));
         assert_eq!(found.next(), Some((0, 19, 2)));
         assert_eq!(found.next(), Some((1, 11, 1)));
-        // More than the array has: a launch would not be in bounds, and nothing is said.
+        // More than the array has: a launch would be out of bounds, so there is no access set.
         let slots = [4096, 8192, 10, 10];
         assert_eq!(read.ranges(&slots).next().map(|r| (r.begin, r.end, r.step)), Some((0, 10, 1)));
     }

@@ -37,18 +37,18 @@ const STACK: usize = 256 << 20;
 
 /// Code ready to be launched.
 pub struct Executable {
-    /// Where each argument goes.
+    /// The slots of each argument.
     pub layout: ArgLayout,
     /// Type of the result; a struct for several.
     pub ret: Type,
     pub(super) kernel: LoadedKernel,
     pub(super) launching: Launching,
-    /// Where it is told who touches what, if it watches that.
+    /// The slots for race checks, if it has them.
     pub(super) watched: Option<Box<RaceSlots>>,
     /// The cache key of its code.
     pub(crate) key: Option<Key>,
     pub(crate) pointers: Vec<Pointer>,
-    /// It makes numbers of addresses.
+    /// It converts addresses to integers.
     pub(crate) tells_addresses: bool,
     /// Checks launches for races, if enabled and if races are possible.
     pub(super) races: Option<Box<RaceCheck>>,
@@ -210,7 +210,7 @@ impl Session {
         let buffers = program.buffers.clone();
         let pointers = |artifact: &Artifact| pointers(&layout, &buffers, artifact);
         let tells_addresses = tells_addresses(&program);
-        // What this device refuses is made again.
+        // Code that this device rejects is compiled again.
         let load = |artifact: &Artifact| {
             let pointers = pointers(artifact);
             let kernel = self.device.load(artifact)?.with_pointers(pointers.clone());
@@ -273,8 +273,8 @@ impl Session {
         Ok(code)
     }
 
-    /// IR to a program of tasks for a kind of machine; printed on the way where `shows` asks for it. `done` is
-    /// told about each pass.
+    /// IR to a program of tasks for a kind of machine; printed after each step if `shows` requests it. `done` is called
+    /// after each pass.
     pub(crate) fn split(
         &self,
         lowered: &Lowered,
@@ -309,8 +309,8 @@ impl Session {
             overlap_allowed: lowered.overlap_allowed.clone(),
             shared_bytes: info.max_shared_bytes,
             watch: None,
-            // On the CPU threads have copies of what they add to.
-            // Threads of a block become loops, which calls would hide.
+            // On the CPU, threads have private copies of scattered sums. Threads of a block become loops, which calls
+            // would hide.
             inlines_cooperation: !info.has_grid || watches,
             gather: info.has_grid.then_some(LEAST_GATHERED),
             sources: Some(lowered.sources.clone()),
@@ -367,7 +367,7 @@ impl Session {
     }
 }
 
-/// Whether the code makes numbers of addresses.
+/// Whether the code converts addresses to integers.
 fn tells_addresses(program: &Program) -> bool {
     let bodies = program.tasks.iter().map(|t| &t.body).chain(program.functions.iter().map(|f| &f.body));
     bodies.flat_map(|body| &body.insts).any(|inst| matches!(inst.op, Op::AddressBits(_)))
@@ -375,7 +375,7 @@ fn tells_addresses(program: &Program) -> bool {
 
 /// The slots that hold addresses, and whether the code writes there.
 fn pointers(layout: &ArgLayout, buffers: &[octants_ir::Buffer], artifact: &Artifact) -> Vec<Pointer> {
-    // Whether it is written to, and the buffers that are there.
+    // Whether it is written to, and the buffers in it.
     let mut roots: Vec<(bool, Vec<u32>)> = vec![(false, Vec::new()); layout.roots.len()];
     let mut out = Vec::new();
     for (i, buffer) in buffers.iter().enumerate() {

@@ -58,7 +58,7 @@ pub(super) fn check_cooperating_functions(program: &Program, info: &TargetInfo) 
     Ok(())
 }
 
-/// Refuses fragments that were laid out for subgroups of another size than the machine's: code is asked for another
+/// Refuses fragments that were laid out for subgroups of another size than the machine's: code is requested for another
 /// machine than the running program's.
 pub(crate) fn check_fragments(program: &Program, info: &TargetInfo, sources: &Sources) -> Result<(), Error> {
     let bodies = program.tasks.iter().map(|t| &t.body).chain(program.functions.iter().map(|f| &f.body));
@@ -94,8 +94,8 @@ fn block_counts(scheduled: &Scheduled) -> u64 {
     variants.map(|v| counts(&v.body) as u64).max().unwrap_or(0)
 }
 
-/// Refuses blocks that share or keep more than fits. What a kernel's own arrays take is looked at with the kernel's
-/// lines; code for another machine than the running program's, and what the schedule adds, are seen here.
+/// Refuses blocks that share or keep more than fits. The memory of a kernel's own arrays is checked with the kernel's
+/// lines; code for another machine, and memory that the schedule adds, are checked here.
 pub(crate) fn check_block_memory(scheduled: &Scheduled, info: &TargetInfo) -> Result<(), Error> {
     let counts = if info.has_grid { block_counts(scheduled) * TargetInfo::BLOCK_COUNT_BYTES } else { 0 };
     let (shared, most) = (block_memory(scheduled, MemorySpace::Shared) + counts, info.max_shared_bytes);

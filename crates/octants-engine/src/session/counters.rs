@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use octants_artifact::{Condition, ScalarKind};
 use octants_ir::{ArgLayout, Body, BufferId, Effect, LaunchCount, Layout, Op, Program, Scalar, TaskGraph, Type};
 
-/// Where they are, for a program whose arguments are in these slots.
+/// Their addresses, for a program whose arguments are in these slots.
 pub(super) fn counters_of(program: &Program, layout: &ArgLayout) -> Vec<Condition> {
     let mut writes = Writes::default();
     writes.add(program, &program.graph, false);
@@ -49,7 +49,7 @@ impl Writes {
         }
     }
 
-    /// Adds the scalars that serial loops of a task write. Their iterations are not tasks of their own.
+    /// Adds the scalars that serial loops of a task write. Their iterations are not separate tasks.
     fn add_serial_loops(&mut self, body: &Body) {
         let loops = body.block(body.root).iter().filter_map(|v| match body.inst(*v).op {
             Op::Loop(block) => Some(block),

@@ -41,7 +41,7 @@ impl Session {
         unsafe { self.launch_filled(code, slots, arrays, stream, caller) }
     }
 
-    /// The slots of a launch that watches who touches what.
+    /// The slots of a launch with race checks.
     #[cold]
     fn watching(&self, races: &RaceSlots, stream: &Stream, slots: &[u64]) -> Result<Vec<u64>, Error> {
         let mut slots = slots.to_vec();
@@ -115,8 +115,8 @@ impl Session {
         Ok(KeptCounters::of(stream, &code.kernel, slots, caller)?)
     }
 
-    /// As [`Session::launch`] for code with checkpoints, from the one with this label on if there is a label. Yields
-    /// that of the checkpoint where the launch has ended, if that was not its end.
+    /// As [`Session::launch`] for code with checkpoints, from the one with this label on if there is a label. Returns
+    /// the label of the checkpoint at which the launch ended, if it ended early.
     ///
     /// # Safety
     /// That of [`Session::launch`].
@@ -245,8 +245,8 @@ impl Session {
             let most = threads * 8;
             return Lanes { most, at_once: most, even: None, neighbors: true, most_bytes };
         }
-        // As many as run at once: of more, the caches hold less of the store, and the last of them run when most of the
-        // device is idle. Where that takes much memory, as many as keep one busy.
+        // As many as run at once: with more, less of the store fits the caches, and the last ones run while most of the
+        // device is idle. If that takes much memory, as many as keep one multiprocessor busy.
         let most = code.kernel.threads_at_once().unwrap_or(1 << 17);
         Lanes { most, at_once: most.min(1 << 16), even: Some(BLOCK), neighbors: false, most_bytes }
     }

@@ -14,8 +14,8 @@ use super::Session;
 use crate::compile_times::{Phase, Stopwatch};
 use crate::error::CompileError;
 
-/// A kernel after the front end: what [`Session::build`] takes. Of the outside's objects it holds numbers alone, so it
-/// may cross threads.
+/// A kernel after the front end: what [`Session::build`] takes. It refers to host objects only by number, so it may be
+/// sent to other threads.
 #[derive(Clone)]
 pub struct Lowering {
     /// The output of the front end.
@@ -26,7 +26,7 @@ pub struct Lowering {
     pub(super) checks_races: bool,
     /// The code only computes its results.
     pub(super) tells: bool,
-    /// What a gradient was made of, how it keeps states, and which arrays are the same memory.
+    /// The source of a gradient, how it stores states, and which arrays alias.
     undifferentiated: Option<(Kernel, Keeping, Vec<Alias>)>,
     pub(super) watch: Stopwatch,
 }
@@ -68,8 +68,8 @@ impl Lowering {
         self.store.iter().flat_map(|s| &s.kept).map(line).collect()
     }
 
-    /// Makes of the kernel what a mode asks for, where a gradient keeps states as `keeping` says; `warn` is told what
-    /// the user should look at. `aliases` are the arrays that are the same memory in this call.
+    /// Makes of the kernel what a mode asks for, where a gradient keeps states as `keeping` says; `warn` receives
+    /// warnings for the user. `aliases` are the arrays that are the same memory in this call.
     pub fn differentiate(
         &mut self,
         mode: AutodiffMode,
@@ -126,7 +126,7 @@ impl Session {
         keeping_on(&self.machine.info())
     }
 
-    /// Source to IR, with the shadow buffers that `mode` will need. The only stop that asks the outside world anything.
+    /// Source to IR, with the shadow buffers that `mode` will need. The only step that queries the host world.
     pub fn lower(
         &self,
         world: &dyn World,

@@ -16,8 +16,8 @@ fn bad_target(reason: String) -> Error {
 }
 
 impl Session {
-    /// The machine that a user names by its kind, its chip, or both; this session's own where nothing is said. In
-    /// `packages`, folders of installed packages, vendors' libraries are looked for.
+    /// The machine that a user names by its kind, its chip, or both; this session's own by default. In `packages`,
+    /// folders of installed packages, vendors' libraries are looked for.
     pub fn machine(&self, arch: Option<&str>, target: Option<&str>, packages: &[PathBuf]) -> Result<Machine, Error> {
         let backends = self.config().backends;
         let kind = match arch {
@@ -30,7 +30,7 @@ impl Session {
         let Some(target) = target else {
             return match kind {
                 None => Ok(self.machine.clone()),
-                // What the host's kind alone stands for is a machine of its own, whatever the session runs on.
+                // The name of the host's kind alone denotes the host, regardless of the session's device.
                 Some((_, b)) if !backends.is_host(b) && b.name() == self.config().arch.name() => {
                     Ok(self.machine.clone())
                 }
@@ -80,7 +80,7 @@ impl Session {
         let names = kinds.iter().flat_map(|(_, names)| names.iter().map(String::as_str));
         let hint = nearest(target, names).map_or_else(String::new, |s| format!(" (did you mean `{s}`?)"));
         let list = |(backend, names): &(&dyn Backend, Vec<String>)| {
-            // Of hundreds of processors those that stand for many.
+            // The generic ones among hundreds of processors.
             let is_shown = |n: &&str| kind.is_some() || backend.is_listed(n);
             let (shown, others): (Vec<&str>, Vec<&str>) = names.iter().map(String::as_str).partition(is_shown);
             let rest = if others.is_empty() { String::new() } else { format!(", and {} by name", others.len()) };

@@ -15,14 +15,14 @@ use octants_runtime::{Race, RaceAccess, RaceKind, Touch, Touched, Witness};
 /// Different arguments of a kernel for which races are looked for; for others they are not.
 const MOST_SEARCHES: usize = 16;
 
-/// Looks for races ahead of launches of a kernel.
+/// Checks for races before launches of a kernel.
 pub(super) struct RaceCheck {
     search: Arc<RaceSearch>,
     sources: Sources,
     layout: ArgLayout,
     /// Hashes of the arguments that were looked at.
     seen: Mutex<HashSet<u64>>,
-    /// There is nothing left to look for.
+    /// Nothing remains to be checked.
     done: AtomicBool,
 }
 
@@ -37,7 +37,7 @@ impl RaceCheck {
         !self.done.load(Ordering::Relaxed)
     }
 
-    /// The races of a launch with these arguments, if none with the like was looked at before.
+    /// The races of a launch with these arguments, unless a similar launch was checked before.
     #[cold]
     pub fn find(&self, slots: &[u64]) -> Vec<Race> {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
@@ -117,7 +117,7 @@ impl RaceCheck {
     }
 }
 
-/// What to write instead, where it is known what is raced for.
+/// A suggested fix, if the racing memory is known.
 fn cure_of(race: &IterationRace, of_loop: &str) -> String {
     let name = &race.buffer;
     match race.between {
@@ -194,7 +194,7 @@ impl LaunchValues for Given<'_> {
     }
 }
 
-/// Nothing is known of a launch.
+/// A launch is unknown.
 pub(super) struct Unknown;
 
 impl LaunchValues for Unknown {
@@ -243,7 +243,7 @@ impl KernelWitness {
         KernelWitness { search, sources, layout, stored_only }
     }
 
-    /// What tells a buffer from others.
+    /// The identity of a buffer.
     fn memory(&self, buffer: BufferId, slots: &[u64]) -> Option<u64> {
         let mut hasher = DefaultHasher::new();
         let of = self.search.buffers().get(buffer.index())?;

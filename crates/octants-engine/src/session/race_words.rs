@@ -51,7 +51,7 @@ pub(super) struct RaceSlots {
 impl RaceSlots {
     /// Of a kernel with these buffers.
     pub fn of(watch: &RaceWatch, layout: &ArgLayout, buffers: &[IrBuffer]) -> RaceSlots {
-        let slot = |b: usize| layout.buffers[b].expect("compiler bug: words are an array of their own");
+        let slot = |b: usize| layout.buffers[b].expect("compiler bug: race words that are not an ndarray");
         let beside =
             |(&(of, words, scalars), of_groups): (&(octants_ir::BufferId, octants_ir::BufferId, u64), bool)| {
                 let (of, words) = (of.index(), words.index());

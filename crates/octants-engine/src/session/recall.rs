@@ -18,7 +18,7 @@ impl Session {
     /// Looks whether a kernel need not be compiled. [`Session::lower`] then takes the [`Search::tracing`] for its
     /// world.
     pub fn search<'w>(&self, world: &'w dyn World, request: &Request<'_>) -> Search<'w> {
-        // Who wants to see the compiler's work must let it work.
+        // A compilation observer needs an actual compilation.
         let cache = self
             .cache
             .as_ref()
@@ -72,7 +72,7 @@ impl Session {
     /// Stores the questions of a compilation and their outcome; returns whether they were written.
     pub fn keep_trace(&self, search: Search<'_>, lowering: &Lowering, code: &Executable, may_alias: bool) -> bool {
         let (Some(cache), Some(artifact)) = (&self.cache, code.key) else { return false };
-        // Its launches need to know which of the arrays are split.
+        // Its launches need the set of split arrays.
         if !lowering.lowered.split_arrays.is_empty() {
             return false;
         }

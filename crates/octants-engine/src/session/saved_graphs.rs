@@ -22,7 +22,7 @@ impl Session {
         saved.to_bytes(&self.made_for()?).map_err(Error::Device)
     }
 
-    /// A graph of bytes, which says what memory it needs.
+    /// Decodes a graph, which lists the memory that it needs.
     pub fn read_graph(&self, bytes: &[u8]) -> Result<SavedGraph, Error> {
         SavedGraph::from_bytes(bytes, &self.made_for()?).map_err(|e| {
             Error::Device(match e {

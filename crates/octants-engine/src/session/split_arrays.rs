@@ -10,8 +10,8 @@ use super::access::update_op;
 use crate::error::Error;
 use crate::trace::kind_of;
 
-/// The split of each task of a program whose arguments lie in these slots. Rows that wrap around no longer do so
-/// afterwards: ranks have copies of them as ghost rows.
+/// The split of each task of a program with these argument slots. Rows that wrap around no longer do so afterwards:
+/// ranks have copies of them as ghost rows.
 ///
 /// # Errors
 /// A task updates memory that ranks cannot sum: it is not one range of bytes.

@@ -19,7 +19,7 @@ impl Lowering {
 
 impl Session {
     /// Refuses a kernel whose groups touch the same memory, and warns of one whose groups may. With `aliases`, which
-    /// some call has, only what these make so: the rest was found when the kernel was lowered.
+    /// some call has, only what these make so: the other conflicts were found when the kernel was lowered.
     pub fn check_groups(&self, world: &dyn World, lowered: &Lowered, aliases: &[Alias]) -> Result<(), CompileError> {
         let body = &lowered.kernel.body;
         let group_of = |v| match &body.inst(v).op {

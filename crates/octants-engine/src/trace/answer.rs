@@ -16,7 +16,7 @@ pub(super) enum Answer {
     Source(WorldResult<FuncSource>),
 }
 
-/// Asks.
+/// Evaluates the question.
 pub(super) fn ask(world: &dyn World, lookup: &Lookup) -> Answer {
     match lookup {
         Lookup::Entity(obj) => Answer::Entity(world.entity(Obj(*obj))),
@@ -33,7 +33,7 @@ pub(super) fn ask(world: &dyn World, lookup: &Lookup) -> Answer {
         Lookup::Iterate(obj) => Answer::Objects(world.iterate(Obj(*obj))),
         Lookup::Format(obj, spec) => Answer::Text(world.format(Obj(*obj), spec)),
         Lookup::Dtype(name) => {
-            let scalar = Scalar::from_name(name).expect("compiler bug: a trace names no scalar type");
+            let scalar = Scalar::from_name(name).expect("compiler bug: a trace with an unknown scalar type");
             Answer::Object(Ok(world.dtype(scalar)))
         }
         Lookup::Make(made) => Answer::Object(Ok(world.make(value(made)))),

@@ -4,8 +4,8 @@
 //! The front end is a function of the argument types, the options, and the answers of a
 //! [`World`](octants_frontend::World). If a process asks the questions of an earlier compilation in the same order and
 //! gets the same answers, it would compile the same code. It then takes the stored outcome, without parsing or
-//! lowering. The trace needs no knowledge of what a question means, and misses nothing: the front end has no other
-//! source of information. Calls at compile time are made again, as the front end would make them.
+//! lowering. A trace does not interpret questions, and misses nothing: the front end has no other source of
+//! information. Calls at compile time are made again, as the front end would make them.
 //!
 //! - [`answer`]: questions as data, and how each is put to a world
 //! - [`fingerprint`]: answers as 16 bytes

@@ -159,7 +159,7 @@ pub(super) fn type_to_stored(ty: &Type) -> ValueType {
             let members = s.members.iter().map(|(name, ty)| (name.clone(), type_to_stored(ty)));
             ValueType::Struct(s.name.clone(), members.collect())
         }
-        Type::Ref(_) => panic!("compiler bug: an address among the results or elements of a kernel"),
+        Type::Ref(_) => panic!("compiler bug: an address among a kernel's results or elements"),
     }
 }
 
@@ -193,11 +193,11 @@ const KINDS: [(Scalar, ScalarKind); 12] = [
 ];
 
 pub(crate) fn kind_of(scalar: Scalar) -> ScalarKind {
-    KINDS.iter().find(|(s, _)| *s == scalar).expect("compiler bug: a scalar without a kind").1
+    KINDS.iter().find(|(s, _)| *s == scalar).expect("compiler bug: a scalar type without a kind").1
 }
 
 fn scalar_of(kind: ScalarKind) -> Scalar {
-    KINDS.iter().find(|(_, k)| *k == kind).expect("compiler bug: a kind without a scalar").0
+    KINDS.iter().find(|(_, k)| *k == kind).expect("compiler bug: a kind without a scalar type").0
 }
 
 /// A warning of the front end as the user sees it.

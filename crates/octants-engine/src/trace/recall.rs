@@ -25,7 +25,7 @@ pub struct Request<'a> {
     pub args: &'a [ArgSpec],
     /// What is to be made of it.
     pub mode: AutodiffMode,
-    /// What tells it from others: module, name, file, and whatever of the outside decides how it is compiled.
+    /// Its identity: module, name, file, and the external state that affects its compilation.
     pub identity: Vec<String>,
     /// Names that it takes from the functions around it.
     pub captured: Vec<String>,
@@ -33,10 +33,10 @@ pub struct Request<'a> {
 
 /// The traces found for a kernel.
 pub struct Search<'w> {
-    /// The world to compile with, if it comes to that.
+    /// The world for a compilation, if one is needed.
     pub tracing: Tracing<'w>,
-    /// What earlier compilations made that asked the same and were answered the same: for arrays that share memory, and
-    /// for others.
+    /// The outcomes of earlier compilations with the same questions and answers: for arrays that share memory, and for
+    /// others.
     pub recalled: Vec<Recalled>,
     /// How long looking took.
     pub watch: Stopwatch,
@@ -102,7 +102,7 @@ impl Recalled {
     }
 }
 
-/// Looks for traces of a kernel that hold now.
+/// Finds the traces of a kernel that are valid now.
 pub(crate) fn search<'w>(
     world: &'w dyn World,
     cache: Option<&ArtifactCache>,
@@ -150,7 +150,7 @@ fn compile_time_values(arg: &ArgSpec) -> Vec<Obj> {
     }
 }
 
-/// Asks what the traces asked, as long as some trace was answered the same. The outcomes of those that hold to their
+/// Replays the questions of the traces while some trace had the same answers. The outcomes of those that hold to their
 /// end, the names of those of other source code, and what was asked.
 fn ask_again(
     world: &dyn World,
@@ -273,7 +273,7 @@ fn add_options(key: &mut KeyBuilder, config: &Config) {
         // Where races are looked for nothing is recalled.
         check_races: _,
         cpu_streams: _,
-        // They decide what runs when, or what is said.
+        // They decide what runs when, or what is printed.
         cpu_max_num_threads: _,
         cpu_stream_schedule: _,
         cpu_separate_memory: _,

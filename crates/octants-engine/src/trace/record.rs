@@ -22,10 +22,11 @@ pub struct Tracing<'w> {
 
 #[derive(Default)]
 struct State {
-    /// What was asked before the compilation began: it is not asked again, since asking may have had effects.
+    /// Questions that were asked before the compilation began: they are not asked again, because a question may have
+    /// side effects.
     answered: VecDeque<(Lookup, Answer)>,
     asked: Vec<(Lookup, Fingerprint)>,
-    /// What is in `asked` since something was asked last that may have changed answers.
+    /// The part of `asked` after the last question that may have changed answers.
     seen: HashSet<Fingerprint>,
     /// Objects that were asked about and are immutable.
     known: HashSet<Obj>,
@@ -84,14 +85,14 @@ macro_rules! answer {
     ($self:ident, $lookup:expr, $kind:ident) => {
         match $self.ask($lookup) {
             Answer::$kind(answer) => answer,
-            other => panic!("compiler bug: a question was answered with {other:?}"),
+            other => panic!("compiler bug: unexpected answer: {other:?}"),
         }
     };
 }
 
 /// An answer that cannot fail.
 fn sure<T>(result: WorldResult<T>) -> T {
-    result.unwrap_or_else(|e| panic!("compiler bug: a question that cannot fail did: {}", e.message))
+    result.unwrap_or_else(|e| panic!("compiler bug: an infallible query failed: {}", e.message))
 }
 
 impl World for Tracing<'_> {

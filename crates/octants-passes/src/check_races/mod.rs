@@ -2,11 +2,11 @@
 //! parallel loop. Two iterations conflict if they touch the same element, one of them writes, and they do not both
 //! update it atomically.
 //!
-//! Each array and field with such accesses gets a shadow buffer with one word per scalar. The word records who touched
-//! the scalar in the running task (`watch_functions`). A call before each access updates the word. A conflict is
-//! recorded in the buffer `races`, and the last task of the launch asserts that there was none (`report_races`). All
-//! of this is ordinary IR, so every code generator supports it. Words are never cleared: each carries the number of
-//! its task, its epoch.
+//! Each array and field with such accesses gets a shadow buffer with one word per scalar. The word records the accesses
+//! to the scalar in the running task (`watch_functions`). A call before each access updates the word. A conflict is
+//! recorded in the buffer `races`, and the last task of the launch asserts that there was none (`report_races`). All of
+//! this is ordinary IR, so every code generator supports it. Words are never cleared: each carries the number of its
+//! task, its epoch.
 //!
 //! Memory that concurrent groups share has words of its own (`watch_groups`).
 //!
@@ -111,7 +111,7 @@ pub fn add_unused_arguments(kernel: &mut Kernel, watched_buffers: usize) {
     (0..=watched_buffers).for_each(|_| _ = add_words(kernel, String::new()));
 }
 
-/// The parameters that tell of epochs.
+/// The parameters that pass epochs.
 fn add_numbers(kernel: &mut Kernel) -> [u32; 2] {
     ["races.epoch", "races.counted"].map(|name| {
         kernel.params.push(Param { name: name.into(), ty: Scalar::U64.into() });
@@ -150,7 +150,7 @@ fn groups_of(body: &Body, watched: &Watched) -> BTreeMap<ValueId, u64> {
     watched.loops.iter().map(|v| (*v, position(v))).collect()
 }
 
-/// Lets each round of a loop that holds tasks have epochs of its own. Whether there are such.
+/// Gives each round of a loop that contains tasks its own epochs. Whether there are such.
 fn count_rounds(kernel: &mut Kernel, notes: BufferId, between: &BetweenGroups) -> bool {
     let body = &mut kernel.body;
     let blocks = task_blocks(body);
@@ -222,7 +222,7 @@ struct Pass<'a> {
     functions: HashMap<(BufferId, Access, u64, u32), FuncId>,
     /// By access: those of groups.
     group_functions: HashMap<(BufferId, GroupAccess), FuncId>,
-    /// Of loops with watched arrays of a block, what tells their threads.
+    /// For loops with watched block arrays, the values that identify their threads.
     threads: BTreeMap<ValueId, BlockThread>,
 }
 
@@ -298,7 +298,7 @@ impl Pass<'_> {
         }
     }
 
-    /// Places code of a serial task: nobody else is there.
+    /// Places code of a serial task: there is no other thread.
     fn place_with_zero(&self, b: &mut Builder, v: ValueId) {
         if let Op::Call(f, _) = b.body.inst(v).op
             && self.watched.functions.contains_key(&f)
@@ -341,7 +341,7 @@ fn pass_who(b: &mut Builder, call: ValueId, who: ValueId) {
     }
 }
 
-/// The iteration as the words know it: its task's epoch, and its number.
+/// The iteration as it is stored in the words: its task's epoch, and its number.
 fn push_who(
     b: &mut Builder,
     (of, dims): (ValueId, &[octants_ir::Range]),

@@ -10,7 +10,7 @@ use octants_ir::insert_code::push_if;
 
 use super::watch_functions::push_who_word;
 
-/// What tells a thread of a block from others, and when.
+/// The values that identify a thread of a block, and the barrier phase.
 #[derive(Debug, Clone, Copy)]
 pub struct BlockThread {
     /// The barriers that it has been at, and one.
@@ -90,7 +90,7 @@ fn push_clear(b: &mut Builder, words: BufferId, count: u64, next: LocalId) {
 }
 
 impl BlockThread {
-    /// The thread as the words know it.
+    /// The thread as it is stored in the words.
     pub fn push_who(self, b: &mut Builder) -> ValueId {
         let barriers = b.load_local(self.barriers);
         let thread = b.push(Op::Grid(GridValue::Thread), Type::I32);

@@ -1,12 +1,11 @@
 //! The shadow word of a scalar, and the functions that record an access in it.
 //!
 //! From the highest bit, a word holds: the epoch (20), whether several iterations touched the scalar (1), whether it
-//! was updated atomically, written or read (3), a site that wrote or updated it (6), a site that read it (6), bits of
-//! a hash of the value written (10), and the iteration (18). Larger iteration numbers are hashed, so some conflicts
+//! was updated atomically, written or read (3), a site that wrote or updated it (6), a site that read it (6), bits of a
+//! hash of the value written (10), and the iteration (18). Larger iteration numbers are hashed, so some conflicts
 //! between iterations with equal hashes are missed. While a single iteration has touched the scalar, the word records
 //! all its accesses. For several iterations it records compatible accesses: all read, all updated, or all wrote the
-//! same value. Anything else is a race. A store of the present value to a scalar that nobody has written counts as a
-//! read.
+//! same value. Anything else is a race. A store of the current value to a scalar that was not written counts as a read.
 
 use octants_ir::insert_code::push_if;
 use octants_ir::{AtomicOp, BinaryOp, BufferId, Builder, FuncId, Function, Kernel, Layout, Op, Scalar, Type, ValueId};
@@ -30,7 +29,7 @@ const OWNER_BITS: u32 = 18;
 const OWNER_MASK: u64 = (1 << OWNER_BITS) - 1;
 
 /// The note of a race: from the highest bit on, the lower and the higher site, and the scalar, all inverted, so that
-/// the largest note is of the first sites and scalar.
+/// the maximum is the record of the first sites and scalar.
 pub const FIRST_SITE_SHIFT: u32 = 52;
 pub const SECOND_SITE_SHIFT: u32 = 40;
 pub const NOTED_SITE_MASK: u64 = 0xfff;
@@ -100,7 +99,7 @@ impl Words<'_> {
     }
 }
 
-/// The epoch and the number of an iteration as the part of a word that says who.
+/// The epoch and the iteration number, as the part of a word that identifies the accessor.
 pub fn push_who_word(b: &mut Builder, epoch: ValueId, number: ValueId) -> ValueId {
     let mut w = Words { b };
     let above = w.shr(number, OWNER_BITS);
@@ -116,7 +115,7 @@ pub fn push_who_word(b: &mut Builder, epoch: ValueId, number: ValueId) -> ValueI
 /// Where functions for one buffer look.
 #[derive(Debug, Clone, Copy)]
 pub struct Watching {
-    /// The words beside it.
+    /// Its shadow words.
     pub words: BufferId,
     /// Their number, if known.
     pub count: Option<u64>,
@@ -258,7 +257,9 @@ fn next_of_read(w: &mut Words<'_>, seen: &Seen, args: &[ValueId]) -> Next {
 }
 
 fn next_of_write(w: &mut Words<'_>, seen: &Seen, args: &[ValueId]) -> Next {
-    let [_, who, site, value, is_there] = *args else { panic!("compiler bug: a store has five arguments") };
+    let [_, who, site, value, is_there] = *args else {
+        panic!("compiler bug: a store check with fewer than five arguments")
+    };
     let written = part(w, WRITE, site, WRITE_SITE_SHIFT);
     let value_bits = w.shl(value, VALUE_SHIFT);
     let written = w.or(written, value_bits);
@@ -338,7 +339,7 @@ pub fn push_watch(b: &mut Builder, v: ValueId, callee: FuncId, given: &[ValueId]
     }
 }
 
-/// For each scalar of a type, nothing, or what is stored and what is there.
+/// For each scalar of a type, nothing, or the stored and the current value.
 fn push_leaves(
     b: &mut Builder,
     ty: &Type,
@@ -390,7 +391,9 @@ fn offset(b: &mut Builder, first: ValueId, by: u64) -> ValueId {
 fn push_scalar_number(b: &mut Builder, address: ValueId, shapes: &Shapes) -> ValueId {
     match b.body.inst(address).op.clone() {
         Op::MemberAddr(base, member) => {
-            let Type::Struct(s) = b.pointee(base).clone() else { panic!("compiler bug: member of no struct") };
+            let Type::Struct(s) = b.pointee(base).clone() else {
+                panic!("compiler bug: a member of a type that is not a struct")
+            };
             let before: usize = s.members[..member as usize].iter().map(|(_, ty)| ty.leaf_count()).sum();
             let first = push_scalar_number(b, base, shapes);
             offset(b, first, before as u64)

@@ -148,7 +148,7 @@ fn number_sites(kernel: &Kernel, mut search: Search<'_>, watched: &mut Watched) 
             Some(function) => _ = watched.functions.entry(function).or_default().insert(f.inst, site),
         }
     }
-    // Functions between a loop and a watched one hand on who it is.
+    // Functions between a loop and a watched one pass on the iteration.
     loop {
         let calls = |body: &Body| {
             let mut any = false;
@@ -198,7 +198,7 @@ impl Search<'_> {
         calls_of(body, l.body, &mut |f| self.reach(f, &mut called));
         let of_function = |f: &FuncId| {
             let body = &self.kernel.functions[f.index()].body;
-            // Who calls it does not see where it is.
+            // Its location is not visible to callers.
             if meeting(body, body.root) == Meeting::Never { Meeting::Never } else { Meeting::Otherwise }
         };
         let in_functions = called.iter().map(of_function);
@@ -230,7 +230,7 @@ impl Search<'_> {
             let space = self.space(f.memory);
             is_compared && spaces(space) && (space == MemorySpace::Global || f.function.is_none())
         });
-        // Where all only read, or all only update, nothing is to be asked.
+        // If all accesses are reads, or all are updates, there is nothing to check.
         let mut kinds: BTreeMap<usize, BTreeSet<Access>> = BTreeMap::new();
         all.iter().for_each(|f| _ = kinds.entry(self.class(f.memory)).or_default().insert(f.access));
         let is_harmless = |kinds: &BTreeSet<Access>| kinds.len() == 1 && !kinds.contains(&Access::Write);
@@ -321,7 +321,7 @@ fn meeting(body: &Body, block: BlockId) -> Meeting {
         Op::Atomic(..) | Op::AtomicCas(..) => has_flags = true,
         _ => has_flags |= matches!(inst.op.effect(), Effect::ReadVolatile(_)),
     });
-    // A fence alone orders no threads. With flags, one may tell another what it has written.
+    // A fence alone orders no threads. With flags, one thread may signal its writes to another.
     if has_fence && has_flags { Meeting::Otherwise } else { found }
 }
 

@@ -34,9 +34,9 @@ pub(super) struct Observed {
     races: BTreeMap<BufferId, (Seen, Seen)>,
     /// For each instruction the element that it reached first in this loop.
     firsts: BTreeMap<(usize, ValueId), Seen>,
-    /// Indices to look for, where touches and not races are.
+    /// Indices to search for, if accesses and not races are searched.
     near: Option<Vec<i64>>,
-    /// Touches, if these are asked for.
+    /// Accesses, if requested.
     touched: Vec<Seen>,
 }
 
@@ -80,7 +80,7 @@ impl Observed {
         self.firsts.clear();
     }
 
-    /// Indices to look for.
+    /// Indices to search for.
     pub fn near(&self) -> &[i64] {
         self.near.as_deref().unwrap_or_default()
     }

@@ -27,7 +27,7 @@ pub(super) enum Flow {
     Break,
     Continue,
     Return(Option<u64>),
-    /// The iteration ends, or it is not known what it does.
+    /// The iteration ends, or its behavior is unknown.
     Ends,
 }
 
@@ -42,7 +42,7 @@ struct Frame<'a> {
     returned: Option<Value>,
 }
 
-/// What is known of locals and values.
+/// The known locals and values.
 #[derive(Clone, Default)]
 pub(super) struct State(HashMap<LocalId, Value>, HashMap<ValueId, Value>);
 
@@ -141,13 +141,13 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// What is known of locals and values.
+    /// The known locals and values.
     pub fn state(&mut self) -> State {
         let frame = self.top();
         State(frame.locals.clone(), frame.values.clone())
     }
 
-    /// Goes back to what was known.
+    /// Restores the known values.
     pub fn set_state(&mut self, state: State) {
         (self.top().locals, self.top().values) = (state.0, state.1);
     }
@@ -407,7 +407,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Beside a buffer nothing is known of what an index reaches.
+    /// Outside of a buffer, the target of an index is unknown.
     fn is_inside(&self, b: BufferId, index: &[i64]) -> bool {
         let offset = |axis: usize| match &self.kernel.buffers[b.index()].layout {
             Layout::Dense { offset, .. } => offset.get(axis).copied().unwrap_or(0),
@@ -419,7 +419,7 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// Equal for elements that are the same memory: scalars by their address where that is known, others by array and
+    /// Equal for elements that are the same memory: scalars by address if it is known, and otherwise by array and
     /// index.
     fn place(&self, b: BufferId, index: &[i64]) -> (u64, Vec<i64>) {
         let of = &self.kernel.buffers[b.index()];

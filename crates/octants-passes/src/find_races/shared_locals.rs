@@ -10,11 +10,11 @@ use octants_ir::{BlockId, Body, Buffer, BufferId, ForLoop, Kernel, Layout, Local
 pub(super) struct SharedLocal {
     /// Its name in reports.
     pub name: BufferId,
-    /// Iterations read what others have stored. Otherwise only code behind the loop reads it.
+    /// Iterations read what others have stored. Otherwise only code after the loop reads it.
     pub is_read: bool,
 }
 
-/// The locals that iterations of a loop store to and that others see: in the loop (true), or only code behind it.
+/// The locals that iterations of a loop store to and that others see: in the loop (true), or only code after it.
 pub(crate) fn locals_shared_by(body: &Body, v: ValueId, l: &ForLoop) -> Vec<(LocalId, bool)> {
     let seen_inside: HashSet<LocalId> = locals_of_all_iterations(body, v);
     let mut stored = BTreeSet::new();
@@ -31,7 +31,7 @@ pub(crate) fn locals_shared_by(body: &Body, v: ValueId, l: &ForLoop) -> Vec<(Loc
     stored.into_iter().filter(is_seen).map(|local| (local, seen_inside.contains(&local))).collect()
 }
 
-/// The statements behind one in its block, then those behind that block, and so on outwards.
+/// The statements after one in its block, then those after that block, and so on outward.
 fn statements_behind(body: &Body, block: BlockId, v: ValueId) -> Option<Vec<&[ValueId]>> {
     let statements = body.block(block);
     statements.iter().enumerate().find_map(|(n, &statement)| {
@@ -51,7 +51,7 @@ fn statements_behind(body: &Body, block: BlockId, v: ValueId) -> Option<Vec<&[Va
 enum Use {
     /// It may read it.
     Read,
-    /// It sets it, whatever was stored before.
+    /// Whether it sets the local unconditionally.
     Set,
 }
 
@@ -77,7 +77,7 @@ fn first_use(body: &Body, statements: &[ValueId], local: LocalId) -> Option<Use>
     None
 }
 
-/// Adds a buffer for each local, which has its name and is no memory.
+/// Adds a pseudo-buffer for each local, with its name.
 pub(super) fn name_locals(
     kernel: &mut Kernel,
     shared: HashMap<ValueId, Vec<(LocalId, bool)>>,

@@ -22,9 +22,9 @@ pub(super) enum Value {
 #[derive(Debug, Clone)]
 pub(super) struct Address {
     pub place: Place,
-    /// Positions of components and members on the way; `None` where one is not known.
+    /// Positions of components and members on the way; `None` if one is unknown.
     pub path: Option<Vec<i64>>,
-    /// Equal for addresses that lead to the same place, known or not.
+    /// Equal for addresses of the same location, even if it is unknown.
     pub token: u64,
 }
 
@@ -33,7 +33,7 @@ pub(super) struct Address {
 pub(super) enum Place {
     /// A local of the frame with this number.
     Local(usize, LocalId),
-    /// An element; `None` where an index is not known.
+    /// An element; `None` if an index is unknown.
     Buffer(BufferId, Option<Vec<i64>>),
     /// Other memory.
     Other,
@@ -78,7 +78,7 @@ impl Value {
         path.iter().fold(self.clone(), |v, i| v.part(*i as usize))
     }
 
-    /// The value with another one in the place at the end of a path; `None` where its parts are not known.
+    /// The value with another one in the place at the end of a path; `None` if a part is unknown.
     pub fn with(&self, path: &[i64], value: Value) -> Option<Value> {
         let Some((first, rest)) = path.split_first() else { return Some(value) };
         let Value::Parts(parts) = self else { return None };

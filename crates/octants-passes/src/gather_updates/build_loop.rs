@@ -12,7 +12,7 @@ use crate::normalize_loop_direction::{is_int, is_last};
 use octants_analysis::{MemoryClasses, Place, trace_address};
 use octants_ir::insert_code::{push_if, zero};
 
-/// The serial loop may be so much longer than there are elements along the gathered axis.
+/// Maximum ratio of the serial loop's length to the number of elements along the gathered axis.
 const LONGEST: i64 = 16;
 
 /// Builds one loop.
@@ -27,7 +27,8 @@ pub(super) struct Emission<'a> {
 struct Copies {
     values: HashMap<ValueId, ValueId>,
     locals: HashMap<LocalId, LocalId>,
-    /// For each update the local that sums up what it adds, and one that tells whether it ran: its address is one then.
+    /// For each update, the local that accumulates its sum, and one that records whether it ran: its address is one
+    /// then.
     sums: Vec<[LocalId; 2]>,
 }
 
@@ -70,7 +71,8 @@ impl Emission<'_> {
             *body = b.body;
             let code = std::mem::take(&mut body.blocks[front.index()]);
             let root = body.root;
-            let at = body.block(root).iter().position(|v| v == parallel).expect("compiler bug: a loop left its block");
+            let at =
+                body.block(root).iter().position(|v| v == parallel).expect("compiler bug: a loop is not in its block");
             body.blocks[root.index()].splice(at..at, code);
         }
         self.remove(body, pays);
@@ -78,7 +80,7 @@ impl Emission<'_> {
 
     /// The elements along the gathered axis.
     fn range(&self, b: &mut Builder, l: &ForLoop) -> Range {
-        let s = b.ty(l.dims[0].begin).scalar().expect("compiler bug: bounds are scalars");
+        let s = b.ty(l.dims[0].begin).scalar().expect("compiler bug: a bound is not a scalar");
         if let Some((begin, end)) = known_range(self.buffers, &self.gather.updates[0]) {
             return Range { begin: b.int(begin, s), end: b.int(end, s) };
         }
@@ -110,7 +112,7 @@ impl Emission<'_> {
                 gathered.saturating_mul(kept) >= self.least && gathered.saturating_mul(LONGEST) >= long,
             );
         }
-        // Short, so that tasks compute it again: else it would take a task of its own.
+        // Short, so that tasks compute it again: otherwise it would need a separate task.
         let mut multiply = |rs: Vec<Range>| {
             let mut n = None;
             for r in rs {
@@ -201,7 +203,8 @@ impl Emission<'_> {
                 _ => of_element = Some(*value),
             }
         }
-        let of_element = of_element.expect("compiler bug: an address without the inner loop's index is gathered");
+        let of_element =
+            of_element.expect("compiler bug: gathering an address that does not use the inner loop's index");
         let position = |b: &Builder, v: &ValueId, indices: &HashMap<u32, ValueId>| match b.body.inst(*v).op {
             Op::LoopIndex(l, a) if l == *parallel => indices.get(&a).copied(),
             _ => None,
@@ -311,7 +314,7 @@ impl Emission<'_> {
         }
     }
 
-    /// What goes on is computed in every iteration, and must not be where there is none: a load may have no memory.
+    /// The remaining code runs in every iteration, and must not run if there is none: a load may have no memory.
     fn enter_if_any(&self, b: &mut Builder, dims: &[Range]) {
         for Range { begin, end } in dims {
             let some = b.binary(BinaryOp::Lt, *begin, *end);
@@ -319,7 +322,7 @@ impl Emission<'_> {
         }
     }
 
-    /// What goes on is in a branch.
+    /// The remaining code is in a branch.
     fn enter_if(&self, b: &mut Builder, condition: ValueId) {
         let blocks = [b.body.add_block(), b.body.add_block()];
         b.push(Op::If(condition, blocks[0], blocks[1]), Type::Unit);
@@ -378,7 +381,7 @@ impl Emission<'_> {
         if ahead == 0 {
             return index;
         }
-        let s = b.ty(index).scalar().expect("compiler bug: indices are scalars");
+        let s = b.ty(index).scalar().expect("compiler bug: an index is not a scalar");
         let ahead = b.int(i64::from(ahead), s);
         b.binary(BinaryOp::Add, index, ahead)
     }
@@ -495,12 +498,12 @@ enum Limit {
 #[derive(Debug, Clone, Copy)]
 enum Pays {
     Known(bool),
-    /// Where this is true at launch.
+    /// The condition at launch.
     If(ValueId),
 }
 
 impl Copies {
-    /// The copy of a value, or the value where the loop does not compute it.
+    /// The copy of a value, or the value itself if the loop does not compute it.
     fn get(&self, v: ValueId) -> ValueId {
         self.values.get(&v).copied().unwrap_or(v)
     }

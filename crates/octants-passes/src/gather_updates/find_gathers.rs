@@ -48,7 +48,7 @@ pub(super) fn find(
             let like = |a: &Update, b: &Update| {
                 a.mirror == b.mirror && axes(a) == axes(b) && known_range(buffers, a) == known_range(buffers, b)
             };
-            // With those that the same loop gathers, or alone.
+            // Together with those that the same loop gathers, or separately.
             let all: Vec<usize> = (first..found.len()).filter(|k| like(&found[*k], &found[first])).collect();
             for members in [all, vec![first]] {
                 let mirror = found[first].mirror;
@@ -79,7 +79,7 @@ impl Search<'_> {
         self.body.inst(self.inner).op.blocks()[0]
     }
 
-    /// The sums in a block of the inner loop and its branches whose elements can be told from indices.
+    /// The sums in a block of the inner loop and its branches whose elements are determined by indices.
     fn updates(&self, block: BlockId, found: &mut Vec<Update>) {
         for &v in self.body.block(block) {
             match &self.body.inst(v).op {
@@ -156,7 +156,7 @@ impl Search<'_> {
         only
     }
 
-    /// What is computed of an iteration so that the seeds can be; `None` where it cannot be computed apart.
+    /// What is computed of an iteration so that the seeds can be; `None` if it cannot be computed separately.
     fn slice(&self, seeds: Vec<ValueId>) -> Option<(HashSet<ValueId>, HashSet<LocalId>)> {
         let (body, layout) = (self.body, self.layout);
         let (mut needed, mut private) = (HashSet::new(), HashSet::new());
@@ -229,7 +229,7 @@ impl Search<'_> {
     }
 
     /// What an iteration writes to a local before the end of the inner loop: nothing where iterations only read it;
-    /// `None` where a read may see what another iteration wrote.
+    /// `None` if a read may observe a write of another iteration.
     fn writes_of(&self, read: ValueId, local: LocalId) -> Option<Vec<ValueId>> {
         let (body, layout) = (self.body, self.layout);
         let inside = |v: &ValueId, b: BlockId| layout.is_inside(*v, b);
@@ -254,8 +254,8 @@ impl Search<'_> {
         Some(writes.into_iter().filter(|w| layout.position[w.index()] < end || in_inner(w)).collect())
     }
 
-    /// The conditions under which an iteration comes to an instruction, and which way they go; `None` where there are
-    /// loops other than the inner one around it.
+    /// The conditions under which an iteration reaches an instruction, and their outcomes; `None` if it is inside a
+    /// loop other than the inner one.
     fn branches_around(&self, v: ValueId) -> Option<Vec<(ValueId, bool)>> {
         let mut out = Vec::new();
         let mut at = self.layout.home[v.index()];

@@ -12,7 +12,7 @@
 //! read. It has one iteration per element of the buffer along that axis; a comparison skips the elements that the
 //! inner loop does not reach. If there are too few elements to fill a device, atomics are kept.
 //!
-//! This is a kernel pass rather than a schedule pass, because the new loop must become a task of its own and because
+//! This is a kernel pass rather than a schedule pass, because the new loop must become a separate task and because
 //! later passes complete the work: they demote its updates to plain ones, and turn sums without an inner-loop index
 //! into reductions.
 //!
@@ -71,7 +71,7 @@ struct Update {
     indices: Vec<Index>,
     /// The element's index follows the inner loop's backwards.
     mirror: Option<Mirror>,
-    /// Indices of the component, where it is one.
+    /// Indices of the component, if it is one.
     component: Vec<Op>,
     value: ValueId,
 }

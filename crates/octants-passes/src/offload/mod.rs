@@ -218,10 +218,10 @@ impl<'a> Cut<'a> {
         }
         let mut slots = HashMap::new();
         for (l, tasks) in users {
-            // What a serial task leaves in a local is there when it runs again.
+            // A serial task's locals keep their values when it runs again.
             let stays = |t: &usize| self.segments[*t].repeats && self.segments[*t].parallel.is_none();
             let is_alone = tasks.len() == 1 && !tasks.iter().any(stays);
-            // Where every task sets it before it reads it, no value goes from one to another.
+            // If every task sets it before it reads it, no value passes from one to another.
             if is_alone || !tasks.iter().any(|t| self.needs_value_from_before(*t, l)) {
                 continue;
             }
@@ -264,8 +264,8 @@ impl<'a> Cut<'a> {
     /// The segment of a local's first use in program order, and whether that is a store of the whole of it.
     fn first_use(&self, local: LocalId) -> Option<(usize, bool)> {
         (0..self.segments.len()).find_map(|i| {
-            // What a parallel loop stores first, it stores once for each iteration, if any; what a branch stores may
-            // not be stored where another one reads it.
+            // A store in a parallel loop runs once per iteration, if there is any; a store in a branch may not have run
+            // when another branch reads the value.
             let serial = self.segments[i].parallel.is_none();
             self.first_use_in(i, local).map(|whole| (i, whole && serial && self.runs_before_others(i, local)))
         })
@@ -295,7 +295,7 @@ impl<'a> Cut<'a> {
         }
     }
 
-    /// The statements of a segment, of an iteration of a parallel one; `None` where the parallel loop itself uses the
+    /// The statements of a segment, of an iteration of a parallel one; `None` if the parallel loop itself uses the
     /// local.
     fn statements_of(&self, segment: usize, local: LocalId) -> Option<Vec<ValueId>> {
         let segment = &self.segments[segment];
@@ -396,7 +396,7 @@ pub(crate) fn push_zero(body: &mut Body, block: BlockId, ty: &Type) -> ValueId {
             push(body, block, Op::MakeStruct(members), ty.clone())
         }
         _ => {
-            let s = ty.scalar().expect("compiler bug: a local holds a value with a size");
+            let s = ty.scalar().expect("compiler bug: a local of a type without a size");
             let zero = if s.is_float() { Const::Float(0.0) } else { Const::Int(0) };
             let zero = push(body, block, Op::Const(zero), Type::Scalar(s));
             if ty.is_tensor() { push(body, block, Op::Splat(zero), ty.clone()) } else { zero }

@@ -46,7 +46,7 @@ pub(super) enum Outline {
 /// The condition of a loop, of the end of a launch, or of a branch.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum RoundCondition {
-    /// Memory that is there anyway.
+    /// Memory that exists anyway.
     Memory(Condition),
     /// A value of the round, which has to be kept in the frame.
     Value(ValueId),
@@ -61,7 +61,7 @@ impl RoundCondition {
     }
 }
 
-/// A statement of the outline, and what the segment that takes it must know.
+/// A statement of the outline, with the information that its segment needs.
 pub(super) struct Statement {
     pub(super) value: ValueId,
     /// The group that it belongs to.
@@ -91,7 +91,7 @@ pub(super) fn normalize_rounds(body: &mut Body) {
 }
 
 /// The statements of a kernel, in the order of the text, and its outline in terms of their segments, which
-/// `add_statement` makes: it is given each statement and says which segment that went to.
+/// `add_statement` makes: it receives each statement and returns its segment.
 pub(super) fn outline(body: &Body, add_statement: &mut impl FnMut(Statement) -> usize) -> Vec<Outline> {
     let blocks = task_blocks(body);
     let mut walk = Walk { body, blocks, begins: true, branches: Vec::new(), add_statement };
@@ -105,7 +105,7 @@ struct Walk<'a, F> {
     /// Blocks whose statements are tasks.
     blocks: Vec<BlockId>,
     begins: bool,
-    /// Branches around the place where the walk is.
+    /// Branches around the current position of the walk.
     branches: Vec<BlockId>,
     add_statement: &'a mut F,
 }
@@ -178,7 +178,7 @@ impl<F: FnMut(Statement) -> usize> Walk<'_, F> {
                     });
                 }
             },
-            None => panic!("compiler bug: {inner} is left elsewhere than at its end\n{}", self.body),
+            None => panic!("compiler bug: {inner} has an exit before its end\n{}", self.body),
         }
     }
 
@@ -189,7 +189,7 @@ impl<F: FnMut(Statement) -> usize> Walk<'_, F> {
         &all[..all.len().saturating_sub(end)]
     }
 
-    /// What a condition is: memory where the last thing that the statements before it do is to read it.
+    /// The kind of a condition: memory, if the preceding statements end with a read of it.
     fn condition(&self, statements: &[ValueId], c: ValueId) -> RoundCondition {
         let body = self.body;
         let is_zero = |v: ValueId| matches!(body.as_const(v), Some(Const::Int(0)));

@@ -109,7 +109,7 @@ pub fn is_view(value: &Bound<'_, PyAny>) -> bool {
     marker(value).as_deref() == Some("buffer_view")
 }
 
-/// The element type where the annotation gives its number of axes only: its extents are the array's last ones.
+/// The element type if the annotation gives only its number of axes: its extents are the array's last ones.
 fn element_of_rank(view: &ArrayView, scalar: Scalar, rank: usize, own: bool, place: &Place<'_>) -> PyResult<Type> {
     let (name, kernel) = (place.path(), place.kernel);
     if own {

@@ -75,7 +75,7 @@ pub fn by_identity(value: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(!is_numpy_scalar(value)?)
 }
 
-/// Checks the type alone: `isinstance` would also look up the object's `__class__`.
+/// Checks only the type: `isinstance` would also look up the object's `__class__`.
 fn is_numpy_scalar(value: &Bound<'_, PyAny>) -> PyResult<bool> {
     let scalars = Known::get(value.py())?.np_generic.as_ptr();
     // SAFETY: both are live types.

@@ -64,7 +64,7 @@ impl Gathered<'_> {
         self.spans.iter().enumerate().any(|(i, a)| self.spans[..i].iter().any(|b| a.low < b.high && b.low < a.high))
     }
 
-    /// An array's address, extents and, where there are gaps or another order, strides.
+    /// An array's address, extents and, if it is not contiguous, strides.
     pub fn words_of(&self, span: &Span) -> &[u64] {
         &self.words[span.words.0 as usize..span.words.1 as usize]
     }

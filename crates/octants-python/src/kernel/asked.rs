@@ -15,7 +15,7 @@ pub(super) struct Asked<'a> {
     pub(super) numbers: Option<&'a [u64]>,
     /// The default stream for `None`.
     pub(super) stream: Option<&'a runtime::Stream>,
-    /// The forward launches, if it is of a gradient.
+    /// The forward launches, if it is a gradient's launch.
     pub(super) follows: Option<Follows>,
     /// Receives the kernel's loop counters before the launch.
     pub(super) counters: Option<&'a OnceCell<KeptCounters>>,

@@ -64,7 +64,7 @@ impl Kernel {
         this.warn_of_changes(py, prepared, gathered, args)?;
         let spec = Arc::new(Self::compile(slf, prepared, gathered, args, mode)?);
         if !spec.fill(gathered, args, slots, true)? {
-            return Err(errors::runtime_error(py, "compiler bug: code that was just made does not take its arguments"));
+            return Err(errors::runtime_error(py, "compiler bug: newly compiled code does not accept its arguments"));
         }
         let dead: Vec<_> = {
             let mut state = this.lock();

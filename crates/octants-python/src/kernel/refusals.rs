@@ -8,7 +8,7 @@ use crate::annotation::ParamKind;
 use crate::argument::templated_float;
 use crate::errors;
 
-/// Floats among the attributes of compile-time objects, where the options allow none.
+/// Rejects floats among the attributes of compile-time objects if the options allow none.
 pub fn refuse_floats(kinds: &[(&str, &ParamKind)], args: &[Bound<'_, PyAny>], kernel: &str) -> PyResult<()> {
     for ((name, kind), arg) in kinds.iter().zip(args) {
         let attributes = match kind {

@@ -93,7 +93,7 @@ impl Repeat {
         let moved = self.spans.iter().zip(&others.spans).any(|(a, b)| (a.low, a.high) != (b.low, b.high));
         let fits = match &self.shared {
             None => !moved || !meets_another(&others.spans, &self.flats),
-            // The key of the whole call says which arrays share memory, and which are the same.
+            // The key of the whole call contains which arrays share memory, and which are the same.
             Some(words) => !moved && others.array_words().eq(words.iter().copied()),
         };
         if !fits {

@@ -78,7 +78,7 @@ fn name_of(op: UpdateOp) -> &'static str {
         UpdateOp::And => "and",
         UpdateOp::Or => "or",
         UpdateOp::Xor => "xor",
-        UpdateOp::Exchange => unreachable!("compiler bug: an exchange in a loop over split arrays"),
+        UpdateOp::Exchange => unreachable!("compiler bug: a halo exchange inside a loop over split arrays"),
     }
 }
 

@@ -82,7 +82,7 @@ impl Specialization {
             match capture {
                 Capture::Arg { index, path } => {
                     let leaf = leaf_of(&(*index, path.clone()))
-                        .ok_or_else(|| errors::runtime_error(py, "compiler bug: an array argument was not found"))?;
+                        .ok_or_else(|| errors::runtime_error(py, "compiler bug: an array argument is missing"))?;
                     let (from, count) = words(leaf);
                     copies.push(Copy { leaf: leaf as u32, from, to, count });
                     let written = code.writes_buffer(i as u32);
@@ -95,7 +95,7 @@ impl Specialization {
                 Capture::Object { obj, from } => {
                     let object = world.object(*obj);
                     let view = array::view(&object)?
-                        .ok_or_else(|| errors::runtime_error(py, "compiler bug: a captured array is not an array"))?;
+                        .ok_or_else(|| errors::runtime_error(py, "compiler bug: a captured array of another type"))?;
                     fill_array(&mut slots, to, &view);
                     may_have_gradient |= view.needs_grad;
                     captured.push(CapturedArray::of(to, &view.desc()));

@@ -18,7 +18,7 @@ use crate::guard::{MARKS, Step, read_marks};
 use crate::names::unwrap_tensor;
 use crate::world::PyWorld;
 
-/// A value or array argument: where it is in the parameter list.
+/// A value or array argument: its position in the parameter list.
 pub(super) type Leaf = (u32, Vec<String>);
 
 /// The compiler's description of the arguments, and the sources of their words.

@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use crate::errors;
 use crate::world::PyWorld;
 
-/// A split array of a kernel: its number among the buffers, and where a launch finds it.
+/// A split array of a kernel: its buffer number, and its source in a launch.
 pub struct SplitArray {
     /// The number.
     pub buffer: u32,
@@ -62,7 +62,7 @@ impl SplitArray {
         }
     }
 
-    /// Whether it is reached from an argument, so that the call's key says what it overlaps.
+    /// Whether it is reached from an argument, so that the call's key contains what it overlaps.
     pub fn is_argument(&self) -> bool {
         matches!(self.found, Found::Argument(..))
     }

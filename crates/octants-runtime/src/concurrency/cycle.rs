@@ -33,7 +33,7 @@ pub(super) struct History {
     first: usize,
     /// For each hash the number of the latest token.
     latest: HashMap<u64, usize>,
-    /// So many tokens back came what came now, and the `run` tokens before this.
+    /// The current token and the `run` tokens before it also occurred this many tokens earlier.
     period: usize,
     run: usize,
     round: Option<Round>,

@@ -14,7 +14,7 @@ const MOST_PAIRS: usize = 64;
 /// A buffer that a launch is given.
 pub(crate) type Given = SmallVec<[(Arc<BufferCore>, Pointer); 8]>;
 
-/// The buffers that a launch is given; `None` where it uses memory that is none of this device's, or that another
+/// The buffers that a launch is given; `None` if it uses memory that does not belong to this device, or that another
 /// library may use.
 pub(crate) fn given_buffers(device: &DeviceCore, kernel: &LoadedKernel, args: &[u64]) -> Option<Given> {
     let mut given = Given::new();
@@ -44,7 +44,7 @@ impl Elements<'_> {
         tasks.filter(|access| Some(access.buffer) == self.of.buffer)
     }
 
-    /// Both may touch an element that one of them changes. True where that is not known.
+    /// Both may touch an element that one of them changes. True if unknown.
     pub(crate) fn meet(&self, other: &Elements<'_>) -> bool {
         if self.of.buffer.is_none() || other.of.buffer.is_none() || self.address() != other.address() {
             return true;

@@ -23,7 +23,7 @@ const MOST_USES: usize = 16;
 /// Decisions that are kept for a report.
 const MOST_DECISIONS: usize = 4096;
 
-/// Where a launch went, and why.
+/// The lane of a launch, and the reason for it.
 #[derive(Debug, Clone)]
 pub struct Decision {
     /// Its number among the concurrent launches of the device.
@@ -63,13 +63,13 @@ pub(super) struct Lane {
     module: Option<ModuleHandle>,
     /// Its last launch and all those that is behind.
     seen: Clock,
-    /// The opening that it is behind.
+    /// The opening that it waits for.
     opening: u64,
 }
 
 struct Placed {
     lane: usize,
-    /// Recorded behind it.
+    /// Recorded after it.
     event: EventHandle,
     kernel: LoadedKernel,
     args: Box<[u64]>,
@@ -122,7 +122,8 @@ impl State {
         Ok(())
     }
 
-    /// The launches that one conflicts with, each with the pointer of its own that shows it, by falling number.
+    /// The launches that a launch conflicts with, each with the pointer argument that causes the conflict, in
+    /// descending order of their numbers.
     pub(super) fn conflicts(
         &self,
         kernel: &LoadedKernel,
@@ -172,7 +173,7 @@ impl State {
         Ok(self.lanes.len() - 1)
     }
 
-    /// Puts a lane behind the last opening, and behind launches.
+    /// Makes a lane wait for the last opening, and for launches.
     pub(super) fn order(&mut self, driver: &dyn Driver, lane: usize, behind: &[(u64, Pointer)]) -> Result<()> {
         let mut events: SmallVec<[EventHandle; 8]> = SmallVec::new();
         let mut seen = self.lanes[lane].seen;
@@ -188,7 +189,7 @@ impl State {
         }
         let Lane { stream, opening, .. } = &self.lanes[lane];
         if !events.is_empty() {
-            // SAFETY: lanes and events live as long as this.
+            // SAFETY: lanes and events live as long as `self`.
             unsafe { driver.wait_events(stream.core().handle, &events)? };
         }
         debug_assert!(*opening <= self.openings);
@@ -196,8 +197,8 @@ impl State {
         Ok(())
     }
 
-    /// Lets an event stand for a lane's last launch. Where that fails the launch is waited for: no one could be put
-    /// behind it.
+    /// Records an event after a lane's last launch. If that fails, waits for the launch, because later launches could
+    /// not be ordered after it.
     pub(super) fn mark(&mut self, driver: &dyn Driver, lane: usize, event: EventHandle) -> Result<()> {
         let stream = self.lanes[lane].stream.core().handle;
         // SAFETY: as in `order`.
@@ -209,7 +210,7 @@ impl State {
         })
     }
 
-    /// Notes a launch that an event stands for.
+    /// Records a launch that an event represents.
     pub(super) fn note(
         &mut self,
         (lane, event, behind): (usize, EventHandle, SmallVec<[(u64, Pointer); 8]>),

@@ -25,7 +25,7 @@ impl CopiedCondition {
     /// Queues a copy of an integer, at this address and of this length.
     ///
     /// # Safety
-    /// The stream is alive. The word is pinned, aligned, and no one else's until the copy is there.
+    /// The stream is alive. The word is pinned, aligned, and used by nothing else until the copy has arrived.
     pub(super) unsafe fn queue(
         driver: &dyn Driver,
         on: StreamHandle,
@@ -42,23 +42,23 @@ impl CopiedCondition {
         Ok(CopiedCondition { word: at, mask })
     }
 
-    /// The integer; the mark before it is there.
+    /// The integer; the marker until the copy has arrived.
     pub(super) fn value(&self) -> u64 {
-        // SAFETY: the word lives as long as the copy. The device writes it behind the host's back.
+        // SAFETY: the word lives as long as the copy. The device writes it concurrently.
         u64::from_le(unsafe { self.word.read_volatile() }) & self.mask
     }
 
-    /// The copy is there. False where that cannot be told.
+    /// The copy has arrived. False if unknown.
     pub(super) fn is_there(&self) -> bool {
         let is_there = self.value() != MARK & self.mask;
         if is_there {
-            // What the stream wrote before it copied is there, too.
+            // What the stream wrote before the copy is visible, too.
             std::sync::atomic::fence(std::sync::atomic::Ordering::Acquire);
         }
         is_there
     }
 
-    /// Watches for the copy for a short time; whether it is there.
+    /// Watches for the copy for a short time; whether it has arrived.
     pub(super) fn watch(&self) -> bool {
         let start = Instant::now();
         loop {

@@ -49,8 +49,8 @@ impl Stream {
         })
     }
 
-    /// Copies host memory into a buffer, after the work queued so far. Returns at once, with the memory read; a large
-    /// copy waits.
+    /// Copies host memory into a buffer, after the work queued so far. Returns immediately, with the memory read; a
+    /// large copy waits.
     pub fn upload(&self, to: &Buffer, offset: u64, from: &[u8], caller: &dyn Caller) -> Result<()> {
         let core = &*self.0;
         let bytes = from.len() as u64;
@@ -96,7 +96,7 @@ impl Stream {
                 return Ok(());
             }
         }
-        // The host makes the first copies, and the device the rest by doubling them.
+        // The host writes the first repetitions, and the device doubles them.
         let first = size * (FILLED_BY_HOST / size).clamp(1, count);
         let double = || {
             let mut done = first;
@@ -194,7 +194,7 @@ impl StreamCore {
         watch.check_ranges(self, what, &ranges, caller)
     }
 
-    /// With race checks on, says where in the program the work is asked for that a capture notes next.
+    /// With race checks on, sets the program location of the work that a capture records next.
     fn note_site(&self, caller: &dyn Caller) {
         if self.device.watch.get().is_some() {
             capture::set_site(caller.call_site());

@@ -54,7 +54,7 @@ impl Stream {
     }
 
     /// As [`Stream::launch_with`] for a kernel with checkpoints, from the one with this label on if there is a label.
-    /// Yields the label of the checkpoint where the launch has ended, if that was not its end.
+    /// Returns the label of the checkpoint at which the launch ended, if it ended early.
     ///
     /// # Safety
     /// As [`Stream::launch_with`].
@@ -97,7 +97,7 @@ impl Stream {
         // SAFETY: the caller's contract.
         let end = unsafe { core.run(kernel, (args, arrays), &mut scratch, caller, false) };
         *checkpoints = scratch.checkpoints;
-        // Also where a launch has failed half way.
+        // Also after a partially failed launch.
         let end = core.mark_work().and(end);
         drop(inside);
         drop(scratch);
@@ -154,7 +154,7 @@ impl StreamCore {
         Ok(unsafe { results(kernel, launch.result) })
     }
 
-    /// Runs tasks one after the other on a device that does everything at once.
+    /// Runs tasks in order on a synchronous device.
     ///
     /// # Safety
     /// As [`StreamCore::run`]; the tasks are those of the launched kernel, which stays loaded.
@@ -203,7 +203,7 @@ impl StreamCore {
         }
     }
 
-    /// Queues a kernel's tasks. Waits for them where there is a result, or where they write to the host's memory.
+    /// Queues a kernel's tasks. Waits for them if there is a result, or if they write to host memory.
     ///
     /// # Safety
     /// As [`StreamCore::run`].
@@ -230,7 +230,7 @@ impl StreamCore {
                 self.finish(kernel, &launch, foreign, scratch)
             };
         }
-        // SAFETY: the contract above. `finish` below queues what gives the staged memory back, whatever comes between.
+        // SAFETY: the contract above. `finish` below queues the release of the staged memory in every case.
         unsafe {
             self.check_not_capturing("copy host arrays, or more arguments than are passed by value")?;
             let staged = stage(device, self.handle, kernel, (args, arrays), scratch, caller);
@@ -303,8 +303,8 @@ impl StreamCore {
         unsafe { Walk::new(self, kernel, scratch, Completion::Queued { captured }, measures).run(launch) }
     }
 
-    /// Makes a kernel that decides something a part of the graph that another library makes of a stream's work. False
-    /// where that cannot be: the host has to read at which checkpoint a launch ends.
+    /// Makes a kernel that decides something a part of the graph that another library makes of a stream's work. Returns
+    /// false if that is impossible: the host has to read at which checkpoint a launch ends.
     ///
     /// # Safety
     /// As [`StreamCore::run`]; the stream is alive.
@@ -355,7 +355,7 @@ impl StreamCore {
             // SAFETY: the stream is alive.
             unsafe { self.wait_in_turn(scratch, launch.caller)? };
         } else if !kernel.meta.result.is_empty() {
-            // SAFETY: as above. Where the wait is left, the results are still the stream's.
+            // SAFETY: as above. If the wait is abandoned, the results still belong to the stream.
             unsafe { self.wait_or_leave(launch.caller) }.inspect_err(|_| scratch.is_written = true)?;
             self.drain_log(scratch);
             self.report_pending()?;

@@ -23,7 +23,7 @@ use crate::scratch::{Checkpoints, Room, Scratch};
 struct Replay<'a> {
     stream: &'a Arc<StreamCore>,
     steps: &'a [Step],
-    /// Of the launches that say something, where they say it, by step.
+    /// The channel of each launch that sends messages, by step.
     log_channels: Vec<(DevicePtr, u64)>,
     /// Number of the first launch of a piece.
     number: u64,
@@ -57,7 +57,7 @@ impl Stream {
         scratch.checkpoints = Checkpoints::default();
         let captured = core.is_captured()?;
         if captured {
-            // What is queued now runs when, and as often as, the owner of the other graph says.
+            // The owner of the other graph decides when and how often the queued work runs.
             plan.leave_layout();
         }
         // SAFETY: the caller's contract.
@@ -151,7 +151,7 @@ impl StreamCore {
         Ok(())
     }
 
-    /// Where steps say something, and under which number.
+    /// The channel of steps that send messages, and their kernel numbers.
     fn log_channels_for(
         &self,
         steps: &[Step],
@@ -309,7 +309,7 @@ impl<'a> Replay<'a> {
             }
             (Work::Fill { at, pattern, bytes, .. }, _) => PartWork::Fill { at: *at, pattern: *pattern, bytes: *bytes },
             (Work::Copy { at, from_at, bytes, .. }, _) => PartWork::Copy { to: *at, from: *from_at, bytes: *bytes },
-            (Work::Launch(_) | Work::Foreign(_), _) => unreachable!("compiler bug: a part of a graph that is none"),
+            (Work::Launch(_) | Work::Foreign(_), _) => unreachable!("compiler bug: an invalid graph node"),
         }
     }
 
@@ -320,7 +320,7 @@ impl<'a> Replay<'a> {
     unsafe fn queue(&self, layout: &mut Layout, at: usize, scratch: &mut Scratch, captured: bool) -> Result<()> {
         let (device, piece) = (self.device(), &layout.pieces[at]);
         let (steps, first) = (piece.steps.clone(), piece.steps.start);
-        // Where the host decides what runs it waits for the launching stream.
+        // If the host evaluates conditions, it waits for the launching stream.
         let decides = |s: &Step| matches!(&s.work, Work::Launch(l) if l.decides());
         let alone = self.steps[steps.clone()].iter().any(decides) || piece.lanes.len() == 1;
         // The first lane is the launching stream's, as the last group is of a fork.

@@ -33,7 +33,7 @@ impl Stream {
         core.in_order(caller, || {
             matrix.buffers().into_iter().chain([x]).for_each(|b| b.note_use(core, false));
             [y, &workspace].into_iter().for_each(|b| b.note_use(core, true));
-            // SAFETY: the ranges are checked and pinned, and frees are queued behind this work.
+            // SAFETY: the ranges are checked and pinned, and frees are queued after this work.
             let end = unsafe { open.calls.get().multiply(core.handle, workspace_address, x_address, y_address) };
             core.mark_work().and(end).map(|()| true)
         })
@@ -49,7 +49,7 @@ impl Stream {
         core.in_order(caller, || {
             caller.will_block();
             solver.matrix.buffers().into_iter().for_each(|b| b.note_use(core, false));
-            // SAFETY: the matrix's memory is the solver's, and frees are queued behind this work.
+            // SAFETY: the solver owns the matrix's memory, and frees are queued after this work.
             let end = unsafe { calls.get().analyze(core.handle) };
             core.mark_work().and(end)
         })
@@ -98,7 +98,7 @@ impl Stream {
         core.in_order(caller, || {
             solver.matrix.buffers().into_iter().chain([right]).for_each(|b| b.note_use(core, false));
             solution.note_use(core, true);
-            // SAFETY: the ranges are checked and pinned, and frees are queued behind this work.
+            // SAFETY: the ranges are checked and pinned, and frees are queued after this work.
             let end = unsafe { calls.get().solve(core.handle, right_address, solution_address) };
             core.mark_work().and(end)
         })

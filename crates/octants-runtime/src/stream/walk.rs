@@ -30,11 +30,11 @@ use crate::sections::{Section, conditions_at_once, round_number};
 pub(super) enum Completion {
     /// Before the call returns.
     Immediate,
-    /// Later: the call queues it. The stream may be under capture by someone else.
+    /// Later: the call queues it. Another library may be capturing the stream.
     Queued { captured: bool },
 }
 
-/// Where a branch of a walk is.
+/// The state of a branch of a walk.
 #[derive(Clone, Copy)]
 struct Place {
     /// Its stream.
@@ -168,7 +168,7 @@ impl<'a> Walk<'a> {
             return Err(ErrorKind::CompilerBug(what.into()).into());
         };
         let fork = Fork::new(&self.stream.device, at.on, captured, groups.len() - 1)?;
-        // What waits for nothing is queued ahead of what does, which may keep this thread.
+        // Nodes that wait for nothing are queued before those that wait, which may block this thread.
         let (mut branches, mut deciding) = (Vec::with_capacity(groups.len()), Vec::new());
         for (i, sections) in groups.iter().enumerate() {
             let place = Place { on: fork.stream(i), ..at };
@@ -315,7 +315,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Keeps what was measured since the last time.
+    /// Stores what was measured since the last call.
     fn end_measure(&self, on: StreamHandle, launch: &Launch<'_>) -> Result<()> {
         match (self.measured.take(), self.completion) {
             (Some(measured), Completion::Queued { .. }) => {
@@ -348,7 +348,7 @@ impl<'a> Walk<'a> {
                 // SAFETY: both are in memory of their kind, and the word is the branch's own until it has waited.
                 copy = Some(unsafe { CopiedCondition::queue(&*device.driver, at.on, word, (address, bytes))? });
             }
-            // SAFETY: the stream is alive. Where the wait is left, the word is still the stream's.
+            // SAFETY: the stream is alive. If the wait is abandoned, the word still belongs to the stream.
             let waited = unsafe { self.wait(at, copy.as_ref(), launch).await };
             waited.inspect_err(|_| self.scratch.borrow_mut().is_written = true)?;
             self.moved.set(true);
@@ -370,7 +370,7 @@ impl<'a> Walk<'a> {
         Ok(value != [0; 8])
     }
 
-    /// Waits for what a branch has queued, or for a copy that is the last of that.
+    /// Waits for what a branch has queued, or for a copy that was queued last.
     ///
     /// # Safety
     /// The stream is alive.

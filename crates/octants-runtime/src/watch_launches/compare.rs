@@ -9,7 +9,7 @@ use crate::witness::{Touched, ends, meet};
 /// Indices near which elements are looked for.
 const MOST_NEAR: usize = 16;
 
-/// Two pieces of work may meet in a buffer, as far as access sets tell.
+/// Two pieces of work may conflict in a buffer, according to their access sets.
 pub(super) fn may_meet((a, of_a): (&Doing, Option<Pointer>), (b, of_b): (&Doing, Option<Pointer>)) -> bool {
     let (Doing::Launch(a, a_args), Doing::Launch(b, b_args), Some(of_a), Some(of_b)) = (a, b, of_a, of_b) else {
         return true;
@@ -85,7 +85,7 @@ fn touches_near(kernel: &LoadedKernel, args: &[u64], ranges: &[(u64, u64, bool)]
     if near.is_empty() || find_in(&found, ranges).is_some() { found } else { touches(kernel, args, &near) }
 }
 
-/// An element that is in one of some ranges, and what is done to the range, where one of the two is a change.
+/// An element in the intersection of two ranges, and how each is accessed, if at least one of them is written.
 fn find_in(touched: &[Touched], ranges: &[(u64, u64, bool)]) -> Option<(Touched, Touch)> {
     let races = |t: &Touched, &(begin, end, written): &(u64, u64, bool)| {
         t.address.is_some_and(|at| (begin..end).contains(&at)) && (written || t.touch != Touch::Read)

@@ -126,7 +126,7 @@ impl<'a> Emitter<'a> {
                     e.nodes(inner);
                 }),
                 Node::If(v, yes, no) => {
-                    let Op::If(c, ..) = self.code.body.inst(*v).op else { panic!("compiler bug: {v} is no branch") };
+                    let Op::If(c, ..) = self.code.body.inst(*v).op else { panic!("compiler bug: {v} is not a branch") };
                     let c = self.value(c);
                     let blocks = [self.b.body.add_block(), self.b.body.add_block()];
                     self.b.push(Op::If(c, blocks[0], blocks[1]), Type::Unit);
@@ -198,7 +198,7 @@ impl<'a> Emitter<'a> {
             None => {
                 let inst = self.code.body.inst(v);
                 let made = self.plain(v, &inst.op);
-                made.unwrap_or_else(|| panic!("compiler bug: {v} is neither kept nor computed again"))
+                made.unwrap_or_else(|| panic!("compiler bug: {v} is neither stored nor recomputed"))
             }
         };
         self.b.span = span;
@@ -273,7 +273,7 @@ impl<'a> Emitter<'a> {
         if n == 0 {
             return v;
         }
-        let scalar = self.b.ty(v).scalar().expect("compiler bug: a sum of scalars");
+        let scalar = self.b.ty(v).scalar().expect("compiler bug: a sum of a type without scalars");
         let n = self.b.int(n, scalar);
         self.b.binary(BinaryOp::Add, v, n)
     }
@@ -311,7 +311,7 @@ impl<'a> Emitter<'a> {
 
     /// A loop over the threads of the subgroup at the cursor. `are_independent`: none reads what another one writes.
     pub fn in_lanes(&mut self, are_independent: bool, code: impl FnOnce(&mut Self)) {
-        let (_, threads) = self.here.subgroup.expect("compiler bug: threads are run in a loop over subgroups");
+        let (_, threads) = self.here.subgroup.expect("compiler bug: no enclosing loop over subgroups");
         let hints = LoopHints {
             independent: are_independent && self.fill == Fill::Whole,
             no_vectors: self.fill == Fill::Partial,
@@ -328,9 +328,9 @@ impl<'a> Emitter<'a> {
 
     /// Runs code for the thread with an index in the subgroup, if there is one.
     pub fn in_lane(&mut self, lane: ValueId, code: impl FnOnce(&mut Self)) {
-        let (_, threads) = self.here.subgroup.expect("compiler bug: threads are run in a loop over subgroups");
-        let scalar = self.b.ty(lane).scalar().expect("compiler bug: an index is a scalar");
-        // One below zero or beyond the last thread is none.
+        let (_, threads) = self.here.subgroup.expect("compiler bug: no enclosing loop over subgroups");
+        let scalar = self.b.ty(lane).scalar().expect("compiler bug: an index is not a scalar");
+        // An index below zero or beyond the last thread is invalid.
         let zero = self.b.int(0, scalar);
         let end = self.b.cast(threads, scalar);
         let [is_from, is_to] = [self.b.binary(BinaryOp::Ge, lane, zero), self.b.binary(BinaryOp::Lt, lane, end)];
@@ -374,7 +374,7 @@ impl<'a> Emitter<'a> {
             return self.decode(linear);
         }
         let mut indices = self.here.indices.clone();
-        let scalar = self.b.ty(indices[last]).scalar().expect("compiler bug: an index is a scalar");
+        let scalar = self.b.ty(indices[last]).scalar().expect("compiler bug: an index is not a scalar");
         let lane = self.b.cast(lane, scalar);
         indices[last] = self.b.binary(BinaryOp::Add, indices[last], lane);
         indices
@@ -398,7 +398,7 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// A local like one of the threads' code, which stands for it from here on.
+    /// A local that replaces one of the threads' code from here on.
     pub fn copy_local(&mut self, l: LocalId) -> LocalId {
         let local = &self.code.body.locals[l.index()];
         let copy = self.b.body.add_local(local.name.clone(), local.ty.clone());
@@ -453,7 +453,7 @@ pub(super) fn decode(b: &mut Builder, code: &ThreadCode<'_>, linear: ValueId) ->
             at = b.binary(BinaryOp::Rem, rest, extent);
             rest = b.binary(BinaryOp::Div, rest, extent);
         }
-        let scalar = b.ty(range.begin).scalar().expect("compiler bug: a bound is a scalar");
+        let scalar = b.ty(range.begin).scalar().expect("compiler bug: a bound is not a scalar");
         let at = b.cast(at, scalar);
         indices.push(if code.known(range.begin) == Some(0) { at } else { b.binary(BinaryOp::Add, range.begin, at) });
     }

@@ -37,11 +37,11 @@ impl Emitter<'_> {
                 self.b.binary(compare, votes, wanted)
             }
             SubgroupOp::AllHere | SubgroupOp::IsWhole => {
-                panic!("compiler bug: passes ask who is together on machines with a grid alone")
+                panic!("compiler bug: a query of the active threads on a machine without a grid")
             }
             _ if self.varies(operands[0]) <= Rate::Subgroup => self.value(operands[0]),
             _ => {
-                let lane = self.code.known(operands[1]).expect("compiler bug: a broadcast is from a known thread");
+                let lane = self.code.known(operands[1]).expect("compiler bug: a broadcast without a source lane");
                 let index = self.first_element(operands[0]);
                 let index = self.plus(index, lane);
                 self.element(operands[0], index)
@@ -71,7 +71,7 @@ impl Emitter<'_> {
 
     /// The bits of all threads of the subgroup.
     fn everyone(&mut self) -> ValueId {
-        let (_, threads) = self.here.subgroup.expect("compiler bug: a vote is in a loop over subgroups");
+        let (_, threads) = self.here.subgroup.expect("compiler bug: a vote outside a loop over subgroups");
         let all = self.b.int(-1, Scalar::U64);
         let bits = self.b.int(64, Scalar::I32);
         let rest = self.b.binary(BinaryOp::Sub, bits, threads);
@@ -121,7 +121,7 @@ impl Emitter<'_> {
         self.chosen(is_there, other, value)
     }
 
-    /// The value of a thread that is known when the code runs, or the own one.
+    /// The value of a thread whose index is known at run time, or this thread's own value.
     fn anywhere(&mut self, op: SubgroupOp, operands: &[ValueId]) -> ValueId {
         let (lane, by) = (self.lane(), self.value(operands[1]));
         let other = match op {
@@ -137,9 +137,10 @@ impl Emitter<'_> {
         self.element(operands[0], index)
     }
 
-    /// A number is that of a thread of the subgroup. As an unsigned number one below zero is beyond the last one too.
+    /// A number is that of a thread of the subgroup. As an unsigned number, an index below zero is also beyond the last
+    /// one.
     fn is_thread(&mut self, number: ValueId) -> ValueId {
-        let (_, threads) = self.here.subgroup.expect("compiler bug: an exchange is in a loop over subgroups");
+        let (_, threads) = self.here.subgroup.expect("compiler bug: an exchange outside a loop over subgroups");
         let [number, threads] = [number, threads].map(|v| self.b.cast(v, Scalar::U32));
         self.b.binary(BinaryOp::Lt, number, threads)
     }
@@ -150,7 +151,7 @@ impl Emitter<'_> {
         self.b.push(Op::Select(is_there, other, own), ty)
     }
 
-    /// The element of the thread at a distance from this one in the memory where a value is kept.
+    /// The element of the thread at a distance from this one, in the memory that stores a value.
     fn at_offset(&mut self, value: ValueId, distance: i64) -> ValueId {
         let slots = self.slots;
         let slot = &slots.values[&self.code.locals.source(value)];

@@ -67,7 +67,7 @@ fn add(buffers: &mut Vec<Buffer>, name: &str, ty: &Type, elements: u32) -> Tree 
     if let Type::Struct(s) = ty {
         return Tree::Members(s.members.iter().map(|(_, ty)| add(buffers, name, ty, elements)).collect());
     }
-    let scalar = ty.scalar().expect("compiler bug: only values cross from one region to another");
+    let scalar = ty.scalar().expect("compiler bug: a reference that is live across regions");
     let (stride, elements) = (u64::from(scalar.bytes()), u64::from(elements));
     let root = next_root(buffers, MemorySpace::Private);
     let component =
@@ -89,7 +89,7 @@ fn add(buffers: &mut Vec<Buffer>, name: &str, ty: &Type, elements: u32) -> Tree 
 impl Tree {
     /// The address of an element of a type that is no struct.
     pub fn address(&self, b: &mut Builder, index: ValueId, ty: &Type) -> ValueId {
-        let Tree::Buffer(buffer) = self else { panic!("compiler bug: a struct has an address for each member") };
+        let Tree::Buffer(buffer) = self else { panic!("compiler bug: a struct member without an address") };
         b.push(Op::BufferAddr(*buffer, vec![index]), Type::Ref(Box::new(ty.clone())))
     }
 

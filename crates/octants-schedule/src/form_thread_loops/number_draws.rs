@@ -39,7 +39,8 @@ pub(super) fn number_draws(body: &mut Body, block_dim: u32) {
     });
 }
 
-/// Puts the linear index of the thread's iteration, i64, and more code at the start of a block; yields the index.
+/// Inserts the linear index of the thread's iteration, an i64, and other code at the start of a block; yields the
+/// index.
 fn start(body: &mut Body, block: BlockId, block_dim: u32, more: impl FnOnce(&mut Builder)) -> ValueId {
     let mut b = Builder::new();
     b.body = std::mem::take(body);

@@ -10,7 +10,7 @@ use octants_ir::{BinaryOp, CodeSizeHint, LoopHints, ProductKind, Scalar, Type, V
 use super::emit::Emitter;
 use super::rates::Rate;
 
-/// Where a product finds a fragment.
+/// The location of a fragment for a matrix product.
 #[derive(Debug, Clone, Copy)]
 enum Fragment {
     /// All threads have the same components.
@@ -23,7 +23,7 @@ impl Emitter<'_> {
     /// Forms the product `v` of kept fragments, and keeps it.
     pub fn product(&mut self, v: ValueId, kind: ProductKind, operands: [ValueId; 3]) {
         let size = self.rates.width;
-        assert!(size == self.code.subgroup_size, "compiler bug: a product needs a whole subgroup");
+        assert!(size == self.code.subgroup_size, "compiler bug: a matrix product in a partial subgroup");
         let [left, right, sums] = operands.map(|u| self.fragment(u));
         let result = self.fragment(v);
         let rows = size / SIDE;
@@ -60,7 +60,7 @@ impl Emitter<'_> {
         });
     }
 
-    /// A fragment where it is kept, or its value if all threads have the same.
+    /// The location of a fragment, or its value if it is the same in all threads.
     fn fragment(&mut self, v: ValueId) -> Fragment {
         let v = self.code.locals.source(v);
         if self.rates.varies[v.index()] <= Rate::Subgroup {
@@ -81,7 +81,7 @@ impl Emitter<'_> {
     }
 
     fn component_address(&mut self, of: Fragment, lane: ValueId, component: u32) -> ValueId {
-        let Fragment::Kept(v, first) = of else { panic!("compiler bug: a product is kept") };
+        let Fragment::Kept(v, first) = of else { panic!("compiler bug: a matrix product without storage") };
         let slots = self.slots;
         let index = self.b.binary(BinaryOp::Add, first, lane);
         let ty: &Type = self.code.body.ty(v);

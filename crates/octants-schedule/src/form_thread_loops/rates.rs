@@ -82,7 +82,7 @@ impl ThreadCode<'_> {
         }
     }
 
-    /// An instruction must not run where the program does not run it.
+    /// An instruction must not run when the program would not run it.
     pub fn may_be_undefined(&self, v: ValueId) -> bool {
         match &self.body.inst(v).op {
             Op::Load(_) => true,
@@ -173,12 +173,12 @@ fn scan_meetings(body: &Body, block: BlockId, reach: &mut HashMap<ValueId, Rate>
     all
 }
 
-/// Where a block is.
+/// The position of a block.
 #[derive(Debug, Clone, Copy)]
 struct Around {
     /// How many times it runs.
     rate: Rate,
-    /// Who meets after it, in the same iteration of the loop around it, and anywhere in that loop.
+    /// The synchronization after it, in the same iteration of the enclosing loop, and anywhere in that loop.
     after: Option<Rate>,
     in_loop: Option<Rate>,
     /// Some threads have left that iteration.
@@ -195,7 +195,7 @@ struct Walk<'a> {
     code: &'a ThreadCode<'a>,
     reach: &'a HashMap<ValueId, Rate>,
     rates: Rates,
-    /// Divisors of values that step, as far as they are powers of two.
+    /// Power-of-two divisors of values that step.
     divisors: Vec<u64>,
     changed: bool,
 }
@@ -358,10 +358,10 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// How many times an operation runs that yields such a value, control aside.
+    /// How many times an operation with such a result runs, ignoring control flow.
     fn runs_at(&self, op: &Op, varies: Rate) -> Rate {
         match op {
-            // A subgroup forms it at once.
+            // A subgroup computes it as a whole.
             Op::Subgroup(op, _) if op.product().is_some() => Subgroup,
             Op::Barrier(_) | Op::BlockCount(_) | Op::Subgroup(..) => meeting(op).unwrap_or(Thread).max(varies),
             op if op.is_pure() => varies,
@@ -370,7 +370,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Among which threads a value differs, control aside.
+    /// Between which threads a value differs, ignoring control flow.
     fn level(&mut self, v: ValueId, op: &Op) -> Rate {
         if let Some(stored) = self.code.locals.forwarded(v) {
             return self.varies(stored);
@@ -417,7 +417,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// A local whose address goes elsewhere belongs to one thread.
+    /// A local whose address escapes belongs to one thread.
     fn escape(&mut self, address: ValueId) {
         if let Some(l) = self.code.local_of(address) {
             self.raise_local(l, Thread);
@@ -533,7 +533,7 @@ impl<'a> Walk<'a> {
         (is_floor || step.is_natural) && gcd(step.multiple, divisor) >= u64::from(self.rates.width)
     }
 
-    /// A number that divides a uniform value; one if none is known, zero if the value is zero.
+    /// A number that divides a uniform value; one if no divisor is known, zero if the value is zero.
     fn multiple(&self, v: ValueId) -> u64 {
         let v = self.code.locals.source(v);
         if let Some(n) = self.code.known(v) {

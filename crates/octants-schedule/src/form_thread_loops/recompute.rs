@@ -26,7 +26,7 @@ fn size(code: &ThreadCode<'_>, rates: &Rates, v: ValueId, most: usize) -> Option
     let mut sum = Some(1);
     op.for_each_operand(|u| {
         let u = code.locals.source(u);
-        // What runs for several threads at once is there, or kept for all of them.
+        // A value that is computed for several threads at once is available, or stored for all of them.
         let is_there = rates.runs[u.index()] < Rate::Thread;
         let part = if is_there { Some(0) } else { most.checked_sub(1).and_then(|m| size(code, rates, u, m)) };
         sum = sum.zip(part).map(|(sum, part)| sum + part);

@@ -11,7 +11,7 @@ use super::rates::Rate;
 use super::recompute::is_recomputed;
 use super::values::Home;
 
-/// What a region uses.
+/// The values and locals that a region uses.
 #[derive(Default)]
 struct Uses {
     values: Vec<ValueId>,
@@ -188,7 +188,7 @@ impl Emitter<'_> {
         self.depth -= usize::from(is_loop);
     }
 
-    /// Copies of kept locals go back to where they are kept.
+    /// Copies of stored locals are written back.
     fn write_back(&mut self) {
         for l in self.written.clone() {
             let slots = self.slots;
@@ -199,8 +199,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// Any other instruction, at the rate of the code at the cursor; yields what stands for it, if anything but
-    /// itself must.
+    /// Any other instruction, at the rate of the code at the cursor; returns its replacement, if any.
     pub fn plain(&mut self, v: ValueId, op: &Op) -> Option<ValueId> {
         let ty = &self.code.body.inst(v).ty;
         match op {
@@ -263,7 +262,7 @@ impl Emitter<'_> {
             return Some(self.b.push(op, ty));
         };
         let lane = self.lane();
-        let lane = self.b.cast(lane, ty.scalar().expect("compiler bug: a remainder is a scalar"));
+        let lane = self.b.cast(lane, ty.scalar().expect("compiler bug: a remainder that is not a scalar"));
         Some(self.b.binary(BinaryOp::Add, first, lane))
     }
 
@@ -274,7 +273,7 @@ impl Emitter<'_> {
                 let slots = self.slots;
                 let slot = &slots.locals[&l];
                 let index = self.slot_index(slot);
-                let Type::Ref(ty) = self.code.body.ty(v) else { panic!("compiler bug: {v} is no address") };
+                let Type::Ref(ty) = self.code.body.ty(v) else { panic!("compiler bug: {v} is not an address") };
                 slot.tree.address(&mut self.b, index, ty)
             }
             Some(Home::Block) | None => self.b.local_addr(l),

@@ -9,11 +9,11 @@ use super::plan::{Node, Plan, Site};
 use super::rates::{Rate, Rates, ThreadCode};
 use super::recompute::is_recomputed;
 
-/// Locals of more scalars are used where they are kept; smaller ones are copied to a local of the region and back, so
-/// that conditional stores become selections.
+/// Locals of more scalars are used in place; smaller ones are copied to a local of the region and back, so that
+/// conditional stores become selections.
 const COPIED: usize = 4;
 
-/// Of what a kept value or local has an element.
+/// The granularity at which a value or local is stored: one element for each of these.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Extent {
     /// Each thread of a subgroup: it serves one loop over subgroups.
@@ -32,7 +32,7 @@ pub(super) struct Kept {
     pub is_exchanged: bool,
 }
 
-/// Where a local lives.
+/// The storage of a local.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Home {
     /// It stays one local of the block.
@@ -51,7 +51,7 @@ pub(super) struct Crossing {
     pub locals: BTreeMap<LocalId, Home>,
 }
 
-/// A subgroup forms it at once, and each thread has a part of it.
+/// A subgroup computes it as a whole, and each thread has a part of it.
 pub(super) fn is_product(op: &Op) -> bool {
     matches!(op, Op::Subgroup(op, _) if op.product().is_some())
 }
@@ -120,7 +120,7 @@ impl Search<'_> {
         let op = &self.code.body.inst(v).op;
         op.for_each_operand(|u| self.require(u, here));
         if is_product(op) {
-            // The product reads the fragments of all threads where they are kept, and leaves its own there.
+            // The product reads the fragments of all threads in memory, and writes its result there.
             let mut kept = vec![v];
             op.for_each_operand(|u| kept.push(u));
             kept.retain(|u| self.rates.varies[self.code.locals.source(*u).index()] == Rate::Thread);
