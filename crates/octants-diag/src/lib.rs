@@ -36,8 +36,8 @@ impl Span {
     pub fn inlined_at(self, call: Span) -> Span {
         match call {
             Span { call: outer, .. } if outer != 0 => Span { call: outer, ..self },
-            Span { file: 0, start, .. } => Span { call: start + 1, ..self },
-            // The call is in another function.
+            Span { file: 0, start, end, .. } if end > 0 => Span { call: start + 1, ..self },
+            // The call is in another function, or has no place.
             _ => self,
         }
     }
