@@ -52,6 +52,6 @@ pub use iterations::{locals_of_all_iterations, runs_once, shared_locals, touched
 pub use launch_bounds::launch_bound;
 pub use memory_classes::MemoryClasses;
 pub use same_values::{SameRanges, same_address, same_value};
-pub use solve_equations::Meeting;
+pub use solve_equations::Conflict;
 pub use task_order::task_order;
 pub use unproved_buffers::unproved_buffers;

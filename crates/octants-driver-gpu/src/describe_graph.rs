@@ -332,7 +332,7 @@ impl<'a> Description<'a> {
     fn fills_device(&self, what: &Described<'_>, task: usize) -> bool {
         let task = &what.tasks[task];
         let planned = task.plan_node(self.calls, what.launch.args);
-        planned.zip(task.threads_at_once()).is_some_and(|((_, shape), most)| shape.all_threads() >= most)
+        planned.zip(task.max_resident_threads()).is_some_and(|((_, shape), most)| shape.all_threads() >= most)
     }
 
     /// # Safety

@@ -49,7 +49,7 @@ impl<'a> Machine<'a> {
     fn start_block(&mut self, grid: Grid, index: u32) {
         let subgroups = grid.block_size.div_ceil(grid.subgroup_size) as usize;
         let shared = ThreadMemory::new(self.buffers, MemorySpace::Shared);
-        self.block = BlockState { shared, meetings: vec![0; subgroups], grid, index, shares_loops: false };
+        self.block = BlockState { shared, barriers: vec![0; subgroups], grid, index, shares_loops: false };
     }
 
     /// Runs a parallel loop as a grid-stride loop.

@@ -58,8 +58,8 @@ pub(crate) struct Machine<'a> {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct BlockState {
     pub shared: ThreadMemory,
-    /// Barriers that each subgroup has met at.
-    pub meetings: Vec<u64>,
+    /// Number of barriers that each subgroup has passed.
+    pub barriers: Vec<u64>,
     pub grid: Grid,
     pub index: u32,
     /// Its threads share the iterations of each parallel loop that they come to.
@@ -213,7 +213,7 @@ impl<'a> Machine<'a> {
 
     fn accessor(&self, t: &Thread<'a>) -> Accessor {
         let subgroup = t.index / self.settings.grid.subgroup_size;
-        Accessor { thread: t.index, subgroup, meetings: self.block.meetings[subgroup as usize] }
+        Accessor { thread: t.index, subgroup, barriers: self.block.barriers[subgroup as usize] }
     }
 
     /// Reads a scalar at a byte, if it was ever written.
@@ -256,7 +256,7 @@ impl<'a> Machine<'a> {
     /// The accesses that a barrier orders. One of a subgroup orders accesses of its own threads.
     pub fn pass_barrier(&mut self, scope: ThreadScope, subgroup: u32) {
         match scope {
-            ThreadScope::Subgroup => self.block.meetings[subgroup as usize] += 1,
+            ThreadScope::Subgroup => self.block.barriers[subgroup as usize] += 1,
             ThreadScope::Block | ThreadScope::Device => self.block.shared.order_accesses(),
         }
     }

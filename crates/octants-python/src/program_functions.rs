@@ -73,7 +73,7 @@ pub fn init(py: Python<'_>, options: Option<&Bound<'_, PyDict>>) -> PyResult<Vec
     let made = detached::working(py, || Session::new(config, Arc::new(keep_printed), &packages));
     let session = made.map_err(|e| errors::from_engine(py, e))?;
     races::collect_of(&session);
-    let mut notices = session.take_notices();
+    let mut notices = session.take_warnings();
     notices.extend(unheeded);
     if is_overridden {
         notices.push(format!("`arch` of the program overrides that of the environment, {}", of_environment.name()));
@@ -105,7 +105,7 @@ pub fn reset(py: Python<'_>, wait: bool) -> PyResult<()> {
 pub fn end_process(py: Python<'_>, wait: bool) -> PyResult<()> {
     let programs = all();
     for device in programs.iter().map(|p| p.session.device()) {
-        if !wait || device.wait_was_left() {
+        if !wait || device.wait_was_abandoned() {
             device.cancel();
         }
     }

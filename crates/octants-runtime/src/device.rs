@@ -139,7 +139,7 @@ impl Device {
             lock(&core.unnamed).extract_if(.., |s| Stream::of(s.clone()).query().unwrap_or(true)).collect();
         drop(done);
         let stream = Stream::over(core.clone(), core.driver.create_stream(priority)?, true);
-        core.begin_behind_host_work(stream.core())?;
+        core.order_after_host_work(stream.core())?;
         Ok(stream)
     }
 
@@ -152,7 +152,7 @@ impl Device {
             return Ok(self.0.default.clone());
         }
         match core.live_streams().into_iter().find(|s| s.handle.0 == handle) {
-            Some(known) => known.name_again().map(|()| Stream::of(known)),
+            Some(known) => known.readopt().map(|()| Stream::of(known)),
             None => core.adopt(handle),
         }
     }
@@ -366,9 +366,9 @@ impl Device {
         }
         core.printer.flush();
         waited?;
-        core.wait_was_left.store(false, Ordering::Relaxed);
+        core.wait_was_abandoned.store(false, Ordering::Relaxed);
         if let Some(failure) = core.orphans.take() {
-            core.races.tell_failure(failure)?;
+            core.races.report_failure(failure)?;
         }
         streams.iter().try_for_each(|s| s.report_pending())
     }
@@ -380,7 +380,7 @@ impl Device {
     ///
     /// # Safety
     /// The process has just been made by a fork, and this is its only thread.
-    pub unsafe fn go_on_after_fork(&self) -> bool {
+    pub unsafe fn resume_after_fork(&self) -> bool {
         let core = &self.0.core;
         // A launch in progress on the calling thread also continues.
         if core.immediate && !nesting::inside() {
@@ -439,8 +439,8 @@ impl Device {
     }
 
     /// The user has interrupted a wait, and nothing has waited for that work since.
-    pub fn wait_was_left(&self) -> bool {
-        self.0.core.wait_was_left.load(Ordering::Relaxed)
+    pub fn wait_was_abandoned(&self) -> bool {
+        self.0.core.wait_was_abandoned.load(Ordering::Relaxed)
     }
 
     /// Whether the device was left to work that does not end. Its memory is the process's until that ends.
@@ -466,7 +466,7 @@ impl Device {
         if core.is_abandoned() {
             return Ok(());
         }
-        if core.driver.cancels() && self.wait_was_left() {
+        if core.driver.cancels() && self.wait_was_abandoned() {
             self.cancel();
         }
         let is_given_up = core.is_given_up.load(Ordering::Relaxed) && !core.driver.cancels();
@@ -498,7 +498,7 @@ impl Device {
             core.workers.trim(&*core.driver);
             core.end_reclaim();
             if let Some(failure) = core.orphans.take() {
-                end = end.and(core.races.tell_failure(failure));
+                end = end.and(core.races.report_failure(failure));
             }
         }
         core.transfers.trim(&*core.driver);

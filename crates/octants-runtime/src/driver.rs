@@ -453,7 +453,7 @@ pub trait Driver: Send + Sync + 'static {
     ///
     /// # Safety
     /// The task's module is loaded.
-    unsafe fn threads_at_once(&self, _task: TaskHandle) -> Option<u64> {
+    unsafe fn max_resident_threads(&self, _task: TaskHandle) -> Option<u64> {
         None
     }
 

@@ -11,7 +11,7 @@
 use crate::cores::DeviceCore;
 use crate::driver::{Caller, Contents, DevicePtr, StreamHandle};
 use crate::error::Result;
-use crate::interruptible_wait::{LOOK, leave_if_interrupted};
+use crate::interruptible_wait::{LOOK, abandon_if_interrupted};
 use crate::kernel::LoadedKernel;
 use crate::scratch::Scratch;
 use crate::staging::{Block, MOST_BUSY};
@@ -162,7 +162,7 @@ pub(crate) unsafe fn stage(
         caller.will_block();
         // SAFETY: the stream is alive.
         let wait = || unsafe { core.driver.synchronize_for(stream, LOOK) };
-        leave_if_interrupted(caller, &core.wait_was_left, wait)?;
+        abandon_if_interrupted(caller, &core.wait_was_abandoned, wait)?;
     }
     if in_place || staged.stretches.is_empty() {
         staged.stretches.clear();

@@ -81,7 +81,7 @@ impl DeviceCore {
             match self.buffer_at(address) {
                 Some(buffer) => {
                     buffer.note_use(stream, p.written);
-                    if kernel.tells_addresses {
+                    if kernel.exposes_addresses {
                         buffer.expose();
                     }
                 }

@@ -49,7 +49,7 @@ pub struct Executable {
     pub(crate) key: Option<Key>,
     pub(crate) pointers: Vec<Pointer>,
     /// It converts addresses to integers.
-    pub(crate) tells_addresses: bool,
+    pub(crate) exposes_addresses: bool,
     /// Checks launches for races, if enabled and if races are possible.
     pub(super) races: Option<Box<RaceCheck>>,
     /// Its machine code was found on disk.
@@ -204,12 +204,12 @@ impl Session {
         watch.lap(Phase::Load, "look up");
         let buffers = program.buffers.clone();
         let pointers = |artifact: &Artifact| pointers(&layout, &buffers, artifact);
-        let tells_addresses = tells_addresses(&program);
+        let exposes_addresses = exposes_addresses(&program);
         // Code that this device rejects is compiled again.
         let load = |artifact: &Artifact| {
             let pointers = pointers(artifact);
             let kernel = self.device.load(artifact)?.with_pointers(pointers.clone());
-            let kernel = kernel.telling_addresses(tells_addresses).kept_under(kept_under);
+            let kernel = kernel.telling_addresses(exposes_addresses).kept_under(kept_under);
             Ok::<_, Error>((kernel, pointers))
         };
         let found = kept.and_then(|a| load(&a).ok());
@@ -218,8 +218,18 @@ impl Session {
             let launching = Launching::Plain;
             let key = kept_under;
             let (races, was_kept) = (None, true);
-            let code =
-                Executable { layout, ret, kernel, launching, watched, key, pointers, tells_addresses, races, was_kept };
+            let code = Executable {
+                layout,
+                ret,
+                kernel,
+                launching,
+                watched,
+                key,
+                pointers,
+                exposes_addresses,
+                races,
+                was_kept,
+            };
             return Ok(code);
         }
         let location = |span: Span| sources.location(span);
@@ -262,7 +272,7 @@ impl Session {
         let key = kept_under;
         let (races, was_kept) = (None, false);
         let code =
-            Executable { layout, ret, kernel, launching, watched, key, pointers, tells_addresses, races, was_kept };
+            Executable { layout, ret, kernel, launching, watched, key, pointers, exposes_addresses, races, was_kept };
         Ok(code)
     }
 
@@ -361,7 +371,7 @@ impl Session {
 }
 
 /// Whether the code converts addresses to integers.
-fn tells_addresses(program: &Program) -> bool {
+fn exposes_addresses(program: &Program) -> bool {
     let bodies = program.tasks.iter().map(|t| &t.body).chain(program.functions.iter().map(|f| &f.body));
     bodies.flat_map(|body| &body.insts).any(|inst| matches!(inst.op, Op::AddressBits(_)))
 }
