@@ -16,6 +16,12 @@ pub fn estimate_trips(body: &Body, l: &ForLoop) -> f32 {
         .product()
 }
 
+/// Whether the trip count of a loop is constant.
+pub fn has_constant_trips(body: &Body, l: &ForLoop) -> bool {
+    let is_constant = |v| matches!(body.as_const(v), Some(Const::Int(_)));
+    l.dims.iter().all(|d| is_constant(d.begin) && is_constant(d.end))
+}
+
 /// Estimates of a target.
 #[derive(Debug, Clone, Copy)]
 pub struct CostModel<'t> {

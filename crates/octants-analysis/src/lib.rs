@@ -6,7 +6,7 @@
 //!
 //! Reading order: [`addresses`], [`constants`], [`code_layout`], [`iterations`], `local_uses`, [`memory_classes`],
 //! [`exits`], [`effects`], [`behavior`], [`cost_model`], [`affine`], [`dependence`], `fixed_distance`,
-//! [`same_values`], [`mod@access_sets`], [`mod@task_order`], `unproved_buffers`, [`launch_bounds`]; [`body_facts`],
+//! [`same_values`], [`mod@access_sets`], [`mod@task_order`], [`short_tasks`], `unproved_buffers`, [`launch_bounds`]; [`body_facts`],
 //! which caches some of them, and [`mod@function_effects`].
 
 pub mod access_sets;
@@ -27,6 +27,7 @@ pub mod launch_bounds;
 mod local_uses;
 pub mod memory_classes;
 pub mod same_values;
+pub mod short_tasks;
 mod solve_equations;
 pub mod task_order;
 mod unproved_buffers;
@@ -52,6 +53,7 @@ pub use iterations::{locals_of_all_iterations, runs_once, shared_locals, touched
 pub use launch_bounds::launch_bound;
 pub use memory_classes::MemoryClasses;
 pub use same_values::{SameRanges, same_address, same_value};
+pub use short_tasks::is_short;
 pub use solve_equations::Conflict;
 pub use task_order::task_order;
 pub use unproved_buffers::unproved_buffers;

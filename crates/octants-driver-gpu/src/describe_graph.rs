@@ -308,11 +308,13 @@ impl<'a> Description<'a> {
         // The nodes without successors.
         let mut ends: Vec<usize> = Vec::new();
         let mut full_before = false;
+        // The driver launches nodes without edges one by one, which takes the host about as long as such a task runs.
+        let all_short = tasks.clone().all(|t| what.tasks[t].is_short && !self.fills_device(what, t));
         for task in tasks {
             let full = self.fills_device(what, task);
             let waits_for: Vec<usize> = match &what.tasks[task].behind {
                 // Two tasks that each fill the device gain nothing from running at once.
-                Some(behind) if !(full && full_before) => {
+                Some(behind) if !all_short && !(full && full_before) => {
                     behind.iter().filter_map(|b| (*b as usize).checked_sub(first)).collect()
                 }
                 _ => ends.clone(),

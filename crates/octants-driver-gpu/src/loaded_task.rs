@@ -21,6 +21,8 @@ pub struct LoadedTask {
     pub waits_itself: bool,
     /// Its code depends on the number of the launch.
     pub is_numbered: bool,
+    /// As [`TaskMeta::is_short`].
+    pub is_short: bool,
     /// As [`TaskMeta::behind`].
     pub behind: Option<Box<[u32]>>,
     kind: Kind,
@@ -117,8 +119,9 @@ pub(crate) unsafe fn load_task(
             }
         };
         let (waits_itself, is_numbered) = (task.waits_itself, task.draws_random || asserts);
+        let is_short = task.is_short;
         let behind = task.behind.as_deref().map(Box::from);
-        Ok(LoadedTask { number, kernel, waits_itself, is_numbered, behind, kind, local_bytes })
+        Ok(LoadedTask { number, kernel, waits_itself, is_numbered, is_short, behind, kind, local_bytes })
     }
 }
 

@@ -123,6 +123,20 @@ fn a_task_of_a_graph_is_behind_those_that_it_has_to_wait_for() {
 }
 
 #[test]
+fn tasks_that_are_all_short_follow_one_another() {
+    let device = open_device();
+    let task = |is_short| TaskMeta { behind: Some(Vec::new()), is_short, ..serial(1).tasks.remove(0) };
+    let nodes_of = |short: [bool; 3]| {
+        let kernel = device.load(&artifact(short.map(task).to_vec())).unwrap();
+        DESCRIBED.take();
+        (0..3).for_each(|_| _ = calls_of(&device, &kernel, &[]));
+        DESCRIBED.take()
+    };
+    assert_eq!(nodes_of([true; 3]), [0, 1, 1].map(|n| format!("kernel behind {n}")));
+    assert_eq!(nodes_of([true, false, true]), ["kernel behind 0"; 3].map(String::from));
+}
+
+#[test]
 fn loops_and_groups_become_nodes_of_one_graph_at_the_first_launch() {
     let context = context();
     let entered = context.enter().unwrap();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use octants_analysis::task_order;
+use octants_analysis::{CostModel, is_short, task_order};
 use octants_artifact::{Access, Artifact, Dependence, Key, SplitTask};
 use octants_autodiff::Kept;
 use octants_diag::Span;
@@ -124,10 +124,15 @@ impl Executable {
 }
 
 /// Gives each task what follows from the program before it was scheduled.
-fn add_facts(artifact: &mut Artifact, access: Vec<Vec<Access>>, order: Vec<Vec<u32>>, splits: Vec<Option<SplitTask>>) {
-    let facts = access.into_iter().zip(order).zip(splits);
-    for (task, ((access, behind), split)) in artifact.tasks.iter_mut().zip(facts) {
-        (task.access, task.behind, task.split) = (access, Some(behind), split);
+fn add_facts(
+    artifact: &mut Artifact,
+    access: Vec<Vec<Access>>,
+    (order, short): (Vec<Vec<u32>>, Vec<bool>),
+    splits: Vec<Option<SplitTask>>,
+) {
+    let facts = access.into_iter().zip(order).zip(short).zip(splits);
+    for (task, (((access, behind), is_short), split)) in artifact.tasks.iter_mut().zip(facts) {
+        (task.access, task.behind, task.is_short, task.split) = (access, Some(behind), is_short, split);
     }
 }
 
@@ -236,6 +241,8 @@ impl Session {
         // A schedule may hide what is affine here.
         let access = access_of_tasks(&program, &layout);
         let order = task_order(&program, arrays_may_alias);
+        let costs = CostModel::of(&info.costs);
+        let short = program.tasks.iter().map(|t| is_short(t, &program.functions, costs)).collect();
         let counters = counters_of(&program, &layout);
         let splits = split_tasks_of(&mut program, &layout, &lowered.split_arrays)?;
         watch.lap(Phase::Passes, "access sets");
@@ -248,7 +255,7 @@ impl Session {
             .compile(&scheduled, &location, &options, &machine.target, &mut after)
             .map_err(|e| Error::Codegen(e.to_string()))?;
         (artifact.defined_at, artifact.counters) = (defined_at, counters);
-        add_facts(&mut artifact, access, order, splits);
+        add_facts(&mut artifact, access, (order, short), splits);
         watch.lap(Phase::Codegen, "free");
         // Where nothing is kept here, the device's driver may keep what it makes of the text.
         let assembled = key.and_then(|_| self.device.assemble(&artifact, options.threads));
