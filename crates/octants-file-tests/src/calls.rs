@@ -242,7 +242,7 @@ mod tests {
             "(n = 2, x = [[1.5, 2], [0.5; 2]]) -> x = [[3, 4], [1, 1]], return 2, prints \"at 1\" \"at 0\"",
             "(n = 0, x = []) -> x = [], return ~ 1e-6",
             "(n = -1, x = []) -> fails \"negative\"",
-            "(n = 2, x = [[0..2]]) -> error \"[1] is outside of `x`\"",
+            "(n = 2, x = [[0..2]]) -> error \"[1] is out of bounds of `x`\"",
         ] {
             assert_eq!(wrong(text), Vec::<String>::new(), "{text}");
         }

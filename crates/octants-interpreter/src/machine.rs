@@ -183,7 +183,7 @@ impl<'a> Machine<'a> {
             }
             Base::Components(all) => read_bytes(self.memory.region(all[0].0), all[0].1, s),
             Base::Outside(what) => Err(what.to_string()),
-            other => Err(format!("{other:?} is no memory that tasks share")),
+            other => Err(format!("{other:?} is not memory that tasks share")),
         }
     }
 
@@ -288,6 +288,6 @@ fn places<'b>(
     (a.leaf..).zip(scalars).map(move |(leaf, s)| match &a.base {
         Base::Element(region, offset) => Ok((*region, offset + leaf as u64 * u64::from(s.bytes()))),
         Base::Components(all) => all.get(leaf).copied().ok_or_else(|| format!("component {leaf} is outside")),
-        other => Err(format!("{other:?} is no buffer")),
+        other => Err(format!("{other:?} is not a buffer")),
     })
 }

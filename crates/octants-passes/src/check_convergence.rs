@@ -112,7 +112,7 @@ impl Checks<'_> {
         }
         let agree = self.agree(c, needed);
         let (threads, at) = words(needed);
-        self.assert(agree, format!("the threads of a {threads} do not agree on a condition around {at}"));
+        self.assert(agree, format!("the threads of a {threads} disagree on a condition around {at}"));
     }
 
     /// Threads agree on a bound of a loop.
@@ -132,7 +132,7 @@ impl Checks<'_> {
         }
         let Some(all) = all else { return };
         let (threads, at) = words(needed);
-        self.assert(all, format!("the threads of a {threads} do not agree on a bound of the loop around {at}"));
+        self.assert(all, format!("the threads of a {threads} disagree on a bound of the loop around {at}"));
     }
 
     /// Whether threads have the same truth value: the same for all of them.

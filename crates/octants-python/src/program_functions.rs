@@ -114,7 +114,7 @@ pub fn end_process(py: Python<'_>, wait: bool) -> PyResult<()> {
         // The thread is not joined: it ends with the process.
         std::thread::spawn(|| {
             std::thread::sleep(LONGEST_EXIT);
-            eprintln!("octants: the device is still at work, and the process does not end by itself: it is ended");
+            eprintln!("octants: the device is still running, so the process cannot exit normally: terminating it");
             // SAFETY: the call does not return.
             unsafe { libc::_exit(INTERRUPTED) }
         });

@@ -129,7 +129,7 @@ impl Event {
     /// Whether the event has completed.
     pub fn query(&self) -> Result<bool> {
         self.device.check_open("event")?;
-        refuse_while_capturing("the host cannot ask for an event")?;
+        refuse_while_capturing("the host cannot query an event")?;
         self.check_not_noted()?;
         // SAFETY: as above.
         let done = unsafe { self.device.driver.query_event(self.handle) }?;
@@ -149,7 +149,7 @@ impl Event {
     /// Milliseconds from this event to a later one. Waits for both.
     pub fn elapsed_ms(&self, later: &Event, caller: &dyn Caller) -> Result<f64> {
         self.device.check_open("event")?;
-        refuse_while_capturing("the host cannot ask for the time between events")?;
+        refuse_while_capturing("the host cannot read the time between events")?;
         if !Arc::ptr_eq(&self.device, &later.device) {
             return Err(ErrorKind::ForeignDevice { what: "event" }.into());
         }

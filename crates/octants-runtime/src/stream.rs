@@ -183,7 +183,7 @@ impl Stream {
     /// True when all work queued until now is done.
     pub fn query(&self) -> Result<bool> {
         self.0.device.check_open("stream")?;
-        refuse_while_capturing("the host cannot ask for a stream's work")?;
+        refuse_while_capturing("the host cannot query a stream")?;
         // SAFETY: the stream is alive.
         let done = self.0.after_lanes(|| unsafe { self.0.device.driver.query_stream(self.0.handle) })?;
         if done {

@@ -97,7 +97,7 @@ impl Executable {
 
     /// Declares that code made of this kernel only computes its results.
     fn tells(&mut self, kernel: &Kernel) {
-        assert!(!self.pointers.iter().any(|p| p.written), "compiler bug: code that tells results writes to memory");
+        assert!(!self.pointers.iter().any(|p| p.written), "compiler bug: code that computes results writes to memory");
         self.launching = Launching::telling(dependence(&kernel.body, &kernel.buffers, &self.layout));
     }
 

@@ -164,7 +164,7 @@ impl<'a> Walk<'a> {
             return Ok(());
         }
         let Completion::Queued { captured } = self.completion else {
-            let what = "groups of a kernel on a device that does everything at once";
+            let what = "concurrent groups of a kernel on a synchronous device";
             return Err(ErrorKind::CompilerBug(what.into()).into());
         };
         let fork = Fork::new(&self.stream.device, at.on, captured, groups.len() - 1)?;
