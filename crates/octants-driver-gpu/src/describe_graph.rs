@@ -35,7 +35,7 @@ enum What {
     Decision(RawFunction, Turn),
     /// The kernel that resets the round counter of the loop of this number.
     NoRounds(RawFunction, u32),
-    /// The kernel that resets the number of the checkpoint where the launch ended.
+    /// The kernel that resets the number of the checkpoint that ended the launch.
     NoEnd(RawFunction),
 }
 

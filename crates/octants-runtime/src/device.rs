@@ -239,8 +239,8 @@ impl Device {
         let _ = core.launches_elsewhere.set(lanes.clone());
     }
 
-    /// As [`Stream::launch_with`] on one of this device's streams. Launches on the default stream may run side by side,
-    /// where this thread or the program says so.
+    /// As [`Stream::launch_with`] on one of this device's streams. Launches on the default stream may run concurrently
+    /// if this thread or the program has enabled it.
     ///
     /// # Safety
     /// As [`Stream::launch_with`].
@@ -374,9 +374,9 @@ impl Device {
     }
 
     /// To be called in a process that a fork has made, which has the memory of its parent but none of its other
-    /// threads: neither those that serve streams, nor those that were launching. False where the device has streams:
-    /// every use of the program's objects is an error from now on, and nothing is given back. A device without streams
-    /// goes on; what threads were using that are not here begins again.
+    /// threads: neither those that serve streams, nor those that were launching. False if the device has streams: every
+    /// use of the program's objects is an error from now on, and nothing is given back. A device without streams goes
+    /// on; what threads were using that are not here begins again.
     ///
     /// # Safety
     /// The process has just been made by a fork, and this is its only thread.
@@ -427,7 +427,7 @@ impl Device {
         self.0.core.driver.memory_bytes()
     }
 
-    /// All work, also what is queued later, ends as soon as it can, where the device can end it: for a program that is
+    /// All work, including work that is queued later, is canceled if the device supports it: for a program that is
     /// about to be closed. Where it cannot, [`Device::close`] waits for a short time only.
     pub fn cancel(&self) {
         let core = &self.0.core;
@@ -457,10 +457,10 @@ impl Device {
     /// once, that of pinned buffers when the last pin goes; threads end. Closing twice is fine. An error is of work
     /// that was not waited for before; the program has ended all the same.
     ///
-    /// Work that the user does not want to wait for ends early where the device can end it: when the caller is
-    /// interrupted, now or in the last wait before. Where it cannot end it, a caller who is interrupted now, or a
-    /// program that was given up ([`Device::cancel`]), waits for a short time. Then the device is abandoned: the driver
-    /// is not called again, and what the program holds there is the process's until that ends.
+    /// Interrupted work is canceled if the device supports it: when the caller is interrupted, now or in the last wait
+    /// before. Where it cannot end it, a caller who is interrupted now, or a program that was given up
+    /// ([`Device::cancel`]), waits for a short time. Then the device is abandoned: the driver is not called again, and
+    /// what the program holds there is the process's until that ends.
     pub fn close(&self, caller: &dyn Caller) -> Result<()> {
         let core = &self.0.core;
         if core.is_abandoned() {

@@ -128,7 +128,7 @@ impl LoadedKernel {
         self.rounds_at.map_or(DevicePtr(0), |at| DevicePtr(frame.0 + at))
     }
 
-    /// Where the device notes the checkpoint where a launch ends, in one with this frame, and its results there.
+    /// The addresses at which the device stores the checkpoint that ends a launch, given its frame and results.
     pub(crate) fn end_in(&self, frame: DevicePtr, result: DevicePtr) -> EndWords {
         let words = |at| EndWords { in_frame: DevicePtr(frame.0 + at), for_host: self.condition_at(result, 0) };
         self.end_at.map_or(EndWords::NONE, words)

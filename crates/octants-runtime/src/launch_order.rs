@@ -33,7 +33,7 @@ pub struct LaunchOrder {
 struct Made {
     /// Streams that all launches come after.
     before: Vec<Stream>,
-    /// Streams that launches were made on, `home` aside.
+    /// Streams with launches, except `home`.
     streams: Vec<Stream>,
     /// The users of each buffer, by its number.
     uses: HashMap<u64, Uses>,

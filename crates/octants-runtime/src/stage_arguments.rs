@@ -152,8 +152,7 @@ pub(crate) unsafe fn stage(
         arrays.iter().filter(|a| a.low >= a.high).for_each(|a| scratch.slots[a.slot as usize] = 0);
     }
     let mut staged = Staged { stretches, ..Staged::nothing(must_wait && !arrays.is_empty()) };
-    // A launch that waits leaves the host's memory as it is meanwhile: the device uses it, or copies from it, where it
-    // is.
+    // A launch that waits leaves the host's memory as it is meanwhile: the device uses it, or copies from it, in place.
     let in_place = shared && staged.waits;
     staged.pinned = !staged.waits || bytes <= SMALL;
     staged.can_be_left = staged.waits && !shared && !core.driver.cancels() && caller.can_be_interrupted();
@@ -259,7 +258,7 @@ impl Staged {
                         core.driver.copy_to_device(stream, to, s.low as *const u8, s.high - s.low)
                     })?,
                 }
-                // The bytes between are what was noted of them, whatever has become of them meanwhile.
+                // The bytes between keep the recorded values, even if they changed meanwhile.
                 for a in self.aparts.iter().filter(|_| pinned.is_none()) {
                     let Some((from, to)) = self.range(&a.array) else { continue };
                     core.driver.copy_to_device(stream, DevicePtr(copies.0 + from), a.before.as_ptr(), to - from)?;

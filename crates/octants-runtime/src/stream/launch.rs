@@ -23,8 +23,8 @@ use crate::stage_arguments::{HostArray, stage};
 impl Stream {
     /// Runs a kernel's tasks in order on this stream. Returns its result, if it has one, after waiting for it.
     ///
-    /// `caller` is told before this thread waits or works for long. A failed assertion is the error of the launch
-    /// itself where the driver is immediate, else of the next call that waits for this stream.
+    /// `caller` is told before this thread waits or works for long. A failed assertion is an error of the launch itself
+    /// if the driver is synchronous, and otherwise of the next call that waits for this stream.
     ///
     /// # Safety
     /// `args` holds what the kernel's code expects: addresses of live memory of this device (of buffers that stay alive
