@@ -1,12 +1,13 @@
 //! [`Cuda`]: CUDA's constants and words, and its functions that differ from those of other vendors.
 
-use std::ffi::{CStr, c_char, c_int};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::null_mut;
 
 use octants_driver_gpu::symbols::number::{HOST_DEVICE_MAPPED, HOST_PORTABLE};
 use octants_driver_gpu::symbols::{RawDevice, RawFunction, RawStream};
-use octants_driver_gpu::{Called, Facts, Graphs, Located, Place, Vendor};
+use octants_driver_gpu::{Called, Facts, Graphs, GridShape, Located, Place, Vendor};
 
+use crate::early_launches::EarlyLaunches;
 use crate::graphs::CudaGraphs;
 use crate::symbols::{CuContext, Own, code, number};
 
@@ -17,6 +18,8 @@ pub struct Cuda {
     pub own: Own,
     /// If the driver has graphs.
     pub graphs: Option<CudaGraphs>,
+    /// If the driver has launches with attributes.
+    pub early: Option<EarlyLaunches>,
 }
 
 static FACTS: Facts = Facts {
@@ -135,6 +138,19 @@ impl Vendor for Cuda {
         // SAFETY: the trait's contract.
         let c = unsafe { (self.own.copy_between)(to, own, from, peer, bytes, stream) };
         called("cuMemcpyPeerAsync", c, ())
+    }
+
+    unsafe fn launch_early(
+        &self,
+        function: RawFunction,
+        shape: GridShape,
+        stream: RawStream,
+        parameters: *mut *mut c_void,
+    ) -> Option<Called<()>> {
+        let early = self.early.as_ref()?;
+        // SAFETY: the trait's contract.
+        let code = unsafe { early.launch_early(function, shape, stream, parameters) };
+        Some(called("cuLaunchKernelEx", code, ()))
     }
 
     fn graphs(&self) -> Option<&dyn Graphs> {

@@ -5,7 +5,7 @@
 //! opening fails with a reason for the user, and nothing else happens. `octants_driver_gpu` holds the logic. This
 //! crate holds the names of the library's functions, the parts specific to CUDA, and the choice of the target.
 //!
-//! Reading order: [`symbols`], [`cuda`], [`graph_handles`], [`graphs`], [`graph_loops`], [`assembler`],
+//! Reading order: [`symbols`], [`cuda`], [`early_launches`], [`graph_handles`], [`graphs`], [`graph_loops`], [`assembler`],
 //! [`spare_registers`], [`cudss_functions`], [`cudss`], [`sparse_libraries`], [`mod@open`], [`choose_target`],
 //! [`mod@find_device_library`].
 
@@ -14,6 +14,7 @@ pub mod choose_target;
 pub mod cuda;
 pub mod cudss;
 pub mod cudss_functions;
+pub mod early_launches;
 pub mod find_device_library;
 pub mod graph_captures;
 pub mod graph_handles;

@@ -7,6 +7,7 @@ use octants_driver_gpu::{Context, GpuConfig, GpuDriver, Library, Symbols, Unavai
 use crate::assembler::DriverAssembler;
 use crate::choose_target::{OLDEST_CHIP, OLDEST_DRIVER, choose_target};
 use crate::cuda::Cuda;
+use crate::early_launches::EarlyLaunches;
 use crate::graph_captures::CudaCaptures;
 use crate::graph_loops::CudaLoops;
 use crate::graphs::{CudaGraphs, EdgeFunctions, GraphFunctions};
@@ -34,8 +35,9 @@ fn start(config: &GpuConfig) -> Result<(Library, i32), Unavailable> {
         let loops = CudaLoops::find(loaded).ok();
         let edges = EdgeFunctions::find(loaded).ok();
         let captures = CudaCaptures::find(loaded).ok();
+        let early = EarlyLaunches::find(loaded).ok();
         let graphs = graphs.map(|functions| CudaGraphs { functions, edges, loops, captures });
-        Own::find(loaded).and_then(|own| Ok((Symbols::find(loaded, &NAMES)?, Cuda { own, graphs })))
+        Own::find(loaded).and_then(|own| Ok((Symbols::find(loaded, &NAMES)?, Cuda { own, graphs, early })))
     };
     let library = match found {
         Ok((symbols, cuda)) => Library::new(symbols, &NAMES, Box::new(cuda)),

@@ -339,6 +339,27 @@ impl Entered<'_> {
         self.library().check_own(allowed, "setting the shared memory of a launch")
     }
 
+    /// As [`Entered::launch`], for a kernel whose code waits for the stream's previous work: it may start earlier.
+    pub unsafe fn launch_early(
+        &self,
+        function: RawFunction,
+        shape: GridShape,
+        stream: RawStream,
+        parameter: *mut c_void,
+        kernel: u32,
+    ) -> Result<()> {
+        let mut parameters = [parameter];
+        // SAFETY: the contract at the top.
+        match unsafe { self.library().vendor.launch_early(function, shape, stream, parameters.as_mut_ptr()) } {
+            // SAFETY: as above.
+            None => unsafe { self.launch(function, shape, stream, parameter, kernel) },
+            Some(called) => {
+                self.library().last.note(stream, kernel);
+                self.library().check_own(called, "launching a kernel")
+            }
+        }
+    }
+
     /// Launches a grid of blocks in one dimension. `parameter` is the function's only one.
     #[inline]
     pub unsafe fn launch(

@@ -9,6 +9,7 @@ use octants_runtime::{
 };
 
 use crate::add_to_capture::add_to_capture;
+use crate::backlog::Backlogs;
 use crate::context::{Context, Entered};
 use crate::graph_of_parts::GraphOfParts;
 use crate::loaded_task::LoadedTask;
@@ -35,6 +36,7 @@ pub struct GpuDriver {
     retired: Mutex<Retired>,
     assembler: Option<Box<dyn Assembler>>,
     sparse: Option<Box<dyn SparseLibraries>>,
+    backlogs: Backlogs,
 }
 
 /// Modules that the host no longer uses, but the device may.
@@ -59,7 +61,8 @@ impl GpuDriver {
         let streams = Streams::new(&context).inspect_err(|_| memory.end(&context)).map_err(failed)?;
         let (pinned, retired) = (Pinned::default(), Mutex::default());
         let (context, streams) = (Arc::new(context), Arc::new(streams));
-        Ok(GpuDriver { context, target, streams, memory, pinned, retired, assembler: None, sparse: None })
+        let (assembler, sparse, backlogs) = (None, None, Backlogs::default());
+        Ok(GpuDriver { context, target, streams, memory, pinned, retired, assembler, sparse, backlogs })
     }
 
     /// The same, with an assembler that compiles text before loading.
@@ -350,7 +353,7 @@ impl Driver for GpuDriver {
         let calls = if graph.is_made_for(stream) { self.context.enter()? } else { self.context.enter_aside()? };
         let what = (&module.tasks[..], sections);
         // SAFETY: as in `launch`.
-        unsafe { graph.launch(&calls, stream, what, launch) }
+        unsafe { graph.launch(&calls, stream, what, launch, &self.backlogs) }
     }
 
     unsafe fn launch_into_capture(
@@ -453,7 +456,9 @@ impl Driver for GpuDriver {
 
     unsafe fn synchronize(&self, stream: StreamHandle) -> Result<()> {
         // SAFETY: the trait's contract.
-        unsafe { self.streams.synchronize(&self.context, stream) }
+        unsafe { self.streams.synchronize(&self.context, stream) }?;
+        self.backlogs.clear(self.streams.resolve(stream));
+        Ok(())
     }
 
     fn close(&self) {
@@ -464,7 +469,10 @@ impl Driver for GpuDriver {
         };
         if let Some(calls) = self.context.enter_to_free() {
             // SAFETY: the program has waited for its work.
-            unsafe { self.unload_all(&calls, modules) }
+            unsafe {
+                self.unload_all(&calls, modules);
+                self.backlogs.end(&calls);
+            }
         }
         self.pinned.close(&self.context);
         self.memory.trim(&self.context);

@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering;
 
 use octants_runtime::{Launch, Result, Section};
 
+use crate::backlog::Backlogs;
 use crate::context::Entered;
 use crate::describe_graph::{Description, Node, NotAGraph, decides};
 use crate::loaded_task::LoadedTask;
@@ -24,6 +25,9 @@ const MADE_AT: u32 = 3;
 const MADE_BUSY_AT: u32 = 8;
 /// Maximum number of graphs per device. Each takes some 100 KiB of its memory.
 const MOST: usize = 512;
+
+/// Kernels of at most this many tasks are launched task by task when the host is far ahead of the stream.
+const MOST_APART: usize = 4;
 
 /// Maximum number of graphs per module: one per stream.
 const MOST_STREAMS: usize = 8;
@@ -65,6 +69,12 @@ fn key_of<'a>(tasks: &[LoadedTask], launch: &'a Launch<'_>) -> impl Iterator<Ite
     head.into_iter().chain(launch.args.iter().copied())
 }
 
+/// Whether launches may be made task by task, each of which may start early.
+fn may_go_apart(tasks: &[LoadedTask], sections: &[Section]) -> bool {
+    let is_plain = |section: &Section| matches!(section, Section::InOrder(_));
+    tasks.len() <= MOST_APART && tasks.iter().all(|t| t.waits_itself) && sections.iter().all(is_plain)
+}
+
 impl Graph {
     /// Launches all tasks as a graph. False if nothing was launched; the caller must launch them one by one.
     ///
@@ -76,6 +86,7 @@ impl Graph {
         stream: RawStream,
         (tasks, sections): (&[LoadedTask], &[Section]),
         launch: &Launch<'_>,
+        backlogs: &Backlogs,
     ) -> Result<bool> {
         let library = calls.library();
         let Some(graphs) = library.vendor.graphs() else { return Ok(false) };
@@ -110,6 +121,10 @@ impl Graph {
                 }
             }
             let Graph::Made(all) = self else { return Ok(false) };
+            if may_go_apart(tasks, sections) && backlogs.count(calls, stream) {
+                tasks.iter().try_for_each(|task| task.launch_early(calls, stream, launch))?;
+                return Ok(true);
+            }
             let Some(made) = all.iter_mut().find(|made| made.stream == stream) else { return Ok(false) };
             match made.tell(graphs, calls, tasks, launch) {
                 Ok(()) => {}

@@ -15,10 +15,12 @@
 //! - After an unrecoverable device error, every call reports that the device is lost, and frees are silent.
 //!
 //! Reading order: [`symbols`], [`vendor`], [`library`], [`open`], [`last_launches`], [`context`], [`calls`],
-//! [`memory`], [`pinned`], [`streams`], [`plan_grid`], [`loaded_task`], [`describe_graph`], [`graph`], [`module`],
+//! [`memory`], [`pinned`], [`streams`], [`plan_grid`], [`loaded_task`], [`backlog`], [`describe_graph`], [`graph`],
+//! [`module`],
 //! [`graph_of_parts`], [`sparse`], [`sparse_products`], [`gpu_driver`]; [`find_device_library`], [`mod@find_library`].
 
 pub mod add_to_capture;
+pub mod backlog;
 pub mod calls;
 pub mod context;
 pub mod describe_graph;
@@ -53,8 +55,8 @@ pub use sparse::{SparseLibraries, VendorProduct, VendorSolver};
 pub use sparse_products::{ProductLibrary, ProductNames};
 pub use symbols::{Names, Symbols};
 pub use vendor::{
-    Assembler, Called, CopyNode, Decision, Facts, FillNode, GraphCaptures, GraphLoops, Graphs, KernelNode, Located,
-    Place, RawGraph, RawNode, ReadyGraph, Vendor,
+    Assembler, Called, CopyNode, Decision, Facts, FillNode, GraphCaptures, GraphLoops, Graphs, GridShape, KernelNode,
+    Located, Place, RawGraph, RawNode, ReadyGraph, Vendor,
 };
 
 // For the tables of vendors' functions.

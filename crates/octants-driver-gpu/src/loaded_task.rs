@@ -248,6 +248,17 @@ impl LoadedTask {
         unsafe { calls.launch(function, shape, stream, parameter.address(), self.kernel) }
     }
 
+    /// As [`LoadedTask::launch`], for a task that waits itself: its blocks may start before the previous work ends.
+    ///
+    /// # Safety
+    /// As there. Nobody captures the stream.
+    pub unsafe fn launch_early(&self, calls: &Entered<'_>, stream: RawStream, launch: &Launch<'_>) -> Result<()> {
+        let Some((function, shape)) = self.plan(calls, launch.args) else { return Ok(()) };
+        let mut parameter = self.parameter(launch, 0);
+        // SAFETY: the contract above; the driver copies the parameter before it returns.
+        unsafe { calls.launch_early(function, shape, stream, parameter.address(), self.kernel) }
+    }
+
     /// Unloads modules that were loaded for this task only.
     ///
     /// # Safety

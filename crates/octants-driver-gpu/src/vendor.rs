@@ -280,6 +280,21 @@ pub trait Vendor: fmt::Debug + Send + Sync + 'static {
     /// The function's module is loaded, and its device this thread's.
     unsafe fn allow_block_memory(&self, function: RawFunction, bytes: u32) -> Called<()>;
 
+    /// Launches a kernel that may start before the stream's previous kernel ends (programmatic dependent launch): its
+    /// code waits for that. `None` if the vendor or the library lacks this.
+    ///
+    /// # Safety
+    /// As a launch: the function's module is loaded, the stream alive, and `parameters` are the function's.
+    unsafe fn launch_early(
+        &self,
+        _function: RawFunction,
+        _shape: GridShape,
+        _stream: RawStream,
+        _parameters: *mut *mut c_void,
+    ) -> Option<Called<()>> {
+        None
+    }
+
     /// Copies from one device to another, which is the thread's current one.
     ///
     /// # Safety

@@ -3,6 +3,7 @@
 use octants_runtime::EndWords;
 
 use super::*;
+use crate::backlog::Backlogs;
 
 /// The calls of a launch that launch, or make or tell a graph.
 fn calls_of(device: &Device, kernel: &octants_runtime::LoadedKernel, args: &[u64]) -> String {
@@ -57,6 +58,26 @@ fn tasks_become_a_graph_that_is_told_what_differs_unless_the_driver_refuses() {
     assert_eq!(text, "graph_launch failed with code 1 (a sentence) while launching a graph");
 }
 
+#[test]
+fn kernels_start_early_when_the_host_is_far_ahead() {
+    let device = open_device();
+    let launches = |waits_itself: bool, tasks: usize| {
+        let task = TaskMeta { waits_itself, ..serial(1).tasks.remove(0) };
+        let kernel = device.load(&artifact(vec![task; tasks])).unwrap();
+        let last_of = |launches| (0..launches).fold(String::new(), |_, _| calls_of(&device, &kernel, &[]));
+        last_of(4);
+        // The first mark is at the 16th launch or before; from the next one on it is known that the first is not reached.
+        FAILS.set(("event_query", code::NOT_READY));
+        let first = last_of(32);
+        FAILS.set(("", 0));
+        [first, last_of(16)]
+    };
+    assert_eq!(launches(true, 1), ["launch_early", "graph_launch"]);
+    assert_eq!(launches(true, 2), ["launch_early launch_early", "graph_launch"]);
+    assert_eq!(launches(true, 5), ["graph_launch", "graph_launch"]);
+    assert_eq!(launches(false, 1), ["graph_launch", "graph_launch"]);
+}
+
 /// Launches of a module with sections, each on the stream and with the place of the rounds that it is given.
 struct Sectioned<'a> {
     module: Module,
@@ -105,7 +126,9 @@ impl<'a> Sectioned<'a> {
         };
         let mut graph = self.module.graph.lock().unwrap();
         // SAFETY: the functions do nothing.
-        let launched = unsafe { graph.launch(self.entered, stream, (&self.module.tasks[..], self.sections), &launch) };
+        let launched = unsafe {
+            graph.launch(self.entered, stream, (&self.module.tasks[..], self.sections), &launch, &Backlogs::default())
+        };
         assert!(launched.unwrap());
         LAUNCHING.take().join(" ")
     }
