@@ -314,7 +314,7 @@ impl<'a> Description<'a> {
             let full = self.fills_device(what, task);
             let waits_for: Vec<usize> = match &what.tasks[task].behind {
                 // Two tasks that each fill the device gain nothing from running at once.
-                Some(behind) if !all_short && !(full && full_before) => {
+                Some(behind) if !(all_short || full && full_before) => {
                     behind.iter().filter_map(|b| (*b as usize).checked_sub(first)).collect()
                 }
                 _ => ends.clone(),

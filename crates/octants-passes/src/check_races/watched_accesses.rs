@@ -3,9 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use octants_analysis::{
-    Dependence, MemoryClasses, Place, Subscript, Synchronization as IndicesMeet, local_uses, runs_once, trace_address,
-};
+use octants_analysis::{Conflict, Dependence, MemoryClasses, Place, Subscript, local_uses, runs_once, trace_address};
 use octants_diag::Span;
 use octants_ir::{
     BlockId, Body, BufferId, Effect, ForLoop, FuncId, Kernel, Layout, LocalId, MemorySpace, Op, ThreadScope, ValueId,
@@ -309,7 +307,7 @@ impl Search<'_> {
         }
         // Elements of an array with strides may be the same memory, but then its creator intends that.
         let axes = dependence.between_iterations(around, &a.axes, &b.axes).axes;
-        !(axes.contains(&IndicesMeet::Apart) || axes.iter().all(|meeting| *meeting == IndicesMeet::Own))
+        !(axes.contains(&Conflict::Apart) || axes.iter().all(|conflict| *conflict == Conflict::SameIteration))
     }
 }
 
