@@ -256,7 +256,7 @@ mod tests {
             ("(n = 1, x = [[1, 2]]) -> prints \"at 2\"", "it prints [\"at 0\"]"),
             ("(n = 1, x = [[1, 2]]) -> fails \"negative\"", "it ends with ``"),
             ("(n = -1, x = []) -> return 1", "n is negative"),
-            ("(n = 1, x = []) -> x = []", "is outside"),
+            ("(n = 1, x = []) -> x = []", "is out of bounds"),
             ("(n = 1) -> return 1", "`x` is not given"),
             ("(n = 1, x = [1, 2]) -> return 1", "`x` takes 4 scalars, not 2"),
             ("(m = 1, x = []) -> return 1", "nothing has the name `m`"),
