@@ -70,6 +70,9 @@ def is_initialized() -> bool:
 def generation() -> int:
     """Counts `init` and `reset`."""
 
+def requested_arch() -> str | None:
+    """The device that the environment asks for, if it asks for one."""
+
 def program_serial() -> int:
     """The serial number of this thread's current program, which is never reused; 0 without a program."""
 
@@ -404,7 +407,11 @@ class Buffer:
 
     @property
     def alive(self) -> bool:
-        """Whether the program that made it still runs."""
+        """Whether the program that made it still runs, and it is not retired."""
+
+    def retire(self, reason: str) -> None:
+        """Ends its use by kernels and by the host; `reason` is the message of errors. The memory is freed when the last
+        kernel that was compiled for it is gone."""
 
     def wait(self, write: bool = False) -> None:
         """Waits until the host may read the memory: for the streams whose work writes to it, and no others. With

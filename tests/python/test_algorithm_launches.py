@@ -374,6 +374,7 @@ def test_in_a_loop_by_what_is_in_memory() -> None:
         (lambda x: launch.reduce(x, x, "pow"), ValueError, "`op` must be one of add"),
         (lambda x: launch.reduce(x, x, max), ValueError, "needs `identity`"),
         (lambda x: launch.reduce(zeros(4, "u1"), x), NotImplementedError, "not u1"),
+        (lambda x: launch.inclusive_scan(qd.Vector.field(2, qd.i32, 8), x), NotImplementedError, "vectors or matrices"),
         (lambda x: launch.sort(x, zeros(3, "i32")), ValueError, "`values` has 3 elements, but 4 are needed"),
         (lambda x: launch.sort(x, n=5), ValueError, "must be from 0 to 4"),
         (lambda x: launch.sort(qd.ndarray(qd.i32, (2, 2))), ValueError, "one-dimensional"),

@@ -137,3 +137,38 @@ def test_later_tasks_of_the_launch_are_not_executed(program):
     # The launches after it are.
     two_tasks(x, 1000)
     np.testing.assert_array_equal(x.to_numpy(), [2] * 1000)
+
+
+@qd.func
+def element(x, i):
+    return x[i]
+
+
+@qd.func
+def twice(x, i):
+    return 2 * element(x, i)
+
+
+def test_a_failed_check_in_a_function_names_the_line_of_the_kernel():
+    qd.init(arch=qd.cpu, debug=True)
+    x = qd.field(qd.i32, 4)
+
+    @qd.kernel
+    def read(bad: qd.i32) -> qd.i32:
+        a = twice(x, 1)
+        b = twice(x, bad)
+        return a + b
+
+    @qd.kernel
+    def solve() -> qd.f32:
+        return qd.solve(qd.Matrix([[1.0, 2.0], [2.0, 4.0]]), qd.Vector([1.0, 2.0]))[0]
+
+    first = read.fn.__code__.co_firstlineno
+    with pytest.raises(
+        AssertionError, match=rf"test_failed_checks\.py:\d+, called at .*test_failed_checks\.py:{first + 3}"
+    ):
+        read(9)
+    line = solve.fn.__code__.co_firstlineno + 2
+    with pytest.raises(AssertionError, match=rf"_linalg\.py:\d+, called at .*test_failed_checks\.py:{line}"):
+        solve()
+    qd.reset()

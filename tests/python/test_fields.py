@@ -644,3 +644,75 @@ def test_elements_of_truth_values_read_as_numbers_in_python():
         assert vector[0].to_list() == [1, 0]
         assert f"{vector[0][0]}" == "1"
     assert f"{whole().a} {record(True, 2).a}" == "1 1"
+
+
+def test_kernels_of_a_destroyed_tree_are_refused():
+    builder = qd.FieldsBuilder()
+    x, other = qd.field(qd.i32, name="heights"), qd.field(qd.i32, 3)
+    builder.dense(qd.i, 3).place(x)
+    tree = builder.finalize()
+
+    @qd.kernel
+    def captured() -> qd.i32:
+        total = 0
+        for i in x:
+            total += x[i]
+        return total
+
+    @qd.kernel
+    def fill(field: qd.template()):
+        for i in field:
+            field[i] = 1
+
+    fill(x)
+    fill(other)
+    assert captured() == 3
+    tree.destroy()
+    where = r"has been destroyed: that of the FieldsBuilder created at .*test_fields\.py:\d+ \(with `heights`\)"
+    for call in (captured, lambda: fill(x), lambda: x[0], x.to_numpy, tree.destroy):
+        with pytest.raises(qd.OctantsRuntimeError, match=where):
+            call()
+    fill(other)
+    assert other.to_numpy().sum() == 3
+
+
+def test_components_have_brackets_of_their_own():
+    x, matrices, array = (
+        qd.Vector.field(3, qd.f32, 4),
+        qd.Matrix.field(2, 2, qd.f32, 4),
+        qd.Vector.ndarray(3, qd.f32, 4),
+    )
+
+    @qd.kernel
+    def store():
+        x[0, 1] = 7.0
+
+    @qd.kernel
+    def load() -> qd.f32:
+        return matrices[0, 1, 1]
+
+    @qd.kernel
+    def load_from_array(a: qd.types.ndarray()) -> qd.f32:
+        return a[0, 1]
+
+    for call in (store, load, lambda: load_from_array(array)):
+        with pytest.raises(qd.OctantsIndexError, match=r"with dim 1 accessed with indices of dim [23]"):
+            call()
+
+
+def test_placing_again_tells_where_the_field_was_made():
+    x = qd.field(qd.f32, name="x")
+    assert qd.root.place(x) is None
+    with pytest.raises(qd.OctantsRuntimeError, match=r"the field x, created at .*test_fields\.py:\d+, has been placed"):
+        qd.root.place(x)
+    assert qd.root.dense(qd.i, 3).place(qd.field(qd.f32)) is not None
+
+
+def test_arguments_of_fields_are_checked():
+    for call, message in (
+        (lambda: qd.field(qd.f32, 3, foo=1), r"qd\.field\(\) has no keyword `foo`"),
+        (lambda: qd.Vector.field(qd.f32, 3, 4), r"must be an integer, got f32.*qd\.Vector\.field\(n, dtype"),
+        (lambda: qd.field(qd.f32, (3, 4), order=1), "order must be a string"),
+    ):
+        with pytest.raises((TypeError, qd.OctantsSyntaxError), match=message):
+            call()

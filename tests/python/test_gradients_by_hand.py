@@ -207,3 +207,55 @@ def test_outside_debug_mode_nothing_is_recorded(request):
     assert measure._specialization_count() == 1
     count[None] = 5
     assert gradient(measure, (x, loss, count)) == 5
+
+
+def test_a_gradient_that_computes_nothing_is_an_error():
+    x, y, z = qd.field(qd.f64, 4), qd.field(qd.f64, ()), qd.field(qd.f64, 4, needs_grad=True)
+
+    @qd.kernel
+    def total():
+        for i in x:
+            y[None] += x[i] * x[i]
+
+    @qd.kernel
+    def total_of_both():
+        for i in x:
+            y[None] += x[i] * z[i]
+
+    total()
+    with pytest.raises(
+        qd.OctantsRuntimeError, match="the gradient of kernel `total` computes nothing: no field or array"
+    ):
+        total.grad()
+    total_of_both()
+    total_of_both.grad()
+
+    @qd.kernel
+    def of_array(a: qd.types.ndarray(), b: qd.types.ndarray()):
+        for i in a:
+            b[0] += a[i]
+
+    a, b = qd.ndarray(qd.f64, 4, needs_grad=True), qd.ndarray(qd.f64, 1, needs_grad=True)
+    plain = qd.ndarray(qd.f64, 4)
+    of_array(a, b)
+    of_array.grad(a, b)
+    with pytest.raises(qd.OctantsRuntimeError, match="computes nothing"):
+        of_array.grad(plain, qd.ndarray(qd.f64, 1))
+
+
+def test_a_tape_skips_kernels_without_gradients():
+    x, loss, other = qd.field(qd.f64, (), needs_grad=True), qd.field(qd.f64, (), needs_grad=True), qd.field(qd.f64, ())
+
+    @qd.kernel
+    def without():
+        other[None] = 3.0
+
+    @qd.kernel
+    def square():
+        loss[None] += x[None] ** 2
+
+    x[None] = 3.0
+    with qd.ad.Tape(loss):
+        without()
+        square()
+    assert x.grad[None] == 6.0

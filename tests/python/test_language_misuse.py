@@ -859,3 +859,129 @@ def test_fields_are_no_operands_of_functions_in_python():
         with pytest.raises(TypeError, match="ScalarField"):
             call()
     assert qd.sin(np.float32(0)) == 0
+
+
+def test_messages_about_results():
+    S = qd.types.struct(a=qd.i32)
+    T = qd.types.struct(b=qd.f32)
+
+    @qd.kernel
+    def other_struct() -> S:
+        return T(b=1.0)
+
+    @qd.kernel
+    def text() -> str:
+        return "a"
+
+    @qd.kernel
+    def one_of_two() -> tuple[qd.i32, qd.f32]:
+        return 1
+
+    refused(other_struct, error=qd.OctantsTypeError, match=r"\(type=struct of b: f32\) .* type struct of a: i32")
+    refused(text, error=qd.OctantsTypeError, match="`str` is not a type that kernels support")
+    refused(one_of_two, error=qd.OctantsTypeError, match="the kernel returns one value, but its annotation has 2")
+
+
+def test_an_unknown_attribute_of_a_vector_gets_no_advice_to_call_it():
+    x = qd.field(qd.i32, ())
+
+    @qd.kernel
+    def unknown():
+        x[None] = qd.Vector([1, 2]).foo
+
+    @qd.kernel
+    def method():
+        x[None] = qd.Vector([1, 2]).sum
+
+    with pytest.raises(AttributeError, match="has no attribute `foo`") as raised:
+        unknown()
+    assert "help" not in str(raised.value)
+    refused(method, error=AttributeError, match=r"call the method: `sum\(\)`")
+
+
+def test_conditions_of_graphs_stand_alone():
+    counter, several = qd.field(qd.i32, ()), qd.Vector.field(2, qd.i32, ())
+
+    @qd.kernel(graph=True)
+    def combined(n: qd.i32):
+        while qd.graph.do_while(counter) and n > 1:
+            counter[None] = 0
+
+    @qd.kernel(graph=True)
+    def of_vector():
+        if qd.graph.cond(several):
+            counter[None] = 0
+
+    refused(combined, 3, error=qd.OctantsSyntaxError, match=r"do_while\(...\) must be the whole condition of a `while`")
+    refused(of_vector, error=qd.OctantsTypeError, match="the array must be a 0-dimensional i32 ndarray")
+
+
+def test_members_that_are_searched_in_variables_get_advice():
+    @qd.kernel
+    def search() -> qd.i32:
+        a = [1, 2]
+        r = 0
+        if qd.static(1 in a):
+            r = 1
+        return r
+
+    refused(search, error=qd.OctantsTypeError, match=r"keep the list at compile time: `a = qd\.static\(\[1, 2\]\)`")
+
+
+def test_library_functions_are_named_as_they_are_called():
+    x, total, scratch = qd.field(qd.i32, 8), qd.field(qd.i32, 1), qd.field(qd.u32, 1024)
+
+    @qd.kernel
+    def reduce():
+        qd.algorithms.reduce_add(x, total, scratch, 8, 1)
+
+    @qd.kernel
+    def scan():
+        qd.algorithms.exclusive_scan_add(x, total, scratch, 8, 1)
+
+    refused(reduce, error=qd.OctantsSyntaxError, match="Missing argument 'log256_max_n' of `reduce_add`")
+    refused(scan, error=qd.OctantsSyntaxError, match="Missing argument 'log256_max_n' of `exclusive_scan_add`")
+    with pytest.raises(qd.OctantsScopeError, match="`zeros` is a @qd.func"):
+        qd.simt.Tile16x16.zeros(dtype=qd.f32)
+
+
+def test_functions_on_fields_in_python_are_refused():
+    x = qd.field(qd.f32, 4)
+    for call in (lambda: qd.sin(x), lambda: qd.floor(x), lambda: qd.max(x, x), lambda: qd.pow(x, 2)):
+        with pytest.raises(qd.OctantsTypeError, match="ScalarField is no operand of mathematical functions in Python"):
+            call()
+    assert [type(qd.max(1.5, 2)), type(qd.min(2, 2.5)), type(qd.max(1, 2))] == [float, float, int]
+
+
+def test_atomic_operations_on_bits_take_integers():
+    x = qd.field(qd.i32, ())
+
+    @qd.kernel
+    def bits():
+        qd.atomic_and(x[None], 1.5)
+
+    refused(bits, error=qd.OctantsTypeError, match="'atomic_and' requires integer operands, got f32")
+
+
+def test_a_slice_is_loaded_into_a_tile_by_a_slice():
+    f = qd.field(qd.f32, (16, 16))
+
+    @qd.kernel
+    def load():
+        qd.loop_config(block_dim=32)
+        for _ in range(32):
+            t = qd.simt.Tile16x16.zeros(dtype=qd.f32)
+            t = f[0:16, 0:16]
+            f[0:16, 0:16] = t
+
+    refused(load, error=qd.OctantsSyntaxError, match=r"load the slice into the tile: `t\[:\] = a\[r0:r1, c0:c1\]`")
+
+
+def test_structs_have_the_members_of_their_type():
+    S = qd.types.struct(a=qd.i32, b=qd.f32)
+    for call, message in (
+        (lambda: S(1, 2, 3), "has 2 members, but 3 values are given"),
+        (lambda: S(a=1, zz=2), "has no member `zz`"),
+    ):
+        with pytest.raises(qd.OctantsTypeError, match=message):
+            call()

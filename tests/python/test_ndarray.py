@@ -214,7 +214,7 @@ def test_an_index_outside_a_clamped_array_means_the_nearest_element():
 
     @qd.kernel
     def component(x: Clamped, i: qd.i64, k: qd.i32) -> qd.f32:
-        return x[i][k] + 100 * x[i, k]
+        return x[i][k] + 100 * x[i][k]
 
     @qd.kernel
     def write(x: Clamped, i: qd.u8, by: qd.i32):
@@ -319,3 +319,13 @@ def test_tensors_of_integers_have_no_gradient(backend):
     pairs = qd.Vector.tensor(2, qd.i32, 3, backend=backend, needs_grad=True)
     values = qd.tensor(qd.f32, 3, backend=backend, needs_grad=True)
     assert [x.has_grad() for x in (counts, pairs, values)] == [False, False, True]
+
+
+def test_the_classes_of_ndarrays_make_ndarrays():
+    for made, element_shape in (
+        (qd.ScalarNdarray(qd.f32, (3,)), ()),
+        (qd.VectorNdarray(3, qd.f32, (3,)), (3,)),
+        (qd.MatrixNdarray(2, 4, qd.f32, shape=(3,)), (2, 4)),
+    ):
+        assert (made.shape, tuple(made.element_shape), made.dtype) == ((3,), element_shape, qd.f32)
+        assert made.to_numpy().shape == (3, *element_shape)

@@ -360,3 +360,13 @@ def test_blocks_of_streams_run_one_after_the_other():
         assert x.to_numpy().tolist() == [1, 2, 7]
     with pytest.raises(qd.OctantsScopeError, match="belongs in a kernel"):
         qd.stream_parallel()
+
+
+@pytest.mark.parametrize("variable", ["QD_ARCH", "OCTANTS_ARCH"])
+def test_the_environment_asks_for_it(variable, monkeypatch):
+    monkeypatch.setenv(variable, "python")
+    qd.init()
+    assert qd.lang.impl.current_cfg().arch == qd.python
+    qd.init(arch=qd.cpu)
+    assert qd.lang.impl.current_cfg().arch != qd.python
+    qd.reset()

@@ -121,3 +121,20 @@ def test_numbers_in_messages_of_assertions():
         check(-1.5, -0.1, 3, 4)
     with pytest.raises(AssertionError, match=r"^-10000000000.0 ff 255.0"):
         formatted(-1e10, 255)
+
+
+def test_percent_formats_as_python_does(capfd):
+    @qd.kernel
+    def show(x: qd.f32, i: qd.i32):
+        print("%d|%s|%5d|%f|%d" % (x, i, -x, i, 2.75))
+        print("%x|%d" % (i, i), "%d" % True)
+
+    @qd.kernel
+    def hexadecimal(x: qd.f32):
+        print("%x" % x)
+
+    show(1.5, 12)
+    qd.sync()
+    assert capfd.readouterr().out == "1|12|   -1|12.000000|2\nc|12 1\n"
+    with pytest.raises(qd.OctantsTypeError, match="`%x` is for integers, not for f32"):
+        hexadecimal(1.0)

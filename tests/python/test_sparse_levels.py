@@ -600,3 +600,41 @@ def test_random_trees(seed):
             model.deactivate_all(draw.randrange(len(model.levels)))
             assert visited(x) == model.expected()
             assert not x.to_numpy().any()
+
+
+def test_indices_of_levels_are_checked_in_debug_mode():
+    qd.init(arch=qd.cpu, debug=True)
+    x, y = qd.field(qd.f32), qd.field(qd.f32)
+    cells = qd.root.pointer(qd.ij, 4)
+    cells.place(x)
+    lists = qd.root.dense(qd.i, 4).dynamic(qd.j, 8)
+    lists.place(y)
+
+    @qd.kernel
+    def is_active(i: qd.i32, j: qd.i32) -> qd.i32:
+        return qd.is_active(cells, [i, j])
+
+    @qd.kernel
+    def activate(i: qd.i32, j: qd.i32):
+        qd.activate(cells, [i, j])
+
+    @qd.kernel
+    def deactivate(i: qd.i32, j: qd.i32):
+        qd.deactivate(cells, [i, j])
+
+    @qd.kernel
+    def append(i: qd.i32, j: qd.i32):
+        qd.append(lists, [i], 1.0)
+
+    @qd.kernel
+    def length(i: qd.i32, j: qd.i32) -> qd.i32:
+        return qd.length(lists, [i])
+
+    activate(3, 3)
+    assert (is_active(3, 3), is_active(0, 3)) == (1, 0)
+    for kernel in (is_active, activate, deactivate, append, length):
+        for index in ((9, 9), (4, 0), (-1, 0)) + (() if kernel in (append, length) else ((0, 9),)):
+            with pytest.raises(AssertionError, match="Out of bound access"):
+                kernel(*index)
+    with pytest.raises(AssertionError, match=r"qd\.is_active of .* at \[0, 9\] with bounds \(4, 4\)"):
+        is_active(0, 9)

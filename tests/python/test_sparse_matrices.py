@@ -122,7 +122,7 @@ def test_elements_of_a_builder_take_additions_alone():
                 builder[i * 0.5, 0] += 1.0
 
     for literal in (True, False):
-        with pytest.raises(qd.OctantsTypeError, match=r"unsupported operand type\(s\) for '?\|'?.*float|f32") as caught:
+        with pytest.raises(qd.OctantsTypeError, match="must be an integer, not (a float|f32)") as caught:
             float_indices(builder, literal)
         assert "builder[i" in str(caught.value)
     with pytest.raises(qd.OctantsRuntimeError, match=r"needed .*SparseMatrixBuilder"):

@@ -157,7 +157,7 @@ fn compare_and_swap_stores_on_a_match() {
 #[test]
 fn prints_pass_raw_bits_and_describe_them() {
     let mut b = Builder::new();
-    b.span = octants_diag::Span { file: 0, start: 12, end: 14 };
+    b.span = octants_diag::Span { file: 0, start: 12, end: 14, call: 0 };
     let (x, v) = (b.float(1.5, Scalar::F32), b.int(-2, Scalar::I64));
     let t = b.int(1, Scalar::U1);
     let v = b.push(Op::MakeTensor(vec![v, v]), Type::Vector(Scalar::I64, 2));

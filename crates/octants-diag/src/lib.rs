@@ -26,6 +26,27 @@ pub struct Span {
     pub start: u32,
     /// One past the last byte.
     pub end: u32,
+    /// For code of a function that is inlined in the kernel: one more than the first byte of the call in the kernel's
+    /// text, which is file 0. Otherwise 0.
+    pub call: u32,
+}
+
+impl Span {
+    /// The same place in code that a call brings in.
+    pub fn inlined_at(self, call: Span) -> Span {
+        match call {
+            Span { call: outer, .. } if outer != 0 => Span { call: outer, ..self },
+            Span { file: 0, start, .. } => Span { call: start + 1, ..self },
+            // The call is in another function.
+            _ => self,
+        }
+    }
+
+    /// The call in the kernel that brings in this code.
+    pub fn outermost_call(self) -> Option<Span> {
+        let start = self.call.checked_sub(1)?;
+        Some(Span { file: 0, start, end: start, call: 0 })
+    }
 }
 
 /// All the files of one compilation; [`Span::file`] indexes it.
@@ -68,11 +89,15 @@ impl Sources {
         Some(Position { line, column })
     }
 
-    /// `path:line` of a span, for run-time messages.
+    /// `path:line` of a span, for run-time messages; of inlined code also that of the kernel's call.
     pub fn location(&self, span: Span) -> String {
-        match (self.get(span.file), self.position(span)) {
+        let line = match (self.get(span.file), self.position(span)) {
             (Some(file), Some(p)) => format!("{}:{}", file.path, p.line),
             _ => String::from("<unknown>"),
+        };
+        match span.outermost_call() {
+            Some(call) => format!("{line}, called at {}", self.location(call)),
+            None => line,
         }
     }
 }
@@ -240,7 +265,7 @@ mod tests {
             text: "def k():\n    x = a + b\n".into(),
             first_line: 10,
         }));
-        let span = Span { file, start: 17, end: 22 };
+        let span = Span { file, start: 17, end: 22, call: 0 };
         let mut d = Diagnostic::new(Code::Name, span, "`a` is not defined").with_hint("define it");
         d.root = "k".into();
         assert_eq!(
@@ -254,7 +279,7 @@ mod tests {
         let file = sources.add(Arc::new(SourceFile { path: "a.py".into(), text: text.into(), first_line: 1 }));
         let start = text.find(from).unwrap() as u32;
         let end = text.rfind(to).unwrap() + to.len();
-        let d = Diagnostic::new(Code::Name, Span { file, start, end: end as u32 }, "wrong");
+        let d = Diagnostic::new(Code::Name, Span { file, start, end: end as u32, call: 0 }, "wrong");
         d.render(&sources).replacen("\nFile \"a.py\", line 1:", "", 1)
     }
 

@@ -453,10 +453,10 @@ program k -> f32 {
         let places = sources("a.py", 1);
         let options = CodegenOptions::default();
         let of = |program: &Program| key(program, &places, &options, &CodeTarget::Host);
-        let moved = with(PROGRAM, |p| p.functions[0].body.insts[1].span = Span { file: 0, start: 2, end: 3 });
+        let moved = with(PROGRAM, |p| p.functions[0].body.insts[1].span = Span { file: 0, start: 2, end: 3, call: 0 });
         assert_eq!(of(&moved), of(&parse(PROGRAM)));
         let printing = with(PROGRAM, |p| {
-            p.tasks[0].body.insts.iter_mut().for_each(|i| i.span = Span { file: 0, start: 2, end: 3 });
+            p.tasks[0].body.insts.iter_mut().for_each(|i| i.span = Span { file: 0, start: 2, end: 3, call: 0 });
         });
         assert_ne!(of(&printing), of(&parse(PROGRAM)), "the line of an assertion is in the artifact");
     }

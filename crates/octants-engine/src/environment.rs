@@ -17,6 +17,12 @@ pub fn apply_environment(config: &mut Config) -> Result<(), Error> {
     [QUADRANTS, OWN].into_iter().try_for_each(|prefix| apply(config, prefix, |name| std::env::var(name).ok()))
 }
 
+/// The text of `OCTANTS_ARCH`, or else of `QD_ARCH`.
+pub fn requested_arch() -> Option<String> {
+    let read = |prefix| std::env::var(format!("{prefix}ARCH")).ok().filter(|text| !text.is_empty());
+    [OWN, QUADRANTS].into_iter().find_map(read)
+}
+
 /// Whether `QD_DUMP_IR` or `OCTANTS_DUMP_IR` requests the stages of every compiled kernel. Read at each compilation, so
 /// that a program may enable it for some kernels.
 pub fn dumps_stages() -> bool {
@@ -58,7 +64,8 @@ fn apply(config: &mut Config, prefix: &str, read: impl Fn(&str) -> Option<String
     for name in config::names() {
         let variable = format!("{prefix}{}", name.to_uppercase());
         let Some(text) = read(&variable) else { continue };
-        if text.is_empty() {
+        // Kernels as plain Python are no device: the package asks for them by `requested_arch`.
+        if text.is_empty() || (name == "arch" && text == "python") {
             continue;
         }
         config.set(name, &meant(name, parse(&text))).map_err(|e| match e {

@@ -34,9 +34,11 @@ pub fn parse_function(file: &SourceFile, index: u32) -> Result<Vec<Stmt>> {
             "a kernel or function must be written with `def`",
         )
         .with_hint("lambdas and generated functions cannot be compiled")),
-        None => {
-            Err(Diagnostic::new(Code::Syntax, Span { file: index, start: 0, end: 0 }, "expected a function definition"))
-        }
+        None => Err(Diagnostic::new(
+            Code::Syntax,
+            Span { file: index, ..Span::default() },
+            "expected a function definition",
+        )),
     }
 }
 
@@ -52,6 +54,7 @@ impl Convert<'_> {
             file: self.file,
             start: u32::from(range.start()).saturating_sub(self.shift),
             end: u32::from(range.end()).saturating_sub(self.shift),
+            call: 0,
         }
     }
 

@@ -16,8 +16,9 @@ pub struct Facts {
     pub assigned_in: HashSet<String>,
     /// A `return` inside a `while`, a `for` or an `if` that is not `qd.static`.
     pub nested_return: bool,
-    /// Has a `for` or `while`.
-    pub has_loops: bool,
+    /// Has a loop whose iterations or rounds are tasks if the function is inlined at the top level of a kernel: outside
+    /// run-time control flow, and without `loop_config(serialize=True)`.
+    pub task_loop: bool,
     /// Has a `for` that is not marked as unrolled by `qd.static`: it would be parallel at the top level of a kernel.
     pub runtime_for: bool,
     /// Expressions and statements; those in unrolled loops count several times.
@@ -42,8 +43,9 @@ pub fn of(body: &[Stmt]) -> Facts {
 }
 
 fn stmts(body: &[Stmt], nested: bool, f: &mut Facts) {
-    for s in body {
+    for (i, s) in body.iter().enumerate() {
         f.size += f.repeats;
+        let is_serial = i > 0 && serializes(&body[i - 1]);
         match &s.kind {
             StmtKind::Expr(e) => expr(e, f),
             StmtKind::Assign(targets, value) => {
@@ -69,11 +71,11 @@ fn stmts(body: &[Stmt], nested: bool, f: &mut Facts) {
                 stmts(b, nested, f);
             }
             StmtKind::For(t, iter, body, _) => {
-                f.has_loops = true;
                 target(t, f);
                 expr(iter, f);
                 let is_static = is_static_call(iter);
                 f.runtime_for |= !is_static;
+                f.task_loop |= !is_static && !nested && !is_serial;
                 let repeats = f.repeats;
                 if is_static {
                     f.repeats = (repeats * UNROLLED).min(1 << 16);
@@ -82,7 +84,7 @@ fn stmts(body: &[Stmt], nested: bool, f: &mut Facts) {
                 f.repeats = repeats;
             }
             StmtKind::While(test, body, _) => {
-                f.has_loops = true;
+                f.task_loop |= !nested && is_call_of(test, "do_while");
                 expr(test, f);
                 stmts(body, true, f);
             }
@@ -97,6 +99,16 @@ fn stmts(body: &[Stmt], nested: bool, f: &mut Facts) {
             StmtKind::Pass | StmtKind::Break | StmtKind::Continue | StmtKind::Unsupported(_) => {}
         }
     }
+}
+
+/// A call of `loop_config` that makes the loop after it serial.
+fn serializes(s: &Stmt) -> bool {
+    let StmtKind::Expr(Expr { kind: ExprKind::Call(func, arguments), .. }) = &s.kind else { return false };
+    let is_config = path(func).last().is_some_and(|name| name == "loop_config");
+    let is_set = |(name, value): &(Option<String>, Expr)| {
+        name.as_deref() == Some("serialize") && value.kind == ExprKind::Bool(true)
+    };
+    is_config && arguments.keywords.iter().any(is_set)
 }
 
 /// A `break`, `continue` or `return` in the body of a loop may leave it, or end an iteration of it.

@@ -22,7 +22,7 @@ pub fn append_shaped_loop(kernel: &mut Kernel, seed: u64) {
     kernel.body = b.body;
     let mark = |body: &mut Body| {
         body.insts.iter_mut().enumerate().for_each(|(i, inst)| {
-            inst.span = Span { file: 0, start: i as u32, end: i as u32 + 1 };
+            inst.span = Span { file: 0, start: i as u32, end: i as u32 + 1, call: 0 };
         });
     };
     kernel.functions.iter_mut().for_each(|f| mark(&mut f.body));

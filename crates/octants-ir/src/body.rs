@@ -178,6 +178,8 @@ pub struct Builder {
     cursor: BlockId0,
     /// Given to instructions built from here on.
     pub span: Span,
+    /// The call whose function is being inlined.
+    pub call: Option<Span>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -218,7 +220,8 @@ impl Builder {
     /// Appends any instruction. Instructions after a terminator are kept in the arena but not placed.
     pub fn push(&mut self, op: Op, ty: Type) -> ValueId {
         let dead = self.is_terminated();
-        let v = self.body.add_inst(op, ty, self.span);
+        let span = self.call.map_or(self.span, |call| self.span.inlined_at(call));
+        let v = self.body.add_inst(op, ty, span);
         if !dead {
             let cursor = self.cursor().index();
             self.body.blocks[cursor].push(v);

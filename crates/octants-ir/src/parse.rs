@@ -401,7 +401,7 @@ impl BodyParser {
         p.sign(":")?;
         let start = p.int()?;
         p.sign("..")?;
-        Ok(Span { file, start, end: p.int()? })
+        Ok(Span { file, start, end: p.int()?, call: 0 })
     }
 
     fn block(&mut self, p: &mut Parser) -> Parsed<BlockId> {

@@ -213,7 +213,8 @@ fn inline_in(body: &mut Body, functions: &[Function], chosen: &[bool]) {
             match &body.inst(v).op {
                 Op::Call(f, args) if chosen[f.index()] => {
                     let (callee, args) = (&functions[f.index()].body, args.clone());
-                    let mut copy = Copy { callee, args, body, values: HashMap::new(), locals: HashMap::new() };
+                    let call = body.inst(v).span;
+                    let mut copy = Copy { callee, args, call, body, values: HashMap::new(), locals: HashMap::new() };
                     results.extend(copy.run(BlockId(block as u32)).map(|result| (v, result)));
                 }
                 _ => body.blocks[block].push(v),
@@ -237,6 +238,7 @@ fn inline_in(body: &mut Body, functions: &[Function], chosen: &[bool]) {
 struct Copy<'a> {
     callee: &'a Body,
     args: Vec<ValueId>,
+    call: octants_diag::Span,
     body: &'a mut Body,
     values: HashMap<ValueId, ValueId>,
     locals: HashMap<LocalId, LocalId>,
@@ -263,7 +265,7 @@ impl Copy<'_> {
     }
 
     fn push(&mut self, to: BlockId, op: Op, ty: Type, span: octants_diag::Span) -> ValueId {
-        let v = self.body.add_inst(op, ty, span);
+        let v = self.body.add_inst(op, ty, span.inlined_at(self.call));
         self.body.blocks[to.index()].push(v);
         v
     }

@@ -17,7 +17,7 @@ fn an_overflow_report_quotes_the_line() {
 
     let mut b = Builder::new();
     let n = b.push(Op::Param(0), Type::I32);
-    b.span = Span { file, start, end: start + 5 };
+    b.span = Span { file, start, end: start + 5, call: 0 };
     let sum = b.binary(BinaryOp::Add, n, n);
     b.push(Op::Return(Some(sum)), Type::Unit);
     let params = vec![Param { name: "n".into(), ty: Type::Scalar(Scalar::I32) }];

@@ -1,5 +1,7 @@
 //! [`Buffer`]: device memory as a Python object, and on the CPU as a writable view for numpy.
 
+use std::sync::OnceLock;
+
 use octants_engine::runtime::{self, CopiedRange, PinnedBuffer};
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::{PyBufferError, PyValueError};
@@ -16,6 +18,8 @@ use crate::{detached, dlpack, errors, host_work, program, program_functions, str
 pub struct Buffer {
     memory: runtime::Buffer,
     serial: u64,
+    /// Why it may no longer be used.
+    retired: OnceLock<String>,
 }
 
 impl Buffer {
@@ -24,12 +28,15 @@ impl Buffer {
         let program = program::require(py)?;
         let memory =
             detached::working(py, || program.session.allocate(bytes)).map_err(|e| errors::from_engine(py, e))?;
-        Ok(Buffer { memory, serial: program.serial })
+        Ok(Buffer { memory, serial: program.serial, retired: OnceLock::new() })
     }
 
     /// Address on the device.
     #[inline]
     pub fn address(&self, py: Python<'_>) -> PyResult<u64> {
+        if let Some(reason) = self.retired.get() {
+            return Err(errors::runtime_error(py, reason));
+        }
         self.memory.ptr().map_err(|_| errors::dead_object(py, "array"))
     }
 
@@ -60,10 +67,10 @@ impl Buffer {
         program_functions::sync_one(py, &*program::require_of(py, self.serial, "array")?)
     }
 
-    /// Whether the program that made it still runs.
+    /// Whether it may be used: the program that made it still runs, and it is not retired.
     #[inline]
     pub fn is_alive(&self) -> bool {
-        self.memory.alive()
+        self.memory.alive() && self.retired.get().is_none()
     }
 }
 
@@ -92,7 +99,7 @@ impl Buffer {
         let program = program::require(py)?;
         let allocate = || program.session.device().allocate_sparse(bytes).map_err(octants_engine::Error::from);
         let memory = detached::working(py, allocate).map_err(|e| errors::from_engine(py, e))?;
-        Ok(Buffer { memory, serial: program.serial })
+        Ok(Buffer { memory, serial: program.serial, retired: OnceLock::new() })
     }
 
     /// The number of the program whose memory it is.
@@ -115,7 +122,14 @@ impl Buffer {
         self.address(py)
     }
 
-    /// Whether the program that made it still runs.
+    /// Ends its use by kernels and by the host; the reason is the message of errors. The memory is freed when the last
+    /// kernel that was compiled for it is gone.
+    fn retire(&self, reason: String) {
+        // Only the first reason counts.
+        let _ = self.retired.set(reason);
+    }
+
+    /// Whether the program that made it still runs, and it is not retired.
     #[getter]
     fn alive(&self) -> bool {
         self.is_alive()

@@ -5,6 +5,7 @@ use pyo3::exceptions::PyNameError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
+use crate::errors;
 use crate::names::text_attribute;
 
 /// The value of an expression. If that is a string, evaluates it again: quoted annotations under `from __future__
@@ -35,10 +36,24 @@ pub fn evaluate_annotations(function: &Bound<'_, PyAny>) -> PyResult<()> {
         match evaluate(&text, &globals, &locals) {
             Ok(value) => annotations.set_item(name, value)?,
             Err(e) if e.is_instance_of::<PyNameError>(py) => {}
-            Err(e) => return Err(e),
+            Err(e) => return Err(invalid_text(function, &text, &e.value(py).to_string())),
         }
     }
     Ok(())
+}
+
+/// The error about an annotation that is a string and cannot be evaluated. Names the line of the function.
+pub fn invalid_text(function: &Bound<'_, PyAny>, annotation: &Bound<'_, PyAny>, why: &str) -> PyErr {
+    let py = function.py();
+    let name = text_attribute(function, pyo3::intern!(py, "__qualname__")).unwrap_or_default();
+    let text = annotation.str().map_or_else(|_| String::from("?"), |text| text.to_string());
+    let place = function.getattr(pyo3::intern!(py, "__code__")).and_then(|code| {
+        let file: String = code.getattr(pyo3::intern!(py, "co_filename"))?.extract()?;
+        let line: u32 = code.getattr(pyo3::intern!(py, "co_firstlineno"))?.extract()?;
+        Ok(format!(" ({file}:{line})"))
+    });
+    let place = place.unwrap_or_default();
+    errors::syntax_error(py, format!("Invalid type annotation in `{name}`{place}: {why}, in `{text}`"))
 }
 
 /// The local variables of the enclosing functions and class bodies that are running.

@@ -119,7 +119,7 @@ impl Func {
         if plain_python::is_active() {
             return plain_python::run(slf.get().function(py), args, kwargs, Caller::Function);
         }
-        let name = function_name(slf.get().function(py));
+        let name = function_name(slf);
         Err(errors::exception(
             py,
             "OctantsScopeError",

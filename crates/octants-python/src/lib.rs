@@ -152,6 +152,7 @@ fn _octants(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(program_functions::sync, m)?)?;
     m.add_function(wrap_pyfunction!(program_functions::is_initialized, m)?)?;
     m.add_function(wrap_pyfunction!(program_functions::generation, m)?)?;
+    m.add_function(wrap_pyfunction!(program_functions::requested_arch, m)?)?;
     m.add_function(wrap_pyfunction!(program_functions::program_serial, m)?)?;
     m.add_function(wrap_pyfunction!(program_functions::program_serials, m)?)?;
     m.add_function(wrap_pyfunction!(program_functions::compiled_count, m)?)?;

@@ -200,6 +200,12 @@ pub fn generation() -> u64 {
     current_epoch()
 }
 
+/// The device that the environment asks for, if it asks for one.
+#[pyfunction]
+pub fn requested_arch() -> Option<String> {
+    octants_engine::environment::requested_arch()
+}
+
 /// The unique number of this thread's current program; 0 without one.
 #[pyfunction]
 pub fn program_serial() -> u64 {

@@ -13,7 +13,7 @@ use pyo3::types::{PyDict, PyString, PyTuple};
 use crate::annotation::{ParamKind, param_kind};
 use crate::back_ends::backends;
 use crate::errors;
-use crate::evaluate_annotations::{closure, evaluate};
+use crate::evaluate_annotations::{closure, evaluate, invalid_text};
 use crate::names::{function_name, marker, text_attribute};
 
 /// A declared parameter with its uninterpreted annotation.
@@ -133,6 +133,13 @@ pub fn check_annotations(function: &Bound<'_, PyAny>) -> PyResult<()> {
     }
     let config = Config::new(backends());
     for (i, p) in declaration(function)?.params.iter().enumerate() {
+        if let Some(a) = &p.annotation
+            && marker(a).as_deref() == Some("unpacked_vector")
+            && let Some(ParamKind::Refused(message)) = param_kind(a, &config)?
+        {
+            let name = function_name(function);
+            return Err(errors::syntax_error(py, format!("parameter `{}` of `{name}`: {message}", p.name)));
+        }
         // `typing.Any` means the same as no annotation. References are for functions only.
         if let Some(a) = &p.annotation
             && param_kind(a, &config)?.is_none()
@@ -176,13 +183,9 @@ fn meaning<'py>(function: &Bound<'py, PyAny>, annotation: Bound<'py, PyAny>) -> 
     let py = function.py();
     let globals = function.getattr(pyo3::intern!(py, "__globals__"))?;
     evaluate(&annotation, &globals, &closure(function)?).map_err(|e| {
-        if !e.is_instance_of::<PyNameError>(py) {
-            return e;
-        }
-        let name = text_attribute(function, pyo3::intern!(py, "__qualname__")).unwrap_or_default();
-        let text =
-            format!("Invalid type annotation in `{name}`: {}. Define its names before the function", e.value(py));
-        errors::syntax_error(py, text)
+        let why = format!("{}", e.value(py));
+        let hint = if e.is_instance_of::<PyNameError>(py) { " (define it before the function)" } else { "" };
+        invalid_text(function, &annotation, &format!("{why}{hint}"))
     })
 }
 

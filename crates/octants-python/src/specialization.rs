@@ -113,6 +113,8 @@ pub struct Specialization {
     pub may_record_trip_counts: bool,
     /// Some of its arrays may have a gradient.
     pub may_have_gradient: bool,
+    /// For derivatives: some of its arrays has the gradient or dual. Recalled code is taken to have.
+    pub has_shadow_buffers: bool,
     /// The gradient may depend on such a loop.
     pub records_trip_counts: AtomicBool,
     /// Launches are recorded for manual gradients.

@@ -289,7 +289,7 @@ impl<'py> PyWorld<'py> {
         let kernel = object.cast::<Kernel>().ok().map(|k| k.get());
         Ok(FuncSource {
             file: source_file(py, &function, &name)?,
-            name,
+            name: if kernel.is_some() { name } else { function_name(object) },
             params,
             returns: declared.returns.map(|r| self.handle(r)),
             requires_top_level,

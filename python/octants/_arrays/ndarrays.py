@@ -275,7 +275,10 @@ class Ndarray(WholeArray, _octants.Ndarray):
 
 
 class ScalarNdarray(Ndarray):
-    """An ndarray of scalars."""
+    """An ndarray of scalars. `ScalarNdarray(dtype, shape)` is `qd.ndarray(dtype, shape)`."""
+
+    def __new__(cls, dtype: Any, shape: Any) -> Any:
+        return make_ndarray(dtype, shape)
 
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, slice):
@@ -337,14 +340,20 @@ class _CompoundNdarray(Ndarray):
 
 
 class VectorNdarray(_CompoundNdarray):
-    """An ndarray of vectors."""
+    """An ndarray of vectors. `VectorNdarray(n, dtype, shape)` is `qd.Vector.ndarray(n, dtype, shape)`."""
+
+    def __new__(cls, n: int, dtype: Any, shape: Any) -> Any:
+        return make_matrix_ndarray((n,), dtype, shape, False)
 
     def __repr__(self) -> str:
         return f"<{self.n} Layout.AOS qd.Vector.ndarray>"
 
 
 class MatrixNdarray(_CompoundNdarray):
-    """An ndarray of matrices."""
+    """An ndarray of matrices. `MatrixNdarray(n, m, dtype, shape)` is `qd.Matrix.ndarray(n, m, dtype, shape)`."""
+
+    def __new__(cls, n: int, m: int, dtype: Any, shape: Any) -> Any:
+        return make_matrix_ndarray((n, m), dtype, shape, False)
 
     def __repr__(self) -> str:
         return f"<{self.n}x{self.m} Layout.AOS qd.Matrix.ndarray>"
@@ -422,7 +431,7 @@ def _allocate(
     layout: tuple[int, ...] | None,
 ) -> Ndarray:
     cls = (ScalarNdarray, VectorNdarray, MatrixNdarray)[len(element_shape)]
-    made = cls(dtype.name, element_shape, shape, needs_grad)
+    made = _octants.Ndarray.__new__(cls, dtype.name, element_shape, shape, needs_grad)
     made._setup(layout)
     _made.add(made)
     return made
@@ -433,7 +442,8 @@ def with_layout(array: Ndarray, layout: tuple[int, ...]) -> Ndarray:
     shape = [0] * len(layout)
     for axis, extent in zip(layout, array.shape, strict=True):
         shape[axis] = extent
-    made = type(array)(array.dtype.name, tuple(array.element_shape), tuple(shape), array.needs_grad, array)
+    described = (array.dtype.name, tuple(array.element_shape), tuple(shape), array.needs_grad)
+    made = _octants.Ndarray.__new__(type(array), *described, array)
     made._setup(layout)
     if array.grad is not None:
         made.grad = with_layout(array.grad, layout)

@@ -46,6 +46,8 @@ def axis_numbers(value: Any) -> tuple[int, ...]:
 
 def order_axes(order: str, ndim: int) -> tuple[int, ...]:
     """The axis numbers of a string such as "ji", outermost first. The string must name each of `ndim` axes once."""
+    if not isinstance(order, str):
+        raise OctantsSyntaxError(f'order must be a string of the axes, outermost first, such as "ji", got {order!r}')
     if len(order) != ndim:
         raise OctantsSyntaxError(
             f"The dimensionality of shape and order must be the same ({ndim} and {len(order)}: order={order!r})"

@@ -25,6 +25,9 @@ from octants.types.primitive import DataType, resolve_dtype
 from octants.types.quant import QuantType
 from octants.types.tensor_types import MatrixType
 
+_KEYWORDS = {"order", "name", "offset", "needs_grad", "needs_dual", "layout"}
+"""Those of `make_scalar_field` and `make_matrix_field`."""
+
 
 @only_in_python
 def field(dtype: Any, shape: Any = None, *args: Any, device: Any = None, **kwargs: Any) -> Any:
@@ -40,6 +43,8 @@ def field(dtype: Any, shape: Any = None, *args: Any, device: Any = None, **kwarg
     """
     if (split := kwargs.pop("split", None)) is not None:
         return _split_field(dtype, shape, split, device, args, kwargs)
+    if unknown := sorted(set(kwargs) - _KEYWORDS):
+        raise TypeError(f"qd.field() has no keyword {', '.join(f'`{name}`' for name in unknown)}")
     with on_unless_unplaced(device, shape):
         if isinstance(dtype, MatrixType):
             return make_matrix_field(dtype.shape, dtype._stored, shape, *args, **kwargs)
@@ -91,6 +96,12 @@ def make_matrix_field(
     device: Any = None,
 ) -> MatrixField:
     """A field of vectors (`element_shape` of one axis) or matrices."""
+    if not all(hasattr(extent, "__index__") for extent in element_shape):
+        shown = ", ".join(map(str, element_shape))
+        raise TypeError(
+            f"the number of components must be an integer, got {shown}: write qd.Vector.field(n, dtype, shape=...) or "
+            "qd.Matrix.field(n, m, dtype, shape=...)"
+        )
     element_shape = tuple(operator.index(extent) for extent in element_shape)
     if isinstance(dtype, (list, tuple)) and np.shape(dtype) != element_shape:
         kind = "Vector" if len(element_shape) == 1 else "Matrix"

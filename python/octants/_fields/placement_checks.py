@@ -62,9 +62,21 @@ def expect_placement(made: TensorField, needs_grad: bool, needs_dual: bool) -> N
     _waiting.append(_Waiting(weakref.ref(made), needs_grad, needs_dual, _octants.generation(), _place_in_program()))
 
 
-def expect_finalize(builder: Any) -> None:
-    """Registers a `FieldsBuilder` and the line that created it."""
-    _unfinished.append((weakref.ref(builder), _octants.generation(), _place_in_program()))
+def expect_finalize(builder: Any) -> str:
+    """Registers a `FieldsBuilder` and the line that created it. Returns that line."""
+    made_at = _place_in_program()
+    _unfinished.append((weakref.ref(builder), _octants.generation(), made_at))
+    return made_at
+
+
+def place_made(component: Any) -> str | None:
+    """The line that created an unplaced field with this component, as far as it is registered."""
+    for entry in _waiting:
+        made = entry.field()
+        shadow_buffers = () if made is None else (made.grad, made.dual)
+        if any(component in each._parts for each in (made, *shadow_buffers) if each is not None):
+            return entry.made_at
+    return None
 
 
 def refuse_unplaced_fields() -> None:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from octants import _octants
+from octants._fields import placement_checks
 from octants._fields.axes import axis_numbers
 from octants._fields.packed_fields import BitpackedFields, place_in_array, word_of
 from octants.exceptions import OctantsAssertionError, OctantsRuntimeError
@@ -117,7 +118,11 @@ class SNode:
 
     def _place_component(self, component: Component, offset: Any = None) -> None:
         if component.node is not None:
-            raise OctantsRuntimeError(f"the field {component.name or '(unnamed)'} has been placed already")
+            made_at = placement_checks.place_made(component)
+            where = "" if made_at is None else f", created at {made_at},"
+            raise OctantsRuntimeError(
+                f"the field {component.name or '(unnamed)'}{where} has been placed already: in {component.node.parent()!r}"
+            )
         offsets = () if offset is None else _offsets(offset)
         ndim = len(self.shape)
         if offsets and len(offsets) != ndim:

@@ -39,6 +39,9 @@ class SNodeTree:
         require_program()
         self._root: weakref.ref[SNode] | None = None
         self.destroyed = False
+        self.made_at: str | None = None
+        """File and line that created its `FieldsBuilder`."""
+        self._end = ""
         self.levels = _octants.LevelTree()
         self._generation = _octants.generation()
         self._serial = _octants.program_serial()
@@ -76,7 +79,7 @@ class SNodeTree:
         if self._generation == _octants.generation() and not self.destroyed:
             return
         if self.destroyed:
-            raise OctantsRuntimeError("the SNode tree of this field has been destroyed")
+            raise OctantsRuntimeError(self._end)
         raise OctantsRuntimeError(
             "this field belongs to a program that qd.init() or qd.reset() has ended; create it again after qd.init()"
         )
@@ -119,7 +122,15 @@ class SNodeTree:
     def destroy(self) -> None:
         """Frees the memory; the fields in it can no longer be used."""
         self.check_alive()
+        top = None if self._root is None else self._root()
+        below = [] if top is None else top._descendants()
+        fields = sorted({node._name for node in below if node._kind == "place" and node._name})
+        named = f" (with {', '.join(f'`{name}`' for name in fields)})" if fields else ""
+        where = f"created at {self.made_at}{named}"
+        self._end = f"the SNode tree of this field has been destroyed: that of the FieldsBuilder {where}"
         self.destroyed = True
+        if self._buffer is not None:
+            self._buffer.retire(self._end)
         self._buffer = None
 
 
@@ -129,7 +140,7 @@ class FieldsBuilder:
     def __init__(self, device: Any = None) -> None:
         with on(device):
             self._root = SNodeTree.new_root()
-        placement_checks.expect_finalize(self)
+        self._root._tree.made_at = placement_checks.expect_finalize(self)
 
     def _open_root(self) -> SNode:
         self._root._tree.check_open()
@@ -170,9 +181,9 @@ class FieldsBuilder:
         """Like `qd.root.quant_array`."""
         return self._open_root().quant_array(indices, dimensions, max_num_bits)
 
-    def place(self, *args: Any, offset: Any = None) -> SNode:
+    def place(self, *args: Any, offset: Any = None) -> None:
         """Like `qd.root.place`."""
-        return self._open_root().place(*args, offset=offset)
+        self._open_root().place(*args, offset=offset)
 
     def lazy_grad(self) -> None:
         """Like `qd.root.lazy_grad`."""
@@ -236,9 +247,9 @@ class RootProxy:
         """A dense block of cells: extents along the given axes, the first axis outermost in memory."""
         return self._current().dense(axes, dimensions)
 
-    def place(self, *args: Any, offset: Any = None) -> SNode:
+    def place(self, *args: Any, offset: Any = None) -> None:
         """Places fields without axes."""
-        return self._current().place(*args, offset=offset)
+        self._current().place(*args, offset=offset)
 
     def pointer(self, axes: Any, dimensions: Any) -> SNode:
         """Like `SNode.pointer`."""

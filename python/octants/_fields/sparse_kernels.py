@@ -49,6 +49,10 @@ def is_active(node: template(), indices: template()):
     """Whether a cell of a sparse level is active; for a dynamic level, whether the list has that element."""
     index = flat_values(indices)
     static(_level(node, "is_active", len(index)))
+    for axis, extent in static(enumerate(node.shape)):
+        assert 0 <= index[axis] < extent, (
+            f"Out of bound access: qd.is_active of {static(repr(node))} at {Vector(index)} with bounds {node.shape}"
+        )
     return cell_is_active(static(_last(node)), index)
 
 

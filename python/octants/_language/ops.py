@@ -200,8 +200,11 @@ def _extremum(over_arrays: Callable[[Any, Any], Any], over_scalars: Callable[...
         if isinstance(values, (int, float, np.generic)):
             return values
         return over_scalars(values.entries.ravel().tolist() if isinstance(values, Matrix) else values)
-    if not any(isinstance(arg, (Matrix, np.ndarray)) for arg in args):
-        return over_scalars(*args)
+    if all(isinstance(arg, (int, float, np.generic)) for arg in args):
+        result = over_scalars(*args)
+        # As in kernels, a float among the arguments makes the result one.
+        is_float = any(isinstance(arg, (float, np.floating)) for arg in args)
+        return float(result) if is_float and isinstance(result, (int, np.integer)) else result
     result = args[0]
     for arg in args[1:]:
         result = elementwise(over_arrays, result, arg)

@@ -99,9 +99,14 @@ def init(arch: Any = None, default_fp: Any = None, default_ip: Any = None, **opt
     given = {name: value for name, value in given.items() if value is not None}
     if arch is not None:
         given["arch"] = _arch_name(arch)
+    elif _octants.requested_arch() == Arch.python.name:
+        given["arch"] = Arch.python.name
     for name in ("default_fp", "default_ip"):
         if name in given:
             given[name] = _default_type(name, given[name])
+    for name, value in given.items():
+        if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
+            raise OctantsOptionError(f"option `{name}`: {value} does not fit in 64 bits")
     _configs.clear()
     set_default_types(i32, f32)
     _leave_program()

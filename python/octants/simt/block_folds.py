@@ -43,7 +43,10 @@ __all__ = [
 
 @func
 def _check_block_dim(block_dim: template()) -> None:
-    static_assert(block_dim > 0 and block_dim % group_size() == 0, "block_dim must be a multiple of the subgroup size")
+    static_assert(
+        block_dim > 0 and block_dim % group_size() == 0,
+        f"block_dim must be a multiple of the {group_size()} threads of a subgroup, got {block_dim}",
+    )
     # Checked in debug mode: the number of threads of the block is not a compile-time constant here.
     assert block_dim == _block_size(), "block_dim of a block operation differs from the block_dim of the loop"
 

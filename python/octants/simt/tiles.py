@@ -160,6 +160,10 @@ def _eye(tile: template(), dtype: template() = None) -> Any:
     return made
 
 
+# Messages name the functions as users call them.
+_zeros.__name__, _eye.__name__ = "zeros", "eye"
+
+
 class TileType:
     """A tile type. In kernels, `zeros(dtype)` and `eye(dtype)` create tiles; the type defaults to that of float
     literals.

@@ -13,7 +13,7 @@ import numpy as np
 
 from octants._arrays.array_factories import factories
 from octants._language.python_scope import only_in_python
-from octants.exceptions import OctantsSyntaxError
+from octants.exceptions import OctantsSyntaxError, OctantsTypeError
 from octants.layouts import Layout
 from octants.types.primitive import DataType, value_dtype
 from octants.types.tensor_types import MatrixType, UnpackedVectorType, VectorType
@@ -88,6 +88,13 @@ class StructType:
             source = args[0]
             given = dict(source.items() if isinstance(source, dict) else source.entries)
         else:
+            if len(args) > len(self._declared):
+                raise OctantsTypeError(
+                    f"struct `{self.name}` has {len(self._declared)} members, but {len(args)} values are given"
+                )
+            for key in kwargs:
+                if key not in self._declared:
+                    raise OctantsTypeError(f"struct `{self.name}` has no member `{key}`")
             given = dict(zip(self._declared, args, strict=False))
             given.update(kwargs)
         return Struct._of_type(

@@ -351,3 +351,26 @@ def test_kernels_are_compiled_anew_under_new_options():
     assert third() == np.float32(1) / np.float32(3)
     qd.init(arch=qd.cpu, default_fp=qd.f64)
     assert third() == 1.0 / 3.0
+
+
+@pytest.mark.parametrize("decorate", [qd.kernel, qd.func], ids=["kernel", "func"])
+def test_a_text_that_is_no_expression_is_refused_with_its_line(decorate) -> None:
+    for text, why in (("hello world", "invalid syntax"), ("qd.f33", "no attribute 'f33'")):
+
+        def declared(x):
+            pass
+
+        declared.__annotations__["x"] = text
+        line = declared.__code__.co_firstlineno
+        match = rf"Invalid type annotation in `.*declared` \(.*test_kernel_objects\.py:{line}\): .*{why}.*`{text}`"
+        with pytest.raises(qd.OctantsSyntaxError, match=match):
+            decorate(declared)
+
+
+def test_an_unpacked_vector_is_no_type_of_a_parameter() -> None:
+    unpacked = qd.types.vector(4, qd.f32, unpacked=True)
+    with pytest.raises(qd.OctantsSyntaxError, match="parameter `v` of `first`: .*remove unpacked=True"):
+
+        @qd.func
+        def first(v: unpacked):
+            return v[0]

@@ -34,7 +34,7 @@ MISUSE = [
     ("for i in range(64):", "s = block.SharedArray(1 << 20, qd.f32)", "of 4194304 bytes exceeds"),
     ("for i in range(64):", "subgroup.shuffle(1.0, 0.5)", "thread index or offset must be an integer"),
     ("for i in range(64):", "subgroup.shuffle(1.0)", "takes a value and an index"),
-    ("for i in range(64):", "block.reduce_add(1, 12, qd.i32)", "multiple of the subgroup size"),
+    ("for i in range(64):", "block.reduce_add(1, 12, qd.i32)", r"multiple of the \d+ threads of a subgroup"),
     ("for i in range(64):", "subgroup.ballot_first_n(1, 33)", "1 to 32 threads"),
     ("for i in range(64):", "subgroup.reduce_add_tiled(i, -1)", "log2_size must be from 0"),
     ("for i in range(64):", "subgroup.inclusive_max_tiled(i, 9)", "log2_size must be from 0"),

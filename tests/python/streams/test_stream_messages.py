@@ -219,11 +219,15 @@ TOP_LEVEL = (
     "help: move non-parallel code to a separate kernel; `qd.static_assert`, `if qd.static(...)` and "
     "`for ... in qd.static(...)` are allowed here"
 )
+NOT_AT_TOP_LEVEL = (
+    "qd.stream_parallel() must be at the top level of the kernel help: it cannot be in a run-time `if`, `for` or "
+    "`while`, only in `if qd.static(...)` and `for ... in qd.static(...)`"
+)
 SECTIONS = {
     "mixed": TOP_LEVEL,
     "nested": "Nested 'with qd.stream_parallel()' blocks are not supported",
-    "in_loop": "qd.stream_parallel() must be at the top level of the kernel",
-    "in_branch": "qd.stream_parallel() must be at the top level of the kernel",
+    "in_loop": NOT_AT_TOP_LEVEL,
+    "in_branch": NOT_AT_TOP_LEVEL,
     "in_func": "qd.stream_parallel() can only be used inside @qd.kernel, not @qd.func",
     "named": "'with ... as ...' is not supported in kernels",
     "several": "a `with` statement in a kernel only supports a single context manager",

@@ -49,6 +49,12 @@ impl Lowering {
         may_record_trip_counts(&self.lowered.kernel)
     }
 
+    /// Some array that the kernel uses has a gradient or dual, as the mode asks for.
+    pub fn has_shadow_buffers(&self) -> bool {
+        let kernel = self.undifferentiated.as_ref().map_or(&self.lowered.kernel, |(kernel, ..)| kernel);
+        !kernel.shadow_buffers.is_empty()
+    }
+
     /// The values stored in memory of the launch, one comment line each.
     pub fn kept(&self) -> String {
         let line = |k: &Kept| {

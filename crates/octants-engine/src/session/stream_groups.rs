@@ -1,5 +1,4 @@
-//! Checks on groups: groups that may run concurrently must not touch the same memory, and a graph must not contain
-//! `stream_parallel` blocks.
+//! Checks on groups: groups that may run concurrently must not touch the same memory.
 
 use octants_diag::{Code, Diagnostic, Span};
 use octants_frontend::{Lowered, World};
@@ -15,14 +14,6 @@ impl Lowering {
     /// The kernel has `stream_parallel` groups.
     pub fn has_groups(&self) -> bool {
         group_loops(&self.lowered).next().is_some()
-    }
-
-    /// The error of a kernel that is to be one graph and has `stream_parallel` groups.
-    pub fn refuse_groups(&self) -> Result<(), CompileError> {
-        let Some((_, span)) = group_loops(&self.lowered).next() else { return Ok(()) };
-        let message = "qd.stream_parallel() is not compatible with graph=True kernels";
-        let diagnostic = Diagnostic::new(Code::Syntax, span, message).with_hint("remove `graph=True`");
-        Err(CompileError::User(vec![*diagnostic], self.lowered.sources.clone()))
     }
 }
 

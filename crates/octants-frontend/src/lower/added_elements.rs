@@ -4,6 +4,7 @@
 //! `+=` and `-=` are defined for such an object, because it has no elements to read.
 
 use octants_diag::{Code, Result};
+use octants_ir::Type;
 
 use super::Lowerer;
 use crate::arith::UnaryOperator;
@@ -29,6 +30,13 @@ impl Lowerer<'_> {
         if arguments.len() != 3 {
             let count = arguments.len() - 1;
             return self.err(Code::Index, format!("a sparse matrix has two indices, not {count}"));
+        }
+        for index in &arguments[1..] {
+            let ty = self.runtime_type(index);
+            if !ty.as_ref().is_some_and(|ty| matches!(ty, Type::Scalar(s) if !s.is_float())) {
+                let what = self.describe(index);
+                return self.err(Code::Type, format!("an index of a sparse matrix must be an integer, not {what}"));
+            }
         }
         let value = self.lower_expr(value)?;
         self.b.span = span;

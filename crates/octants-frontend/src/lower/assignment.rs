@@ -12,7 +12,7 @@ use crate::arith;
 use crate::arith::type_name;
 use crate::ast::{Expr, ExprKind, Operator};
 use crate::syntax_facts::{is_static_call, may_write};
-use crate::value::{Members, MeshElement, Place, Value};
+use crate::value::{Members, MeshElement, Place, TileOperand, Value};
 use crate::world::Entity;
 
 impl Lowerer<'_> {
@@ -72,7 +72,10 @@ impl Lowerer<'_> {
                 let value = if may_write(target) { self.detach_deep(value)? } else { value };
                 match self.target_place(target)? {
                     (places @ Value::List(_), true) => self.store_slice(&places, &value),
-                    (place, _) => self.store(&place, &value),
+                    (place, _) => {
+                        self.check_target(target, &place, "assigned")?;
+                        self.store(&place, &value)
+                    }
                 }
             }
             _ => self.err(Code::Syntax, "this expression cannot be assigned to"),
@@ -147,6 +150,11 @@ impl Lowerer<'_> {
                 let what = self.describe(&old);
                 let message = format!("Variable '{name}' cannot be assigned: it holds {what}; use a new variable");
                 return self.err(Code::Syntax, message);
+            }
+            if matches!(&value, Value::Tile(operand) if matches!(**operand, TileOperand::Slice { .. })) {
+                let text = format!("a slice of an array is not a tile that `{name}` can be");
+                return Err(Diagnostic::new(Code::Syntax, self.b.span, text)
+                    .with_hint(format!("load the slice into the tile: `{name}[:] = a[r0:r1, c0:c1]`")));
             }
             return self.store(&old, &value);
         }
@@ -306,6 +314,7 @@ impl Lowerer<'_> {
                 let base = self.lower_named_array(base)?;
                 let index = self.lower_index(index)?;
                 self.b.span = target.span;
+                self.refuse_item_assignment(&base, target)?;
                 match self.slice_places(&base, &index)? {
                     Some(places) => (places, true),
                     None => (self.subscript(&base, index)?, false),
@@ -475,6 +484,7 @@ impl Lowerer<'_> {
             }
             return Ok(());
         }
+        self.check_target(target, &place, "updated")?;
         self.aug_store(&place, op, &v)
     }
 

@@ -28,6 +28,9 @@ impl Lowerer<'_> {
         }
         self.warn_of_lost_precision(&format!("Atomic {}", op.name()), &ty, y);
         let v = self.operand_for(y, &ty)?;
+        if let Some(given) = self.b.ty(v).scalar().filter(|given| given.is_float() && !op.domain().contains(*given)) {
+            return self.err(Code::Type, format!("'{name}' requires integer operands, got {given}"));
+        }
         let v = arith::assign_cast(&mut self.b, v, &ty)?;
         if place.global {
             return Ok(Value::Rt(self.b.push(Op::Atomic(op, place.addr, v), ty)));

@@ -258,6 +258,11 @@ impl Lowerer<'_> {
                 args.insert(0, receiver);
                 self.call_object(func, args, kwargs)
             }
+            Entity::Builtin(name) if matches!(name.as_str(), "do_while" | "cond") && args.len() == 1 => {
+                let statement = if name == "cond" { "an `if`" } else { "a `while`" };
+                let text = format!("qd.graph.{name}(...) must be the whole condition of {statement}");
+                self.err(Code::Syntax, text)
+            }
             Entity::Builtin(name) => self.call_builtin(obj, &name, args, kwargs),
             Entity::Dtype(s) => {
                 // `np.float32(x)` of a compile-time value is numpy's business.
@@ -288,6 +293,7 @@ impl Lowerer<'_> {
                     args.insert(0, Value::Obj(obj));
                     return self.call_object(func, args, kwargs);
                 }
+                self.refuse_changing_method(obj)?;
                 if self.are_compile_time(&args, &kwargs) {
                     return self.call_host(obj, &args, &kwargs);
                 }
@@ -322,7 +328,7 @@ impl Lowerer<'_> {
     }
 
     /// The module of a class of Python; none for other objects.
-    fn class_module(&self, obj: Obj) -> Option<String> {
+    pub(super) fn class_module(&self, obj: Obj) -> Option<String> {
         if !matches!(self.world.type_name(obj).as_str(), "type" | "ABCMeta") {
             return None;
         }
@@ -390,6 +396,7 @@ impl Lowerer<'_> {
         {
             return self.attribute(base, "arr");
         }
+        self.refuse_change(base, name)?;
         match base {
             Value::Str(s) if name == "format" => {
                 let s = s.clone();

@@ -21,7 +21,7 @@ const LARGE: usize = 120;
 impl Lowerer<'_> {
     pub(super) fn becomes_function(&mut self, func: Obj, parsed: &ParsedFunction, args: &[Value]) -> bool {
         if parsed.facts.nested_return {
-            return !(self.at_top_level() && parsed.facts.has_loops);
+            return !(self.at_top_level() && parsed.facts.task_loop);
         }
         // Another call of it may be where the same arrays are differentiated.
         if !self.stopped.is_empty() || !args.iter().all(|v| self.can_be_passed(v)) {

@@ -154,6 +154,18 @@ impl Lowerer<'_> {
         }))
     }
 
+    /// The error about a comparison that is made at compile time only.
+    pub(super) fn undecided(&self, op: Comparison) -> Box<Diagnostic> {
+        let text = format!("`{}` needs values known at compile time", op.symbol());
+        let error = Diagnostic::new(Code::Type, self.b.span, text);
+        match op {
+            Comparison::In | Comparison::NotIn => error.with_hint(
+                "keep the list at compile time: `a = qd.static([1, 2])`; the items of `a = [1, 2]` are variables",
+            ),
+            _ => error,
+        }
+    }
+
     /// `bool(v)` at compile time.
     pub(super) fn compile_time_truth(&mut self, v: &Value, what: &str) -> Result<bool> {
         Ok(match v {

@@ -112,6 +112,7 @@ impl Lowerer<'_> {
 
     pub(super) fn lower_assert(&mut self, test: &Expr, message: Option<&Expr>) -> Result<()> {
         let cond = self.lower_expr(test)?;
+        self.note_dead_end(&cond);
         self.b.span = test.span;
         let parts = match message {
             Some(m) => {

@@ -182,7 +182,8 @@ impl Lowerer<'_> {
         };
         let decl = &self.buffers[buffer.index()];
         if decl.ndim != 0 || decl.elem != Type::I32 {
-            let message = format!("{what}: `{}` must be a 0-dimensional i32 ndarray", decl.name);
+            let shown = if decl.name.is_empty() { "the array".into() } else { format!("`{}`", decl.name) };
+            let message = format!("{what}: {shown} must be a 0-dimensional i32 ndarray");
             return self.err(Code::Type, message);
         }
         Ok(buffer)

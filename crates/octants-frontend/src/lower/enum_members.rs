@@ -7,7 +7,7 @@
 use octants_diag::Result;
 
 use super::Lowerer;
-use crate::ast::Expr;
+use crate::ast::{Expr, Operator};
 use crate::value::Value;
 use crate::world::{Entity, Obj};
 
@@ -30,6 +30,18 @@ impl Lowerer<'_> {
             Value::Obj(obj) => self.enum_members.get(obj).cloned(),
             _ => None,
         }
+    }
+
+    /// An operator on two values. Of members, as in `Flag.A | Flag.B`, Python says whether the result is a member.
+    pub(super) fn combine(&mut self, op: Operator, l: Value, r: Value) -> Result<Value> {
+        if let (Value::Obj(a), Value::Obj(b)) = (&l, &r)
+            && self.plain_member(&l).is_some()
+            && self.plain_member(&r).is_some()
+            && let Ok(result) = self.world.binary(op.symbol(), *a, *b)
+        {
+            return Ok(self.lift(result));
+        }
+        self.binary_value(op, &self.plain(l), &self.plain(r))
     }
 
     /// The value as operations take it.

@@ -77,12 +77,12 @@ impl Lowerer<'_> {
                 self.unary_value(*op, &a)?
             }
             ExprKind::Binary(op, l, r) => {
-                let mut l = self.lower_expr(l)?;
+                let mut l = self.lower_whole(l)?;
                 if matches!(l, Value::Var(_) | Value::Place(_)) && crate::syntax_facts::may_write(r) {
                     l = Value::Rt(self.rt(&l)?);
                 }
-                let r = self.lower_expr(r)?;
-                self.binary_value(*op, &l, &r)?
+                let r = self.lower_whole(r)?;
+                self.combine(*op, l, r)?
             }
             ExprKind::And(operands) => self.lower_logic(operands, true)?,
             ExprKind::Or(operands) => self.lower_logic(operands, false)?,
@@ -359,7 +359,7 @@ impl Lowerer<'_> {
             Comparison::Gt => arith::Comparison::Gt,
             Comparison::Ge => arith::Comparison::Ge,
             Comparison::Is | Comparison::IsNot | Comparison::In | Comparison::NotIn => {
-                return self.err(Code::Type, format!("`{}` needs values known at compile time", op.symbol()));
+                return Err(self.undecided(op));
             }
         };
         Ok(Value::Rt(arith::compare(&mut self.b, &self.options, op, l, r)?))
@@ -370,7 +370,7 @@ impl Lowerer<'_> {
         let cond = self.lower_expr(test)?;
         if is_static || (cond.is_compile_time() && self.static_depth > 0) {
             let truth = self.compile_time_truth(&cond, "a conditional expression")?;
-            return self.lower_expr(if truth { then } else { orelse });
+            return self.lower_whole(if truth { then } else { orelse });
         }
         if cond.is_compile_time() {
             let truth = self.compile_time_truth(&cond, "a conditional expression")?;
@@ -427,7 +427,7 @@ impl Lowerer<'_> {
     /// A conditional expression without `qd.static` whose condition is known: the side that is taken, in the type that
     /// both promote to. The other side is looked at for its type, and never runs.
     fn lower_decided(&mut self, taken: &Expr, other: &Expr) -> Result<Value> {
-        let value = self.lower_expr(taken)?;
+        let value = self.lower_whole(taken)?;
         let Some(Type::Scalar(from)) = self.runtime_type(&value).filter(|_| !value.is_compile_time()) else {
             return Ok(value);
         };

@@ -372,6 +372,10 @@ impl Lowerer<'_> {
         let mut frame = Frame::new(func, &parsed.source.name, ReturnMode::Inline(returns));
         frame.scopes = vec![scope];
         frame.called_at = self.b.span;
+        let is_call_of_kernel = self.frames.len() == 1;
+        if is_call_of_kernel {
+            self.b.call = Some(frame.called_at);
+        }
         self.frames.push(frame);
         self.outer_control_depth += outer;
         let static_depth = std::mem::take(&mut self.static_depth);
@@ -380,6 +384,9 @@ impl Lowerer<'_> {
         self.stopped.truncate(stopped);
         self.static_depth = static_depth;
         self.outer_control_depth -= outer;
+        if is_call_of_kernel {
+            self.b.call = None;
+        }
         let frame = self.frames.pop();
         match flow? {
             Flow::Break | Flow::Continue => self.err(Code::Syntax, "`break` or `continue` outside of a loop"),
@@ -394,15 +401,18 @@ impl Lowerer<'_> {
     /// A function whose result is annotated with a type has one.
     pub(super) fn check_returned(&mut self, parsed: &ParsedFunction, kind: FuncKind, returned: bool) -> Result<()> {
         let Some(annotation) = annotation_of_result(parsed, kind).filter(|_| !returned) else { return Ok(()) };
-        let is_type = matches!(self.world.entity(annotation), Entity::Tuple(_) | Entity::List(_))
-            || self.value_annotation(Some(annotation))?.is_some();
-        if !is_type {
+        if !self.is_result_type(annotation)? {
             return Ok(());
         }
         let name = &parsed.source.name;
         let message = format!("Function has a return type but does not have a return statement: `{name}`");
         Err(Diagnostic::new(Code::Syntax, self.b.span, message)
             .with_hint("add a `return` as the last statement, or remove the return annotation"))
+    }
+
+    pub(super) fn is_result_type(&mut self, annotation: Obj) -> Result<bool> {
+        Ok(matches!(self.world.entity(annotation), Entity::Tuple(_) | Entity::List(_))
+            || self.value_annotation(Some(annotation))?.is_some())
     }
 
     /// Copied when the callee changes its parameter.

@@ -25,10 +25,12 @@ mod loops;
 mod lost_precision;
 mod lowered;
 mod mesh_elements;
+mod missing_returns;
 mod outlined;
 mod packed_fields;
 mod pass;
 mod purity;
+mod python_objects;
 mod ranges;
 mod returns;
 mod sequences;
@@ -53,8 +55,8 @@ use std::sync::Arc;
 
 use octants_diag::{Code, Diagnostic, Result, Sources, Span};
 use octants_ir::{
-    AutodiffMode, Buffer, BufferId, Builder, Function, Kernel, LoopConfig, LoopGroup, Param, Range, StructType, Type,
-    ValueId,
+    AutodiffMode, BlockId, Buffer, BufferId, Builder, Function, Kernel, LoopConfig, LoopGroup, Param, Range,
+    StructType, Type, ValueId,
 };
 
 use self::graph_sections::GraphSection;
@@ -142,6 +144,8 @@ struct Frame {
     headers: Vec<Span>,
     ret: ReturnMode,
     returned: Option<Value>,
+    /// Blocks of the IR whose end is not reached.
+    dead_ends: Vec<BlockId>,
     /// In a `@qd.real_func`: by-value members of dataclass arguments, by parameter position and path.
     bound_params: HashMap<(u32, Vec<String>), ValueId>,
     /// In another function of the IR: the kernel's parameters that it reads, which follow its own.
@@ -561,6 +565,7 @@ impl Frame {
             headers: Vec::new(),
             ret,
             returned: None,
+            dead_ends: Vec::new(),
             bound_params: HashMap::new(),
             borrowed: None,
         }

@@ -177,6 +177,7 @@ impl Lowerer<'_> {
             self.check_returned(f.parsed, f.kind, returned.is_some())?;
             return self.return_parts(&returned.unwrap_or(Value::None));
         }
+        self.check_last_return(&f.parsed.body)?;
         let ret = match &self.frame_ref().ret {
             ReturnMode::Function(ty) => ty.clone().unwrap_or(Type::Unit),
             ReturnMode::Inferred(ty, _) => ty.clone(),
@@ -193,14 +194,10 @@ impl Lowerer<'_> {
         Ok(Some((ret, shape)))
     }
 
-    /// `return` in a function of the IR.
+    /// `return` in a function of the IR. Without a value only if the result has none.
     pub(super) fn function_return(&mut self, ty: Option<Type>, v: Value) -> Result<()> {
         if matches!(v, Value::None) {
-            let value = match &ty {
-                Some(t) if *t != Type::Unit => Some(self.zero(t)),
-                _ => None,
-            };
-            self.b.push(Op::Return(value), Type::Unit);
+            self.b.push(Op::Return(None), Type::Unit);
             if ty.is_none() {
                 self.frame().ret = ReturnMode::Inferred(Type::Unit, self.b.span);
             }

@@ -1,7 +1,7 @@
 //! `return`: from the kernel, from an inlined function, from a function of the IR.
 
 use octants_diag::{Code, Diagnostic, Result, Span};
-use octants_ir::{Op, Scalar, Type, ValueId};
+use octants_ir::{Op, Scalar, StructType, Type, ValueId};
 
 use super::{Flow, Lowerer, ReturnMode};
 use crate::arith::{self, type_name};
@@ -33,7 +33,15 @@ impl Lowerer<'_> {
                         self.b.span,
                         "Return inside non-static if/for is not supported in a function with parallel loops",
                     )
-                    .with_hint("return once at the end, or call the function from inside a loop"));
+                    .with_hint(
+                        "return once at the end, call the function from inside a loop, or write \
+                         `qd.loop_config(serialize=True)` before its loops",
+                    ));
+                }
+                if let (Value::None, Some(obj)) = (&v, annotation)
+                    && self.is_result_type(obj)?
+                {
+                    self.refuse_bare_return(None)?;
                 }
                 let v = match annotation {
                     Some(obj) if !matches!(v, Value::None) => self.annotated_result(obj, v)?,
@@ -43,6 +51,9 @@ impl Lowerer<'_> {
                 Ok(Flow::Return)
             }
             ReturnMode::Function(ty) => {
+                if matches!(v, Value::None) && ty.as_ref().is_some_and(|ty| *ty != Type::Unit) {
+                    self.refuse_bare_return(None)?;
+                }
                 self.function_return(ty, v)?;
                 Ok(Flow::Return)
             }
@@ -50,6 +61,9 @@ impl Lowerer<'_> {
                 if ty == Type::Unit && !matches!(v, Value::None) {
                     let text = "this `return` has a value, but an earlier one of the function has none";
                     return self.err(Code::Syntax, text);
+                }
+                if ty != Type::Unit && matches!(v, Value::None) {
+                    self.refuse_bare_return(Some(first))?;
                 }
                 self.check_keeps_fraction(&ty, &v, first)?;
                 self.function_return(Some(ty), v)?;
@@ -96,6 +110,12 @@ impl Lowerer<'_> {
                 self.b.span,
                 "A kernel with a return value must be annotated with a return type, e.g. def func() -> qd.f32",
             ));
+        }
+        let is_one = v.items().is_none() && !matches!(v, Value::Obj(_) | Value::Members(_));
+        let is_scalar = matches!(self.runtime_type(&v), Some(Type::Scalar(_)));
+        if types.len() > 1 && is_one && is_scalar {
+            let text = format!("the kernel returns one value, but its annotation has {}", types.len());
+            return self.err(Code::Type, text);
         }
         let values = if types.len() == 1 { vec![v] } else { self.unpack(&v)? };
         if values.len() != types.len() {
@@ -153,11 +173,21 @@ impl Lowerer<'_> {
     }
 }
 
+/// A struct type with its members.
+fn members_text(ty: &StructType) -> String {
+    let members: Vec<String> = ty.members.iter().map(|(name, ty)| format!("{name}: {}", type_name(ty))).collect();
+    let name = if ty.name == "struct" { String::from("struct") } else { format!("struct {}", ty.name) };
+    format!("{name} of {}", members.join(", "))
+}
+
 /// The error for a result of type `found` with the annotation `ty`.
 fn mismatch(ty: &Type, found: &Type) -> String {
     let (wanted, given) = (ty.shape(), found.shape());
     if !ty.is_tensor() || found.scalar().is_none() || wanted == given {
-        let (ty, found) = (type_name(ty), type_name(found));
+        let (ty, found) = match (ty, found) {
+            (Type::Struct(ty), Type::Struct(found)) => (members_text(ty), members_text(found)),
+            _ => (type_name(ty), type_name(found)),
+        };
         return format!("Return (type={found}) cannot be converted into required type {ty}");
     }
     if wanted.len() != given.len() {

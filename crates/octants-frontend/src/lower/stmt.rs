@@ -8,7 +8,7 @@ use super::{Flow, Lowerer, ReturnMode};
 use crate::ast::{Arguments, Expr, ExprKind, Stmt, StmtKind};
 use crate::syntax_facts::is_static_call;
 use crate::value::Value;
-use crate::world::Entity;
+use crate::world::{Entity, GraphUse};
 
 impl Lowerer<'_> {
     /// Lowers the statements of the current frame's function.
@@ -61,13 +61,16 @@ impl Lowerer<'_> {
                 if *orelse {
                     return self.err(Code::Syntax, "'else' clause for 'for' not supported in kernels");
                 }
-                return self.lower_for(target, iter, body);
+                let flow = self.lower_for(target, iter, body)?;
+                self.note_returning_loop(body);
+                return Ok(flow);
             }
             StmtKind::While(test, body, orelse) => {
                 if *orelse {
                     return self.err(Code::Syntax, "'else' clause for 'while' not supported in kernels");
                 }
                 self.lower_while(test, body)?;
+                self.note_returning_loop(body);
             }
             StmtKind::With(items, body) => return self.lower_with(items, body),
             StmtKind::Assert(test, message) => self.lower_assert(test, message.as_ref())?,
@@ -141,13 +144,21 @@ impl Lowerer<'_> {
         if !matches!(self.frame_ref().ret, ReturnMode::Kernel(_)) {
             return self.err(Code::Syntax, "qd.stream_parallel() can only be used inside @qd.kernel, not @qd.func");
         }
+        if self.graph != GraphUse::None {
+            let message = "qd.stream_parallel() is not compatible with graph=True kernels";
+            return Err(Diagnostic::new(Code::Syntax, self.b.span, message).with_hint("remove `graph=True`"));
+        }
         // Not in a loop or a branch of run time.
         let stands_in_body = self.parsed.get(&self.kernel_obj).is_some_and(|p| {
             let is_here = &|i: &[WithItem]| std::ptr::eq(i, items);
             p.body.iter().any(|s| any_static_with(s, is_here))
         });
         if !stands_in_body {
-            return self.err(Code::Syntax, "qd.stream_parallel() must be at the top level of the kernel");
+            let message = "qd.stream_parallel() must be at the top level of the kernel";
+            return Err(Diagnostic::new(Code::Syntax, self.b.span, message).with_hint(
+                "it cannot be in a run-time `if`, `for` or `while`, only in `if qd.static(...)` and \
+                 `for ... in qd.static(...)`",
+            ));
         }
         if self.flag_argument(arguments, "stream_parallel", "allow_overlap", "no arguments except `allow_overlap`")? {
             self.overlap_allowed.insert(self.next_group);

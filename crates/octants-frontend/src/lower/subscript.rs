@@ -1,7 +1,7 @@
 //! `x[...]`: elements of arrays and fields, components of vectors and matrices, slices, and indexing at compile time.
 
 use octants_diag::{Code, Diagnostic, Result};
-use octants_ir::{BinaryOp, BufferId, Layout, Op, Scalar, Type, ValueId};
+use octants_ir::{BinaryOp, BufferId, Layout, MemorySpace, Op, Scalar, Type, ValueId};
 
 use super::Lowerer;
 use crate::arith;
@@ -74,6 +74,9 @@ impl Lowerer<'_> {
                 let [key] = &index[..] else { return self.err(Code::Index, "a subscript of a dict takes one key") };
                 match self.position_of_key(items, key)? {
                     Some(i) => Ok(items[i].1.clone()),
+                    None if !key.is_compile_time() => {
+                        self.err(Code::Type, "a dict can only be indexed by a key that is known at compile time")
+                    }
                     None => self.err(Code::Index, "this key is not in the dict"),
                 }
             }
@@ -282,15 +285,10 @@ impl Lowerer<'_> {
             let addr = self.b.push(Op::BufferAddr(buffer, indices), ty);
             return Ok(Value::global(addr));
         }
-        // `x[i, j]` on an array of vectors: the last indices pick the component.
-        if indices.len() > ndim && indices.len() == ndim + elem.shape().len() {
-            let mut rest = indices[ndim..].to_vec();
-            if self.clamped_arrays.contains(&buffer) {
-                rest = self.clamp_components(&elem.shape(), &rest);
-            }
+        // In shared memory, `s[i, k]` may name a component.
+        if self.buffers[buffer.index()].space == MemorySpace::Shared && indices.len() == ndim + elem.shape().len() {
             let addr = self.b.push(Op::BufferAddr(buffer, indices[..ndim].to_vec()), ty);
-            let addr = self.b.element_addr(addr, rest);
-            return Ok(Value::global(addr));
+            return Ok(Value::global(self.b.element_addr(addr, indices[ndim..].to_vec())));
         }
         let is_field = matches!(self.buffers[buffer.index()].layout, Layout::Dense { .. });
         let kind = if is_field { "Field" } else { "Array" };
@@ -303,7 +301,13 @@ impl Lowerer<'_> {
                 indices.len()
             ),
         )
-        .with_hint(if ndim == 0 { "write `x[None]`".into() } else { format!("give {ndim} indices") }))
+        .with_hint(match ndim {
+            0 => "write `x[None]`".into(),
+            _ if indices.len() == ndim + elem.shape().len() => {
+                format!("give {ndim} indices; those of a component follow in brackets of their own: `x[i][0]`")
+            }
+            _ => format!("give {ndim} indices"),
+        }))
     }
 
     /// Moves indices that are outside an array to its border. Those of components are left to `clamp_components`.

@@ -10,6 +10,28 @@ use crate::arith::type_name;
 use crate::ast::Operator;
 use crate::value::Value;
 
+/// The methods that [`Lowerer::tensor_method`] lowers.
+const METHODS: [&str; 18] = [
+    "sum",
+    "max",
+    "min",
+    "any",
+    "all",
+    "dot",
+    "cross",
+    "outer_product",
+    "norm",
+    "norm_sqr",
+    "norm_inv",
+    "normalized",
+    "transpose",
+    "trace",
+    "cast",
+    "get_shape",
+    "to_list",
+    "fill",
+];
+
 impl Lowerer<'_> {
     fn op(&mut self, op: Operator, a: ValueId, b: ValueId) -> Result<ValueId> {
         arith::binary(&mut self.b, &self.options, op, a, b)
@@ -109,6 +131,13 @@ impl Lowerer<'_> {
             sum = self.op(Operator::Add, sum, d)?;
         }
         Ok(sum)
+    }
+
+    /// Whether a value of the kernel has a method, to go by the name.
+    pub(super) fn has_method(&mut self, base: &Value, name: &str) -> bool {
+        self.runtime_type(base).is_none_or(|ty| matches!(ty, Type::Struct(_)))
+            || METHODS.contains(&name)
+            || self.world.tensor_method(name).is_some()
     }
 
     pub(super) fn tensor_method(

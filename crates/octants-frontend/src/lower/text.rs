@@ -3,9 +3,10 @@
 use std::rc::Rc;
 
 use octants_diag::{Code, Diagnostic, Result};
-use octants_ir::{Op, TextPart, Type, ValueId};
+use octants_ir::{Op, Scalar, TextPart, Type, ValueId};
 
 use super::Lowerer;
+use crate::arith::type_name;
 use crate::ast::FPart;
 use crate::value::Value;
 use crate::world::Entity;
@@ -191,6 +192,7 @@ impl Lowerer<'_> {
             };
             let Some(v) = values.next() else { return self.err(Code::Type, "not enough arguments for format string") };
             let spec = &tail[..=len];
+            let v = &self.percent_operand(v.clone(), spec)?;
             self.push_value(&mut out, v, Some(spec).filter(|s| *s != "s" && *s != "d"))?;
             rest = &tail[len + 1..];
         }
@@ -199,6 +201,27 @@ impl Lowerer<'_> {
             Some(_) => self.err(Code::Type, "not all arguments converted during string formatting"),
             None => Ok(finish(out)),
         }
+    }
+
+    /// A value as Python's `%` formats it: `d` truncates floats, and `x` and `o` are for integers.
+    fn percent_operand(&mut self, v: Value, spec: &str) -> Result<Value> {
+        let truncates = spec.ends_with(['d', 'i', 'u']);
+        if !truncates && !spec.ends_with(['x', 'X', 'o', 'c']) {
+            return Ok(v);
+        }
+        let v = self.plain(v);
+        if let (Value::Bool(b), true) = (&v, truncates) {
+            return Ok(Value::Int(i128::from(*b)));
+        }
+        let Some(Type::Scalar(found)) = self.runtime_type(&v) else { return Ok(v) };
+        if !found.is_float() {
+            return Ok(v);
+        }
+        if truncates {
+            return self.cast_value(&v, Scalar::I64).map(Value::Rt);
+        }
+        let text = format!("`%{spec}` is for integers, not for {}", type_name(&Type::Scalar(found)));
+        Err(Diagnostic::new(Code::Type, self.b.span, text).with_hint("convert the value with `int(x)`"))
     }
 
     /// `"...".format(...)`.

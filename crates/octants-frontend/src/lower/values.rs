@@ -187,8 +187,12 @@ impl Lowerer<'_> {
         if let Value::Method(method) = value {
             let (base, name) = &**method;
             let text = format!("{} has no attribute `{name}`", self.describe(base));
-            return Diagnostic::new(Code::Attribute, self.b.span, text)
-                .with_hint(format!("call the method: `{name}()`"));
+            let error = Diagnostic::new(Code::Attribute, self.b.span, text);
+            return if self.has_method(base, name) {
+                error.with_hint(format!("call the method: `{name}()`"))
+            } else {
+                error
+            };
         }
         Diagnostic::new(Code::Type, self.b.span, format!("{} {why}", self.describe(value)))
     }

@@ -31,9 +31,10 @@ def nested_static_return(a):
 
 
 @qd.func
-def falls_off(a):
+def or_zero(a):
     if a > 0:
         return a
+    return 0
 
 
 @qd.func
@@ -87,7 +88,7 @@ def returns_in_static(a: qd.i32) -> qd.i32:
 def functions_in_loops(a: qd.i32) -> qd.f32:
     s = 0.0
     for i in range(a):
-        s += falls_off(i) + loops_inside(i) + asserts(i) + vector_result(i).y
+        s += or_zero(i) + loops_inside(i) + asserts(i) + vector_result(i).y
         s += calls_template(x, i) + passes_function(double, i)
     return s
 

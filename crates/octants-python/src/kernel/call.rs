@@ -14,6 +14,7 @@ use smallvec::SmallVec;
 use super::bind_arguments::Arguments;
 use super::launch_request::LaunchRequest;
 use super::recorded_launch::RecordedLaunch;
+use super::refusals::no_gradients;
 use super::split_launch::{self, SplitCaller};
 use super::{Kernel, Prepared};
 use crate::annotation::ParamKind;
@@ -179,6 +180,9 @@ impl Kernel {
             }
             _ => Self::find_or_compile(slf, &prepared, &mut gathered, args, &mut slots, mode)?,
         };
+        if mode == AutodiffMode::Reverse && !spec.has_shadow_buffers {
+            return Err(no_gradients(py, &this.name));
+        }
         if repeats && spec.split.is_empty() {
             this.remember(py, &prepared, args, &spec, &slots)?;
         }

@@ -5,7 +5,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use octants_engine::frontend::GraphUse;
 use octants_engine::frontend::World;
 use octants_engine::ir::AutodiffMode;
 use octants_engine::trace::{Binding, Recalled, Request, Search};
@@ -154,6 +153,7 @@ impl Kernel {
         let mut search = guarded(py, &this.name, || session.search(&world, &request))?;
         let is_kept = search.is_kept();
         let (mut is_recalled, mut is_stored) = (false, false);
+        let mut has_shadow_buffers = true;
         let (binding, code, alias, may_record_trip_counts) =
             match this.recall(prepared, (gathered, args, mode), &described, &world, &mut search)? {
                 Some((found, code, alias)) => {
@@ -178,6 +178,7 @@ impl Kernel {
                     for notice in session.take_warnings() {
                         Package::get(py)?.logging.call_method1(py, "warn", (notice,))?;
                     }
+                    has_shadow_buffers = lowering.has_shadow_buffers();
                     (binding, code, alias, lowering.may_record_trip_counts())
                 }
             };
@@ -197,6 +198,7 @@ impl Kernel {
         spec.checkpoints = if mode == AutodiffMode::None { labels.collect() } else { Vec::new() };
         spec.unites_arrays = alias && mode != AutodiffMode::None;
         spec.may_record_trip_counts = may_record_trip_counts;
+        spec.has_shadow_buffers = has_shadow_buffers;
         let records_trip_counts = may_record_trip_counts && mode == AutodiffMode::None && !this.library;
         spec.records_trip_counts = AtomicBool::new(records_trip_counts);
         // Recording a launch waits for it, and the counters that it leaves do not show what it ran.
@@ -268,9 +270,6 @@ impl Kernel {
         guarded(py, &this.name, || lowering.differentiate(mode, &aliases, keeping, &mut |w| world.warn(w)))?
             .map_err(&refused)?;
         world.show_warnings(&lowering.lowered.sources)?;
-        if this.graph != GraphUse::None {
-            lowering.refuse_groups().map_err(|e| errors::from_compile(py, e, &[]))?;
-        }
         Ok((Arc::new(lowering), alias))
     }
 

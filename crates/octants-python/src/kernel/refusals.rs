@@ -1,4 +1,5 @@
-//! Errors for arguments that kernels do not support: floats where options forbid them, methods of unsupported classes.
+//! Errors for calls that kernels do not support: floats where options forbid them, methods of unsupported classes,
+//! gradients of kernels without any.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFloat, PyType};
@@ -38,4 +39,14 @@ pub fn check_class(instance: &Bound<'_, PyAny>) -> PyResult<()> {
         py,
         format!("Please decorate class {} with @qd.data_oriented: one of its methods is a kernel", class.name()?),
     ))
+}
+
+/// A gradient that would add to nothing.
+#[cold]
+pub fn no_gradients(py: Python<'_>, kernel: &str) -> PyErr {
+    let text = format!(
+        "the gradient of kernel `{kernel}` computes nothing: no field or array that the kernel uses has a gradient \
+         (`needs_grad=True`, or a placed `.grad`)"
+    );
+    errors::runtime_error(py, text)
 }

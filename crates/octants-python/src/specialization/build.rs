@@ -75,8 +75,7 @@ impl Specialization {
             let end = gathered.starts.get(leaf + 1).map_or(gathered.words.len() as u32, |&e| e);
             (start, end - start)
         };
-        let mut arrays = Vec::new();
-        let mut numbers = Vec::new();
+        let (mut arrays, mut numbers) = (Vec::new(), Vec::new());
         let mut may_have_gradient = described.has_gradient;
         for (i, capture) in binding.buffers.iter().enumerate() {
             let (Some(capture), Some(to)) = (capture, layout.buffers[i]) else { continue };
@@ -147,6 +146,7 @@ impl Specialization {
             checkpoints: Vec::new(),
             may_record_trip_counts: false,
             may_have_gradient,
+            has_shadow_buffers: true,
             records_trip_counts: AtomicBool::new(false),
             sees_launches: AtomicBool::new(false),
             seen: SeenLaunches::default(),

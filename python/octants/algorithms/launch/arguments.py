@@ -79,6 +79,8 @@ def on(stream: Any) -> dict[str, Any]:
 
 def dtype_of(arr: Any) -> DataType:
     """The element type of an array. Arrays of other libraries have a numpy name for it."""
+    if getattr(arr, "element_shape", ()) or getattr(arr, "_element_shape", ()):
+        raise NotImplementedError("the algorithms do not support elements that are vectors or matrices")
     if isinstance(arr.dtype, DataType):
         return arr.dtype
     named = np.dtype(str(arr.dtype).rpartition(".")[2])
