@@ -39,7 +39,7 @@ MUTATIONS = [
     ),
     (
         "memory freed on the default stream",
-        f"{RUNTIME}/free_behind.rs",
+        f"{RUNTIME}/free_after.rs",
         "if self.immediate || users.is_empty() {",
         "if true {",
     ),
@@ -154,7 +154,7 @@ MUTATIONS = [
     ),
     (
         "S18, S23: a free waits for one user alone",
-        f"{RUNTIME}/free_behind.rs",
+        f"{RUNTIME}/free_after.rs",
         "for user in users {\n                user.order_before",
         "for user in users.iter().take(1) {\n                user.order_before",
     ),
@@ -184,7 +184,7 @@ MUTATIONS = [
         "        self.expose();\n        self.0.shared",
         "        self.0.shared",
     ),
-    ("versions: addresses are not told", f"{RUNTIME}/track_uses.rs", "if kernel.tells_addresses {", "if false {"),
+    ("versions: addresses are not told", f"{RUNTIME}/track_uses.rs", "if kernel.exposes_addresses {", "if false {"),
     (
         "versions: a launch inside another writes nothing",
         f"{RUNTIME}/stream/launch.rs",
@@ -238,7 +238,7 @@ FROM_PYTHON = [
     ("S16: host arrays are not copied", f"{RUNTIME}/stage_arguments.rs", "shared && staged.waits;", "shared;"),
     (
         "S18: memory goes before its last use",
-        f"{RUNTIME}/free_behind.rs",
+        f"{RUNTIME}/free_after.rs",
         "if self.immediate || users.is_empty() {",
         "if true {",
     ),

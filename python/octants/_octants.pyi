@@ -134,7 +134,7 @@ def default_stream() -> Stream:
 def current_stream() -> Stream:
     """The stream of the innermost `stream_scope` of this thread; else the default stream."""
 
-def ask_for_concurrency(concurrent: bool | None) -> bool | None:
+def request_concurrency(concurrent: bool | None) -> bool | None:
     """Sets whether this thread's launches on the default stream run concurrently if they can; `None` leaves it to the
     program. Returns the previous setting."""
 
@@ -158,7 +158,7 @@ def queueing_stream(qd_stream: Any = None) -> Stream | None:
     """The stream for work that replaces a kernel: the one given, or that of a scope. None if there is neither, or if
     the device executes immediately."""
 
-def default_stream_behind(buffers: Sequence[Buffer]) -> Stream:
+def default_stream_after(buffers: Sequence[Buffer]) -> Stream:
     """The default stream, ordered after all work that uses these buffers: for work that a device does in place of the
     host."""
 

@@ -14,7 +14,7 @@ use crate::addresses::{Place, is_read, trace_address};
 use crate::affine::Sums;
 use crate::fixed_distance::{Distance, fixed_distance};
 use crate::same_values::{SameRanges, same_value};
-use crate::solve_equations::{Equation, Meeting, Multiple, solve};
+use crate::solve_equations::{Conflict, Equation, Multiple, solve};
 
 /// An index on the way to an element.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,8 +45,8 @@ impl Subscript {
 /// The result of the test for two iterations of a loop.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BetweenIterations {
-    /// Per axis of the loop: which of its indices meet. `Perhaps` also when no subscript depends on the axis.
-    pub axes: Vec<Meeting>,
+    /// Per axis of the loop: which of its indices meet. `Possible` also when no subscript depends on the axis.
+    pub axes: Vec<Conflict>,
     /// All subscripts were understood.
     pub is_exact: bool,
 }
@@ -113,12 +113,12 @@ impl<'a> Dependence<'a> {
     }
 
     /// Whether two accesses in one iteration of all loops around them reach the same element.
-    pub fn within_iteration(&self, a: &[Subscript], b: &[Subscript]) -> Meeting {
+    pub fn within_iteration(&self, a: &[Subscript], b: &[Subscript]) -> Conflict {
         let axis = |(x, y): (&Subscript, &Subscript)| match self.difference(x, y) {
-            Some(d) => d.as_constant().map_or(Meeting::Perhaps, |d| certain(d == 0)),
-            None => Meeting::Perhaps,
+            Some(d) => d.as_constant().map_or(Conflict::Possible, |d| certain(d == 0)),
+            None => Conflict::Possible,
         };
-        a.iter().zip(b).map(axis).min().unwrap_or(Meeting::Certain)
+        a.iter().zip(b).map(axis).min().unwrap_or(Conflict::Certain)
     }
 
     /// Which iterations of a loop reach the same elements by two accesses in its body.
@@ -138,11 +138,11 @@ impl<'a> Dependence<'a> {
         let mut axes = Vec::new();
         for (range, equations) in l.dims.iter().zip(&equations) {
             let solved = match equations.is_empty() {
-                _ if apart => Meeting::Apart,
-                true => Meeting::Perhaps,
+                _ if apart => Conflict::Apart,
+                true => Conflict::Possible,
                 false => solve(known(self.sum(range.begin)), known(self.sum(range.end)), equations),
             };
-            is_exact &= equations.is_empty() || solved != Meeting::Perhaps;
+            is_exact &= equations.is_empty() || solved != Conflict::Possible;
             axes.push(solved);
         }
         BetweenIterations { axes, is_exact }
@@ -161,8 +161,8 @@ impl<'a> Dependence<'a> {
 
     /// Whether accesses in two tasks reach the same element. A range whose end is an extent or a parameter counts as
     /// not empty.
-    pub fn between_tasks(&mut self, a: &[Subscript], b: &[Subscript]) -> Meeting {
-        let mut least = Meeting::Certain;
+    pub fn between_tasks(&mut self, a: &[Subscript], b: &[Subscript]) -> Conflict {
+        let mut least = Conflict::Certain;
         for (x, y) in a.iter().zip(b) {
             least = least.min(self.ranges_meet(x, y));
         }
@@ -241,7 +241,7 @@ impl<'a> Dependence<'a> {
         found
     }
 
-    fn ranges_meet(&mut self, x: &Subscript, y: &Subscript) -> Meeting {
+    fn ranges_meet(&mut self, x: &Subscript, y: &Subscript) -> Conflict {
         match (self.range(x), self.range(y)) {
             (Some(x), Some(y)) => x.meets(&y),
             _ => self.points_meet(x, y),
@@ -250,18 +250,18 @@ impl<'a> Dependence<'a> {
 
     /// Whether subscripts may be equal although their ranges are unknown: those that no loop changes, and steps of
     /// different remainders.
-    fn points_meet(&self, x: &Subscript, y: &Subscript) -> Meeting {
+    fn points_meet(&self, x: &Subscript, y: &Subscript) -> Conflict {
         if let (Some(x), Some(y)) = (&x.sum, &y.sum) {
-            let Some(apart) = x.times(-1).and_then(|x| y.plus(&x)) else { return Meeting::Perhaps };
+            let Some(apart) = x.times(-1).and_then(|x| y.plus(&x)) else { return Conflict::Possible };
             if let Some(by) = apart.as_constant() {
                 return certain(by == 0);
             }
             // Sums of multiples of a number that differ by no multiple of it.
             let step = apart.terms.values().fold(0, |step, factor| common_divisor(step, factor.unsigned_abs()));
             let is_apart = step > 1 && !apart.constant.unsigned_abs().is_multiple_of(step);
-            return if is_apart { Meeting::Apart } else { Meeting::Perhaps };
+            return if is_apart { Conflict::Apart } else { Conflict::Possible };
         }
-        let Some(values) = x.value.zip(y.value) else { return Meeting::Perhaps };
+        let Some(values) = x.value.zip(y.value) else { return Conflict::Possible };
         let source = |v| self.sums.source(v);
         let is_fixed = |load: ValueId| match self.body.inst(load).op {
             Op::Load(a) => {
@@ -271,8 +271,8 @@ impl<'a> Dependence<'a> {
         };
         match fixed_distance(self.body, values, &source, &is_fixed) {
             Distance::Known(by) => certain(by == 0),
-            Distance::Different => Meeting::Apart,
-            Distance::Unknown => Meeting::Perhaps,
+            Distance::Different => Conflict::Apart,
+            Distance::Unknown => Conflict::Possible,
         }
     }
 
@@ -348,8 +348,8 @@ fn single_term(sum: &Affine) -> Option<(Term, i64)> {
     terms.next().is_none().then_some((*term, *factor))
 }
 
-fn certain(meets: bool) -> Meeting {
-    if meets { Meeting::Certain } else { Meeting::Apart }
+fn certain(meets: bool) -> Conflict {
+    if meets { Conflict::Certain } else { Conflict::Apart }
 }
 
 /// Values in `[low, high)`, where `high` may be a launch-time value, or unknown.
@@ -359,35 +359,35 @@ struct IndexRange {
 }
 
 impl IndexRange {
-    fn meets(&self, other: &IndexRange) -> Meeting {
+    fn meets(&self, other: &IndexRange) -> Conflict {
         let known = |range: &IndexRange| range.high.as_ref().and_then(Affine::as_constant);
         let ((low_a, high_a), (low_b, high_b)) = ((self.low, known(self)), (other.low, known(other)));
         if let (Some(high_a), Some(high_b)) = (high_a, high_b) {
             return certain(low_a < high_b && low_b < high_a && low_a < high_a && low_b < high_b);
         }
         match (high_a, high_b) {
-            (Some(high), _) if low_b >= high => Meeting::Apart,
-            (_, Some(high)) if low_a >= high => Meeting::Apart,
-            _ if self.high.is_none() || other.high.is_none() => Meeting::Perhaps,
+            (Some(high), _) if low_b >= high => Conflict::Apart,
+            (_, Some(high)) if low_a >= high => Conflict::Apart,
+            _ if self.high.is_none() || other.high.is_none() => Conflict::Possible,
             (Some(high), _) => {
                 if (low_a..high).contains(&low_b) {
-                    Meeting::Certain
+                    Conflict::Certain
                 } else {
-                    Meeting::Perhaps
+                    Conflict::Possible
                 }
             }
             (_, Some(high)) => {
                 if (low_b..high).contains(&low_a) {
-                    Meeting::Certain
+                    Conflict::Certain
                 } else {
-                    Meeting::Perhaps
+                    Conflict::Possible
                 }
             }
             _ => {
                 if self.high == other.high {
-                    Meeting::Certain
+                    Conflict::Certain
                 } else {
-                    Meeting::Perhaps
+                    Conflict::Possible
                 }
             }
         }
@@ -419,7 +419,7 @@ mod tests {
         (b.body, outer, made)
     }
 
-    fn test(f: impl FnOnce(&mut Builder, [ValueId; 3]) -> [ValueId; 2]) -> (Meeting, BetweenIterations, Meeting) {
+    fn test(f: impl FnOnce(&mut Builder, [ValueId; 3]) -> [ValueId; 2]) -> (Conflict, BetweenIterations, Conflict) {
         let (body, outer, [x, y]) = subscripts(f);
         let locals = LocalUses::default();
         let mut dependence = Dependence::of(&body, &locals);
@@ -428,7 +428,7 @@ mod tests {
         (dependence.within_iteration(&x, &y), between, dependence.between_tasks(&x, &y))
     }
 
-    fn exact(meeting: Meeting) -> BetweenIterations {
+    fn exact(meeting: Conflict) -> BetweenIterations {
         BetweenIterations { axes: vec![meeting], is_exact: true }
     }
 
@@ -438,21 +438,21 @@ mod tests {
             let one = b.int(1, Scalar::I32);
             [i, b.binary(BinaryOp::Add, i, one)]
         });
-        assert_eq!((within, between), (Meeting::Apart, exact(Meeting::Certain)));
+        assert_eq!((within, between), (Conflict::Apart, exact(Conflict::Certain)));
         // 0..n and 1..n + 1 may have at most one element.
-        assert_eq!(tasks, Meeting::Perhaps);
+        assert_eq!(tasks, Conflict::Possible);
     }
 
     #[test]
     fn an_iteration_has_its_own_element_whatever_is_added_alike() {
         let (within, between, _) = test(|b, [i, _, n]| [b.binary(BinaryOp::Add, i, n), b.binary(BinaryOp::Add, n, i)]);
-        assert_eq!((within, between), (Meeting::Certain, exact(Meeting::Own)));
+        assert_eq!((within, between), (Conflict::Certain, exact(Conflict::SameIteration)));
     }
 
     #[test]
     fn indices_of_inner_loops_are_the_same_in_all_iterations() {
         let (within, between, _) = test(|_, [_, j, _]| [j, j]);
-        assert_eq!((within, between), (Meeting::Certain, exact(Meeting::Perhaps)));
+        assert_eq!((within, between), (Conflict::Certain, exact(Conflict::Possible)));
         let (_, between, _) = test(|b, [i, j, _]| [b.binary(BinaryOp::Add, i, j), i]);
         assert!(!between.is_exact);
     }
@@ -464,6 +464,6 @@ mod tests {
             let even = b.binary(BinaryOp::Mul, i, two);
             [even, b.binary(BinaryOp::Add, even, one)]
         });
-        assert_eq!(between, exact(Meeting::Apart));
+        assert_eq!(between, exact(Conflict::Apart));
     }
 }

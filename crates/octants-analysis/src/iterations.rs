@@ -6,7 +6,7 @@ use octants_ir::{BlockId, Body, BufferId, Const, ForLoop, LocalId, Op, Type, Val
 
 use crate::addresses::{Place, first_uses_set, for_each_element, trace_address};
 use crate::dependence::{Dependence, Subscript};
-use crate::solve_equations::Meeting;
+use crate::solve_equations::Conflict;
 
 /// The locals that iterations of a root loop share: used outside of it, and not set by an iteration before it reads
 /// them.
@@ -75,7 +75,7 @@ pub fn touched_at_own_indices(body: &Body, v: ValueId) -> BTreeSet<BufferId> {
             && all.iter().enumerate().all(|(i, x)| {
                 all[i..].iter().all(|y| {
                     let axes = dependence.between_iterations(v, x, y).axes;
-                    axes.iter().all(|meeting| matches!(meeting, Meeting::Own | Meeting::Apart))
+                    axes.iter().all(|meeting| matches!(meeting, Conflict::SameIteration | Conflict::Apart))
                 })
             })
     };

@@ -54,6 +54,6 @@ pub use launch_bounds::launch_bound;
 pub use memory_classes::MemoryClasses;
 pub use same_values::{SameRanges, same_address, same_value};
 pub use short_tasks::is_short;
-pub use solve_equations::Meeting;
+pub use solve_equations::Conflict;
 pub use task_order::task_order;
 pub use unproved_buffers::unproved_buffers;

@@ -27,7 +27,7 @@ pub struct SavedKernel {
     /// Argument slots that hold addresses.
     pub pointers: Vec<Pointer>,
     /// The code converts addresses to integers.
-    pub tells_addresses: bool,
+    pub exposes_addresses: bool,
 }
 
 /// A buffer.

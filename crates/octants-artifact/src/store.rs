@@ -198,7 +198,7 @@ impl Store {
     }
 
     /// The warning about files that were not loaded; once.
-    pub fn take_notice(&self) -> Option<String> {
+    pub fn take_warning(&self) -> Option<String> {
         self.refused.lock().unwrap_or_else(PoisonError::into_inner).notice.take()
     }
 

@@ -170,7 +170,7 @@ pub struct ArgumentPlan {
     /// All slots.
     pub slots: u32,
     /// The code makes numbers of addresses.
-    pub tells_addresses: bool,
+    pub exposes_addresses: bool,
     /// Slots of addresses, and whether the code writes there.
     pub pointers: Vec<Pointer>,
 }

@@ -80,7 +80,7 @@ fn trace(i: u64) -> Trace {
                     Pointer { slot: 0, written: true, buffer: Some(0) },
                     Pointer { slot: 1, written: false, buffer: None },
                 ],
-                tells_addresses: true,
+                exposes_addresses: true,
             },
             store: None,
             depends: Some(Dependence { slots: vec![0, 3], addresses: vec![0] }),

@@ -356,7 +356,7 @@ impl Emitter {
 
     // Arithmetic.
 
-    /// Adds the fast-math flags of the compilation, where the instruction takes them.
+    /// Adds the fast-math flags of the compilation, if the instruction takes them.
     pub fn flagged(&self, v: V) -> V {
         llvm!(
             if self.fast_math_flags != 0 && !LLVMIsAInstruction(v).is_null() && LLVMCanValueUseFastMathFlags(v) != 0 {

@@ -28,13 +28,14 @@
 //! `range_loops`, `strided_loops`, `odometer`, `coarsen_threads`, `functions`, `lower_body` (control flow),
 //! `serial_loops`, `lower_op` (values), `memory`, `place`, `aggregates`, `arithmetic`, `math`, `atomics`,
 //! `thread_ops`, `private_copies`, `vectors`, `effects`, `random`; `metadata`, `emit`; `optimize`, `fuse_products`,
-//! `tell_strides_apart`; `fatal_errors`; `target`.
+//! `disambiguate_strides`; `fatal_errors`; `target`.
 
 mod aggregates;
 mod arithmetic;
 mod atomics;
 mod coarsen_threads;
 mod compile;
+mod disambiguate_strides;
 mod effects;
 mod emit;
 mod emit_attributes;
@@ -60,7 +61,6 @@ mod range_loops;
 mod serial_loops;
 mod strided_loops;
 mod target;
-mod tell_strides_apart;
 mod thread_ops;
 mod unit;
 mod vectors;

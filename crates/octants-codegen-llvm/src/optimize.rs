@@ -13,8 +13,8 @@ use llvm_sys::support::LLVMParseCommandLineOptions;
 use llvm_sys::target_machine::LLVMTargetMachineRef;
 
 use crate::CodegenError;
+use crate::disambiguate_strides::disambiguate_strides;
 use crate::fatal_errors::compiler_bug;
-use crate::tell_strides_apart::tell_strides_apart;
 
 /// Runs LLVM's default pipeline of a level, and verifies what it made; `vectors`: loops may become vector code.
 pub(crate) fn optimize(
@@ -37,7 +37,7 @@ pub(crate) fn optimize(
         if level >= 2 {
             of_functions("function(infer-address-spaces,separate-const-offset-from-gep,infer-alignment)")?;
         }
-        tell_strides_apart(module, &machine.get_target_data());
+        disambiguate_strides(module, &machine.get_target_data());
         if level >= 2 {
             // Merges adjacent accesses of a thread. The back end tries too, but has lost the alignment by then.
             of_functions("function(load-store-vectorizer)")?;

@@ -78,7 +78,7 @@ impl Vendor for Cuda {
         match (text(self.own.error_name), text(self.own.error_string)) {
             (Some(name), Some(sentence)) => format!("{name}: {sentence}"),
             (Some(name), None) => name,
-            _ => "an error that this driver does not name".into(),
+            _ => "an unknown error".into(),
         }
     }
 

@@ -64,7 +64,7 @@ fn check(call: &'static str, code: c_int, doing: &str) -> Result<()> {
     if code == 0 {
         return Ok(());
     }
-    let name = usize::try_from(code).ok().and_then(|c| CODES.get(c)).unwrap_or(&"a code that is not documented");
+    let name = usize::try_from(code).ok().and_then(|c| CODES.get(c)).unwrap_or(&"an undocumented code");
     Err(ErrorKind::Call { call, code: code.into(), name: (*name).into(), doing: doing.into() }.into())
 }
 

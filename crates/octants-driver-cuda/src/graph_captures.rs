@@ -39,7 +39,7 @@ impl GraphCaptures for CudaCaptures {
         Ok(Some((RawGraph(graph), nodes.iter().copied().map(RawNode).collect())))
     }
 
-    unsafe fn go_on_behind(&self, stream: RawStream, nodes: &[RawNode]) -> Called<()> {
+    unsafe fn continue_after(&self, stream: RawStream, nodes: &[RawNode]) -> Called<()> {
         let mut nodes = raw_nodes(nodes);
         // SAFETY: as above.
         let c = unsafe { (self.update)(stream, nodes.as_mut_ptr(), nodes.len(), SET) };

@@ -37,7 +37,7 @@ pub unsafe fn add_to_capture(
             );
             return Err(ErrorKind::Misuse { message }.into());
         };
-        library.check_own(captures.go_on_behind(stream, &ends), doing)?;
+        library.check_own(captures.continue_after(stream, &ends), doing)?;
     }
     Ok(true)
 }

@@ -35,7 +35,7 @@ enum What {
     Decision(RawFunction, Turn),
     /// The kernel that resets the round counter of the loop of this number.
     NoRounds(RawFunction, u32),
-    /// The kernel that resets the number of the checkpoint where the launch ended.
+    /// The kernel that resets the number of the checkpoint that ended the launch.
     NoEnd(RawFunction),
 }
 
@@ -314,7 +314,7 @@ impl<'a> Description<'a> {
             let full = self.fills_device(what, task);
             let waits_for: Vec<usize> = match &what.tasks[task].behind {
                 // Two tasks that each fill the device gain nothing from running at once.
-                Some(behind) if !all_short && !(full && full_before) => {
+                Some(behind) if !(all_short || full && full_before) => {
                     behind.iter().filter_map(|b| (*b as usize).checked_sub(first)).collect()
                 }
                 _ => ends.clone(),
@@ -334,7 +334,7 @@ impl<'a> Description<'a> {
     fn fills_device(&self, what: &Described<'_>, task: usize) -> bool {
         let task = &what.tasks[task];
         let planned = task.plan_node(self.calls, what.launch.args);
-        planned.zip(task.threads_at_once()).is_some_and(|((_, shape), most)| shape.all_threads() >= most)
+        planned.zip(task.max_resident_threads()).is_some_and(|((_, shape), most)| shape.all_threads() >= most)
     }
 
     /// # Safety

@@ -323,9 +323,9 @@ impl Driver for GpuDriver {
         }
     }
 
-    unsafe fn threads_at_once(&self, task: TaskHandle) -> Option<u64> {
+    unsafe fn max_resident_threads(&self, task: TaskHandle) -> Option<u64> {
         // SAFETY: the handle is the address of a task of a module that the trait's contract keeps loaded.
-        unsafe { (*(task.0 as *const LoadedTask)).threads_at_once() }
+        unsafe { (*(task.0 as *const LoadedTask)).max_resident_threads() }
     }
 
     #[inline]

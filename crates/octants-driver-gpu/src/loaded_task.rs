@@ -229,10 +229,10 @@ impl LoadedTask {
     }
 
     /// Threads that the device runs at once; `None` for a serial task.
-    pub fn threads_at_once(&self) -> Option<u64> {
+    pub fn max_resident_threads(&self) -> Option<u64> {
         match &self.kind {
             Kind::Serial(_) => None,
-            Kind::Parallel(forms) => Some(forms.narrow.plan.threads_at_once()),
+            Kind::Parallel(forms) => Some(forms.narrow.plan.max_resident_threads()),
         }
     }
 

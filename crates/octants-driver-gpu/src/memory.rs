@@ -1,7 +1,7 @@
 //! [`Memory`]: device memory, allocated and freed in stream order.
 //!
-//! If the device supports it, memory comes from a pool of our own, whose allocations and frees are stream operations.
-//! No call waits, and memory freed on one stream is reused on another only once it is free. The pool belongs to this
+//! If the device supports it, memory comes from a private pool, whose allocations and frees are stream operations. No
+//! call waits, and memory freed on one stream is reused on another only once it is free. The pool belongs to this
 //! program, and is released when it ends. Otherwise memory comes from plain calls, and a free is deferred until an
 //! event after the stream's work has completed.
 

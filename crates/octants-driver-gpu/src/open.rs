@@ -88,13 +88,13 @@ pub fn open_context(library: Library, config: &GpuConfig) -> Result<Context, Una
     let facts = library.facts();
     let count = count(&library)?;
     let ordinal = config.device.unwrap_or(0);
-    if let Some(reason) = why_no_such_device(ordinal, count, (facts.gpu, facts.visible)) {
+    if let Some(reason) = missing_device(ordinal, count, (facts.gpu, facts.visible)) {
         return Err(Unavailable(reason));
     }
     Context::new(library, ordinal).map_err(|e| Unavailable(format!("GPU {ordinal} cannot be used: {e}")))
 }
 
-fn why_no_such_device(ordinal: u32, count: u32, (gpu, visible): (&str, &str)) -> Option<String> {
+fn missing_device(ordinal: u32, count: u32, (gpu, visible): (&str, &str)) -> Option<String> {
     match count {
         0 => Some(format!("no {gpu} was found ({visible} may hide existing ones)")),
         n if ordinal >= n => Some(format!("there is no GPU {ordinal}: this process sees {n}, counted from 0")),
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn reasons_say_what_is_missing() {
-        let why = |ordinal, count| why_no_such_device(ordinal, count, ("Acme GPU", "ACME_VISIBLE"));
+        let why = |ordinal, count| missing_device(ordinal, count, ("Acme GPU", "ACME_VISIBLE"));
         assert!(why(0, 0).is_some_and(|t| t.contains("no Acme GPU") && t.contains("ACME_VISIBLE")));
         assert!(why(2, 2).is_some_and(|t| t.contains("no GPU 2") && t.contains("sees 2")));
         assert_eq!(why(1, 2), None);

@@ -78,7 +78,7 @@ pub fn worthwhile_run(price: f32, lanes: u32) -> u64 {
 
 impl GridPlan {
     /// Threads that the device runs at once.
-    pub fn threads_at_once(&self) -> u64 {
+    pub fn max_resident_threads(&self) -> u64 {
         u64::from(self.multiprocessors) * u64::from(self.resident) * u64::from(self.block)
     }
 
@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn a_grid_is_as_large_as_the_work_up_to_a_limit() {
-        assert_eq!(PLAN.threads_at_once(), u64::from(FILL) * 256);
+        assert_eq!(PLAN.max_resident_threads(), u64::from(FILL) * 256);
         assert_eq!(PLAN.plan(Some(1 << 17)), Some((512, 256)));
         assert_eq!(PLAN.plan(Some((1 << 17) + 1)), Some((513, 256)));
         assert_eq!(PLAN.plan(Some(1 << 40)), Some((FILL * MOST_WAVES as u32, 256)));

@@ -125,7 +125,7 @@ impl Shared {
             // SAFETY: the function returns a text that lives as long as the library.
             unsafe { CStr::from_ptr(f(code)).to_string_lossy().into_owned() }
         });
-        let name = text.unwrap_or_else(|| "an error that this library does not name".into());
+        let name = text.unwrap_or_else(|| "an unknown error".into());
         Err(ErrorKind::Call { call, code: code.into(), name, doing: doing.into() }.into())
     }
 }

@@ -186,7 +186,7 @@ pub trait GraphCaptures {
     unsafe fn under_way(&self, stream: RawStream) -> Called<Option<(RawGraph, Vec<RawNode>)>>;
 
     /// Makes the stream's next work depend on exactly these nodes of the graph.
-    unsafe fn go_on_behind(&self, stream: RawStream, nodes: &[RawNode]) -> Called<()>;
+    unsafe fn continue_after(&self, stream: RawStream, nodes: &[RawNode]) -> Called<()>;
 }
 
 /// The parameter of the function `decide` of [`GraphLoops::code`]. It turns `switch` on if the integer at `condition`

@@ -66,7 +66,7 @@ impl Vendor for Hip {
         match (text(self.0.error_name), text(self.0.error_string)) {
             (Some(name), Some(sentence)) if name != sentence => format!("{name}: {sentence}"),
             (Some(name), _) => name,
-            _ => "an error that this library does not name".into(),
+            _ => "an unknown error".into(),
         }
     }
 

@@ -59,7 +59,7 @@ pub(crate) struct Set {
     listed: Vec<u64>,
 }
 
-/// The copy of a lane: an address of memory of its own.
+/// The copy of a lane: the address of its own memory.
 #[derive(Default)]
 struct Copy {
     address: u64,

@@ -93,7 +93,7 @@ impl Entry {
         let _: u32 = unsafe { enter_polled(context, begin as i64, end as i64, self.code, stack, bits) };
     }
 
-    /// Runs iterations `begin..end` whatever happens.
+    /// Runs iterations `begin..end` without polls.
     ///
     /// # Safety
     /// As [`Entry::run`].

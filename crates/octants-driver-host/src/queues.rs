@@ -213,7 +213,7 @@ impl Point {
             let Some(server) = server.upgrade() else { continue };
             let served = server.make_ready(queue);
             if served == Served::ByCaller && !std::ptr::eq(&*server, shared) {
-                while server.step_own() {}
+                while server.step_own_queue() {}
             }
         }
     }
@@ -464,11 +464,11 @@ impl Shared {
     /// False when none is ready.
     fn step(&self) -> bool {
         let steps = self.schedule.is_some() || lock(&self.ready).ended;
-        steps && self.step_own() || self.scheduled_peers().iter().any(|peer| peer.step_own())
+        steps && self.step_own_queue() || self.scheduled_peers().iter().any(|peer| peer.step_own_queue())
     }
 
     /// Does one piece of this device's work on this thread. False when none is ready.
-    fn step_own(&self) -> bool {
+    fn step_own_queue(&self) -> bool {
         let queue = {
             let mut ready = lock(&self.ready);
             match &self.schedule {

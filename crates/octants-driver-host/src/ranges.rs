@@ -6,8 +6,8 @@ use crate::apart::Apart;
 use crate::lane::{Lane, pack, take_first, take_last};
 use crate::watch::Watch;
 
-/// The ranges of numbers that a participant of a job takes: the chunks of its own lane from the front, then others'
-/// from the back.
+/// The ranges of numbers that a participant of a job takes: the chunks of its own lane from the front, then those of
+/// other lanes from the back.
 pub struct Ranges<'a> {
     /// All chunks, if there is one thread.
     pub(crate) whole: Option<(u64, u64)>,

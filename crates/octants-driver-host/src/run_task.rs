@@ -165,7 +165,7 @@ impl LoadedTask {
                 let piece = |begin, end| unsafe {
                     match is_alone {
                         true => self.alone.run_for(launch.caller, &context, begin, end),
-                        false => self.run_beside_others(pool, launch, &context, begin, end),
+                        false => self.run_with_others(pool, launch, &context, begin, end),
                     }
                 };
                 let known = self.estimate.cost();
@@ -240,7 +240,7 @@ impl LoadedTask {
     ///
     /// # Safety
     /// As [`LoadedTask::run`]; the range is within the count.
-    unsafe fn run_beside_others(
+    unsafe fn run_with_others(
         &self,
         pool: &Pool,
         launch: &Launch<'_>,
@@ -303,7 +303,7 @@ impl LoadedTask {
         end.map_err(|stopped| match stopped {
             Stopped::Panicked(message) => ErrorKind::CompilerBug(format!("a task panicked: {message}")).into(),
             Stopped::Interrupted => {
-                self.estimate.forget_to(known);
+                self.estimate.reset_cost(known);
                 ErrorKind::Interrupted.into()
             }
         })
@@ -449,7 +449,7 @@ impl QueuedTask {
     /// Runs some iterations.
     pub fn run_piece(&self, pool: &Pool, caller: &dyn Caller, begin: u64, end: u64) {
         // SAFETY: as in `run`; the range is within the count.
-        self.with(caller, |task, launch| unsafe { task.run_beside_others(pool, launch, &context(launch), begin, end) });
+        self.with(caller, |task, launch| unsafe { task.run_with_others(pool, launch, &context(launch), begin, end) });
     }
 }
 
@@ -518,7 +518,7 @@ impl CostEstimate {
     }
 
     /// Discards the measurement of an incomplete run.
-    fn forget_to(&self, cost: f64) {
+    fn reset_cost(&self, cost: f64) {
         self.cost.store((cost as f32).to_bits(), Ordering::Relaxed);
     }
 
@@ -548,12 +548,12 @@ impl CostEstimate {
         }
         let start = Instant::now();
         let end = work();
-        self.learn(runs, count, width, start.elapsed());
+        self.record_run(runs, count, width, start.elapsed());
         end
     }
 
     #[cold]
-    fn learn(&self, runs: u32, count: u64, width: u32, time: Duration) {
+    fn record_run(&self, runs: u32, count: u64, width: u32, time: Duration) {
         let time = time.saturating_sub(CALL).as_nanos() as f64;
         let measured = (time * f64::from(width) / count as f64).clamp(0.01, 1e12);
         let known = self.cost();

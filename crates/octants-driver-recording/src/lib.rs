@@ -12,5 +12,5 @@ pub mod log;
 pub mod recording_driver;
 
 pub use device::{device, device_that, finish};
-pub use log::{Launched, Log, Said};
+pub use log::{Launched, Log, Message};
 pub use recording_driver::RecordingDriver;

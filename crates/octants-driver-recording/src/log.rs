@@ -31,7 +31,7 @@ pub(crate) struct State {
     pub(crate) captured_events: BTreeSet<u64>,
     pub(crate) args_at: Option<u64>,
     pub(crate) arguments: Vec<Vec<u8>>,
-    pub(crate) to_say: Vec<Said>,
+    pub(crate) messages_to_send: Vec<Message>,
     /// What tasks write, by number: an argument slot, or none for the frame, and the values to come.
     pub(crate) to_write: BTreeMap<u64, (Option<usize>, VecDeque<i32>)>,
     /// The checkpoint where a launch of all tasks as one ends, counted from 1; zero for none.
@@ -40,7 +40,7 @@ pub(crate) struct State {
 
 /// The messages of the code.
 #[derive(Debug, Clone)]
-pub struct Said {
+pub struct Message {
     /// The site.
     pub site: u32,
     /// Its values.
@@ -208,8 +208,8 @@ impl Log {
     }
 
     /// Makes the next task with a channel send this message.
-    pub fn say(&self, said: Said) {
-        self.state().to_say.push(said);
+    pub fn say(&self, said: Message) {
+        self.state().messages_to_send.push(said);
     }
 
     /// All that was queued until now is done, without anyone having waited.

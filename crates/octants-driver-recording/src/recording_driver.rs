@@ -9,7 +9,7 @@ use octants_runtime::{
 };
 
 use crate::clock::{Clock, Moment};
-use crate::log::{Block, HostRead, Launched, Line, Log, Said, State};
+use crate::log::{Block, HostRead, Launched, Line, Log, Message, State};
 
 /// The largest number of a launch.
 const MOST_NUMBER: u64 = (1 << DeviceContext::LAUNCH_BITS) - 1;
@@ -22,7 +22,7 @@ pub struct RecordingDriver {
     log: Arc<Log>,
     max_argument_bytes: u64,
     host_addressable: bool,
-    code_speaks: bool,
+    sends_messages: bool,
     immediate: bool,
     makes_one: bool,
     ordered_memory: bool,
@@ -38,7 +38,7 @@ impl RecordingDriver {
             log,
             max_argument_bytes: u64::MAX,
             host_addressable: false,
-            code_speaks: false,
+            sends_messages: false,
             immediate: false,
             makes_one: false,
             ordered_memory: true,
@@ -70,7 +70,7 @@ impl RecordingDriver {
 
     /// With code that cannot call the host: its messages go to the stream's channel.
     pub fn with_channels(self) -> RecordingDriver {
-        RecordingDriver { code_speaks: true, ..self }
+        RecordingDriver { sends_messages: true, ..self }
     }
 
     /// With one call for all tasks of a launch, which it records as such.
@@ -214,7 +214,7 @@ impl State {
 ///
 /// # Safety
 /// The channel exists.
-unsafe fn say(channel: DevicePtr, kernel_id: u64, said: &Said) {
+unsafe fn say(channel: DevicePtr, kernel_id: u64, said: &Message) {
     let header = ((kernel_id + 1) << 32) | u64::from(said.site);
     // SAFETY: the contract above; records end within the capacity.
     unsafe {
@@ -256,7 +256,7 @@ impl Driver for RecordingDriver {
     }
 
     fn code_target(&self) -> CodeTarget {
-        if self.code_speaks {
+        if self.sends_messages {
             CodeTarget::Device { triple: "none".into(), cpu: String::new(), features: String::new() }
         } else {
             CodeTarget::Host
@@ -550,7 +550,7 @@ impl Driver for RecordingDriver {
         }
         if launch.channel.0 != 0 {
             s.note_use(launch.channel.0, Some(number), now, &known);
-            for said in std::mem::take(&mut s.to_say) {
+            for said in std::mem::take(&mut s.messages_to_send) {
                 // SAFETY: the runtime gives a channel that lives until the work is done.
                 unsafe { say(launch.channel, launch.kernel_id, &said) }
             }

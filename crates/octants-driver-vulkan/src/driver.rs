@@ -246,7 +246,7 @@ impl Driver for VulkanDriver {
     unsafe fn free(&self, stream: StreamHandle, memory: DevicePtr, _bytes: u64) {
         // SAFETY: the trait's contract.
         let stream = unsafe { self.stream(stream) };
-        self.memory.free_behind(memory.0, &stream.timeline, stream.value_behind());
+        self.memory.free_after(memory.0, &stream.timeline, stream.value_after());
     }
 
     unsafe fn allocate_pinned(&self, bytes: u64) -> Result<DevicePtr> {
@@ -324,9 +324,9 @@ impl Driver for VulkanDriver {
         Ok(true)
     }
 
-    unsafe fn threads_at_once(&self, task: TaskHandle) -> Option<u64> {
+    unsafe fn max_resident_threads(&self, task: TaskHandle) -> Option<u64> {
         // SAFETY: the handle is the address of a task of a module that the trait's contract keeps loaded.
-        unsafe { (*(task.0 as *const LoadedTask)).threads_at_once() }
+        unsafe { (*(task.0 as *const LoadedTask)).max_resident_threads() }
     }
 
     fn load(&self, artifact: &Artifact) -> Result<(ModuleHandle, Vec<TaskHandle>)> {

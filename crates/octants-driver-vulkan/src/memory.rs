@@ -191,7 +191,7 @@ impl Memory {
     }
 
     /// Gives an allocation back when the value is reached.
-    pub fn free_behind(&self, at: u64, timeline: &Arc<Timeline>, value: u64) {
+    pub fn free_after(&self, at: u64, timeline: &Arc<Timeline>, value: u64) {
         self.state().pending.push(Pending { timeline: timeline.clone(), value, at });
     }
 

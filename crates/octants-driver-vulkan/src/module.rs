@@ -119,8 +119,8 @@ impl LoadedTask {
     }
 
     /// Threads that the device runs at once; `None` for a serial task.
-    pub fn threads_at_once(&self) -> Option<u64> {
-        self.main.grid.as_ref().map(GridPlan::threads_at_once)
+    pub fn max_resident_threads(&self) -> Option<u64> {
+        self.main.grid.as_ref().map(GridPlan::max_resident_threads)
     }
 }
 

@@ -340,7 +340,7 @@ fn make_device(instance: &ash::Instance, found: Found) -> Result<Parts, Unavaila
         .filter(|(_, f)| f.queue_flags.contains(vk::QueueFlags::COMPUTE))
         .max_by_key(|(_, f)| f.queue_count.min(MOST_QUEUES))
         .map(|(i, _)| i as u32)
-        .ok_or_else(|| Unavailable(format!("{name} has no queue for computing")))?;
+        .ok_or_else(|| Unavailable(format!("{name} has no compute queue")))?;
     let count = families[family as usize].queue_count.min(MOST_QUEUES);
     let priorities: Vec<f32> = (0..count).map(|number| queue_priority(number, count)).collect();
     let queue_info = [vk::DeviceQueueCreateInfo::default().queue_family_index(family).queue_priorities(&priorities)];

@@ -225,7 +225,7 @@ impl Stream {
     }
 
     /// The value that signals all work recorded so far.
-    pub fn value_behind(&self) -> u64 {
+    pub fn value_after(&self) -> u64 {
         let state = self.state();
         state.open.as_ref().map_or(state.submitted, |batch| batch.value)
     }

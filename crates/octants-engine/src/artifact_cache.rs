@@ -93,8 +93,8 @@ impl ArtifactCache {
     }
 
     /// Takes the message about files that were not loaded.
-    pub fn take_notice(&self) -> Option<String> {
-        self.store.take_notice()
+    pub fn take_warning(&self) -> Option<String> {
+        self.store.take_warning()
     }
 
     /// Statistics of the cache so far.

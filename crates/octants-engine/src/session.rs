@@ -200,9 +200,9 @@ impl Session {
     }
 
     /// Takes pending messages for the user, after opening and after each build of a kernel.
-    pub fn take_notices(&self) -> Vec<String> {
+    pub fn take_warnings(&self) -> Vec<String> {
         let mut notices = std::mem::take(&mut *self.lock_notices());
-        notices.extend(self.cache.as_ref().and_then(ArtifactCache::take_notice));
+        notices.extend(self.cache.as_ref().and_then(ArtifactCache::take_warning));
         notices
     }
 

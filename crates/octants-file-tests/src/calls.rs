@@ -242,7 +242,7 @@ mod tests {
             "(n = 2, x = [[1.5, 2], [0.5; 2]]) -> x = [[3, 4], [1, 1]], return 2, prints \"at 1\" \"at 0\"",
             "(n = 0, x = []) -> x = [], return ~ 1e-6",
             "(n = -1, x = []) -> fails \"negative\"",
-            "(n = 2, x = [[0..2]]) -> error \"[1] is outside of `x`\"",
+            "(n = 2, x = [[0..2]]) -> error \"[1] is out of bounds of `x`\"",
         ] {
             assert_eq!(wrong(text), Vec::<String>::new(), "{text}");
         }
@@ -256,7 +256,7 @@ mod tests {
             ("(n = 1, x = [[1, 2]]) -> prints \"at 2\"", "it prints [\"at 0\"]"),
             ("(n = 1, x = [[1, 2]]) -> fails \"negative\"", "it ends with ``"),
             ("(n = -1, x = []) -> return 1", "n is negative"),
-            ("(n = 1, x = []) -> x = []", "is outside"),
+            ("(n = 1, x = []) -> x = []", "is out of bounds"),
             ("(n = 1) -> return 1", "`x` is not given"),
             ("(n = 1, x = [1, 2]) -> return 1", "`x` takes 4 scalars, not 2"),
             ("(m = 1, x = []) -> return 1", "nothing has the name `m`"),

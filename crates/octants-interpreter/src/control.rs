@@ -32,7 +32,11 @@ impl<'a> Machine<'a> {
         let Some(&v) = t.here().body.block(block).get(next) else { return Ok(self.end_block(t)) };
         self.steps += 1;
         if self.steps > self.settings.most_steps {
-            return Err(self.fault(t, v, format!("{} instructions were executed without an end", self.steps - 1)));
+            return Err(self.fault(
+                t,
+                v,
+                format!("{} instructions were executed: the code may not terminate", self.steps - 1),
+            ));
         }
         // The body at the time: an instruction may leave it.
         let fault_at = t.activations.len() - 1;
@@ -137,7 +141,7 @@ impl<'a> Machine<'a> {
 
     fn call(&mut self, t: &mut Thread<'a>, v: ValueId, f: FuncId, args: &[ValueId]) -> Result<(), String> {
         if t.activations.len() > 200 {
-            return Err("calls are nested too deeply".into());
+            return Err("the call stack is too deep".into());
         }
         let function = &self.functions[f.index()];
         let params: Rc<[Value]> = args.iter().map(|a| t.value(*a).clone()).collect();

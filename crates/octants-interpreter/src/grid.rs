@@ -49,7 +49,7 @@ impl<'a> Machine<'a> {
     fn start_block(&mut self, grid: Grid, index: u32) {
         let subgroups = grid.block_size.div_ceil(grid.subgroup_size) as usize;
         let shared = ThreadMemory::new(self.buffers, MemorySpace::Shared);
-        self.block = BlockState { shared, meetings: vec![0; subgroups], grid, index, shares_loops: false };
+        self.block = BlockState { shared, barriers: vec![0; subgroups], grid, index, shares_loops: false };
     }
 
     /// Runs a parallel loop as a grid-stride loop.
@@ -61,7 +61,7 @@ impl<'a> Machine<'a> {
 
         let known = all.fresh.as_ref().map_or(0, |f| f.len());
         if known < body.locals.len() {
-            let what = "threads of a grid share locals with the code around: it has to be cut into tasks first";
+            let what = "threads of a grid share locals with the surrounding code: split the kernel into tasks first";
             return Err(self.fault(main, v, what.into()));
         }
         let grid = self.grid_of(&l.parallel.clone().unwrap_or_default());
@@ -164,7 +164,7 @@ impl<'a> Machine<'a> {
             let other = usize::try_from(other).ok().filter(|o| (*o as i64) < size && *o < threads.len());
             let source = &threads[other.unwrap_or(lane)];
             if source.has_ended {
-                return Err((lane, format!("takes a value of thread {}, which has ended", source.index)));
+                return Err((lane, format!("reads a value of thread {}, which has ended", source.index)));
             }
             let source = if other.is_some() { source } else { t };
             Ok(source.value(operands[0]).clone())
@@ -189,7 +189,7 @@ impl<'a> Machine<'a> {
             }
             SubgroupOp::ProductF16 | SubgroupOp::ProductTf32 | SubgroupOp::ProductF32 | SubgroupOp::ProductF64 => {
                 if threads.len() as i64 != size || threads.iter().any(|t| t.has_ended) {
-                    return Err((0, "a product of matrices needs all threads of the subgroup".into()));
+                    return Err((0, "a matrix product needs all threads of the subgroup".into()));
                 }
                 let kind = op.product().expect("it is a product");
                 let fragments = |i: usize| threads.iter().map(|t| t.leaves(operands[i])).collect::<Vec<_>>();
@@ -238,10 +238,10 @@ impl<'a> Machine<'a> {
         let what = match other.map(|t| (t, t.waits_at)) {
             Some((t, Some(v))) if !t.has_ended => {
                 let inst = octants_ir::print_inst(t.here().body, v);
-                format!("thread {} does not come here: it waits at {inst}", t.index)
+                format!("thread {} does not arrive: it waits at {inst}", t.index)
             }
-            Some((t, _)) => format!("thread {} does not come here: it has ended", t.index),
-            None => "no thread can go on".to_string(),
+            Some((t, _)) => format!("thread {} does not arrive: it has ended", t.index),
+            None => "deadlock: every thread waits".to_string(),
         };
         self.fault(waits, waits.waits_at.expect("it waits"), what)
     }

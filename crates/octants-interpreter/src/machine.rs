@@ -58,8 +58,8 @@ pub(crate) struct Machine<'a> {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct BlockState {
     pub shared: ThreadMemory,
-    /// Barriers that each subgroup has met at.
-    pub meetings: Vec<u64>,
+    /// Number of barriers that each subgroup has passed.
+    pub barriers: Vec<u64>,
     pub grid: Grid,
     pub index: u32,
     /// Its threads share the iterations of each parallel loop that they come to.
@@ -183,7 +183,7 @@ impl<'a> Machine<'a> {
             }
             Base::Components(all) => read_bytes(self.memory.region(all[0].0), all[0].1, s),
             Base::Outside(what) => Err(what.to_string()),
-            other => Err(format!("{other:?} is no memory that tasks share")),
+            other => Err(format!("{other:?} is not memory that tasks share")),
         }
     }
 
@@ -213,7 +213,7 @@ impl<'a> Machine<'a> {
 
     fn accessor(&self, t: &Thread<'a>) -> Accessor {
         let subgroup = t.index / self.settings.grid.subgroup_size;
-        Accessor { thread: t.index, subgroup, meetings: self.block.meetings[subgroup as usize] }
+        Accessor { thread: t.index, subgroup, barriers: self.block.barriers[subgroup as usize] }
     }
 
     /// Reads a scalar at a byte, if it was ever written.
@@ -256,7 +256,7 @@ impl<'a> Machine<'a> {
     /// The accesses that a barrier orders. One of a subgroup orders accesses of its own threads.
     pub fn pass_barrier(&mut self, scope: ThreadScope, subgroup: u32) {
         match scope {
-            ThreadScope::Subgroup => self.block.meetings[subgroup as usize] += 1,
+            ThreadScope::Subgroup => self.block.barriers[subgroup as usize] += 1,
             ThreadScope::Block | ThreadScope::Device => self.block.shared.order_accesses(),
         }
     }
@@ -288,6 +288,6 @@ fn places<'b>(
     (a.leaf..).zip(scalars).map(move |(leaf, s)| match &a.base {
         Base::Element(region, offset) => Ok((*region, offset + leaf as u64 * u64::from(s.bytes()))),
         Base::Components(all) => all.get(leaf).copied().ok_or_else(|| format!("component {leaf} is outside")),
-        other => Err(format!("{other:?} is no buffer")),
+        other => Err(format!("{other:?} is not a buffer")),
     })
 }

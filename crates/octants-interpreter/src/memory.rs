@@ -125,7 +125,7 @@ impl Memory {
                     places.extend((0..buffer.elem.leaf_count() as u64).map(|k| (region, offset + k * bytes)));
                 }
                 Base::Components(all) => places.extend(all.iter()),
-                other => panic!("{other:?} is no element of {}", buffer.name),
+                other => panic!("{other:?} is not an element of {}", buffer.name),
             }
         }
         places
@@ -134,7 +134,7 @@ impl Memory {
     /// The element of an index.
     pub(crate) fn locate(&self, b: BufferId, index: &[i64]) -> Base {
         let buffer = &self.buffers[b.index()];
-        let outside = || Base::Outside(format!("{index:?} is outside of `{}`", buffer.name).into());
+        let outside = || Base::Outside(format!("{index:?} is out of bounds of `{}`", buffer.name).into());
         let Some(shape) = self.shape(b) else {
             return Base::Outside(format!("`{}` was not given", buffer.name).into());
         };
@@ -210,7 +210,9 @@ pub(crate) fn root_sizes(buffers: &[Buffer], space: MemorySpace) -> Vec<usize> {
 fn range(bytes: &[u8], offset: u64, s: Scalar) -> Result<std::ops::Range<usize>, String> {
     let n = s.bytes() as usize;
     let first = usize::try_from(offset).ok().filter(|first| first.saturating_add(n) <= bytes.len());
-    first.map(|first| first..first + n).ok_or_else(|| format!("byte {offset} is outside of {} bytes", bytes.len()))
+    first
+        .map(|first| first..first + n)
+        .ok_or_else(|| format!("byte {offset} is out of bounds of {} bytes", bytes.len()))
 }
 
 /// Reads a scalar.

@@ -97,7 +97,7 @@ impl<'a> Machine<'a> {
             Op::LoopIndex(l, axis) => vec![int_bits(i128::from(t.leaves(*l)[*axis as usize] as i64), own())],
             // The own number is one that a thread may get.
             Op::Balance { number, .. } => t.leaves(*number).to_vec(),
-            Op::AddressBits(_) => return Err("an interpreter has no addresses that are numbers".into()),
+            Op::AddressBits(_) => return Err("addresses cannot be converted to integers in the interpreter".into()),
             _ => return Ok(None),
         }))
     }
@@ -272,7 +272,7 @@ fn component(t: &Thread<'_>, tensor: &Type, indices: &[ValueId]) -> Result<usize
     for (i, n) in indices.iter().zip(tensor.shape()) {
         let (i, n) = (t.int(*i), i64::from(n));
         if !(0..n).contains(&i) {
-            return Err(format!("component {i} is outside of {tensor}"));
+            return Err(format!("component {i} is out of bounds of {tensor}"));
         }
         at = at * n + i;
     }

@@ -17,7 +17,7 @@ impl Leaf {
     pub fn int(self) -> i64 {
         match self {
             Leaf::Int(i) => i,
-            Leaf::Float(x) => panic!("{x} is no integer"),
+            Leaf::Float(x) => panic!("{x} is not an integer"),
         }
     }
 
@@ -25,7 +25,7 @@ impl Leaf {
     pub fn float(self) -> f64 {
         match self {
             Leaf::Float(x) => x,
-            Leaf::Int(i) => panic!("{i} is no float"),
+            Leaf::Int(i) => panic!("{i} is not a float"),
         }
     }
 

@@ -21,8 +21,8 @@ pub(crate) enum Access {
 pub(crate) struct Accessor {
     pub thread: u32,
     pub subgroup: u32,
-    /// Barriers that its subgroup has met at.
-    pub meetings: u64,
+    /// Number of barriers that its subgroup has passed.
+    pub barriers: u64,
 }
 
 #[derive(Debug, Clone)]
@@ -92,7 +92,7 @@ impl Root {
     fn note(&mut self, offset: u64, by: Accessor, access: Access, same_value: bool) -> Result<(), String> {
         let log = self.log.entry(offset).or_default();
         for (other, theirs) in log.iter() {
-            let ordered = other.thread == by.thread || (other.subgroup == by.subgroup && other.meetings != by.meetings);
+            let ordered = other.thread == by.thread || (other.subgroup == by.subgroup && other.barriers != by.barriers);
             let harmless = match (theirs, access) {
                 (Access::Read, Access::Read) | (Access::Atomic, Access::Atomic) => true,
                 (Access::Write, Access::Write) => same_value,

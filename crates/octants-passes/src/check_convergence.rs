@@ -12,20 +12,20 @@ use octants_ir::{
     BinaryOp, BlockId, Builder, GridValue, Kernel, Op, Scalar, SubgroupOp, TextPart, Type, UnaryOp, ValueId,
 };
 
-use crate::meetings::{Meeting, Meetings};
+use crate::synchronization::{Synchronization, Synchronizations};
 
 /// Adds the assertions to a kernel and its functions.
 pub fn check_convergence(kernel: &mut Kernel) {
-    let meetings = Meetings::of(&kernel.functions);
+    let synchronization = Synchronizations::of(&kernel.functions);
     for body in bodies(kernel) {
-        if !meetings.inside(body, body.root).any() {
+        if !synchronization.inside(body, body.root).any() {
             continue;
         }
         let locals = local_uses(body);
         let mut b = Builder::new();
         b.body = std::mem::take(body);
         let root = b.body.root;
-        let mut checks = Checks { meetings: &meetings, locals, b };
+        let mut checks = Checks { synchronization: &synchronization, locals, b };
         checks.block(root, Around::default());
         *body = checks.b.body;
     }
@@ -37,12 +37,12 @@ struct Around {
     /// In a parallel loop.
     is_of_threads: bool,
     /// The synchronization in the enclosing loop, and after it in the same iteration.
-    in_loop: Meeting,
-    after: Meeting,
+    in_loop: Synchronization,
+    after: Synchronization,
 }
 
 struct Checks<'a> {
-    meetings: &'a Meetings,
+    synchronization: &'a Synchronizations,
     locals: std::sync::Arc<LocalUses>,
     b: Builder,
 }
@@ -63,10 +63,10 @@ impl Checks<'_> {
     }
 
     /// The threads that synchronize at an instruction, or in its blocks.
-    fn meeting(&self, v: ValueId) -> Meeting {
+    fn meeting(&self, v: ValueId) -> Synchronization {
         let op = &self.b.body.inst(v).op;
-        let inside = op.blocks().into_iter().map(|b| self.meetings.inside(&self.b.body, b));
-        inside.fold(self.meetings.at(op), Meeting::or)
+        let inside = op.blocks().into_iter().map(|b| self.synchronization.inside(&self.b.body, b));
+        inside.fold(self.synchronization.at(op), Synchronization::or)
     }
 
     fn inst(&mut self, v: ValueId, around: Around) {
@@ -98,7 +98,7 @@ impl Checks<'_> {
                     l.dims.iter().flat_map(|d| [d.begin, d.end]).for_each(|v| self.check_bound(v, meeting));
                 }
                 self.b.place(v);
-                let inside = Around { in_loop: meeting, after: Meeting::default(), ..around };
+                let inside = Around { in_loop: meeting, after: Synchronization::default(), ..around };
                 op.blocks().into_iter().for_each(|b| self.block(b, inside));
             }
             _ => self.b.place(v),
@@ -106,17 +106,17 @@ impl Checks<'_> {
     }
 
     /// Threads agree on a condition.
-    fn check_condition(&mut self, c: ValueId, needed: Meeting) {
+    fn check_condition(&mut self, c: ValueId, needed: Synchronization) {
         if !needed.any() || self.is_uniform(c, DEPTH) {
             return;
         }
         let agree = self.agree(c, needed);
         let (threads, at) = words(needed);
-        self.assert(agree, format!("the threads of a {threads} do not agree on a condition around {at}"));
+        self.assert(agree, format!("the threads of a {threads} disagree on a condition around {at}"));
     }
 
     /// Threads agree on a bound of a loop.
-    fn check_bound(&mut self, v: ValueId, needed: Meeting) {
+    fn check_bound(&mut self, v: ValueId, needed: Synchronization) {
         if self.is_uniform(v, DEPTH) {
             return;
         }
@@ -132,11 +132,11 @@ impl Checks<'_> {
         }
         let Some(all) = all else { return };
         let (threads, at) = words(needed);
-        self.assert(all, format!("the threads of a {threads} do not agree on a bound of the loop around {at}"));
+        self.assert(all, format!("the threads of a {threads} disagree on a bound of the loop around {at}"));
     }
 
     /// Whether threads have the same truth value: the same for all of them.
-    fn agree(&mut self, c: ValueId, needed: Meeting) -> ValueId {
+    fn agree(&mut self, c: ValueId, needed: Synchronization) -> ValueId {
         let b = &mut self.b;
         if needed.block {
             let other = b.unary(UnaryOp::LogicNot, c);
@@ -182,6 +182,6 @@ impl Checks<'_> {
 const DEPTH: u32 = 8;
 
 /// The names of the group of threads, and of the operation, for messages.
-fn words(needed: Meeting) -> (&'static str, &'static str) {
+fn words(needed: Synchronization) -> (&'static str, &'static str) {
     if needed.block { ("block", "a barrier") } else { ("subgroup", "an operation of the subgroup") }
 }

@@ -8,19 +8,19 @@ use octants_ir::schedule::LocalUses;
 use octants_ir::{BlockId, Body, Const, GridValue, Kernel, Op, ValueId};
 
 use crate::evaluate;
-use crate::meetings::Meetings;
+use crate::synchronization::Synchronizations;
 
 /// The mistakes, in the order of the code. `subgroup_size` is the target's.
 pub fn find_divergent_barriers(kernel: &Kernel, subgroup_size: u32) -> Vec<Diagnostic> {
-    let meetings = Meetings::of(&kernel.functions);
-    if !meetings.inside(&kernel.body, kernel.body.root).block {
+    let synchronization = Synchronizations::of(&kernel.functions);
+    if !synchronization.inside(&kernel.body, kernel.body.root).block {
         return Vec::new();
     }
     let mut dims = Vec::new();
     kernel.body.visit(kernel.body.root, &mut |_, inst| {
         if let Op::For(l) = &inst.op
             && let Some(config) = &l.parallel
-            && meetings.inside(&kernel.body, l.body).block
+            && synchronization.inside(&kernel.body, l.body).block
         {
             dims.push((l.body, config.block_dim));
         }
@@ -29,7 +29,8 @@ pub fn find_divergent_barriers(kernel: &Kernel, subgroup_size: u32) -> Vec<Diagn
     let mut look = |body: &Body, block: BlockId, block_dim: Option<u32>| {
         let Some(block_dim) = block_dim else { return };
         let locals = local_uses(body);
-        let mut search = Search { meetings: &meetings, body, locals, block_dim, subgroup_size, found: Vec::new() };
+        let mut search =
+            Search { synchronization: &synchronization, body, locals, block_dim, subgroup_size, found: Vec::new() };
         search.block(block);
         found.append(&mut search.found);
     };
@@ -41,7 +42,7 @@ pub fn find_divergent_barriers(kernel: &Kernel, subgroup_size: u32) -> Vec<Diagn
 }
 
 struct Search<'a> {
-    meetings: &'a Meetings,
+    synchronization: &'a Synchronizations,
     body: &'a Body,
     locals: std::sync::Arc<LocalUses>,
     block_dim: u32,
@@ -93,7 +94,7 @@ impl Search<'_> {
     fn barrier(&self, block: BlockId) -> Option<Span> {
         let mut found = None;
         self.body.visit(block, &mut |_, inst| {
-            if self.meetings.at(&inst.op).block {
+            if self.synchronization.at(&inst.op).block {
                 found.get_or_insert(inst.span);
             }
         });

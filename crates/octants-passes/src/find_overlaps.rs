@@ -18,7 +18,7 @@ use octants_ir::{
 
 use crate::offload::statement_groups;
 use octants_analysis::{
-    Dependence, Effects, KnownMemory, Meeting, Place, Subscript, Term, body_effects, function_effects, inst_effects,
+    Conflict, Dependence, Effects, KnownMemory, Place, Subscript, Term, body_effects, function_effects, inst_effects,
     local_uses, trace_address,
 };
 
@@ -97,7 +97,7 @@ pub fn find_overlaps(kernel: &Kernel, allowed: &BTreeSet<u32>, aliases: &[Alias]
             }
         }
     }
-    let mut worst: BTreeMap<(u32, u32, BufferId, BufferId), (Meeting, Overlap)> = BTreeMap::new();
+    let mut worst: BTreeMap<(u32, u32, BufferId, BufferId), (Conflict, Overlap)> = BTreeMap::new();
     for (i, a) in search.accesses.iter().enumerate() {
         for b in &search.accesses[i + 1..] {
             let is_metadata = |access: &Access| kernel.buffers[access.buffer.index()].is_metadata;
@@ -107,15 +107,15 @@ pub fn find_overlaps(kernel: &Kernel, allowed: &BTreeSet<u32>, aliases: &[Alias]
                 || is_metadata(b);
             let shared = shared(aliases, a.buffer, b.buffer);
             let is_apart = a.group == b.group || regions[&a.group] != regions[&b.group];
-            if is_apart || shared == Meeting::Apart || harmless {
+            if is_apart || shared == Conflict::Apart || harmless {
                 continue;
             }
             if allowed.contains(&a.group) || allowed.contains(&b.group) {
                 continue;
             }
             // Indices of partially overlapping arrays cannot be compared.
-            let meeting = if shared == Meeting::Certain { meeting(&mut search.dependence, a, b) } else { shared };
-            if meeting == Meeting::Apart {
+            let meeting = if shared == Conflict::Certain { meeting(&mut search.dependence, a, b) } else { shared };
+            if meeting == Conflict::Apart {
                 continue;
             }
             let overlap = Overlap {
@@ -125,7 +125,7 @@ pub fn find_overlaps(kernel: &Kernel, allowed: &BTreeSet<u32>, aliases: &[Alias]
                 second: b.span,
                 both_write: a.writes && b.writes,
                 first_writes: a.writes,
-                certain: meeting == Meeting::Certain,
+                certain: meeting == Conflict::Certain,
                 of_sections: regions[&a.group].is_some(),
             };
             let known =
@@ -163,7 +163,7 @@ pub fn conflicting_groups(kernel: &Kernel, block: BlockId) -> Vec<(LoopGroup, Lo
                 && (a.writes || b.writes)
                 && first.region == second.region
                 && !found.contains(&(first, second))
-                && search.dependence.between_tasks(&a.axes, &b.axes) != Meeting::Apart
+                && search.dependence.between_tasks(&a.axes, &b.axes) != Conflict::Apart
             {
                 found.insert((first, second));
             }
@@ -183,14 +183,14 @@ fn same_arrays(aliases: &[Alias]) -> HashMap<BufferId, BufferId> {
 }
 
 /// Whether two buffers are the same memory.
-fn shared(aliases: &[Alias], a: BufferId, b: BufferId) -> Meeting {
+fn shared(aliases: &[Alias], a: BufferId, b: BufferId) -> Conflict {
     if a == b {
-        return Meeting::Certain;
+        return Conflict::Certain;
     }
     match aliases.iter().find(|x| (x.first, x.second) == (a, b) || (x.first, x.second) == (b, a)) {
-        Some(alias) if alias.same => Meeting::Certain,
-        Some(_) => Meeting::Perhaps,
-        None => Meeting::Apart,
+        Some(alias) if alias.same => Conflict::Certain,
+        Some(_) => Conflict::Possible,
+        None => Conflict::Apart,
     }
 }
 
@@ -313,8 +313,8 @@ impl<'a> Search<'a> {
     }
 }
 
-fn meeting(dependence: &mut Dependence<'_>, a: &Access, b: &Access) -> Meeting {
+fn meeting(dependence: &mut Dependence<'_>, a: &Access, b: &Access) -> Conflict {
     let least = dependence.between_tasks(&a.axes, &b.axes);
     let is_certain = a.always && b.always && !(a.atomic.is_some() && b.atomic.is_some());
-    if least == Meeting::Certain && !is_certain { Meeting::Perhaps } else { least }
+    if least == Conflict::Certain && !is_certain { Conflict::Possible } else { least }
 }

@@ -28,7 +28,6 @@ mod gather_updates;
 pub mod hoist_invariants;
 pub mod inline_calls;
 pub mod make_updates_atomic;
-mod meetings;
 pub mod merge_aliased_buffers;
 mod normalize_loop_direction;
 mod offload;
@@ -43,6 +42,7 @@ mod share_reciprocals;
 pub mod simplify_locals;
 mod split_loops;
 mod split_rows;
+mod synchronization;
 
 pub use find_carried_locals::{CarriedLocal, find_carried_locals};
 pub use find_divergent_barriers::find_divergent_barriers;

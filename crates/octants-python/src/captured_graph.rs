@@ -143,7 +143,7 @@ impl CapturedGraph {
     }
 
     /// Repeats calls with other arguments in a separate capture. Returns the record of each.
-    fn make_again(
+    fn capture_again(
         &self,
         py: Python<'_>,
         calls: &[(usize, Bound<'_, PyTuple>)],
@@ -312,7 +312,7 @@ impl CapturedGraph {
     /// True for each call that launches the same code.
     fn exchange(&self, py: Python<'_>, calls: Vec<(usize, Bound<'_, PyTuple>)>) -> PyResult<Vec<bool>> {
         let graph = self.graph(py)?;
-        let (mut made, again) = self.make_again(py, &calls)?;
+        let (mut made, again) = self.capture_again(py, &calls)?;
         let mut known = lock(&self.calls);
         let places: Option<Vec<usize>> = calls.iter().map(|(call, _)| Some(known.get(*call)?.step)).collect();
         let places = places.ok_or_else(|| PyValueError::new_err("no such call was captured"))?;

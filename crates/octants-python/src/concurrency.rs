@@ -23,7 +23,7 @@ pub fn keep_order() -> Restored {
 /// Sets whether this thread's launches on the default stream may run concurrently; `None` uses the program's option.
 /// Returns the previous setting.
 #[pyfunction]
-pub fn ask_for_concurrency(py: Python<'_>, concurrent: Option<bool>) -> PyResult<Option<bool>> {
+pub fn request_concurrency(py: Python<'_>, concurrent: Option<bool>) -> PyResult<Option<bool>> {
     if concurrent == Some(true) {
         let program = program::require(py)?;
         waiting(py, |caller| {

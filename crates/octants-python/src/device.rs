@@ -177,7 +177,7 @@ pub fn open_device(py: Python<'_>, name: &str, options: Option<&Bound<'_, PyDict
     let made = detached::working(py, || Session::beside(&beside.session, config, Arc::new(keep_printed), &packages));
     let session = made.map_err(|e| errors::from_engine(py, e))?;
     races::collect_of(&session);
-    for notice in session.take_notices() {
+    for notice in session.take_warnings() {
         Package::get(py)?.logging.call_method1(py, "warn", (notice,))?;
     }
     // The name of a kind may denote several.

@@ -11,10 +11,10 @@ use crate::waiting::{raised, waiting};
 /// Makes the default stream wait for all work that uses these buffers, and returns it. For work that a device does in
 /// place of the host.
 #[pyfunction]
-pub fn default_stream_behind(py: Python<'_>, buffers: Vec<Py<Buffer>>) -> PyResult<Stream> {
+pub fn default_stream_after(py: Python<'_>, buffers: Vec<Py<Buffer>>) -> PyResult<Stream> {
     let program = program::require(py)?;
     let memory: Vec<_> = buffers.iter().map(|b| b.get().memory()).collect();
-    let stream = program.session.device().default_stream_behind(&memory).map_err(|e| raised(py, e))?;
+    let stream = program.session.device().default_stream_after(&memory).map_err(|e| raised(py, e))?;
     Ok(Stream::new(&program, stream, Kind::Default))
 }
 

@@ -7,7 +7,7 @@
 //! - Compiling, loading, opening and closing devices, whose libraries have their own locks: a fork waits for these to
 //!   finish.
 //! - Launching, or waiting for work: a fork waits for these too, but not for long, since a kernel may run for any
-//!   time. Its locks are recreated in the child (`Device::go_on_after_fork`).
+//!   time. Its locks are recreated in the child (`Device::resume_after_fork`).
 //!
 //! None of these starts between the hook before a fork and the hook after it.
 
@@ -35,6 +35,6 @@ pub fn after_fork_in_child() {
     // SAFETY: no other thread is here, and this one has no guard.
     unsafe {
         detached::renew_after_fork();
-        program::go_on_after_fork();
+        program::resume_after_fork();
     }
 }

@@ -1,17 +1,17 @@
 //! [`Kernel`]: the result of `@kernel`. A call finds the specialization for its arguments, compiles one if there is
 //! none, fills the slots and launches, without a Python frame.
 //!
-//! [`call`] is that path, with [`asked`] and [`bind_arguments`]; [`repeat`] is the short path for dataclasses that are
-//! passed again. [`compile`] finds or compiles specializations; [`check_devices`] rejects those that mix devices.
-//! [`recorded_launch`] serves tapes and [`see_launches`] manual gradients, both with [`take_trip_counts`]. [`methods`]
-//! are the methods that Python calls, [`unmade_call`] compiles without launching, and [`refusals`] holds the errors
-//! for unsupported arguments.
+//! [`call`] is that path, with [`launch_request`] and [`bind_arguments`]; [`repeat`] is the short path for dataclasses
+//! that are passed again. [`compile`] finds or compiles specializations; [`check_devices`] rejects those that mix
+//! devices. [`recorded_launch`] serves tapes and [`see_launches`] manual gradients, both with [`take_trip_counts`].
+//! [`methods`] are the methods that Python calls, [`unmade_call`] compiles without launching, and [`refusals`] holds
+//! the errors for unsupported arguments.
 
-mod asked;
 mod bind_arguments;
 mod call;
 mod check_devices;
 mod compile;
+mod launch_request;
 mod methods;
 mod recorded_launch;
 mod refusals;

@@ -131,14 +131,14 @@ fn _octants(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(stream_methods::current_stream, m)?)?;
     m.add_function(wrap_pyfunction!(stream_methods::stream_pool_stats, m)?)?;
     m.add_function(wrap_pyfunction!(stream_methods::trim_stream_pool, m)?)?;
-    m.add_function(wrap_pyfunction!(concurrency::ask_for_concurrency, m)?)?;
+    m.add_function(wrap_pyfunction!(concurrency::request_concurrency, m)?)?;
     m.add_function(wrap_pyfunction!(concurrency::take_decisions, m)?)?;
     m.add_function(wrap_pyfunction!(races::collect_races, m)?)?;
     m.add_function(wrap_pyfunction!(races::take_races, m)?)?;
     m.add_function(wrap_pyfunction!(host_work::before_host_work, m)?)?;
     m.add_function(wrap_pyfunction!(host_work::queueing_stream, m)?)?;
     m.add_function(wrap_pyfunction!(device_sparse::missing_sparse_library, m)?)?;
-    m.add_function(wrap_pyfunction!(device_work::default_stream_behind, m)?)?;
+    m.add_function(wrap_pyfunction!(device_work::default_stream_after, m)?)?;
     m.add_function(wrap_pyfunction!(device_work::end_host_work, m)?)?;
     m.add_function(wrap_pyfunction!(captured_graph::capturing, m)?)?;
     m.add_function(wrap_pyfunction!(program_functions::init, m)?)?;

@@ -79,11 +79,16 @@ impl Ndarray {
     /// zero.
     #[inline]
     pub fn address(&self, py: Python<'_>) -> PyResult<u64> {
-        let first = self.memory_address(py)?;
-        Ok(match self.first_row {
+        Ok(self.address_of_zero(self.memory_address(py)?))
+    }
+
+    /// As [`Ndarray::address`], given the address in memory.
+    #[inline]
+    pub fn address_of_zero(&self, first: u64) -> u64 {
+        match self.first_row {
             None => first,
             Some(row) => first.wrapping_sub((row as u64).wrapping_mul(self.row_bytes())),
-        })
+        }
     }
 
     /// Its first axis is distributed over ranks.

@@ -81,14 +81,13 @@ impl<'py> Gathered<'py> {
         if !wanted.is_just(this.elem(), this.extents().len()) || (wanted.needs_grad && !this.has_grad()) {
             return Ok(false);
         }
-        let address = this.address(array.py())?;
+        let low = this.memory_address(array.py())?;
         if this.memory().serial() != self.serial {
             // The general path reports the error.
             return Ok(false);
         }
-        let low = this.memory_address(array.py())?;
         self.push_memory(&Memory {
-            address,
+            address: this.address_of_zero(low),
             extents: this.extents(),
             strides: this.strides(),
             type_word: this.type_word(),

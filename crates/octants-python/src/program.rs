@@ -219,7 +219,7 @@ static FORKED: AtomicBool = AtomicBool::new(false);
 ///
 /// # Safety
 /// The process has just been made by a fork, and this is its only thread.
-pub unsafe fn go_on_after_fork() {
+pub unsafe fn resume_after_fork() {
     // SAFETY: the contract above; nothing here is called with a guard of the locks.
     unsafe {
         RUNNING.renew_if_held();
@@ -227,7 +227,7 @@ pub unsafe fn go_on_after_fork() {
     }
     let mut running = running();
     // SAFETY: as above.
-    let goes_on = |p: &Arc<Program>| unsafe { p.session.device().go_on_after_fork() };
+    let goes_on = |p: &Arc<Program>| unsafe { p.session.device().resume_after_fork() };
     let (others, gone) = std::mem::take(&mut running.others).into_iter().partition(goes_on);
     running.others = others;
     // Their end would wait for the threads.

@@ -73,7 +73,7 @@ pub fn init(py: Python<'_>, options: Option<&Bound<'_, PyDict>>) -> PyResult<Vec
     let made = detached::working(py, || Session::new(config, Arc::new(keep_printed), &packages));
     let session = made.map_err(|e| errors::from_engine(py, e))?;
     races::collect_of(&session);
-    let mut notices = session.take_notices();
+    let mut notices = session.take_warnings();
     notices.extend(unheeded);
     if is_overridden {
         notices.push(format!("`arch` of the program overrides that of the environment, {}", of_environment.name()));
@@ -105,7 +105,7 @@ pub fn reset(py: Python<'_>, wait: bool) -> PyResult<()> {
 pub fn end_process(py: Python<'_>, wait: bool) -> PyResult<()> {
     let programs = all();
     for device in programs.iter().map(|p| p.session.device()) {
-        if !wait || device.wait_was_left() {
+        if !wait || device.wait_was_abandoned() {
             device.cancel();
         }
     }
@@ -114,7 +114,7 @@ pub fn end_process(py: Python<'_>, wait: bool) -> PyResult<()> {
         // The thread is not joined: it ends with the process.
         std::thread::spawn(|| {
             std::thread::sleep(LONGEST_EXIT);
-            eprintln!("octants: the device is still at work, and the process does not end by itself: it is ended");
+            eprintln!("octants: the device is still running, so the process cannot exit normally: terminating it");
             // SAFETY: the call does not return.
             unsafe { libc::_exit(INTERRUPTED) }
         });

@@ -33,7 +33,7 @@ impl Stream {
         Ok(Stream::new(&program, stream, if handle == 0 { Kind::Default } else { Kind::Wrapped }))
     }
 
-    /// The driver's handle; 0 for the default stream, without streams of its own, and after `destroy()`.
+    /// The driver's handle; 0 for the default stream, on a device without native streams, and after `destroy()`.
     #[getter]
     fn handle(&self) -> u64 {
         self.get_handle()

@@ -68,7 +68,7 @@ unsafe fn call(
 }
 
 /// Sets the type's vectorcall offset, using the first kernel.
-pub fn tell_type(kernel: &Bound<'_, Kernel>) {
+pub fn set_vectorcall_offset(kernel: &Bound<'_, Kernel>) {
     static TOLD: Once = Once::new();
     TOLD.call_once(|| {
         let field = &raw const kernel.get().vectorcall;

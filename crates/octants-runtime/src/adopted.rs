@@ -24,7 +24,7 @@ impl DeviceCore {
         let last = self.driver.create_event(false)?;
         let stream = Stream::adopted(self.clone(), stream, last);
         if !stream.core().is_captured()? {
-            self.begin_behind_host_work(stream.core())?;
+            self.order_after_host_work(stream.core())?;
         }
         // Dropped outside the lock: the end of a stream takes other locks.
         let gone: Vec<_> = {
@@ -56,7 +56,7 @@ impl StreamCore {
 
     /// A call passes this handle again, possibly for a new stream: the stream waits for work that this program queued
     /// earlier under the handle.
-    pub(crate) fn name_again(&self) -> Result<()> {
+    pub(crate) fn readopt(&self) -> Result<()> {
         match self.last {
             // SAFETY: the caller names the stream, so that it lives; the event is the stream's own.
             Some(last) if !self.is_captured()? => unsafe { self.device.driver.wait_events(self.handle, &[last]) },
@@ -97,7 +97,7 @@ impl StreamCore {
     pub(crate) fn wait_for_own_work(&self, caller: &dyn Caller) -> Result<()> {
         let Some(last) = self.last else {
             // SAFETY: a stream that this program created lives as long as `self`.
-            return unsafe { self.wait_or_leave(caller) };
+            return unsafe { self.wait_or_abandon(caller) };
         };
         // SAFETY: the event is the stream's.
         unsafe { self.device.wait_for_event(last, caller) }

@@ -54,7 +54,7 @@ impl BufferCore {
             let _ = self.device.driver.synchronize_device();
         }
         // SAFETY: `ptr` came from this driver's `allocate` with these bytes, and the swap above happens once.
-        unsafe { self.device.free_behind(&users, self.ptr, self.bytes) }
+        unsafe { self.device.free_after(&users, self.ptr, self.bytes) }
         self.device.in_use.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 

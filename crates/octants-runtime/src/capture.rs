@@ -266,7 +266,7 @@ impl Capture {
             match self.device.find_buffer(address) {
                 Some(core) => {
                     let buffer = Buffer::of(core);
-                    if kernel.tells_addresses {
+                    if kernel.exposes_addresses {
                         buffer.expose();
                     }
                     buffers.push((buffer, p.written));

@@ -96,12 +96,12 @@ impl CapturedLaunch {
     /// The host has a part in it.
     fn is_alone(&self) -> bool {
         let kernel = &self.kernel;
-        fn asks_host(sections: &[Section]) -> bool {
+        fn needs_host(sections: &[Section]) -> bool {
             let asks =
-                |s: &Section| matches!(s, Section::Checkpoint(..)) || s.parts().iter().any(|part| asks_host(part));
+                |s: &Section| matches!(s, Section::Checkpoint(..)) || s.parts().iter().any(|part| needs_host(part));
             sections.iter().any(asks)
         }
-        !self.arrays.is_empty() || self.foreign || kernel.spilled_at.is_some() || asks_host(&kernel.sections)
+        !self.arrays.is_empty() || self.foreign || kernel.spilled_at.is_some() || needs_host(&kernel.sections)
     }
 
     /// The host may have to decide.

@@ -2,7 +2,7 @@
 //!
 //! The three refer to each other: a stream and a buffer keep their device alive, the device lists its streams and
 //! buffers, and a buffer lists the streams that use it. Their types are therefore in one module, below the modules of
-//! their operations: `device`, `stream`, `buffer`, `track_uses`, `free_behind`, `adopted`, `drain_log`, `measure`.
+//! their operations: `device`, `stream`, `buffer`, `track_uses`, `free_after`, `adopted`, `drain_log`, `measure`.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -62,7 +62,7 @@ pub(crate) struct DeviceCore {
     /// Unreported failures of dropped streams.
     pub(crate) orphans: Failures,
     /// Whether the user has interrupted a wait for work that nothing has waited for since.
-    pub(crate) wait_was_left: AtomicBool,
+    pub(crate) wait_was_abandoned: AtomicBool,
     /// Whether the end of the program waits only briefly for its work.
     pub(crate) is_given_up: AtomicBool,
     /// Dropped streams whose work is not done.
@@ -257,7 +257,7 @@ impl DeviceCore {
             in_graphs: Mutex::default(),
             reclaim: Mutex::default(),
             orphans: Failures::default(),
-            wait_was_left: AtomicBool::new(false),
+            wait_was_abandoned: AtomicBool::new(false),
             is_given_up: AtomicBool::new(false),
             unnamed: Mutex::default(),
             driver,

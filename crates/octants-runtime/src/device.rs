@@ -139,7 +139,7 @@ impl Device {
             lock(&core.unnamed).extract_if(.., |s| Stream::of(s.clone()).query().unwrap_or(true)).collect();
         drop(done);
         let stream = Stream::over(core.clone(), core.driver.create_stream(priority)?, true);
-        core.begin_behind_host_work(stream.core())?;
+        core.order_after_host_work(stream.core())?;
         Ok(stream)
     }
 
@@ -152,7 +152,7 @@ impl Device {
             return Ok(self.0.default.clone());
         }
         match core.live_streams().into_iter().find(|s| s.handle.0 == handle) {
-            Some(known) => known.name_again().map(|()| Stream::of(known)),
+            Some(known) => known.readopt().map(|()| Stream::of(known)),
             None => core.adopt(handle),
         }
     }
@@ -239,8 +239,8 @@ impl Device {
         let _ = core.launches_elsewhere.set(lanes.clone());
     }
 
-    /// As [`Stream::launch_with`] on one of this device's streams. Launches on the default stream may run side by side,
-    /// where this thread or the program says so.
+    /// As [`Stream::launch_with`] on one of this device's streams. Launches on the default stream may run concurrently
+    /// if this thread or the program has enabled it.
     ///
     /// # Safety
     /// As [`Stream::launch_with`].
@@ -366,21 +366,21 @@ impl Device {
         }
         core.printer.flush();
         waited?;
-        core.wait_was_left.store(false, Ordering::Relaxed);
+        core.wait_was_abandoned.store(false, Ordering::Relaxed);
         if let Some(failure) = core.orphans.take() {
-            core.races.tell_failure(failure)?;
+            core.races.report_failure(failure)?;
         }
         streams.iter().try_for_each(|s| s.report_pending())
     }
 
     /// To be called in a process that a fork has made, which has the memory of its parent but none of its other
-    /// threads: neither those that serve streams, nor those that were launching. False where the device has streams:
-    /// every use of the program's objects is an error from now on, and nothing is given back. A device without streams
-    /// goes on; what threads were using that are not here begins again.
+    /// threads: neither those that serve streams, nor those that were launching. False if the device has streams: every
+    /// use of the program's objects is an error from now on, and nothing is given back. A device without streams goes
+    /// on; what threads were using that are not here begins again.
     ///
     /// # Safety
     /// The process has just been made by a fork, and this is its only thread.
-    pub unsafe fn go_on_after_fork(&self) -> bool {
+    pub unsafe fn resume_after_fork(&self) -> bool {
         let core = &self.0.core;
         // A launch in progress on the calling thread also continues.
         if core.immediate && !nesting::inside() {
@@ -427,7 +427,7 @@ impl Device {
         self.0.core.driver.memory_bytes()
     }
 
-    /// All work, also what is queued later, ends as soon as it can, where the device can end it: for a program that is
+    /// All work, including work that is queued later, is canceled if the device supports it: for a program that is
     /// about to be closed. Where it cannot, [`Device::close`] waits for a short time only.
     pub fn cancel(&self) {
         let core = &self.0.core;
@@ -439,8 +439,8 @@ impl Device {
     }
 
     /// The user has interrupted a wait, and nothing has waited for that work since.
-    pub fn wait_was_left(&self) -> bool {
-        self.0.core.wait_was_left.load(Ordering::Relaxed)
+    pub fn wait_was_abandoned(&self) -> bool {
+        self.0.core.wait_was_abandoned.load(Ordering::Relaxed)
     }
 
     /// Whether the device was left to work that does not end. Its memory is the process's until that ends.
@@ -457,16 +457,16 @@ impl Device {
     /// once, that of pinned buffers when the last pin goes; threads end. Closing twice is fine. An error is of work
     /// that was not waited for before; the program has ended all the same.
     ///
-    /// Work that the user does not want to wait for ends early where the device can end it: when the caller is
-    /// interrupted, now or in the last wait before. Where it cannot end it, a caller who is interrupted now, or a
-    /// program that was given up ([`Device::cancel`]), waits for a short time. Then the device is abandoned: the driver
-    /// is not called again, and what the program holds there is the process's until that ends.
+    /// Interrupted work is canceled if the device supports it: when the caller is interrupted, now or in the last wait
+    /// before. Where it cannot end it, a caller who is interrupted now, or a program that was given up
+    /// ([`Device::cancel`]), waits for a short time. Then the device is abandoned: the driver is not called again, and
+    /// what the program holds there is the process's until that ends.
     pub fn close(&self, caller: &dyn Caller) -> Result<()> {
         let core = &self.0.core;
         if core.is_abandoned() {
             return Ok(());
         }
-        if core.driver.cancels() && self.wait_was_left() {
+        if core.driver.cancels() && self.wait_was_abandoned() {
             self.cancel();
         }
         let is_given_up = core.is_given_up.load(Ordering::Relaxed) && !core.driver.cancels();
@@ -498,7 +498,7 @@ impl Device {
             core.workers.trim(&*core.driver);
             core.end_reclaim();
             if let Some(failure) = core.orphans.take() {
-                end = end.and(core.races.tell_failure(failure));
+                end = end.and(core.races.report_failure(failure));
             }
         }
         core.transfers.trim(&*core.driver);

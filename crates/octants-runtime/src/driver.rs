@@ -453,7 +453,7 @@ pub trait Driver: Send + Sync + 'static {
     ///
     /// # Safety
     /// The task's module is loaded.
-    unsafe fn threads_at_once(&self, _task: TaskHandle) -> Option<u64> {
+    unsafe fn max_resident_threads(&self, _task: TaskHandle) -> Option<u64> {
         None
     }
 
@@ -521,7 +521,7 @@ pub trait Driver: Send + Sync + 'static {
 
     /// Queues such a graph. Launches of the same graph do not overlap.
     unsafe fn launch_foreign_graph(&self, _stream: StreamHandle, _graph: GraphHandle) -> Result<()> {
-        Err(ErrorKind::CompilerBug("a graph of another library on a device that has none".into()).into())
+        Err(ErrorKind::CompilerBug("a graph of another library on a device without graphs".into()).into())
     }
 
     /// Destroys such a graph; queued launches of it still run.

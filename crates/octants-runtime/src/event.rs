@@ -8,7 +8,7 @@ use crate::capture;
 use crate::cores::{DeviceCore, StreamCore};
 use crate::driver::{Caller, EventHandle};
 use crate::error::{ErrorKind, Result};
-use crate::interruptible_wait::{LOOK, leave_if_interrupted};
+use crate::interruptible_wait::{LOOK, abandon_if_interrupted};
 use crate::nesting::{self, refuse_while_capturing};
 use crate::peer_waits::OTHER_DEVICE;
 use crate::poll::poll;
@@ -40,7 +40,9 @@ impl DeviceCore {
             return unsafe { self.driver.synchronize_event(event) };
         }
         // SAFETY: as above.
-        leave_if_interrupted(caller, &self.wait_was_left, || poll(LOOK, || unsafe { self.driver.query_event(event) }))
+        abandon_if_interrupted(caller, &self.wait_was_abandoned, || {
+            poll(LOOK, || unsafe { self.driver.query_event(event) })
+        })
     }
 }
 
@@ -75,7 +77,7 @@ impl Event {
             return Ok(());
         }
         // SAFETY: both belong to this driver and live.
-        core.behind_lanes(|| unsafe { self.device.record_event(core.handle, self.handle) })?;
+        core.after_lanes(|| unsafe { self.device.record_event(core.handle, self.handle) })?;
         if let Some(watch) = self.device.watch.get() {
             watch.record(core, self.handle);
         }
@@ -100,7 +102,7 @@ impl Event {
         }
         self.check_not_noted()?;
         // SAFETY: as above.
-        core.behind_lanes(|| unsafe { self.device.wait_events(core.handle, &[self.handle]) })?;
+        core.after_lanes(|| unsafe { self.device.wait_events(core.handle, &[self.handle]) })?;
         if let Some(watch) = self.device.watch.get() {
             watch.wait(core, self.handle);
         }
@@ -127,7 +129,7 @@ impl Event {
     /// Whether the event has completed.
     pub fn query(&self) -> Result<bool> {
         self.device.check_open("event")?;
-        refuse_while_capturing("the host cannot ask for an event")?;
+        refuse_while_capturing("the host cannot query an event")?;
         self.check_not_noted()?;
         // SAFETY: as above.
         let done = unsafe { self.device.driver.query_event(self.handle) }?;
@@ -147,7 +149,7 @@ impl Event {
     /// Milliseconds from this event to a later one. Waits for both.
     pub fn elapsed_ms(&self, later: &Event, caller: &dyn Caller) -> Result<f64> {
         self.device.check_open("event")?;
-        refuse_while_capturing("the host cannot ask for the time between events")?;
+        refuse_while_capturing("the host cannot read the time between events")?;
         if !Arc::ptr_eq(&self.device, &later.device) {
             return Err(ErrorKind::ForeignDevice { what: "event" }.into());
         }

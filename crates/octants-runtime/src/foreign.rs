@@ -60,9 +60,8 @@ impl DeviceCore {
 
 impl Buffer {
     /// Before the memory is handed to another library: makes the stream on which that uses it wait for all work of this
-    /// program that uses it. The stream is the one with handle `to`; for `None` the one that libraries use where none
-    /// is named, or, where the driver knows of no such stream, the host waits. Returns the handle of the stream that
-    /// waits.
+    /// program that uses it. The stream is the one with handle `to`; for `None`, the default stream of other libraries;
+    /// if the driver has no such stream, the host waits. Returns the handle of the stream that waits.
     pub fn hand_over(&self, to: Option<u64>, caller: &dyn Caller) -> Result<Option<u64>> {
         let device = self.device();
         device.check_open("array")?;

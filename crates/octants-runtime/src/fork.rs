@@ -8,7 +8,7 @@ use crate::driver::StreamHandle;
 use crate::error::Result;
 use crate::worker_pool::Worker;
 
-/// The worker streams of one fork. Joins them when dropped, whatever happened in between.
+/// The worker streams of one fork. Joins them when dropped, also after an error.
 pub(crate) struct Fork<'a> {
     device: &'a DeviceCore,
     stream: StreamHandle,

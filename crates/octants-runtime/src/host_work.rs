@@ -17,7 +17,7 @@ use crate::stream::Stream;
 
 impl DeviceCore {
     /// Makes an adopted stream wait for the last such work.
-    pub(crate) fn begin_behind_host_work(&self, stream: &StreamCore) -> Result<()> {
+    pub(crate) fn order_after_host_work(&self, stream: &StreamCore) -> Result<()> {
         let Some(mark) = *lock(&self.host_work) else { return Ok(()) };
         // SAFETY: the stream is alive; the event is kept until the program ends.
         unsafe { self.wait_events(stream.handle, &[mark])? };
@@ -38,7 +38,7 @@ impl DeviceCore {
 
 impl Device {
     /// The default stream, once what is queued there next comes after all work that uses these buffers.
-    pub fn default_stream_behind(&self, buffers: &[&Buffer]) -> Result<Stream> {
+    pub fn default_stream_after(&self, buffers: &[&Buffer]) -> Result<Stream> {
         let stream = self.default_stream();
         if let Some(capture) = capture::current() {
             capture.fence();

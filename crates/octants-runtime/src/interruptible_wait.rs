@@ -36,7 +36,7 @@ impl Caller for Until {
 
 /// Calls `wait`, which waits for a limited time, until it reports completion. Notes in `left` when the caller leaves
 /// the wait.
-pub(crate) fn leave_if_interrupted(
+pub(crate) fn abandon_if_interrupted(
     caller: &dyn Caller,
     left: &AtomicBool,
     mut wait: impl FnMut() -> Result<bool>,

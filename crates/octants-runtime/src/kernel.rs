@@ -22,7 +22,7 @@ pub struct LoadedKernel {
     code: Arc<LoadedCode>,
     pub(crate) pointers: Arc<[Pointer]>,
     /// Its code converts addresses to integers, which may escape.
-    pub(crate) tells_addresses: bool,
+    pub(crate) exposes_addresses: bool,
     /// The key of its code in the cache on disk, if cached.
     pub(crate) kept_under: Option<Key>,
     /// Determines what launches certainly access, if race checks are on.
@@ -67,7 +67,7 @@ impl LoadedKernel {
         LoadedKernel {
             code: Arc::new(code),
             pointers: Arc::default(),
-            tells_addresses: false,
+            exposes_addresses: false,
             kept_under: None,
             witness: None,
         }
@@ -87,9 +87,9 @@ impl LoadedKernel {
     }
 
     /// Sets whether the code converts addresses to integers, through which other code may write to the memory.
-    pub fn telling_addresses(self, tells_addresses: bool) -> LoadedKernel {
+    pub fn telling_addresses(self, exposes_addresses: bool) -> LoadedKernel {
         let mut kernel = self;
-        kernel.tells_addresses = tells_addresses;
+        kernel.exposes_addresses = exposes_addresses;
         kernel
     }
 
@@ -107,9 +107,9 @@ impl LoadedKernel {
 
     /// How many threads the device runs at once of the task that it runs the fewest of; `None` if the number is
     /// unlimited.
-    pub fn threads_at_once(&self) -> Option<u64> {
+    pub fn max_resident_threads(&self) -> Option<u64> {
         // SAFETY: the module is loaded while this value lives.
-        self.tasks.iter().filter_map(|t| unsafe { self.core.driver.threads_at_once(*t) }).min()
+        self.tasks.iter().filter_map(|t| unsafe { self.core.driver.max_resident_threads(*t) }).min()
     }
 
     /// Its frame and result slots; after the words for copied conditions, if the host needs copies.
@@ -128,7 +128,7 @@ impl LoadedKernel {
         self.rounds_at.map_or(DevicePtr(0), |at| DevicePtr(frame.0 + at))
     }
 
-    /// Where the device notes the checkpoint where a launch ends, in one with this frame, and its results there.
+    /// The addresses at which the device stores the checkpoint that ends a launch, given its frame and results.
     pub(crate) fn end_in(&self, frame: DevicePtr, result: DevicePtr) -> EndWords {
         let words = |at| EndWords { in_frame: DevicePtr(frame.0 + at), for_host: self.condition_at(result, 0) };
         self.end_at.map_or(EndWords::NONE, words)

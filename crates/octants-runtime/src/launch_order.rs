@@ -33,7 +33,7 @@ pub struct LaunchOrder {
 struct Made {
     /// Streams that all launches come after.
     before: Vec<Stream>,
-    /// Streams that launches were made on, `home` aside.
+    /// Streams with launches, except `home`.
     streams: Vec<Stream>,
     /// The users of each buffer, by its number.
     uses: HashMap<u64, Uses>,
@@ -64,7 +64,7 @@ impl LaunchOrder {
     ///
     /// # Errors
     /// The driver's.
-    pub fn begin_behind(&self, other: &Stream) -> Result<()> {
+    pub fn order_after(&self, other: &Stream) -> Result<()> {
         let mut made = lock(&self.made);
         if !is_same(&self.home, other) && !made.before.iter().any(|known| is_same(known, other)) {
             self.home.wait_for(other, &Patient)?;

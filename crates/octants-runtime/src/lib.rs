@@ -11,7 +11,7 @@
 //!   [`Device::close`], each use of an object of that device returns an error that says so.
 //!
 //! Reading order: [`error`], [`kernel_meta`], [`driver`], `cores` (the state behind all handles), [`device`],
-//! [`buffer`], `free_behind`, `sections`, [`kernel`], [`capture`], [`captured_graph`], [`stream`], `track_uses`,
+//! [`buffer`], `free_after`, `sections`, [`kernel`], [`capture`], [`captured_graph`], [`stream`], `track_uses`,
 //! [`event`], [`concurrency`], `conductor`, [`kept_counters`], [`launch_order`], [`worker_pool`], `fork`, [`pattern`],
 //! `transfer`, [`sparse`], `foreign`, `host_work`, `peer_waits`, `peer_copies`, `assemble`, [`race`], `race_at_site`,
 //! [`races`], [`witness`], `watch_launches`, [`profile`], `measure`, [`profiler`], [`report`], [`render_site`],
@@ -34,7 +34,7 @@ pub mod error;
 pub mod event;
 mod foreign;
 mod fork;
-mod free_behind;
+mod free_after;
 mod host_work;
 mod interruptible_wait;
 pub mod kept_counters;

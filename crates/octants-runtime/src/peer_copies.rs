@@ -50,7 +50,7 @@ impl Device {
             return Err(ErrorKind::ForeignDevice { what: "stream" }.into());
         }
         let (Some(own), Some(peer)) = (here.driver.peer(), there.driver.peer()) else { return Ok(false) };
-        if !here.knows_events_of(there) {
+        if !here.shares_events_with(there) {
             return Ok(false);
         }
         here.driver.share_with(peer)?;
@@ -62,9 +62,9 @@ impl Device {
             .collect::<Result<_>>()?;
         let on = match stream {
             Some(stream) => stream.clone(),
-            None => self.default_stream_behind(&[to])?,
+            None => self.default_stream_after(&[to])?,
         };
-        let reader = source.default_stream_behind(&[from])?;
+        let reader = source.default_stream_after(&[from])?;
         for &(to, from, bytes) in &places {
             on.core().check_ranges("a copy", &[(to, bytes, true)], caller)?;
             reader.core().check_ranges("a copy", &[(from, bytes, false)], caller)?;
@@ -124,7 +124,7 @@ fn order((earlier, event): (&Stream, EventHandle), later: &Stream, caller: &dyn 
     let earlier = earlier.core();
     // SAFETY: the streams are held, and the event is the caller's.
     unsafe {
-        earlier.behind_lanes(|| earlier.device.driver.record_event(earlier.handle, event))?;
+        earlier.after_lanes(|| earlier.device.driver.record_event(earlier.handle, event))?;
         if let Some(watch) = earlier.device.watch.get() {
             watch.record(earlier, event);
         }

@@ -1,8 +1,8 @@
 //! Waits of one device's streams for the work of another device.
 //!
 //! Devices of the same driver library can wait for each other's events: the later stream waits, and the host goes on.
-//! Between others the host waits for the event before anything is queued. It waits for that event alone, so that no
-//! other stream of either device is held up.
+//! Between others the host waits for the event before anything is queued. It waits only for that event, so that no
+//! other stream of either device is delayed.
 
 use crate::cores::{DeviceCore, StreamCore};
 use crate::driver::{Caller, EventHandle};
@@ -14,7 +14,7 @@ pub(crate) const OTHER_DEVICE: &str = "a wait for another device's work cannot b
 
 impl DeviceCore {
     /// Streams of this device can wait for the other one's events, and the other way round.
-    pub(crate) fn knows_events_of(&self, other: &DeviceCore) -> bool {
+    pub(crate) fn shares_events_with(&self, other: &DeviceCore) -> bool {
         match (self.driver.peer(), other.driver.peer()) {
             (Some(own), Some(peer)) => own.library == peer.library,
             _ => false,
@@ -30,9 +30,9 @@ impl StreamCore {
     pub(crate) unsafe fn wait_for_peer(&self, of: &DeviceCore, event: EventHandle, caller: &dyn Caller) -> Result<()> {
         refuse_while_capturing(OTHER_DEVICE)?;
         let here = &*self.device;
-        if here.knows_events_of(of) {
+        if here.shares_events_with(of) {
             // SAFETY: the contract above; the stream is held.
-            self.behind_lanes(|| unsafe { here.driver.wait_events(self.handle, &[event]) })?;
+            self.after_lanes(|| unsafe { here.driver.wait_events(self.handle, &[event]) })?;
         } else {
             // SAFETY: as above.
             unsafe { of.wait_for_event(event, caller)? };

@@ -28,7 +28,7 @@ impl Races {
     ///
     /// # Errors
     /// [`ErrorKind::Races`] with all of them, unless they are collected. The sink receives only new ones.
-    pub fn tell(&self, found: Vec<Race>) -> Result<()> {
+    pub fn report(&self, found: Vec<Race>) -> Result<()> {
         if found.is_empty() {
             return Ok(());
         }
@@ -44,10 +44,10 @@ impl Races {
     /// Reports a failure in a kernel.
     ///
     /// # Errors
-    /// [`ErrorKind::Assertion`], or the error of [`Races::tell`] for a race.
-    pub(crate) fn tell_failure(&self, failure: Failure) -> Result<()> {
+    /// [`ErrorKind::Assertion`], or the error of [`Races::report`] for a race.
+    pub(crate) fn report_failure(&self, failure: Failure) -> Result<()> {
         match failure.race {
-            Some(race) => self.tell(vec![*race]),
+            Some(race) => self.report(vec![*race]),
             None => Err(ErrorKind::Assertion(failure).into()),
         }
     }
@@ -80,9 +80,9 @@ mod tests {
     #[test]
     fn a_race_is_an_error_unless_it_is_collected() {
         let races = Races::default();
-        let error = races.tell(vec![race(3)]).expect_err("nobody collects");
+        let error = races.report(vec![race(3)]).expect_err("nobody collects");
         assert_eq!(*error.kind(), ErrorKind::Races(vec![race(3)]));
-        assert_eq!(races.tell(Vec::new()), Ok(()));
+        assert_eq!(races.report(Vec::new()), Ok(()));
     }
 
     #[test]
@@ -90,8 +90,8 @@ mod tests {
         let (races, seen) = (Races::default(), Arc::new(Mutex::new(Vec::new())));
         let sink = seen.clone();
         races.collect(Arc::new(move |race: &Race| lock(&sink).push(race.clone())));
-        assert_eq!(races.tell(vec![race(3), race(4)]), Ok(()));
-        assert_eq!(races.tell(vec![race(5)]), Ok(()));
+        assert_eq!(races.report(vec![race(3), race(4)]), Ok(()));
+        assert_eq!(races.report(vec![race(5)]), Ok(()));
         assert_eq!(*lock(&seen), [race(3)]);
     }
 }

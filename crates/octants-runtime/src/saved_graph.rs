@@ -125,7 +125,7 @@ impl CapturedGraph {
     pub fn load(device: &Device, saved: &SavedGraph, named: &HashMap<String, Buffer>) -> Result<CapturedGraph> {
         let kernel = |k: &SavedKernel| {
             let kernel = device.load(&k.artifact)?.with_pointers(k.pointers.clone());
-            Ok(kernel.telling_addresses(k.tells_addresses))
+            Ok(kernel.telling_addresses(k.exposes_addresses))
         };
         let kernels = saved.kernels.iter().map(kernel).collect::<Result<Vec<LoadedKernel>>>()?;
         let mut own = Vec::new();
@@ -272,7 +272,7 @@ impl<'a> Saving<'a> {
         };
         let place = self.saved.kernels.len() as u32;
         let pointers = kernel.pointers.to_vec();
-        self.saved.kernels.push(SavedKernel { artifact, pointers, tells_addresses: kernel.tells_addresses });
+        self.saved.kernels.push(SavedKernel { artifact, pointers, exposes_addresses: kernel.exposes_addresses });
         self.kernels.insert(key, place);
         Ok(place)
     }
@@ -347,7 +347,7 @@ impl Loading<'_> {
                 SavedSlot::At(place) => {
                     let (buffer, at) = self.memory(*place, 0)?;
                     let written = kernel.pointers.iter().any(|p| p.slot as usize == slot && p.written);
-                    if kernel.tells_addresses {
+                    if kernel.exposes_addresses {
                         buffer.expose();
                     }
                     buffers.push((buffer, written));

@@ -11,7 +11,7 @@
 use crate::cores::DeviceCore;
 use crate::driver::{Caller, Contents, DevicePtr, StreamHandle};
 use crate::error::Result;
-use crate::interruptible_wait::{LOOK, leave_if_interrupted};
+use crate::interruptible_wait::{LOOK, abandon_if_interrupted};
 use crate::kernel::LoadedKernel;
 use crate::scratch::Scratch;
 use crate::staging::{Block, MOST_BUSY};
@@ -152,8 +152,7 @@ pub(crate) unsafe fn stage(
         arrays.iter().filter(|a| a.low >= a.high).for_each(|a| scratch.slots[a.slot as usize] = 0);
     }
     let mut staged = Staged { stretches, ..Staged::nothing(must_wait && !arrays.is_empty()) };
-    // A launch that waits leaves the host's memory as it is meanwhile: the device uses it, or copies from it, where it
-    // is.
+    // A launch that waits leaves the host's memory as it is meanwhile: the device uses it, or copies from it, in place.
     let in_place = shared && staged.waits;
     staged.pinned = !staged.waits || bytes <= SMALL;
     staged.can_be_left = staged.waits && !shared && !core.driver.cancels() && caller.can_be_interrupted();
@@ -162,7 +161,7 @@ pub(crate) unsafe fn stage(
         caller.will_block();
         // SAFETY: the stream is alive.
         let wait = || unsafe { core.driver.synchronize_for(stream, LOOK) };
-        leave_if_interrupted(caller, &core.wait_was_left, wait)?;
+        abandon_if_interrupted(caller, &core.wait_was_abandoned, wait)?;
     }
     if in_place || staged.stretches.is_empty() {
         staged.stretches.clear();
@@ -259,7 +258,7 @@ impl Staged {
                         core.driver.copy_to_device(stream, to, s.low as *const u8, s.high - s.low)
                     })?,
                 }
-                // The bytes between are what was noted of them, whatever has become of them meanwhile.
+                // The bytes between keep the recorded values, even if they changed meanwhile.
                 for a in self.aparts.iter().filter(|_| pinned.is_none()) {
                     let Some((from, to)) = self.range(&a.array) else { continue };
                     core.driver.copy_to_device(stream, DevicePtr(copies.0 + from), a.before.as_ptr(), to - from)?;

@@ -25,7 +25,7 @@ use crate::buffer::Version;
 use crate::cores::{DeviceCore, StreamCore};
 use crate::driver::{Caller, EventHandle, Patient, StreamHandle};
 use crate::error::{ErrorKind, Result, is_interrupt};
-use crate::interruptible_wait::{LOOK, leave_if_interrupted};
+use crate::interruptible_wait::{LOOK, abandon_if_interrupted};
 use crate::nesting::{self, refuse_while_capturing};
 use crate::poll::poll;
 use crate::renewable::Renewable;
@@ -67,7 +67,7 @@ impl StreamCore {
             return Ok(());
         }
         caller.will_block();
-        leave_if_interrupted(caller, &self.device.wait_was_left, || poll(LOOK, || Ok(self.try_turn().is_some())))
+        abandon_if_interrupted(caller, &self.device.wait_was_abandoned, || poll(LOOK, || Ok(self.try_turn().is_some())))
     }
 }
 
@@ -183,9 +183,9 @@ impl Stream {
     /// True when all work queued until now is done.
     pub fn query(&self) -> Result<bool> {
         self.0.device.check_open("stream")?;
-        refuse_while_capturing("the host cannot ask for a stream's work")?;
+        refuse_while_capturing("the host cannot query a stream")?;
         // SAFETY: the stream is alive.
-        let done = self.0.behind_lanes(|| unsafe { self.0.device.driver.query_stream(self.0.handle) })?;
+        let done = self.0.after_lanes(|| unsafe { self.0.device.driver.query_stream(self.0.handle) })?;
         if done {
             self.0.note_host_wait();
         }
@@ -205,7 +205,7 @@ impl Stream {
             // Others' work on it counts as well; the caller that names a stream keeps it alive.
             core.device.check_open("stream")?;
             // SAFETY: as above.
-            unsafe { core.wait_or_leave(caller)? };
+            unsafe { core.wait_or_abandon(caller)? };
         }
         core.wait_for_host(caller)
     }
@@ -355,7 +355,7 @@ impl StreamCore {
     }
 
     /// Does `work`, which takes no turn otherwise, on the default stream after all concurrent launches.
-    pub(crate) fn behind_lanes<T>(&self, work: impl FnOnce() -> T) -> T {
+    pub(crate) fn after_lanes<T>(&self, work: impl FnOnce() -> T) -> T {
         if self.is_behind_others() { self.in_order(&Patient, work) } else { work() }
     }
 
@@ -401,7 +401,7 @@ impl StreamCore {
     ///
     /// # Safety
     /// The stream is alive.
-    pub(crate) unsafe fn wait_or_leave(&self, caller: &dyn Caller) -> Result<()> {
+    pub(crate) unsafe fn wait_or_abandon(&self, caller: &dyn Caller) -> Result<()> {
         if self.device.immediate || !caller.can_be_interrupted() {
             // SAFETY: the contract above.
             return unsafe { self.wait(caller) };
@@ -410,7 +410,7 @@ impl StreamCore {
         caller.will_block();
         // SAFETY: the contract above.
         let wait = || unsafe { self.device.driver.synchronize_for(self.handle, LOOK) };
-        leave_if_interrupted(caller, &self.device.wait_was_left, wait)?;
+        abandon_if_interrupted(caller, &self.device.wait_was_abandoned, wait)?;
         self.note_host_wait();
         Ok(())
     }
@@ -418,7 +418,7 @@ impl StreamCore {
     #[cold]
     fn report(&self) -> Result<()> {
         match self.take_failure() {
-            Some(failure) => self.device.races.tell_failure(failure),
+            Some(failure) => self.device.races.report_failure(failure),
             None => Ok(()),
         }
     }

@@ -22,7 +22,7 @@ impl DeviceCore {
         buffer.filter(|b| address - b.address() < b.len())
     }
 
-    /// The buffer that holds this address, on any device; where all work is done at once, by looking at all buffers.
+    /// The buffer that holds this address, on any device; on a synchronous device, by a search of all buffers.
     pub(crate) fn find_buffer(&self, address: u64) -> Option<Arc<BufferCore>> {
         if !self.immediate {
             return self.buffer_at(address);
@@ -63,8 +63,8 @@ impl DeviceCore {
 
     /// Records that a launch on `stream` uses the memory that its arguments address, except that of `arrays`. True when
     /// some of it is the host's and not among them: the launch must then wait for its work, because nothing else tracks
-    /// the users of that memory. A device that cannot use the host's memory was given someone else's memory of its own,
-    /// whose owner orders its uses.
+    /// the users of that memory. If the device cannot address host memory, the address belongs to device memory of
+    /// another library, which orders its uses.
     pub(crate) fn note_uses(
         &self,
         stream: &Arc<StreamCore>,
@@ -81,7 +81,7 @@ impl DeviceCore {
             match self.buffer_at(address) {
                 Some(buffer) => {
                     buffer.note_use(stream, p.written);
-                    if kernel.tells_addresses {
+                    if kernel.exposes_addresses {
                         buffer.expose();
                     }
                 }

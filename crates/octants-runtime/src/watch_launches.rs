@@ -268,7 +268,7 @@ impl DeviceWatch {
             let clock = state.clock_of(self.id(last));
             state.stream(self.id(stream)).clock.join(&clock);
         }
-        stream.device.races.tell(races_of_steps(steps))?;
+        stream.device.races.report(races_of_steps(steps))?;
         for step in steps {
             match &step.work {
                 StepWork::Launch(l) => self.launch(stream, &l.kernel, &l.args, caller)?,
@@ -418,7 +418,7 @@ impl State {
             in_graph: false,
         };
         let races = self.races_of(&work, used);
-        device.races.tell(races)?;
+        device.races.report(races)?;
         *lock(&work.last) = self.next(key.0);
         others.into_iter().for_each(|device| *self.totals.entry(device).or_default() += 1);
         self.note(key, work, used);

@@ -77,7 +77,7 @@ fn s7_s18_s19_what_comes_later_waits_for_the_work_and_leaves_the_stream_alone() 
     assert!(calls.iter().any(|c| c.starts_with("synchronize_event")), "{calls:?}");
     drop(dropped);
     device.synchronize(&Patient).unwrap();
-    device.default_stream_behind(&[&read]).unwrap();
+    device.default_stream_after(&[&read]).unwrap();
     drop((kernel, read));
     device.close(&Patient).unwrap();
     let rest = log.take();

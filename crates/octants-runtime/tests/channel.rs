@@ -6,7 +6,7 @@
 use std::sync::{Arc, Mutex};
 
 use octants_artifact::{Artifact, DeviceChannel, ScalarKind, Site, SiteKind, SitePart, TaskMeta, graph_of_groups};
-use octants_driver_recording::{Log, RecordingDriver, Said};
+use octants_driver_recording::{Log, Message, RecordingDriver};
 use octants_runtime::{Device, DeviceConfig, ErrorKind, LoadedKernel, Patient, Stream};
 
 struct Bench {
@@ -45,11 +45,11 @@ impl Bench {
     }
 
     fn prints(&self, value: u64) {
-        self.log.say(Said { site: 0, values: vec![value], fails: false, written: true });
+        self.log.say(Message { site: 0, values: vec![value], fails: false, written: true });
     }
 
     fn fails(&self, value: u64) {
-        self.log.say(Said { site: 1, values: vec![value], fails: true, written: true });
+        self.log.say(Message { site: 1, values: vec![value], fails: true, written: true });
     }
 
     fn text(&self) -> String {
@@ -148,7 +148,7 @@ fn s21_an_event_tells_what_is_complete() {
     let kernel = bench.kernel("k", 0, &[None]);
     let (stream, event) = (bench.device.create_stream(0).unwrap(), bench.device.create_event(false).unwrap());
     bench.prints(1);
-    bench.log.say(Said { site: 0, values: vec![2], fails: false, written: false });
+    bench.log.say(Message { site: 0, values: vec![2], fails: false, written: false });
     bench.prints(3);
     launch(&stream, &kernel);
     event.record(&stream).unwrap();

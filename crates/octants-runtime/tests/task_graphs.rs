@@ -6,7 +6,7 @@
 use std::cell::Cell;
 
 use octants_artifact::{Artifact, Condition, GraphPart, ScalarKind, Site, SiteKind, TaskMeta};
-use octants_driver_recording::{Log, RecordingDriver, Said, device_that, finish};
+use octants_driver_recording::{Log, Message, RecordingDriver, device_that, finish};
 use octants_runtime::{Buffer, Caller, Device, ErrorKind, HostArray, LoadedKernel, Patient, Pointer, Result, Stream};
 
 type Setting = fn(RecordingDriver) -> RecordingDriver;
@@ -270,7 +270,7 @@ fn what_code_says_is_heard_behind_each_round() {
     let kernel = load(&device, &artifact(1, vec![repeat(FLAG, vec![GraphPart::Tasks(0, 1)])]));
     let flag = device.allocate(4).unwrap();
     log.task_writes(0, Some(0), &[1; 9]);
-    log.say(Said { site: 0, values: vec![], fails: true, written: true });
+    log.say(Message { site: 0, values: vec![], fails: true, written: true });
     let error = launch(device.default_stream(), &kernel, &flag).unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Assertion(_)), "{error}");
     assert_eq!(tasks(&log), named(&[("t0", 0)]));

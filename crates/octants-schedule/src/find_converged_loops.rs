@@ -10,7 +10,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use octants_analysis::{Dependence, Meeting, may_leave, trace_indices};
+use octants_analysis::{Conflict, Dependence, may_leave, trace_indices};
 use octants_ir::{AtomicOp, BinaryOp, Const, Effect, ForLoop, MemorySpace, Op, Range, Scalar, ValueId};
 
 use crate::facts::BodyFacts;
@@ -344,5 +344,5 @@ fn is_same_address(facts: &BodyFacts<'_>, a: ValueId, b: ValueId) -> bool {
     let buffer = |address| trace_indices(facts.body, address, &mut Vec::new());
     let mut dependence = Dependence::of(facts.body, &facts.locals);
     let (x, y) = (dependence.subscripts(a), dependence.subscripts(b));
-    buffer(a) == buffer(b) && x.len() == y.len() && dependence.within_iteration(&x, &y) == Meeting::Certain
+    buffer(a) == buffer(b) && x.len() == y.len() && dependence.within_iteration(&x, &y) == Conflict::Certain
 }

@@ -8,7 +8,7 @@
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 
-use octants_analysis::{Dependence, Meeting, may_leave};
+use octants_analysis::{Conflict, Dependence, may_leave};
 use octants_ir::{AtomicOp, BinaryOp, Body, ForLoop, FrameSlot, Layout, LocalId, Op, Range, ValueId};
 
 use crate::facts::BodyFacts;
@@ -201,7 +201,7 @@ impl Search<'_> {
         }
         let (x, y) = (dependence.indices(x), dependence.indices(y));
         let found = dependence.between_iterations(self.loop_id, &x, &y);
-        matches!(found.axes[self.axis as usize], Meeting::Apart | Meeting::Own)
+        matches!(found.axes[self.axis as usize], Conflict::Apart | Conflict::SameIteration)
     }
 
     fn is_own_index(&self, v: ValueId) -> bool {

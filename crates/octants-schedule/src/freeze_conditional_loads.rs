@@ -31,7 +31,8 @@ pub(crate) fn freeze_conditional_loads(scheduled: &mut Scheduled, of: &Schedulin
     }
 }
 
-/// Renumbers these instructions so that their numbers denote the frozen values. Unused values are not changed.
+/// Freezes the values of these instructions; their numbers then denote the frozen values. Unused values are not
+/// changed.
 fn freeze(body: &mut Body, loads: &HashSet<ValueId>) {
     let mut used = HashSet::new();
     body.visit(body.root, &mut |_, inst| inst.op.for_each_operand(|v| used.extend(loads.contains(&v).then_some(v))));

@@ -44,7 +44,7 @@ def done_by_device(qd_stream: Any, wholes: Sequence[Any], queue: Callable[[_octa
         return queue(stream)
     if isinstance(wholes[0]._memory(), HostMemory) and not _octants.capturing():
         return False
-    if not queue(_octants.default_stream_behind([whole._elements().buffer for whole in wholes])):
+    if not queue(_octants.default_stream_after([whole._elements().buffer for whole in wholes])):
         return False
     _octants.end_host_work()
     return True

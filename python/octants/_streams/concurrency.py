@@ -34,11 +34,11 @@ def concurrent() -> Iterator[None]:
 
     Raises `OctantsRuntimeError` before `qd.init`.
     """
-    before = _octants.ask_for_concurrency(True)
+    before = _octants.request_concurrency(True)
     try:
         yield
     finally:
-        _octants.ask_for_concurrency(before)
+        _octants.request_concurrency(before)
 
 
 @dataclass(frozen=True)

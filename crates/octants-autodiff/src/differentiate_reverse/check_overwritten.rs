@@ -19,7 +19,7 @@ use super::find_active_values::is_extreme;
 use super::later_loops::overwrites_later;
 use super::plan_sweeps::Plan;
 use crate::memory_use::{MemoryUse, memory_use};
-use octants_analysis::{Dependence, KnownMemory, Meeting, Place, Subscript, trace_address, trace_element};
+use octants_analysis::{Conflict, Dependence, KnownMemory, Place, Subscript, trace_address, trace_element};
 
 /// A read or a write of an array element.
 #[derive(Debug, Clone)]
@@ -36,7 +36,7 @@ struct Access {
 impl Access {
     /// The same component of a vector or matrix, or all of it, if both accesses specify it.
     fn is_same_component(&self, other: &Access, dependence: &Dependence<'_>) -> bool {
-        dependence.within_iteration(&self.component, &other.component) == Meeting::Certain
+        dependence.within_iteration(&self.component, &other.component) == Conflict::Certain
     }
 }
 
@@ -162,7 +162,7 @@ fn overwrites(plan: &Plan, dependence: &Dependence<'_>, load: &Access, write: &A
     if overwrites_later(plan, dependence, (load.inst, &load.element), (write.inst, &write.element)) {
         return true;
     }
-    if dependence.within_iteration(&load.element, &write.element) != Meeting::Certain {
+    if dependence.within_iteration(&load.element, &write.element) != Conflict::Certain {
         return false;
     }
     // The write is in the read's block, or in one around it, so that it runs whenever the read has run.
@@ -204,8 +204,8 @@ fn crosses_iterations(plan: &Plan, dependence: &mut Dependence<'_>, load: &Acces
     }
     let found = dependence.between_iterations(around, &load.element, &store.element);
     found.is_exact
-        && !found.axes.contains(&Meeting::Apart)
-        && found.axes.contains(&Meeting::Certain)
+        && !found.axes.contains(&Conflict::Apart)
+        && found.axes.contains(&Conflict::Certain)
         && load.is_same_component(store, dependence)
 }
 

@@ -92,8 +92,8 @@ impl Lanes<'_> {
         }
     }
 
-    /// The value of the lane that is `by` further, before where negative, and the own value where there is none; `None`
-    /// if a gather is needed.
+    /// The value of the lane that is `by` further, before it if negative, or the lane's own value if there is none;
+    /// `None` if a gather is needed.
     pub fn shift(&self, word: V, by: i64) -> Option<V> {
         match by {
             0 => Some(word),

@@ -183,8 +183,8 @@ pub(crate) trait Target {
     fn shuffle(&self, _e: &Emitter, _s: Scalar, _value: V, _lane: V) -> V {
         panic!("compiler bug: this target has no warps")
     }
-    /// The value of the subgroup's thread with an index, which is the own one plus `by`, or the own one where that
-    /// is none.
+    /// The value of the subgroup's thread with an index, which is this thread's index plus `by`, or this thread's own
+    /// value if there is no such thread.
     fn shuffle_by(&self, e: &Emitter, s: Scalar, value: V, _by: V, lane: V) -> V {
         self.shuffle(e, s, value, lane)
     }
@@ -282,8 +282,8 @@ pub(crate) trait Target {
     /// Prefers narrower vectors in a large function. The widest ones add a vectorized remainder loop to each loop,
     /// which costs compile time and rarely pays in large functions.
     fn prefer_narrow_vectors(&self, _e: &Emitter, _function: V) {}
-    /// Requests code that prefetches into registers: the task reads memory in inner loops, where a thread waits for it
-    /// repeatedly, however few threads there are to take its place meanwhile.
+    /// Requests code that prefetches into registers: the task reads memory in inner loops, so threads stall repeatedly,
+    /// and few other threads are resident.
     fn prefer_loads_ahead(&self, _e: &Emitter, _function: V, _threads: Option<u32>) {}
     /// Requests code that allows several warps per processor, even for small blocks: their threads wait for one
     /// another.

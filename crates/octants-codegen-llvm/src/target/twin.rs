@@ -38,7 +38,7 @@ const BLOCK_MEMORY: &[u8] = b"octants_block_";
 
 struct Twin {
     warp_bits: u32,
-    /// Places where the threads of a warp vote.
+    /// Points where the threads of a warp vote.
     places: Cell<i64>,
 }
 
@@ -82,7 +82,7 @@ impl Twin {
         e.call_pointer(function, e.function_type(result, &mut types), args)
     }
 
-    /// A number beside an entry point.
+    /// A metadata number of an entry point.
     fn note(&self, e: &Emitter, function: V, what: &str, value: u64) {
         let mut length = 0;
         llvm!({

@@ -49,7 +49,7 @@ pub struct Executable {
     pub(crate) key: Option<Key>,
     pub(crate) pointers: Vec<Pointer>,
     /// It converts addresses to integers.
-    pub(crate) tells_addresses: bool,
+    pub(crate) exposes_addresses: bool,
     /// Checks launches for races, if enabled and if races are possible.
     pub(super) races: Option<Box<RaceCheck>>,
     /// Its machine code was found on disk.
@@ -97,7 +97,7 @@ impl Executable {
 
     /// Declares that code made of this kernel only computes its results.
     fn tells(&mut self, kernel: &Kernel) {
-        assert!(!self.pointers.iter().any(|p| p.written), "compiler bug: code that tells results writes to memory");
+        assert!(!self.pointers.iter().any(|p| p.written), "compiler bug: code that computes results writes to memory");
         self.launching = Launching::telling(dependence(&kernel.body, &kernel.buffers, &self.layout));
     }
 
@@ -209,12 +209,12 @@ impl Session {
         watch.lap(Phase::Load, "look up");
         let buffers = program.buffers.clone();
         let pointers = |artifact: &Artifact| pointers(&layout, &buffers, artifact);
-        let tells_addresses = tells_addresses(&program);
+        let exposes_addresses = exposes_addresses(&program);
         // Code that this device rejects is compiled again.
         let load = |artifact: &Artifact| {
             let pointers = pointers(artifact);
             let kernel = self.device.load(artifact)?.with_pointers(pointers.clone());
-            let kernel = kernel.telling_addresses(tells_addresses).kept_under(kept_under);
+            let kernel = kernel.telling_addresses(exposes_addresses).kept_under(kept_under);
             Ok::<_, Error>((kernel, pointers))
         };
         let found = kept.and_then(|a| load(&a).ok());
@@ -223,8 +223,18 @@ impl Session {
             let launching = Launching::Plain;
             let key = kept_under;
             let (races, was_kept) = (None, true);
-            let code =
-                Executable { layout, ret, kernel, launching, watched, key, pointers, tells_addresses, races, was_kept };
+            let code = Executable {
+                layout,
+                ret,
+                kernel,
+                launching,
+                watched,
+                key,
+                pointers,
+                exposes_addresses,
+                races,
+                was_kept,
+            };
             return Ok(code);
         }
         let location = |span: Span| sources.location(span);
@@ -269,7 +279,7 @@ impl Session {
         let key = kept_under;
         let (races, was_kept) = (None, false);
         let code =
-            Executable { layout, ret, kernel, launching, watched, key, pointers, tells_addresses, races, was_kept };
+            Executable { layout, ret, kernel, launching, watched, key, pointers, exposes_addresses, races, was_kept };
         Ok(code)
     }
 
@@ -368,7 +378,7 @@ impl Session {
 }
 
 /// Whether the code converts addresses to integers.
-fn tells_addresses(program: &Program) -> bool {
+fn exposes_addresses(program: &Program) -> bool {
     let bodies = program.tasks.iter().map(|t| &t.body).chain(program.functions.iter().map(|f| &f.body));
     bodies.flat_map(|body| &body.insts).any(|inst| matches!(inst.op, Op::AddressBits(_)))
 }

@@ -157,7 +157,7 @@ impl Session {
         caller: &dyn Caller,
     ) -> Result<(), Error> {
         if let Some(races) = code.races.as_ref().filter(|races| races.is_open()) {
-            self.device.races().tell(races.find(slots))?;
+            self.device.races().report(races.find(slots))?;
         }
         Ok(self.device.check_launch(stream, &code.kernel, slots, caller)?)
     }
@@ -247,7 +247,7 @@ impl Session {
         }
         // As many as run at once: with more, less of the store fits the caches, and the last ones run while most of the
         // device is idle. If that takes much memory, as many as keep one multiprocessor busy.
-        let most = code.kernel.threads_at_once().unwrap_or(1 << 17);
+        let most = code.kernel.max_resident_threads().unwrap_or(1 << 17);
         Lanes { most, at_once: most.min(1 << 16), even: Some(BLOCK), neighbors: false, most_bytes }
     }
 }

@@ -68,8 +68,8 @@ impl Lowering {
         self.store.iter().flat_map(|s| &s.kept).map(line).collect()
     }
 
-    /// Makes of the kernel what a mode asks for, where a gradient keeps states as `keeping` says; `warn` receives
-    /// warnings for the user. `aliases` are the arrays that are the same memory in this call.
+    /// Differentiates the kernel in a mode; a gradient stores states according to `keeping`; `warn` receives warnings
+    /// for the user. `aliases` are the arrays that are the same memory in this call.
     pub fn differentiate(
         &mut self,
         mode: AutodiffMode,

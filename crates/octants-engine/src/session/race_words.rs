@@ -27,7 +27,7 @@ const MANY_BYTES: u64 = 2 << 30;
 struct Beside {
     /// First slot of the buffer of words.
     slot: u32,
-    /// Slot of the address of the memory that they are beside, and bytes from there.
+    /// Slot with the address of the memory that they shadow, and an offset in bytes.
     address: (u32, u64),
     /// First slot of extents and their number.
     extents: (u32, u32),

@@ -39,7 +39,7 @@ impl Session {
             let index = witnesses.iter().find(same).map(|w| w.index.clone());
             Race { index, ..race }
         });
-        Ok(self.device.races().tell(races.collect())?)
+        Ok(self.device.races().report(races.collect())?)
     }
 
     /// Refuses a kernel whose iterations carry a variable on.
@@ -61,6 +61,6 @@ impl Session {
                 buffer: found.name,
             }
         };
-        Ok(self.device.races().tell(carried.into_iter().map(race).collect())?)
+        Ok(self.device.races().report(carried.into_iter().map(race).collect())?)
     }
 }

@@ -57,16 +57,16 @@ impl Session {
         let artifact = self.cache.as_ref()?.get_again(&key)?;
         watch.lap(Phase::Load, "read");
         let pointers = pointers.to_vec();
-        let tells_addresses = recalled.tells_addresses;
+        let exposes_addresses = recalled.exposes_addresses;
         let kernel = self.device.load(&artifact).ok()?.with_pointers(pointers.clone());
-        let kernel = kernel.telling_addresses(tells_addresses).kept_under(Some(key));
+        let kernel = kernel.telling_addresses(exposes_addresses).kept_under(Some(key));
         watch.lap(Phase::Link, "");
         let (layout, ret) = (recalled.layout.clone(), recalled.ret.clone());
         let launching = Launching::Plain;
         let (key, races, was_kept) = (Some(key), None, true);
         // Nothing is recalled where races are looked for.
         let watched = None;
-        Some(Executable { layout, ret, kernel, launching, watched, key, pointers, tells_addresses, races, was_kept })
+        Some(Executable { layout, ret, kernel, launching, watched, key, pointers, exposes_addresses, races, was_kept })
     }
 
     /// Stores the questions of a compilation and their outcome; returns whether they were written.
@@ -84,7 +84,7 @@ impl Session {
         let lowered = &lowering.lowered;
         let outcome = outcome(
             &Binding::of(lowered),
-            (&code.layout, &code.pointers, code.tells_addresses, &code.ret),
+            (&code.layout, &code.pointers, code.exposes_addresses, &code.ret),
             (artifact, store.flatten(), code.depends().cloned()),
             (may_alias, lowering.has_groups(), lowering.may_record_trip_counts()),
             search.tracing.said(&lowered.sources),

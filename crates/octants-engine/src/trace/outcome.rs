@@ -39,7 +39,7 @@ impl Binding {
 pub(super) fn argument_plan(
     binding: &Binding,
     layout: &ArgLayout,
-    (pointers, tells_addresses): (&[Pointer], bool),
+    (pointers, exposes_addresses): (&[Pointer], bool),
 ) -> ArgumentPlan {
     let buffer = |(capture, slot): (&Option<Capture>, &Option<u32>)| Some((source_of(capture.as_ref()?), (*slot)?));
     let params = binding.params.iter().zip(&layout.params).zip(&layout.param_leaves);
@@ -56,7 +56,7 @@ pub(super) fn argument_plan(
             .collect(),
         slots: layout.slots,
         pointers: pointers.to_vec(),
-        tells_addresses,
+        exposes_addresses,
     }
 }
 

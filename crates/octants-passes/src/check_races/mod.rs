@@ -235,8 +235,9 @@ impl Pass<'_> {
             let Op::For(l) = body.inst(*v).op.clone() else { continue };
             let group = groups[v];
             let (notes, numbers) = (self.notes, self.numbers);
-            let who =
-                insert_at_top(&mut body, l.body, |b| push_who(b, (*v, &l.dims), (notes, group), numbers, i as u64 + 1));
+            let who = insert_at_top(&mut body, l.body, |b| {
+                push_accessor(b, (*v, &l.dims), (notes, group), numbers, i as u64 + 1)
+            });
             if let Some((arrays, meets)) = self.watched.blocks.get(v) {
                 let words: Vec<(BufferId, u64)> = arrays
                     .iter()
@@ -258,7 +259,7 @@ impl Pass<'_> {
                 (Some(Site { memory: Memory::Buffer(buffer), .. }), Some(thread))
                     if self.watched.shared.contains(&buffer) =>
                 {
-                    thread.push_who(b)
+                    thread.push_accessor(b)
                 }
                 _ => who,
             };
@@ -304,7 +305,7 @@ impl Pass<'_> {
             && self.watched.functions.contains_key(&f)
         {
             let nobody = b.int(0, Scalar::U64);
-            pass_who(b, v, nobody);
+            pass_accessor(b, v, nobody);
         }
         b.place(v);
     }
@@ -313,7 +314,7 @@ impl Pass<'_> {
         if let Op::Call(f, _) = b.body.inst(v).op
             && self.watched.functions.contains_key(&f)
         {
-            pass_who(b, v, who);
+            pass_accessor(b, v, who);
         }
         if let Some(site) = site {
             let Pass { kernel, beside, notes, functions, .. } = self;
@@ -335,14 +336,14 @@ impl Pass<'_> {
 }
 
 /// Gives the caller's iteration to a call.
-fn pass_who(b: &mut Builder, call: ValueId, who: ValueId) {
+fn pass_accessor(b: &mut Builder, call: ValueId, who: ValueId) {
     if let Op::Call(_, args) = &mut b.body.inst_mut(call).op {
         args.push(who);
     }
 }
 
 /// The iteration as it is stored in the words: its task's epoch, and its number.
-fn push_who(
+fn push_accessor(
     b: &mut Builder,
     (of, dims): (ValueId, &[octants_ir::Range]),
     (notes, group): (BufferId, u64),
@@ -360,7 +361,7 @@ fn push_who(
     }
     let number = b.cast(number, Scalar::U64);
     let epoch = push_epoch(b, (notes, group), numbers, task);
-    watch_functions::push_who_word(b, epoch, number)
+    watch_functions::push_accessor_bits(b, epoch, number)
 }
 
 /// The epoch of a task of the launch, in the current round.

@@ -62,7 +62,7 @@ pub fn report_races(
         let root = body.root.index();
         let at = match group {
             None => end_of_root(body),
-            Some(group) => behind_group(body, group).unwrap_or_else(|| end_of_root(body)),
+            Some(group) => after_group(body, group).unwrap_or_else(|| end_of_root(body)),
         };
         body.blocks[root].splice(at..at, code);
     }
@@ -78,7 +78,7 @@ fn end_of_root(body: &Body) -> usize {
 }
 
 /// After the last loop of a group at the root.
-fn behind_group(body: &Body, group: LoopGroup) -> Option<usize> {
+fn after_group(body: &Body, group: LoopGroup) -> Option<usize> {
     let is_of_group = |v: &ValueId| match &body.inst(*v).op {
         Op::For(l) => l.parallel.as_ref().and_then(|c| c.group) == Some(group),
         _ => false,

@@ -8,7 +8,7 @@ use octants_ir::{
 
 use octants_ir::insert_code::push_if;
 
-use super::watch_functions::push_who_word;
+use super::watch_functions::push_accessor_bits;
 
 /// The values that identify a thread of a block, and the barrier phase.
 #[derive(Debug, Clone, Copy)]
@@ -91,11 +91,11 @@ fn push_clear(b: &mut Builder, words: BufferId, count: u64, next: LocalId) {
 
 impl BlockThread {
     /// The thread as it is stored in the words.
-    pub fn push_who(self, b: &mut Builder) -> ValueId {
+    pub fn push_accessor(self, b: &mut Builder) -> ValueId {
         let barriers = b.load_local(self.barriers);
         let thread = b.push(Op::Grid(GridValue::Thread), Type::I32);
         let thread = b.cast(thread, Scalar::U64);
-        push_who_word(b, barriers, thread)
+        push_accessor_bits(b, barriers, thread)
     }
 
     /// Counts a barrier that was just placed.

@@ -100,7 +100,7 @@ impl Words<'_> {
 }
 
 /// The epoch and the iteration number, as the part of a word that identifies the accessor.
-pub fn push_who_word(b: &mut Builder, epoch: ValueId, number: ValueId) -> ValueId {
+pub fn push_accessor_bits(b: &mut Builder, epoch: ValueId, number: ValueId) -> ValueId {
     let mut w = Words { b };
     let above = w.shr(number, OWNER_BITS);
     let factor = w.c(0x9e37_79b9_7f4a_7c15);

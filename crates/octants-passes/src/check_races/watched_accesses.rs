@@ -3,9 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use octants_analysis::{
-    Dependence, Meeting as IndicesMeet, MemoryClasses, Place, Subscript, local_uses, runs_once, trace_address,
-};
+use octants_analysis::{Conflict, Dependence, MemoryClasses, Place, Subscript, local_uses, runs_once, trace_address};
 use octants_diag::Span;
 use octants_ir::{
     BlockId, Body, BufferId, Effect, ForLoop, FuncId, Kernel, Layout, LocalId, MemorySpace, Op, ThreadScope, ValueId,
@@ -60,14 +58,14 @@ struct Found {
     span: Span,
 }
 
-/// How threads of a loop's blocks meet.
+/// How the threads of a loop's blocks synchronize.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Meeting {
+enum Synchronization {
     /// They do not.
     Never,
     /// All of a block do, between accesses.
     InBlocks,
-    /// In ways that are not followed here.
+    /// In ways that are not analyzed here.
     Otherwise,
 }
 
@@ -101,7 +99,7 @@ pub fn find_watched(kernel: &Kernel, arrays_may_alias: bool, shared_bytes: u64) 
             let shared: BTreeSet<BufferId> = unproved.iter().filter_map(shared_buffer).collect();
             if !shared.is_empty() {
                 watched.shared.extend(&shared);
-                watched.blocks.insert(v, (shared, meet == Meeting::InBlocks));
+                watched.blocks.insert(v, (shared, meet == Synchronization::InBlocks));
             }
             search.found.extend(unproved);
         }
@@ -192,23 +190,27 @@ impl Search<'_> {
     }
 
     /// The accesses of a parallel loop that may conflict with others, and how its threads meet.
-    fn unproved(&self, v: ValueId, l: &ForLoop, watches_blocks: bool) -> (Vec<Found>, Meeting) {
+    fn unproved(&self, v: ValueId, l: &ForLoop, watches_blocks: bool) -> (Vec<Found>, Synchronization) {
         let body = &self.kernel.body;
         let mut called = BTreeSet::new();
         calls_of(body, l.body, &mut |f| self.reach(f, &mut called));
         let of_function = |f: &FuncId| {
             let body = &self.kernel.functions[f.index()].body;
             // Its location is not visible to callers.
-            if meeting(body, body.root) == Meeting::Never { Meeting::Never } else { Meeting::Otherwise }
+            if meeting(body, body.root) == Synchronization::Never {
+                Synchronization::Never
+            } else {
+                Synchronization::Otherwise
+            }
         };
         let in_functions = called.iter().map(of_function);
-        let meet = in_functions.fold(meeting(body, l.body), |a, b| if b == Meeting::Otherwise { b } else { a });
-        if meet == Meeting::Otherwise {
+        let meet = in_functions.fold(meeting(body, l.body), |a, b| if b == Synchronization::Otherwise { b } else { a });
+        if meet == Synchronization::Otherwise {
             return (Vec::new(), meet);
         }
         let has_blocks = l.parallel.as_ref().is_some_and(|c| c.block_dim.is_some());
         let spaces = |space: MemorySpace| match space {
-            MemorySpace::Global => meet == Meeting::Never,
+            MemorySpace::Global => meet == Synchronization::Never,
             MemorySpace::Shared => watches_blocks && has_blocks,
             _ => false,
         };
@@ -243,7 +245,7 @@ impl Search<'_> {
         let mut watched = vec![all.len() > MOST_COMPARED * MOST_COMPARED; all.len()];
         for i in 0..all.len() {
             for k in i..all.len() {
-                let ordered = meet == Meeting::InBlocks && have_order(&all[i], &all[k]);
+                let ordered = meet == Synchronization::InBlocks && have_order(&all[i], &all[k]);
                 let settled = ordered || (watched[i] && watched[k]);
                 if !settled && self.may_conflict(&mut dependence, v, &all[i], &all[k]) {
                     (watched[i], watched[k]) = (true, true);
@@ -305,24 +307,26 @@ impl Search<'_> {
         }
         // Elements of an array with strides may be the same memory, but then its creator intends that.
         let axes = dependence.between_iterations(around, &a.axes, &b.axes).axes;
-        !(axes.contains(&IndicesMeet::Apart) || axes.iter().all(|meeting| *meeting == IndicesMeet::Own))
+        !(axes.contains(&Conflict::Apart) || axes.iter().all(|conflict| *conflict == Conflict::SameIteration))
     }
 }
 
 /// How threads meet in code.
-fn meeting(body: &Body, block: BlockId) -> Meeting {
-    let mut found = Meeting::Never;
+fn meeting(body: &Body, block: BlockId) -> Synchronization {
+    let mut found = Synchronization::Never;
     let (mut has_fence, mut has_flags) = (false, false);
     body.visit(block, &mut |_, inst| match inst.op {
-        Op::Barrier(ThreadScope::Block) | Op::BlockCount(_) if found == Meeting::Never => found = Meeting::InBlocks,
+        Op::Barrier(ThreadScope::Block) | Op::BlockCount(_) if found == Synchronization::Never => {
+            found = Synchronization::InBlocks
+        }
         Op::Barrier(ThreadScope::Block) | Op::BlockCount(_) => {}
-        Op::Barrier(_) | Op::Subgroup(..) | Op::CopyAsync(..) => found = Meeting::Otherwise,
+        Op::Barrier(_) | Op::Subgroup(..) | Op::CopyAsync(..) => found = Synchronization::Otherwise,
         Op::Fence(_) => has_fence = true,
         Op::Atomic(..) | Op::AtomicCas(..) => has_flags = true,
         _ => has_flags |= matches!(inst.op.effect(), Effect::ReadVolatile(_)),
     });
     // A fence alone orders no threads. With flags, one thread may signal its writes to another.
-    if has_fence && has_flags { Meeting::Otherwise } else { found }
+    if has_fence && has_flags { Synchronization::Otherwise } else { found }
 }
 
 /// Bytes and scalars of an array of a block.

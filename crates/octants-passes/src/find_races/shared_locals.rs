@@ -25,21 +25,19 @@ pub(crate) fn locals_shared_by(body: &Body, v: ValueId, l: &ForLoop) -> Vec<(Loc
             stored.insert(local);
         }
     });
-    let behind = statements_behind(body, body.root, v).unwrap_or_default();
+    let behind = statements_after(body, body.root, v).unwrap_or_default();
     let use_behind = |local: LocalId| behind.iter().find_map(|statements| first_use(body, statements, local));
     let is_seen = |local: &LocalId| seen_inside.contains(local) || use_behind(*local) == Some(Use::Read);
     stored.into_iter().filter(is_seen).map(|local| (local, seen_inside.contains(&local))).collect()
 }
 
 /// The statements after one in its block, then those after that block, and so on outward.
-fn statements_behind(body: &Body, block: BlockId, v: ValueId) -> Option<Vec<&[ValueId]>> {
+fn statements_after(body: &Body, block: BlockId, v: ValueId) -> Option<Vec<&[ValueId]>> {
     let statements = body.block(block);
     statements.iter().enumerate().find_map(|(n, &statement)| {
         let mut inside = match statement == v {
             true => Vec::new(),
-            false => {
-                body.inst(statement).op.blocks().into_iter().find_map(|inner| statements_behind(body, inner, v))?
-            }
+            false => body.inst(statement).op.blocks().into_iter().find_map(|inner| statements_after(body, inner, v))?,
         };
         inside.push(&statements[n + 1..]);
         Some(inside)

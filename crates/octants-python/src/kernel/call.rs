@@ -11,8 +11,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use smallvec::SmallVec;
 
-use super::asked::Asked;
 use super::bind_arguments::Arguments;
+use super::launch_request::LaunchRequest;
 use super::recorded_launch::RecordedLaunch;
 use super::refusals::no_gradients;
 use super::split_launch::{self, SplitCaller};
@@ -148,8 +148,8 @@ impl Kernel {
         let mode = AutodiffMode::Reverse;
         let run = || {
             let follows = Some(Follows { order: Some(order), counters: Arc::default() });
-            let asked = Asked { mode, stream: stream.as_ref(), follows, ..Asked::default() };
-            Ok(slf.get().run_with(slf, args, asked, &mut Slots::new())?.0)
+            let request = LaunchRequest { mode, stream: stream.as_ref(), follows, ..LaunchRequest::default() };
+            Ok(slf.get().run_with(slf, args, request, &mut Slots::new())?.0)
         };
         captured_graph::noting(slf, args, (stream.as_ref(), mode), run).map(drop)
     }
@@ -244,7 +244,7 @@ impl Kernel {
         &self,
         slf: &Bound<'py, Self>,
         args: &[Bound<'py, PyAny>],
-        asked: Asked<'_>,
+        request: LaunchRequest<'_>,
         slots: &mut Slots,
     ) -> PyResult<(Py<PyAny>, Arc<Specialization>)> {
         let py = slf.py();
@@ -252,16 +252,16 @@ impl Kernel {
             captured_graph::hold_arguments(args);
         }
         let (prepared, _) = self.prepared(py)?;
-        let mut gathered = self.gather(&prepared, args, asked.mode)?;
-        gathered.numbers = asked.numbers.map(SmallVec::from_slice);
-        gathered.follows = asked.follows;
-        let spec = Self::find_or_compile(slf, &prepared, &mut gathered, args, slots, asked.mode)?;
-        if let Some(counters) = asked.counters {
+        let mut gathered = self.gather(&prepared, args, request.mode)?;
+        gathered.numbers = request.numbers.map(SmallVec::from_slice);
+        gathered.follows = request.follows;
+        let spec = Self::find_or_compile(slf, &prepared, &mut gathered, args, slots, request.mode)?;
+        if let Some(counters) = request.counters {
             let interpreter = Interpreter::held(py);
-            let kept = prepared.program.session.keep_counters(&spec.code, slots, asked.stream, &interpreter);
+            let kept = prepared.program.session.keep_counters(&spec.code, slots, request.stream, &interpreter);
             let _ = counters.set(kept.map_err(|e| errors::from_engine(py, e))?);
         }
-        let result = self.launch(py, &prepared, &spec, (&gathered, &[]), slots, asked.stream)?;
+        let result = self.launch(py, &prepared, &spec, (&gathered, &[]), slots, request.stream)?;
         Ok((result, spec))
     }
 

@@ -175,7 +175,7 @@ impl Kernel {
                     let code = guarded(py, &this.name, || detached::working(py, || session.build(&lowering, alias)))?
                         .map_err(|e| errors::from_engine(py, e))?;
                     is_stored = session.keep_trace(search, &lowering, &code, alias);
-                    for notice in session.take_notices() {
+                    for notice in session.take_warnings() {
                         Package::get(py)?.logging.call_method1(py, "warn", (notice,))?;
                     }
                     has_shadow_buffers = lowering.has_shadow_buffers();

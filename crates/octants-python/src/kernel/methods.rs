@@ -102,7 +102,7 @@ impl Kernel {
 
     /// Copies the wrapped function's name, documentation and module; called by the decorator.
     fn _update(slf: &Bound<'_, Self>) -> PyResult<()> {
-        vectorcall::tell_type(slf);
+        vectorcall::set_vectorcall_offset(slf);
         slf.get().wrapped.name(slf)
     }
 

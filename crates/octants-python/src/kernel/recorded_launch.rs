@@ -16,7 +16,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use super::Kernel;
-use super::asked::Asked;
+use super::launch_request::LaunchRequest;
 use crate::argument::Follows;
 use crate::errors;
 use crate::gradient_order::GradientOrder;
@@ -83,8 +83,9 @@ impl RecordedLaunch {
     ) -> PyResult<(Py<PyAny>, RecordedLaunch)> {
         let mut slots = Slots::new();
         let counters = OnceCell::new();
-        let asked = Asked { mode, stream: stream.as_ref(), counters: Some(&counters), ..Asked::default() };
-        let (result, spec) = kernel.get().run_with(kernel, args, asked, &mut slots)?;
+        let request =
+            LaunchRequest { mode, stream: stream.as_ref(), counters: Some(&counters), ..LaunchRequest::default() };
+        let (result, spec) = kernel.get().run_with(kernel, args, request, &mut slots)?;
         let launch = RecordedLaunch {
             kernel: kernel.clone().unbind(),
             mode,
@@ -108,13 +109,18 @@ impl RecordedLaunch {
     ) -> PyResult<TripCountRecord> {
         let mode = if self.mode == AutodiffMode::Validation { AutodiffMode::Reads } else { AutodiffMode::Trips };
         let numbers = self.spec.numbers(&self.slots);
-        let asked = Asked { numbers: Some(&numbers), stream: self.stream.as_ref(), ..self.following(mode, order) };
-        Kernel::take_trip_counts(kernel, args, asked)
+        let request =
+            LaunchRequest { numbers: Some(&numbers), stream: self.stream.as_ref(), ..self.following(mode, order) };
+        Kernel::take_trip_counts(kernel, args, request)
     }
 
     /// Launch options that restore the counters.
-    fn following<'a>(&self, mode: AutodiffMode, order: Option<Arc<runtime::LaunchOrder>>) -> Asked<'a> {
-        Asked { mode, follows: Some(Follows { order, counters: self.counters.clone() }), ..Asked::default() }
+    fn following<'a>(&self, mode: AutodiffMode, order: Option<Arc<runtime::LaunchOrder>>) -> LaunchRequest<'a> {
+        LaunchRequest {
+            mode,
+            follows: Some(Follows { order, counters: self.counters.clone() }),
+            ..LaunchRequest::default()
+        }
     }
 
     /// Raises if the arguments have changed.
@@ -153,7 +159,7 @@ impl RecordedLaunch {
     /// Orders the gradients of an order after the work of the launch's stream.
     fn precede(&self, py: Python<'_>, order: &Bound<'_, GradientOrder>) -> PyResult<()> {
         let stream = self.stream.as_ref();
-        stream.map_or(Ok(()), |stream| order.get().0.begin_behind(stream)).map_err(|e| raised(py, e))
+        stream.map_or(Ok(()), |stream| order.get().0.order_after(stream)).map_err(|e| raised(py, e))
     }
 
     /// The number of the program that made it.
@@ -174,8 +180,13 @@ impl RecordedLaunch {
         let (kernel, numbers) = (self.kernel.bind(py), self.spec.numbers(&self.slots));
         let _here = OnDevice::of(self.serial);
         let stream = scope_stream(py)?;
-        let asked = Asked { mode: self.mode, numbers: Some(&numbers), stream: stream.as_ref(), ..Asked::default() };
-        kernel.get().run_with(kernel, args.as_slice(), asked, &mut Slots::new()).map(drop)
+        let request = LaunchRequest {
+            mode: self.mode,
+            numbers: Some(&numbers),
+            stream: stream.as_ref(),
+            ..LaunchRequest::default()
+        };
+        kernel.get().run_with(kernel, args.as_slice(), request, &mut Slots::new()).map(drop)
     }
 
     /// Runs the gradient of the launch on its stream, within a gradient order. `others` replaces the launch's arguments
@@ -199,12 +210,12 @@ impl RecordedLaunch {
             self.trip_counts.check(&now, &kernel.get().name, kernel.py())?;
         }
         let numbers = self.spec.numbers(&self.slots);
-        let asked = Asked {
+        let request = LaunchRequest {
             numbers: Some(&numbers),
             stream: self.stream.as_ref(),
             ..self.following(AutodiffMode::Reverse, order)
         };
-        kernel.get().run_with(kernel, args, asked, &mut Slots::new()).map(drop)
+        kernel.get().run_with(kernel, args, request, &mut Slots::new()).map(drop)
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {

@@ -8,7 +8,7 @@ use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 
 use super::Kernel;
-use super::asked::Asked;
+use super::launch_request::LaunchRequest;
 use crate::specialization::{Slots, Specialization};
 use crate::trip_count_record::TripCountRecord;
 
@@ -81,8 +81,11 @@ impl Kernel {
                 continue;
             }
             if spec.seen.owes(&slots) {
-                let now =
-                    Self::take_trip_counts(slf, args, Asked { mode: AutodiffMode::Trips, stream, ..Asked::default() })?;
+                let now = Self::take_trip_counts(
+                    slf,
+                    args,
+                    LaunchRequest { mode: AutodiffMode::Trips, stream, ..LaunchRequest::default() },
+                )?;
                 if let Some(was) = spec.seen.unlike(&slots, &now) {
                     return was.check(&now, &this.name, py);
                 }

@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 
 use super::Kernel;
-use super::asked::Asked;
+use super::launch_request::LaunchRequest;
 use crate::specialization::Slots;
 use crate::trip_count_record::TripCountRecord;
 
@@ -13,9 +13,9 @@ impl Kernel {
     pub(super) fn take_trip_counts<'py>(
         slf: &Bound<'py, Self>,
         args: &[Bound<'py, PyAny>],
-        asked: Asked<'_>,
+        request: LaunchRequest<'_>,
     ) -> PyResult<TripCountRecord> {
-        let (result, _) = slf.get().run_with(slf, args, asked, &mut Slots::new())?;
+        let (result, _) = slf.get().run_with(slf, args, request, &mut Slots::new())?;
         TripCountRecord::of(result, slf.py())
     }
 }

@@ -54,14 +54,14 @@ pub(super) struct State {
     pub(super) replays: u64,
 }
 
-/// For each lane one more than the number of the last launch there that something is behind.
+/// For each lane, one more than the number of the last launch that other work depends on.
 type Clock = [u64; LANES];
 
 pub(super) struct Lane {
     pub(super) stream: Stream,
     /// What its last launch is of.
     module: Option<ModuleHandle>,
-    /// Its last launch and all those that is behind.
+    /// Its last launch, and all launches that this one depends on.
     seen: Clock,
     /// The opening that it waits for.
     opening: u64,

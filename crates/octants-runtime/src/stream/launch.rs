@@ -23,8 +23,8 @@ use crate::stage_arguments::{HostArray, stage};
 impl Stream {
     /// Runs a kernel's tasks in order on this stream. Returns its result, if it has one, after waiting for it.
     ///
-    /// `caller` is told before this thread waits or works for long. A failed assertion is the error of the launch
-    /// itself where the driver is immediate, else of the next call that waits for this stream.
+    /// `caller` is told before this thread waits or works for long. A failed assertion is an error of the launch itself
+    /// if the driver is synchronous, and otherwise of the next call that waits for this stream.
     ///
     /// # Safety
     /// `args` holds what the kernel's code expects: addresses of live memory of this device (of buffers that stay alive
@@ -245,7 +245,7 @@ impl StreamCore {
             let mut queued = self.queue_tasks(kernel, &launch, scratch);
             if staged.can_be_left && !staged.pinned && queued.is_ok() {
                 // A driver that copies to pageable memory waits in its call, which nothing interrupts.
-                queued = self.wait_or_leave(caller);
+                queued = self.wait_or_abandon(caller);
             }
             let was_left = staged.can_be_left && is_interrupt(&queued);
             let finished = staged.finish(device, self.handle, if was_left { &[] } else { arrays }, scratch);
@@ -254,7 +254,7 @@ impl StreamCore {
             let end = if staged.waits {
                 let waited = match staged.can_be_left {
                     _ if was_left => Err(ErrorKind::Interrupted.into()),
-                    true if staged.pinned => self.wait_or_leave(caller),
+                    true if staged.pinned => self.wait_or_abandon(caller),
                     _ => self.wait_or_cancel(caller),
                 };
                 scratch.is_written |= staged.can_be_left && is_interrupt(&waited);
@@ -295,7 +295,7 @@ impl StreamCore {
             unsafe {
                 if device.driver.launch_as_one(self.handle, kernel.module, &kernel.sections, launch)? {
                     let ends = launch.end != EndWords::NONE;
-                    return if ends { self.learn_end(kernel, launch, scratch) } else { Ok(()) };
+                    return if ends { self.read_end(kernel, launch, scratch) } else { Ok(()) };
                 }
             }
         }
@@ -325,9 +325,9 @@ impl StreamCore {
     ///
     /// # Safety
     /// As [`StreamCore::run`].
-    unsafe fn learn_end(&self, kernel: &LoadedKernel, launch: &Launch<'_>, scratch: &mut Scratch) -> Result<()> {
+    unsafe fn read_end(&self, kernel: &LoadedKernel, launch: &Launch<'_>, scratch: &mut Scratch) -> Result<()> {
         // SAFETY: the contract above.
-        unsafe { self.wait_or_leave(launch.caller) }.inspect_err(|_| scratch.is_written = true)?;
+        unsafe { self.wait_or_abandon(launch.caller) }.inspect_err(|_| scratch.is_written = true)?;
         self.drain_log(scratch);
         self.report_pending()?;
         // SAFETY: the word is pinned, and the work that writes it is done.
@@ -356,7 +356,7 @@ impl StreamCore {
             unsafe { self.wait_in_turn(scratch, launch.caller)? };
         } else if !kernel.meta.result.is_empty() {
             // SAFETY: as above. If the wait is abandoned, the results still belong to the stream.
-            unsafe { self.wait_or_leave(launch.caller) }.inspect_err(|_| scratch.is_written = true)?;
+            unsafe { self.wait_or_abandon(launch.caller) }.inspect_err(|_| scratch.is_written = true)?;
             self.drain_log(scratch);
             self.report_pending()?;
         }

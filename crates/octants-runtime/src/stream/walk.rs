@@ -18,7 +18,7 @@ use crate::cores::StreamCore;
 use crate::driver::{Launch, StreamHandle};
 use crate::error::{ErrorKind, Result};
 use crate::fork::Fork;
-use crate::interruptible_wait::{LOOK, leave_if_interrupted};
+use crate::interruptible_wait::{LOOK, abandon_if_interrupted};
 use crate::kernel::LoadedKernel;
 use crate::measure::Measured;
 use crate::nesting::Inside;
@@ -164,7 +164,7 @@ impl<'a> Walk<'a> {
             return Ok(());
         }
         let Completion::Queued { captured } = self.completion else {
-            let what = "groups of a kernel on a device that does everything at once";
+            let what = "concurrent groups of a kernel on a synchronous device";
             return Err(ErrorKind::CompilerBug(what.into()).into());
         };
         let fork = Fork::new(&self.stream.device, at.on, captured, groups.len() - 1)?;
@@ -383,8 +383,8 @@ impl<'a> Walk<'a> {
             // SAFETY: the contract above.
             return unsafe {
                 if launch.caller.can_be_interrupted() {
-                    let left = &self.stream.device.wait_was_left;
-                    leave_if_interrupted(launch.caller, left, || driver.synchronize_for(at.on, LOOK))
+                    let left = &self.stream.device.wait_was_abandoned;
+                    abandon_if_interrupted(launch.caller, left, || driver.synchronize_for(at.on, LOOK))
                 } else {
                     driver.synchronize(at.on)
                 }

@@ -17,7 +17,7 @@ use llvm_sys::prelude::LLVMValueRef;
 use llvm_sys::target::LLVMABISizeOfType;
 
 /// Rewrites the addresses of a module.
-pub(crate) fn tell_strides_apart(module: &Module<'_>, layout: &TargetData) {
+pub(crate) fn disambiguate_strides(module: &Module<'_>, layout: &TargetData) {
     let context = module.get_context();
     let builder = context.create_builder();
     for function in module.get_functions() {

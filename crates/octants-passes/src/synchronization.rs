@@ -1,35 +1,35 @@
-//! [`Meetings`]: the points where threads of a block or subgroup synchronize, in code and in the functions that it
-//! calls.
+//! [`Synchronizations`]: the points where threads of a block or subgroup synchronize, in code and in the functions that
+//! it calls.
 
 use octants_ir::{BlockId, Body, Function, Op, SubgroupOp, ThreadScope};
 
-/// Which threads meet somewhere.
+/// Which threads synchronize at a point of the code.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Meeting {
+pub(crate) struct Synchronization {
     pub block: bool,
     pub subgroup: bool,
 }
 
-impl Meeting {
+impl Synchronization {
     pub fn any(self) -> bool {
         self.block || self.subgroup
     }
 
-    pub fn or(self, other: Meeting) -> Meeting {
-        Meeting { block: self.block || other.block, subgroup: self.subgroup || other.subgroup }
+    pub fn or(self, other: Synchronization) -> Synchronization {
+        Synchronization { block: self.block || other.block, subgroup: self.subgroup || other.subgroup }
     }
 }
 
 /// The known behavior of functions.
 #[derive(Debug)]
-pub(crate) struct Meetings(Vec<Meeting>);
+pub(crate) struct Synchronizations(Vec<Synchronization>);
 
-impl Meetings {
+impl Synchronizations {
     /// Analyzes the functions, which may call each other.
-    pub fn of(functions: &[Function]) -> Meetings {
-        let mut known = Meetings(vec![Meeting::default(); functions.len()]);
+    pub fn of(functions: &[Function]) -> Synchronizations {
+        let mut known = Synchronizations(vec![Synchronization::default(); functions.len()]);
         loop {
-            let now: Vec<Meeting> = functions.iter().map(|f| known.inside(&f.body, f.body.root)).collect();
+            let now: Vec<Synchronization> = functions.iter().map(|f| known.inside(&f.body, f.body.root)).collect();
             if now == known.0 {
                 return known;
             }
@@ -38,7 +38,7 @@ impl Meetings {
     }
 
     /// The threads that synchronize at an operation itself.
-    pub fn at(&self, op: &Op) -> Meeting {
+    pub fn at(&self, op: &Op) -> Synchronization {
         let (block, subgroup) = match op {
             Op::Barrier(ThreadScope::Subgroup) => (false, true),
             Op::Barrier(_) | Op::BlockCount(_) => (true, false),
@@ -47,12 +47,12 @@ impl Meetings {
             Op::Call(f, _) => return self.0[f.index()],
             _ => (false, false),
         };
-        Meeting { block, subgroup }
+        Synchronization { block, subgroup }
     }
 
     /// The threads that synchronize in a block of code, or in nested blocks.
-    pub fn inside(&self, body: &Body, block: BlockId) -> Meeting {
-        let mut found = Meeting::default();
+    pub fn inside(&self, body: &Body, block: BlockId) -> Synchronization {
+        let mut found = Synchronization::default();
         body.visit(block, &mut |_, inst| found = found.or(self.at(&inst.op)));
         found
     }

@@ -12,7 +12,7 @@ impl DeviceCore {
     ///
     /// # Safety
     /// The memory came from `allocate` with this size and is given back once.
-    pub(crate) unsafe fn free_behind(&self, users: &[Arc<StreamCore>], memory: DevicePtr, bytes: u64) {
+    pub(crate) unsafe fn free_after(&self, users: &[Arc<StreamCore>], memory: DevicePtr, bytes: u64) {
         if self.immediate || users.is_empty() {
             // SAFETY: the contract above; no queued work uses the memory.
             return unsafe { self.driver.free(StreamHandle(0), memory, bytes) };
@@ -30,7 +30,7 @@ impl DeviceCore {
     }
 
     /// # Safety
-    /// As [`DeviceCore::free_behind`]. After an error the memory is as it was.
+    /// As [`DeviceCore::free_after`]. After an error the memory is as it was.
     unsafe fn free_on_reclaim(&self, users: &[Arc<StreamCore>], memory: DevicePtr, bytes: u64) -> Result<()> {
         let mut reclaim = lock(&self.reclaim);
         // Asked under the lock, which the program's end takes: the stream goes with it.

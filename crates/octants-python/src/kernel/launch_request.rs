@@ -1,4 +1,4 @@
-//! [`Asked`]: what the caller of a launch requests when it must know what was launched.
+//! [`LaunchRequest`]: what the caller of a launch requests when it must know what was launched.
 
 use std::cell::OnceCell;
 
@@ -9,7 +9,7 @@ use crate::argument::Follows;
 
 /// The options of a launch.
 #[derive(Default)]
-pub(super) struct Asked<'a> {
+pub(super) struct LaunchRequest<'a> {
     pub(super) mode: AutodiffMode,
     /// Recorded values of the numbers that objects hold; `None` to read them.
     pub(super) numbers: Option<&'a [u64]>,
