@@ -123,15 +123,25 @@ impl Executable {
     }
 }
 
-/// Gives each task what follows from the program before it was scheduled.
-fn add_facts(
-    artifact: &mut Artifact,
-    access: Vec<Vec<Access>>,
-    (order, short): (Vec<Vec<u32>>, Vec<bool>),
-    splits: Vec<Option<SplitTask>>,
-) {
-    let facts = access.into_iter().zip(order).zip(short).zip(splits);
-    for (task, (((access, behind), is_short), split)) in artifact.tasks.iter_mut().zip(facts) {
+/// What a launcher needs to know of a task, beside its code.
+struct TaskFacts {
+    access: Vec<Access>,
+    behind: Vec<u32>,
+    is_short: bool,
+}
+
+/// The facts of a program that is not scheduled: a schedule may hide what is affine here.
+fn facts_of_tasks(program: &Program, layout: &ArgLayout, arrays_may_alias: bool, info: &TargetInfo) -> Vec<TaskFacts> {
+    let costs = CostModel::of(&info.costs);
+    let short = program.tasks.iter().map(|t| is_short(t, &program.functions, costs));
+    let facts = access_of_tasks(program, layout).into_iter().zip(task_order(program, arrays_may_alias)).zip(short);
+    facts.map(|((access, behind), is_short)| TaskFacts { access, behind, is_short }).collect()
+}
+
+fn add_facts(artifact: &mut Artifact, facts: Vec<TaskFacts>, splits: Vec<Option<SplitTask>>) {
+    for (task, (TaskFacts { access, behind, is_short }, split)) in
+        artifact.tasks.iter_mut().zip(facts.into_iter().zip(splits))
+    {
         (task.access, task.behind, task.is_short, task.split) = (access, Some(behind), is_short, split);
     }
 }
@@ -217,32 +227,17 @@ impl Session {
             let kernel = kernel.telling_addresses(exposes_addresses).kept_under(kept_under);
             Ok::<_, Error>((kernel, pointers))
         };
+        let executable = |layout, (kernel, pointers), watched, was_kept| {
+            let (launching, key, races) = (Launching::Plain, kept_under, None);
+            Executable { layout, ret, kernel, launching, watched, key, pointers, exposes_addresses, races, was_kept }
+        };
         let found = kept.and_then(|a| load(&a).ok());
         if let Some((kernel, pointers)) = found {
             watch.lap(Phase::Link, "");
-            let launching = Launching::Plain;
-            let key = kept_under;
-            let (races, was_kept) = (None, true);
-            let code = Executable {
-                layout,
-                ret,
-                kernel,
-                launching,
-                watched,
-                key,
-                pointers,
-                exposes_addresses,
-                races,
-                was_kept,
-            };
-            return Ok(code);
+            return Ok(executable(layout, (kernel, pointers), watched, true));
         }
         let location = |span: Span| sources.location(span);
-        // A schedule may hide what is affine here.
-        let access = access_of_tasks(&program, &layout);
-        let order = task_order(&program, arrays_may_alias);
-        let costs = CostModel::of(&info.costs);
-        let short = program.tasks.iter().map(|t| is_short(t, &program.functions, costs)).collect();
+        let facts = facts_of_tasks(&program, &layout, arrays_may_alias, &info);
         let counters = counters_of(&program, &layout);
         let splits = split_tasks_of(&mut program, &layout, &lowered.split_arrays)?;
         watch.lap(Phase::Passes, "access sets");
@@ -255,7 +250,7 @@ impl Session {
             .compile(&scheduled, &location, &options, &machine.target, &mut after)
             .map_err(|e| Error::Codegen(e.to_string()))?;
         (artifact.defined_at, artifact.counters) = (defined_at, counters);
-        add_facts(&mut artifact, access, (order, short), splits);
+        add_facts(&mut artifact, facts, splits);
         watch.lap(Phase::Codegen, "free");
         // Where nothing is kept here, the device's driver may keep what it makes of the text.
         let assembled = key.and_then(|_| self.device.assemble(&artifact, options.threads));
@@ -275,12 +270,7 @@ impl Session {
         if let Some((shared, key)) = shared {
             shared.put(key, &artifact);
         }
-        let launching = Launching::Plain;
-        let key = kept_under;
-        let (races, was_kept) = (None, false);
-        let code =
-            Executable { layout, ret, kernel, launching, watched, key, pointers, exposes_addresses, races, was_kept };
-        Ok(code)
+        Ok(executable(layout, (kernel, pointers), watched, false))
     }
 
     /// IR to a program of tasks for a kind of machine; printed after each step if `shows` requests it. `done` is called
